@@ -1,0 +1,68 @@
+"""Why a part of the data was not pruned: one code of a closed set, and a sentence for people.
+
+A reason is never an error: whatever cannot be judged is kept whole, and the reason says so. Programs switch on
+`ReasonCode`, whose members are part of the public interface; people read `Reason.message`.
+
+Spec: specs/pruning.md.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, replace
+
+__all__ = ["Reason", "ReasonCode"]
+
+
+class ReasonCode(enum.StrEnum):
+    """The closed set of causes for which rows are kept without proof that they may match."""
+
+    FILE_NOT_INDEXED = "FILE_NOT_INDEXED"
+    """No fragment of the index describes the file."""
+    FILE_CHANGED = "FILE_CHANGED"
+    """The file's fingerprint differs from the one that was indexed."""
+    FILE_UNREADABLE = "FILE_UNREADABLE"
+    """The file's fingerprint or footer cannot be read."""
+    SEGMENT_CORRUPT = "SEGMENT_CORRUPT"
+    """A segment of the index differs from its checksum, or cannot be parsed."""
+    FORMAT_TOO_NEW = "FORMAT_TOO_NEW"
+    """The index was written in a newer format than this version reads."""
+    COLUMN_NOT_INDEXED = "COLUMN_NOT_INDEXED"
+    """The column has no filters."""
+    PREDICATE_NOT_SUPPORTED = "PREDICATE_NOT_SUPPORTED"
+    """No filter can judge the condition: a range, a function, a pattern."""
+    NEGATED_PREDICATE = "NEGATED_PREDICATE"
+    """A filter proves absence only, so it cannot judge NOT, != or NOT IN."""
+    CAST_ON_COLUMN = "CAST_ON_COLUMN"
+    """The condition compares a function or cast of the column, not the column."""
+    TYPE_MISMATCH = "TYPE_MISMATCH"
+    """A literal does not convert exactly to the column's type."""
+    NAN_LITERAL = "NAN_LITERAL"
+    """NaN has many bit patterns, and engines disagree on whether NaN equals NaN."""
+    OR_WITH_UNINDEXED_BRANCH = "OR_WITH_UNINDEXED_BRANCH"
+    """One side of an OR cannot be judged, so neither side prunes."""
+    SATURATED_FILTER = "SATURATED_FILTER"
+    """So many bits are set that the filter says "may match" to nearly everything."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One cause for which rows were kept, and what it concerns."""
+
+    code: ReasonCode
+    """The cause, for programs."""
+    message: str
+    """The cause in a sentence, for people."""
+    column: str | None = None
+    """The column concerned, if one is."""
+    path: str | None = None
+    """The file concerned, relative to the data set's root, if one is."""
+
+    def about(self, *, column: str | None = None, path: str | None = None) -> Reason:
+        """The same reason, said of `column` and of `path` where they are given."""
+        return replace(self, column=column or self.column, path=path or self.path)
+
+    def to_dict(self) -> dict[str, str]:
+        """``code`` and ``message``, then ``column`` and ``path`` where they are known, ready for JSON."""
+        known = {"code": self.code.value, "message": self.message, "column": self.column, "path": self.path}
+        return {key: value for key, value in known.items() if value is not None}
