@@ -350,7 +350,10 @@ def _bitmap(stored: pa.Array) -> tuple[Bytes | None, int]:
 
 
 def _bytes(buffer: pa.Buffer | None) -> Bytes:
-    return np.empty(0, np.uint8) if buffer is None else np.frombuffer(buffer, np.uint8)
+    """A read-only view, also of buffers that pyarrow would let be written."""
+    view = np.empty(0, np.uint8) if buffer is None else np.frombuffer(buffer, np.uint8)
+    view.flags.writeable = False
+    return view
 
 
 # --- hashes -----------------------------------------------------------------------------------------------------------
