@@ -1,0 +1,73 @@
+"""zonebloom: which rows of a data lake can hold a value.
+
+A zone bloom index keeps one Split Block Bloom Filter for each zone of 8192 rows, beside the data files, as an Arrow
+table in the schema of Lance's index. A search returns the row ranges that may match; no row that matches is ever lost.
+
+Names are loaded when they are first used, so that `import zonebloom` costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from zonebloom.errors import ZoneBloomError
+    from zonebloom.index import Index, build_index, import_index, open_index
+    from zonebloom.predicates import And, Equals, IsIn, IsNull, Not, Or, Predicate, col
+    from zonebloom.pruning import SearchResult
+    from zonebloom.reasons import Reason, ReasonCode
+    from zonebloom.sbbf import Sbbf
+    from zonebloom.selection import Kind, RowSelection
+    from zonebloom.zones import ZoneBuilder, ZoneTable
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "zonebloom.errors": ("ZoneBloomError",),
+    "zonebloom.index": ("Index", "build_index", "import_index", "open_index"),
+    "zonebloom.predicates": ("And", "Equals", "IsIn", "IsNull", "Not", "Or", "Predicate", "col"),
+    "zonebloom.pruning": ("SearchResult",),
+    "zonebloom.reasons": ("Reason", "ReasonCode"),
+    "zonebloom.sbbf": ("Sbbf",),
+    "zonebloom.selection": ("Kind", "RowSelection"),
+    "zonebloom.zones": ("ZoneBuilder", "ZoneTable"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "And",
+    "Equals",
+    "Index",
+    "IsIn",
+    "IsNull",
+    "Kind",
+    "Not",
+    "Or",
+    "Predicate",
+    "Reason",
+    "ReasonCode",
+    "RowSelection",
+    "Sbbf",
+    "SearchResult",
+    "ZoneBloomError",
+    "ZoneBuilder",
+    "ZoneTable",
+    "build_index",
+    "col",
+    "import_index",
+    "open_index",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module 'zonebloom' has no attribute {name!r}")
+    value = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,332 @@
+"""Building: data files → zone segments, several columns in one pass, on a few threads.
+
+The data set is cut into **units**: a whole file, or a run of its row groups whose first and last row are rounded to
+zones. A worker takes one unit after another, reads the columns, hashes and inserts, and streams the zones into segments
+of its own; nothing is ordered, merged or held back, so memory is one batch of zones for each worker and column. Spark's
+executors do the same.
+
+Spec: specs/zones.md#build
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from zonebloom import hashing
+from zonebloom.datasets import DataFile, ParquetDataset
+from zonebloom.datasets.parquet import Fingerprint, has_column
+from zonebloom.errors import DataFileError
+from zonebloom.sizing import Sizing
+from zonebloom.storage.manifest import Fragment
+from zonebloom.storage.store import LocalStore
+from zonebloom.storage.zone_segment import SegmentEntry, ZoneSegmentWriter
+from zonebloom.zones import ZoneBuilder
+
+__all__ = ["BuildPlan", "BuiltColumns", "Parameters", "build_segments", "inspect_files"]
+
+_SETTLED_NS = 20_000_000
+"""A file younger than this is read only after it: a write that follows then gets another modification time."""
+_MIN_UNIT_ROWS = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """How zones are made."""
+
+    rows_per_zone: int = 8192
+    """Rows of a full zone."""
+    fpp: float = 0.00057
+    """False positive probability asked for."""
+    sizing: Sizing = "power_of_two"
+    """How the number of blocks follows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inspected:
+    """The data files, opened once for their footers."""
+
+    fragments: list[Fragment]
+    """The readable files; `fragment_id` counts from `first_id` in order of path."""
+    schema: pa.Schema
+    """Their schemas as one."""
+    skipped: dict[str, str]
+    """Files that cannot be read, and why."""
+
+
+def inspect_files(
+    dataset: ParquetDataset, listing: Mapping[str, Fingerprint], ids: Mapping[str, int], workers: int
+) -> Inspected:
+    """Open each file of `listing` for its shape and schema; those that are no whole Parquet files are skipped.
+
+    Raises
+    ------
+    DataFileError
+        Not one file can be read.
+    """
+    fragments: list[Fragment] = []
+    schemas: list[pa.Schema] = []
+    skipped: dict[str, str] = {}
+    with ThreadPoolExecutor(workers) as pool:
+        found = pool.map(lambda item: _inspect(dataset, item[0], item[1], ids[item[0]]), listing.items())
+        for path, outcome in zip(listing, found, strict=True):
+            if isinstance(outcome, str):
+                skipped[path] = outcome
+                continue
+            fragment, schema = outcome
+            fragments.append(fragment)
+            if schema not in schemas:
+                schemas.append(schema)
+    if not fragments:
+        first = next(iter(skipped.values()), f"{dataset.root} has no files")
+        raise DataFileError(f"a data set must have at least one Parquet file that can be read, got none: {first}")
+    for reason in skipped.values():
+        warnings.warn(f"{reason}; it is not indexed, and always read whole", RuntimeWarning, stacklevel=2)
+    return Inspected(fragments, unified(schemas), skipped)
+
+
+def _inspect(
+    dataset: ParquetDataset, path: str, fingerprint: Fingerprint, fragment_id: int
+) -> tuple[Fragment, pa.Schema] | str:
+    try:
+        with dataset.open(path) as file:
+            if file.fingerprint != fingerprint:
+                return f"data file {path} must not change during a build, got a new version"
+            fragment = Fragment(
+                fragment_id,
+                path,
+                *file.fingerprint,
+                file.num_rows,
+                file.row_group_rows,
+                file.row_group_bytes,
+            )
+            return fragment, file.schema
+    except DataFileError as error:
+        return str(error)
+
+
+def unified(schemas: Sequence[pa.Schema]) -> pa.Schema:
+    """One schema for files that may have gained columns; where types conflict the first file's stands."""
+    try:
+        return pa.unify_schemas(list(schemas), promote_options="default")
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        fields: dict[str, pa.Field] = {}
+        for schema in schemas:
+            for one in schema:
+                if one.name not in fields or pa.types.is_null(fields[one.name].type):
+                    fields[one.name] = one.with_nullable(True)
+        return pa.schema(list(fields.values()))
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """Rows `[start, stop)` of one fragment; `start` begins a zone."""
+
+    fragment: Fragment
+    start: int
+    stop: int
+
+
+def units_of(fragments: Sequence[Fragment], rows_per_zone: int, workers: int) -> list[Unit]:
+    """The work, cut so that no unit is much longer than its share; zones do not depend on the cut.
+
+    A cut falls on a row group's first row, rounded up to a zone: the rows before it belong to the last unit.
+    """
+    total = sum(fragment.num_rows for fragment in fragments)
+    share = max(_MIN_UNIT_ROWS, total // (4 * workers))
+    units = []
+    for fragment in fragments:
+        start = position = 0
+        for rows in fragment.row_group_rows:
+            cut = -(-position // rows_per_zone) * rows_per_zone
+            if cut - start >= share and cut < fragment.num_rows:
+                units.append(Unit(fragment, start, cut))
+                start = cut
+            position += rows
+        if start < fragment.num_rows:
+            units.append(Unit(fragment, start, fragment.num_rows))
+    return units
+
+
+@dataclass(slots=True)
+class BuiltColumns:
+    """What a build wrote."""
+
+    segments: dict[str, list[SegmentEntry]]
+    """New segments by column."""
+    failed: dict[int, str] = field(default_factory=dict)
+    """Fragments that could not be read to their end, and why."""
+    rows: int = 0
+    """Rows that were read."""
+
+
+@dataclass(frozen=True, slots=True)
+class BuildPlan:
+    """Which columns of which fragments become zones, and where."""
+
+    dataset: ParquetDataset
+    store: LocalStore
+    columns: Mapping[str, pa.DataType]
+    """Indexed columns and the types whose bytes are hashed."""
+    parameters: Parameters
+    workers: int
+    on_rows: Callable[[int], None] | None = None
+    """Called with the number of rows that were done since the last call, from the workers."""
+
+
+def build_segments(plan: BuildPlan, fragments: Sequence[Fragment]) -> BuiltColumns:
+    """Write the zones of `fragments` as new segments; nothing is committed.
+
+    A file that turns out unreadable, or that changes meanwhile, is left out and said in `failed`.
+    """
+    units = units_of(fragments, plan.parameters.rows_per_zone, plan.workers)
+    built = BuiltColumns({column: [] for column in plan.columns})
+    queue = _Queue(units)
+    num_workers = max(1, min(plan.workers, len(units)))
+    with ThreadPoolExecutor(num_workers, thread_name_prefix="zonebloom-build") as pool:
+        futures = [pool.submit(_work, plan, queue, built) for _ in range(num_workers)]
+        wait(futures, return_when=FIRST_EXCEPTION)
+        queue.stop()
+        for future in futures:
+            future.result()
+    return built
+
+
+class _Queue:
+    """Units for the workers, and the lock that guards what they report."""
+
+    def __init__(self, units: list[Unit]) -> None:
+        self._units = iter(units)
+        self.lock = threading.Lock()
+
+    def stop(self) -> None:
+        with self.lock:
+            self._units = iter(())
+
+    def __iter__(self) -> Iterator[Unit]:
+        while True:
+            with self.lock:
+                unit = next(self._units, None)
+            if unit is None:
+                return
+            yield unit
+
+
+def _work(plan: BuildPlan, queue: _Queue, built: BuiltColumns) -> None:
+    parameters = plan.parameters
+    with ExitStack() as stack:
+        writers: dict[str, ZoneSegmentWriter] = {}
+        builders: dict[str, ZoneBuilder] = {}
+        for column, column_type in plan.columns.items():
+            builder = ZoneBuilder(
+                column_type,
+                column=column,
+                rows_per_zone=parameters.rows_per_zone,
+                fpp=parameters.fpp,
+                sizing=parameters.sizing,
+                sink=lambda batch, column=column: writers[column].write(batch),  # type: ignore[misc]
+            )
+            writers[column] = stack.enter_context(ZoneSegmentWriter(plan.store, column, builder.schema))
+            builders[column] = builder
+        for unit in queue:
+            try:
+                rows = _build_unit(plan, unit, builders)
+            except DataFileError as error:
+                with queue.lock:
+                    built.failed[unit.fragment.fragment_id] = str(error)
+                continue
+            with queue.lock:
+                built.rows += rows
+        for builder in builders.values():
+            builder.close()
+    with queue.lock:
+        for column, writer in writers.items():
+            assert writer.entry is not None
+            if writer.entry.num_zones:
+                built.segments[column].append(writer.entry)
+            else:
+                plan.store.delete(writer.entry.path)
+
+
+def _build_unit(plan: BuildPlan, unit: Unit, builders: Mapping[str, ZoneBuilder]) -> int:
+    fragment = unit.fragment
+    _wait_until_settled(fragment.mtime_ns)
+    for builder in builders.values():
+        builder.start_fragment(fragment.fragment_id, first_row=unit.start)
+    unfit: set[str] = set()
+    with plan.dataset.open(fragment.path) as file:
+        _check_same(file, fragment)
+        for batch in file.column_batches(list(builders), unit.start, unit.stop):
+            for column, builder in builders.items():
+                if column in unfit:
+                    continue
+                values = column_values(batch, column, plan.columns[column])
+                if values is None:
+                    unfit.add(column)
+                else:
+                    builder.add(fragment.fragment_id, values)
+            if plan.on_rows:
+                plan.on_rows(batch.num_rows)
+        file.check_unchanged()
+    return unit.stop - unit.start
+
+
+def _check_same(file: DataFile, fragment: Fragment) -> None:
+    if tuple(file.fingerprint) != fragment.fingerprint:
+        raise DataFileError(f"data file {fragment.path} must not change during a build, got a new version; refresh")
+
+
+def _wait_until_settled(mtime_ns: int) -> None:
+    age = time.time_ns() - mtime_ns
+    if 0 <= age < _SETTLED_NS:
+        time.sleep((_SETTLED_NS - age) / 1e9)
+
+
+def column_values(batch: pa.RecordBatch, column: str, column_type: pa.DataType) -> pa.Array | None:
+    """The values of `column` as `column_type`; nulls where the file lacks it, None where they do not convert exactly.
+
+    Spec: specs/zones.md#schema-evolution
+    """
+    if not has_column(batch.schema, column):
+        return pa.nulls(batch.num_rows, column_type)
+    values = hashing.column_array(batch, column)
+    return conformed(values, column_type)
+
+
+def conformed(values: pa.Array, column_type: pa.DataType) -> pa.Array | None:
+    """`values` with the hash input of `column_type`, converted if each keeps its value; None where that cannot be."""
+    found = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
+    wanted = column_type.value_type if pa.types.is_dictionary(column_type) else column_type
+    if found == wanted:
+        return values
+    if pa.types.is_null(found):
+        return pa.nulls(len(values), column_type)
+    if not _keeps_values(found, wanted):
+        return None
+    try:
+        plain = values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
+        return plain.cast(wanted, safe=True)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return None
+
+
+def _keeps_values(found: pa.DataType, wanted: pa.DataType) -> bool:
+    t = pa.types
+    if t.is_integer(found) and t.is_integer(wanted):
+        return True
+    if t.is_floating(found) and t.is_floating(wanted):
+        return bool(found.bit_width <= wanted.bit_width)
+    if t.is_decimal(found) and t.is_decimal(wanted):
+        return bool(found.scale <= wanted.scale)
+    if t.is_timestamp(found) and t.is_timestamp(wanted):
+        return (found.tz is None) == (wanted.tz is None)
+    texts = (t.is_string, t.is_large_string, t.is_string_view)
+    bytes_ = (t.is_binary, t.is_large_binary, t.is_binary_view)
+    return any(all(any(one(kind) for one in group) for kind in (found, wanted)) for group in (texts, bytes_))

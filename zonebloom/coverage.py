@@ -1,0 +1,301 @@
+"""What the index knows of the data set as it is now: which rows are covered, stale or unknown.
+
+`Snapshot` is one version of the index with what was read of it; `View` sets it against one listing of the data set.
+A file that the index has not seen, or that changed since, is kept whole; so are rows whose segment is damaged.
+
+Spec: specs/pruning.md#coverage
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.dataset as pads
+
+from zonebloom.datasets import ParquetDataset, partitions
+from zonebloom.errors import ColumnNotFoundError, CorruptIndexError, DataFileError
+from zonebloom.hashing import leaf_paths
+from zonebloom.predicates import Predicate
+from zonebloom.pruning import Evaluator, ProbedColumn, SearchResult, TouchedRanges
+from zonebloom.reasons import Reason, ReasonCode
+from zonebloom.selection import MAX_ROWS, Bounds, RowSelection
+from zonebloom.storage.manifest import ColumnEntry, Fragment, Manifest, read_fragments
+from zonebloom.storage.store import LocalStore
+from zonebloom.storage.zone_segment import ZoneSegment
+from zonebloom.zones import ZoneTable
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["LoadedColumn", "Snapshot", "View"]
+
+
+class LoadedColumn:
+    """The trusted zones of a column over all its segments, in the order of the segments."""
+
+    def __init__(self, tables: list[ZoneTable], damage: list[str]) -> None:
+        self.tables = tables
+        self.damage = damage
+
+        def joined(name: str, dtype: type) -> Any:
+            parts = [getattr(table, name) for table in tables]
+            return np.concatenate(parts) if parts else np.zeros(0, dtype)
+
+        self.fragment_ids: NDArray[np.uint64] = joined("fragment_ids", np.uint64)
+        self.zone_starts: NDArray[np.uint64] = joined("zone_starts", np.uint64)
+        self.zone_lengths: NDArray[np.uint64] = joined("zone_lengths", np.uint64)
+        self.has_null: NDArray[np.bool_] = joined("has_null", np.bool_)
+        stops = self.zone_starts + self.zone_lengths
+        self.covered = RowSelection.from_arrays(self.fragment_ids, self.zone_starts, stops)
+
+    def __len__(self) -> int:
+        return len(self.fragment_ids)
+
+    def may_contain(self, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        """For each zone, whether any of `hashes` may be in it."""
+        parts = [table.may_contain(hashes) for table in self.tables]
+        return np.concatenate(parts) if parts else np.zeros(0, np.bool_)
+
+    def contained(self, hashes: NDArray[np.uint64], live: NDArray[np.bool_] | None) -> NDArray[np.bool_]:
+        """For each of `hashes`, whether any (live) zone may contain it."""
+        found = np.zeros(len(hashes), np.bool_)
+        first = 0
+        for table in self.tables:
+            found |= table.contained(hashes, None if live is None else live[first : first + len(table)])
+            first += len(table)
+        return found
+
+
+class Snapshot:
+    """One version of the index; segments are opened when a search first needs them, and kept open."""
+
+    def __init__(self, store: LocalStore, manifest: Manifest, *, distrust: Reason | None = None) -> None:
+        self.store = store
+        self.manifest = manifest
+        self.damage: list[Reason] = [distrust] if distrust else []
+        self._columns: dict[str, LoadedColumn] = {}
+        self.fragments: dict[str, Fragment] = {}
+        if distrust is None:
+            self._read_fragments()
+
+    def _read_fragments(self) -> None:
+        dropped = {one for start, stop in self.manifest.dropped for one in range(start, stop)}
+        for entry in self.manifest.fragment_lists:
+            try:
+                found = read_fragments(self.store, entry)
+            except CorruptIndexError as error:
+                self._note_damage(str(error))
+                continue
+            self.fragments.update({one.path: one for one in found if one.fragment_id not in dropped})
+
+    def _note_damage(self, message: str, column: str | None = None) -> None:
+        reason = Reason(ReasonCode.SEGMENT_CORRUPT, message, column=column)
+        self.damage.append(reason)
+        warnings.warn(f"{message}; rows that it describes are read whole", RuntimeWarning, stacklevel=2)
+
+    def column(self, entry: ColumnEntry) -> LoadedColumn:
+        """The zones of an indexed column; damaged parts are left out, and noted with one warning."""
+        if entry.name not in self._columns:
+            tables, damage = [], []
+            for segment_entry in entry.segments:
+                try:
+                    zones, bad = ZoneSegment(self.store, segment_entry).zones()
+                    tables.append(zones)
+                    damage.extend(bad)
+                except CorruptIndexError as error:
+                    damage.append(str(error))
+            for message in damage:
+                self._note_damage(message, entry.name)
+            self._columns[entry.name] = LoadedColumn(tables, damage)
+        return self._columns[entry.name]
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A data file as it is now."""
+
+    path: str
+    fragment_id: int
+    num_rows: int
+    fingerprint: tuple[int, int, str | None]
+    row_group_rows: tuple[int, ...]
+    row_group_bytes: tuple[int, ...]
+    is_known: bool
+
+
+class View:
+    """A snapshot of the index against one listing of the data set.
+
+    - `files` has every file of the listing; those that the index does not know have ids that it never used.
+    """
+
+    def __init__(self, snapshot: Snapshot, dataset: ParquetDataset, listing: Mapping[str, Any]) -> None:
+        self.snapshot = snapshot
+        self.dataset = dataset
+        self.listing = listing
+        self.reasons: list[Reason] = list(snapshot.damage)
+        self.files: dict[str, File] = {}
+        next_id = snapshot.manifest.next_fragment_id
+        for path, fingerprint in listing.items():
+            known = snapshot.fragments.get(path)
+            if known is not None and known.fingerprint == tuple(fingerprint):
+                self.files[path] = File(
+                    path,
+                    known.fragment_id,
+                    known.num_rows,
+                    known.fingerprint,
+                    known.row_group_rows,
+                    known.row_group_bytes,
+                    is_known=True,
+                )
+            else:
+                self.files[path] = self._unknown(path, next_id, fingerprint, changed=known is not None)
+                next_id += 1
+        self.num_deleted = len(snapshot.fragments.keys() - listing.keys())
+        self.num_unknown = sum(not one.is_known for one in self.files.values())
+        self._index_files()
+
+    def _unknown(self, path: str, fragment_id: int, fingerprint: Any, *, changed: bool) -> File:
+        code = ReasonCode.FILE_CHANGED if changed else ReasonCode.FILE_NOT_INDEXED
+        message = "the file changed since it was indexed" if changed else "the index has not seen the file"
+        self.reasons.append(Reason(code, f"{message}; it is read whole until the next refresh", path=path))
+        try:
+            with self.dataset.open(path) as file:
+                shape = (file.num_rows, tuple(fingerprint), file.row_group_rows, file.row_group_bytes)
+        except DataFileError as error:
+            self.reasons.append(Reason(ReasonCode.FILE_UNREADABLE, str(error), path=path))
+            shape = (MAX_ROWS, tuple(fingerprint), (MAX_ROWS,), (int(fingerprint.size),))
+        return File(path, fragment_id, *shape, is_known=False)
+
+    def _index_files(self) -> None:
+        files = list(self.files.values())
+        ids = np.array([one.fragment_id for one in files], np.uint64)
+        rows = np.array([one.num_rows for one in files], np.uint64)
+        filled = rows > 0
+        self.universe = RowSelection.from_arrays(ids[filled], np.zeros(int(filled.sum()), np.uint64), rows[filled])
+        self.paths = {one.fragment_id: one.path for one in files}
+        groups = [
+            (one.fragment_id, start, start + num_rows, num_bytes)
+            for one in files
+            for start, num_rows, num_bytes in _row_groups(one)
+            if num_rows
+        ]
+        columns = np.array(groups, np.uint64).reshape(-1, 4)
+        self.row_groups = TouchedRanges(columns[:, 0], columns[:, 1], columns[:, 2], columns[:, 3])
+        self.live_ids = np.array([one.fragment_id for one in files if one.is_known], np.uint64)
+        self._probed: dict[str, ProbedColumn] = {}
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Schema of the data set, partition columns included."""
+        return self.snapshot.manifest.schema
+
+    @property
+    def partition_fields(self) -> list[pa.Field]:
+        """The partition columns."""
+        names = self.snapshot.manifest.dataset.get("partition_columns", [])
+        return [self.schema.field(name) for name in names]
+
+    def column(self, name: str) -> ProbedColumn | None:
+        """The filters of a column as they apply to this listing; None where it has none.
+
+        Raises
+        ------
+        ColumnNotFoundError
+            The data set has no such column.
+        """
+        entry = self.snapshot.manifest.column(name)
+        if entry is None:
+            if self.schema.get_field_index(name) < 0 and name not in leaf_paths(self.schema):
+                raise ColumnNotFoundError.among(name, leaf_paths(self.schema), f"the data set {self.dataset.root}")
+            return None
+        if name not in self._probed:
+            self._probed[name] = self._probe_column(entry)
+        return self._probed[name]
+
+    def _probe_column(self, entry: ColumnEntry) -> ProbedColumn:
+        loaded = self.snapshot.column(entry)
+        is_live = np.isin(loaded.fragment_ids, self.live_ids)
+        live = None if bool(is_live.all()) else is_live
+        covered = loaded.covered
+        if live is not None:
+            stops = loaded.zone_starts + loaded.zone_lengths
+            covered = RowSelection.from_arrays(loaded.fragment_ids[live], loaded.zone_starts[live], stops[live])
+        uncovered = self.universe - covered
+        reasons = list(self.reasons)
+        reasons += [Reason(ReasonCode.SEGMENT_CORRUPT, one, column=entry.name) for one in loaded.damage]
+        reasons = list(dict.fromkeys(reasons))
+        if not loaded.damage:
+            known = set(self.live_ids.tolist())
+            for one in np.unique(uncovered.fragment_ids).tolist():
+                if one in known:
+                    message = (
+                        f"column {entry.name} of this file has no filters: its type does not convert to the index's"
+                    )
+                    reasons.append(Reason(ReasonCode.COLUMN_NOT_INDEXED, message, entry.name, self.paths[one]))
+        return ProbedColumn(entry.name, entry.column_type, loaded, uncovered, live, tuple(reasons))
+
+    def search(self, predicate: Predicate) -> SearchResult:
+        """Rows of this listing that may match."""
+        fields = self.partition_fields
+        names = frozenset(field.name for field in fields if self.snapshot.manifest.column(field.name) is None)
+        evaluator = Evaluator(self.universe, self.column, names, self._partition_rows)
+        bounds = evaluator.evaluate(predicate)
+        for reason in self.reasons:
+            if reason not in evaluator.reasons:
+                evaluator.reasons.append(reason)
+        return SearchResult(
+            bounds.kind(self.universe),
+            bounds.true_rows,
+            tuple(evaluator.reasons),
+            paths=self.paths,
+            universe=self.universe,
+            zones=self._zones_of(predicate),
+            row_groups=self.row_groups,
+        )
+
+    def _zones_of(self, predicate: Predicate) -> TouchedRanges | None:
+        """The zones that the counts refer to: those of the first indexed column of the predicate, else of any."""
+        manifest = self.snapshot.manifest
+        named = [entry for entry in manifest.columns if entry.name in predicate.columns()]
+        if not manifest.columns:
+            return None
+        entry = (named or manifest.columns)[0]
+        column = self.column(entry.name)
+        assert column is not None
+        zones = column.zones
+        chosen = slice(None) if column.live is None else column.live
+        starts = zones.zone_starts[chosen]
+        return TouchedRanges(zones.fragment_ids[chosen], starts, starts + zones.zone_lengths[chosen])
+
+    def _partition_rows(self, predicate: Predicate) -> Bounds:
+        fields = self.partition_fields
+        files = [one for one in self.files.values() if one.num_rows]
+        values = [partitions.typed(one.path, fields) for one in files]
+        strange = [value is None for value in values]
+        table = pa.table(
+            {
+                field.name: pa.array([None if row is None else row[field.name].as_py() for row in values], field.type)
+                for field in fields
+            }
+        )
+        expression = predicate.to_expression(table.schema)
+        found = pads.dataset(table).to_table(columns={"is_true": expression})["is_true"].to_pylist()
+        is_true = [odd or one is True for one, odd in zip(found, strange, strict=True)]
+        is_false = [odd or one is False for one, odd in zip(found, strange, strict=True)]
+        return Bounds(_whole(files, is_true), _whole(files, is_false), exact=not any(strange))
+
+
+def _whole(files: list[File], chosen: list[bool]) -> RowSelection:
+    picked = [one for one, is_in in zip(files, chosen, strict=True) if is_in]
+    return RowSelection.from_ranges((one.fragment_id, 0, one.num_rows) for one in picked)
+
+
+def _row_groups(file: File) -> list[tuple[int, int, int]]:
+    starts = np.concatenate([[0], np.cumsum(file.row_group_rows)]).tolist()[:-1]
+    return list(zip(map(int, starts), file.row_group_rows, file.row_group_bytes, strict=True))

@@ -1,0 +1,321 @@
+"""Versions and fragments: which segments make up the index, and which data files they describe.
+
+A **version** is one JSON file, written once and only if absent; the highest number is current. It lists immutable
+segments and fragment lists by name and checksum, so a commit adds and drops whole files, a reader keeps what it opened,
+and of two writers one wins.
+
+Spec: specs/index-format.md#versions
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+
+from zonebloom.errors import ConcurrentCommitError, CorruptIndexError, UnsupportedFormatError
+from zonebloom.storage.store import LocalStore
+from zonebloom.storage.zone_segment import SegmentEntry, checksum
+
+__all__ = ["ColumnEntry", "Fragment", "FragmentListEntry", "Manifest", "commit", "list_versions", "read_version"]
+
+FORMAT_VERSION = 1
+_VERSION_NAME = re.compile(r"(\d{20})\.json")
+
+_FRAGMENT_SCHEMA = pa.schema(
+    [
+        pa.field("fragment_id", pa.uint64(), nullable=False),
+        pa.field("path", pa.string(), nullable=False),
+        pa.field("size", pa.int64(), nullable=False),
+        pa.field("mtime_ns", pa.int64(), nullable=False),
+        pa.field("etag", pa.string()),
+        pa.field("num_rows", pa.uint64(), nullable=False),
+        pa.field("row_group_rows", pa.list_(pa.uint32()), nullable=False),
+        pa.field("row_group_bytes", pa.list_(pa.uint64()), nullable=False),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """One version of one data file, as the index knows it.
+
+    - A fragment id is never used again; a changed file is a new fragment.
+    """
+
+    fragment_id: int
+    """Unique within the index, for ever."""
+    path: str
+    """Relative to the root of the data set, with `/`."""
+    size: int
+    """Fingerprint: bytes of the file."""
+    mtime_ns: int
+    """Fingerprint: time of last modification."""
+    etag: str | None
+    """Fingerprint: the object store's tag, if it has one."""
+    num_rows: int
+    """Rows in the file."""
+    row_group_rows: tuple[int, ...]
+    """Rows of each row group."""
+    row_group_bytes: tuple[int, ...]
+    """Compressed bytes of each row group."""
+
+    @property
+    def fingerprint(self) -> tuple[int, int, str | None]:
+        """What identifies this version of the file."""
+        return (self.size, self.mtime_ns, self.etag)
+
+
+@dataclass(frozen=True, slots=True)
+class FragmentListEntry:
+    """What the version file says of a fragment list."""
+
+    path: str
+    """Relative to the index directory."""
+    num_fragments: int
+    """Rows of the list."""
+    num_bytes: int
+    """Size of the file."""
+    checksum: str
+    """XXH3-64 of the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnEntry:
+    """One indexed column."""
+
+    name: str
+    """Name of the column; leaves of structs have dots."""
+    column_type: pa.DataType
+    """Arrow type whose bytes are hashed."""
+    rows_per_zone: int
+    """Rows of a full zone."""
+    fpp: float
+    """Probability that was asked for."""
+    sizing: str
+    """How the number of blocks follows from it."""
+    segments: tuple[SegmentEntry, ...]
+    """Where the filters are."""
+
+    @property
+    def num_zones(self) -> int:
+        """Zones over all segments."""
+        return sum(segment.num_zones for segment in self.segments)
+
+    @property
+    def index_bytes(self) -> int:
+        """Bytes on disk over all segments."""
+        return sum(segment.num_bytes for segment in self.segments)
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """One version of the index."""
+
+    version: int
+    """Number of the commit, from 1."""
+    operation: str
+    """What made it: build, refresh, optimize, …"""
+    dataset: dict[str, Any]
+    """How the data set is found and laid out, as `datasets` wrote it."""
+    schema: pa.Schema
+    """Schema of the data set, partition columns included."""
+    next_fragment_id: int
+    """Least id that was never used."""
+    columns: tuple[ColumnEntry, ...]
+    """The indexed columns."""
+    fragment_lists: tuple[FragmentListEntry, ...]
+    """Where the fragments are."""
+    dropped: tuple[tuple[int, int], ...] = ()
+    """Half-open runs of the fragment ids that are gone."""
+    committed_at: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="milliseconds"))
+    """When, in UTC."""
+    writer: str = "zonebloom"
+    """What wrote it."""
+
+    def column(self, name: str) -> ColumnEntry | None:
+        """The entry of column `name`, if it is indexed."""
+        return next((entry for entry in self.columns if entry.name == name), None)
+
+    def following(self, operation: str, **changes: Any) -> Manifest:
+        """The next version, with `changes`."""
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        return replace(self, version=self.version + 1, operation=operation, committed_at=now, **changes)
+
+
+def version_path(version: int) -> str:
+    """Path of a version file in the index directory."""
+    return f"versions/{version:020d}.json"
+
+
+def list_versions(store: LocalStore) -> list[int]:
+    """Numbers of all versions, ascending."""
+    matches = (_VERSION_NAME.fullmatch(name) for name in store.list("versions"))
+    return sorted(int(match[1]) for match in matches if match)
+
+
+def _encode_schema(schema: pa.Schema) -> str:
+    return str(schema.serialize().to_pybytes().hex())
+
+
+def _decode_schema(text: str) -> pa.Schema:
+    return pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(text)))
+
+
+def _body(manifest: Manifest) -> dict[str, Any]:
+    return {
+        "version": manifest.version,
+        "operation": manifest.operation,
+        "committed_at": manifest.committed_at,
+        "writer": manifest.writer,
+        "dataset": manifest.dataset,
+        "schema": _encode_schema(manifest.schema),
+        "next_fragment_id": manifest.next_fragment_id,
+        "columns": [
+            {
+                "name": column.name,
+                "type": str(column.column_type),
+                "arrow_type": _encode_schema(pa.schema([pa.field("", column.column_type)])),
+                "rows_per_zone": column.rows_per_zone,
+                "fpp": column.fpp,
+                "sizing": column.sizing,
+                "segments": [segment.to_json() for segment in column.segments],
+            }
+            for column in manifest.columns
+        ],
+        "fragments": [
+            [entry.path, entry.num_fragments, entry.num_bytes, entry.checksum] for entry in manifest.fragment_lists
+        ],
+        "dropped": [list(run) for run in manifest.dropped],
+    }
+
+
+def _canonical(body: dict[str, Any]) -> bytes:
+    return json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def commit(store: LocalStore, manifest: Manifest) -> None:
+    """Make `manifest` the current version.
+
+    Raises
+    ------
+    ConcurrentCommitError
+        Another commit took that number first; nothing was changed.
+
+    Spec: specs/index-format.md#commit
+    """
+    body = _body(manifest)
+    text = json.dumps(
+        {"format": "zonebloom", "format_version": FORMAT_VERSION, "checksum": checksum(_canonical(body)), "body": body},
+        indent=1,
+        ensure_ascii=False,
+    )
+    if not store.create(version_path(manifest.version), text.encode()):
+        message = (
+            f"version {manifest.version} must be free to commit {manifest.operation}, got one that another writer "
+            f"committed first at {version_path(manifest.version)}; run again on top of it"
+        )
+        raise ConcurrentCommitError(message)
+
+
+def read_version(store: LocalStore, version: int) -> Manifest:
+    """Version number `version`, checked.
+
+    Raises
+    ------
+    UnsupportedFormatError
+        A newer zonebloom wrote it.
+    CorruptIndexError
+        It is missing, or differs from its checksum.
+    """
+    path = version_path(version)
+    try:
+        document = json.loads(store.read(path))
+        if document["format"] != "zonebloom":
+            raise CorruptIndexError(f"{path} must be a version file of zonebloom, got format {document['format']!r}")
+        if document["format_version"] > FORMAT_VERSION:
+            message = (
+                f"{path} must have format_version <= {FORMAT_VERSION}, got {document['format_version']}; "
+                "a newer zonebloom wrote it: upgrade this one"
+            )
+            raise UnsupportedFormatError(message)
+        body = document["body"]
+        found = checksum(_canonical(body))
+        if found != document["checksum"]:
+            raise CorruptIndexError(f"{path} must have checksum {document['checksum']}, got {found}")
+        return _manifest(body)
+    except FileNotFoundError as error:
+        raise CorruptIndexError(f"{path} must exist, got no such file") from error
+    except (KeyError, TypeError, ValueError, pa.ArrowException) as error:
+        raise CorruptIndexError(f"{path} must be a version file, got {type(error).__name__}: {error}") from error
+
+
+def _manifest(body: dict[str, Any]) -> Manifest:
+    columns = tuple(
+        ColumnEntry(
+            name=column["name"],
+            column_type=_decode_schema(column["arrow_type"]).field(0).type,
+            rows_per_zone=column["rows_per_zone"],
+            fpp=column["fpp"],
+            sizing=column["sizing"],
+            segments=tuple(SegmentEntry.from_json(segment) for segment in column["segments"]),
+        )
+        for column in body["columns"]
+    )
+    return Manifest(
+        version=body["version"],
+        operation=body["operation"],
+        committed_at=body["committed_at"],
+        writer=body["writer"],
+        dataset=body["dataset"],
+        schema=_decode_schema(body["schema"]),
+        next_fragment_id=body["next_fragment_id"],
+        columns=columns,
+        fragment_lists=tuple(FragmentListEntry(*entry) for entry in body["fragments"]),
+        dropped=tuple((start, stop) for start, stop in body["dropped"]),
+    )
+
+
+def write_fragments(store: LocalStore, fragments: list[Fragment]) -> FragmentListEntry:
+    """A new fragment list with `fragments`.
+
+    Spec: specs/index-format.md#fragments
+    """
+    names = _FRAGMENT_SCHEMA.names
+    table = pa.table({name: [getattr(one, name) for one in fragments] for name in names}, schema=_FRAGMENT_SCHEMA)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+    data = sink.getvalue()
+    path = f"fragments/{uuid.uuid4()}.arrow"
+    with store.writing(path) as file:
+        file.write(data)
+    return FragmentListEntry(path, len(fragments), data.size, checksum(data))
+
+
+def read_fragments(store: LocalStore, entry: FragmentListEntry) -> list[Fragment]:
+    """The fragments of one list, checked.
+
+    Raises
+    ------
+    CorruptIndexError
+        The file is missing or differs from its checksum.
+    """
+    try:
+        data = store.map(entry.path)
+    except FileNotFoundError as error:
+        raise CorruptIndexError(f"fragment list {entry.path} must exist, got no such file") from error
+    found = checksum(data)
+    if found != entry.checksum:
+        raise CorruptIndexError(f"fragment list {entry.path} must have checksum {entry.checksum}, got {found}")
+    columns = pa.ipc.open_file(data).read_all().to_pydict()
+    rows = zip(*(columns[name] for name in _FRAGMENT_SCHEMA.names), strict=True)
+    return [
+        Fragment(fid, path, size, mtime_ns, etag, num_rows, tuple(group_rows), tuple(group_bytes))
+        for fid, path, size, mtime_ns, etag, num_rows, group_rows, group_bytes in rows
+    ]

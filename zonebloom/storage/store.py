@@ -1,0 +1,121 @@
+"""`LocalStore`: the only place of the index that touches bytes.
+
+A store knows paths relative to its root, reads ranges, writes whole objects, and creates an object only if it is
+absent, which is all that a commit needs. Nothing is ever overwritten.
+
+Spec: specs/index-format.md#store
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+import pyarrow as pa
+
+from zonebloom.errors import StorageError
+
+__all__ = ["LocalStore"]
+
+
+class LocalStore:
+    """Objects below a local folder.
+
+    Raises
+    ------
+    StorageError
+        From every method, where the operating system refuses (no permission, no space); the message names the path.
+        A missing object is a `FileNotFoundError`, which callers expect and handle.
+    """
+
+    def __init__(self, root: str | Path) -> None:
+        self.root = Path(root)
+
+    def __repr__(self) -> str:
+        return f"LocalStore({str(self.root)!r})"
+
+    def size(self, path: str) -> int:
+        """Bytes of the object at `path`."""
+        with _explained("read", self.root / path):
+            return (self.root / path).stat().st_size
+
+    def read(self, path: str) -> bytes:
+        """All bytes of the object at `path`."""
+        with _explained("read", self.root / path):
+            return (self.root / path).read_bytes()
+
+    def map(self, path: str) -> pa.Buffer:
+        """The object at `path` as one buffer, memory-mapped: only pages that are touched are read."""
+        with _explained("read", self.root / path):
+            if (self.root / path).stat().st_size == 0:
+                return pa.py_buffer(b"")
+            with pa.memory_map(str(self.root / path)) as mapped:
+                return mapped.read_buffer()
+
+    def list(self, folder: str) -> list[str]:
+        """Names of the objects in `folder`, in order; empty where there is no such folder."""
+        try:
+            with _explained("list", self.root / folder):
+                return sorted(entry.name for entry in os.scandir(self.root / folder) if entry.is_file())
+        except FileNotFoundError:
+            return []
+
+    @contextlib.contextmanager
+    def writing(self, path: str) -> Iterator[BinaryIO]:
+        """A new object at `path`, which must be unique; removed if the block raises.
+
+        No fsync: whatever a power failure tears is found by its checksum, and then read as not indexed.
+        """
+        target = self.root / path
+        with _explained("write", target):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                with target.open("xb") as file:
+                    yield file
+            except BaseException:
+                target.unlink(missing_ok=True)
+                raise
+
+    def create(self, path: str, data: bytes) -> bool:
+        """Write `data` at `path` durably and atomically; False, and nothing written, if something is there already."""
+        target = self.root / path
+        with _explained("write", target):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            staged = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
+            try:
+                with staged.open("xb") as file:
+                    file.write(data)
+                    file.flush()
+                    os.fsync(file.fileno())
+                os.link(staged, target)
+            except FileExistsError:
+                return False
+            finally:
+                staged.unlink(missing_ok=True)
+        return True
+
+    def delete(self, path: str) -> None:
+        """Remove the object at `path` if it is there."""
+        with _explained("delete", self.root / path):
+            (self.root / path).unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _explained(verb: str, path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (FileNotFoundError, FileExistsError):
+        raise
+    except OSError as error:
+        hint = {
+            errno.EACCES: "; grant access, or keep the index elsewhere with index=",
+            errno.EROFS: "; keep the index elsewhere with index=",
+            errno.ENOSPC: "; free some space and run again: nothing was committed",
+            errno.EDQUOT: "; free some space and run again: nothing was committed",
+        }.get(error.errno or 0, "")
+        raise StorageError(f"cannot {verb} {path}: {error.strerror or error}{hint}") from error

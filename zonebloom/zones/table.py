@@ -1,0 +1,388 @@
+"""`ZoneTable`: one filter for each zone of a column, with where the zone lies.
+
+- A **zone** is `rows_per_zone` consecutive rows of one fragment; the last zone of a fragment may be shorter. Zones never
+  cross fragments and never depend on how the rows were cut into batches.
+- A **zone table** is the five columns `(fragment_id, zone_start, zone_length, has_null, bloom_filter_data)`, one row a
+  zone, in order of fragment and start: the schema, the bytes and the metadata of Lance's bloom filter index.
+
+Spec: specs/zones.md#zone-table
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from zonebloom.errors import InvalidArgumentError, InvalidZoneTableError
+from zonebloom.pruning import SearchResult, search_zones
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["ZONE_FIELDS", "ZoneTable", "zone_schema"]
+
+BYTES_PER_BLOCK = 32
+MAX_ZONES_PER_BATCH = 1024
+_KERNEL_PROBES = 1 << 21
+"""Number of (zone, hash) pairs above which loading Numba costs less than NumPy's passes do."""
+
+ZONE_FIELDS = (
+    pa.field("fragment_id", pa.uint64(), nullable=False),
+    pa.field("zone_start", pa.uint64(), nullable=False),
+    pa.field("zone_length", pa.uint64(), nullable=False),
+    pa.field("has_null", pa.bool_(), nullable=False),
+    pa.field("bloom_filter_data", pa.binary(), nullable=False),
+)
+_COLUMN_KEY = b"zonebloom.column"
+_TYPE_KEY = b"zonebloom.type"
+_SALTS = np.array(
+    [0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D, 0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31], dtype=np.uint64
+)
+
+
+def decimal_text(value: float) -> str:
+    """`value` as decimal digits without an exponent, as Rust prints an f64: `1e-05` gives `0.00001`."""
+    return format(Decimal(repr(float(value))), "f")
+
+
+def zone_schema(
+    rows_per_zone: int, fpp: float, *, column: str | None = None, column_type: pa.DataType | None = None
+) -> pa.Schema:
+    """The schema of a zone table, with Lance's two metadata keys.
+
+    What the filters describe goes into the metadata of the field `bloom_filter_data`, so that the schema's own metadata
+    stays exactly Lance's.
+
+    Spec: specs/zones.md#metadata
+    """
+    described: dict[bytes, bytes] = {}
+    if column is not None:
+        described[_COLUMN_KEY] = column.encode()
+    if column_type is not None:
+        described[_TYPE_KEY] = pa.schema([pa.field("", column_type)]).serialize().to_pybytes().hex().encode()
+    data = ZONE_FIELDS[4].with_metadata(described) if described else ZONE_FIELDS[4]
+    metadata = {
+        b"bloomfilter_item": str(rows_per_zone).encode(),
+        b"bloomfilter_probability": decimal_text(fpp).encode(),
+    }
+    return pa.schema([*ZONE_FIELDS[:4], data], metadata)
+
+
+def _described(field: pa.Field) -> tuple[str | None, pa.DataType | None]:
+    metadata = field.metadata or {}
+    column = metadata[_COLUMN_KEY].decode() if _COLUMN_KEY in metadata else None
+    column_type = None
+    if _TYPE_KEY in metadata:
+        try:
+            raw = bytes.fromhex(metadata[_TYPE_KEY].decode())
+            column_type = pa.ipc.read_schema(pa.py_buffer(raw)).field(0).type
+        except (ValueError, pa.ArrowInvalid) as error:
+            message = f"the field metadata {_TYPE_KEY.decode()} must hold a serialised Arrow type, got {error}"
+            raise InvalidZoneTableError(message) from error
+    return column, column_type
+
+
+class FilterChunk:
+    """The filters of consecutive zones, as they lie in one Arrow binary array; nothing is copied.
+
+    - `words`: uint32 words of the whole data buffer.
+    - `starts`: int64, first word of each filter.
+    - `num_blocks`: int64, blocks of each filter; `uniform` is their common value, or 0.
+    """
+
+    __slots__ = ("num_blocks", "starts", "uniform", "words")
+
+    def __init__(self, array: pa.BinaryArray | pa.LargeBinaryArray) -> None:
+        offset_type = np.int64 if pa.types.is_large_binary(array.type) else np.int32
+        _, offsets_buffer, data_buffer = array.buffers()
+        if len(array) == 0 or offsets_buffer is None:
+            offsets = np.zeros(1, np.int64)
+        else:
+            offsets = np.frombuffer(offsets_buffer, offset_type)[array.offset : array.offset + len(array) + 1]
+        sizes = np.diff(offsets).astype(np.int64)
+        bad = np.flatnonzero((sizes <= 0) | (sizes % BYTES_PER_BLOCK != 0))
+        if len(bad):
+            message = (
+                f"each bitset must be a positive multiple of {BYTES_PER_BLOCK} bytes, "
+                f"got {int(sizes[bad[0]])} bytes in zone {int(bad[0])}"
+            )
+            raise InvalidZoneTableError(message)
+        base = int(offsets[0])
+        end = int(offsets[-1])
+        data = data_buffer.slice(base, end - base) if data_buffer is not None else pa.py_buffer(b"")
+        self.words: NDArray[np.uint32] = np.frombuffer(data, np.dtype("<u4"))
+        self.starts: NDArray[np.int64] = (offsets[:-1].astype(np.int64) - base) // 4
+        self.num_blocks: NDArray[np.int64] = sizes // BYTES_PER_BLOCK
+        first = int(self.num_blocks[0]) if len(sizes) else 0
+        self.uniform: int = first if first and bool((self.num_blocks == first).all()) else 0
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def may_contain(self, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        """For each zone, whether any of `hashes` may have been inserted; False is certain."""
+        if len(self) == 0 or len(hashes) == 0:
+            return np.zeros(len(self), np.bool_)
+        if len(self) * len(hashes) > _KERNEL_PROBES:
+            return self._may_contain_many(hashes)
+        found = np.zeros(len(self), np.bool_)
+        for value in hashes.tolist():
+            found |= self._may_contain_one(int(value))
+        return found
+
+    def _may_contain_one(self, value: int) -> NDArray[np.bool_]:
+        low = np.uint64(value & 0xFFFFFFFF)
+        bits = ((low * _SALTS) & np.uint64(0xFFFFFFFF)) >> np.uint64(27)
+        mask = (np.uint32(1) << bits.astype(np.uint32)).astype(np.uint32)
+        if self.uniform:
+            block = ((value >> 32) * self.uniform) >> 32
+            words = self.words.reshape(len(self), self.uniform, 8)[:, block, :]
+        else:
+            block_of = (np.uint64(value >> 32) * self.num_blocks.astype(np.uint64)) >> np.uint64(32)
+            first = self.starts + block_of.astype(np.int64) * 8
+            words = self.words[first[:, None] + np.arange(8)]
+        return np.asarray(((words & mask) == mask).all(axis=1))
+
+    def _may_contain_many(self, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        from zonebloom.kernels import sbbf as kernels  # noqa: PLC0415 - a search of a few keys must not load Numba
+
+        if self.uniform:
+            return kernels.check_zones(self.words.reshape(len(self), self.uniform, 8), hashes)
+        data = self.words.view(np.uint8)
+        starts = (self.starts * 4).astype(np.uint64)
+        return kernels.check_zones_at(data, starts, self.num_blocks.astype(np.uint32), hashes)
+
+    def blocks(self, zone: int) -> NDArray[np.uint32]:
+        """The filter of one zone, shape `(num_blocks, 8)`."""
+        start, num_blocks = int(self.starts[zone]), int(self.num_blocks[zone])
+        return self.words[start : start + 8 * num_blocks].reshape(num_blocks, 8)
+
+    def check(self, zone: int, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        """For each of `hashes`, whether the filter of `zone` may contain it."""
+        from zonebloom.kernels import sbbf as kernels  # noqa: PLC0415 - a search of a few keys must not load Numba
+
+        return kernels.filter_check(self.blocks(zone), hashes)
+
+    def measured_fpp(self) -> NDArray[np.float64]:
+        """The exact false positive probability of each filter, from its set bits."""
+        from zonebloom.kernels import sbbf as kernels  # noqa: PLC0415 - keeps Numba out of plain searches
+
+        if self.uniform:
+            return kernels.measured_fpp(self.words.reshape(len(self), self.uniform, 8))
+        parts = [kernels.measured_fpp(self.blocks(zone)[None]) for zone in range(len(self))]
+        return np.concatenate(parts) if parts else np.zeros(0)
+
+
+class ZoneTable:
+    """One filter for each zone of a column, with where the zone lies; immutable.
+
+    - Rows are in order of `(fragment_id, zone_start)`; zones of one fragment do not overlap.
+    - Every bitset is a positive multiple of 32 bytes.
+
+    Make one with `ZoneTable.from_arrow`, `ZoneBuilder` or `Index.zone_table`.
+    """
+
+    def __init__(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> None:
+        self._batches = [batch for batch in batches if batch.num_rows]
+        self._schema = schema
+        self.column, self.column_type = _described(schema.field("bloom_filter_data"))
+        self.rows_per_zone, self.fpp = _parameters(schema)
+        self._set_positions()
+        self._chunks: list[FilterChunk] = [FilterChunk(batch.column(4)) for batch in self._batches]
+
+    def _set_positions(self) -> None:
+        def joined(index: int, dtype: type) -> Any:
+            parts = [batch.column(index).to_numpy(zero_copy_only=False) for batch in self._batches]
+            return np.concatenate(parts).astype(dtype, copy=False) if parts else np.zeros(0, dtype)
+
+        self.fragment_ids: NDArray[np.uint64] = joined(0, np.uint64)
+        self.zone_starts: NDArray[np.uint64] = joined(1, np.uint64)
+        self.zone_lengths: NDArray[np.uint64] = joined(2, np.uint64)
+        self.has_null: NDArray[np.bool_] = joined(3, np.bool_)
+
+    @classmethod
+    def from_arrow(
+        cls, table: pa.Table | pa.RecordBatch, *, column: str | None = None, column_type: pa.DataType | None = None
+    ) -> ZoneTable:
+        """The zone table that `table` holds, checked; rows may come in any order.
+
+        Parameters
+        ----------
+        table
+            The five columns of the Lance schema; others are ignored. `large_binary` and chunks are taken.
+        column, column_type
+            What the filters describe, where the table does not say it itself. With neither, an untyped literal is
+            probed in every form that one of Lance's types gives it.
+
+        Raises
+        ------
+        InvalidZoneTableError
+            A column is missing or has another type or a null, a bitset is empty or no multiple of 32 bytes, a zone is
+            empty, or zones overlap.
+
+        Spec: specs/zones.md#zone-table
+        """
+        if isinstance(table, pa.RecordBatch):
+            table = pa.Table.from_batches([table])
+        arrays = [_checked_column(table, field) for field in ZONE_FIELDS]
+        own_column, own_type = _described(table.schema.field("bloom_filter_data"))
+        rows_per_zone, fpp = _parameters(table.schema)
+        schema = zone_schema(rows_per_zone, fpp, column=column or own_column, column_type=column_type or own_type)
+        joined = pa.table(arrays, schema=schema)
+        order = np.lexsort((joined["zone_start"].to_numpy(), joined["fragment_id"].to_numpy()))
+        if len(order) and not bool((order[1:] > order[:-1]).all()):
+            joined = joined.take(order)
+        zones = cls(joined.to_batches(max_chunksize=MAX_ZONES_PER_BATCH), schema)
+        zones._check_positions()
+        return zones
+
+    def _check_positions(self) -> None:
+        if len(self) and int(self.zone_lengths.min()) == 0:
+            zone = int(np.flatnonzero(self.zone_lengths == 0)[0])
+            raise InvalidZoneTableError(f"zone_length must be at least 1, got 0 in zone {zone}")
+        limit = np.uint64(2**32 - 1)
+        stops = self.zone_starts + self.zone_lengths
+        outside = np.flatnonzero((self.fragment_ids > limit) | (stops > limit) | (stops < self.zone_starts))
+        if len(outside):
+            zone = int(outside[0])
+            message = f"fragment_id and zone ends must be below 2**32, got zone {zone} of {self._where(zone)}"
+            raise InvalidZoneTableError(message)
+        same = self.fragment_ids[1:] == self.fragment_ids[:-1]
+        bad = np.flatnonzero(same & (self.zone_starts[1:] < stops[:-1]))
+        if len(bad):
+            zone = int(bad[0])
+            message = f"zones of a fragment must not overlap, got {self._where(zone)} and {self._where(zone + 1)}"
+            raise InvalidZoneTableError(message)
+
+    def _where(self, zone: int) -> str:
+        start, length = int(self.zone_starts[zone]), int(self.zone_lengths[zone])
+        return f"fragment {int(self.fragment_ids[zone])} rows [{start}, {start + length})"
+
+    def __len__(self) -> int:
+        return len(self.fragment_ids)
+
+    def __repr__(self) -> str:
+        name = self.column or "?"
+        return f"ZoneTable({name}: {self.column_type or 'type unknown'}, {len(self)} zones, {self.filter_bytes} bytes)"
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema: five columns, Lance's metadata."""
+        return self._schema
+
+    @property
+    def filter_bytes(self) -> int:
+        """Bytes of all filters together."""
+        return sum(int(chunk.num_blocks.sum()) * BYTES_PER_BLOCK for chunk in self._chunks)
+
+    @property
+    def num_rows_covered(self) -> int:
+        """Rows that the zones span, over all fragments."""
+        return int(self.zone_lengths.sum())
+
+    def to_arrow(self) -> pa.Table:
+        """The five columns as an Arrow table, without a copy; chunks stay below 2 GiB.
+
+        Spec: specs/zones.md#zone-table
+        """
+        return pa.Table.from_batches(self._batches, self._schema)
+
+    def check_zone(self, zone: int, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        """For each of `hashes`, whether the filter of zone number `zone` may contain it."""
+        chunk, number = self._chunk_of(zone)
+        return chunk.check(number, hashes)
+
+    def blocks(self, zone: int) -> NDArray[np.uint32]:
+        """The filter of zone number `zone`, shape `(num_blocks, 8)`, read-only."""
+        chunk, number = self._chunk_of(zone)
+        return chunk.blocks(number)
+
+    def _chunk_of(self, zone: int) -> tuple[FilterChunk, int]:
+        left = zone
+        for chunk in self._chunks:
+            if 0 <= left < len(chunk):
+                return chunk, left
+            left -= len(chunk)
+        raise InvalidArgumentError(f"zone must be in [0, {len(self)}), got {zone}")
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The record batches of the table, at most 1024 zones each."""
+        yield from self._batches
+
+    def may_contain(self, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        """For each zone, whether any of `hashes` (uint64, XXH64 seed 0) may be of a value in it; False is certain.
+
+        Cost: one block (32 bytes) for each zone and hash; Numba is loaded only past some two million such pairs.
+        """
+        parts = [chunk.may_contain(hashes) for chunk in self._chunks]
+        return np.concatenate(parts) if parts else np.zeros(0, np.bool_)
+
+    def contained(self, hashes: NDArray[np.uint64], live: NDArray[np.bool_] | None = None) -> NDArray[np.bool_]:
+        """For each of `hashes`, whether any of the zones (those in the mask `live`) may contain it.
+
+        Cost: 32 bytes for each hash and zone until the first that may contain it.
+        """
+        found = np.zeros(len(hashes), np.bool_)
+        pending = np.arange(len(hashes))
+        first = 0
+        for chunk in self._chunks:
+            for zone in range(len(chunk)):
+                if not len(pending):
+                    return found
+                if live is None or live[first + zone]:
+                    is_hit = chunk.check(zone, hashes[pending])
+                    found[pending[is_hit]] = True
+                    pending = pending[~is_hit]
+            first += len(chunk)
+        return found
+
+    def measured_fpp(self) -> NDArray[np.float64]:
+        """The exact false positive probability of each zone's filter, shape `(len(self),)`."""
+        parts = [chunk.measured_fpp() for chunk in self._chunks]
+        return np.concatenate(parts) if parts else np.zeros(0)
+
+    def search(self, predicate: Any) -> SearchResult:
+        """Row ranges that can hold rows for which `predicate` is true, as a `SearchResult`; no data set is needed.
+
+        Columns of the predicate all mean the column that the table describes. Rows outside the zones are not known and
+        not returned.
+
+        Spec: specs/pruning.md#zone-table-search
+        """
+        return search_zones(self, predicate)
+
+
+def _checked_column(table: pa.Table, field: pa.Field) -> pa.ChunkedArray:
+    found = table.schema.get_field_index(field.name)
+    if found < 0:
+        message = f"a zone table must have the column {field.name} {field.type}, got {', '.join(table.column_names)}"
+        raise InvalidZoneTableError(message)
+    column = table.column(found)
+    binary = pa.types.is_binary(field.type) and column.type in (pa.binary(), pa.large_binary(), pa.binary_view())
+    if column.type != field.type and not binary:
+        raise InvalidZoneTableError(f"column {field.name} must be {field.type}, got {column.type}")
+    if column.null_count:
+        raise InvalidZoneTableError(f"column {field.name} must not hold nulls, got {column.null_count}")
+    if column.type == field.type:
+        return column
+    parts = [
+        chunk.slice(first, MAX_ZONES_PER_BATCH).cast(field.type)
+        for chunk in column.chunks
+        for first in range(0, len(chunk), MAX_ZONES_PER_BATCH)
+    ]
+    return pa.chunked_array(parts, field.type)
+
+
+def _parameters(schema: pa.Schema) -> tuple[int, float]:
+    metadata = schema.metadata or {}
+    try:
+        rows_per_zone = int(metadata.get(b"bloomfilter_item", b"8192"))
+        fpp = float(metadata.get(b"bloomfilter_probability", b"0.00057"))
+    except ValueError as error:
+        message = f"bloomfilter_item and bloomfilter_probability must be numbers, got {metadata!r}"
+        raise InvalidZoneTableError(message) from error
+    return rows_per_zone, fpp
