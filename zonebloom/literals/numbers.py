@@ -109,7 +109,7 @@ def decimal_to_float(source: pa.Array, stored: pa.DataType) -> Part:
 
 
 def fit_numbers(numbers: list[Number], stored: pa.DataType) -> Part:
-    """Exact numbers, one by one, unless a whole array of decimals can be made of them."""
+    """Exact numbers, one by one: pyarrow 26 crashes on ``Decimal("1e-999999")`` for a decimal column."""
     if any(isinstance(number, decimal.Decimal) and number.is_nan() for number in numbers):
         raise nan_misfit()
     if pa.types.is_integer(stored):
@@ -117,13 +117,11 @@ def fit_numbers(numbers: list[Number], stored: pa.DataType) -> Part:
     elif pa.types.is_floating(stored):
         convert = _number_to_float
     elif pa.types.is_decimal(stored):
-        try:
-            return pa.array(numbers, stored), 0
-        except (pa.ArrowException, OverflowError):
-            convert = _number_to_decimal
+        convert = _number_to_decimal
     else:
         raise _number_misfit(numbers[0], stored)
-    fitted = [convert(number, stored) for number in numbers]
+    with np.errstate(over="ignore"):
+        fitted = [convert(number, stored) for number in numbers]
     kept = [value for value in fitted if value is not None]
     return pa.array(kept, stored), len(fitted) - len(kept)
 
@@ -147,8 +145,7 @@ def _number_to_float(number: Number, stored: pa.DataType) -> Any | None:
         double = float(number)
     except OverflowError:
         return None
-    with np.errstate(over="ignore"):
-        narrow = stored.to_pandas_dtype()(double)
+    narrow = stored.to_pandas_dtype()(double)
     if np.isinf(narrow) and -math.inf < number < math.inf:
         return None
     is_numeral = isinstance(number, decimal.Decimal) and pa.types.is_float64(stored)

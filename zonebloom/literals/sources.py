@@ -90,8 +90,9 @@ def _source_of_group(group: list[Any]) -> pa.Array | list[Number]:  # noqa: C901
     if isinstance(first, dt.date):
         return pa.array(group, pa.date32())
     if isinstance(first, dt.time):
-        if any(value.tzinfo is not None for value in group):
-            raise MisfitError("a time of day must have no zone")
+        zoned = next((value for value in group if value.tzinfo is not None), None)
+        if zoned is not None:
+            raise MisfitError(f"a time of day must have no zone, got {zoned}")
         return pa.array(group, pa.time64("us"))
     if isinstance(first, dt.timedelta):
         _refuse_nanoseconds(group)

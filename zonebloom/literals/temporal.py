@@ -58,10 +58,13 @@ def text_to_date(source: pa.Array, stored: pa.DataType) -> Part:
 def text_to_timestamp(source: pa.Array, stored: pa.DataType) -> Part:
     """ISO 8601; with an offset exactly if the column has a zone."""
     source = source.cast(pa.large_string())
-    try:
-        return source.cast(stored), 0
-    except pa.ArrowInvalid:  # more digits than the unit has, which may all be zeros
-        return rescale(source.cast(pa.timestamp("ns", stored.tz)), stored)
+    for unit in ("us", "ns"):  # nanoseconds reach from 1677 to 2262 only
+        try:
+            moments = source.cast(pa.timestamp(unit, stored.tz))
+        except pa.ArrowInvalid:
+            continue
+        return rescale(moments, stored)
+    raise misfit(source, stored)
 
 
 def text_to_time(source: pa.Array, stored: pa.DataType) -> Part:
