@@ -1,0 +1,67 @@
+# Python 3.11 or newer and make are all a machine needs: each target makes .venv, installs what it uses, and runs.
+# `make demo` and `make test` are the two that matter; the rest is for those who change the code.
+#
+#   PYTHON=/path/to/python3.12    another interpreter for .venv than the first that is new enough
+#   DEMO_ARGS="--rows 1000000"    options of `zonebloom demo`
+#   PYTEST_ARGS="-k sizing"       options of pytest
+#
+# Numba caches compiled kernels in zonebloom/kernels/__pycache__, keyed by the text of all kernel sources: an edit never
+# runs old machine code. `make clean` removes them with everything else that can be made again.
+
+VENV := .venv
+PY   := $(VENV)/bin/python
+PIP  := $(PY) -m pip --disable-pip-version-check --quiet
+
+.PHONY: demo test lint bench clean
+.NOTPARALLEL:
+.DELETE_ON_ERROR:
+
+demo: $(VENV)/demo.stamp
+	@$(PY) -m zonebloom.cli demo $(DEMO_ARGS)
+
+test: $(VENV)/test.stamp
+	$(PY) -m pytest -n 2 --dist worksteal $(PYTEST_ARGS)
+
+lint: $(VENV)/lint.stamp
+	$(PY) -m ruff check
+	$(PY) -m ruff format --check
+	$(PY) -m mypy
+
+bench: $(VENV)/bench.stamp
+	@set -e; for script in bench/bench_*.py; do echo "== $$script"; $(PY) "$$script"; done
+
+clean:
+	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache .hypothesis dist build
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# --- .venv: made once; a stamp says what it holds, and a newer pyproject.toml installs again ---------------------------
+
+# A .venv that was copied with its folder, or whose Python is gone, is made anew.
+ifneq ($(shell cat $(VENV)/made-in 2>/dev/null; $(PY) -c 'print("works")' 2>/dev/null),$(CURDIR) works)
+$(shell rm -f $(VENV)/*.stamp)
+endif
+
+$(VENV)/base.stamp:
+	@for candidate in $(or $(PYTHON),python3 python3.11 python3.12 python3.13 python3.14); do \
+	    if "$$candidate" -c 'import sys, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; \
+	    then python="$$candidate"; break; fi; \
+	done; \
+	if [ -z "$$python" ]; then \
+	    echo "Python must be 3.11 or newer with its venv module, got $$($(or $(PYTHON),python3) --version 2>&1);" \
+	         "install one (Debian: python3-venv), or name it: make PYTHON=/path/to/python" >&2; exit 1; \
+	fi; \
+	echo "making $(VENV) with $$("$$python" --version)"; \
+	"$$python" -m venv --clear $(VENV)
+	@$(PIP) install --upgrade 'pip>=25.1'
+	@echo '$(CURDIR)' > $(VENV)/made-in
+	@touch $@
+
+$(VENV)/demo.stamp: $(VENV)/base.stamp pyproject.toml
+	@echo "installing zonebloom into $(VENV)"
+	@$(PIP) install --editable .
+	@touch $@
+
+$(VENV)/test.stamp $(VENV)/lint.stamp $(VENV)/bench.stamp: $(VENV)/%.stamp: $(VENV)/demo.stamp
+	@echo "installing what make $* needs"
+	@$(PIP) install --group $*
+	@touch $@
