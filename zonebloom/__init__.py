@@ -12,8 +12,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from zonebloom.creating import build_index, import_index
     from zonebloom.errors import ZoneBloomError
-    from zonebloom.index import Index, build_index, import_index, open_index
+    from zonebloom.index import Index, open_index
     from zonebloom.predicates import And, Equals, IsIn, IsNull, Not, Or, Predicate, col
     from zonebloom.pruning import SearchResult
     from zonebloom.reasons import Reason, ReasonCode
@@ -24,8 +25,9 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "zonebloom.creating": ("build_index", "import_index"),
     "zonebloom.errors": ("ZoneBloomError",),
-    "zonebloom.index": ("Index", "build_index", "import_index", "open_index"),
+    "zonebloom.index": ("Index", "open_index"),
     "zonebloom.predicates": ("And", "Equals", "IsIn", "IsNull", "Not", "Or", "Predicate", "col"),
     "zonebloom.pruning": ("SearchResult",),
     "zonebloom.reasons": ("Reason", "ReasonCode"),

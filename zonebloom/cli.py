@@ -84,7 +84,7 @@ def build(
     format: Format = "text",  # noqa: A002 - the option's name
 ) -> None:
     """Build an index over columns of PATH; data files are only read."""
-    from zonebloom.index import build_index  # noqa: PLC0415 - `--help` must not load Arrow
+    from zonebloom.creating import build_index  # noqa: PLC0415 - `--help` must not load Arrow
 
     started = time.perf_counter()
     built = build_index(
@@ -280,7 +280,7 @@ def import_(
     index: IndexFolder = None,
 ) -> None:
     """Make an index of PATH from a zone table that was made elsewhere; it is checked against the data first."""
-    from zonebloom.index import import_index  # noqa: PLC0415 - `--help` must not load Arrow
+    from zonebloom.creating import import_index  # noqa: PLC0415 - `--help` must not load Arrow
     from zonebloom.zones import ZoneTable  # noqa: PLC0415 - as above
 
     imported = import_index(path, ZoneTable.from_arrow(_read(file)), column=column, index=index)

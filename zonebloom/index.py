@@ -1,4 +1,4 @@
-"""`Index`: build, open, search, scan, exists, explain, verify.
+"""`Index`: open, search, scan, exists, explain, verify.
 
 An index is a folder beside the data (`_zonebloom/`), or anywhere else. It never touches a data file, and each of its
 answers holds for the data set as it is at the moment of the call: files are listed afresh, and what the index does not
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,118 +19,34 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zonebloom import hashing
-from zonebloom.building import BuildPlan, Parameters, build_segments, inspect_files
 from zonebloom.coverage import Snapshot, View
-from zonebloom.datasets import ParquetDataset, open_dataset, partitions
+from zonebloom.datasets import ParquetDataset
 from zonebloom.errors import (
     ColumnNotFoundError,
     CorruptIndexError,
-    DataFileError,
-    IndexExistsError,
     IndexNotFoundError,
     InvalidArgumentError,
-    InvalidZoneTableError,
     UnsupportedFormatError,
     ZoneBloomError,
 )
 from zonebloom.explaining import Explanation, explain
 from zonebloom.membership import exists
 from zonebloom.predicates import Predicate, parse_predicate
-from zonebloom.progress import Progress, reporting
 from zonebloom.pruning import SearchResult
 from zonebloom.reasons import Reason, ReasonCode
 from zonebloom.scanning import scan
-from zonebloom.selection import RowSelection
-from zonebloom.sizing import Sizing, check_fpp, check_rows_per_zone, num_blocks_for
 from zonebloom.storage.manifest import (
     ColumnEntry,
-    Fragment,
-    Manifest,
-    commit,
     list_versions,
     read_version,
-    write_fragments,
 )
 from zonebloom.storage.store import LocalStore
-from zonebloom.storage.zone_segment import ZoneSegmentWriter
-from zonebloom.verifying import Verification, check_imported, verify
+from zonebloom.verifying import Verification, verify
 from zonebloom.zones import ZoneTable, zone_schema
 
-__all__ = ["INDEX_FOLDER", "Index", "build_index", "import_index", "open_index"]
+__all__ = ["INDEX_FOLDER", "Index", "open_index"]
 
 INDEX_FOLDER = "_zonebloom"
-
-
-def build_index(
-    source: Any,
-    columns: str | Sequence[str],
-    *,
-    rows_per_zone: int = 8192,
-    fpp: float = 0.00057,
-    sizing: Sizing = "power_of_two",
-    index: str | os.PathLike[str] | None = None,
-    workers: int | None = None,
-    overwrite: bool = False,
-    progress: bool | Callable[[Progress], None] = False,
-) -> Index:
-    """An index over `columns` of `source`, committed and opened; data files are only read.
-
-    Columns are added to an index that is there already. Memory is bounded by one batch of zones (32 MiB) for each
-    worker and column, not by the data set.
-
-    Parameters
-    ----------
-    source
-        A folder of Parquet files (hive-partitioned or not), a file, a list of files, or a `pyarrow.dataset.Dataset`.
-    columns
-        Names of columns; leaves of structs are written `a.b`.
-    rows_per_zone
-        Rows of a zone, at least 1.
-    fpp
-        False positive probability of a full zone of distinct values, in (0, 1).
-    sizing
-        `power_of_two` (Lance's), `exact` (0.59 of the bytes at the defaults), `adaptive` (by the distinct values of
-        each zone) or `parquet` (the closed formula, next power of two).
-    index
-        Folder of the index. By default `_zonebloom` in the data set's folder, or `_<file>.zonebloom` beside one file; a
-        list of files and a pyarrow Dataset need it.
-    workers
-        Threads; by default as many as there are cores.
-    overwrite
-        Build columns anew that are indexed already.
-    progress
-        True for a bar on stderr, or a function that takes `Progress`.
-
-    Raises
-    ------
-    ColumnNotFoundError, UnsupportedTypeError, InvalidArgumentError
-        Before anything is written.
-    IndexExistsError
-        A column is indexed already.
-    DataFileError
-        No file can be read. Single files that cannot are warned of and left out, and searches keep them whole.
-    ConcurrentCommitError
-        Another commit came first.
-    """
-    names = [columns] if isinstance(columns, str) else list(columns)
-    if not names or len(set(names)) != len(names):
-        raise InvalidArgumentError(f"columns must be one or more different names, got {names!r}")
-    check_rows_per_zone(rows_per_zone)
-    check_fpp(fpp)
-    num_blocks_for(rows_per_zone, fpp, sizing)
-    if workers is not None and workers < 1:
-        raise InvalidArgumentError(f"workers must be at least 1, got {workers}")
-    dataset = open_dataset(source)
-    root = _index_root(dataset, index, source)
-    base = _current(root)
-    if base is not None and not overwrite:
-        taken = [name for name in names if base.manifest.column(name)]
-        if taken:
-            message = f"column {taken[0]} must not be indexed yet, got an index of it at {root}"
-            raise IndexExistsError(f"{message}; refresh it, or build with overwrite=True")
-    builder = _Build(dataset, root, base, Parameters(rows_per_zone, fpp, sizing), workers or _num_cores())
-    return builder.run(names, progress)
 
 
 def open_index(path: str | os.PathLike[str], *, version: int | None = None) -> Index:
@@ -146,43 +62,19 @@ def open_index(path: str | os.PathLike[str], *, version: int | None = None) -> I
         No version file of it can be read.
     """
     given = Path(os.path.abspath(os.fspath(path)))  # noqa: PTH100 - resolve() would follow links out of the root
-    places = [given, given / INDEX_FOLDER, _beside_file(given)]
+    places = [given, given / INDEX_FOLDER, beside_file(given)]
     for root in places:
         if (root / "versions").is_dir():
-            snapshot = _load(root, version)
+            snapshot = load_snapshot(root, version)
             return Index(root, snapshot, ParquetDataset.from_json(snapshot.manifest.dataset, root))
     raise IndexNotFoundError(f"an index must be at {given} or in its {INDEX_FOLDER}, got none; build it first")
 
 
-def _beside_file(path: Path) -> Path:
+def beside_file(path: Path) -> Path:
     return path.parent / f"_{path.name}.zonebloom"
 
 
-def _num_cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _index_root(dataset: ParquetDataset, index: str | os.PathLike[str] | None, source: Any) -> Path:
-    if index is not None:
-        return Path(os.path.abspath(os.fspath(index)))  # noqa: PTH100 - as in open_index
-    if dataset.layout == "folder":
-        return dataset.root / INDEX_FOLDER
-    if isinstance(source, (str, os.PathLike)):
-        return _beside_file(dataset.root / dataset.files[0])
-    raise InvalidArgumentError("index must name a folder where the data set is a list or a Dataset, got None")
-
-
-def _current(root: Path) -> Snapshot | None:
-    if not list_versions(LocalStore(root)):
-        return None
-    snapshot = _load(root, None)
-    newer = [reason for reason in snapshot.damage if reason.code == ReasonCode.FORMAT_TOO_NEW]
-    if newer:
-        raise UnsupportedFormatError(newer[0].message)
-    return snapshot
-
-
-def _load(root: Path, version: int | None) -> Snapshot:
+def load_snapshot(root: Path, version: int | None) -> Snapshot:
     """The version asked for, or the highest that is sound; one from the future is loaded without trust."""
     store = LocalStore(root)
     versions = list_versions(store)
@@ -399,158 +291,3 @@ class Index:
         if entry is None:
             raise ColumnNotFoundError.among(name, self.columns, f"the index {self.root}")
         return entry
-
-
-class _Build:
-    """One build: inspect, check, write segments, commit."""
-
-    def __init__(
-        self, dataset: ParquetDataset, root: Path, base: Snapshot | None, parameters: Parameters, workers: int
-    ) -> None:
-        self.dataset = dataset
-        self.store = LocalStore(root)
-        self.root = root
-        self.base = base
-        self.parameters = parameters
-        self.workers = workers
-
-    def run(self, names: Sequence[str], progress: bool | Callable[[Progress], None]) -> Index:  # noqa: FBT001 - passed on
-        listing = self.dataset.list()
-        if not listing:
-            raise DataFileError(f"a data set must have at least one file, got none in {self.dataset.root}")
-        ids = self._ids(listing)
-        inspected = inspect_files(self.dataset, listing, ids, self.workers)
-        types = {name: hashing.resolve_column(inspected.schema, name).type for name in names}
-        for column_type in types.values():
-            hashing.hash_plan(column_type)
-        total = sum(fragment.num_rows for fragment in inspected.fragments)
-        with reporting(progress, total) as on_rows:
-            plan = BuildPlan(self.dataset, self.store, types, self.parameters, self.workers, on_rows)
-            built = build_segments(plan, inspected.fragments)
-        for message in built.failed.values():
-            warnings.warn(f"{message}; the file is not indexed, and always read whole", RuntimeWarning, stacklevel=3)
-        fragments = [one for one in inspected.fragments if one.fragment_id not in built.failed]
-        if not fragments:
-            raise DataFileError(f"at least one data file must be readable, got: {next(iter(built.failed.values()))}")
-        columns = [
-            ColumnEntry(
-                name,
-                column_type,
-                self.parameters.rows_per_zone,
-                self.parameters.fpp,
-                self.parameters.sizing,
-                tuple(built.segments[name]),
-            )
-            for name, column_type in types.items()
-        ]
-        self._commit(ids, inspected.schema, fragments, columns)
-        return open_index(self.root)
-
-    def import_zones(self, zones: ZoneTable, column: str, *, check: bool) -> Index:
-        """The zones as one segment, after they were set against the files."""
-        listing = self.dataset.list()
-        ids = {path: number for number, path in enumerate(listing)}
-        inspected = inspect_files(self.dataset, listing, ids, self.workers)
-        if inspected.skipped:
-            raise DataFileError(
-                f"each file must be readable to import zones, got: {next(iter(inspected.skipped.values()))}"
-            )
-        column_type = hashing.resolve_column(inspected.schema, column).type
-        hashing.hash_plan(column_type)
-        _check_tiling(zones, inspected.fragments)
-        if check:
-            check_imported(self.dataset, inspected.fragments, zones, column, column_type)
-        schema = zone_schema(zones.rows_per_zone, zones.fpp, column=column, column_type=column_type)
-        with ZoneSegmentWriter(self.store, column, schema) as writer:
-            for batch in zones.batches():
-                writer.write(pa.RecordBatch.from_arrays(batch.columns, schema=schema))
-        assert writer.entry is not None
-        entry = ColumnEntry(column, column_type, zones.rows_per_zone, zones.fpp, "imported", (writer.entry,))
-        self._commit(ids, inspected.schema, inspected.fragments, [entry])
-        return open_index(self.root)
-
-    def _ids(self, listing: Mapping[str, Any]) -> dict[str, int]:
-        """Ids of the files: those that the index has for them where they are unchanged, else new ones."""
-        known = self.base.fragments if self.base else {}
-        next_id = self.base.manifest.next_fragment_id if self.base else 0
-        ids = {}
-        for path, fingerprint in listing.items():
-            if path in known and known[path].fingerprint == tuple(fingerprint):
-                ids[path] = known[path].fragment_id
-            else:
-                ids[path] = next_id
-                next_id += 1
-        return ids
-
-    def _commit(
-        self, ids: Mapping[str, int], schema: pa.Schema, fragments: list[Fragment], columns: list[ColumnEntry]
-    ) -> None:
-        fields = partitions.infer_fields(ids, schema.names) if self.dataset.layout == "folder" else []
-        described = self.dataset.to_json(self.root)
-        described["partition_columns"] = [field.name for field in fields]
-        for field in fields:
-            schema = schema.append(field)
-        listed = write_fragments(self.store, fragments)
-        next_id = max(ids.values()) + 1
-        if self.base is None:
-            manifest = Manifest(
-                version=1,
-                operation="build",
-                dataset=described,
-                schema=schema,
-                next_fragment_id=next_id,
-                columns=tuple(columns),
-                fragment_lists=(listed,),
-            )
-        else:
-            before = self.base.manifest
-            kept = [entry for entry in before.columns if entry.name not in {one.name for one in columns}]
-            manifest = before.following(
-                "build",
-                dataset=described,
-                schema=schema,
-                next_fragment_id=max(next_id, before.next_fragment_id),
-                columns=(*kept, *columns),
-                fragment_lists=(listed,),
-                dropped=(),
-            )
-        commit(self.store, manifest)
-
-
-def _check_tiling(zones: ZoneTable, fragments: Sequence[Fragment]) -> None:
-    covered = RowSelection.from_arrays(zones.fragment_ids, zones.zone_starts, zones.zone_starts + zones.zone_lengths)
-    files = RowSelection.from_ranges((one.fragment_id, 0, one.num_rows) for one in fragments if one.num_rows)
-    if covered != files:
-        odd = next(iter((covered - files) | (files - covered)))
-        message = "the zones must tile the files in order of path"
-        raise InvalidZoneTableError(f"{message}, got a difference at fragment {odd.fragment_id}, row {odd.start}")
-
-
-def import_index(
-    source: Any,
-    zones: ZoneTable,
-    *,
-    column: str,
-    index: str | os.PathLike[str] | None = None,
-    check: bool = True,
-) -> Index:
-    """An index of `source` from zones that were made elsewhere, such as an exported file or Lance's.
-
-    Fragment number i is the i-th file in order of path. The zones of each fragment must tile its file.
-
-    Parameters
-    ----------
-    check
-        Read one zone of each file and prove that its filter holds every value, before anything is committed.
-
-    Raises
-    ------
-    InvalidZoneTableError
-        The zones do not tile the files, or a filter denies a value that the data has: they describe other data.
-    """
-    dataset = open_dataset(source)
-    root = _index_root(dataset, index, source)
-    if _current(root) is not None:
-        raise IndexExistsError(f"there must be no index yet to import one, got one at {root}")
-    builder = _Build(dataset, root, None, Parameters(zones.rows_per_zone, zones.fpp), _num_cores())
-    return builder.import_zones(zones, column, check=check)

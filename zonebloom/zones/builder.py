@@ -263,7 +263,7 @@ def _value_type(column_type: pa.DataType) -> pa.DataType:
 def _insert(
     filters: NDArray[np.uint32], valid_counts: NDArray[np.uint64], array: pa.Array, rows_per_zone: int, first_fill: int
 ) -> None:
-    from zonebloom.kernels import sbbf as kernels  # noqa: PLC0415 - Numba is loaded by the first rows, not by import
+    from zonebloom.kernels import zones as kernels  # noqa: PLC0415 - Numba is loaded by the first rows, not by import
 
     layout = hashing.hash_plan(array.type).layout
     if layout == "fixed":
