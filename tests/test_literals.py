@@ -16,7 +16,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from zonebloom.hashing import hash_array, hash_values
@@ -333,6 +333,19 @@ def test_many_literals_are_converted_with_their_stragglers():
     assert len(fit_values([D(n) / 4 for n in many[:2000]] + [D(10**30)], pa.decimal64(10, 2)).values) == 2000
 
 
+def test_pyarrows_wrapping_decimal_cast_does_not_fit_values_that_are_none():
+    wrapping = pa.array([2**32 - 99_999, 2**32, 5], pa.int64())  # pyarrow 26 casts these to decimal32 as -99999, 0, 5
+    fit = fit_values(wrapping, pa.decimal32(7, 2))
+    assert (fit.values.to_pylist(), fit.num_out_of_range) == ([D(5)], 2)
+
+
+def test_a_numeral_is_the_double_that_python_reads_it_as():
+    numerals = [D(n).scaleb(-k) for n in (1001, 3, 7, 12345678901234567, 2**53 + 1) for k in range(0, 30, 3)]
+    assert fit_values(numerals, pa.float64()).values.to_pylist() == [float(str(n)) for n in numerals]
+    array = pa.array(numerals, pa.decimal256(60, 30))
+    assert fit_values(array, pa.float64()).values.to_pylist() == [float(str(n)) for n in numerals]
+
+
 def test_the_callers_decimal_context_changes_nothing():
     long = D("1234567890123456789012345678901234.5678")
     with decimal.localcontext(prec=3):
@@ -422,7 +435,11 @@ def test_arrays_fit_as_their_values_do_one_by_one(values, source_type, column_ty
 
 @given(numbers, arrow_numbers, number_types)
 def test_no_row_that_pyarrow_says_equals_is_missed(number, literal_type, column_type):
-    """Engines that widen both sides to one type before they compare must find no row outside the fit."""
+    """Engines that widen both sides to one type before they compare must find no row outside the fit.
+
+    Not asked of a decimal and doubles: there the fit is the nearest double, and pyarrow 26 is off by a last place.
+    """
+    assume(not (pa.types.is_decimal(literal_type) and column_type == pa.float64()))
     for member in members(literal_type, number):
         literal = pa.scalar(member, literal_type)
         rows = sorted(set(members(column_type, member)))

@@ -26,6 +26,7 @@ __all__ = [
 ]
 
 _MANTISSA_BITS = {16: 11, 32: 24, 64: 53}
+_MAX_DIGITS = 76
 _DOUBLE_DIGITS = 15
 """Decimals of up to 15 digits have a double of their own."""
 _EXACT = decimal.Context(
@@ -95,12 +96,17 @@ def float_to_decimal(source: pa.Array, stored: pa.DataType) -> Part:
 
 
 def exact_cast(source: pa.Array, stored: pa.DataType) -> Part:
-    """A whole safe cast of ints or decimals, which fails on any loss; then each number by itself."""
+    """Ints or decimals by one cast there and back, since pyarrow 26 wraps 2**32 to 0 for decimal32; else one by one."""
+    is_decimal = pa.types.is_decimal(source.type)
+    wide = source.cast(pa.decimal256(_MAX_DIGITS, source.type.scale if is_decimal else 0))
     try:
-        wide = source if pa.types.is_decimal(source.type) else source.cast(pa.decimal256(76, 0))
-        return wide.cast(stored), 0
+        fitted = wide.cast(stored)
+        exact = fitted if pa.types.is_decimal(stored) else fitted.cast(pa.decimal256(_MAX_DIGITS, 0))
+        if exact.cast(wide.type).equals(wide):
+            return fitted, 0
     except pa.ArrowInvalid:
-        return fit_numbers(source.to_pylist(), stored)
+        pass
+    return fit_numbers(source.to_pylist(), stored)
 
 
 def decimal_to_float(source: pa.Array, stored: pa.DataType) -> Part:
