@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import uuid
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -205,8 +206,26 @@ def test_every_plan_names_the_layout_whose_buffers_hold_the_input(column_type):
         assert [variable.data[start:stop].tobytes() for start, stop in pieces] == inputs
 
 
-def test_published_hash_of_the_empty_text():
-    assert hash_values(pa.array([""])) == [17241709254077376921]
+WORKED = {
+    "ef46db3751d8e999": pa.array([""]),
+    "d24ec4f1a98c6e5b": pa.array(["a"]).dictionary_encode(),
+    "17d757dfb8b46f78": pa.array(["é"]),
+    "a96c7f0ce858bbb7": pa.array([7], pa.int8()),
+    "3cbd0b2678c057bc": pa.array([7], pa.int16()),
+    "b7ca480e9b960d0e": pa.array([dt.date(1970, 1, 8)]),
+    "0876cd406afde455": pa.array([7], pa.timestamp("s")),
+    "34c96acdcadb1bbb": pa.array([0.0]),
+    "3f425eacf01544e0": pa.array([-0.0]),
+    "8a4127811b21e730": pa.array([True]),
+    "11628ab44262ed40": pa.array([D("1.50")], pa.decimal128(5, 2)),
+    "13c6635f71500f92": pa.array([UUID]),
+}
+
+
+@pytest.mark.parametrize("text", WORKED)
+def test_worked_bytes_of_the_spec(text):
+    assert f"`{text}`" in (Path(__file__).parent.parent / "specs" / "hashing.md").read_text("utf-8")
+    assert [f"{value:016x}" for value in hash_array(WORKED[text]).tolist()] == [text]
 
 
 def test_float_bits_are_not_normalised():
