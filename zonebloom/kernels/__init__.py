@@ -1,0 +1,104 @@
+"""The only place that imports Numba: integers in, bits set; no pyarrow, no I/O.
+
+==============  ========================================================================================
+module          what lives there
+==============  ========================================================================================
+``__init__``    one JIT policy: `kernel`, `subroutine`, and what the CPU can do
+``vector``      the LLVM vocabulary: loads, stores, lanes, transposes; `operation` makes them callable
+``checks``      what a checked wrapper demands of an array before it passes its address down
+``xxh64``       XXH64: one key, 8 keys in lanes, a column of keys
+``sbbf``        the Parquet spec's mask, block_insert, block_check, filter_insert, filter_check; zones
+``slices``      zones as bit rows: slicing, its inverse, probing
+==============  ========================================================================================
+
+A kernel takes addresses and counts, all uint64, fills memory that its caller owns, allocates nothing and raises
+nothing; it runs without the GIL. The functions without a leading underscore are the checked wrappers around kernels,
+and the only thing that the floors above may call.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+from collections.abc import Callable
+from importlib import resources
+from typing import Any, Final, ParamSpec, TypeVar, cast
+
+import numpy as np
+from numba import njit
+from numba.core.caching import FunctionCache
+from numba.core.registry import cpu_target
+
+__all__ = ["HAS_FAST_VECTORS", "U", "jit", "kernel", "subroutine"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+U = np.uint64
+"""Wraps every constant in a kernel: Numba makes ``uint64 + 1`` an int64, and its ``>>`` an arithmetic one."""
+
+_TARGET = cpu_target.target_context.codegen().magic_tuple()
+
+HAS_FAST_VECTORS: Final = "+avx512dq" in _TARGET[2]
+"""Whether the CPU multiplies eight 64-bit lanes in one instruction; without that, strings are hashed one by one."""
+
+
+def _sources_digest() -> str:
+    digest = hashlib.sha256()
+    for source in sorted(resources.files(__package__).iterdir(), key=lambda entry: entry.name):
+        if source.name.endswith(".py"):
+            digest.update(source.read_bytes())
+    return digest.hexdigest()
+
+
+_SOURCES: Final = _sources_digest()
+
+
+class _KernelCache(FunctionCache):
+    """Numba's on-disk cache, keyed by all kernel sources, and never a reason to fail.
+
+    Numba's own key knows the kernel's file only, and would serve machine code with an old `vector` or `xxh64` in it.
+    """
+
+    def _index_key(self, signature: Any, codegen: Any) -> tuple[Any, ...]:
+        return (signature, codegen.magic_tuple(), _SOURCES)
+
+    def load_overload(self, signature: Any, target_context: Any) -> Any:
+        try:
+            return super().load_overload(signature, target_context)  # type: ignore[no-untyped-call]
+        except Exception:  # noqa: BLE001 - a damaged cache file raises anything; compiling again is always right
+            return None
+
+    def save_overload(self, signature: Any, data: Any) -> None:
+        try:
+            super().save_overload(signature, data)  # type: ignore[no-untyped-call]
+        except OSError:
+            return  # a full disk costs the next process a second, not this one its build
+
+
+def jit(function: Callable[P, R], *, cached: bool) -> Callable[P, R]:
+    """The one JIT policy: lazy, without the GIL, without bounds checks or wrap-around."""
+    dispatcher: Any = njit(nogil=True, boundscheck=False)(function)
+    if cached:
+        # "no locator available" is raised where neither the package's nor the user's cache folder is writable.
+        with contextlib.suppress(RuntimeError):
+            cache = _KernelCache(function)  # type: ignore[no-untyped-call]
+            dispatcher._cache = cache  # noqa: SLF001 - enable_caching() takes no cache
+    return cast("Callable[P, R]", dispatcher)
+
+
+def subroutine(function: Callable[P, R]) -> Callable[P, R]:
+    """A function for kernels only; it is compiled into them."""
+    return jit(function, cached=False)
+
+
+def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that Python calls with integers; every one reaches it as uint64, so it is compiled once."""
+    dispatcher = jit(function, cached=True)
+
+    @functools.wraps(function)
+    def call(*arguments: int) -> Any:
+        return dispatcher(*map(U, arguments))
+
+    return call

@@ -1,0 +1,100 @@
+"""What a checked wrapper demands of an array before it hands the array's address to a kernel: O(1), no copies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from zonebloom.errors import InvalidArgumentError
+
+__all__ = ["address", "check_array", "check_filters", "check_offsets", "check_range", "check_validity"]
+
+BLOCK_SHAPE = 8
+
+
+def address(array: npt.NDArray[Any] | None) -> int:
+    """The address of an array's first byte, or 0 for None. Whoever asks keeps the array alive."""
+    return 0 if array is None else int(array.__array_interface__["data"][0])
+
+
+def check_array(
+    name: str, array: Any, dtype: type[np.generic], num_dimensions: int = 1, *, writes: bool = False
+) -> None:
+    """Nothing, if `array` is a C-contiguous NumPy array of `dtype` with so many dimensions (writable if it must be).
+
+    Raises
+    ------
+    InvalidArgumentError
+        If it is not.
+    """
+    wanted = f"{name} must be a C-contiguous NumPy array of {np.dtype(dtype).name} with {num_dimensions} dimension(s)"
+    if not isinstance(array, np.ndarray):
+        raise InvalidArgumentError(f"{wanted}, got {type(array).__name__}")
+    if array.dtype != dtype or array.ndim != num_dimensions:
+        raise InvalidArgumentError(f"{wanted}, got {array.dtype} with {array.ndim}")
+    if not array.flags.c_contiguous:
+        raise InvalidArgumentError(f"{wanted}, got strides {array.strides}")
+    if writes and not array.flags.writeable:
+        raise InvalidArgumentError(f"{name} must be writable, got a read-only array")
+
+
+def check_range(name: str, value: int, low: int, high: int) -> None:
+    """Nothing, if `value` lies in `low` .. `high`, both included.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If it does not.
+    """
+    if not low <= value <= high:
+        raise InvalidArgumentError(f"{name} must be from {low} to {high}, got {value}")
+
+
+def check_filters(name: str, filters: Any, *, num_dimensions: int = 3, writes: bool = False) -> None:
+    """Nothing, if `filters` is uint32 (num_filters, num_blocks, 8), or (num_blocks, 8) with two dimensions.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If it is not.
+    """
+    check_array(name, filters, np.uint32, num_dimensions, writes=writes)
+    if filters.shape[-1] != BLOCK_SHAPE or not 1 <= filters.shape[-2] < 1 << 32:
+        raise InvalidArgumentError(f"{name} must have 1 or more blocks of 8 words, got shape {filters.shape}")
+
+
+def check_offsets(data: npt.NDArray[np.uint8], offsets: Any, num_rows: int) -> None:
+    """Nothing, if `offsets` is int32 or int64 for `num_rows` values, the first and the last inside `data`.
+
+    The offsets between must not decrease; that is Arrow's own invariant, and not looked at here.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If they are not.
+    """
+    is_wide = isinstance(offsets, np.ndarray) and offsets.dtype == np.int64
+    check_array("offsets", offsets, np.int64 if is_wide else np.int32)
+    check_range("num_rows", num_rows, 0, max(len(offsets) - 1, 0))
+    if num_rows:
+        first, last = int(offsets[0]), int(offsets[num_rows])
+        if not 0 <= first <= last <= len(data):
+            raise InvalidArgumentError(f"offsets must rise from 0 to at most {len(data)}, got {first} .. {last}")
+
+
+def check_validity(validity: Any, validity_offset: int, num_rows: int) -> None:
+    """Nothing, if `validity` is None or a uint8 bitmap that reaches to row `num_rows`.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If it is not.
+    """
+    if validity is None:
+        return
+    check_array("validity", validity, np.uint8)
+    if validity_offset < 0 or validity_offset + num_rows > 8 * len(validity):
+        wanted = f"validity must hold bits {validity_offset} to {validity_offset + num_rows}"
+        raise InvalidArgumentError(f"{wanted}, got {8 * len(validity)} bits")

@@ -1,0 +1,252 @@
+"""How large a filter must be, and how often it will be wrong.
+
+The ladder: a model of the false positive probability (`putze_fpp`, `expected_fpp`), then four ways to choose a number
+of blocks from it (`num_blocks_for`). One block is 256 bits; an insert sets 8 bits of one block.
+
+==================  ==================================================  =========================
+sizing              number of blocks                                    who else does it
+==================  ==================================================  =========================
+``power_of_two``    least power of two with `putze_fpp` <= fpp          Lance, bit for bit
+``exact``           least number with `expected_fpp` <= fpp             nobody: 0.59 x the bytes
+``adaptive``        ``exact`` for the zone's own number of values       nobody
+``parquet``         closed formula, then the next power of two          arrow-rs
+==================  ==================================================  =========================
+
+Spec: specs/sizing.md
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import Final, Literal, get_args
+
+from zonebloom.errors import InvalidArgumentError
+
+__all__ = [
+    "MAX_BLOCKS",
+    "SIZINGS",
+    "Sizing",
+    "check_fpp",
+    "check_rows_per_zone",
+    "check_sizing",
+    "expected_fpp",
+    "num_blocks_for",
+    "putze_fpp",
+]
+
+Sizing = Literal["power_of_two", "exact", "adaptive", "parquet"]
+SIZINGS: Final[tuple[Sizing, ...]] = get_args(Sizing)
+
+BLOCK_BYTES: Final = 32
+BLOCK_BITS: Final = 256
+MAX_BLOCKS: Final = 1 << 22
+"""128 MiB, the largest filter that Lance and Parquet allow."""
+
+_MIN_LOG2_BYTES: Final = 5
+_MAX_LOG2_BYTES: Final = 27
+_MAX_ROWS_PER_ZONE: Final = (1 << 32) - 1
+
+# 1 - (31/32)^k: how likely at least one of k inserts set a given bit of its word.
+_BIT_SET: Final = tuple(1 - (31 / 32) ** k for k in range(9))
+# (1 - x)^8 expanded: the signed coefficients of `_expected_fpp_in_closed_form`.
+_SIGNED_BINOMIALS: Final = tuple((-1) ** k * math.comb(8, k) for k in range(9))
+# Below this the closed form has lost half of its 16 digits to cancellation.
+_CLOSED_FORM_FLOOR: Final = 1e-8
+
+
+def check_fpp(fpp: float) -> None:
+    """Nothing, if `fpp` lies in the open interval (0, 1).
+
+    Raises
+    ------
+    InvalidArgumentError
+        If it does not, or is NaN, or is no number at all.
+    """
+    if isinstance(fpp, bool) or not isinstance(fpp, int | float) or not 0 < fpp < 1:
+        raise InvalidArgumentError(f"fpp must be a number in the open interval (0, 1), got {fpp!r}")
+
+
+def check_rows_per_zone(rows_per_zone: int) -> None:
+    """Nothing, if `rows_per_zone` is a whole number from 1 to 2^32 - 1.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If it is not.
+    """
+    if (
+        isinstance(rows_per_zone, bool)
+        or not isinstance(rows_per_zone, int)
+        or not 1 <= rows_per_zone <= _MAX_ROWS_PER_ZONE
+    ):
+        raise InvalidArgumentError(f"rows_per_zone must be an integer from 1 to 2^32 - 1, got {rows_per_zone!r}")
+
+
+def check_sizing(sizing: str) -> None:
+    """Nothing, if `sizing` names one of `SIZINGS`.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If it does not.
+    """
+    if sizing not in SIZINGS:
+        raise InvalidArgumentError(f"sizing must be one of {', '.join(SIZINGS)}, got {sizing!r}")
+
+
+def num_blocks_for(ndv: int, fpp: float, sizing: str) -> int:
+    """The number of 256-bit blocks that holds `ndv` distinct values at no more than `fpp`, up to `MAX_BLOCKS`.
+
+    ``exact`` and ``adaptive`` are the same function: they differ in whose `ndv` is given, the rows of a zone or its
+    distinct values. ``parquet`` is the only one that may miss `fpp`, as its formula overlooks uneven blocks.
+
+    Parameters
+    ----------
+    ndv : int
+        Distinct values, 0 or more.
+    fpp : float
+        False positive probability in (0, 1).
+    sizing : str
+        One of `SIZINGS`.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If an argument is outside its range.
+
+    Notes
+    -----
+    Cost: about 10 us, or 2 ms for ``power_of_two``, the first time; remembered after that.
+    Spec: specs/sizing.md#num_blocks_for
+
+    Examples
+    --------
+    >>> num_blocks_for(8192, 0.00057, "power_of_two"), num_blocks_for(8192, 0.00057, "exact")
+    (1024, 604)
+    """
+    check_sizing(sizing)
+    check_fpp(fpp)
+    if isinstance(ndv, bool) or not isinstance(ndv, int) or ndv < 0:
+        raise InvalidArgumentError(f"ndv must be an integer of 0 or more, got {ndv!r}")
+    if sizing == "power_of_two":
+        return _power_of_two_blocks(ndv, fpp)
+    if sizing == "parquet":
+        return _parquet_blocks(ndv, fpp)
+    return _least_blocks(ndv, fpp)
+
+
+def putze_fpp(ndv: int, num_bytes: int, terms: int = 750) -> float:
+    """The false positive probability that Lance computes for `ndv` distinct values in `num_bytes`.
+
+    Equation 3 of Putze, Sanders, Singler (2007): the number of values in a block is taken as Poisson-distributed.
+    The sum runs from the last term to the first, as Lance's does, so that both round alike.
+
+    Spec: specs/sizing.md#putze_fpp
+    """
+    if ndv == 0:
+        return 0.0
+    num_bits = 8 * num_bytes
+    if ndv / num_bits > 2:  # noqa: PLR2004 - Lance's cut: two values a bit, the filter is full
+        return 1.0
+    values_per_block = BLOCK_BITS * ndv / num_bits
+    log_values_per_block = math.log(values_per_block)
+    total = 0.0
+    for i in range(terms - 1, 0, -1):  # the term of i = 0 is zero: an empty block matches nothing
+        log_poisson = i * log_values_per_block - values_per_block - math.lgamma(i + 1)
+        total += math.exp(log_poisson + 8 * math.log(1 - (31 / 32) ** i))
+    return total
+
+
+def expected_fpp(ndv: int, num_blocks: int) -> float:
+    """The expected false positive probability of `num_blocks` blocks that hold `ndv` distinct values.
+
+    The number of values in a block is binomial, which is what uniform hashes give; Poisson is its limit for many
+    blocks. `expected_fpp` never rises when `num_blocks` does.
+
+    Spec: specs/sizing.md#expected_fpp
+    """
+    if ndv == 0:
+        return 0.0
+    closed_form = _expected_fpp_in_closed_form(ndv, 1 / num_blocks)
+    if closed_form > _CLOSED_FORM_FLOOR:
+        return closed_form
+    return _expected_fpp_as_sum(ndv, 1 / num_blocks)
+
+
+def _expected_fpp_in_closed_form(ndv: int, share: float) -> float:
+    """E[(1 - (31/32)^i)^8] for i binomial(ndv, share): expand the 8th power, and each term is a moment of i."""
+    return math.fsum(
+        sign * math.exp(ndv * math.log1p(-share * bit_set))
+        for sign, bit_set in zip(_SIGNED_BINOMIALS, _BIT_SET, strict=True)
+    )
+
+
+def _expected_fpp_as_sum(ndv: int, share: float) -> float:
+    """The same expectation term by term: slower, but every term is positive, so none is lost to cancellation."""
+    if share == 1:
+        return float((1 - (31 / 32) ** ndv) ** 8)
+    log_share, log_rest = math.log(share), math.log1p(-share)
+    log_choose_all = math.lgamma(ndv + 1)
+    total = 0.0
+    for i in range(1, ndv + 1):
+        log_choose = log_choose_all - math.lgamma(i + 1) - math.lgamma(ndv - i + 1)
+        log_binomial = log_choose + i * log_share + (ndv - i) * log_rest
+        term = math.exp(log_binomial + 8 * math.log(1 - (31 / 32) ** i))
+        total += term
+        if i > 8 + ndv * share and term < total * 1e-17:
+            break
+    return total
+
+
+@lru_cache(maxsize=1 << 10)
+def _power_of_two_blocks(ndv: int, fpp: float) -> int:
+    low, high = 0, 64
+    while low < high:
+        middle = (low + high) // 2
+        if putze_fpp(ndv, 1 << middle) > fpp:
+            low = middle + 1
+        else:
+            high = middle
+    log2_bytes = min(max(low, _MIN_LOG2_BYTES), _MAX_LOG2_BYTES)
+    return (1 << log2_bytes) // BLOCK_BYTES
+
+
+@lru_cache(maxsize=1 << 10)
+def _parquet_blocks(ndv: int, fpp: float) -> int:
+    word_miss = 1.0 - fpp ** (1.0 / 8.0)
+    if word_miss in (0.0, 1.0):  # fpp is so near to 1 or to 0 that rounding leaves nothing to compute with
+        return 1 if word_miss == 0.0 else MAX_BLOCKS
+    num_bytes = int(min(-8.0 * ndv / math.log(word_miss), 1 << 40)) // 8
+    num_bytes = min(max(num_bytes, BLOCK_BYTES), MAX_BLOCKS * BLOCK_BYTES)
+    return (1 << (num_bytes - 1).bit_length()) // BLOCK_BYTES
+
+
+@lru_cache(maxsize=1 << 16)
+def _least_blocks(ndv: int, fpp: float) -> int:
+    if expected_fpp(ndv, MAX_BLOCKS) > fpp:
+        return MAX_BLOCKS
+    # Binomial and Poisson differ by about one block, so the Poisson answer is a few steps from ours.
+    num_blocks = min(max(math.ceil(ndv / _values_per_block(fpp)), 1), MAX_BLOCKS)
+    while expected_fpp(ndv, num_blocks) > fpp:
+        num_blocks += 1
+    while num_blocks > 1 and expected_fpp(ndv, num_blocks - 1) <= fpp:
+        num_blocks -= 1
+    return num_blocks
+
+
+@lru_cache(maxsize=64)
+def _values_per_block(fpp: float) -> float:
+    """How many values a block may hold on average at `fpp`, blocks being many."""
+    # 2^20 blocks stand for infinitely many: binomial and Poisson then agree to 1 part in 10^6.
+    many = 1 << 20
+    low, high = 0, many
+    while expected_fpp(high, many) <= fpp:
+        high *= 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        if expected_fpp(middle, many) <= fpp:
+            low = middle
+        else:
+            high = middle
+    return max(low, 1) / many
