@@ -17,7 +17,7 @@ PIP  := $(PY) -m pip --disable-pip-version-check --quiet
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/demo.stamp
-	@$(PY) -m zonebloom.cli demo $(DEMO_ARGS)
+	@$(VENV)/bin/zonebloom demo $(DEMO_ARGS)
 
 test: $(VENV)/test.stamp
 	$(PY) -m pytest -n 2 --dist worksteal $(PYTEST_ARGS)

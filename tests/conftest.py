@@ -1,0 +1,116 @@
+"""Small Parquet lakes: every fixture writes with pyarrow, so that nothing of zonebloom is needed to trust it.
+
+`make_lake` writes one of any shape; `flat_lake`, `hive_lake` and `single_file` are those that most tests want. A lake
+belongs to its test alone: build in it, break it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+NUM_DEVICES = 500
+
+
+@dataclass(frozen=True)
+class Lake:
+    """A folder of Parquet files, and what is in it."""
+
+    root: Path
+    files: tuple[str, ...]
+    """Paths relative to `root`, in order."""
+    table: pa.Table
+    """All rows, in order of path and row, partition columns last."""
+    row_group_size: int
+
+    def expected(self, mask: Sequence[bool] | np.ndarray | pa.Array) -> pa.Table:
+        """The rows where `mask` is true."""
+        return self.table.filter(pa.array(mask, pa.bool_()))
+
+    def append(self, name: str, table: pa.Table) -> Lake:
+        """The lake with one more file, which must come last in order of path."""
+        assert not self.files or name > self.files[-1]
+        pq.write_table(table, self.root / name, row_group_size=self.row_group_size)
+        return replace(self, files=(*self.files, name), table=pa.concat_tables([self.table, table]))
+
+
+def make_rows(num_rows: int, seed: int = 0) -> pa.Table:
+    """Events with unsorted keys.
+
+    `user_id` string, a UUID, unique; `device_id` int64 over its whole range, each of 500 devices many times; `trace`
+    binary(16), unique; `note` string, a tenth null, and some empty; `amount` float64 with nulls, NaN and both zeros.
+    """
+    random = np.random.default_rng([seed, num_rows])
+    devices = np.random.default_rng(7).integers(-(2**63), 2**63, NUM_DEVICES)
+    keys = [random.bytes(16) for _ in range(num_rows)]
+    texts = [key.hex() for key in keys]
+    notes = random.integers(0, 50, num_rows)
+    amounts = np.round(random.normal(0, 100, num_rows), 2)
+    if num_rows >= 4:
+        amounts[:3] = np.nan, 0.0, -0.0
+    return pa.table(
+        {
+            "user_id": [f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}" for text in texts],
+            "device_id": pa.array(devices[random.integers(0, NUM_DEVICES, num_rows)], pa.int64()),
+            "trace": pa.array(keys, pa.binary(16)),
+            "note": pa.array(["" if n == 1 else f"note {n}" for n in notes], pa.string(), mask=notes < 5),
+            "amount": pa.array(amounts, pa.float64(), mask=random.random(num_rows) < 0.05, from_pandas=False),
+        }
+    )
+
+
+MakeLake = Callable[..., Lake]
+
+
+@pytest.fixture
+def make_lake(tmp_path: Path) -> MakeLake:
+    """`make_lake(rows_per_file, *, partition_by_day, row_group_size, name, seed)` writes a lake and describes it."""
+
+    def make(
+        rows_per_file: Sequence[int] = (5000, 3000, 1),
+        *,
+        partition_by_day: bool = False,
+        row_group_size: int = 2048,
+        name: str = "lake",
+        seed: int = 0,
+    ) -> Lake:
+        root = tmp_path / name
+        root.mkdir()
+        files, tables = [], []
+        for number, num_rows in enumerate(rows_per_file):
+            table = make_rows(num_rows, seed=seed + number)
+            path = f"day={number // 2 + 1}/part-{number}.parquet" if partition_by_day else f"part-{number}.parquet"
+            (root / path).parent.mkdir(exist_ok=True)
+            pq.write_table(table, root / path, row_group_size=row_group_size)
+            if partition_by_day:
+                table = table.append_column("day", pa.array([number // 2 + 1] * num_rows, pa.int32()))
+            files.append(path)
+            tables.append(table)
+        assert files == sorted(files)
+        return Lake(root, tuple(files), pa.concat_tables(tables), row_group_size)
+
+    return make
+
+
+@pytest.fixture
+def flat_lake(make_lake: MakeLake) -> Lake:
+    """Three files in one folder: of three row groups, of two, and of a single row."""
+    return make_lake()
+
+
+@pytest.fixture
+def hive_lake(make_lake: MakeLake) -> Lake:
+    """Five files under day=1, day=2 and day=3, one of them without rows."""
+    return make_lake((2500, 1000, 3000, 0, 700), partition_by_day=True, row_group_size=1024)
+
+
+@pytest.fixture
+def single_file(make_lake: MakeLake) -> Lake:
+    """One file of four row groups."""
+    return make_lake((4000,), row_group_size=1000)

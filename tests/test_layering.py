@@ -1,0 +1,153 @@
+"""The floors of the house: each module imports only what stands above it, and only the kernels know Numba.
+
+Read from the source by `ast`, so an import inside a function or under `TYPE_CHECKING` counts too.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "zonebloom"
+
+FLOORS = (
+    "errors",
+    "reasons",
+    "progress",
+    "kernels",
+    "sizing",
+    "hashing",
+    "sbbf",
+    "literals",
+    "selection",
+    "predicates",
+    "pruning",
+    "zones",
+    "storage",
+    "datasets",
+    "coverage",
+    "building",
+    "scanning",
+    "explaining",
+    "membership",
+    "verifying",
+    "index",
+    "creating",
+    "demo",
+    "cli",
+)
+"""From the top down; the same table stands in CONTRIBUTING.md. `zonebloom/__init__.py` is the door, and no floor."""
+
+COMPILERS = {"numba", "llvmlite"}
+SOURCES = sorted(PACKAGE.rglob("*.py"))
+
+
+def floor_of(source: Path) -> str:
+    return source.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imported_modules(tree: ast.AST) -> Iterator[str]:
+    """Dotted names of all that is imported, wherever the statement stands; relative imports must not occur."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"line {node.lineno}: imports are absolute"
+            assert node.module
+            if node.module == "zonebloom":
+                yield from (f"zonebloom.{alias.name}" for alias in node.names)
+            else:
+                yield node.module
+
+
+def imports_of(source: Path) -> set[str]:
+    return set(imported_modules(ast.parse(source.read_text("utf-8"))))
+
+
+def run_python(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_every_module_has_its_floor():
+    found = {floor_of(source) for source in SOURCES} - {"__init__"}
+    assert found == set(FLOORS)
+
+
+def test_contributing_shows_the_same_table():
+    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    section = text.split("\n## Floors\n")[1].split("\n## ")[0]
+    assert tuple(re.findall(r"^\| `(\w+)(?:\.py|/)` \|", section, re.MULTILINE)) == FLOORS
+
+
+def test_contributing_tells_files_from_folders():
+    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    for entry in re.findall(r"^\| `(\w+(?:\.py|/))` \|", text, re.MULTILINE):
+        assert (PACKAGE / entry).exists(), entry
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda source: str(source.relative_to(PACKAGE)))
+def test_a_module_imports_only_floors_above_it(source):
+    floor = floor_of(source)
+    above = set(FLOORS if floor == "__init__" else FLOORS[: FLOORS.index(floor)])
+    used = {name.split(".")[1] for name in imports_of(source) if name.startswith("zonebloom.")}
+    assert used - {floor} <= above
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda source: str(source.relative_to(PACKAGE)))
+def test_only_kernels_import_a_compiler(source):
+    roots = {name.split(".")[0] for name in imports_of(source)}
+    if floor_of(source) == "kernels":
+        assert "pyarrow" not in roots
+    else:
+        assert not roots & COMPILERS
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda source: str(source.relative_to(PACKAGE)))
+def test_no_module_reads_a_jvm(source):
+    tree = ast.parse(source.read_text("utf-8"))
+    names = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    texts = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    assert not {"_jvm", "_jsc", "_jsparkSession"} & (names | texts)
+
+
+def test_import_zonebloom_loads_nothing_heavy():
+    heavy = COMPILERS | {"numpy", "pyarrow", "sqlglot", "typer", "rich"}
+    assert run_python(f"import sys, zonebloom; print(sorted({heavy!r} & set(sys.modules)))").strip() == "[]"
+
+
+def test_a_first_attribute_loads_what_it_needs_and_is_listed():
+    code = "import sys, zonebloom; zonebloom.col; print('pyarrow' in sys.modules, 'col' in dir(zonebloom))"
+    assert run_python(code).strip() == "True True"
+
+
+def test_every_module_but_the_kernels_loads_without_a_compiler():
+    relative = [source.relative_to(ROOT).with_suffix("").parts for source in SOURCES]
+    modules = [".".join(parts).removesuffix(".__init__") for parts in relative if parts[1] != "kernels"]
+    code = f"import importlib, sys; [importlib.import_module(name) for name in {modules!r}]"
+    assert run_python(f"{code}; print(sorted({COMPILERS!r} & set(sys.modules)))").strip() == "[]"
+
+
+def test_public_names_exist():
+    code = "import zonebloom; print([name for name in zonebloom.__all__ if not hasattr(zonebloom, name)])"
+    assert run_python(code).strip() == "[]"
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    code = "import zonebloom\ntry:\n    zonebloom.nothing\nexcept AttributeError as error:\n    print(error)"
+    assert "nothing" in run_python(code)
+
+
+def test_the_checker_sees_imports_everywhere():
+    code = (
+        "def f():\n    from zonebloom import index\n    import numba.core\nif TYPE_CHECKING:\n    import zonebloom.cli"
+    )
+    assert set(imported_modules(ast.parse(code))) == {"zonebloom.index", "numba.core", "zonebloom.cli"}
