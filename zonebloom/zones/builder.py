@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ZoneBuilder"]
 
-MAX_BATCH_BYTES = 32 << 20
+MAX_BATCH_BYTES = 4 << 20
 
 
 class ZoneBuilder:
@@ -41,7 +41,7 @@ class ZoneBuilder:
     rows_per_zone, fpp, sizing
         See `build_index`.
     sink
-        Takes each finished record batch of at most 1024 zones and about 32 MiB, which is valid only during the call:
+        Takes each finished record batch of at most 1024 zones and about 4 MiB, which is valid only during the call:
         its memory is used again. Without a sink the batches are kept for `finish`.
 
     Examples
@@ -216,7 +216,7 @@ class _AdaptiveFilters:
 
     def __init__(self, rows_per_zone: int, fpp: float) -> None:
         largest = num_blocks_for(rows_per_zone, fpp, "exact") * BYTES_PER_BLOCK
-        self.capacity = max(1, min(MAX_ZONES_PER_BATCH, 8 * MAX_BATCH_BYTES // largest))
+        self.capacity = max(1, min(MAX_ZONES_PER_BATCH, 64 * MAX_BATCH_BYTES // largest))
         self._rows_per_zone = rows_per_zone
         self._fpp = fpp
         self._open: list[NDArray[np.uint64]] = []

@@ -1,0 +1,170 @@
+"""What zonebloom exports equals what Lance writes, byte for byte.
+
+Oracle: pylance 14.0.2, `create_scalar_index(IndexConfig("bloomfilter"))`, read back with `LanceFileReader`.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+
+import lance
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from lance.file import LanceFileReader
+from lance.indices import IndexConfig
+
+import zonebloom as zb
+
+FIVE = ["fragment_id", "zone_start", "zone_length", "has_null", "bloom_filter_data"]
+FRAGMENT_ROWS = [1000, 1, 257, 640]
+
+
+def _integers(dtype: str, count: int) -> np.ndarray:
+    bounds = np.iinfo(dtype)
+    values = np.random.default_rng(1).integers(bounds.min, bounds.max, count, dtype=dtype, endpoint=True)
+    values[:2] = bounds.min, bounds.max
+    return values
+
+
+def _floats(dtype: str, count: int) -> np.ndarray:
+    values = np.random.default_rng(2).normal(size=count).astype(dtype)
+    values[:6] = 0.0, -0.0, math.inf, -math.inf, math.nan, -math.nan
+    if dtype == "float64":
+        values[6] = struct.unpack("<d", struct.pack("<Q", 0x7FF8_0000_0000_0001))[0]
+    return values
+
+
+def _texts(count: int) -> list[str]:
+    rng = np.random.default_rng(3)
+    return ["", "é", "\x00", *("x" * int(n) + str(n) for n in rng.integers(0, 200, count - 3))]
+
+
+COUNT = sum(FRAGMENT_ROWS)
+WITH_NULLS = np.random.default_rng(4).random(COUNT) < 0.1
+INT32 = _integers("int32", COUNT)
+INT64 = _integers("int64", COUNT)
+SECONDS_OF_DAY = np.abs(INT32.astype(np.int64)) % 86_400
+
+COLUMNS = {
+    **{name: pa.array(_integers(name, COUNT)) for name in ("int8", "int16", "int32", "int64")},
+    **{name: pa.array(_integers(name, COUNT)) for name in ("uint8", "uint16", "uint32", "uint64")},
+    "float32": pa.array(_floats("float32", COUNT)),
+    "float64": pa.array(_floats("float64", COUNT)),
+    "utf8": pa.array(_texts(COUNT)),
+    "large_utf8": pa.array(_texts(COUNT), pa.large_string()),
+    "binary": pa.array([text.encode() for text in _texts(COUNT)]),
+    "large_binary": pa.array([text.encode() for text in _texts(COUNT)], pa.large_binary()),
+    "date32": pa.array(INT32 % 100_000, pa.int32()).cast(pa.date32()),
+    "date64": pa.array((INT64 % 100_000) * 86_400_000, pa.int64()).cast(pa.date64()),
+    "time32_s": pa.array(SECONDS_OF_DAY.astype(np.int32)).cast(pa.time32("s")),
+    "time32_ms": pa.array((SECONDS_OF_DAY * 1000).astype(np.int32)).cast(pa.time32("ms")),
+    "time64_us": pa.array(SECONDS_OF_DAY * 1_000_000).cast(pa.time64("us")),
+    "time64_ns": pa.array(SECONDS_OF_DAY * 1_000_000_000).cast(pa.time64("ns")),
+    **{f"timestamp_{unit}": pa.array(INT64 % 10**12).cast(pa.timestamp(unit)) for unit in ("s", "ms", "us", "ns")},
+    "timestamp_us_utc": pa.array(INT64 % 10**12).cast(pa.timestamp("us", "UTC")),
+    "timestamp_ms_berlin": pa.array(INT64 % 10**12).cast(pa.timestamp("ms", "Europe/Berlin")),
+}
+
+LOST_BY_PARQUET = {"date64", "time32_s", "timestamp_s"}
+"""Types that a Parquet file gives back as another type (date32, time32[ms], timestamp[ms])."""
+
+
+def _fragments(values: pa.Array) -> list[pa.Table]:
+    starts = np.cumsum([0, *FRAGMENT_ROWS])
+    return [pa.table({"c": values.slice(start, rows)}) for start, rows in zip(starts, FRAGMENT_ROWS, strict=False)]
+
+
+def _lance_index(folder, tables: list[pa.Table], *, rows_per_zone: int, fpp: float) -> pa.Table:
+    path = str(folder / "lance")
+    for table in tables:
+        lance.write_dataset(table, path, mode="append" if _is_dataset(path) else "create")
+    dataset = lance.dataset(path)
+    parameters = {"number_of_items": rows_per_zone, "probability": fpp}
+    dataset.create_scalar_index("c", IndexConfig(index_type="bloomfilter", parameters=parameters))
+    (file,) = (folder / "lance" / "_indices").glob("*/bloomfilter.lance")
+    return LanceFileReader(str(file)).read_all().to_table()
+
+
+def _is_dataset(path: str) -> bool:
+    try:
+        lance.dataset(path)
+    except ValueError:
+        return False
+    return True
+
+
+def _our_index(folder, tables: list[pa.Table], **parameters) -> pa.Table:
+    (folder / "lake").mkdir()
+    for number, table in enumerate(tables):
+        pq.write_table(table, folder / "lake" / f"part-{number}.parquet", row_group_size=300)
+    return zb.build_index(folder / "lake", "c", **parameters).zone_table("c").to_arrow()
+
+
+def _our_zones(_, tables: list[pa.Table], **parameters) -> pa.Table:
+    builder = zb.ZoneBuilder(tables[0]["c"].type, column="c", **parameters)
+    for number, table in enumerate(tables):
+        builder.add(number, table["c"])
+    return builder.finish().to_arrow()
+
+
+def _assert_equal(ours: pa.Table, theirs: pa.Table) -> None:
+    assert ours.column_names == FIVE
+    assert theirs.column_names == FIVE
+    assert [field.type for field in ours.schema] == [field.type for field in theirs.schema]
+    assert [field.nullable for field in ours.schema] == [field.nullable for field in theirs.schema]
+    for name in FIVE:
+        assert ours[name].to_pylist() == theirs[name].to_pylist(), name
+    for key in (b"bloomfilter_item", b"bloomfilter_probability"):
+        assert ours.schema.metadata[key] == theirs.schema.metadata[key]
+
+
+@pytest.mark.parametrize("has_nulls", [False, True], ids=["full", "nulls"])
+@pytest.mark.parametrize("name", COLUMNS)
+def test_five_columns_and_metadata_equal_lance(tmp_path, name, has_nulls):
+    values = COLUMNS[name]
+    if has_nulls:
+        values = pc.if_else(pa.array(WITH_NULLS), pa.scalar(None, values.type), values)
+    tables = _fragments(values)
+    theirs = _lance_index(tmp_path, tables, rows_per_zone=256, fpp=0.01)
+    make = _our_zones if name in LOST_BY_PARQUET else _our_index
+    ours = make(tmp_path, tables, rows_per_zone=256, fpp=0.01)
+    assert theirs.num_rows == 4 + 1 + 2 + 3
+    _assert_equal(ours, theirs)
+
+
+@pytest.mark.parametrize(
+    ("rows_per_zone", "fpp"),
+    [(8192, 0.00057), (1, 0.5), (7, 0.1), (64, 0.00001), (1000, 0.0000001), (640, 0.25), (257, 0.99)],
+)
+def test_parameters_size_and_print_as_lance_does(tmp_path, rows_per_zone, fpp):
+    tables = _fragments(COLUMNS["int64"])
+    theirs = _lance_index(tmp_path, tables, rows_per_zone=rows_per_zone, fpp=fpp)
+    ours = _our_index(tmp_path, tables, rows_per_zone=rows_per_zone, fpp=fpp)
+    _assert_equal(ours, theirs)
+
+
+def test_all_null_zones_equal_lance(tmp_path):
+    tables = _fragments(pa.nulls(COUNT, pa.int64()))
+    theirs = _lance_index(tmp_path, tables, rows_per_zone=256, fpp=0.01)
+    ours = _our_index(tmp_path, tables, rows_per_zone=256, fpp=0.01)
+    assert set(ours["has_null"].to_pylist()) == {True}
+    assert all(not any(bitset) for bitset in ours["bloom_filter_data"].to_pylist())
+    _assert_equal(ours, theirs)
+
+
+def test_a_table_from_lance_is_searched_without_its_type(tmp_path):
+    """Lance's file does not name the column's type: a literal is probed in each form that one of Lance's types has."""
+    for name in ("int8", "uint16", "int32", "int64", "float32", "float64", "utf8", "date32", "timestamp_us"):
+        folder = tmp_path / name
+        folder.mkdir()
+        values = COLUMNS[name]
+        zones = zb.ZoneTable.from_arrow(_lance_index(folder, _fragments(values), rows_per_zone=256, fpp=0.0001))
+        probe = values[FRAGMENT_ROWS[0]].as_py()
+        kept = zones.search(zb.Equals("c", probe))
+        assert kept.row_ranges.fragment(1).num_rows == 1
+        if name in ("int64", "utf8"):
+            assert kept.num_zones_kept < kept.num_zones
