@@ -1,0 +1,170 @@
+"""The specs' pseudo-code in plain Python integers: slow, obvious, and what every kernel is compared with.
+
+Nothing here imports zonebloom. Filters are lists of blocks, blocks are lists of 8 ints, hashes are ints.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+M32 = (1 << 32) - 1
+M64 = (1 << 64) - 1
+
+P1 = 0x9E3779B185EBCA87
+P2 = 0xC2B2AE3D27D4EB4F
+P3 = 0x165667B19E3779F9
+P4 = 0x85EBCA77C2B2AE63
+P5 = 0x27D4EB2F165667C5
+
+SALT = [0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D, 0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31]
+
+Filter = list[list[int]]
+
+
+# --- specs/xxh64.md ---------------------------------------------------------------------------------------------------
+
+
+def rotate_left(value: int, bits: int) -> int:
+    return (value << bits | value >> (64 - bits)) & M64
+
+
+def xxh64_round(accumulator: int, word: int) -> int:
+    return rotate_left((accumulator + word * P2) & M64, 31) * P1 & M64
+
+
+def xxh64(key: bytes) -> int:
+    words = len(key) // 32 * 32
+    if words:
+        accumulators = [(P1 + P2) & M64, P2, 0, -P1 & M64]
+        for start in range(0, words, 32):
+            for i in range(4):
+                word = int.from_bytes(key[start + 8 * i : start + 8 * i + 8], "little")
+                accumulators[i] = xxh64_round(accumulators[i], word)
+        hash_ = sum(rotate_left(a, bits) for a, bits in zip(accumulators, (1, 7, 12, 18), strict=True)) & M64
+        for accumulator in accumulators:
+            hash_ = ((hash_ ^ xxh64_round(0, accumulator)) * P1 + P4) & M64
+    else:
+        hash_ = P5
+    hash_ = (hash_ + len(key)) & M64
+    tail = key[words:]
+    while len(tail) >= 8:
+        hash_ ^= xxh64_round(0, int.from_bytes(tail[:8], "little"))
+        hash_ = (rotate_left(hash_, 27) * P1 + P4) & M64
+        tail = tail[8:]
+    if len(tail) >= 4:
+        hash_ ^= int.from_bytes(tail[:4], "little") * P1 & M64
+        hash_ = (rotate_left(hash_, 23) * P2 + P3) & M64
+        tail = tail[4:]
+    for byte in tail:
+        hash_ ^= byte * P5 & M64
+        hash_ = rotate_left(hash_, 11) * P1 & M64
+    hash_ ^= hash_ >> 33
+    hash_ = hash_ * P2 & M64
+    hash_ ^= hash_ >> 29
+    hash_ = hash_ * P3 & M64
+    return hash_ ^ hash_ >> 32
+
+
+# --- specs/sbbf.md ----------------------------------------------------------------------------------------------------
+
+
+def empty_filter(num_blocks: int) -> Filter:
+    return [[0] * 8 for _ in range(num_blocks)]
+
+
+def mask(hash_: int) -> list[int]:
+    key = hash_ & M32
+    return [1 << ((key * salt & M32) >> 27) for salt in SALT]
+
+
+def block_index(hash_: int, num_blocks: int) -> int:
+    return (hash_ >> 32) * num_blocks >> 32
+
+
+def block_insert(block: list[int], hash_: int) -> None:
+    for i, bit in enumerate(mask(hash_)):
+        block[i] |= bit
+
+
+def block_check(block: Sequence[int], hash_: int) -> bool:
+    return all(block[i] & bit for i, bit in enumerate(mask(hash_)))
+
+
+def filter_insert(filter_: Filter, hash_: int) -> None:
+    block_insert(filter_[block_index(hash_, len(filter_))], hash_)
+
+
+def filter_check(filter_: Filter, hash_: int) -> bool:
+    return block_check(filter_[block_index(hash_, len(filter_))], hash_)
+
+
+def filter_of(hashes: Iterable[int], num_blocks: int) -> Filter:
+    filter_ = empty_filter(num_blocks)
+    for hash_ in hashes:
+        filter_insert(filter_, hash_)
+    return filter_
+
+
+def zones_of(hashes: Sequence[int | None], rows_per_zone: int, num_blocks: int) -> tuple[list[Filter], list[int]]:
+    """The filter and the number of valid rows of each zone; None is a null row."""
+    zones = [hashes[start : start + rows_per_zone] for start in range(0, len(hashes), rows_per_zone)]
+    valid = [[hash_ for hash_ in zone if hash_ is not None] for zone in zones]
+    return [filter_of(zone, num_blocks) for zone in valid], [len(zone) for zone in valid]
+
+
+def fold(filter_: Filter, factor: int) -> Filter:
+    folded = empty_filter(len(filter_) // factor)
+    for i, block in enumerate(filter_):
+        for j, word in enumerate(block):
+            folded[i // factor][j] |= word
+    return folded
+
+
+def measured_fpp(filter_: Filter) -> float:
+    return sum(math.prod(word.bit_count() / 32 for word in block) for block in filter_) / len(filter_)
+
+
+# --- specs/slices.md --------------------------------------------------------------------------------------------------
+
+
+def slice_zones(filters: Sequence[Filter], row_bytes: int) -> list[bytes]:
+    """Bit row ``block * 256 + word * 32 + bit``; bit i of a row, least significant first, is zone i's."""
+    rows = []
+    for block in range(len(filters[0])):
+        for word in range(8):
+            for bit in range(32):
+                row = sum((filter_[block][word] >> bit & 1) << zone for zone, filter_ in enumerate(filters))
+                rows.append(row.to_bytes(row_bytes, "little"))
+    return rows
+
+
+def probe_rows(rows: Sequence[bytes], num_blocks: int, hashes: Iterable[int]) -> int:
+    """The zones that may hold any of the hashes, as the bits of one int."""
+    found = 0
+    for hash_ in hashes:
+        first = block_index(hash_, num_blocks) * 256
+        bits = [bit.bit_length() - 1 for bit in mask(hash_)]
+        zones = ~0
+        for word, bit in enumerate(bits):
+            zones &= int.from_bytes(rows[first + word * 32 + bit], "little")
+        found |= zones
+    return found
+
+
+# --- specs/sizing.md --------------------------------------------------------------------------------------------------
+
+
+def poisson_fpp(ndv: int, num_blocks: int) -> float:
+    """The sum over how many values share a block, each block as likely as another."""
+    mean = ndv / num_blocks
+    return math.fsum(
+        math.exp(i * math.log(mean) - mean - math.lgamma(i + 1)) * (1 - (31 / 32) ** i) ** 8 for i in range(1, 750)
+    )
+
+
+def binomial_fpp(ndv: int, num_blocks: int) -> float:
+    return math.fsum(
+        math.comb(ndv, i) * (1 / num_blocks) ** i * (1 - 1 / num_blocks) ** (ndv - i) * (1 - (31 / 32) ** i) ** 8
+        for i in range(1, ndv + 1)
+    )

@@ -1,0 +1,111 @@
+"""The JIT policy: cached on disk by the digest of all kernel sources, and never failing for want of a cache."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import zonebloom
+from zonebloom import kernels
+
+HASH_TWICE = """
+import numpy as np
+from zonebloom.kernels import xxh64
+hashes = xxh64.hash_fixed(np.arange(16, dtype=np.uint8), 8)
+dispatcher = xxh64._hash_fixed.__closure__[0].cell_contents
+print(len(hashes), sum(dispatcher.stats.cache_hits.values()), sum(dispatcher.stats.cache_misses.values()))
+"""
+
+
+@pytest.fixture
+def package(tmp_path):
+    """A copy of the package whose sources a test may change."""
+    source = Path(zonebloom.__file__).parent
+    ignored = shutil.ignore_patterns("__pycache__")
+    return Path(shutil.copytree(source, tmp_path / "site" / "zonebloom", ignore=ignored))
+
+
+def run(package, code=HASH_TWICE, **environment):
+    variables = os.environ | {"PYTHONPATH": str(package.parent)} | environment
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=variables, capture_output=True, text=True, check=False, cwd=package.parent
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_a_second_process_compiles_nothing(package):
+    assert run(package) == "2 0 1"
+    assert run(package) == "2 1 0"
+
+
+@pytest.mark.parametrize("module", ["steps.py", "vector.py", "lanes.py"])
+def test_a_change_of_any_kernel_source_compiles_anew(package, module):
+    run(package)
+    source = package / "kernels" / module
+    source.write_text(source.read_text("utf-8") + "\n# changed\n", "utf-8")
+    assert run(package) == "2 0 1"
+
+
+def test_a_damaged_cache_is_compiled_anew(package):
+    run(package)
+    for cached in (package / "kernels" / "__pycache__").glob("*.nb[ic]"):
+        cached.write_bytes(cached.read_bytes()[:40])
+    assert run(package) == "2 0 1"
+    assert run(package) == "2 1 0"
+
+
+def test_without_a_writable_cache_folder_kernels_still_run(package):
+    code = (
+        """
+from numba.core import caching
+caching.CacheImpl._locator_classes = []  # what Numba is left with when no folder can be written
+"""
+        + HASH_TWICE
+    )
+    assert run(package, code).startswith("2 0 ")
+
+
+def test_a_full_disk_does_not_fail_a_kernel(package):
+    code = (
+        """
+from numba.core import caching
+def no_space(*_):
+    raise OSError(28, "No space left on device")
+caching.IndexDataCacheFile.save = no_space
+"""
+        + HASH_TWICE
+    )
+    assert run(package, code) == "2 0 1"
+
+
+def test_fast_vectors_are_what_numba_compiles_for(package):
+    code = "from zonebloom import kernels; print(kernels.HAS_FAST_VECTORS)"
+    assert run(package, code) == str(kernels.HAS_FAST_VECTORS)
+    assert run(package, code, NUMBA_CPU_NAME="generic", NUMBA_CPU_FEATURES="") == "False"
+    assert run(package, code, NUMBA_CPU_NAME="generic", NUMBA_CPU_FEATURES="+avx512dq") == "True"
+
+
+def test_kernels_run_without_the_gil():
+    """While one thread hashes for long, this one goes on counting."""
+    code = """
+import threading, time
+import numpy as np
+from zonebloom.kernels.xxh64 import hash_fixed
+data, out = np.zeros(36 * (1 << 22), np.uint8), np.zeros(1 << 22, np.uint64)
+hash_fixed(data, 36, out)
+worker = threading.Thread(target=lambda: [hash_fixed(data, 36, out) for _ in range(10)])
+worker.start()
+count = 0
+while worker.is_alive():
+    time.sleep(0)
+    count += 1
+print(count > 100)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout == "True\n", done.stderr

@@ -1,0 +1,312 @@
+"""The filter kernels equal tests/reference.py bit for bit, however the rows are cut, with nulls and without."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests import reference
+from zonebloom.errors import InvalidArgumentError
+from zonebloom.kernels import sbbf
+from zonebloom.kernels.xxh64 import hash_fixed
+
+RANDOM = np.random.default_rng(20260802)
+
+
+def random_hashes(count):
+    return RANDOM.integers(0, 1 << 64, count, dtype=np.uint64)
+
+
+def filters_of(reference_filters):
+    return np.array(reference_filters, np.uint32)
+
+
+def garbage(num_filters, num_blocks):
+    """Memory that nobody initialised: the kernels must clear it."""
+    return np.full((num_filters, num_blocks, 8), 0xDEADBEEF, np.uint32), np.full(num_filters, 7, np.uint64)
+
+
+@pytest.mark.parametrize("num_blocks", [1, 2, 3, 604, 1024])
+def test_insert_and_check_equal_the_reference(num_blocks):
+    hashes, others = random_hashes(3 * num_blocks + 5), random_hashes(500)
+    blocks = np.zeros((num_blocks, 8), np.uint32)
+    sbbf.filter_insert(blocks, hashes)
+    expected = reference.filter_of(hashes.tolist(), num_blocks)
+    assert blocks.tolist() == expected
+    assert sbbf.filter_check(blocks, hashes).all()
+    assert sbbf.filter_check(blocks, others).tolist() == [reference.filter_check(expected, h) for h in others.tolist()]
+
+
+@settings(max_examples=60)
+@given(st.lists(st.integers(0, (1 << 64) - 1), max_size=60), st.integers(1, 9))
+def test_any_hashes_equal_the_reference(hashes, num_blocks):
+    blocks = np.zeros((num_blocks, 8), np.uint32)
+    sbbf.filter_insert(blocks, np.array(hashes, np.uint64))
+    assert blocks.tolist() == reference.filter_of(hashes, num_blocks)
+
+
+# --- zones ------------------------------------------------------------------------------------------------------------
+
+
+def column(layout, num_rows):
+    """The arguments that hand a column of random keys to its kernel, and the hashes of all its rows."""
+    if layout.startswith("fixed"):
+        width = int(layout[5:])
+        data = RANDOM.integers(0, 256, num_rows * width, dtype=np.uint8)
+        keys = [data[i * width : (i + 1) * width].tobytes() for i in range(num_rows)]
+        return lambda start, stop: (data[start * width : stop * width], width), [reference.xxh64(key) for key in keys]
+    if layout == "hashes":
+        hashes = random_hashes(num_rows)
+        return lambda start, stop: (hashes[start:stop],), hashes.tolist()
+    lengths = np.full(num_rows, 36) if layout == "uuid32" else RANDOM.integers(0, 50, num_rows)
+    dtype = np.int64 if layout.endswith("64") else np.int32
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(dtype)
+    data = RANDOM.integers(0, 256, offsets[-1], dtype=np.uint8)
+    keys = [data[offsets[i] : offsets[i + 1]].tobytes() for i in range(num_rows)]
+    return lambda start, stop: (data, offsets[start : stop + 1]), [reference.xxh64(key) for key in keys]
+
+
+def kernel_of(layout):
+    kinds = {"f": sbbf.insert_fixed_into_zones, "h": sbbf.insert_hashes_into_zones}
+    return kinds.get(layout[0], sbbf.insert_variable_into_zones)
+
+
+LAYOUTS = ["fixed1", "fixed2", "fixed4", "fixed8", "fixed16", "string32", "string64", "uuid32", "hashes"]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("has_nulls", [False, True])
+@pytest.mark.parametrize(("num_rows", "rows_per_zone"), [(1, 1), (7, 3), (1000, 1000), (1500, 400), (600, 10_000)])
+def test_zones_equal_the_reference(layout, has_nulls, num_rows, rows_per_zone):
+    arguments, hashes = column(layout, num_rows)
+    is_valid = RANDOM.random(num_rows) < 0.7 if has_nulls else np.ones(num_rows, bool)
+    # Three bits of another column before ours: a bitmap need not begin at a byte.
+    validity = np.packbits(np.concatenate([[1, 0, 1], is_valid]), bitorder="little") if has_nulls else None
+    expected, expected_counts = reference.zones_of(
+        [hash_ if valid else None for hash_, valid in zip(hashes, is_valid, strict=True)], rows_per_zone, 5
+    )
+    filters, valid_counts = garbage(len(expected), 5)
+    kernel_of(layout)(
+        filters,
+        valid_counts,
+        *arguments(0, num_rows),
+        validity=validity,
+        validity_offset=3 if has_nulls else 0,
+        num_rows=num_rows,
+        rows_per_zone=rows_per_zone,
+    )
+    assert filters.tolist() == expected
+    assert valid_counts.tolist() == expected_counts
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_zones_do_not_depend_on_batch_boundaries(layout):
+    num_rows, rows_per_zone = 1300, 300
+    arguments, _ = column(layout, num_rows)
+    insert = kernel_of(layout)
+    whole, whole_counts = garbage(5, 6)
+    insert(whole, whole_counts, *arguments(0, num_rows), num_rows=num_rows, rows_per_zone=rows_per_zone)
+    cuts = [0, 1, 1, 299, 300, 650, 1201, num_rows]
+    pieces, piece_counts = garbage(5, 6)
+    for start, stop in pairwise(cuts):
+        zone, first_fill = divmod(start, rows_per_zone)
+        insert(
+            pieces[zone:],
+            piece_counts[zone:],
+            *arguments(start, stop),
+            num_rows=stop - start,
+            rows_per_zone=rows_per_zone,
+            first_fill=first_fill,
+        )
+    assert np.array_equal(pieces, whole)
+    assert piece_counts.tolist() == whole_counts.tolist() == [300, 300, 300, 300, 100]
+
+
+def test_an_all_null_zone_has_an_empty_filter():
+    filters, valid_counts = garbage(2, 4)
+    data = np.arange(20, dtype=np.uint64).view(np.uint8)
+    validity = np.packbits([0] * 10 + [1] * 10, bitorder="little")
+    sbbf.insert_fixed_into_zones(filters, valid_counts, data, 8, validity=validity, num_rows=20, rows_per_zone=10)
+    assert not filters[0].any()
+    assert filters[1].any()
+    assert valid_counts.tolist() == [0, 10]
+
+
+def test_no_rows_change_nothing():
+    filters, valid_counts = garbage(2, 4)
+    before = filters.copy()
+    nothing = np.empty(0, np.uint8)
+    sbbf.insert_fixed_into_zones(filters, valid_counts, nothing, 8, num_rows=0, rows_per_zone=10)
+    sbbf.insert_variable_into_zones(
+        filters, valid_counts, nothing, np.zeros(1, np.int32), num_rows=0, rows_per_zone=10, first_fill=3
+    )
+    sbbf.insert_hashes_into_zones(filters, valid_counts, np.empty(0, np.uint64), num_rows=0, rows_per_zone=10)
+    assert np.array_equal(filters, before)
+    assert valid_counts.tolist() == [7, 7]
+
+
+def test_never_a_false_negative():
+    hashes = random_hashes(50_000)
+    filters, valid_counts = garbage(7, 100)
+    sbbf.insert_hashes_into_zones(filters, valid_counts, hashes, num_rows=len(hashes), rows_per_zone=8192)
+    for zone in range(7):
+        assert sbbf.filter_check(filters[zone], hashes[zone * 8192 : (zone + 1) * 8192]).all()
+
+
+def test_insert_order_does_not_matter():
+    hashes = random_hashes(3000)
+    there, back = np.zeros((2, 50, 8), np.uint32)
+    sbbf.filter_insert(there, hashes)
+    sbbf.filter_insert(back, hashes[::-1].copy())
+    assert np.array_equal(there, back)
+
+
+# --- checking zones ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("num_hashes", [0, 1, 2, 50])
+def test_check_zones_equals_the_reference(num_hashes):
+    hashes = random_hashes(900)
+    filters, valid_counts = garbage(9, 8)
+    sbbf.insert_hashes_into_zones(filters, valid_counts, hashes, num_rows=900, rows_per_zone=100)
+    probes = np.concatenate([random_hashes(num_hashes), hashes[250:251][:num_hashes]])
+    expected = [any(reference.filter_check(f, h) for h in probes.tolist()) for f in filters.tolist()]
+    assert sbbf.check_zones(filters, probes).tolist() == expected
+    starts = np.arange(9, dtype=np.uint64) * np.uint64(8 * 32)
+    sizes = np.full(9, 8, np.uint32)
+    assert sbbf.check_zones_at(filters.view(np.uint8).reshape(-1), starts, sizes, probes).tolist() == expected
+    assert num_hashes == 0 or expected[2]
+
+
+def test_check_zones_at_with_filters_of_different_sizes():
+    sizes = [1, 5, 2, 30]
+    hashes = [random_hashes(4 * size) for size in sizes]
+    filters = [reference.filter_of(h.tolist(), size) for h, size in zip(hashes, sizes, strict=True)]
+    data = np.concatenate([np.array(f, np.uint32).view(np.uint8).reshape(-1) for f in filters])
+    starts = np.cumsum([0, *[32 * size for size in sizes[:-1]]]).astype(np.uint64)
+    for probe in [*random_hashes(40), *(h[0] for h in hashes)]:
+        expected = [reference.filter_check(f, int(probe)) for f in filters]
+        answers = sbbf.check_zones_at(data, starts, np.array(sizes, np.uint32), np.array([probe]))
+        assert answers.tolist() == expected
+
+
+def test_no_zones():
+    nothing = np.empty(0, np.uint64)
+    assert sbbf.check_zones(np.zeros((0, 4, 8), np.uint32), random_hashes(3)).tolist() == []
+    assert sbbf.check_zones_at(np.empty(0, np.uint8), nothing, np.empty(0, np.uint32), random_hashes(3)).tolist() == []
+    assert sbbf.measured_fpp(np.zeros((0, 4, 8), np.uint32)).tolist() == []
+
+
+@pytest.mark.parametrize(
+    ("start", "size"), [(0, 5), (32, 4), ((1 << 64) - 32, 1), ((1 << 64) - 1, 4), (0, 0), (129, 1)]
+)
+def test_check_zones_at_reads_nothing_outside_the_data(start, size):
+    data = np.zeros(128, np.uint8)
+    with pytest.raises(InvalidArgumentError, match="inside data"):
+        sbbf.check_zones_at(data, np.array([start], np.uint64), np.array([size], np.uint32), random_hashes(1))
+
+
+# --- whole filters ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("factor", [1, 2, 3, 4, 6, 12])
+def test_folded_equals_fresh(factor):
+    hashes = random_hashes(100)
+    large = np.zeros((2, 12, 8), np.uint32)
+    sbbf.filter_insert(large[0], hashes)
+    fresh = np.zeros((12 // factor, 8), np.uint32)
+    sbbf.filter_insert(fresh, hashes)
+    folded = sbbf.fold(large, factor)
+    assert np.array_equal(folded[0], fresh)
+    assert not folded[1].any()
+    assert folded[0].tolist() == reference.fold(large[0].tolist(), factor)
+
+
+def test_union_equals_inserting_both():
+    left, right = random_hashes(50), random_hashes(50)
+    one, other, both = np.zeros((3, 7, 8), np.uint32)
+    sbbf.filter_insert(one, left)
+    sbbf.filter_insert(other, right)
+    sbbf.filter_insert(both, np.concatenate([left, right]))
+    sbbf.union(one, other)
+    assert np.array_equal(one, both)
+
+
+def test_measured_fpp_equals_the_reference():
+    filters = np.zeros((70, 9, 8), np.uint32)
+    for zone, filter_ in enumerate(filters):
+        sbbf.filter_insert(filter_, random_hashes(3 * zone))
+    filters[69] = 0xFFFFFFFF
+    expected = [reference.measured_fpp(filter_) for filter_ in filters.tolist()]
+    assert sbbf.measured_fpp(filters) == pytest.approx(expected, rel=1e-12)
+    assert sbbf.measured_fpp(filters)[[0, 69]].tolist() == [0, 1]
+
+
+def test_measured_fpp_within_binomial_bounds():
+    blocks = np.zeros((1, 64, 8), np.uint32)
+    sbbf.filter_insert(blocks[0], random_hashes(1600))
+    (fpp,) = sbbf.measured_fpp(blocks)
+    trials = 400_000
+    found = sbbf.filter_check(blocks[0], random_hashes(trials)).sum()
+    deviation = np.sqrt(trials * fpp * (1 - fpp))
+    assert abs(found - trials * fpp) < 5 * deviation
+
+
+@given(st.lists(st.integers(0, 5) | st.integers((1 << 64) - 5, (1 << 64) - 1), max_size=50))
+def test_count_distinct_of_few(hashes):
+    assert sbbf.count_distinct(np.array(hashes, np.uint64)) == len(set(hashes))
+
+
+def test_count_distinct_of_many():
+    values = hash_fixed(RANDOM.integers(0, 5000, 20_000).view(np.uint8), 8)
+    assert sbbf.count_distinct(values) == len(np.unique(values))
+
+
+# --- arguments --------------------------------------------------------------------------------------------------------
+
+BLOCKS = np.zeros((4, 8), np.uint32)
+FILTERS = np.zeros((2, 4, 8), np.uint32)
+COUNTS = np.zeros(2, np.uint64)
+KEYS = np.zeros(80, np.uint8)
+READ_ONLY = np.frombuffer(bytes(128), np.uint32).reshape(4, 8)
+
+
+def zones(**changes):
+    arguments = {"filters": FILTERS, "valid_counts": COUNTS, "data": KEYS, "width": 8, "num_rows": 10}
+    sbbf.insert_fixed_into_zones(**(arguments | {"rows_per_zone": 5} | changes))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: sbbf.filter_insert(FILTERS, random_hashes(1)), "blocks must be .* 2 dimension"),
+        (lambda: sbbf.filter_insert(np.zeros((4, 7), np.uint32), random_hashes(1)), "blocks of 8 words"),
+        (lambda: sbbf.filter_insert(np.zeros((0, 8), np.uint32), random_hashes(1)), "1 or more blocks"),
+        (lambda: sbbf.filter_insert(READ_ONLY, random_hashes(1)), "writable"),
+        (lambda: sbbf.filter_insert(BLOCKS, np.zeros(3, np.int64)), "hashes must be .* uint64"),
+        (lambda: sbbf.filter_check(BLOCKS.astype(np.uint64), random_hashes(1)), "blocks must be .* uint32"),
+        (lambda: sbbf.check_zones(BLOCKS, random_hashes(1)), "filters must be .* 3 dimension"),
+        (lambda: sbbf.check_zones_at(KEYS, COUNTS, np.ones(1, np.uint32), random_hashes(1)), "num_blocks must have 2"),
+        (lambda: sbbf.fold(FILTERS, 3), "factor must divide"),
+        (lambda: sbbf.fold(FILTERS, 0), "factor must divide"),
+        (lambda: sbbf.union(FILTERS, np.zeros((2, 5, 8), np.uint32)), "shape"),
+        (lambda: zones(num_rows=11), "num_rows must be from 0 to 10"),
+        (lambda: zones(num_rows=-1), "num_rows must be"),
+        (lambda: zones(width=0), "width must be"),
+        (lambda: zones(rows_per_zone=4), "each of 3 zones"),
+        (lambda: zones(rows_per_zone=0), "rows_per_zone must be"),
+        (lambda: zones(first_fill=5), "first_fill must be from 0 to 4"),
+        (lambda: zones(first_fill=1), "each of 3 zones"),
+        (lambda: zones(valid_counts=np.zeros(3, np.uint64)), "valid_counts must have 2"),
+        (lambda: zones(validity=np.zeros(1, np.uint8)), "validity must hold"),
+        (lambda: zones(validity=np.zeros(2, np.uint8), validity_offset=7), "validity must hold"),
+        (lambda: zones(validity=np.zeros(2, np.uint8), validity_offset=-1), "validity must hold"),
+    ],
+)
+def test_arrays_that_do_not_fit_are_refused(call, message):
+    with pytest.raises(InvalidArgumentError, match=message):
+        call()
