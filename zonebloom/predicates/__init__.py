@@ -1,0 +1,56 @@
+"""Predicates: conditions on rows, from Python, SQL text or a pyarrow Expression.
+
+===========================  =========================================================================
+module                       what lives there
+===========================  =========================================================================
+``nodes``                    the tree: `Equals`, `IsIn`, `IsNull`, `Opaque`, `And`, `Or`, `Not`
+``conditions``               what no filter judges but a re-check evaluates: ranges, functions, casts
+``columns``                  `col`, the way to write a predicate in Python
+``sql``                      SQL text → tree
+``expression_tree, arrow``   pyarrow Expression → tree
+``recheck``                  tree → pyarrow Expression with SQL's three-valued semantics
+===========================  =========================================================================
+
+Spec: specs/pruning.md#predicates.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from zonebloom.errors import PredicateError
+from zonebloom.predicates.columns import Column, col
+from zonebloom.predicates.nodes import And, Equals, IsIn, IsNull, Not, Opaque, Or, Predicate
+
+__all__ = ["And", "Column", "Equals", "IsIn", "IsNull", "Not", "Opaque", "Or", "Predicate", "col", "parse_predicate"]
+
+
+def parse_predicate(predicate: Any) -> Predicate:
+    """The predicate that is given as itself, as SQL text, or as a pyarrow Expression.
+
+    Examples
+    --------
+    >>> parse_predicate("user_id = 'u-1' AND note IS NULL")
+    And(Equals('user_id', 'u-1'), IsNull('note'))
+
+    Raises
+    ------
+    PredicateError
+        The text is no condition, or holds what neither filters nor the re-check can evaluate.
+
+    Spec: specs/pruning.md#predicates.
+    """
+    if isinstance(predicate, Predicate):
+        return predicate
+    if isinstance(predicate, str):
+        from zonebloom.predicates.sql import parse_sql  # noqa: PLC0415 -- sqlglot is slow to import
+
+        return parse_sql(predicate)
+    import pyarrow.compute as pc  # noqa: PLC0415 -- slow to import
+
+    if isinstance(predicate, pc.Expression):
+        from zonebloom.predicates.arrow import from_expression  # noqa: PLC0415 -- only where it is used
+
+        return from_expression(predicate)
+    kind = type(predicate).__name__
+    raise PredicateError(f"a predicate must be made with col(), or be SQL text or a pyarrow Expression, got a {kind}")

@@ -1,0 +1,359 @@
+"""pyarrow Expressions with SQL's three-valued semantics, over whatever kernels pyarrow has for a type.
+
+A leaf of a predicate meets a column's type here. Three things stand between a literal and a kernel:
+
+1. the **operand**: the column as an expression of a type that kernels compare (a UUID as its bytes, a float16 as
+   float32, a dictionary as its values);
+2. the **literal in the column's type**, by the same `fit_values` that the filters are probed with, so that the answer
+   of the re-check is never wider than that of the filters;
+3. **NULL**: pyarrow's ``is_in`` gives false on null rows where SQL gives NULL, which NOT would turn into true.
+
+Numbers that do not fit their column's type are compared by value, exactly, never by a cast of the column: pyarrow 26
+refuses to compare an int64 column with 1.5 if it holds anything above 2**24.
+
+Spec: specs/pruning.md#to-expression.
+"""
+
+from __future__ import annotations
+
+import decimal
+import math
+import numbers
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from zonebloom.errors import ColumnNotFoundError, PredicateError
+from zonebloom.hashing import resolve_column
+from zonebloom.literals import fit_values
+from zonebloom.predicates.nodes import is_null_literal
+
+__all__ = ["Operand", "column_operand", "compare", "compare_operands", "equals", "is_in", "is_null", "result_type"]
+
+Number: TypeAlias = int | float | decimal.Decimal
+
+_FALSE = pc.scalar(False)
+_TRUE = pc.scalar(True)
+_NULL = pc.scalar(pa.scalar(None, pa.bool_()))
+
+_ORDERS: dict[str, Callable[[Any, Any], Any]] = {
+    "=": lambda left, right: left == right,
+    "!=": lambda left, right: left != right,
+    "<": lambda left, right: left < right,
+    "<=": lambda left, right: left <= right,
+    ">": lambda left, right: left > right,
+    ">=": lambda left, right: left >= right,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """One side of a comparison: a column, or something computed from columns."""
+
+    text: str
+    """What people call it."""
+    expression: pc.Expression
+    """Its values, in the type `kernel_type` of `type`."""
+    type: pa.DataType
+    """The type that literals are fitted to: a dictionary's value type."""
+    schema: pa.Schema
+    """The table's schema, to ask pyarrow whether it has a kernel."""
+
+    def always(self, outcome: bool | None) -> pc.Expression:  # noqa: FBT001 -- an outcome, not an option
+        """`outcome` in every row where the operand is not null, NULL in the others."""
+        value = _NULL if outcome is None else _TRUE if outcome else _FALSE
+        return pc.if_else(self.expression.is_valid(), value, _NULL)
+
+
+# --- operands ---------------------------------------------------------------------------------------------------------
+
+
+def column_operand(schema: pa.Schema, name: str) -> Operand:
+    """Column or struct leaf `name` of a table of `schema`."""
+    column_type = resolve_column(schema, name).type
+    expression = pc.field(*column_path(schema, name))
+    while pa.types.is_dictionary(column_type):
+        column_type = column_type.value_type
+        expression = expression.cast(column_type)
+    target = kernel_type(column_type)
+    return Operand(name, expression if target == column_type else expression.cast(target), column_type, schema)
+
+
+def column_path(schema: pa.Schema, name: str) -> list[str]:
+    """The field names from the top of `schema` down to `name`, as `resolve_column` reads a dotted name."""
+    if name in schema.names:
+        return [name]
+    cuts = [i for i, letter in enumerate(name) if letter == "."]
+    for cut in reversed(cuts):  # the longest parent's name wins
+        field = schema.field(name[:cut]) if name[:cut] in schema.names else None
+        if field is not None and pa.types.is_struct(field.type):
+            try:
+                return [field.name, *column_path(pa.schema(list(field.type)), name[cut + 1 :])]
+            except ColumnNotFoundError:
+                continue
+    raise ColumnNotFoundError.among(name, schema.names, "the schema")
+
+
+def kernel_type(column_type: pa.DataType) -> pa.DataType:
+    """The type, of equal values in equal order, that pyarrow 26 has both comparisons and ``is_in`` for."""
+    if isinstance(column_type, pa.BaseExtensionType):
+        return kernel_type(column_type.storage_type)
+    if column_type == pa.string_view():
+        return pa.string()
+    if column_type == pa.binary_view():
+        return pa.binary()
+    if column_type == pa.float16():
+        return pa.float32()
+    if pa.types.is_decimal32(column_type) or pa.types.is_decimal64(column_type):
+        return pa.decimal128(column_type.precision, column_type.scale)
+    if pa.types.is_null(column_type):
+        return pa.int8()
+    return column_type
+
+
+def result_type(expression: pc.Expression, schema: pa.Schema, text: str) -> pa.DataType:
+    """The type of `expression` over a table of `schema`; the way to ask pyarrow whether it has the kernels.
+
+    Raises
+    ------
+    PredicateError
+        It has not; `text` says what was asked.
+    """
+    import pyarrow.dataset as ds  # noqa: PLC0415 -- slow, and only needed where kernels are in doubt
+
+    try:
+        return ds.dataset(schema.empty_table()).scanner(columns={"x": expression}).projected_schema.field("x").type
+    except (pa.ArrowException, TypeError) as error:
+        cause = str(error).splitlines()[0]
+        raise PredicateError(f"a condition must have a pyarrow kernel for its types, got {text} ({cause})") from error
+
+
+def _to_kernel(values: pa.Array) -> pa.Array:
+    """Fitted values in the type their column's operand has."""
+    while isinstance(values, pa.ExtensionArray):
+        values = values.storage
+    target = kernel_type(values.type)
+    return values if target == values.type else values.cast(target)
+
+
+# --- leaves -----------------------------------------------------------------------------------------------------------
+
+
+def is_null(schema: pa.Schema, name: str) -> pc.Expression:
+    """Where column `name` is null; never NULL itself."""
+    resolve_column(schema, name)
+    return pc.field(*column_path(schema, name)).is_null()
+
+
+def equals(operand: Operand, value: Any, *, null_safe: bool = False) -> pc.Expression:
+    """``operand = value`` as `Equals` promises."""
+    if is_null_literal(value):
+        return _NULL
+    found = compare(operand, "=", value)
+    return operand.expression.is_valid() & found if null_safe else found
+
+
+def compare(operand: Operand, operator: str, value: Any) -> pc.Expression:
+    """``operand <operator> value`` for the operators = != < <= > >=; NULL in null rows, and for a null value.
+
+    Raises
+    ------
+    PredicateError
+        The value's type cannot be compared with the operand's.
+    """
+    if is_null_literal(value):
+        return _NULL
+    if pa.types.is_null(operand.type):
+        return operand.always(None)
+    apply = _ORDERS[operator]
+    fit = fit_values([value], operand.type)
+    if fit.reason is None and len(fit.values):
+        return apply(operand.expression, pc.scalar(_to_kernel(fit.values)[0]))
+    number = _number(value)
+    if number is not None and _is_number(operand.type):
+        return _compare_number(operand, operator, number)
+    if fit.reason is None and operator in ("=", "!="):
+        return operand.always(operator == "!=")
+    return _compare_as_pyarrow(operand, operator, value)
+
+
+def compare_operands(left: Operand, operator: str, right: Operand, text: str) -> pc.Expression:
+    """Two operands compared row by row, as pyarrow promotes their types.
+
+    Raises
+    ------
+    PredicateError
+        pyarrow does not compare the two types.
+    """
+    expression = _ORDERS[operator](left.expression, right.expression)
+    result_type(expression, left.schema, text)
+    return expression
+
+
+def is_in(operand: Operand, values: pa.Array | list[Any], *, null_safe: bool = False) -> pc.Expression:
+    """``operand IN (values)`` as `IsIn` promises."""
+    has_null = bool(values.null_count) if isinstance(values, pa.Array) else any(map(is_null_literal, values))
+    if not len(values) or (null_safe and len(values) == _num_nulls(values)):
+        return _FALSE
+    if pa.types.is_null(operand.type):
+        return _FALSE if null_safe else operand.always(None)
+    found = operand.expression.isin(_value_set(operand, values))
+    if null_safe:
+        return found
+    if has_null:
+        return pc.if_else(found, _TRUE, _NULL)
+    return pc.if_else(operand.expression.is_valid(), found, _NULL)
+
+
+def _num_nulls(values: pa.Array | list[Any]) -> int:
+    return values.null_count if isinstance(values, pa.Array) else sum(map(is_null_literal, values))
+
+
+def _value_set(operand: Operand, values: pa.Array | list[Any]) -> pa.Array:
+    """The values that can equal a value of the operand, in its kernel type; both zeros if one of them is there."""
+    fit = fit_values(values, operand.type)
+    if fit.reason is None:
+        fitted = _to_kernel(fit.values)
+    elif _is_number(operand.type) and (listed := _numbers_of(values)) is not None:
+        exact = [equal for number in listed if (equal := _equal_number(number, operand.type)) is not None]
+        fitted = _to_kernel(pa.array(exact, operand.type))
+    else:
+        fitted = values if isinstance(values, pa.Array) else _array_of(operand, values)
+        fitted = fitted.drop_null()
+        question = operand.expression.isin(fitted)
+        try:
+            result_type(question, operand.schema, operand.text)
+        except PredicateError as error:
+            raise _mismatch(operand, fitted[0].as_py() if len(fitted) else None) from error
+    if pa.types.is_floating(fitted.type) and pc.any(pc.equal(fitted, 0)).as_py():
+        fitted = pa.concat_arrays([fitted, pa.array([0.0, -0.0], fitted.type)])
+    return fitted
+
+
+def _array_of(operand: Operand, values: list[Any]) -> pa.Array:
+    try:
+        return pa.array(values)
+    except (pa.ArrowException, OverflowError) as error:
+        raise _mismatch(operand, next(v for v in values if not is_null_literal(v))) from error
+
+
+def _compare_as_pyarrow(operand: Operand, operator: str, value: Any) -> pc.Expression:
+    """The comparison that pyarrow defines for two types, such as a date and a timestamp."""
+    try:
+        expression = _ORDERS[operator](operand.expression, pc.scalar(value))
+        result_type(expression, operand.schema, operand.text)
+    except (pa.ArrowException, PredicateError, TypeError, ValueError, OverflowError) as error:
+        raise _mismatch(operand, value) from error
+    return expression
+
+
+def _mismatch(operand: Operand, value: Any) -> PredicateError:
+    shown = value.as_py() if isinstance(value, pa.Scalar) else value
+    return PredicateError(
+        f"column {operand.text} of type {operand.type} must be compared with a value of that type, "
+        f"got {shown!r:.80} of type {value.type if isinstance(value, pa.Scalar) else type(value).__name__}"
+    )
+
+
+# --- numbers, by value ------------------------------------------------------------------------------------------------
+
+
+def _is_number(column_type: pa.DataType) -> bool:
+    tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
+    return any(test(column_type) for test in tests)
+
+
+def _number(value: Any) -> Number | None:
+    """The number that a literal is; None for anything else, booleans too."""
+    if isinstance(value, pa.Scalar):
+        value = value.as_py() if _is_number(value.type) else None
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, bool) or not isinstance(value, (numbers.Real, decimal.Decimal)):
+        return None
+    return value if isinstance(value, (int, float, decimal.Decimal)) else float(value)
+
+
+def _numbers_of(values: pa.Array | list[Any]) -> list[Number] | None:
+    """The values that are not null, if every one is a number."""
+    listed = values.to_pylist() if isinstance(values, pa.Array) else values
+    found = [_number(value) for value in listed if not is_null_literal(value)]
+    return None if any(number is None for number in found) else [number for number in found if number is not None]
+
+
+def _equal_number(number: Number, column_type: pa.DataType) -> Any | None:
+    """The value of the type that equals `number`; None if there is none, as for NaN."""
+    if math.isnan(number):
+        return None
+    if pa.types.is_floating(column_type):
+        nearest = _nearest(number, column_type)
+        return nearest if isinstance(number, decimal.Decimal) or nearest == number else None
+    if math.isinf(number):
+        return None
+    units = Fraction(number) * 10 ** _scale(column_type)
+    low, high = _unit_bounds(column_type)
+    return _value_of_units(int(units), column_type) if units.denominator == 1 and low <= units <= high else None
+
+
+def _compare_number(operand: Operand, operator: str, number: Number) -> pc.Expression:
+    """A comparison with a number that is no value of the operand's type, exact."""
+    if math.isnan(number):
+        return operand.always(operator == "!=")
+    if pa.types.is_floating(operand.type):
+        nearest = _nearest(number, operand.type)
+        wide = nearest if isinstance(number, decimal.Decimal) else _nearest(number, pa.float64())
+        return _ORDERS[operator](operand.expression, pc.scalar(pa.scalar(wide, pa.float64())))
+    equal = _equal_number(number, operand.type)
+    if equal is not None:
+        scalar = _to_kernel(pa.array([equal], operand.type))[0]
+        return _ORDERS[operator](operand.expression, pc.scalar(scalar))
+    if operator in ("=", "!="):
+        return operand.always(operator == "!=")
+    return _compare_between(operand, operator, number)
+
+
+def _compare_between(operand: Operand, operator: str, number: Number) -> pc.Expression:
+    """An order against a number between two neighbours of a type, or outside it: against the neighbour below."""
+    is_below = operator in ("<", "<=")
+    low, high = _unit_bounds(operand.type)
+    if math.isinf(number):
+        return operand.always(is_below == (number > 0))
+    units = math.floor(Fraction(number) * 10 ** _scale(operand.type))
+    if not low <= units < high:
+        return operand.always(is_below == (units >= high))
+    neighbour = _to_kernel(pa.array([_value_of_units(units, operand.type)], operand.type))[0]
+    return _ORDERS["<=" if is_below else ">"](operand.expression, pc.scalar(neighbour))
+
+
+def _nearest(number: Number, column_type: pa.DataType) -> float:
+    """The value of a floating type nearest to `number`, infinite beyond its range."""
+    try:
+        double = float(number)
+    except OverflowError:
+        double = math.inf if number > 0 else -math.inf
+    with np.errstate(over="ignore"):
+        return float(column_type.to_pandas_dtype()(double))
+
+
+def _scale(column_type: pa.DataType) -> int:
+    return column_type.scale if pa.types.is_decimal(column_type) else 0
+
+
+def _unit_bounds(column_type: pa.DataType) -> tuple[int, int]:
+    """The least and greatest value of an integer or decimal type, in units of its last digit."""
+    if pa.types.is_decimal(column_type):
+        return 1 - 10**column_type.precision, 10**column_type.precision - 1
+    info = np.iinfo(column_type.to_pandas_dtype())
+    return int(info.min), int(info.max)
+
+
+def _value_of_units(units: int, column_type: pa.DataType) -> Number:
+    if not pa.types.is_decimal(column_type):
+        return units
+    sign, digits = int(units < 0), tuple(map(int, str(abs(units))))
+    return decimal.Decimal((sign, digits, -column_type.scale))

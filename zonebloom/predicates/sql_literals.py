@@ -1,0 +1,143 @@
+"""SQL literals and type names as Python values and Arrow types.
+
+Spec: specs/pruning.md#sql.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import re
+from typing import Any
+
+import pyarrow as pa
+from sqlglot import exp
+
+from zonebloom.errors import PredicateError
+
+__all__ = ["arrow_type", "literal_of"]
+
+_D = exp.DataType.Type
+_TYPES: dict[Any, pa.DataType] = {
+    _D.BOOLEAN: pa.bool_(),
+    _D.TINYINT: pa.int8(),
+    _D.SMALLINT: pa.int16(),
+    _D.INT: pa.int32(),
+    _D.BIGINT: pa.int64(),
+    _D.UTINYINT: pa.uint8(),
+    _D.USMALLINT: pa.uint16(),
+    _D.UINT: pa.uint32(),
+    _D.UBIGINT: pa.uint64(),
+    _D.FLOAT: pa.float32(),
+    _D.DOUBLE: pa.float64(),
+    _D.CHAR: pa.string(),
+    _D.VARCHAR: pa.string(),
+    _D.TEXT: pa.string(),
+    _D.BINARY: pa.binary(),
+    _D.VARBINARY: pa.binary(),
+    _D.BLOB: pa.binary(),
+    _D.DATE: pa.date32(),
+    _D.TIME: pa.time64("us"),
+    _D.TIMESTAMP: pa.timestamp("us"),
+    _D.DATETIME: pa.timestamp("us"),
+    _D.TIMESTAMPNTZ: pa.timestamp("us"),
+    _D.TIMESTAMPTZ: pa.timestamp("us", "UTC"),
+    _D.UUID: pa.uuid(),
+}
+_OFFSET = re.compile(r"\d\d:\d\d.*(Z|[+-]\d\d(:?\d\d)?)$", re.IGNORECASE)
+_DECIMAL_PRECISION, _DECIMAL_SCALE = 18, 3
+
+
+def arrow_type(node: exp.DataType) -> pa.DataType:
+    """The Arrow type that a SQL type name means.
+
+    Raises
+    ------
+    PredicateError
+        It has none here.
+    """
+    if node.this == _D.DECIMAL:
+        sizes = [int(part.this.this) for part in node.expressions] or [_DECIMAL_PRECISION, _DECIMAL_SCALE]
+        try:
+            return pa.decimal128(sizes[0], sizes[1] if len(sizes) > 1 else 0)
+        except ValueError as error:
+            raise PredicateError(f"a decimal type must have 1 to 38 digits, got {node.sql()}") from error
+    is_text = node.this in (_D.CHAR, _D.VARCHAR, _D.TEXT)
+    if node.this not in _TYPES or (node.expressions and not is_text) or (is_text and node.expressions):
+        known = "BOOLEAN, integers, FLOAT, DOUBLE, DECIMAL(p, s), VARCHAR, BINARY, DATE, TIME, TIMESTAMP[TZ], UUID"
+        raise PredicateError(f"a cast must be to one of {known}, got {node.sql()}")
+    return _TYPES[node.this]
+
+
+def literal_of(node: exp.Expr) -> tuple[bool, Any]:
+    """Whether `node` is a constant, and its value.
+
+    Integers are ints, numbers with a point Decimals, those with an exponent floats; X'…' is bytes; a typed literal
+    (DATE '…') and a cast of a constant are the Python value of that type, or an Arrow scalar where Python has none.
+    """
+    if isinstance(node, exp.Literal):
+        return True, node.this if node.is_string else _number(node.this)
+    if isinstance(node, exp.Null):
+        return True, None
+    if isinstance(node, exp.Boolean):
+        return True, bool(node.this)
+    if isinstance(node, exp.Paren):
+        return literal_of(node.this)
+    if isinstance(node, exp.Neg):
+        is_literal, value = literal_of(node.this)
+        is_number = isinstance(value, (int, float, decimal.Decimal)) and not isinstance(value, bool)
+        return is_literal and is_number, -value if is_number else None
+    if isinstance(node, exp.HexString):
+        return True, _bytes(node)
+    if isinstance(node, exp.Cast) and not isinstance(node, exp.TryCast):
+        is_literal, value = literal_of(node.this)
+        return is_literal, _cast(node, value) if is_literal else None
+    return False, None
+
+
+def _number(text: str) -> int | float | decimal.Decimal:
+    if re.fullmatch(r"\d+", text):
+        return int(text)
+    if re.fullmatch(r"\d*\.\d*|\d+", text):
+        return decimal.Decimal(text)
+    try:
+        return float(text)
+    except ValueError:
+        raise PredicateError(f"a number must be an integer, a decimal or a float, got {text}") from None
+
+
+def _bytes(node: exp.HexString) -> bytes:
+    try:
+        return bytes.fromhex(node.this)
+    except (ValueError, TypeError):
+        raise PredicateError(f"X'…' must hold pairs of hex digits, got {node.this!r:.80}") from None
+
+
+def _cast(node: exp.Cast, value: Any) -> Any:
+    """A constant in a type; a timestamp's text with an offset is an instant whatever the type's name says."""
+    target = arrow_type(node.to)
+    if value is None:
+        return None
+    if isinstance(value, str):
+        value = value.strip()
+        if pa.types.is_timestamp(target):
+            digits = re.search(r"\.(\d+)", value)
+            unit = "ns" if digits is not None and len(digits.group(1)) > 6 else "us"  # noqa: PLR2004 -- digits of us
+            is_instant = target.tz is not None or _OFFSET.search(value) is not None
+            target = pa.timestamp(unit, "UTC" if is_instant else None)
+            if is_instant and _OFFSET.search(value) is None:
+                value += "Z" if ":" in value else " 00:00:00Z"
+        if isinstance(target, pa.UuidType):
+            return value
+    try:
+        if isinstance(value, str) and pa.types.is_time(target):  # pyarrow 26 has no cast from text to time
+            return datetime.time.fromisoformat(value)
+        scalar = (value if isinstance(value, pa.Scalar) else pa.scalar(value)).cast(target)
+    except (pa.ArrowException, OverflowError, ValueError) as error:
+        cause = str(error).splitlines()[0]
+        raise PredicateError(f"a literal must convert exactly to {target}, got {node.sql()} ({cause})") from None
+    is_wide = pa.types.is_timestamp(target) and target.unit == "ns"
+    try:
+        return scalar if is_wide or pa.types.is_floating(target) else scalar.as_py()
+    except (ValueError, OverflowError):
+        return scalar
