@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -28,9 +29,7 @@ def offsets_of(lengths, dtype=np.int32):
 
 
 def oracle(data, offsets):
-    return [
-        xxhash.xxh64_intdigest(data[start:stop].tobytes()) for start, stop in zip(offsets, offsets[1:], strict=False)
-    ]
+    return [xxhash.xxh64_intdigest(data[start:stop].tobytes()) for start, stop in pairwise(offsets)]
 
 
 @pytest.mark.parametrize("length", range(201))

@@ -68,6 +68,8 @@ class _KernelCache(FunctionCache):
         try:
             return super().load_overload(signature, target_context)  # type: ignore[no-untyped-call]
         except Exception:  # noqa: BLE001 - a damaged cache file raises anything; compiling again is always right
+            with contextlib.suppress(OSError):
+                self.flush()  # type: ignore[no-untyped-call]  # else the damaged index would be read again by the save
             return None
 
     def save_overload(self, signature: Any, data: Any) -> None:
