@@ -116,7 +116,7 @@ def search(path: Source, where: Where, index: IndexFolder = None, format: Format
         _print_json(found.to_dict())
         return
     kept, total = found.kept, found.total
-    for row in found.to_arrow().to_pylist():
+    for row in found.to_dict()["row_ranges"]:
         typer.echo(f"{row['path']}\t{row['start']}\t{row['stop']}")
     typer.echo(
         f"{found.kind}: {kept.files:,} of {total.files:,} files, {kept.zones:,} of {total.zones:,} zones, "

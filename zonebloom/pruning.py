@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from zonebloom import hashing
+from zonebloom.arrays import from_numpy
 from zonebloom.errors import PredicateError
 from zonebloom.literals import fit_values
 from zonebloom.predicates import And, Equals, IsIn, IsNull, Not, Opaque, Or, Predicate, parse_predicate
@@ -165,9 +166,9 @@ class SearchResult:
         ids = self.row_ranges.fragment_ids
         columns = {
             "path": pa.array([self.paths.get(one) for one in ids.tolist()], pa.string()),
-            "fragment_id": pa.array(ids),
-            "start": pa.array(self.row_ranges.starts),
-            "stop": pa.array(self.row_ranges.stops),
+            "fragment_id": from_numpy(ids, pa.uint64()),
+            "start": from_numpy(self.row_ranges.starts, pa.uint64()),
+            "stop": from_numpy(self.row_ranges.stops, pa.uint64()),
         }
         return pa.table(columns)
 
@@ -176,7 +177,9 @@ class SearchResult:
         return {
             "kind": str(self.kind),
             "files": self.files,
-            "row_ranges": self.to_arrow().to_pylist(),
+            "row_ranges": [
+                {"path": self.paths.get(one.fragment_id), **one._asdict()} for one in self.row_ranges
+            ],
             "kept": self.kept.to_dict(),
             "total": self.total.to_dict(),
             "reasons": [reason.to_dict() for reason in self.reasons],

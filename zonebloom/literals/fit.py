@@ -45,7 +45,7 @@ def fit_values(values: Any, column_type: pa.DataType) -> Fit:
         message = f"the column's type must have a hash input, got {column_type}"
         return Fit(pa.nulls(0), Reason(ReasonCode.TYPE_MISMATCH, message), 0)
     value_type = _value_type(column_type)
-    nothing = pa.array([], storage_type(value_type))
+    nothing = pa.nulls(0, storage_type(value_type))
     try:
         parts = [_fit_source(source, value_type) for source in sources(values)]
         array = pa.concat_arrays([nothing, *(part for part, _ in parts)])
@@ -105,7 +105,7 @@ def _fit_source(source: pa.Array | list[Number], value_type: pa.DataType) -> Par
         return numbers.fit_numbers(source, stored)
     source = _decoded(source).drop_null()
     if not len(source):
-        return pa.array([], stored), 0
+        return pa.nulls(0, stored), 0
     source_family = _family(source.type)
     if isinstance(source, pa.ExtensionArray):
         source = source.storage

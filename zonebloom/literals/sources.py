@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from zonebloom.arrays import from_values
 from zonebloom.literals.misfit import MisfitError
 
 __all__ = ["Number", "sources"]
@@ -67,28 +68,28 @@ def _source_of_group(group: list[Any]) -> pa.Array | list[Number]:  # noqa: C901
     if isinstance(first, np.generic):
         return pa.array(np.array(group), from_pandas=False)
     if isinstance(first, bool):
-        return pa.array(group, pa.bool_())
+        return from_values(group, pa.bool_())
     if isinstance(first, int):
         try:
-            return pa.array(group, pa.int64())
+            return from_values(group, pa.int64())
         except OverflowError:
             return [int(value) for value in group]
     if isinstance(first, float):
-        return pa.array(group, pa.float64(), from_pandas=False)
+        return from_values(group, pa.float64())
     if isinstance(first, decimal.Decimal):
         return group
     if isinstance(first, str):
-        return pa.array(group, pa.large_string())
+        return from_values(group, pa.large_string())
     if isinstance(first, (bytes, bytearray, memoryview)):
-        return pa.array([bytes(value) for value in group], pa.large_binary())
+        return from_values([bytes(value) for value in group], pa.large_binary())
     if isinstance(first, uuid.UUID):
-        storage = pa.array([value.bytes for value in group], pa.binary(16))
+        storage = from_values([value.bytes for value in group], pa.binary(16))
         return pa.ExtensionArray.from_storage(pa.uuid(), storage)
     if isinstance(first, dt.datetime):
         _refuse_nanoseconds(group)
         return pa.array(group, pa.timestamp("us", None if first.tzinfo is None else "UTC"))
     if isinstance(first, dt.date):
-        return pa.array(group, pa.date32())
+        return from_values(group, pa.date32())
     if isinstance(first, dt.time):
         zoned = next((value for value in group if value.tzinfo is not None), None)
         if zoned is not None:

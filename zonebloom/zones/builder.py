@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from zonebloom import hashing
+from zonebloom.arrays import from_numpy
 from zonebloom.errors import InvalidArgumentError
 from zonebloom.sizing import Sizing, check_fpp, check_rows_per_zone, num_blocks_for
 from zonebloom.zones.table import BYTES_PER_BLOCK, MAX_ZONES_PER_BATCH, ZoneTable, zone_schema
@@ -135,7 +136,7 @@ class ZoneBuilder:
             return
         positions = np.array(self._positions, dtype=np.uint64)
         valid_counts, data = self._filters.take(len(positions))
-        columns = [pa.array(np.ascontiguousarray(positions[:, i])) for i in range(3)]
+        columns = [from_numpy(positions[:, i], pa.uint64()) for i in range(3)]
         has_null = pa.array(valid_counts < positions[:, 2])
         batch = pa.RecordBatch.from_arrays([*columns, has_null, data], schema=self._schema)
         self._positions.clear()

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from zonebloom.arrays import to_numpy
 from zonebloom.errors import InvalidArgumentError, InvalidZoneTableError
 from zonebloom.pruning import SearchResult, search_zones
 
@@ -195,9 +196,9 @@ class ZoneTable:
         self._chunks: list[FilterChunk] = [FilterChunk(batch.column(4)) for batch in self._batches]
 
     def _set_positions(self) -> None:
-        def joined(index: int, dtype: type) -> Any:
-            parts = [batch.column(index).to_numpy(zero_copy_only=False) for batch in self._batches]
-            return np.concatenate(parts).astype(dtype, copy=False) if parts else np.zeros(0, dtype)
+        def joined(index: int, dtype: type[np.generic]) -> Any:
+            parts = [to_numpy(batch.column(index), dtype) for batch in self._batches]
+            return np.concatenate(parts) if parts else np.zeros(0, dtype)
 
         self.fragment_ids: NDArray[np.uint64] = joined(0, np.uint64)
         self.zone_starts: NDArray[np.uint64] = joined(1, np.uint64)
