@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from zonebloom.datasets import ParquetDataset, partitions
-from zonebloom.errors import ColumnNotFoundError, CorruptIndexError, DataFileError
+from zonebloom.errors import ColumnNotFoundError, CorruptIndexError, DataFileError, InvalidArgumentError
 from zonebloom.hashing import leaf_paths
 from zonebloom.predicates import Predicate
 from zonebloom.pruning import Evaluator, ProbedColumn, SearchResult, TouchedRanges
@@ -59,6 +59,14 @@ class LoadedColumn:
         """For each zone, whether any of `hashes` may be in it."""
         parts = [table.may_contain(hashes) for table in self.tables]
         return np.concatenate(parts) if parts else np.zeros(0, np.bool_)
+
+    def zone_fpp(self, zone: int) -> float:
+        """The exact false positive probability of one filter."""
+        for table in self.tables:
+            if zone < len(table):
+                return table.zone_fpp(zone)
+            zone -= len(table)
+        raise InvalidArgumentError(f"zone must be below {len(self)}, got {zone + len(self)}")
 
     def contained(self, hashes: NDArray[np.uint64], live: NDArray[np.bool_] | None) -> NDArray[np.bool_]:
         """For each of `hashes`, whether any (live) zone may contain it."""

@@ -5,16 +5,21 @@ Spec: specs/pruning.md#explain
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+
+import numpy as np
 
 from zonebloom.coverage import View
 from zonebloom.predicates import Predicate
 from zonebloom.pruning import SearchResult
+from zonebloom.reasons import Reason, ReasonCode
 
 __all__ = ["Explanation", "explain"]
 
 _SHOWN_REASONS = 20
+_LOOKED_AT_ZONES = 64
+_SATURATED_FPP = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +70,27 @@ class Explanation:
 
 
 def explain(view: View, predicate: Predicate, result: SearchResult) -> Explanation:
-    """The explanation of `result`, which `view` gave for `predicate`."""
+    """The explanation of `result`, which `view` gave for `predicate`; looks into some of the kept filters as well."""
     num_covered = len(view.files) - view.num_unknown
+    saturated = [reason for name in sorted(predicate.columns()) for reason in _saturation(view, name, result)]
+    result = replace(result, reasons=(*result.reasons, *saturated))
     return Explanation(str(predicate), result, num_covered, view.num_unknown, view.num_deleted)
+
+
+def _saturation(view: View, column: str, result: SearchResult) -> list[Reason]:
+    """A reason if, of a few kept zones, some have filters that let most absent values pass."""
+    probed = view.column(column)
+    if probed is None:
+        return []
+    zones = probed.zones
+    firsts = (zones.fragment_ids << np.uint64(32)) + zones.zone_starts
+    kept = np.flatnonzero(result.row_ranges.contains(firsts))
+    looked_at = kept[:: max(1, len(kept) // _LOOKED_AT_ZONES)][:_LOOKED_AT_ZONES]
+    num_saturated = sum(zones.zone_fpp(zone) > _SATURATED_FPP for zone in looked_at.tolist())
+    if not num_saturated:
+        return []
+    message = (
+        f"{num_saturated} of {len(looked_at)} kept zones that were looked at have filters that pass most absent values; "
+        "build with a smaller fpp or rows_per_zone"
+    )
+    return [Reason(ReasonCode.SATURATED_FILTER, message, column=column)]

@@ -47,6 +47,9 @@ class Zones(Protocol):
     def contained(self, hashes: NDArray[np.uint64], live: NDArray[np.bool_] | None) -> NDArray[np.bool_]:
         """For each hash, whether any (live) zone may contain it."""
 
+    def zone_fpp(self, zone: int) -> float:
+        """The exact false positive probability of one filter."""
+
 
 class TouchedRanges:
     """Consecutive row ranges (zones, row groups) with a weight each, to count those that a selection touches.

@@ -297,6 +297,11 @@ class ZoneTable:
         chunk, number = self._chunk_of(zone)
         return chunk.check(number, hashes)
 
+    def zone_fpp(self, zone: int) -> float:
+        """The exact false positive probability of one zone's filter, from its set bits."""
+        ones = np.bitwise_count(self.blocks(zone)).astype(np.float64)
+        return float((ones / 32).prod(axis=1).mean())
+
     def blocks(self, zone: int) -> NDArray[np.uint32]:
         """The filter of zone number `zone`, shape `(num_blocks, 8)`, read-only."""
         chunk, number = self._chunk_of(zone)
