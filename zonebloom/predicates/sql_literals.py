@@ -5,7 +5,7 @@ Spec: specs/pruning.md#sql.
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import decimal
 import re
 from typing import Any
@@ -131,7 +131,7 @@ def _cast(node: exp.Cast, value: Any) -> Any:
             return value
     try:
         if isinstance(value, str) and pa.types.is_time(target):  # pyarrow 26 has no cast from text to time
-            return datetime.time.fromisoformat(value)
+            return dt.time.fromisoformat(value)
         scalar = (value if isinstance(value, pa.Scalar) else pa.scalar(value)).cast(target)
     except (pa.ArrowException, OverflowError, ValueError) as error:
         cause = str(error).splitlines()[0]
