@@ -26,8 +26,9 @@ from zonebloom.datasets.parquet import Fingerprint, has_column
 from zonebloom.errors import DataFileError
 from zonebloom.sizing import Sizing
 from zonebloom.storage.manifest import Fragment
+from zonebloom.storage.segment import SegmentEntry
 from zonebloom.storage.store import LocalStore
-from zonebloom.storage.zone_segment import SegmentEntry, ZoneSegmentWriter
+from zonebloom.storage.zone_segment import ZoneSegmentWriter
 from zonebloom.zones import ZoneBuilder
 
 __all__ = ["BuildPlan", "BuiltColumns", "Parameters", "build_segments", "inspect_files"]

@@ -19,8 +19,8 @@ from typing import Any
 import pyarrow as pa
 
 from zonebloom.errors import ConcurrentCommitError, CorruptIndexError, UnsupportedFormatError
+from zonebloom.storage.segment import SegmentEntry, checksum
 from zonebloom.storage.store import LocalStore
-from zonebloom.storage.zone_segment import SegmentEntry, checksum
 
 __all__ = ["ColumnEntry", "Fragment", "FragmentListEntry", "Manifest", "commit", "list_versions", "read_version"]
 

@@ -1,0 +1,150 @@
+"""What all segments have in common: their entry in the version file, spans, checksums, and where they lie.
+
+A segment is described by its `SegmentEntry` in the version file, which holds a checksum of each **span** of the file;
+the spans tile it. The kinds: `zone_segment` (one filter after another), `slice_segment` (bit rows).
+
+Spec: specs/index-format.md#zone-segment
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+from urllib.parse import quote
+
+import pyarrow as pa
+import xxhash
+
+__all__ = ["CheckedFile", "SegmentEntry", "Span", "checksum", "column_folder", "runs"]
+
+
+def checksum(data: bytes | memoryview | pa.Buffer) -> str:
+    """XXH3-64 of `data` as 16 hexadecimal digits.
+
+    Spec: specs/index-format.md#checksum
+    """
+    return xxhash.xxh3_64_hexdigest(data)
+
+
+def column_folder(column: str) -> str:
+    """The folder of a column's segments: its name, percent-encoded where a file name could not hold it."""
+    return "columns/" + (quote(column, safe=" ").replace(".", "%2E") or "%00")
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A checked range of a segment file; the spans of a file follow each other without a gap."""
+
+    num_bytes: int
+    """Length in bytes."""
+    checksum: str
+    """XXH3-64, 16 hexadecimal digits; empty where the bytes carry checksums of their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentEntry:
+    """What the version file says of a segment.
+
+    - Span 0 is the head, the last one the tail; those between depend on the kind.
+    """
+
+    path: str
+    """Relative to the index directory."""
+    num_zones: int
+    """Rows of the segment."""
+    filter_bytes: int
+    """Bytes of all its bitsets."""
+    fragments: tuple[tuple[int, int], ...]
+    """Half-open ranges of the fragment ids whose zones it holds."""
+    spans: tuple[Span, ...]
+    """Checksums that tile the file."""
+    kind: str = "zones"
+    """Layout of the file: `zones` or `slices`."""
+
+    @property
+    def num_bytes(self) -> int:
+        """Size of the file."""
+        return sum(span.num_bytes for span in self.spans)
+
+    def to_json(self) -> dict[str, Any]:
+        """The entry as it stands in a version file."""
+        return {
+            "path": self.path,
+            "kind": self.kind,
+            "num_zones": self.num_zones,
+            "filter_bytes": self.filter_bytes,
+            "fragments": [list(run) for run in self.fragments],
+            "spans": [[span.num_bytes, span.checksum] for span in self.spans],
+        }
+
+    @classmethod
+    def from_json(cls, entry: dict[str, Any]) -> SegmentEntry:
+        """The entry that a version file holds."""
+        return cls(
+            path=str(entry["path"]),
+            kind=str(entry["kind"]),
+            num_zones=int(entry["num_zones"]),
+            filter_bytes=int(entry["filter_bytes"]),
+            fragments=tuple((int(start), int(stop)) for start, stop in entry["fragments"]),
+            spans=tuple(Span(int(size), str(digest)) for size, digest in entry["spans"]),
+        )
+
+
+def runs(ids: Iterable[int]) -> tuple[tuple[int, int], ...]:
+    """`ids` as half-open runs in order: {1, 2, 5} gives ((1, 3), (5, 6))."""
+    found: list[list[int]] = []
+    for value in sorted(set(ids)):
+        if found and found[-1][1] == value:
+            found[-1][1] = value + 1
+        else:
+            found.append([value, value + 1])
+    return tuple((start, stop) for start, stop in found)
+
+
+class CheckedFile:
+    """A file for Arrow's writer that checksums what passes, span by span."""
+
+    closed = False
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._digest = xxhash.xxh3_64()
+        self._num_bytes = 0
+        self._position = 0
+
+    def write(self, data: Any) -> int:
+        """Append `data`, and add it to the checksum of the span."""
+        view = memoryview(data).cast("B")
+        self._file.write(view)
+        self._digest.update(view)
+        self._num_bytes += len(view)
+        self._position += len(view)
+        return len(view)
+
+    def tell(self) -> int:
+        """Bytes that passed."""
+        return self._position
+
+    def flush(self) -> None:
+        """Flush the file beneath."""
+        self._file.flush()
+
+    def readable(self) -> bool:
+        """Never."""
+        return False
+
+    def writable(self) -> bool:
+        """Always."""
+        return True
+
+    def seekable(self) -> bool:
+        """Never."""
+        return False
+
+    def end_span(self) -> Span:
+        """The span that ends here; the next one begins."""
+        span = Span(self._num_bytes, self._digest.hexdigest())
+        self._digest.reset()
+        self._num_bytes = 0
+        return span
