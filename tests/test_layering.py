@@ -21,6 +21,7 @@ FLOORS = (
     "errors",
     "reasons",
     "progress",
+    "arrays",
     "kernels",
     "sizing",
     "hashing",
