@@ -196,6 +196,7 @@ class View:
         self.row_groups = TouchedRanges(columns[:, 0], columns[:, 1], columns[:, 2], columns[:, 3])
         self.live_ids = np.array([one.fragment_id for one in files if one.is_known], np.uint64)
         self._probed: dict[str, ProbedColumn] = {}
+        self._counted: dict[str, TouchedRanges] = {}
 
     @property
     def schema(self) -> pa.Schema:
@@ -273,12 +274,15 @@ class View:
         if not manifest.columns:
             return None
         entry = (named or manifest.columns)[0]
-        column = self.column(entry.name)
-        assert column is not None
-        zones = column.zones
-        chosen = slice(None) if column.live is None else column.live
-        starts = zones.zone_starts[chosen]
-        return TouchedRanges(zones.fragment_ids[chosen], starts, starts + zones.zone_lengths[chosen])
+        if entry.name not in self._counted:
+            column = self.column(entry.name)
+            assert column is not None
+            zones = column.zones
+            chosen = slice(None) if column.live is None else column.live
+            starts = zones.zone_starts[chosen]
+            stops = starts + zones.zone_lengths[chosen]
+            self._counted[entry.name] = TouchedRanges(zones.fragment_ids[chosen], starts, stops)
+        return self._counted[entry.name]
 
     def _partition_rows(self, predicate: Predicate) -> Bounds:
         import pyarrow.dataset as pads  # noqa: PLC0415 - it imports pandas where there is one, which takes 0.1 s

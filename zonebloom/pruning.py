@@ -54,16 +54,18 @@ class Zones(Protocol):
 class TouchedRanges:
     """Consecutive row ranges (zones, row groups) with a weight each, to count those that a selection touches.
 
-    The ranges are sorted and disjoint. Cost of a question: one binary search for each range of the selection.
+    The ranges are disjoint and may come in any order. Cost of a question: a binary search for each selected range.
     """
 
     def __init__(self, fragment_ids: Any, starts: Any, stops: Any, weights: NDArray[np.uint64] | None = None) -> None:
         high = np.asarray(fragment_ids, np.uint64) << np.uint64(32)
-        self._first = high + np.asarray(starts, np.uint64)
-        self._end = high + np.asarray(stops, np.uint64)
-        self._total = np.zeros(len(self._first) + 1, np.uint64)
+        first = high + np.asarray(starts, np.uint64)
+        order = np.argsort(first, kind="stable")
+        self._first = first[order]
+        self._end = (high + np.asarray(stops, np.uint64))[order]
+        self._total = np.zeros(len(order) + 1, np.uint64)
         if weights is not None:
-            np.cumsum(weights, out=self._total[1:])
+            np.cumsum(weights[order], out=self._total[1:])
 
     def __len__(self) -> int:
         return len(self._first)
