@@ -47,7 +47,7 @@ $(VENV)/base.stamp:
 	    then python="$$candidate"; break; fi; \
 	done; \
 	if [ -z "$$python" ]; then \
-	    echo "Python must be 3.11 or newer with its venv module, got $$($(or $(PYTHON),python3) --version 2>&1);" \
+	    echo "Python must be 3.11 or newer with its venv module, got $$($(or $(PYTHON),python3) --version 2>&1 | head -n 1);" \
 	         "install one (Debian: python3-venv), or name it: make PYTHON=/path/to/python" >&2; exit 1; \
 	fi; \
 	echo "making $(VENV) with $$("$$python" --version)"; \
