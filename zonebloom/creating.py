@@ -20,6 +20,7 @@ from zonebloom.building import BuildPlan, Parameters, build_segments, inspect_fi
 from zonebloom.coverage import Snapshot
 from zonebloom.datasets import ParquetDataset, open_dataset, partitions
 from zonebloom.errors import (
+    ConcurrentCommitError,
     DataFileError,
     IndexExistsError,
     InvalidArgumentError,
@@ -147,12 +148,23 @@ def _num_cores() -> int:
 
 def _index_root(dataset: ParquetDataset, index: str | os.PathLike[str] | None, source: Any) -> Path:
     if index is not None:
-        return Path(os.path.abspath(os.fspath(index)))  # noqa: PTH100 - as in open_index
+        root = Path(os.path.abspath(os.fspath(index)))  # noqa: PTH100 - as in open_index
+        _check_outside(dataset, root)
+        return root
     if dataset.layout == "folder":
         return dataset.root / INDEX_FOLDER
     if isinstance(source, (str, os.PathLike)):
         return beside_file(dataset.root / dataset.files[0])
     raise InvalidArgumentError("index must name a folder where the data set is a list or a Dataset, got None")
+
+
+def _check_outside(dataset: ParquetDataset, root: Path) -> None:
+    """A folder of the data set is listed for data files, unless its name hides it."""
+    if dataset.layout == "folder" and root.is_relative_to(dataset.root):
+        parts = root.relative_to(dataset.root).parts
+        if not any(part.startswith((".", "_")) and "=" not in part for part in parts):
+            message = "an index inside the data set must be in a folder whose name begins with _ or ."
+            raise InvalidArgumentError(f"{message}, got {root}")
 
 
 def _current(root: Path) -> Snapshot | None:
@@ -278,7 +290,12 @@ class _Build:
                 fragment_lists=(listed,),
                 dropped=(),
             )
-        commit(self.store, manifest)
+        try:
+            commit(self.store, manifest)
+        except ConcurrentCommitError:
+            for path in (listed.path, *(segment.path for column in columns for segment in column.segments)):
+                self.store.delete(path)
+            raise
 
 
 def _check_tiling(zones: ZoneTable, fragments: Sequence[Fragment]) -> None:

@@ -64,7 +64,7 @@ def open_index(path: str | os.PathLike[str], *, version: int | None = None) -> I
     given = Path(os.path.abspath(os.fspath(path)))  # noqa: PTH100 - resolve() would follow links out of the root
     places = [given, given / INDEX_FOLDER, beside_file(given)]
     for root in places:
-        if (root / "versions").is_dir():
+        if list_versions(LocalStore(root)):
             snapshot = load_snapshot(root, version)
             return Index(root, snapshot, ParquetDataset.from_json(snapshot.manifest.dataset, root))
     raise IndexNotFoundError(f"an index must be at {given} or in its {INDEX_FOLDER}, got none; build it first")

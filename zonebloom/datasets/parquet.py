@@ -236,8 +236,8 @@ class DataFile:
         groups, position = self._groups_of(start, stop)
         present = [column for column in columns if has_column(self.schema, column)]
         if not groups or not present:
-            if stop > start:
-                yield pa.RecordBatch.from_struct_array(pa.nulls(stop - start, pa.struct([])))
+            for first in range(start, stop, BATCH_ROWS):
+                yield pa.RecordBatch.from_struct_array(pa.nulls(min(BATCH_ROWS, stop - first), pa.struct([])))
             return
         with self._decoding():
             reader = self._reader([c for c in present if self._is_dictionary(c)])
