@@ -8,6 +8,7 @@ module                       what lives there
 ``columns``                  `col`, the way to write a predicate in Python
 ``sql``                      SQL text → tree
 ``expression_tree, arrow``   pyarrow Expression → tree
+``merging``                  ORs of equalities → one IN list
 ``recheck``                  tree → pyarrow Expression with SQL's three-valued semantics
 ===========================  =========================================================================
 
@@ -20,13 +21,14 @@ from typing import Any
 
 from zonebloom.errors import PredicateError
 from zonebloom.predicates.columns import Column, col
+from zonebloom.predicates.merging import merged
 from zonebloom.predicates.nodes import And, Equals, IsIn, IsNull, Not, Opaque, Or, Predicate
 
 __all__ = ["And", "Column", "Equals", "IsIn", "IsNull", "Not", "Opaque", "Or", "Predicate", "col", "parse_predicate"]
 
 
 def parse_predicate(predicate: Any) -> Predicate:
-    """The predicate that is given as itself, as SQL text, or as a pyarrow Expression.
+    """The predicate that is given as itself, as SQL text, or as a pyarrow Expression; ORs of equalities as IN lists.
 
     Examples
     --------
@@ -41,11 +43,11 @@ def parse_predicate(predicate: Any) -> Predicate:
     Spec: specs/pruning.md#predicates.
     """
     if isinstance(predicate, Predicate):
-        return predicate
+        return merged(predicate)
     if isinstance(predicate, str):
         from zonebloom.predicates.sql import parse_sql  # noqa: PLC0415 -- sqlglot is slow to import
 
-        return parse_sql(predicate)
+        return merged(parse_sql(predicate))
     import pyarrow.compute as pc  # noqa: PLC0415 -- slow to import
 
     if isinstance(predicate, pc.Expression):

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from zonebloom.errors import PredicateError
 from zonebloom.predicates.conditions import LiteralTerm, Truth
 from zonebloom.predicates.expression_tree import Call, Field, Literal, Node, Tree, UnreadableExpressionError, take_apart
+from zonebloom.predicates.merging import merged
 from zonebloom.predicates.nodes import And, Equals, IsIn, IsNull, Opaque, Or, Predicate
 from zonebloom.reasons import ReasonCode
 
@@ -96,13 +97,13 @@ def from_expression(expression: pc.Expression) -> FromExpression:
     Spec: specs/pruning.md#pyarrow-expressions.
     """
     try:
-        tree = take_apart(expression)
+        tree = _translated(take_apart(expression))
     except UnreadableExpressionError as error:
         shown = " ".join(str(expression).split())
         raise PredicateError(
             f"a pyarrow Expression must name its columns, got {shown:.200} ({error}); write the condition as SQL text"
         ) from error
-    return FromExpression(expression, _translated(tree))
+    return FromExpression(expression, merged(tree))
 
 
 _AND = frozenset({"and_kleene", "and"})

@@ -72,7 +72,13 @@ class Tree:
     """The literals and options."""
 
     def piece(self, call: Call) -> pc.Expression:
-        """The expression of one node of this tree, alone."""
+        """The expression of one node of this tree, alone.
+
+        Raises
+        ------
+        UnreadableExpressionError
+            pyarrow does not take the piece back.
+        """
         entries: list[tuple[bytes, bytes]] = []
         columns: list[pa.Array] = []
         for key, value in self.entries[slice(*call.span)]:
@@ -81,13 +87,17 @@ class Tree:
                 columns.append(self.batch.column(int(value)))
             else:
                 entries.append((key, value))
+        columns = columns or [pa.nulls(1)]  # read by no entry, but pyarrow wants a batch of one row
         fields = [pa.field(str(i), column.type) for i, column in enumerate(columns)]
         schema = pa.schema(fields, metadata=pa.KeyValueMetadata(entries))
         sink = pa.BufferOutputStream()
         with pa.ipc.new_file(sink, schema) as writer:
-            writer.write_batch(pa.record_batch(columns or [], schema=schema))
+            writer.write_batch(pa.record_batch(columns, schema=schema))
         restore = pc.scalar(True).__reduce__()[0]
-        expression: pc.Expression = restore(sink.getvalue())
+        try:
+            expression: pc.Expression = restore(sink.getvalue())
+        except (pa.ArrowException, TypeError, ValueError) as error:
+            raise UnreadableExpressionError(str(error)) from error
         return expression
 
 

@@ -6,8 +6,8 @@ A ladder:
 - `Opaque`, the leaf that no filter judges: a range, a function, a cast. It prunes nothing and is still evaluated;
 - **joints**: `And`, `Or`, `Not`, with SQL's three-valued logic.
 
-A tree is immutable and knows no schema; `Predicate.to_expression` meets one. No method recurses, so a chain of any
-length is fine.
+A tree is immutable and knows no schema; `Predicate.to_expression` meets one. No method recurses: a joint may have any
+number of children, and trees may be deep.
 
 Spec: specs/pruning.md#predicates.
 """
@@ -35,6 +35,10 @@ __all__ = ["And", "Equals", "IsIn", "IsNull", "Not", "Opaque", "Or", "Predicate"
 T = TypeVar("T")
 
 _SHOWN_VALUES = 5
+_MAX_DEPTH = 1000
+"""Levels of And, Or and Not in turns: pyarrow recurses over them in C++, and overflows its stack near 10 000."""
+_CHUNK = 64
+"""Expressions that are joined before a barrier."""
 
 
 class Predicate(ABC):
@@ -71,16 +75,21 @@ class Predicate(ABC):
         Raises
         ------
         PredicateError
-            A literal cannot be compared with its column, or a function has no kernel for its argument.
+            A literal cannot be compared with its column, a function has no kernel for its argument, or the tree is
+            more than 1000 levels deep.
         ColumnNotFoundError
             The schema has no such column.
 
         Spec: specs/pruning.md#to-expression.
         """
-        return self._fold(lambda node, parts: node._expression(schema, parts))  # noqa: SLF001 -- of its class
+        depth = self.fold(lambda _, depths: 1 + max(depths, default=0))
+        if depth > _MAX_DEPTH:
+            raise PredicateError(f"a predicate must nest at most {_MAX_DEPTH} levels deep, got {depth}")
+        return self.fold(lambda node, parts: node._expression(schema, parts))  # noqa: SLF001 -- of its class
 
-    def _fold(self, visit: Callable[[Predicate, list[T]], T]) -> T:
-        """`visit` every node after its children, with what their visits gave."""
+    @final
+    def fold(self, visit: Callable[[Predicate, list[T]], T]) -> T:
+        """What `visit` makes of this node: it is called for each node with what it made of the node's children."""
         pending: list[tuple[Predicate, bool]] = [(self, False)]
         done: list[T] = []
         while pending:
@@ -143,7 +152,7 @@ class Predicate(ABC):
     __hash__ = None  # type: ignore[assignment]  # values may be arrays
 
     def __repr__(self) -> str:
-        return self._fold(lambda node, parts: node._shown(parts))  # noqa: SLF001 -- of its class
+        return self.fold(lambda node, parts: node._shown(parts))  # noqa: SLF001 -- of its class
 
     def _shown(self, parts: list[str]) -> str:
         fields = parts or [repr(part) for part in self._key()]
@@ -375,11 +384,24 @@ def is_null_literal(value: Any) -> bool:
 
 
 def _balanced(parts: list[pc.Expression], join: Callable[[Any, Any], Any]) -> pc.Expression:
-    """All parts joined in a tree of logarithmic depth: pyarrow recurses over expressions in C++."""
+    """All parts joined: in a balanced tree, behind barriers where they are many.
+
+    pyarrow 26 rewrites a tree of one associative function as a chain, in quadratic time, and recurses over it: 8000
+    ORs take 2 s, 12 000 crash the process. ``coalesce(p, NULL)`` is p, and ends a chain; so 20 000 take 0.3 s.
+    """
+    while len(parts) > _CHUNK:
+        chunks = [_balanced(parts[i : i + _CHUNK], join) for i in range(0, len(parts), _CHUNK)]
+        parts = [_barred(chunk) for chunk in chunks]
     while len(parts) > 1:
         pairs = [join(*pair) for pair in zip(parts[::2], parts[1::2], strict=False)]
         parts = pairs + parts[len(pairs) * 2 :]
     return parts[0]
+
+
+def _barred(expression: pc.Expression) -> pc.Expression:
+    import pyarrow.compute as pc  # noqa: PLC0415 -- slow to import
+
+    return pc.coalesce(expression, pa.scalar(None, pa.bool_()))
 
 
 def _collected(column: str, values: Any) -> pa.Array | list[Any]:
