@@ -303,8 +303,8 @@ def column_values(batch: pa.RecordBatch, column: str, column_type: pa.DataType) 
 
 def conformed(values: pa.Array, column_type: pa.DataType) -> pa.Array | None:
     """`values` with the hash input of `column_type`, converted if each keeps its value; None where that cannot be."""
-    found = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
-    wanted = column_type.value_type if pa.types.is_dictionary(column_type) else column_type
+    found = hashing.storage_type(values.type.value_type if pa.types.is_dictionary(values.type) else values.type)
+    wanted = hashing.storage_type(column_type.value_type if pa.types.is_dictionary(column_type) else column_type)
     if found == wanted:
         return values
     if pa.types.is_null(found):

@@ -220,8 +220,8 @@ class DataFile:
 
     @cached_property
     def schema(self) -> pa.Schema:
-        """The Arrow schema, without metadata."""
-        return self._metadata.schema.to_arrow_schema().remove_metadata()
+        """The Arrow schema as the reader gives it (with extension types such as UUID), without metadata."""
+        return self._reader([]).schema_arrow.remove_metadata()
 
     def column_batches(self, columns: Sequence[str], start: int, stop: int) -> Iterator[pa.RecordBatch]:
         """Rows `[start, stop)` of `columns` (leaves of structs have dots), in order, in batches of at most 65 536 rows.

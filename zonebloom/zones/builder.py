@@ -258,7 +258,7 @@ class _AdaptiveFilters:
 
 
 def _value_type(column_type: pa.DataType) -> pa.DataType:
-    return column_type.value_type if pa.types.is_dictionary(column_type) else column_type
+    return hashing.storage_type(column_type.value_type if pa.types.is_dictionary(column_type) else column_type)
 
 
 def _insert(
