@@ -81,7 +81,11 @@ def column_operand(schema: pa.Schema, name: str) -> Operand:
         column_type = column_type.value_type
         expression = expression.cast(column_type)
     target = kernel_type(column_type)
-    return Operand(name, expression if target == column_type else expression.cast(target), column_type, schema)
+    if target != column_type:
+        expression = expression.cast(target)
+    while isinstance(column_type, pa.BaseExtensionType) and not isinstance(column_type, pa.UuidType):
+        column_type = column_type.storage_type
+    return Operand(name, expression, column_type, schema)
 
 
 def column_path(schema: pa.Schema, name: str) -> list[str]:
@@ -223,40 +227,50 @@ def _value_set(operand: Operand, values: pa.Array | list[Any]) -> pa.Array:
         exact = [equal for number in listed if (equal := _equal_number(number, operand.type)) is not None]
         fitted = _to_kernel(pa.array(exact, operand.type))
     else:
-        fitted = values if isinstance(values, pa.Array) else _array_of(operand, values)
-        fitted = fitted.drop_null()
-        question = operand.expression.isin(fitted)
-        try:
-            result_type(question, operand.schema, operand.text)
-        except PredicateError as error:
-            raise _mismatch(operand, fitted[0].as_py() if len(fitted) else None) from error
+        fitted = _as_pyarrow(operand, values)
     if pa.types.is_floating(fitted.type) and pc.any(pc.equal(fitted, 0)).as_py():
         fitted = pa.concat_arrays([fitted, pa.array([0.0, -0.0], fitted.type)])
     return fitted
 
 
-def _array_of(operand: Operand, values: list[Any]) -> pa.Array:
+def _as_pyarrow(operand: Operand, values: pa.Array | list[Any]) -> pa.Array:
+    """Values of another type, if pyarrow has an ``is_in`` for the two types."""
     try:
-        return pa.array(values)
-    except (pa.ArrowException, OverflowError) as error:
-        raise _mismatch(operand, next(v for v in values if not is_null_literal(v))) from error
+        array = (values if isinstance(values, pa.Array) else pa.array(values)).drop_null()
+        _check_types(operand, array.type)
+        result_type(operand.expression.isin(array), operand.schema, operand.text)
+    except (pa.ArrowException, PredicateError, OverflowError) as error:
+        raise _mismatch(operand, next(value for value in values if not is_null_literal(value))) from error
+    return array
 
 
 def _compare_as_pyarrow(operand: Operand, operator: str, value: Any) -> pc.Expression:
     """The comparison that pyarrow defines for two types, such as a date and a timestamp."""
     try:
-        expression = _ORDERS[operator](operand.expression, pc.scalar(value))
+        scalar = value if isinstance(value, pa.Scalar) else pa.scalar(value)
+        _check_types(operand, scalar.type)
+        expression = _ORDERS[operator](operand.expression, pc.scalar(scalar))
         result_type(expression, operand.schema, operand.text)
     except (pa.ArrowException, PredicateError, TypeError, ValueError, OverflowError) as error:
         raise _mismatch(operand, value) from error
     return expression
 
 
+def _check_types(operand: Operand, literal_type: pa.DataType) -> None:
+    """Refuse what pyarrow binds but must not compare: a UUID's bytes with a text, an instant with a local time."""
+    has_zone = [pa.types.is_timestamp(one) and one.tz is not None for one in (operand.type, literal_type)]
+    if isinstance(operand.type, pa.UuidType) or has_zone[0] != has_zone[1]:
+        raise _mismatch(operand, literal_type)
+
+
 def _mismatch(operand: Operand, value: Any) -> PredicateError:
     shown = value.as_py() if isinstance(value, pa.Scalar) else value
+    kind = value.type if isinstance(value, pa.Scalar) else type(value).__name__
+    has_zone = pa.types.is_timestamp(operand.type) and operand.type.tz is not None
+    advice = "; write an instant with its offset, as 2020-01-31T00:00:00Z" if has_zone else ""
     return PredicateError(
         f"column {operand.text} of type {operand.type} must be compared with a value of that type, "
-        f"got {shown!r:.80} of type {value.type if isinstance(value, pa.Scalar) else type(value).__name__}"
+        f"got {shown!r:.80} of type {kind}{advice}"
     )
 
 
