@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import mmap
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -21,6 +22,23 @@ import pyarrow as pa
 from zonebloom.errors import StorageError
 
 __all__ = ["LocalStore"]
+
+_MAX_OPEN_FILES = 256
+
+
+class _OpenFile:
+    """A file descriptor that is closed with its last user, so one thread never closes what another reads."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, path: Path) -> None:
+        self.number = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+        if hasattr(os, "posix_fadvise"):  # readahead would read up to 512 times the bytes that a probe asks for
+            os.posix_fadvise(self.number, 0, 0, os.POSIX_FADV_RANDOM)
+
+    def __del__(self) -> None:
+        with contextlib.suppress(AttributeError, OSError):
+            os.close(self.number)
 
 
 class LocalStore:
@@ -35,6 +53,7 @@ class LocalStore:
 
     def __init__(self, root: str | Path) -> None:
         self.root = Path(root)
+        self._open_files: dict[str, _OpenFile] = {}
 
     def __repr__(self) -> str:
         return f"LocalStore({str(self.root)!r})"
@@ -56,6 +75,27 @@ class LocalStore:
                 return pa.py_buffer(b"")
             with pa.memory_map(str(self.root / path)) as mapped:
                 return mapped.read_buffer()
+
+    def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """For each `(offset, length)` of `ranges`, those bytes of the object at `path`; fewer at its end.
+
+        The object must be immutable: it stays open, so a second call costs one positioned read for each range. A store
+        with a high latency reads ranges together here.
+        """
+        with _explained("read", self.root / path):
+            file = self._open_files.pop(path, None) or _OpenFile(self.root / path)
+            self._open_files[path] = file  # last in order: the first is the one that was longest unused
+            if len(self._open_files) > _MAX_OPEN_FILES:
+                self._open_files.pop(next(iter(self._open_files)), None)
+            return [os.pread(file.number, length, offset) for offset, length in ranges]
+
+    def map_sparsely(self, path: str) -> memoryview:
+        """The object at `path`, memory-mapped for reads here and there: no page is read that is not touched."""
+        with _explained("read", self.root / path), (self.root / path).open("rb") as file:
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            if hasattr(mmap, "MADV_RANDOM"):
+                mapped.madvise(mmap.MADV_RANDOM)
+            return memoryview(mapped)
 
     def list(self, folder: str) -> list[str]:
         """Names of the objects in `folder`, in order; empty where there is no such folder."""

@@ -73,7 +73,8 @@ def zone_schema(
     return pa.schema([*ZONE_FIELDS[:4], data], metadata)
 
 
-def _described(field: pa.Field) -> tuple[str | None, pa.DataType | None]:
+def described_by(field: pa.Field) -> tuple[str | None, pa.DataType | None]:
+    """The column and type that the metadata of a field of filters names."""
     metadata = field.metadata or {}
     column = metadata[_COLUMN_KEY].decode() if _COLUMN_KEY in metadata else None
     column_type = None
@@ -190,8 +191,8 @@ class ZoneTable:
     def __init__(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> None:
         self._batches = [batch for batch in batches if batch.num_rows]
         self._schema = schema
-        self.column, self.column_type = _described(schema.field("bloom_filter_data"))
-        self.rows_per_zone, self.fpp = _parameters(schema)
+        self.column, self.column_type = described_by(schema.field("bloom_filter_data"))
+        self.rows_per_zone, self.fpp = parameters_of(schema)
         self._set_positions()
         self._chunks: list[FilterChunk] = [FilterChunk(batch.column(4)) for batch in self._batches]
 
@@ -230,8 +231,8 @@ class ZoneTable:
         if isinstance(table, pa.RecordBatch):
             table = pa.Table.from_batches([table])
         arrays = [_checked_column(table, field) for field in ZONE_FIELDS]
-        own_column, own_type = _described(table.schema.field("bloom_filter_data"))
-        rows_per_zone, fpp = _parameters(table.schema)
+        own_column, own_type = described_by(table.schema.field("bloom_filter_data"))
+        rows_per_zone, fpp = parameters_of(table.schema)
         schema = zone_schema(rows_per_zone, fpp, column=column or own_column, column_type=column_type or own_type)
         joined = pa.table(arrays, schema=schema)
         order = np.lexsort((joined["zone_start"].to_numpy(), joined["fragment_id"].to_numpy()))
@@ -383,7 +384,8 @@ def _checked_column(table: pa.Table, field: pa.Field) -> pa.ChunkedArray:
     return pa.chunked_array(parts, field.type)
 
 
-def _parameters(schema: pa.Schema) -> tuple[int, float]:
+def parameters_of(schema: pa.Schema) -> tuple[int, float]:
+    """Rows of a full zone and fpp, from Lance's two keys."""
     metadata = schema.metadata or {}
     try:
         rows_per_zone = int(metadata.get(b"bloomfilter_item", b"8192"))
