@@ -15,7 +15,15 @@ from numba import types
 from zonebloom.kernels import U, subroutine
 from zonebloom.kernels.vector import I32, I32X8, I64, constant, load, load_u64, operation, splat, store
 
-__all__ = ["SALT", "block_check", "block_index", "block_insert", "filter_insert_batch"]
+__all__ = [
+    "SALT",
+    "block_check",
+    "block_index",
+    "block_insert",
+    "choose_block",
+    "filter_insert_batch",
+    "mask_bits",
+]
 
 SALT: Final = (
     0x47B6137B,
@@ -31,10 +39,23 @@ SALT: Final = (
 _32 = U(32)
 
 
-def _mask(b: Any, hash_: Any) -> Any:
+def mask_bits(b: Any, hash_: Any) -> Any:
+    """An emitter: for each of the 8 words, the number of the bit that the mask sets in it."""
     keys = splat(b, b.trunc(hash_, I32))
-    bits = b.lshr(b.mul(keys, ir.Constant(I32X8, list(SALT))), constant(27, I32X8))
-    return b.shl(constant(1, I32X8), bits)
+    return b.lshr(b.mul(keys, ir.Constant(I32X8, list(SALT))), constant(27, I32X8))
+
+
+def choose_block(b: Any, hash_: Any, num_blocks: Any) -> Any:
+    """An emitter: the block that a hash belongs to, of up to 2^32."""
+    high = constant(32, I64)
+    return b.lshr(b.mul(b.lshr(hash_, high), num_blocks), high)
+
+
+def _mask(b: Any, hash_: Any) -> Any:
+    return b.shl(constant(1, I32X8), mask_bits(b, hash_))
+
+
+block_index = operation(types.uint64)(choose_block)
 
 
 @operation()
@@ -49,13 +70,6 @@ def block_check(b: Any, block: Any, hash_: Any) -> Any:
     missing = b.and_(_mask(b, hash_), b.not_(load(b, block, I32X8)))
     whole = ir.IntType(256)
     return b.icmp_unsigned("==", b.bitcast(missing, whole), constant(0, whole))
-
-
-@operation(types.uint64)
-def block_index(b: Any, hash_: Any, num_blocks: Any) -> Any:
-    """The block that a hash belongs to, of up to 2^32."""
-    high = constant(32, I64)
-    return b.lshr(b.mul(b.lshr(hash_, high), num_blocks), high)
 
 
 @subroutine

@@ -51,11 +51,13 @@ from zonebloom.kernels.vector import (
 __all__ = [
     "KEYS_OF_ANY_LENGTH",
     "KEYS_OF_EQUAL_LENGTH",
+    "has_other_length_x8",
     "hash_keys_of_any_length",
     "hash_keys_of_equal_length",
     "hash_u32_x8",
     "hash_u64_x8",
     "longest_key",
+    "widen_u32_x8",
 ]
 
 EQUAL_GROUPS: Final = 4
@@ -309,3 +311,19 @@ def longest_key(b: Any, starts: Any) -> Any:
         for index in range(VARIABLE_GROUPS)
     ]
     return maximum(b, _elementwise_maximum(b, lengths))
+
+
+# --- offsets ----------------------------------------------------------------------------------------------------------
+
+
+@operation()
+def widen_u32_x8(b: Any, source: Any, target: Any) -> None:
+    """Eight 32-bit words become 64-bit words."""
+    store(b, b.zext(load(b, source, I32X8), I64X8), target)
+
+
+@operation(types.boolean)
+def has_other_length_x8(b: Any, starts: Any, length: Any) -> Any:
+    """Whether any of the next eight keys has another length."""
+    lengths = b.sub(load(b, offset(b, starts, 8), I64X8), load(b, starts, I64X8))
+    return any_lane(b, b.icmp_unsigned("!=", lengths, splat(b, length)))

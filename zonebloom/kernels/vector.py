@@ -32,6 +32,7 @@ __all__ = [
     "Emitter",
     "any_lane",
     "constant",
+    "copy_bytes",
     "lane",
     "load",
     "load_u8",
@@ -165,8 +166,12 @@ def transpose_4x8(b: Builder, rows: Sequence[Value]) -> tuple[Value, Value, Valu
 
 
 def stack_slot(b: Builder, kind: Any) -> Value:
-    """A pointer to memory for one value of type `kind`, made once however often this is reached."""
-    return cgutils.alloca_once(b, kind)  # type: ignore[no-untyped-call]
+    """A pointer to uninitialised memory for one value of type `kind`, the same however often this is reached.
+
+    Numba's own `alloca_once` clears the memory, byte by byte for an array: slow to run, and a minute to compile.
+    """
+    with b.goto_entry_block():
+        return b.alloca(kind)
 
 
 def stack_bytes(num_bytes: int) -> Callable[..., Any]:
@@ -217,3 +222,10 @@ def store_u64(b: Builder, address: Value, index: Value, value: Value) -> None:
 def zero_bytes(b: Builder, address: Value, num_bytes: Value) -> None:
     """Clears `num_bytes` at `address`."""
     cgutils.memset(b, b.inttoptr(address, I8.as_pointer()), num_bytes, 0)  # type: ignore[no-untyped-call]
+
+
+@operation()
+def copy_bytes(b: Builder, target: Value, source: Value, num_bytes: Value) -> None:
+    """Copies `num_bytes` from one place to another that does not overlap it."""
+    target, source = (b.inttoptr(place, I8.as_pointer()) for place in (target, source))
+    cgutils.raw_memcpy(b, target, source, num_bytes, 1)  # type: ignore[no-untyped-call]

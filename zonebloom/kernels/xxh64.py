@@ -20,19 +20,25 @@ from zonebloom.kernels.checks import address, check_array, check_offsets
 from zonebloom.kernels.lanes import (
     KEYS_OF_ANY_LENGTH,
     KEYS_OF_EQUAL_LENGTH,
+    has_other_length_x8,
     hash_keys_of_any_length,
     hash_keys_of_equal_length,
     hash_u32_x8,
     hash_u64_x8,
     longest_key,
+    widen_u32_x8,
 )
 from zonebloom.kernels.steps import hash_bytes
-from zonebloom.kernels.vector import load_u32, load_u64, stack_bytes, store_u64
+from zonebloom.kernels.vector import copy_bytes, load_u32, load_u64, stack_bytes, store_u64
 
 __all__ = ["BATCH", "hash_fixed", "hash_fixed_batch", "hash_variable", "hash_variable_batch"]
 
-BATCH: Final = 256
-"""Keys hashed into a stack buffer before anything else is done with their hashes; 2 KB stay in the L1 cache."""
+BATCH: Final = 1024
+"""Keys hashed into a stack buffer before they are inserted.
+
+Each switch between the two restarts the prefetching of the column. 2026-08, EPYC: UUIDs 2.2 ns with 1024, 4.4 with
+256 and 4.0 with 64; int64 alike.
+"""
 
 _BATCH = U(BATCH)
 _EQUAL_KEYS = U(KEYS_OF_EQUAL_LENGTH)
@@ -75,21 +81,30 @@ def hash_fixed_batch(
 
 @subroutine
 def _widen_offsets(offsets: Any, width: Any, first: Any, count: Any, starts: Any) -> None:
+    source, done = offsets + first * width, _0
     if width == _8:
-        for index in range(count):
-            store_u64(starts, index, load_u64(offsets, first + index))
-    else:
-        for index in range(count):
-            store_u64(starts, index, load_u32(offsets, first + index))
+        copy_bytes(starts, source, count * _8)
+        return
+    while done + _8 <= count:
+        widen_u32_x8(source + done * _4, starts + done * _8)
+        done += _8
+    while done < count:
+        store_u64(starts, done, load_u32(source, done))
+        done += _1
 
 
 @subroutine
 def _have_equal_lengths(starts: Any, count: Any) -> Any:
-    length = load_u64(starts, _1) - load_u64(starts, _0)
-    differences = _0
-    for index in range(count):
-        differences |= (load_u64(starts, index + _1) - load_u64(starts, index)) ^ length
-    return differences == _0
+    length, done = load_u64(starts, _1) - load_u64(starts, _0), _0
+    while done + _8 <= count:
+        if has_other_length_x8(starts + done * _8, length):
+            return False
+        done += _8
+    while done < count:
+        if load_u64(starts, done + _1) - load_u64(starts, done) != length:
+            return False
+        done += _1
+    return True
 
 
 @subroutine

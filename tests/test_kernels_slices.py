@@ -1,0 +1,120 @@
+"""Bit rows equal tests/reference.py, convert both ways without loss, and answer like the filters they came from."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests import reference
+from zonebloom.errors import InvalidArgumentError
+from zonebloom.kernels.sbbf import check_zones
+from zonebloom.kernels.slices import probe_rows, slice_zones, unslice_zones
+
+RANDOM = np.random.default_rng(20260804)
+
+
+def random_filters(num_zones, num_blocks):
+    return RANDOM.integers(0, 1 << 32, (num_zones, num_blocks, 8), dtype=np.uint32)
+
+
+def rows_for(num_blocks, num_zones, spare=0):
+    return np.zeros((num_blocks * 256, (num_zones + 7) // 8 + spare), np.uint8)
+
+
+@pytest.mark.parametrize("num_blocks", [1, 2, 3])
+@pytest.mark.parametrize("num_zones", [1, 7, 8, 9, 63, 64, 65, 511, 512, 513, 1030])
+def test_rows_equal_the_reference_and_back(num_zones, num_blocks):
+    filters = random_filters(num_zones, num_blocks)
+    rows = rows_for(num_blocks, num_zones)
+    slice_zones(filters, rows)
+    assert [row.tobytes() for row in rows] == reference.slice_zones(filters.tolist(), rows.shape[1])
+    back = np.zeros_like(filters)
+    unslice_zones(rows, back)
+    assert np.array_equal(back, filters)
+
+
+@settings(max_examples=30)
+@given(st.integers(1, 700), st.integers(1, 5), st.integers(0, 70), st.integers(0, 9))
+def test_slicing_is_lossless(num_zones, num_blocks, first_byte, spare):
+    filters = random_filters(num_zones, num_blocks)
+    rows = rows_for(num_blocks, 8 * first_byte + num_zones, spare)
+    slice_zones(filters, rows, 8 * first_byte)
+    back = np.full_like(filters, 0xDEADBEEF)
+    unslice_zones(rows, back, 8 * first_byte)
+    assert np.array_equal(back, filters)
+
+
+@settings(max_examples=30)
+@given(st.lists(st.integers(0, 600), max_size=4), st.integers(1, 3))
+def test_zones_sliced_in_parts_equal_zones_sliced_at_once(part_sizes, num_blocks):
+    starts = np.cumsum([0, *[size // 8 * 8 for size in part_sizes]]).tolist()
+    filters = random_filters(starts[-1] + 5, num_blocks)
+    whole, parts = rows_for(num_blocks, len(filters)), rows_for(num_blocks, len(filters))
+    slice_zones(filters, whole)
+    for start, stop in zip(starts, [*starts[1:], len(filters)], strict=True):
+        slice_zones(filters[start:stop], parts, start)
+    assert np.array_equal(parts, whole)
+
+
+def test_only_the_bytes_of_the_zones_are_written_and_padding_bits_are_zero():
+    rows = np.full((256, 6), 0xAA, np.uint8)
+    slice_zones(np.full((11, 1, 8), 0xFFFFFFFF, np.uint32), rows, first_zone=8)
+    assert (rows == [0xAA, 0xFF, 0b111, 0xAA, 0xAA, 0xAA]).all()
+
+
+@pytest.mark.parametrize("num_zones", [1, 8, 60, 100, 512, 1000, 1601])
+@pytest.mark.parametrize("num_hashes", [0, 1, 3, 40])
+def test_probe_answers_like_the_filters(num_zones, num_hashes):
+    filters = random_filters(num_zones, 3) | random_filters(num_zones, 3)
+    rows = rows_for(3, num_zones, spare=3)
+    slice_zones(filters, rows)
+    hashes = np.sort(RANDOM.integers(0, 1 << 64, num_hashes, dtype=np.uint64))
+    found = np.zeros(-(-num_zones // 8), np.uint8)
+    probe_rows(rows, hashes, num_zones=num_zones, out=found)
+    expected = reference.probe_rows([row.tobytes() for row in rows[:, : len(found)]], 3, hashes.tolist())
+    assert int.from_bytes(found.tobytes(), "little") == expected
+    bits = np.unpackbits(found, count=num_zones, bitorder="little").astype(bool)
+    assert np.array_equal(bits, check_zones(filters, hashes))
+
+
+def test_a_probe_adds_to_the_bits_already_set():
+    rows = rows_for(1, 16)
+    found = np.array([0b101, 0], np.uint8)
+    probe_rows(rows, np.zeros(2, np.uint64), num_zones=16, out=found)
+    assert found.tolist() == [0b101, 0]
+
+
+def test_no_zones():
+    rows = np.zeros((256, 0), np.uint8)
+    slice_zones(np.zeros((0, 1, 8), np.uint32), rows)
+    unslice_zones(rows, np.zeros((0, 1, 8), np.uint32))
+    probe_rows(rows, np.zeros(1, np.uint64), num_zones=0, out=np.zeros(0, np.uint8))
+
+
+FILTERS = np.zeros((20, 2, 8), np.uint32)
+ROWS = np.zeros((512, 3), np.uint8)
+HASHES = np.zeros(2, np.uint64)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: slice_zones(FILTERS, ROWS, 4), "first_zone must be a multiple of 8, got 4"),
+        (lambda: slice_zones(FILTERS, ROWS, -8), "first_zone must be"),
+        (lambda: slice_zones(FILTERS, ROWS, 8), "bit rows of at least 4 bytes, got 3"),
+        (lambda: slice_zones(FILTERS, np.zeros((256, 3), np.uint8)), "512 bit rows"),
+        (lambda: slice_zones(FILTERS, np.zeros((100, 3), np.uint8)), "256 bit rows a block, got 100"),
+        (lambda: slice_zones(FILTERS, np.zeros((512, 6), np.uint8)[:, :3]), "strides"),
+        (lambda: unslice_zones(ROWS, np.zeros((25, 2, 8), np.uint32)), "at least 4 bytes"),
+        (lambda: unslice_zones(np.zeros((0, 3), np.uint8), FILTERS), "256 bit rows a block, got 0"),
+        (lambda: probe_rows(ROWS, HASHES, num_zones=25, out=np.zeros(4, np.uint8)), "at least 4 bytes"),
+        (lambda: probe_rows(ROWS, HASHES, num_zones=20, out=np.zeros(2, np.uint8)), "out must have 3 bytes"),
+        (lambda: probe_rows(ROWS, HASHES.view(np.int64), num_zones=20, out=np.zeros(3, np.uint8)), "hashes must be"),
+        (lambda: probe_rows(ROWS, HASHES, num_zones=-1, out=np.zeros(0, np.uint8)), "num_zones must be"),
+    ],
+)
+def test_arrays_that_do_not_fit_are_refused(call, message):
+    with pytest.raises(InvalidArgumentError, match=message):
+        call()
