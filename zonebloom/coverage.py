@@ -10,20 +10,30 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from zonebloom.datasets import ParquetDataset, partitions
-from zonebloom.errors import ColumnNotFoundError, CorruptIndexError, DataFileError, InvalidArgumentError
+from zonebloom.errors import (
+    ColumnNotFoundError,
+    CorruptIndexError,
+    DataFileError,
+    InvalidArgumentError,
+    UnsupportedFormatError,
+)
 from zonebloom.hashing import leaf_paths
 from zonebloom.predicates import Predicate
 from zonebloom.pruning import Evaluator, ProbedColumn, SearchResult, TouchedRanges
 from zonebloom.reasons import Reason, ReasonCode
 from zonebloom.selection import MAX_ROWS, Bounds, RowSelection
 from zonebloom.storage.manifest import ColumnEntry, Fragment, Manifest, read_fragments
+from zonebloom.storage.segment import SegmentEntry
+from zonebloom.storage.slice_segment import FEW_HASHES, SliceSegment
 from zonebloom.storage.store import LocalStore
 from zonebloom.storage.zone_segment import ZoneSegment
 from zonebloom.zones import ZoneTable
@@ -37,7 +47,7 @@ __all__ = ["LoadedColumn", "Snapshot", "View"]
 class LoadedColumn:
     """The trusted zones of a column over all its segments, in the order of the segments."""
 
-    def __init__(self, tables: list[ZoneTable], damage: list[str]) -> None:
+    def __init__(self, tables: list[ZoneTable | SliceSegment], damage: list[Reason]) -> None:
         self.tables = tables
         self.damage = damage
 
@@ -56,8 +66,12 @@ class LoadedColumn:
         return len(self.fragment_ids)
 
     def may_contain(self, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
-        """For each zone, whether any of `hashes` may be in it."""
-        parts = [table.may_contain(hashes) for table in self.tables]
+        """For each zone, whether any of `hashes` may be in it; many hashes are probed by two threads."""
+        if len(hashes) <= FEW_HASHES or len(self.tables) == 1:
+            parts = [table.may_contain(hashes) for table in self.tables]
+        else:
+            with ThreadPoolExecutor(2) as pool:
+                parts = list(pool.map(lambda table: table.may_contain(hashes), self.tables))
         return np.concatenate(parts) if parts else np.zeros(0, np.bool_)
 
     def zone_fpp(self, zone: int) -> float:
@@ -100,26 +114,41 @@ class Snapshot:
                 continue
             self.fragments.update({one.path: one for one in found if one.fragment_id not in dropped})
 
-    def _note_damage(self, message: str, column: str | None = None) -> None:
-        reason = Reason(ReasonCode.SEGMENT_CORRUPT, message, column=column)
+    def _note_damage(
+        self, message: str, column: str | None = None, code: ReasonCode = ReasonCode.SEGMENT_CORRUPT
+    ) -> Reason:
+        reason = Reason(code, message, column=column)
         self.damage.append(reason)
         warnings.warn(f"{message}; rows that it describes are read whole", RuntimeWarning, stacklevel=2)
+        return reason
 
     def column(self, entry: ColumnEntry) -> LoadedColumn:
         """The zones of an indexed column; damaged parts are left out, and noted with one warning."""
         if entry.name not in self._columns:
-            tables, damage = [], []
+            tables: list[ZoneTable | SliceSegment] = []
+            damage: list[Reason] = []
             for segment_entry in entry.segments:
                 try:
-                    zones, bad = ZoneSegment(self.store, segment_entry).zones()
+                    zones, bad = self._open_segment(segment_entry, entry.name)
                     tables.append(zones)
-                    damage.extend(bad)
+                    damage += [self._note_damage(message, entry.name) for message in bad]
                 except CorruptIndexError as error:
-                    damage.append(str(error))
-            for message in damage:
-                self._note_damage(message, entry.name)
+                    damage.append(self._note_damage(str(error), entry.name))
+                except UnsupportedFormatError as error:
+                    damage.append(self._note_damage(str(error), entry.name, ReasonCode.FORMAT_TOO_NEW))
             self._columns[entry.name] = LoadedColumn(tables, damage)
         return self._columns[entry.name]
+
+    def _open_segment(self, entry: SegmentEntry, column: str) -> tuple[ZoneTable | SliceSegment, list[str]]:
+        """The zones of a segment, and a message for each part that is left out."""
+        if entry.kind == "zones":
+            return ZoneSegment(self.store, entry).zones()
+        if entry.kind == "slices":
+            segment = SliceSegment(self.store, entry, on_damage=partial(self._note_damage, column=column))
+            segment.read_positions()
+            return segment, []
+        message = f"segment {entry.path} must be of kind zones or slices, got {entry.kind}"
+        raise UnsupportedFormatError(f"{message}; a newer zonebloom wrote it: upgrade this one")
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +265,7 @@ class View:
             covered = RowSelection.from_arrays(loaded.fragment_ids[live], loaded.zone_starts[live], stops[live])
         uncovered = self.universe - covered
         reasons = list(self.reasons)
-        reasons += [Reason(ReasonCode.SEGMENT_CORRUPT, one, column=entry.name) for one in loaded.damage]
+        reasons += loaded.damage
         reasons = list(dict.fromkeys(reasons))
         if not loaded.damage:
             known = set(self.live_ids.tolist())
@@ -254,7 +283,7 @@ class View:
         names = frozenset(field.name for field in fields if self.snapshot.manifest.column(field.name) is None)
         evaluator = Evaluator(self.universe, self.column, names, self._partition_rows)
         bounds = evaluator.evaluate(predicate)
-        for reason in self.reasons:
+        for reason in (*self.reasons, *self.snapshot.damage):  # a slice may turn out damaged only as it is probed
             if reason not in evaluator.reasons:
                 evaluator.reasons.append(reason)
         return SearchResult(
@@ -278,10 +307,12 @@ class View:
             column = self.column(entry.name)
             assert column is not None
             zones = column.zones
-            chosen = slice(None) if column.live is None else column.live
-            starts = zones.zone_starts[chosen]
-            stops = starts + zones.zone_lengths[chosen]
-            self._counted[entry.name] = TouchedRanges(zones.fragment_ids[chosen], starts, stops)
+            order = np.lexsort((zones.zone_starts, zones.fragment_ids))
+            if column.live is not None:
+                order = order[column.live[order]]
+            starts = zones.zone_starts[order]
+            stops = starts + zones.zone_lengths[order]
+            self._counted[entry.name] = TouchedRanges(zones.fragment_ids[order], starts, stops)
         return self._counted[entry.name]
 
     def _partition_rows(self, predicate: Predicate) -> Bounds:

@@ -247,7 +247,7 @@ class Index:
         entry = self._column(column)
         loaded = self._snapshot.column(entry)
         if loaded.damage or self._snapshot.damage:
-            message = loaded.damage[0] if loaded.damage else self._snapshot.damage[0].message
+            message = (loaded.damage or self._snapshot.damage)[0].message
             raise CorruptIndexError(f"every segment must be sound for a whole zone table, got: {message}")
         tables = [table.to_arrow() for table in loaded.tables]
         if not tables:

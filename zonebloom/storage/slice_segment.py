@@ -38,12 +38,13 @@ from zonebloom.zones.table import described_by, parameters_of
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["SliceSegment"]
+__all__ = ["FEW_HASHES", "SliceSegment"]
 
 _MAGIC_BYTES = 8
-_FEW_HASHES = 256
+FEW_HASHES = 256
 """Up to so many hashes positioned reads and NumPy are faster than what Numba takes to start."""
 _WINDOW = 64
+_SAMPLED_BLOCKS = 16
 _ZONES_PER_BATCH = 1024
 _BATCH_BYTES = 32 << 20
 
@@ -55,7 +56,7 @@ class SliceSegment:
     """
 
     def __init__(
-        self, store: LocalStore, entry: SegmentEntry, *, on_damage: Callable[[str], None] | None = None
+        self, store: LocalStore, entry: SegmentEntry, *, on_damage: Callable[[str], object] | None = None
     ) -> None:
         self.entry = entry
         self._store = store
@@ -100,6 +101,33 @@ class SliceSegment:
         """Where the zones lie in the data."""
         return decode_positions(self._schema, len(self), self.entry.path)
 
+    def read_positions(self) -> None:
+        """Read where the zones lie, which is otherwise done when it is first asked for.
+
+        Raises
+        ------
+        CorruptIndexError
+            It cannot be parsed.
+        """
+        assert len(self.positions) == len(self)
+
+    def verify(self) -> bool:
+        """Whether every byte is as it was written; damage is noted."""
+        try:
+            self._check_headers()
+            self.check_all()
+        except (CorruptIndexError, StorageError, FileNotFoundError) as error:
+            if self.damage is None:
+                self._note(error)
+        return self.damage is None
+
+    def _check_headers(self) -> None:
+        offset = 0
+        for number, span in enumerate(self.entry.spans):
+            if span.checksum:
+                self._check_span(number, self._store.read_ranges(self.entry.path, [(offset, span.num_bytes)])[0])
+            offset += span.num_bytes
+
     @property
     def fragment_ids(self) -> NDArray[np.uint64]:
         """The fragment of each zone."""
@@ -131,7 +159,7 @@ class SliceSegment:
             return np.zeros(len(self), np.bool_)
         if self.damage is None:
             try:
-                return self._unpacked(self._few(hashes) if len(hashes) <= _FEW_HASHES else self._many(hashes))
+                return self._unpacked(self._few(hashes) if len(hashes) <= FEW_HASHES else self._many(hashes))
             except (CorruptIndexError, StorageError, FileNotFoundError) as error:
                 self._note(error)
         return np.ones(len(self), np.bool_)
@@ -213,7 +241,7 @@ class SliceSegment:
             bits = np.packbits(live, bitorder="little")
             packed[: len(bits)] = bits
             mask = packed.view(np.uint64)
-        is_few = len(hashes) <= _FEW_HASHES
+        is_few = len(hashes) <= FEW_HASHES
         if not is_few:
             self._trust(hashes)
         for number in np.argsort(hashes).tolist():
@@ -330,13 +358,19 @@ class SliceSegment:
         return kernels.filter_check(self.blocks(zone), hashes)
 
     def zone_fpp(self, zone: int) -> float:
-        """The exact false positive probability of one zone's filter, from its set bits."""
-        ones = np.bitwise_count(self.blocks(zone)).astype(np.float64)
-        return float((ones / 32).prod(axis=1).mean())
+        """The false positive probability of one zone's filter, from the set bits of its first blocks.
 
-    def measured_fpp(self) -> NDArray[np.float64]:
-        """The exact false positive probability of each zone's filter, shape `(len(self),)`."""
-        return np.array([self.zone_fpp(zone) for zone in range(len(self))], np.float64)
+        Raises
+        ------
+        CorruptIndexError
+            One of their rows is damaged.
+        """
+        num_blocks = min(self.layout.num_blocks, _SAMPLED_BLOCKS)
+        self._check_rows(np.flatnonzero(~self._is_trusted[: num_blocks * ROWS_PER_BLOCK]))
+        first = zone // 8 * 8
+        filters = self.filters(first, min(8, len(self) - first), 0, num_blocks)
+        ones = np.bitwise_count(filters[zone - first]).astype(np.float64)
+        return float((ones / 32).prod(axis=1).mean())
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The zones as record batches of a zone table, at most 1024 zones and about 32 MiB each.
