@@ -141,7 +141,7 @@ def units_of(fragments: Sequence[Fragment], rows_per_zone: int, workers: int) ->
     A cut falls on a row group's first row, rounded up to a zone: the rows before it belong to the last unit.
     """
     total = sum(fragment.num_rows for fragment in fragments)
-    share = max(_MIN_UNIT_ROWS, total // (4 * workers))
+    share = max(_MIN_UNIT_ROWS, total // (16 * workers))
     units = []
     for fragment in fragments:
         start = position = 0

@@ -23,7 +23,14 @@ from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgument
 
 __all__ = ["DataFile", "Fingerprint", "ParquetDataset", "has_column", "open_dataset"]
 
-BATCH_ROWS = 1 << 16
+_BATCH_BYTES = 8 << 20
+"""Decoded bytes of a batch: few steps of Python a row, and the kernels still find them in the last cache."""
+_MIN_BATCH_ROWS, _MAX_BATCH_ROWS = 1 << 14, 1 << 20
+_VALUE_BYTES = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8, "INT96": 8}
+_TEXT_BYTES = 128
+"""What a value of no fixed width is taken to need, so that one such column comes in batches of 65 536 rows."""
+_READ_BYTES = 1 << 18
+"""Column chunks are read in pieces of this size, not whole: less memory, and faster by a tenth (int64)."""
 _DICTIONARY_BYTES_PER_VALUE = 6
 """A string column chunk with a dictionary and at most so many bytes a value is read as indices into it."""
 
@@ -224,7 +231,7 @@ class DataFile:
         return self._reader([]).schema_arrow.remove_metadata()
 
     def column_batches(self, columns: Sequence[str], start: int, stop: int) -> Iterator[pa.RecordBatch]:
-        """Rows `[start, stop)` of `columns` (leaves of structs have dots), in order, in batches of at most 65 536 rows.
+        """Rows `[start, stop)` of `columns` (leaves of structs have dots), in order, in batches of about 8 MiB.
 
         A column that the file does not have is left out. Strings that the file holds as a dictionary come as one.
 
@@ -236,19 +243,37 @@ class DataFile:
         groups, position = self._groups_of(start, stop)
         present = [column for column in columns if has_column(self.schema, column)]
         if not groups or not present:
-            for first in range(start, stop, BATCH_ROWS):
-                yield pa.RecordBatch.from_struct_array(pa.nulls(min(BATCH_ROWS, stop - first), pa.struct([])))
+            for first in range(start, stop, _MAX_BATCH_ROWS):
+                yield pa.RecordBatch.from_struct_array(pa.nulls(min(_MAX_BATCH_ROWS, stop - first), pa.struct([])))
             return
         with self._decoding():
-            reader = self._reader([c for c in present if self._is_dictionary(c)])
-            batches = reader.iter_batches(BATCH_ROWS, row_groups=groups, columns=present, use_threads=False)
-            for batch in batches:
+            for batch in self._decoded(present, groups, stop - position):
                 first, last = max(start - position, 0), min(stop - position, batch.num_rows)
                 if first < last:
                     yield batch.slice(first, last - first)
                 position += batch.num_rows
                 if position >= stop:
                     break
+
+    def _decoded(self, columns: list[str], groups: list[int], num_rows: int) -> Iterator[pa.RecordBatch]:
+        """The first `num_rows` rows of row groups, at least; of the last group hardly more, if it is wanted in part."""
+        dictionaries = [column for column in columns if self._is_dictionary(column)]
+        reader = self._reader(dictionaries, _READ_BYTES)
+        row_bytes = sum(4 if column in dictionaries else self._value_bytes(column) for column in columns)
+        batch_rows = max(_MIN_BATCH_ROWS, min(_BATCH_BYTES // row_bytes, _MAX_BATCH_ROWS))
+        rows_before_last = sum(self.row_group_rows[number] for number in groups[:-1])
+        for run, rows in (groups[:-1], batch_rows), (groups[-1:], min(batch_rows, num_rows - rows_before_last)):
+            if run:
+                yield from reader.iter_batches(rows, row_groups=run, columns=columns, use_threads=False)
+
+    def _value_bytes(self, column: str) -> int:
+        leaf = self._leaves.get(column)
+        if leaf is None:
+            return _TEXT_BYTES
+        described = self._metadata.schema.column(leaf)
+        if described.physical_type == "FIXED_LEN_BYTE_ARRAY":
+            return max(int(described.length), 1)
+        return _VALUE_BYTES.get(described.physical_type, _TEXT_BYTES)
 
     def read_row_group(self, number: int, columns: Sequence[str]) -> pa.Table:
         """Top-level `columns` of one row group; a column that the file does not have is left out.
@@ -264,8 +289,14 @@ class DataFile:
                 return pa.Table.from_struct_array(pa.nulls(self.row_group_rows[number], pa.struct([])))
             return self._reader([]).read_row_group(number, columns=present, use_threads=False)
 
-    def _reader(self, dictionaries: list[str]) -> pq.ParquetFile:
-        return pq.ParquetFile(self._source, metadata=self._metadata, read_dictionary=dictionaries, pre_buffer=False)
+    def _reader(self, dictionaries: list[str], buffer_size: int = 0) -> pq.ParquetFile:
+        return pq.ParquetFile(
+            self._source,
+            metadata=self._metadata,
+            read_dictionary=dictionaries,
+            buffer_size=buffer_size,
+            pre_buffer=False,
+        )
 
     @contextlib.contextmanager
     def _decoding(self) -> Iterator[None]:
