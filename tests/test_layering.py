@@ -9,6 +9,7 @@ import ast
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -46,6 +47,10 @@ FLOORS = (
 )
 """From the top down; the same table stands in CONTRIBUTING.md. `zonebloom/__init__.py` is the door, and no floor."""
 
+MODULE_OF_PACKAGE = {"pylance": "lance", "pytest-xdist": "xdist"}
+"""Packages whose module has another name."""
+MODULES_THAT_COME_WITH = {"numba": {"llvmlite"}}
+
 COMPILERS = {"numba", "llvmlite"}
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 
@@ -70,6 +75,31 @@ def imported_modules(tree: ast.AST) -> Iterator[str]:
 
 def imports_of(source: Path) -> set[str]:
     return set(imported_modules(ast.parse(source.read_text("utf-8"))))
+
+
+def declared_modules(*, group: str | None = None, extras: bool = False) -> set[str]:
+    """Modules that pyproject.toml promises at run time, in a dependency group, and in the extras."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    groups = project["dependency-groups"]
+    wanted = list(project["project"]["dependencies"])
+    if extras:
+        wanted.extend(one for extra in project["project"]["optional-dependencies"].values() for one in extra)
+    pending = [{"include-group": group}] if group else []
+    while pending:
+        entry = pending.pop()
+        if isinstance(entry, dict):
+            pending.extend(groups[entry["include-group"]])
+        else:
+            wanted.append(entry)
+    packages = {re.match(r"[\w-]+", one)[0] for one in wanted}
+    modules = {MODULE_OF_PACKAGE.get(package, package) for package in packages}
+    return modules.union(*(MODULES_THAT_COME_WITH.get(package, set()) for package in packages))
+
+
+def third_parties(folder: Path) -> set[str]:
+    """Roots of all that the sources in `folder` import beyond Python itself and the project."""
+    roots = {name.split(".")[0] for source in folder.rglob("*.py") for name in imports_of(source)}
+    return roots - sys.stdlib_module_names - {"zonebloom", "tests", "bench"}
 
 
 def run_python(code: str) -> str:
@@ -118,6 +148,15 @@ def test_no_module_reads_a_jvm(source):
     names = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
     texts = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
     assert not {"_jvm", "_jsc", "_jsparkSession"} & (names | texts)
+
+
+def test_every_import_is_a_declared_dependency():
+    assert declared_modules() <= third_parties(PACKAGE) <= declared_modules(extras=True)
+
+
+@pytest.mark.parametrize(("folder", "group"), [("tests", "test"), ("bench", "bench")])
+def test_every_import_beside_the_package_is_declared(folder, group):
+    assert third_parties(ROOT / folder) <= declared_modules(group=group)
 
 
 def test_import_zonebloom_loads_nothing_heavy():
