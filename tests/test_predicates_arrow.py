@@ -5,7 +5,9 @@ Oracle: pyarrow, which evaluates the expression on every row.
 
 from __future__ import annotations
 
+import datetime as dt
 import pickle
+from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zonebloom.errors import PredicateError
+from zonebloom.literals import fit_values
 from zonebloom.predicates import And, Equals, IsIn, IsNull, Not, Opaque, Or, parse_predicate
 from zonebloom.predicates import expression_tree as et
 from zonebloom.predicates.arrow import FromExpression, OpaqueExpression
@@ -262,3 +265,63 @@ def test_the_tree_holds_every_row_that_is_true_or_false(expression):
     assert {i for i, outcome in enumerate(got) if outcome is True} <= can_be_true
     assert {i for i, outcome in enumerate(got) if outcome is False} <= can_be_false
     assert outcomes(TABLE, parse_predicate(expression).to_expression(TABLE.schema)) == got
+
+
+# --- soundness: what pyarrow finds equal across types is what a filter is probed with ---------------------------------
+
+NEW_YEAR = dt.datetime(2020, 1, 1)  # noqa: DTZ001 -- local times are cases too
+POOL = [
+    *((t, [0, 1, -1, 127, -128]) for t in (pa.int8(), pa.int64())),
+    *((t, [0, 1, 255]) for t in (pa.uint8(), pa.uint64())),
+    (pa.int64(), [2**53, 2**53 + 1, 2**63 - 1]),
+    (pa.uint64(), [2**53 + 1, 2**64 - 1]),
+    (pa.float32(), [0.0, -0.0, 1.0, 0.1, float("inf"), float("nan"), 2.0**24]),
+    (pa.float64(), [0.0, -0.0, 1.0, 0.1, 2.0**53, float("inf"), 1e300, float("nan"), 2.0**63]),
+    (pa.decimal128(9, 2), [Decimal("1.00"), Decimal("0.10"), Decimal("-1.00")]),
+    (pa.decimal128(20, 5), [Decimal("1.00001"), Decimal("0.10000"), Decimal(1)]),
+    (pa.decimal256(40, 0), [Decimal(1), Decimal(2**64)]),
+    (pa.string(), ["1", "0.1", "2020-01-01", "a", "true", ""]),
+    (pa.large_string(), ["1", "a"]),
+    (pa.binary(), [b"1", b"a", b"abcd"]),
+    (pa.binary(4), [b"abcd", b"1111"]),
+    (pa.bool_(), [True, False]),
+    (pa.date32(), [dt.date(2020, 1, 1), dt.date(1970, 1, 2)]),
+    (pa.date64(), [dt.date(2020, 1, 1)]),
+    (pa.timestamp("s"), [NEW_YEAR, NEW_YEAR + dt.timedelta(hours=3)]),
+    (pa.timestamp("us"), [NEW_YEAR, NEW_YEAR + dt.timedelta(microseconds=1)]),
+    *((pa.timestamp("us", zone), [NEW_YEAR.replace(tzinfo=dt.UTC)]) for zone in ("UTC", "Europe/Paris")),
+    (pa.time32("s"), [dt.time(1)]),
+    (pa.time64("us"), [dt.time(1), dt.time(1, 0, 0, 1)]),
+    (pa.duration("s"), [dt.timedelta(1)]),
+    (pa.duration("us"), [dt.timedelta(1), dt.timedelta(0, 0, 1)]),
+]
+
+
+def probed(expression, column_type):
+    """The values that filters are probed with; None if every row is kept."""
+    tree = tree_of(expression)
+    if isinstance(tree, Opaque):
+        return None
+    fit = fit_values(tree.values if isinstance(tree, IsIn) else tree.value, column_type)
+    return None if fit.reason is not None else fit.values.to_pylist()
+
+
+@pytest.mark.parametrize(("column_type", "rows"), POOL, ids=str)
+def test_what_pyarrow_finds_equal_is_probed(column_type, rows):
+    table = pa.table({"c": pa.array(rows, column_type)})
+    num_found = 0
+    for literal_type, literals in POOL:
+        for literal in literals:
+            for expression in (
+                f("c") == pa.scalar(literal, literal_type),
+                f("c").isin(pa.array([literal], literal_type)),
+            ):
+                try:
+                    found = outcomes(table, expression)
+                except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
+                    continue
+                probes = probed(expression, column_type)
+                matched = [row for row, outcome in zip(table["c"].to_pylist(), found, strict=True) if outcome]
+                assert probes is None or all(row in probes for row in matched), (expression, probes)
+                num_found += len(matched)
+    assert num_found >= len(rows)
