@@ -26,7 +26,7 @@ from zonebloom.errors import (
     InvalidArgumentError,
     UnsupportedFormatError,
 )
-from zonebloom.hashing import leaf_paths
+from zonebloom.hashing import leaf_paths, resolve_column
 from zonebloom.predicates import Predicate
 from zonebloom.pruning import Evaluator, ProbedColumn, SearchResult, TouchedRanges
 from zonebloom.reasons import Reason, ReasonCode
@@ -237,6 +237,10 @@ class View:
         """The partition columns."""
         names = self.snapshot.manifest.dataset.get("partition_columns", [])
         return [self.schema.field(name) for name in names]
+
+    def column_type(self, name: str) -> pa.DataType:
+        """Arrow type of a column or struct leaf of the data set."""
+        return resolve_column(self.schema, name).type
 
     def column(self, name: str) -> ProbedColumn | None:
         """The filters of a column as they apply to this listing; None where it has none.

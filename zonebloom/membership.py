@@ -94,18 +94,39 @@ def _probe_hashes(probed: ProbedColumn, hashes: NDArray[np.uint64]) -> NDArray[n
 
 def _verified(view: View, column: str, array: pa.Array, maybe: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """`maybe` less the values that reading the candidate rows does not find."""
-    candidates = array.filter(pa.array(maybe)).drop_null().unique()
-    if not len(candidates):
-        return maybe
+    slots = np.flatnonzero(maybe & pc.is_valid(array).to_numpy(zero_copy_only=False))
+    found = np.zeros(len(maybe), np.bool_)
+    if not len(slots):
+        return found
+    candidates = array.take(pa.array(slots))
     predicate = IsIn(column, candidates)
-    top = view.schema.names if "." in column and view.schema.get_field_index(column) < 0 else [column]
-    found = []
-    for batch in scan(view, predicate, view.search(predicate).row_ranges, top, None):
-        values = hashing.column_array(batch, column)
-        plain = values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
-        found.append(plain.unique())
-    if not found:
-        return np.zeros(len(maybe), np.bool_)
-    seen = pa.chunked_array(found).unique()
-    wanted = array.cast(seen.type) if array.type != seen.type else array
-    return pc.is_in(wanted, seen).to_numpy(zero_copy_only=False) & maybe
+    top = [name for name in view.schema.names if column == name or column.startswith(f"{name}.")]
+    rows = scan(view, predicate, view.search(predicate).row_ranges, top, None)
+    seen = [_comparable(hashing.column_array(batch, column)).unique() for batch in rows]
+    if not seen:
+        return found
+    fit = fit_values(candidates, view.column_type(column))
+    if fit.reason is None and not fit.num_out_of_range:
+        wanted = _comparable(fit.values)
+    else:
+        singles = [fit_values(candidates.slice(number, 1), view.column_type(column)) for number in range(len(slots))]
+        slots = slots[[len(single.values) == 1 for single in singles]]
+        wanted = _comparable(pa.concat_arrays([single.values for single in singles]))
+    found[slots] = pc.is_in(wanted, pa.chunked_array(seen).unique()).to_numpy(zero_copy_only=False)
+    return found
+
+
+def _comparable(values: pa.Array) -> pa.Array:
+    """`values` as a type that Arrow's set lookup takes, with one zero."""
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    while isinstance(values, pa.ExtensionArray):
+        values = values.storage
+    if pa.types.is_run_end_encoded(values.type):
+        values = pc.run_end_decode(values)
+    if pa.types.is_string_view(values.type) or pa.types.is_binary_view(values.type):
+        values = values.cast(pa.large_binary())
+    if pa.types.is_floating(values.type):
+        values = values.cast(pa.float64())
+        return pc.if_else(pc.equal(values, 0.0), 0.0, values)
+    return values
