@@ -57,7 +57,7 @@ def test_every_type_that_duckdb_writes_is_found_and_pruned(duckdb_lake, duckdb_i
         ('dec = 7.00 AND "we ird" = 2', lambda t: [i for i in t["i"] if i % 100 == 7 and i % 5 == 2]),
         ('n IS NULL AND "we ird" IN (1, 2)', lambda t: [i for i in t["i"] if i % 3 == 0 and i % 5 in (1, 2)]),
         ("n = 'n7' OR n = 'n8'", lambda t: [i for i in t["i"] if i % 3 and i % 1000 in (7, 8)]),
-        ("ts = '2024-01-01 01:00:00'", lambda t: [3600]),
+        ("ts = '2024-01-01 01:00:00'", lambda _: [3600]),
         ('"we ird" > 3', lambda t: [i for i in t["i"] if i % 5 > 3]),
     ],
 )

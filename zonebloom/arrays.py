@@ -1,7 +1,7 @@
 """Arrow arrays to NumPy and back without pandas.
 
-`pa.array`, `pa.scalar` and `to_numpy` import pandas where it is installed, which takes longer than a search does (measured
-2026-11-21: 0.1 s of 0.3 s for a whole `zonebloom search`). These do not; they share memory with their argument.
+`pa.array`, `pa.scalar` and `to_numpy` import pandas where it is installed, which takes longer than a search does
+(measured 2026-11-21: 0.1 s of 0.3 s for a whole `zonebloom search`). These do not, and share memory.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The command `zonebloom`.
 
-JSON goes to stdout alone, progress and warnings to stderr. Exit status: 0, 1 where data or the environment are at fault,
-2 for the caller's mistake; one line on stderr, a traceback only with `--verbose`.
+JSON goes to stdout alone, progress and warnings to stderr. Exit status: 0, 1 where data or the environment are at
+fault, 2 for the caller's mistake; one line on stderr, a traceback only with `--verbose`.
 """
 
 from __future__ import annotations
@@ -250,8 +250,8 @@ def verify(
         for column in found.columns:
             typer.echo(
                 f"  {column.name}: {column.num_missing:,} of {column.num_values:,} values missing in "
-                f"{column.num_zones:,} zones; fpp expected {column.expected_fpp:.3g}, measured {column.measured_fpp:.3g} "
-                f"by bits, {column.measured_false_positives:.3g} by probing"
+                f"{column.num_zones:,} zones; fpp expected {column.expected_fpp:.3g}, "
+                f"measured {column.measured_fpp:.3g} by bits, {column.measured_false_positives:.3g} by probing"
             )
         for message in found.damage:
             typer.echo(f"  damaged: {message}")

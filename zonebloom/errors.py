@@ -59,7 +59,8 @@ class ColumnNotFoundError(ZoneBloomError, LookupError):
         """The error for `name`, which is none of `names` of `where` (a data set, an index, a table)."""
         known = sorted(set(names))
         near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
-        hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"columns: {', '.join(known[:20]) or 'none'}"
+        offered = f"columns: {', '.join(known[:20]) or 'none'}"
+        hint = f"did you mean {' or '.join(map(repr, near))}?" if near else offered
         return cls(f"a column must exist in {where}, got {name!r}; {hint}")
 
 

@@ -90,7 +90,7 @@ def _saturation(view: View, column: str, result: SearchResult) -> list[Reason]:
     if not num_saturated:
         return []
     message = (
-        f"{num_saturated} of {len(looked_at)} kept zones that were looked at have filters that pass most absent values; "
-        "build with a smaller fpp or rows_per_zone"
+        f"{num_saturated} of {len(looked_at)} kept zones that were looked at have filters that pass most "
+        "absent values; build with a smaller fpp or rows_per_zone"
     )
     return [Reason(ReasonCode.SATURATED_FILTER, message, column=column)]

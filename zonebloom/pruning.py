@@ -1,7 +1,8 @@
 """A predicate and zones give the rows that may match, with the reasons for what could not be pruned.
 
 The evaluator walks a predicate once. Each leaf gives `Bounds`: the rows where it can be TRUE and those where it can
-be FALSE. A leaf that no filter can judge gives everything, so its answer never loses a row. A zone is dropped only by proof:
+be FALSE. A leaf that no filter can judge gives everything, so its answer never loses a row. A zone is dropped only by
+proof:
 
 - CANNOT_MATCH: every probed hash misses at least one bit of the zone's filter.
 - MAY_MATCH: anything else.
@@ -182,9 +183,7 @@ class SearchResult:
         return {
             "kind": str(self.kind),
             "files": self.files,
-            "row_ranges": [
-                {"path": self.paths.get(one.fragment_id), **one._asdict()} for one in self.row_ranges
-            ],
+            "row_ranges": [{"path": self.paths.get(one.fragment_id), **one._asdict()} for one in self.row_ranges],
             "kept": self.kept.to_dict(),
             "total": self.total.to_dict(),
             "reasons": [reason.to_dict() for reason in self.reasons],

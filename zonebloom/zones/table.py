@@ -1,7 +1,7 @@
 """`ZoneTable`: one filter for each zone of a column, with where the zone lies.
 
-- A **zone** is `rows_per_zone` consecutive rows of one fragment; the last zone of a fragment may be shorter. Zones never
-  cross fragments and never depend on how the rows were cut into batches.
+- A **zone** is `rows_per_zone` consecutive rows of one fragment; the last zone of a fragment may be shorter. Zones
+  never cross fragments and never depend on how the rows were cut into batches.
 - A **zone table** is the five columns `(fragment_id, zone_start, zone_length, has_null, bloom_filter_data)`, one row a
   zone, in order of fragment and start: the schema, the bytes and the metadata of Lance's bloom filter index.
 
@@ -102,7 +102,7 @@ class FilterChunk:
         offset_type = np.int64 if pa.types.is_large_binary(array.type) else np.int32
         _, offsets_buffer, data_buffer = array.buffers()
         if len(array) == 0 or offsets_buffer is None:
-            offsets = np.zeros(1, np.int64)
+            offsets: NDArray[Any] = np.zeros(1, np.int64)
         else:
             offsets = np.frombuffer(offsets_buffer, offset_type)[array.offset : array.offset + len(array) + 1]
         sizes = np.diff(offsets).astype(np.int64)
