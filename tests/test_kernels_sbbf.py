@@ -59,6 +59,10 @@ def column(layout, num_rows):
         data = RANDOM.integers(0, 256, num_rows * width, dtype=np.uint8)
         keys = [data[i * width : (i + 1) * width].tobytes() for i in range(num_rows)]
         return lambda start, stop: (data[start * width : stop * width], width), [reference.xxh64(key) for key in keys]
+    if layout.startswith("indexed"):
+        values = random_hashes(100)
+        indexes = RANDOM.integers(0, 100, num_rows).astype(layout[7:])
+        return lambda start, stop: (values, indexes[start:stop]), values[indexes].tolist()
     if layout == "hashes":
         hashes = random_hashes(num_rows)
         return lambda start, stop: (hashes[start:stop],), hashes.tolist()
@@ -71,11 +75,12 @@ def column(layout, num_rows):
 
 
 def kernel_of(layout):
-    kinds = {"f": sbbf.insert_fixed_into_zones, "h": sbbf.insert_hashes_into_zones}
+    kinds = {"f": sbbf.insert_fixed_into_zones, "h": sbbf.insert_hashes_into_zones, "i": sbbf.insert_indexed_into_zones}
     return kinds.get(layout[0], sbbf.insert_variable_into_zones)
 
 
 LAYOUTS = ["fixed1", "fixed2", "fixed4", "fixed8", "fixed16", "string32", "string64", "uuid32", "hashes"]
+LAYOUTS += [f"indexed{width}" for width in ("int8", "uint8", "int16", "int32", "uint32", "int64")]
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -134,6 +139,19 @@ def test_an_all_null_zone_has_an_empty_filter():
     assert not filters[0].any()
     assert filters[1].any()
     assert valid_counts.tolist() == [0, 10]
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int16, np.int32, np.int64])
+def test_the_index_of_a_null_row_may_be_anything(dtype):
+    filters, valid_counts = garbage(1, 4)
+    values = random_hashes(2)
+    indexes = np.array([np.iinfo(dtype).max, -1, 1, np.iinfo(dtype).min], dtype)
+    validity = np.packbits([0, 0, 1, 0], bitorder="little")
+    sbbf.insert_indexed_into_zones(
+        filters, valid_counts, values, indexes, validity=validity, num_rows=4, rows_per_zone=10
+    )
+    assert filters[0].tolist() == reference.filter_of([int(values[1])], 4)
+    assert valid_counts.tolist() == [1]
 
 
 def test_no_rows_change_nothing():
@@ -275,6 +293,10 @@ KEYS = np.zeros(80, np.uint8)
 READ_ONLY = np.frombuffer(bytes(128), np.uint32).reshape(4, 8)
 
 
+def indexed(hashes, indexes):
+    sbbf.insert_indexed_into_zones(FILTERS, COUNTS, hashes, indexes, num_rows=2, rows_per_zone=5)
+
+
 def zones(**changes):
     arguments = {"filters": FILTERS, "valid_counts": COUNTS, "data": KEYS, "width": 8, "num_rows": 10}
     sbbf.insert_fixed_into_zones(**(arguments | {"rows_per_zone": 5} | changes))
@@ -294,6 +316,9 @@ def zones(**changes):
         (lambda: sbbf.fold(FILTERS, 3), "factor must divide"),
         (lambda: sbbf.fold(FILTERS, 0), "factor must divide"),
         (lambda: sbbf.union(FILTERS, np.zeros((2, 5, 8), np.uint32)), "shape"),
+        (lambda: indexed(np.zeros(1, np.uint64), np.zeros(2, np.float32)), "indexes must be .* float32"),
+        (lambda: indexed(np.zeros(1, np.uint64), [0, 0]), "indexes must be"),
+        (lambda: indexed(np.zeros(0, np.uint64), np.zeros(2, np.int32)), "num_rows must be from 0 to 0"),
         (lambda: zones(num_rows=11), "num_rows must be from 0 to 10"),
         (lambda: zones(num_rows=-1), "num_rows must be"),
         (lambda: zones(width=0), "width must be"),

@@ -25,7 +25,12 @@ from zonebloom.kernels import U, kernel, subroutine
 from zonebloom.kernels.blocks import block_check, block_index, filter_insert_batch
 from zonebloom.kernels.checks import address, check_array, check_filters
 from zonebloom.kernels.vector import load_u32, load_u64, store_u8, store_u64
-from zonebloom.kernels.zones import insert_fixed_into_zones, insert_hashes_into_zones, insert_variable_into_zones
+from zonebloom.kernels.zones import (
+    insert_fixed_into_zones,
+    insert_hashes_into_zones,
+    insert_indexed_into_zones,
+    insert_variable_into_zones,
+)
 
 __all__ = [
     "check_zones",
@@ -36,6 +41,7 @@ __all__ = [
     "fold",
     "insert_fixed_into_zones",
     "insert_hashes_into_zones",
+    "insert_indexed_into_zones",
     "insert_variable_into_zones",
     "measured_fpp",
     "union",
