@@ -40,6 +40,7 @@ FLOORS = (
     "explaining",
     "membership",
     "verifying",
+    "optimizing",
     "index",
     "creating",
     "demo",

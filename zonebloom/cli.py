@@ -81,6 +81,7 @@ def build(
     index: IndexFolder = None,
     workers: Annotated[int | None, typer.Option(help="Threads; by default the number of cores.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Build indexed columns anew.")] = False,  # noqa: FBT002
+    optimize: Annotated[bool, typer.Option(help="Slice columns of more than 4096 zones at the end.")] = True,  # noqa: FBT002
     format: Format = "text",  # noqa: A002 - the option's name
 ) -> None:
     """Build an index over columns of PATH; data files are only read."""
@@ -96,6 +97,7 @@ def build(
         index=index,
         workers=workers,
         overwrite=overwrite,
+        optimize=optimize,
         progress=sys.stderr.isatty(),
     )
     info = built.info()
@@ -227,8 +229,34 @@ def _print_info(found: dict[str, Any]) -> None:
         typer.echo(
             f"  {column['name']} {column['type']}: {column['num_zones']:,} zones of {column['rows_per_zone']:,} rows, "
             f"fpp {column['fpp']}, {column['sizing']}, {column['index_bytes']:,} bytes "
-            f"({column['bytes_per_row']:.2f} a row)"
+            f"({column['bytes_per_row']:.2f} a row) in {_kinds(column['kinds'])}"
         )
+
+
+def _kinds(kinds: dict[str, int]) -> str:
+    parts = [f"{count} {kind.rstrip('s')} segment{'s' if count > 1 else ''}" for kind, count in kinds.items()]
+    return " and ".join(parts) or "no segments"
+
+
+@app.command()
+def optimize(path: Source, index: IndexFolder = None, format: Format = "text") -> None:  # noqa: A002
+    """Merge segments into few slice segments, of which a search reads some rows; answers stay the same."""
+    done = _open(path, index).optimize()
+    if format == "json":
+        _print_json(done.to_dict())
+        return
+    if not done.columns:
+        typer.echo(f"nothing to do: version {done.version} stays")
+        return
+    typer.echo(f"version {done.version}")
+    for column in done.columns:
+        typer.echo(
+            f"  {column.name}: {column.num_zones_rewritten:,} zones rewritten, {column.num_zones_dropped:,} dropped; "
+            f"{column.num_segments_before:,} segments became {column.num_segments:,}, "
+            f"{column.index_bytes_before:,} bytes {column.index_bytes:,}"
+        )
+        for message in column.damage:
+            typer.echo(f"  damaged, left as it is: {message}", err=True)
 
 
 @app.command()

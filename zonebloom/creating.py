@@ -28,6 +28,7 @@ from zonebloom.errors import (
     UnsupportedFormatError,
 )
 from zonebloom.index import INDEX_FOLDER, Index, beside_file, load_snapshot, open_index
+from zonebloom.optimizing import optimize_column
 from zonebloom.progress import Progress, reporting
 from zonebloom.reasons import ReasonCode
 from zonebloom.selection import RowSelection
@@ -40,6 +41,9 @@ from zonebloom.zones import ZoneTable, zone_schema
 
 __all__ = ["build_index", "import_index"]
 
+_ZONES_WORTH_SLICING = 4096
+"""Up to so many zones a search of the zone layout takes well under a millisecond."""
+
 
 def build_index(
     source: Any,
@@ -51,6 +55,7 @@ def build_index(
     index: str | os.PathLike[str] | None = None,
     workers: int | None = None,
     overwrite: bool = False,
+    optimize: bool = True,
     progress: bool | Callable[[Progress], None] = False,
 ) -> Index:
     """An index over `columns` of `source`, committed and opened; data files are only read.
@@ -78,6 +83,8 @@ def build_index(
         Threads; by default as many as there are cores.
     overwrite
         Build columns anew that are indexed already.
+    optimize
+        Whether columns of more than 4096 zones become slice segments at the end, as `Index.optimize` makes them.
     progress
         True for a bar on stderr, or a function that takes `Progress`.
 
@@ -109,7 +116,7 @@ def build_index(
             message = f"column {taken[0]} must not be indexed yet, got an index of it at {root}"
             raise IndexExistsError(f"{message}; refresh it, or build with overwrite=True")
     builder = _Build(dataset, root, base, Parameters(rows_per_zone, fpp, sizing), workers or _num_cores())
-    return builder.run(names, progress)
+    return builder.run(names, progress, optimize=optimize)
 
 
 def import_index(
@@ -190,7 +197,13 @@ class _Build:
         self.parameters = parameters
         self.workers = workers
 
-    def run(self, names: Sequence[str], progress: bool | Callable[[Progress], None]) -> Index:  # noqa: FBT001 - passed on
+    def run(
+        self,
+        names: Sequence[str],
+        progress: bool | Callable[[Progress], None],  # noqa: FBT001 - passed on
+        *,
+        optimize: bool,
+    ) -> Index:
         listing = self.dataset.list()
         if not listing:
             raise DataFileError(f"a data set must have at least one file, got none in {self.dataset.root}")
@@ -219,8 +232,26 @@ class _Build:
             )
             for name, column_type in types.items()
         ]
+        if optimize:
+            live = {fragment.fragment_id for fragment in fragments}
+            columns = [self._sliced(column, live) for column in columns]
         self._commit(ids, inspected.schema, fragments, columns)
         return open_index(self.root)
+
+    def _sliced(self, column: ColumnEntry, live: set[int]) -> ColumnEntry:
+        """A column of many zones with slice segments, which replace those that this build wrote just now."""
+        if column.num_zones <= _ZONES_WORTH_SLICING:
+            return column
+        written: list[str] = []
+        try:
+            sliced, _ = optimize_column(self.store, column, live, written.append)
+        except BaseException:
+            for path in written:
+                self.store.delete(path)
+            raise
+        for segment in set(column.segments) - set(sliced.segments):
+            self.store.delete(segment.path)
+        return sliced
 
     def import_zones(self, zones: ZoneTable, column: str, *, check: bool) -> Index:
         """The zones as one segment, after they were set against the files."""

@@ -1,4 +1,4 @@
-"""`Index`: open, search, scan, exists, explain, verify.
+"""`Index`: open, search, scan, exists, explain, verify, optimize.
 
 An index is a folder beside the data (`_zonebloom/`), or anywhere else. It never touches a data file, and each of its
 answers holds for the data set as it is at the moment of the call: files are listed afresh, and what the index does not
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -31,6 +32,7 @@ from zonebloom.errors import (
 )
 from zonebloom.explaining import Explanation, explain
 from zonebloom.membership import exists
+from zonebloom.optimizing import Optimization, optimize
 from zonebloom.predicates import Predicate, parse_predicate
 from zonebloom.pruning import SearchResult
 from zonebloom.reasons import Reason, ReasonCode
@@ -224,6 +226,27 @@ class Index:
         """
         return verify(self.view(), sample=sample, seed=seed)
 
+    def optimize(self) -> Optimization:
+        """Merge segments into few slice segments, of which a search reads some rows, and commit; answers stay the same.
+
+        Zones of fragments that are gone are dropped. This index then is the new version; readers of the old one are
+        not disturbed. Memory is some 100 MiB, whatever the size of the index.
+
+        Raises
+        ------
+        ConcurrentCommitError
+            Another commit came first, and nothing was changed: open the index again.
+        CorruptIndexError
+            The version file or a fragment list is damaged.
+
+        Spec: specs/slices.md#optimize
+        """
+        done = optimize(self._snapshot.store, read_version(self._snapshot.store, self.version))
+        if done.version != self.version:
+            self._snapshot = load_snapshot(self.root, done.version)
+            self._view = None
+        return done
+
     def column_type(self, column: str) -> pa.DataType:
         """Arrow type of an indexed column.
 
@@ -274,6 +297,7 @@ class Index:
                 "index_bytes": entry.index_bytes,
                 "bytes_per_row": round(entry.index_bytes / num_rows, 4) if num_rows else 0.0,
                 "segments": len(entry.segments),
+                "kinds": dict(sorted(Counter(segment.kind for segment in entry.segments).items())),
             }
             for entry in manifest.columns
         ]

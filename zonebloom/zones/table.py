@@ -10,8 +10,10 @@ Spec: specs/zones.md#zone-table
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from decimal import Decimal
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -163,6 +165,16 @@ class FilterChunk:
         start, num_blocks = int(self.starts[zone]), int(self.num_blocks[zone])
         return self.words[start : start + 8 * num_blocks].reshape(num_blocks, 8)
 
+    def copy_blocks(self, out: NDArray[np.uint32], first_zone: int, first_block: int) -> None:
+        """As `ZoneTable.copy_blocks`, of zones of this chunk."""
+        last_block = first_block + out.shape[1]
+        if self.uniform:
+            filters = self.words.reshape(len(self), self.uniform, 8)
+            out[:] = filters[first_zone : first_zone + len(out), first_block:last_block]
+            return
+        for zone, blocks in enumerate(out, first_zone):
+            blocks[:] = self.blocks(zone)[first_block:last_block]
+
     def check(self, zone: int, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
         """For each of `hashes`, whether the filter of `zone` may contain it."""
         from zonebloom.kernels import sbbf as kernels  # noqa: PLC0415 - a search of a few keys must not load Numba
@@ -195,6 +207,7 @@ class ZoneTable:
         self.rows_per_zone, self.fpp = parameters_of(schema)
         self._set_positions()
         self._chunks: list[FilterChunk] = [FilterChunk(batch.column(4)) for batch in self._batches]
+        self._firsts = [0, *accumulate(map(len, self._chunks))]
 
     def _set_positions(self) -> None:
         def joined(index: int, dtype: type[np.generic]) -> Any:
@@ -309,12 +322,31 @@ class ZoneTable:
         return chunk.blocks(number)
 
     def _chunk_of(self, zone: int) -> tuple[FilterChunk, int]:
-        left = zone
-        for chunk in self._chunks:
-            if 0 <= left < len(chunk):
-                return chunk, left
-            left -= len(chunk)
-        raise InvalidArgumentError(f"zone must be in [0, {len(self)}), got {zone}")
+        if not 0 <= zone < len(self):
+            raise InvalidArgumentError(f"zone must be in [0, {len(self)}), got {zone}")
+        number = bisect_right(self._firsts, zone) - 1
+        return self._chunks[number], zone - self._firsts[number]
+
+    @property
+    def num_blocks(self) -> NDArray[np.int64]:
+        """Blocks of each zone's filter, shape `(len(self),)`."""
+        parts = [chunk.num_blocks for chunk in self._chunks]
+        return np.concatenate(parts) if parts else np.zeros(0, np.int64)
+
+    def copy_blocks(self, out: NDArray[np.uint32], first_zone: int, first_block: int) -> None:
+        """Copy blocks `first_block` and on of the filters of consecutive zones, which have one size.
+
+        Parameters
+        ----------
+        out
+            Shape `(num_zones, num_blocks, 8)`, filled.
+        """
+        done = 0
+        while done < len(out):
+            chunk, number = self._chunk_of(first_zone + done)
+            count = min(len(out) - done, len(chunk) - number)
+            chunk.copy_blocks(out[done : done + count], number, first_block)
+            done += count
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The record batches of the table, at most 1024 zones each."""
