@@ -24,6 +24,7 @@ from zonebloom.errors import (
     CorruptIndexError,
     DataFileError,
     InvalidArgumentError,
+    PredicateError,
     UnsupportedFormatError,
 )
 from zonebloom.hashing import leaf_paths, resolve_column
@@ -255,6 +256,8 @@ class View:
             if self.schema.get_field_index(name) < 0 and name not in leaf_paths(self.schema):
                 raise ColumnNotFoundError.among(name, leaf_paths(self.schema), f"the data set {self.dataset.root}")
             return None
+        if "." in name and _is_ambiguous(self.schema, name):
+            return None
         if name not in self._probed:
             self._probed[name] = self._probe_column(entry)
         return self._probed[name]
@@ -286,7 +289,10 @@ class View:
         fields = self.partition_fields
         names = frozenset(field.name for field in fields if self.snapshot.manifest.column(field.name) is None)
         evaluator = Evaluator(self.universe, self.column, names, self._partition_rows)
-        bounds = evaluator.evaluate(predicate)
+        try:
+            bounds = evaluator.evaluate(predicate)
+        except RecursionError as error:
+            raise PredicateError("a predicate must be nested less deeply, got one beyond Python's limit") from error
         for reason in (*self.reasons, *self.snapshot.damage):  # a slice may turn out damaged only as it is probed
             if reason not in evaluator.reasons:
                 evaluator.reasons.append(reason)
@@ -309,7 +315,8 @@ class View:
         entry = (named or manifest.columns)[0]
         if entry.name not in self._counted:
             column = self.column(entry.name)
-            assert column is not None
+            if column is None:
+                return None
             zones = column.zones
             order = np.lexsort((zones.zone_starts, zones.fragment_ids))
             if column.live is not None:
@@ -337,6 +344,11 @@ class View:
         is_true = [odd or one is True for one, odd in zip(found, strange, strict=True)]
         is_false = [odd or one is False for one, odd in zip(found, strange, strict=True)]
         return Bounds(_whole(files, is_true), _whole(files, is_false), exact=not any(strange))
+
+
+def _is_ambiguous(schema: pa.Schema, name: str) -> bool:
+    """Whether `name` is a column and a leaf of a struct as well: a pyarrow Expression may mean either, so none prunes."""
+    return leaf_paths(schema).count(name) > 1
 
 
 def _whole(files: list[File], chosen: list[bool]) -> RowSelection:

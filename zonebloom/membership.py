@@ -48,15 +48,16 @@ def exists(view: View, column: str, values: Any, *, exact: bool) -> pa.BooleanAr
 
 
 def _as_array(values: Any) -> pa.Array:
-    if isinstance(values, pa.ChunkedArray):
-        return values.combine_chunks()
-    if isinstance(values, pa.Array):
-        return values
     try:
-        return pa.array(values)
+        array = values if isinstance(values, (pa.Array, pa.ChunkedArray)) else pa.array(values)
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         message = f"values must be something that Arrow takes as an array, got {type(values).__name__}: {error}"
         raise InvalidArgumentError(message) from error
+    if isinstance(array, pa.ChunkedArray):
+        array = array.combine_chunks()
+    if pa.types.is_string_view(array.type) or pa.types.is_binary_view(array.type):  # which pyarrow 26 cannot take
+        return array.cast(pa.large_string() if pa.types.is_string_view(array.type) else pa.large_binary())
+    return array
 
 
 def _may_exist(probed: ProbedColumn, array: pa.Array, column_type: pa.DataType) -> NDArray[np.bool_]:

@@ -257,12 +257,19 @@ class DataFile:
 
     def _decoded(self, columns: list[str], groups: list[int], num_rows: int) -> Iterator[pa.RecordBatch]:
         """The first `num_rows` rows of row groups, at least; of the last group hardly more, if it is wanted in part."""
-        dictionaries = [column for column in columns if self._is_dictionary(column)]
+        dictionaries = [
+            name for name in columns if self.schema.get_field_index(name) >= 0 and self._is_dictionary(name)
+        ]
         reader = self._reader(dictionaries, _READ_BYTES)
         row_bytes = sum(4 if column in dictionaries else self._value_bytes(column) for column in columns)
         batch_rows = max(_MIN_BATCH_ROWS, min(_BATCH_BYTES // row_bytes, _MAX_BATCH_ROWS))
         rows_before_last = sum(self.row_group_rows[number] for number in groups[:-1])
-        for run, rows in (groups[:-1], batch_rows), (groups[-1:], min(batch_rows, num_rows - rows_before_last)):
+        is_nested = any(self.schema.get_field_index(column) < 0 for column in columns)
+        whole = [[number] for number in groups[:-1]] if is_nested else [groups[:-1]]  # pyarrow 26 joins no nested text
+        for run, rows in (
+            *((run, batch_rows) for run in whole),
+            (groups[-1:], min(batch_rows, num_rows - rows_before_last)),
+        ):
             if run:
                 yield from reader.iter_batches(rows, row_groups=run, columns=columns, use_threads=False)
 
