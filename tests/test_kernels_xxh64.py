@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +19,7 @@ from tests import reference
 from zonebloom.errors import InvalidArgumentError
 from zonebloom.kernels.xxh64 import BATCH, hash_fixed, hash_variable
 
+SPEC = Path(__file__).parent.parent / "specs" / "xxh64.md"
 RANDOM = np.random.default_rng(20260801)
 
 
@@ -41,6 +44,15 @@ def test_reference_equals_xxhash(length):
 def test_hash_of_nothing():
     offsets = np.zeros(2, np.int32)
     assert hash_variable(np.empty(0, np.uint8), offsets).tolist() == [17241709254077376921]
+
+
+def test_the_vectors_of_the_spec():
+    rows = re.findall(r"^\| `([0-9a-f]*)` \| (\d+) \| `([0-9a-f]{16})` \|$", SPEC.read_text("utf-8"), re.MULTILINE)
+    assert len(rows) == 7
+    keys = [bytes.fromhex(key) for key, _, _ in rows]
+    assert [len(key) for key in keys] == [int(length) for _, length, _ in rows]
+    hashes = hash_variable(np.frombuffer(b"".join(keys), np.uint8), offsets_of([len(key) for key in keys]))
+    assert [f"{hash_:016x}" for hash_ in hashes] == [expected for *_, expected in rows]
 
 
 @pytest.mark.parametrize("width", range(1, 201))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -118,6 +119,14 @@ def test_bytes_are_little_endian_words_in_order():
     words = b"".join(word.to_bytes(4, "little") for block in filter_.blocks.tolist() for word in block)
     assert filter_.to_bytes() == words
     assert Sbbf.from_bytes(words) == filter_
+
+
+def test_the_bitset_of_the_spec():
+    hash_ = 0x9F29CB17A2A49995
+    bitset = "00000008 00000002 00000002 00000200 00000004 00000008 40000000 00010000"
+    assert bitset in (Path(__file__).parent.parent / "specs" / "sbbf.md").read_text("utf-8")
+    assert filled(1, np.array([hash_], np.uint64)).to_bytes() == bytes.fromhex(bitset)
+    assert block_indexes(np.array([hash_], np.uint64), 4) == [2]
 
 
 def test_from_bytes_copies():

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -20,6 +22,7 @@ from zonebloom.sizing import (
     putze_fpp,
 )
 
+SPEC = Path(__file__).parent.parent / "specs" / "sizing.md"
 PROBABILITIES = [0.5, 0.1, 0.01, 0.001, 0.00057, 1e-5, 1e-8, 1e-12]
 
 
@@ -124,3 +127,14 @@ def test_unknown_sizing_and_negative_ndv_are_refused():
         check_sizing("small")
     with pytest.raises(InvalidArgumentError, match="ndv must be"):
         num_blocks_for(-1, 0.1, "exact")
+
+
+def test_the_vectors_of_the_spec():
+    rows = re.findall(r"^\| (\d+) \| ([\d.]+) \| (\d+) \| (\d+) \| (\d+) \|$", SPEC.read_text("utf-8"), re.MULTILINE)
+    assert len(rows) == 7
+    for ndv, fpp, *expected in rows:
+        sizes = [num_blocks_for(int(ndv), float(fpp), sizing) for sizing in ("power_of_two", "exact", "parquet")]
+        assert sizes == [int(num_blocks) for num_blocks in expected], (ndv, fpp)
+    assert expected_fpp(8192, 604) == pytest.approx(5.6549e-4, rel=1e-4)
+    assert expected_fpp(8192, 603) == pytest.approx(5.7033e-4, rel=1e-4)
+    assert expected_fpp(1000, num_blocks_for(1000, 0.00057, "parquet")) == pytest.approx(1.16e-3, rel=1e-2)

@@ -1,6 +1,6 @@
 """Transposes in registers: 64 x 64 bits, eight matrices at once, and 8 x 8 words.
 
-Spec: specs/slices.md#transpose
+Spec: specs/slices.md#slice_zones
 """
 
 from __future__ import annotations
