@@ -12,6 +12,9 @@ VENV := .venv
 PY   := $(VENV)/bin/python
 PIP  := $(PY) -m pip --disable-pip-version-check --quiet
 
+# What can be run, less the report, which comes last: it makes the tables of the documentation from all results.
+BENCHES = $(filter-out report,$(notdir $(basename $(shell grep -l __main__ bench/*.py))))
+
 .PHONY: demo test lint bench clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
@@ -28,7 +31,7 @@ lint: $(VENV)/lint.stamp
 	$(PY) -m mypy
 
 bench: $(VENV)/bench.stamp
-	@set -e; for script in bench/bench_*.py; do echo "== $$script"; $(PY) "$$script"; done
+	@set -e; for name in $(BENCHES) report; do echo "== bench.$$name"; $(PY) -m bench.$$name; done
 
 clean:
 	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache .hypothesis dist build
