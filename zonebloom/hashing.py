@@ -24,14 +24,16 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from zonebloom.errors import ColumnNotFoundError, InvalidArgumentError, UnsupportedTypeError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 __all__ = [
     "FixedBuffers",
@@ -52,8 +54,8 @@ __all__ = [
     "variable_buffers",
 ]
 
-Bytes: TypeAlias = NDArray[np.uint8]
-Hashes: TypeAlias = NDArray[np.uint64]
+Hashes: TypeAlias = "NDArray[np.uint64]"
+Bytes: TypeAlias = "NDArray[np.uint8]"
 
 MAX_VALUES_WITHOUT_KERNELS = 1024
 """Up to here the xxhash package hashes a probe sooner than numba is imported (0.6 s of CPU)."""

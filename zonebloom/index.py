@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -30,21 +30,21 @@ from zonebloom.errors import (
     UnsupportedFormatError,
     ZoneBloomError,
 )
-from zonebloom.explaining import Explanation, explain
-from zonebloom.membership import exists
-from zonebloom.optimizing import Optimization, optimize
 from zonebloom.predicates import Predicate, parse_predicate
 from zonebloom.pruning import SearchResult
 from zonebloom.reasons import Reason, ReasonCode
-from zonebloom.scanning import scan
 from zonebloom.storage.manifest import (
     ColumnEntry,
     list_versions,
     read_version,
 )
 from zonebloom.storage.store import LocalStore
-from zonebloom.verifying import Verification, verify
 from zonebloom.zones import ZoneTable, zone_schema
+
+if TYPE_CHECKING:
+    from zonebloom.explaining import Explanation
+    from zonebloom.optimizing import Optimization
+    from zonebloom.verifying import Verification
 
 __all__ = ["INDEX_FOLDER", "Index", "open_index"]
 
@@ -186,6 +186,8 @@ class Index:
 
         Spec: specs/pruning.md#scan
         """
+        from zonebloom.scanning import scan  # noqa: PLC0415 - a plain search does without
+
         tree = parse_predicate(predicate)
         view = self.view()
         return scan(view, tree, view.search(tree).row_ranges, columns, limit)
@@ -208,10 +210,14 @@ class Index:
 
         Spec: specs/pruning.md#exists
         """
+        from zonebloom.membership import exists  # noqa: PLC0415 - a plain search does without
+
         return exists(self.view(), column, values, exact=exact)
 
     def explain(self, predicate: Predicate | str | Any) -> Explanation:
         """The funnel of a search, files to bytes, and a reason for each part that was not pruned; print it."""
+        from zonebloom.explaining import explain  # noqa: PLC0415 - a plain search does without
+
         tree = parse_predicate(predicate)
         view = self.view()
         return explain(view, tree, view.search(tree))
@@ -224,6 +230,8 @@ class Index:
         sample
             Share of the files to read, in (0, 1]; at least one is.
         """
+        from zonebloom.verifying import verify  # noqa: PLC0415 - a plain search does without
+
         return verify(self.view(), sample=sample, seed=seed)
 
     def optimize(self) -> Optimization:
@@ -241,6 +249,8 @@ class Index:
 
         Spec: specs/slices.md#optimize
         """
+        from zonebloom.optimizing import optimize  # noqa: PLC0415 - a plain search does without
+
         done = optimize(self._snapshot.store, read_version(self._snapshot.store, self.version))
         if done.version != self.version:
             self._snapshot = load_snapshot(self.root, done.version)

@@ -18,16 +18,18 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from zonebloom.errors import InvalidArgumentError
 
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
 __all__ = ["MAX_FRAGMENT_ID", "MAX_ROWS", "Bounds", "Kind", "RowRange", "RowSelection"]
 
-Addresses = npt.NDArray[np.uint64]
+Addresses: TypeAlias = "npt.NDArray[np.uint64]"
 
 MAX_FRAGMENT_ID = 2**32 - 1
 """The largest fragment id: the upper half of a row address."""

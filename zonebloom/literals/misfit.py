@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from zonebloom.reasons import ReasonCode
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 __all__ = ["MisfitError", "Part", "misfit", "nan_misfit"]
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import decimal
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from zonebloom.literals.misfit import MisfitError, Part, misfit, nan_misfit
 from zonebloom.literals.sources import Number
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 __all__ = [
     "decimal_to_float",

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from zonebloom.literals.misfit import Part, misfit
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 __all__ = ["rescale", "text_to_date", "text_to_time", "text_to_timestamp"]
 
