@@ -17,6 +17,7 @@ import pyarrow as pa
 from zonebloom import hashing
 from zonebloom.arrays import from_numpy
 from zonebloom.errors import InvalidArgumentError
+from zonebloom.selection import MAX_FRAGMENT_ID
 from zonebloom.sizing import Sizing, check_fpp, check_rows_per_zone, num_blocks_for
 from zonebloom.zones.table import BYTES_PER_BLOCK, MAX_ZONES_PER_BATCH, ZoneTable, zone_schema
 
@@ -74,14 +75,14 @@ class ZoneBuilder:
         self._rows_per_zone = rows_per_zone
         self._kept: list[pa.RecordBatch] = []
         self._sink = sink
-        self._positions: list[tuple[int, int, int]] = []
+        self._positions: list[tuple[int | None, int, int]] = []
         self._filters: _Filters
         if sizing == "adaptive":
             self._filters = _AdaptiveFilters(rows_per_zone, fpp)
         else:
             num_blocks = num_blocks_for(rows_per_zone, fpp, sizing)
             self._filters = _EqualFilters(rows_per_zone, num_blocks, reuse_memory=sink is not None)
-        self._fragment_id = -1
+        self._fragment_id: int | None = None
         self._zone_start = 0
         self._fill = 0
 
@@ -95,6 +96,8 @@ class ZoneBuilder:
         if first_row % self._rows_per_zone:
             message = f"first_row must be a multiple of rows_per_zone {self._rows_per_zone}, got {first_row}"
             raise InvalidArgumentError(message)
+        if not 0 <= fragment_id <= MAX_FRAGMENT_ID:
+            raise InvalidArgumentError(f"fragment_id must be from 0 to {MAX_FRAGMENT_ID}, got {fragment_id}")
         self._end_zone()
         self._fragment_id = fragment_id
         self._zone_start = first_row

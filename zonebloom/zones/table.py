@@ -22,6 +22,7 @@ import pyarrow as pa
 from zonebloom.arrays import to_numpy
 from zonebloom.errors import InvalidArgumentError, InvalidZoneTableError
 from zonebloom.pruning import SearchResult, search_zones
+from zonebloom.sizing import check_fpp, check_rows_per_zone
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -30,6 +31,7 @@ __all__ = ["ZONE_FIELDS", "ZoneTable", "zone_schema"]
 
 BYTES_PER_BLOCK = 32
 MAX_ZONES_PER_BATCH = 1024
+MAX_MERGED_BYTES = 4 << 20
 _KERNEL_PROBES = 1 << 21
 """Number of (zone, hash) pairs above which loading Numba costs less than NumPy's passes do."""
 
@@ -243,15 +245,14 @@ class ZoneTable:
         """
         if isinstance(table, pa.RecordBatch):
             table = pa.Table.from_batches([table])
+        if not isinstance(table, pa.Table):
+            raise InvalidArgumentError(f"a zone table must be a pyarrow Table, got {type(table).__name__}")
         arrays = [_checked_column(table, field) for field in ZONE_FIELDS]
         own_column, own_type = described_by(table.schema.field("bloom_filter_data"))
         rows_per_zone, fpp = parameters_of(table.schema)
         schema = zone_schema(rows_per_zone, fpp, column=column or own_column, column_type=column_type or own_type)
         joined = pa.table(arrays, schema=schema)
-        order = np.lexsort((joined["zone_start"].to_numpy(), joined["fragment_id"].to_numpy()))
-        if len(order) and not bool((order[1:] > order[:-1]).all()):
-            joined = joined.take(order)
-        zones = cls(joined.to_batches(max_chunksize=MAX_ZONES_PER_BATCH), schema)
+        zones = cls(_merged(_in_order(joined).to_batches(max_chunksize=MAX_ZONES_PER_BATCH)), schema)
         zones._check_positions()
         return zones
 
@@ -416,13 +417,41 @@ def _checked_column(table: pa.Table, field: pa.Field) -> pa.ChunkedArray:
     return pa.chunked_array(parts, field.type)
 
 
+def _in_order(table: pa.Table) -> pa.Table:
+    """`table` in order of fragment and start; runs that are in order are not copied (`take` overflows at 2 GiB)."""
+    order = np.lexsort((table["zone_start"].to_numpy(), table["fragment_id"].to_numpy()))
+    cuts = np.flatnonzero(np.diff(order) != 1) + 1
+    if not len(cuts):
+        return table
+    return pa.concat_tables([table.slice(int(run[0]), len(run)) for run in np.split(order, cuts)])
+
+
+def _merged(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Small neighbours as one batch, so that shuffled rows do not become a batch each."""
+    held: list[pa.RecordBatch] = []
+    rows = num_bytes = 0
+    for batch in batches:
+        if held and (rows + batch.num_rows > MAX_ZONES_PER_BATCH or num_bytes + batch.nbytes > MAX_MERGED_BYTES):
+            yield pa.concat_batches(held) if len(held) > 1 else held[0]
+            held, rows, num_bytes = [], 0, 0
+        held.append(batch)
+        rows += batch.num_rows
+        num_bytes += batch.nbytes
+    if held:
+        yield pa.concat_batches(held) if len(held) > 1 else held[0]
+
+
 def parameters_of(schema: pa.Schema) -> tuple[int, float]:
     """Rows of a full zone and fpp, from Lance's two keys."""
     metadata = schema.metadata or {}
     try:
         rows_per_zone = int(metadata.get(b"bloomfilter_item", b"8192"))
         fpp = float(metadata.get(b"bloomfilter_probability", b"0.00057"))
+        check_rows_per_zone(rows_per_zone)
+        check_fpp(fpp)
     except ValueError as error:
-        message = f"bloomfilter_item and bloomfilter_probability must be numbers, got {metadata!r}"
+        message = (
+            f"bloomfilter_item and bloomfilter_probability must be a row count and a probability, got {metadata!r}"
+        )
         raise InvalidZoneTableError(message) from error
     return rows_per_zone, fpp
