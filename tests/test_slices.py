@@ -1,0 +1,380 @@
+"""Slice segments hold the same bits as zone segments, give the same answers, and believe nothing that was not checked.
+
+Sizes are chosen around the capacities of groups; hashes are drawn at random, so that most bits are read somewhere.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import xxhash
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from zonebloom.errors import CorruptIndexError, UnsupportedFormatError
+from zonebloom.kernels import slices as kernels
+from zonebloom.storage import slice_layout
+from zonebloom.storage.segment import SegmentEntry
+from zonebloom.storage.slice_layout import CAPACITIES, FULL_GROUP, ZonePositions, cut_into_groups, rows_of_hash
+from zonebloom.storage.slice_segment import FEW_HASHES, SliceSegment
+from zonebloom.storage.slice_writer import SliceSegmentWriter, seal_rows
+from zonebloom.storage.store import LocalStore
+from zonebloom.zones import zone_schema
+
+SCHEMA = zone_schema(10, 0.01, column="key", column_type=pa.int64())
+EDGES = sorted({0, 1, 7, 8, 9, 63, 64, 65, 447, 448, 449, 511, 512, 513, 960, 961, 1985})
+
+
+def random_filters(num_zones: int, num_blocks: int, seed: int = 0) -> np.ndarray:
+    """Filters with three bits of four set, so that a key of 8 bits passes one zone of ten."""
+    random = np.random.default_rng([seed, num_zones, num_blocks])
+    shape = (num_zones, num_blocks, 8)
+    return random.integers(0, 2**32, shape, np.uint32) | random.integers(0, 2**32, shape, np.uint32)
+
+
+def positions_of(num_zones: int, zones_per_fragment: int = 5, seed: int = 0) -> ZonePositions:
+    zone = np.arange(num_zones, dtype=np.uint64)
+    return ZonePositions(
+        zone // np.uint64(zones_per_fragment),
+        zone % np.uint64(zones_per_fragment) * np.uint64(10),
+        np.full(num_zones, 10, np.uint64),
+        np.random.default_rng(seed).random(num_zones) < 0.3,
+    )
+
+
+def write_slices(root: Path, filters: np.ndarray, positions: ZonePositions | None = None) -> SegmentEntry:
+    num_zones, num_blocks, _ = filters.shape
+    positions = positions_of(num_zones) if positions is None else positions
+    with SliceSegmentWriter(LocalStore(root), "key", SCHEMA, num_blocks, positions) as writer:
+        for first, stop in writer.layout.bodies():
+            rows = np.zeros(((stop - first) * 256, writer.layout.stride), np.uint8)
+            if num_zones:
+                kernels.slice_zones(np.ascontiguousarray(filters[:, first:stop]), rows, 0)
+            seal_rows(rows, first * 256)
+            writer.write(rows)
+    assert writer.entry is not None
+    return writer.entry
+
+
+def expected_zones(filters: np.ndarray, hashes: np.ndarray) -> np.ndarray:
+    """May-contain by the definition, in plain integers."""
+    found = np.zeros(len(filters), bool)
+    num_blocks = filters.shape[1]
+    for value in hashes.tolist():
+        rows = rows_of_hash(value, num_blocks)
+        matching = np.ones(len(filters), bool)
+        for row in rows:
+            block, word, bit = row // 256, row // 32 % 8, row % 32
+            matching &= (filters[:, block, word] >> np.uint32(bit)) & np.uint32(1) == 1
+        found |= matching
+    return found
+
+
+def hashes_of(count: int, seed: int = 1) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, 2**64, count, np.uint64)
+
+
+# --- the two layouts --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("num_blocks", [1, 2, 3, 7])
+@pytest.mark.parametrize("num_zones", EDGES)
+def test_slices_hold_the_same_bits_and_answer_alike(tmp_path, num_zones, num_blocks):
+    filters = random_filters(num_zones, num_blocks)
+    segment = SliceSegment(LocalStore(tmp_path), write_slices(tmp_path, filters))
+    zones = segment.zones()
+    assert len(segment) == len(zones) == num_zones
+    for name in ("fragment_ids", "zone_starts", "zone_lengths", "has_null"):
+        assert np.array_equal(getattr(segment, name), getattr(positions_of(num_zones), name))
+        assert np.array_equal(getattr(zones, name), getattr(segment, name))
+    assert all(np.array_equal(zones.blocks(zone), filters[zone]) for zone in range(num_zones))
+    assert zones.schema.equals(SCHEMA, check_metadata=True)
+    for count in (1, 2, FEW_HASHES + 1):
+        hashes = hashes_of(count)
+        assert np.array_equal(segment.may_contain(hashes), zones.may_contain(hashes))
+        assert np.array_equal(segment.contained(hashes), zones.contained(hashes))
+
+
+@given(
+    num_zones=st.sampled_from(EDGES[1:12]),
+    num_blocks=st.integers(1, 9),
+    count=st.sampled_from([1, 3, FEW_HASHES + 1]),
+    seed=st.integers(0, 2**32),
+)
+@settings(max_examples=40, deadline=None)
+def test_may_contain_is_the_and_of_the_definition(tmp_path_factory, num_zones, num_blocks, count, seed):
+    filters = random_filters(num_zones, num_blocks, seed)
+    root = tmp_path_factory.mktemp("slices")
+    segment = SliceSegment(LocalStore(root), write_slices(root, filters))
+    hashes = hashes_of(count, seed)
+    assert np.array_equal(segment.may_contain(hashes), expected_zones(filters, hashes))
+    live = np.random.default_rng(seed).random(num_zones) < 0.5
+    each = [bool((expected_zones(filters, hashes[[i]]) & live).any()) for i in range(count)]
+    assert segment.contained(hashes, live).tolist() == each
+
+
+def test_a_group_of_several_bodies_answers_alike(tmp_path):
+    filters = random_filters(20_000, 37)
+    entry = write_slices(tmp_path, filters)
+    segment = SliceSegment(LocalStore(tmp_path), entry)
+    assert len(segment.layout.bodies()) == 2
+    for count in (1, FEW_HASHES + 1):
+        hashes = hashes_of(count)
+        assert np.array_equal(segment.may_contain(hashes), expected_zones(filters, hashes))
+    assert np.array_equal(segment.blocks(19_999), filters[19_999])
+    assert np.array_equal(segment.filters(1000, 30, 30, 35), filters[1000:1030, 30:35])
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 4), st.integers(0, 2), st.booleans()), max_size=40))
+def test_zone_runs_keep_any_positions(zones):
+    position = {}
+    rows = []
+    for fragment_id, length, gap, has_null in sorted(zones, key=lambda zone: zone[0]):
+        start = position.get(fragment_id, 0) + gap
+        rows.append((fragment_id, start, length, has_null))
+        position[fragment_id] = start + length
+    columns = [np.array([row[i] for row in rows], np.uint64) for i in range(3)]
+    positions = ZonePositions(*columns, np.array([row[3] for row in rows], bool))
+    found = ZonePositions.from_runs(positions.to_runs())
+    for name in ("fragment_ids", "zone_starts", "zone_lengths", "has_null"):
+        assert np.array_equal(getattr(found, name), getattr(positions, name))
+
+
+def test_a_regular_file_is_one_run():
+    zone = np.arange(1000, dtype=np.uint64)
+    lengths = np.full(1000, 8192, np.uint64)
+    lengths[-1] = 17
+    positions = ZonePositions(zone // np.uint64(1000), zone * np.uint64(8192), lengths, zone > 1)
+    assert positions.to_runs().num_rows == 1
+
+
+@given(st.integers(0, 200_000))
+def test_groups_hold_all_zones_with_little_padding(num_zones):
+    sizes = cut_into_groups(num_zones)
+    assert sum(sizes) in (0, num_zones)
+    assert all(1 <= size <= FULL_GROUP for size in sizes)
+    held = sum(next(one for one in reversed(CAPACITIES) if one >= size) for size in sizes)
+    partial = [size for size in sizes if size < FULL_GROUP]
+    assert len(partial) <= 3
+    assert num_zones >= (0.5 if num_zones < 1900 else 0.75) * held
+    assert sizes or num_zones < 225
+
+
+# --- the file ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("num_zones", "num_blocks"), [(0, 1), (1, 1), (449, 3), (5000, 33), (20_000, 37)])
+def test_pyarrow_reads_every_row_and_no_row_straddles_a_page(tmp_path, num_zones, num_blocks):
+    filters = random_filters(num_zones, num_blocks)
+    entry = write_slices(tmp_path, filters)
+    path = tmp_path / entry.path
+    layout = SliceSegment(LocalStore(tmp_path), entry).layout
+    data = path.read_bytes()
+    with pa.ipc.open_file(str(path)) as reader:
+        table = reader.read_all()
+    assert table.column_names == ["bit_rows"]
+    assert table.num_rows == num_blocks * 256
+    for row in range(0, layout.num_rows, 37):
+        offset = layout.offset(row)
+        assert offset // 4096 == (offset + layout.stride - 1) // 4096
+        assert table["bit_rows"][row].as_py() == data[offset : offset + layout.stride]
+    assert all(offset % 4096 == 0 for offset in layout.body_offsets)
+    assert sum(span.num_bytes for span in entry.spans) == len(data)
+
+
+def test_a_row_ends_with_the_checksum_of_the_spec(tmp_path):
+    filters = np.zeros((3, 1, 8), np.uint32)
+    filters[[0, 2], 0, 0] = 1 << 5
+    entry = write_slices(tmp_path, filters)
+    layout = SliceSegment(LocalStore(tmp_path), entry).layout
+    start = layout.offset(5)
+    row = (tmp_path / entry.path).read_bytes()[start : start + 64]
+    assert row == b"\x05" + bytes(55) + bytes.fromhex("7aefba5a0c4dc684")
+    assert xxhash.xxh3_64_intdigest(row[:-8], seed=5) == int.from_bytes(row[-8:], "little")
+
+
+def test_a_key_reads_8_rows(tmp_path):
+    class CountingStore(LocalStore):
+        num_bytes = 0
+
+        def read_ranges(self, path, ranges):
+            self.num_bytes += sum(length for _, length in ranges)
+            return super().read_ranges(path, ranges)
+
+    store = CountingStore(tmp_path)
+    segment = SliceSegment(store, write_slices(tmp_path, random_filters(1000, 5)))
+    before = store.num_bytes
+    segment.may_contain(hashes_of(1))
+    assert store.num_bytes - before == 8 * segment.layout.stride
+
+
+def test_a_few_keys_do_not_load_a_compiler(tmp_path):
+    entry = write_slices(tmp_path, random_filters(1000, 5))
+    code = f"""
+import sys, numpy as np
+from zonebloom.storage.segment import SegmentEntry
+from zonebloom.storage.slice_segment import SliceSegment
+from zonebloom.storage.store import LocalStore
+segment = SliceSegment(LocalStore({str(tmp_path)!r}), SegmentEntry.from_json({entry.to_json()!r}))
+segment.may_contain(np.arange({FEW_HASHES}, dtype=np.uint64) << np.uint64(54))
+print("numba" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+def test_threads_share_a_segment(tmp_path):
+    filters = random_filters(1000, 50)
+    segment = SliceSegment(LocalStore(tmp_path), write_slices(tmp_path, filters))
+    keys = [hashes_of(count, seed) for seed in range(20) for count in (1, 2, FEW_HASHES + 1)]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(segment.may_contain, keys))
+    assert all(np.array_equal(one, expected_zones(filters, key)) for one, key in zip(found, keys, strict=True))
+
+
+# --- damage -----------------------------------------------------------------------------------------------------------
+
+
+def flip(path: Path, position: int, bit: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[position] ^= 1 << bit
+    path.write_bytes(bytes(data))
+
+
+def test_a_flipped_bit_anywhere_is_detected_and_loses_nothing(tmp_path):
+    filters = random_filters(20, 2)
+    entry = write_slices(tmp_path, filters)
+    path = tmp_path / entry.path
+    sound = path.read_bytes()
+    hashes = [hashes_of(count, count) for count in (1, 2, FEW_HASHES + 1)]
+    truth = [expected_zones(filters, one) for one in hashes]
+    each = np.array([expected_zones(filters, one[None]).any() for one in hashes[-1]])
+    random = np.random.default_rng(3)
+    body = SliceSegment(LocalStore(tmp_path), entry).layout.body_offsets[0]
+    positions = [*range(0, body, 97), *random.integers(body, len(sound), 150).tolist(), len(sound) - 1]
+    num_rejected = 0
+    for position in positions:
+        flip(path, position, int(random.integers(8)))
+        told: list[str] = []
+        try:
+            segment = SliceSegment(LocalStore(tmp_path), entry, on_damage=told.append)
+        except CorruptIndexError:
+            num_rejected += 1
+        else:
+            for one, expected in zip(hashes, truth, strict=True):
+                assert (segment.may_contain(one) >= expected).all()
+            assert (segment.contained(hashes[-1]) >= each).all()
+            assert not segment.verify()
+            assert len(told) == 1
+        path.write_bytes(sound)
+    assert 0 < num_rejected < len(positions)
+    assert SliceSegment(LocalStore(tmp_path), entry).verify()
+
+
+@pytest.mark.parametrize("count", [1, FEW_HASHES + 1])
+def test_a_damaged_row_makes_the_whole_group_may_match(tmp_path, count):
+    filters = np.zeros((1000, 4, 8), np.uint32)
+    entry = write_slices(tmp_path, filters)
+    hashes = hashes_of(count)
+    layout = SliceSegment(LocalStore(tmp_path), entry).layout
+    flip(tmp_path / entry.path, layout.offset(rows_of_hash(int(hashes[0]), 4)[3]) + 1, 0)
+    told: list[str] = []
+    segment = SliceSegment(LocalStore(tmp_path), entry, on_damage=told.append)
+    assert segment.may_contain(hashes).all()
+    assert segment.may_contain(~hashes).all(), "once damaged, nothing of the group is believed"
+    assert segment.contained(hashes).all()
+    assert len(told) == 1
+    assert "bit row" in told[0]
+    with pytest.raises(CorruptIndexError, match="bit row"):
+        segment.zones()
+
+
+def test_rows_that_changed_places_are_found(tmp_path):
+    entry = write_slices(tmp_path, np.zeros((100, 2, 8), np.uint32))
+    path = tmp_path / entry.path
+    layout = SliceSegment(LocalStore(tmp_path), entry).layout
+    data = bytearray(path.read_bytes())
+    one, other = layout.offset(0), layout.offset(300)
+    data[one : one + 64], data[other : other + 64] = data[other : other + 64], data[one : one + 64]
+    path.write_bytes(bytes(data))
+    assert not SliceSegment(LocalStore(tmp_path), entry).verify()
+
+
+def test_every_truncation_is_rejected(tmp_path):
+    entry = write_slices(tmp_path, random_filters(3, 1))
+    path = tmp_path / entry.path
+    data = path.read_bytes()
+    for size in [*range(0, len(data), 499), len(data) - 1]:
+        path.write_bytes(data[:size])
+        with pytest.raises(CorruptIndexError, match="bytes"):
+            SliceSegment(LocalStore(tmp_path), entry)
+    path.write_bytes(data + b"\0")
+    with pytest.raises(CorruptIndexError, match="bytes"):
+        SliceSegment(LocalStore(tmp_path), entry)
+
+
+@pytest.mark.parametrize("count", [1, FEW_HASHES + 1])
+def test_a_file_truncated_under_a_reader_makes_the_group_may_match(tmp_path, count):
+    entry = write_slices(tmp_path, random_filters(1000, 4))
+    told: list[str] = []
+    segment = SliceSegment(LocalStore(tmp_path), entry, on_damage=told.append)
+    with (tmp_path / entry.path).open("r+b") as file:
+        file.truncate(segment.layout.body_offsets[0])
+    assert segment.may_contain(hashes_of(count)).all()
+    assert len(told) == 1
+
+
+def test_a_missing_file_is_rejected(tmp_path):
+    entry = write_slices(tmp_path, random_filters(3, 1))
+    (tmp_path / entry.path).unlink()
+    with pytest.raises(CorruptIndexError, match="must exist"):
+        SliceSegment(LocalStore(tmp_path), entry)
+
+
+def test_an_opened_segment_outlives_its_file(tmp_path):
+    filters = random_filters(1000, 4)
+    entry = write_slices(tmp_path, filters)
+    segment = SliceSegment(LocalStore(tmp_path), entry)
+    (tmp_path / entry.path).unlink()
+    assert np.array_equal(segment.may_contain(hashes_of(1)), expected_zones(filters, hashes_of(1)))
+
+
+def test_a_newer_layout_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(slice_layout, "_LAYOUT_VERSION", 2)
+    entry = write_slices(tmp_path, random_filters(3, 1))
+    monkeypatch.undo()
+    with pytest.raises(UnsupportedFormatError, match="newer zonebloom"):
+        SliceSegment(LocalStore(tmp_path), entry)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"num_zones": 449},
+        {"num_zones": -1},
+        {"stride": 96},
+        {"num_blocks": 0},
+        {"num_blocks": 400},
+        {"blocks_per_body": 0},
+        {"body_offsets": (8192, 4096)},
+        {"body_offsets": (64,)},
+    ],
+)
+def test_a_layout_outside_the_file_is_refused(tmp_path, change):
+    layout = SliceSegment(LocalStore(tmp_path), entry := write_slices(tmp_path, random_filters(3, 2))).layout
+    layout.check(entry.num_bytes, "x")
+    with pytest.raises(CorruptIndexError, match="inside"):
+        replace(layout, **change).check(entry.num_bytes, "x")
+
+
+def test_nothing_stays_of_a_segment_whose_writing_fails(tmp_path):
+    with pytest.raises(RuntimeError), SliceSegmentWriter(LocalStore(tmp_path), "key", SCHEMA, 1, positions_of(3)):
+        raise RuntimeError
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
