@@ -271,6 +271,10 @@ class FailingStore(LocalStore):
                     store._count()
                     return file.write(data)
 
+                def write_large(self, data):
+                    store._count()
+                    return file.write_large(data)
+
                 def flush(self):
                     file.flush()
 

@@ -10,6 +10,7 @@ Spec: specs/slices.md#optimize
 
 from __future__ import annotations
 
+import mmap
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -132,6 +133,8 @@ def optimize_column(
         write = _write_zones if group.num_blocks == 0 else _write_slices
         new.append(write(store, entry, group))
         on_written(new[-1].path)
+        for source in chosen:
+            source.release()
     changed = replace(entry, segments=(*kept, *new)) if chosen else entry
     rewritten = sum(segment.num_zones for segment in new)
     outcome = OptimizedColumn(
@@ -153,9 +156,12 @@ def optimize_column(
 class _Source:
     """A segment whose zones may be merged."""
 
-    def __init__(self, entry: SegmentEntry, table: ZoneTable | SliceSegment, live: set[int]) -> None:
+    def __init__(
+        self, entry: SegmentEntry, table: ZoneTable | SliceSegment, live: set[int], release: Callable[[], None]
+    ) -> None:
         self.entry = entry
         self.table = table
+        self.release = release
         self.positions = ZonePositions(table.fragment_ids, table.zone_starts, table.zone_lengths, table.has_null)
         known = np.fromiter(live, np.uint64, len(live))
         self.is_live: NDArray[np.bool_] = np.isin(table.fragment_ids, known)
@@ -187,13 +193,15 @@ def _num_blocks(table: ZoneTable | SliceSegment) -> NDArray[np.int64]:
 
 def _open(store: LocalStore, entry: SegmentEntry, live: set[int]) -> _Source:
     if entry.kind == "zones":
-        zones, bad = ZoneSegment(store, entry).zones()
+        opened = ZoneSegment(store, entry)
+        zones, bad = opened.zones()
         if bad:
             raise CorruptIndexError(bad[0])
-        return _Source(entry, zones, live)
+        opened.release()
+        return _Source(entry, zones, live, opened.release)
     segment = SliceSegment(store, entry)
     segment.read_positions()
-    return _Source(entry, segment, live)
+    return _Source(entry, segment, live, segment.release)
 
 
 def _chosen(sources: Sequence[_Source], damage: list[str]) -> list[_Source]:
@@ -295,7 +303,7 @@ def _write_slices(store: LocalStore, entry: ColumnEntry, group: _Group) -> Segme
         layout = writer.layout
         bodies = layout.bodies()
         shape = (layout.blocks_per_body * ROWS_PER_BLOCK, layout.stride)
-        buffers = [np.zeros(shape, np.uint8) for _ in bodies[:2]]
+        buffers = [_zeros(shape) for _ in bodies[:2]]
         tiles = [(first, group[first : first + _TILE]) for first in range(0, len(group), _TILE)]
         shares = [tiles[number::_WORKERS] for number in range(_WORKERS)]
 
@@ -316,6 +324,11 @@ def _write_slices(store: LocalStore, entry: ColumnEntry, group: _Group) -> Segme
                 writer.write(rows)
     assert writer.entry is not None
     return writer.entry
+
+
+def _zeros(shape: tuple[int, int]) -> NDArray[np.uint8]:
+    """Zeros that begin at a page, so that the store can write them past the page cache."""
+    return np.frombuffer(mmap.mmap(-1, shape[0] * shape[1]), np.uint8).reshape(shape)
 
 
 def _slice_tiles(tiles: Sequence[tuple[int, _Group]], rows: NDArray[np.uint8], blocks: tuple[int, int]) -> None:

@@ -307,7 +307,7 @@ def read_fragments(store: LocalStore, entry: FragmentListEntry) -> list[Fragment
         The file is missing or differs from its checksum.
     """
     try:
-        data = store.map(entry.path)
+        data = store.mapping(entry.path).buffer
     except FileNotFoundError as error:
         raise CorruptIndexError(f"fragment list {entry.path} must exist, got no such file") from error
     found = checksum(data)

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import Any
 from urllib.parse import quote
 
 import pyarrow as pa
 import xxhash
+
+from zonebloom.storage.store import NewFile
 
 __all__ = ["CheckedFile", "SegmentEntry", "Span", "checksum", "column_folder", "runs"]
 
@@ -107,7 +109,7 @@ class CheckedFile:
 
     closed = False
 
-    def __init__(self, file: BinaryIO) -> None:
+    def __init__(self, file: NewFile) -> None:
         self._file = file
         self._digest = xxhash.xxh3_64()
         self._num_bytes = 0
@@ -125,7 +127,7 @@ class CheckedFile:
     def write_unchecked(self, data: Any) -> int:
         """Append `data`, which is in no span's checksum."""
         view = memoryview(data).cast("B")
-        self._file.write(view)
+        self._file.write_large(view)
         self._position += len(view)
         return len(view)
 

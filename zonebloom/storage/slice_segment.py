@@ -31,7 +31,7 @@ from zonebloom.storage.slice_layout import (
     decode_positions,
     rows_of_hash,
 )
-from zonebloom.storage.store import LocalStore
+from zonebloom.storage.store import LocalStore, Mapping
 from zonebloom.zones import ZoneTable, zone_schema
 from zonebloom.zones.table import described_by, parameters_of
 
@@ -260,11 +260,19 @@ class SliceSegment:
     # --- the mapped file ----------------------------------------------------------------------------------------------
 
     @cached_property
+    def _mapping(self) -> Mapping:
+        return self._store.mapping(self.entry.path, is_sparse=True)
+
+    def release(self) -> None:
+        """Unmap what was read; it is mapped again when it is needed again."""
+        self._mapping.release()
+
+    @cached_property
     def _bodies(self) -> list[NDArray[np.uint8]]:
         """The rows of each body, mapped; to be used only for rows that are trusted."""
-        mapped = self._store.map_sparsely(self.entry.path)
-        if len(mapped) != self.entry.num_bytes:
-            message = f"segment {self.entry.path} must have {self.entry.num_bytes} bytes, got {len(mapped)}"
+        mapped = self._mapping.buffer
+        if mapped.size != self.entry.num_bytes:
+            message = f"segment {self.entry.path} must have {self.entry.num_bytes} bytes, got {mapped.size}"
             raise CorruptIndexError(message)
         stride = self.layout.stride
         bodies = []

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, BinaryIO, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -30,7 +30,7 @@ from zonebloom.storage.slice_layout import (
     ZonePositions,
     encode,
 )
-from zonebloom.storage.store import LocalStore
+from zonebloom.storage.store import LocalStore, NewFile
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -89,7 +89,7 @@ class _CountingFile:
 class _BodyFile(CheckedFile):
     """Ends a span before and after each body; bodies are not checksummed, as their rows are."""
 
-    def __init__(self, file: BinaryIO, body_offsets: Sequence[int]) -> None:
+    def __init__(self, file: NewFile, body_offsets: Sequence[int]) -> None:
         super().__init__(file)
         self._body_offsets = frozenset(body_offsets)
         self.spans: list[Span] = []

@@ -15,15 +15,16 @@ import os
 import secrets
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any
 
 import pyarrow as pa
 
 from zonebloom.errors import StorageError
 
-__all__ = ["LocalStore"]
+__all__ = ["LocalStore", "Mapping", "NewFile"]
 
 _MAX_OPEN_FILES = 256
+_LARGE_BYTES = 1 << 20
 
 
 class _OpenFile:
@@ -39,6 +40,74 @@ class _OpenFile:
     def __del__(self) -> None:
         with contextlib.suppress(AttributeError, OSError):
             os.close(self.number)
+
+
+class Mapping:
+    """A memory-mapped file, for as long as somebody uses `buffer`."""
+
+    __slots__ = ("_mapped", "buffer")
+
+    def __init__(self, file_number: int, *, is_sparse: bool) -> None:
+        self._mapped: mmap.mmap | None = None
+        if os.fstat(file_number).st_size:
+            self._mapped = mmap.mmap(file_number, 0, access=mmap.ACCESS_READ)
+            if is_sparse and hasattr(mmap, "MADV_RANDOM"):
+                self._mapped.madvise(mmap.MADV_RANDOM)
+        self.buffer: pa.Buffer = pa.py_buffer(self._mapped or b"")
+        """All bytes; only pages that are touched are read."""
+
+    def release(self) -> None:
+        """Unmap the pages that were touched; they are mapped again when they are touched again."""
+        if self._mapped is not None and hasattr(mmap, "MADV_DONTNEED"):
+            self._mapped.madvise(mmap.MADV_DONTNEED)
+
+
+class NewFile:
+    """A file that is being written, from its beginning to its end."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file = path.open("xb")
+        self._direct: int | None = None
+
+    def write(self, data: Any) -> None:
+        """Append `data`."""
+        self._file.write(data)
+
+    def write_large(self, data: Any) -> None:
+        """Append `data`, past the page cache where the system can: gigabytes must not push out what others read.
+
+        That needs memory, a position and a length that are multiples of the page; otherwise it is a plain write.
+        """
+        view = memoryview(data).cast("B")
+        if len(view) < _LARGE_BYTES or not self._write_directly(view):
+            self._file.write(view)
+
+    def _write_directly(self, view: memoryview) -> bool:
+        start = position = self._file.seek(0, os.SEEK_END)
+        try:
+            if self._direct is None:
+                self._direct = os.open(self._path, os.O_WRONLY | os.O_DIRECT)
+            while position < start + len(view):
+                position += os.pwrite(self._direct, view[position - start :], position)
+        except (AttributeError, OSError) as error:
+            if isinstance(error, OSError) and error.errno != errno.EINVAL:
+                raise
+            self._file.seek(start)
+            return False
+        self._file.seek(position)
+        return True
+
+    def flush(self) -> None:
+        """Hand over to the system what was written."""
+        self._file.flush()
+
+    def close(self) -> None:
+        """End the file."""
+        if self._direct is not None:
+            os.close(self._direct)
+            self._direct = None
+        self._file.close()
 
 
 class LocalStore:
@@ -68,14 +137,6 @@ class LocalStore:
         with _explained("read", self.root / path):
             return (self.root / path).read_bytes()
 
-    def map(self, path: str) -> pa.Buffer:
-        """The object at `path` as one buffer, memory-mapped: only pages that are touched are read."""
-        with _explained("read", self.root / path):
-            if (self.root / path).stat().st_size == 0:
-                return pa.py_buffer(b"")
-            with pa.memory_map(str(self.root / path)) as mapped:
-                return mapped.read_buffer()
-
     def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """For each `(offset, length)` of `ranges`, those bytes of the object at `path`; fewer at its end.
 
@@ -89,13 +150,10 @@ class LocalStore:
                 self._open_files.pop(next(iter(self._open_files)), None)
             return [os.pread(file.number, length, offset) for offset, length in ranges]
 
-    def map_sparsely(self, path: str) -> memoryview:
-        """The object at `path`, memory-mapped for reads here and there: no page is read that is not touched."""
+    def mapping(self, path: str, *, is_sparse: bool = False) -> Mapping:
+        """The object at `path`, memory-mapped; where `is_sparse`, no page is read ahead of the one that is touched."""
         with _explained("read", self.root / path), (self.root / path).open("rb") as file:
-            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-            if hasattr(mmap, "MADV_RANDOM"):
-                mapped.madvise(mmap.MADV_RANDOM)
-            return memoryview(mapped)
+            return Mapping(file.fileno(), is_sparse=is_sparse)
 
     def list(self, folder: str) -> list[str]:
         """Names of the objects in `folder`, in order; empty where there is no such folder."""
@@ -106,7 +164,7 @@ class LocalStore:
             return []
 
     @contextlib.contextmanager
-    def writing(self, path: str) -> Iterator[BinaryIO]:
+    def writing(self, path: str) -> Iterator[NewFile]:
         """A new object at `path`, which must be unique; removed if the block raises.
 
         No fsync: whatever a power failure tears is found by its checksum, and then read as not indexed.
@@ -115,7 +173,7 @@ class LocalStore:
         with _explained("write", target):
             target.parent.mkdir(parents=True, exist_ok=True)
             try:
-                with target.open("xb") as file:
+                with contextlib.closing(NewFile(target)) as file:
                     yield file
             except BaseException:
                 target.unlink(missing_ok=True)

@@ -78,7 +78,8 @@ class ZoneSegment:
     def __init__(self, store: LocalStore, entry: SegmentEntry) -> None:
         self.entry = entry
         try:
-            self._buffer = store.map(entry.path)
+            self._mapping = store.mapping(entry.path)
+            self._buffer = self._mapping.buffer
         except FileNotFoundError as error:
             raise CorruptIndexError(f"segment {entry.path} must exist, got no such file") from error
         if self._buffer.size != entry.num_bytes:
@@ -120,6 +121,10 @@ class ZoneSegment:
         """
         self._check(1 + number)
         return self._reader.get_batch(number)
+
+    def release(self) -> None:
+        """Unmap what was read; it is mapped again when it is needed again."""
+        self._mapping.release()
 
     def zones(self) -> tuple[ZoneTable, list[str]]:
         """The zones of all sound batches, and a message for each batch that is not sound.
