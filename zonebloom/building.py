@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from itertools import chain
 
 import pyarrow as pa
 
@@ -114,16 +115,32 @@ def _inspect(
 
 
 def unified(schemas: Sequence[pa.Schema]) -> pa.Schema:
-    """One schema for files that may have gained columns; where types conflict the first file's stands."""
+    """One schema for files that may have gained columns or wider types; where types conflict the first file's stands.
+
+    Spec: specs/zones.md#schema-evolution
+    """
     try:
         return pa.unify_schemas(list(schemas), promote_options="default")
     except (pa.ArrowInvalid, pa.ArrowTypeError):
         fields: dict[str, pa.Field] = {}
-        for schema in schemas:
-            for one in schema:
-                if one.name not in fields or pa.types.is_null(fields[one.name].type):
-                    fields[one.name] = one.with_nullable(True)
+        for one in chain.from_iterable(schemas):
+            known = fields.get(one.name)
+            wanted = one.type if known is None else _wider(known.type, one.type)
+            fields[one.name] = pa.field(one.name, wanted)
         return pa.schema(list(fields.values()))
+
+
+def _wider(known: pa.DataType, found: pa.DataType) -> pa.DataType:
+    """The least type that keeps the values of both, where they are of one family; else the known one."""
+    both = [pa.schema([pa.field("", one)]) for one in (known, found)]
+    for promotion in ("default", "permissive"):
+        try:
+            common = pa.unify_schemas(both, promote_options=promotion).field(0).type
+        except (pa.ArrowInvalid, pa.ArrowTypeError):
+            continue
+        if promotion == "default" or (_keeps_values(known, common) and _keeps_values(found, common)):
+            return common
+    return known
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,8 +43,10 @@ def scan(
     PredicateError
         The predicate cannot be evaluated; while reading: not on a value that is there, such as a cast of bad text.
     """
-    if limit is not None and limit < 0:
-        raise InvalidArgumentError(f"limit must be 0 or more, got {limit}")
+    if limit is not None and (not isinstance(limit, int) or limit < 0):
+        raise InvalidArgumentError(f"limit must be 0 or more rows, got {limit!r}")
+    if isinstance(columns, str):
+        raise InvalidArgumentError(f"columns must be a list of names, got {columns!r}")
     names = list(view.schema.names) if columns is None else list(columns)
     for name in names:
         if view.schema.get_field_index(name) < 0:
@@ -162,6 +164,8 @@ class Scan:
             arrays.append(
                 source[field.name].cast(field.type) if source[field.name].type != field.type else source[field.name]
             )
+        if not arrays:
+            return [pa.RecordBatch.from_struct_array(pa.nulls(matching.num_rows, pa.struct([])))]
         batches: list[pa.RecordBatch] = pa.table(arrays, schema=self.schema).to_batches()
         return batches
 
