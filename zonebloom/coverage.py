@@ -347,7 +347,7 @@ class View:
 
 
 def _is_ambiguous(schema: pa.Schema, name: str) -> bool:
-    """Whether `name` is a column and a leaf of a struct as well: a pyarrow Expression may mean either, so none prunes."""
+    """Whether `name` is a column and a leaf of a struct as well: a pyarrow Expression may mean either."""
     return leaf_paths(schema).count(name) > 1
 
 

@@ -19,7 +19,7 @@ from zonebloom.coverage import File, View
 from zonebloom.datasets import ParquetDataset
 from zonebloom.errors import InvalidArgumentError, InvalidZoneTableError
 from zonebloom.sizing import expected_fpp
-from zonebloom.storage.manifest import Fragment
+from zonebloom.storage.manifest import ColumnEntry, Fragment
 from zonebloom.storage.slice_segment import SliceSegment
 from zonebloom.zones import ZoneTable
 
@@ -91,7 +91,7 @@ def verify(view: View, *, sample: float, seed: int) -> Verification:
         sound = [table for table in loaded.tables if not isinstance(table, SliceSegment) or table.verify()]
         for table in sound:
             for file in chosen:
-                _check_file(view, file, table, entry.name, entry.column_type, tally)
+                _check_file(view, file, table, entry, tally)
         columns.append(tally.result(entry.name))
     damage = tuple(dict.fromkeys(reason.message for reason in view.snapshot.damage))
     return Verification(len(view.files), len(chosen), tuple(columns), damage)
@@ -116,16 +116,14 @@ class _Tally:
         )
 
 
-def _check_file(
-    view: View, file: File, table: ZoneTable | SliceSegment, column: str, column_type: pa.DataType, tally: _Tally
-) -> None:
+def _check_file(view: View, file: File, table: ZoneTable | SliceSegment, entry: ColumnEntry, tally: _Tally) -> None:
     mine = np.flatnonzero(table.fragment_ids == file.fragment_id)
     if not len(mine):
         return
     from zonebloom.kernels import sbbf  # noqa: PLC0415 - only a verification needs Numba
 
     absent = np.random.default_rng(0).integers(0, 2**64, _PROBES, dtype=np.uint64)
-    values = _zone_values(view, file, column, column_type, table, mine)
+    values = _zone_values(view, file, table, entry, mine)
     for zone, array in zip(mine.tolist(), values, strict=True):
         hashes = hashing.hash_array(array)
         found = table.check_zone(zone, hashes)
@@ -139,12 +137,7 @@ def _check_file(
 
 
 def _zone_values(
-    view: View,
-    file: File,
-    column: str,
-    column_type: pa.DataType,
-    table: ZoneTable | SliceSegment,
-    mine: NDArray[np.int64],
+    view: View, file: File, table: ZoneTable | SliceSegment, entry: ColumnEntry, mine: NDArray[np.int64]
 ) -> Iterator[pa.ChunkedArray]:
     """The values of zones `mine` of one file, which is read once."""
     start = int(table.zone_starts[mine[0]])
@@ -152,12 +145,12 @@ def _zone_values(
     held: list[pa.Array] = []
     position = start
     with view.dataset.open(file.path) as data:
-        batches = data.column_batches([column], start, stop)
+        batches = data.column_batches([entry.name], start, stop)
         for zone in mine.tolist():
             first = int(table.zone_starts[zone])
             end = first + int(table.zone_lengths[zone])
             while position + sum(map(len, held)) < end:
-                values = column_values(next(batches), column, column_type)
+                values = column_values(next(batches), entry.name, entry.column_type)
                 assert values is not None
                 held.append(values)
             rows = pa.chunked_array(held)
