@@ -43,6 +43,7 @@ FLOORS = (
     "optimizing",
     "index",
     "creating",
+    "predicting",
     "demo",
     "cli",
 )

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from zonebloom.errors import ZoneBloomError
     from zonebloom.index import Index, open_index
     from zonebloom.predicates import And, Equals, IsIn, IsNull, Not, Or, Predicate, col
+    from zonebloom.predicting import Forecast, whatif
     from zonebloom.pruning import SearchResult
     from zonebloom.reasons import Reason, ReasonCode
     from zonebloom.sbbf import Sbbf
@@ -29,6 +30,7 @@ _HOMES = {
     "zonebloom.errors": ("ZoneBloomError",),
     "zonebloom.index": ("Index", "open_index"),
     "zonebloom.predicates": ("And", "Equals", "IsIn", "IsNull", "Not", "Or", "Predicate", "col"),
+    "zonebloom.predicting": ("Forecast", "whatif"),
     "zonebloom.pruning": ("SearchResult",),
     "zonebloom.reasons": ("Reason", "ReasonCode"),
     "zonebloom.sbbf": ("Sbbf",),
@@ -40,6 +42,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [
     "And",
     "Equals",
+    "Forecast",
     "Index",
     "IsIn",
     "IsNull",
@@ -59,6 +62,7 @@ __all__ = [
     "col",
     "import_index",
     "open_index",
+    "whatif",
 ]
 
 

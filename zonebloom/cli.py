@@ -316,6 +316,24 @@ def import_(
 
 
 @app.command()
+def whatif(
+    path: Source,
+    column: Annotated[str, typer.Option("--column", "-c", help="The column to index.")],
+    rows_per_zone: Annotated[int, typer.Option(help="Rows of a zone.")] = 8192,
+    fpp: Annotated[list[float] | None, typer.Option(help="Probability to try; may be given again.")] = None,
+    format: Format = "text",  # noqa: A002
+) -> None:
+    """Predict from a sample what an index would cost and save, and whether it is of use; nothing is written."""
+    from zonebloom import predicting  # noqa: PLC0415 - `--help` must not load Arrow
+
+    found = predicting.whatif(path, column, rows_per_zone=rows_per_zone, fpp=fpp or predicting.FPPS)
+    if format == "json":
+        _print_json(found.to_dict())
+    else:
+        typer.echo(str(found))
+
+
+@app.command()
 def demo(
     rows: Annotated[int, typer.Option(help="Rows to generate.")] = 4_000_000,
     files: Annotated[int, typer.Option(help="Files to generate.")] = 8,

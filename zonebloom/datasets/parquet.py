@@ -323,6 +323,17 @@ class DataFile:
             position += rows
         return groups, first_row
 
+    def column_ranges(self, column: str) -> list[tuple[Any, Any] | None]:
+        """The least and greatest value of `column` in each row group that has rows, None where the footer has none."""
+        leaf = self._leaves.get(column)
+        groups = [self._metadata.row_group(i) for i in range(self._metadata.num_row_groups)]
+        found: list[tuple[Any, Any] | None] = []
+        for group in groups:
+            known = None if leaf is None else group.column(leaf).statistics
+            if group.num_rows:
+                found.append((known.min, known.max) if known is not None and known.has_min_max else None)
+        return found
+
     def _is_dictionary(self, column: str) -> bool:
         leaf = self._leaves.get(column)
         if leaf is None or self._metadata.schema.column(leaf).physical_type != "BYTE_ARRAY":
