@@ -36,6 +36,8 @@ __all__ = ["BuildPlan", "BuiltColumns", "Parameters", "build_segments", "inspect
 
 _SETTLED_NS = 20_000_000
 """A file younger than this is read only after it: a write that follows then gets another modification time."""
+_COARSELY_SETTLED_NS = 2_000_000_000
+"""The same where the time is in whole seconds, as some file systems keep it."""
 _MIN_UNIT_ROWS = 1 << 20
 
 
@@ -297,14 +299,15 @@ def _build_unit(plan: BuildPlan, unit: Unit, builders: Mapping[str, ZoneBuilder]
 
 
 def _check_same(file: DataFile, fragment: Fragment) -> None:
-    if tuple(file.fingerprint) != fragment.fingerprint:
+    if tuple(file.fingerprint) != fragment.fingerprint or file.row_group_rows != fragment.row_group_rows:
         raise DataFileError(f"data file {fragment.path} must not change during a build, got a new version; refresh")
 
 
 def _wait_until_settled(mtime_ns: int) -> None:
+    settled = _SETTLED_NS if mtime_ns % 1_000_000_000 else _COARSELY_SETTLED_NS
     age = time.time_ns() - mtime_ns
-    if 0 <= age < _SETTLED_NS:
-        time.sleep((_SETTLED_NS - age) / 1e9)
+    if 0 <= age < settled:
+        time.sleep((settled - age) / 1e9)
 
 
 def column_values(batch: pa.RecordBatch, column: str, column_type: pa.DataType) -> pa.Array | None:
