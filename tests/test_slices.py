@@ -120,16 +120,19 @@ def test_may_contain_is_the_and_of_the_definition(tmp_path_factory, num_zones, n
     assert segment.contained(hashes, live).tolist() == each
 
 
-def test_a_group_of_several_bodies_answers_alike(tmp_path):
-    filters = random_filters(20_000, 37)
+def test_a_group_of_several_bodies_answers_alike(tmp_path, monkeypatch):
+    monkeypatch.setattr(slice_layout, "_BODY_BYTES", 5 << 20)
+    filters = random_filters(5000, 37)
     entry = write_slices(tmp_path, filters)
     segment = SliceSegment(LocalStore(tmp_path), entry)
     assert len(segment.layout.bodies()) == 2
+    with pa.ipc.open_file(str(tmp_path / entry.path)) as reader:
+        assert [len(chunk) for chunk in reader.read_all()["bit_rows"].chunks] == [20 * 256, 17 * 256]
     for count in (1, FEW_HASHES + 1):
         hashes = hashes_of(count)
         assert np.array_equal(segment.may_contain(hashes), expected_zones(filters, hashes))
-    assert np.array_equal(segment.blocks(19_999), filters[19_999])
-    assert np.array_equal(segment.filters(1000, 30, 30, 35), filters[1000:1030, 30:35])
+    assert np.array_equal(segment.blocks(4999), filters[4999])
+    assert np.array_equal(segment.filters(1000, 30, 15, 25), filters[1000:1030, 15:25])
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 4), st.integers(0, 2), st.booleans()), max_size=40))

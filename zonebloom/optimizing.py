@@ -194,10 +194,9 @@ def _num_blocks(table: ZoneTable | SliceSegment) -> NDArray[np.int64]:
 def _open(store: LocalStore, entry: SegmentEntry, live: set[int]) -> _Source:
     if entry.kind == "zones":
         opened = ZoneSegment(store, entry)
-        zones, bad = opened.zones()
+        zones, bad = opened.zones(keep_mapped=False)
         if bad:
             raise CorruptIndexError(bad[0])
-        opened.release()
         return _Source(entry, zones, live, opened.release)
     segment = SliceSegment(store, entry)
     segment.read_positions()
@@ -328,7 +327,9 @@ def _write_slices(store: LocalStore, entry: ColumnEntry, group: _Group) -> Segme
 
 def _zeros(shape: tuple[int, int]) -> NDArray[np.uint8]:
     """Zeros that begin at a page, so that the store can write them past the page cache."""
-    return np.frombuffer(mmap.mmap(-1, shape[0] * shape[1]), np.uint8).reshape(shape)
+    return np.frombuffer(
+        mmap.mmap(-1, shape[0] * shape[1], flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS), np.uint8
+    ).reshape(shape)
 
 
 def _slice_tiles(tiles: Sequence[tuple[int, _Group]], rows: NDArray[np.uint8], blocks: tuple[int, int]) -> None:

@@ -18,7 +18,7 @@ import binascii
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from itertools import combinations_with_replacement
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +38,7 @@ CHECKSUM_BYTES = 8
 WORDS_PER_BLOCK = 8
 ROWS_PER_BLOCK = 256
 MIN_STRIDE, MAX_STRIDE = 64, PAGE_BYTES
-_BODY_BYTES = 32 << 20
+_BODY_BYTES = 64 << 20
 _LAYOUT_KEY = b"zonebloom.slices"
 _ZONES_KEY = b"zonebloom.zones"
 _LAYOUT_VERSION = 1
@@ -65,14 +65,15 @@ def stride_for(num_zones: int) -> int:
     return next(MIN_STRIDE << shift for shift in range(7) if capacity_of(MIN_STRIDE << shift) >= num_zones)
 
 
-def rows_of_hash(value: int, num_blocks: int) -> list[int]:
+@lru_cache(1024)
+def rows_of_hash(value: int, num_blocks: int) -> tuple[int, ...]:
     """The 8 bit rows that say which zones may hold the hash `value`.
 
     Spec: specs/slices.md#probe
     """
     first = (((value >> 32) * num_blocks) >> 32) * ROWS_PER_BLOCK
     low = value & 0xFFFFFFFF
-    return [first + 32 * word + ((low * salt & 0xFFFFFFFF) >> 27) for word, salt in enumerate(SALTS)]
+    return tuple([first + 32 * word + ((low * salt & 0xFFFFFFFF) >> 27) for word, salt in enumerate(SALTS)])
 
 
 @cache

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cached_property
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,7 +32,7 @@ from zonebloom.storage.slice_layout import (
     decode_positions,
     rows_of_hash,
 )
-from zonebloom.storage.store import LocalStore, Mapping
+from zonebloom.storage.store import SLOW_READ_SECONDS, LocalStore, Mapping
 from zonebloom.zones import ZoneTable, zone_schema
 from zonebloom.zones.table import described_by, parameters_of
 
@@ -44,6 +45,7 @@ _MAGIC_BYTES = 8
 FEW_HASHES = 256
 """Up to so many hashes positioned reads and NumPy are faster than what Numba takes to start."""
 _WINDOW = 64
+_FIRST_ROWS = 16
 _SAMPLED_BLOCKS = 16
 _ZONES_PER_BATCH = 1024
 _BATCH_BYTES = 32 << 20
@@ -193,11 +195,11 @@ class SliceSegment:
         assert found is not None
         return found.view(np.uint8)
 
-    def _read_rows(self, rows: list[int]) -> NDArray[np.uint64]:
-        """Bit rows by number, checked and without their checksums, as words; shape `(len(rows), stride / 8 - 1)`."""
-        layout = self.layout
-        stride = layout.stride
-        blobs = self._store.read_ranges(self.entry.path, [(layout.offset(row), stride) for row in rows])
+    def _read_rows(self, rows: tuple[int, ...]) -> NDArray[np.uint64]:
+        """Bit rows of one block, checked and without their checksums, as words; `(len(rows), stride / 8 - 1)`."""
+        stride = self.layout.stride
+        base = self.layout.offset(rows[0]) - rows[0] * stride
+        blobs = self._store.read_ranges(self.entry.path, [(base + row * stride, stride) for row in rows])
         words = np.frombuffer(b"".join(blobs), np.dtype("<u8"))
         if len(words) * 8 != stride * len(rows):
             raise CorruptIndexError(f"segment {self.entry.path} must have {self.entry.num_bytes} bytes, got fewer")
@@ -251,7 +253,7 @@ class SliceSegment:
             found[number] = bool((matching if mask is None else matching & mask).any())
         return found
 
-    def _mapped_rows(self, rows: list[int]) -> NDArray[np.uint64]:
+    def _mapped_rows(self, rows: tuple[int, ...]) -> NDArray[np.uint64]:
         body, inside = divmod(rows[0], self.layout.blocks_per_body * ROWS_PER_BLOCK)
         first = rows[0] - inside
         words = self._bodies[body].view(np.dtype("<u8"))
@@ -315,8 +317,17 @@ class SliceSegment:
             if not len(mine):
                 continue
             view = body.data.cast("B")
-            wanted = body.view(np.dtype("<u8"))[mine - base, -1].tolist()
-            for row, digest_of_row in zip(mine.tolist(), wanted, strict=True):
+            words = body.view(np.dtype("<u8"))
+            started = perf_counter()
+            for row in mine[:_FIRST_ROWS].tolist():
+                start = (row - base) * stride
+                if digest(view[start : start + hashed], row) != int(words[row - base, -1]):
+                    self._reject(row)
+            rest = mine[_FIRST_ROWS:]
+            if perf_counter() - started > _FIRST_ROWS * SLOW_READ_SECONDS:
+                self._store.will_need(self.entry.path, [(self.layout.offset(row), stride) for row in rest.tolist()])
+            wanted = words[rest - base, -1].tolist()
+            for row, digest_of_row in zip(rest.tolist(), wanted, strict=True):
                 start = (row - base) * stride
                 if digest(view[start : start + hashed], row) != digest_of_row:
                     self._reject(row)

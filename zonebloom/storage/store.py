@@ -15,6 +15,7 @@ import os
 import secrets
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import pyarrow as pa
@@ -25,6 +26,8 @@ __all__ = ["LocalStore", "Mapping", "NewFile"]
 
 _MAX_OPEN_FILES = 256
 _LARGE_BYTES = 1 << 20
+SLOW_READ_SECONDS = 20e-6
+"""A page that takes longer was not in the page cache; its neighbours in the request are not there either."""
 
 
 class _OpenFile:
@@ -36,6 +39,12 @@ class _OpenFile:
         self.number = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
         if hasattr(os, "posix_fadvise"):  # readahead would read up to 512 times the bytes that a probe asks for
             os.posix_fadvise(self.number, 0, 0, os.POSIX_FADV_RANDOM)
+
+    def will_need(self, ranges: Sequence[tuple[int, int]]) -> None:
+        """Have the system read ahead, in parallel."""
+        if hasattr(os, "posix_fadvise"):
+            for offset, length in ranges:
+                os.posix_fadvise(self.number, offset, length, os.POSIX_FADV_WILLNEED)
 
     def __del__(self) -> None:
         with contextlib.suppress(AttributeError, OSError):
@@ -143,12 +152,29 @@ class LocalStore:
         The object must be immutable: it stays open, so a second call costs one positioned read for each range. A store
         with a high latency reads ranges together here.
         """
+        try:
+            file = self._opened(path)
+            started = perf_counter()
+            found = [os.pread(file.number, length, offset) for offset, length in ranges[:1]]
+            if len(ranges) > 1 and perf_counter() - started > SLOW_READ_SECONDS:
+                file.will_need(ranges[1:])
+            found += [os.pread(file.number, length, offset) for offset, length in ranges[1:]]
+        except OSError as error:
+            with _explained("read", self.root / path):
+                raise error from None
+        return found
+
+    def will_need(self, path: str, ranges: Sequence[tuple[int, int]]) -> None:
+        """Start reading the ranges `(offset, length)` of an immutable object, all at once, and do not wait."""
         with _explained("read", self.root / path):
-            file = self._open_files.pop(path, None) or _OpenFile(self.root / path)
-            self._open_files[path] = file  # last in order: the first is the one that was longest unused
-            if len(self._open_files) > _MAX_OPEN_FILES:
-                self._open_files.pop(next(iter(self._open_files)), None)
-            return [os.pread(file.number, length, offset) for offset, length in ranges]
+            self._opened(path).will_need(ranges)
+
+    def _opened(self, path: str) -> _OpenFile:
+        file = self._open_files.pop(path, None) or _OpenFile(self.root / path)
+        self._open_files[path] = file  # last in order: the first is the one that was longest unused
+        if len(self._open_files) > _MAX_OPEN_FILES:
+            self._open_files.pop(next(iter(self._open_files)), None)
+        return file
 
     def mapping(self, path: str, *, is_sparse: bool = False) -> Mapping:
         """The object at `path`, memory-mapped; where `is_sparse`, no page is read ahead of the one that is touched."""
@@ -157,11 +183,11 @@ class LocalStore:
 
     def list(self, folder: str) -> list[str]:
         """Names of the objects in `folder`, in order; empty where there is no such folder."""
-        try:
-            with _explained("list", self.root / folder):
+        with _explained("list", self.root / folder):
+            try:
                 return sorted(entry.name for entry in os.scandir(self.root / folder) if entry.is_file())
-        except FileNotFoundError:
-            return []
+            except (FileNotFoundError, NotADirectoryError):
+                return []
 
     @contextlib.contextmanager
     def writing(self, path: str) -> Iterator[NewFile]:

@@ -126,8 +126,10 @@ class ZoneSegment:
         """Unmap what was read; it is mapped again when it is needed again."""
         self._mapping.release()
 
-    def zones(self) -> tuple[ZoneTable, list[str]]:
+    def zones(self, *, keep_mapped: bool = True) -> tuple[ZoneTable, list[str]]:
         """The zones of all sound batches, and a message for each batch that is not sound.
+
+        Without `keep_mapped` what was checked is unmapped at once, so that a large segment does not fill the memory.
 
         Raises
         ------
@@ -140,6 +142,8 @@ class ZoneSegment:
                 batches.append(self.batch(number))
             except CorruptIndexError as error:
                 damage.append(str(error))
+            if not keep_mapped:
+                self.release()
         try:
             return ZoneTable(batches, self.schema), damage
         except InvalidZoneTableError as error:
