@@ -288,8 +288,9 @@ class Index:
             return ZoneTable([], schema)
         whole = pa.concat_tables(tables)
         live = pa.array([one.fragment_id for one in self._snapshot.fragments.values()], pa.uint64())
-        if self._snapshot.manifest.dropped:
-            whole = whole.filter(pc.is_in(whole["fragment_id"], live))
+        is_live = pc.is_in(whole["fragment_id"], live)
+        if not pc.all(is_live).as_py():
+            whole = whole.filter(is_live)
         return ZoneTable.from_arrow(whole, column=entry.name, column_type=entry.column_type)
 
     def info(self) -> dict[str, Any]:
