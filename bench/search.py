@@ -150,7 +150,7 @@ def _cases(folder: Path, index: zb.Index, query: Query, engines: list[str]) -> d
 
         connection = duckdb.connect()
         text = f"SELECT {', '.join(COLUMNS)} FROM read_parquet('{folder}/*.parquet') WHERE {query.sql}"
-        cases["duckdb"] = lambda: _ordered(connection.execute(text).to_arrow_table())
+        cases["duckdb"] = lambda: _ordered(connection.sql(text).to_arrow_table())
     if "polars" in engines:
         import polars as pl
 

@@ -1,0 +1,166 @@
+"""The tables of bench/README.md, and the small one of README.md between its markers, from bench/results/*.json.
+
+Nothing in either is typed: change a result by running its bench. `python -m bench.report`
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from bench.harness import RESULTS, cell_text
+
+ORDER = ("kernels", "build", "memory", "startup", "search", "slices")
+BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
+HERE = Path(__file__).parent
+
+
+def main() -> None:
+    """Write both files."""
+    results = load()
+    (HERE / "README.md").write_text("\n".join(full_report(results)), encoding="utf-8")
+    readme = HERE.parent / "README.md"
+    readme.write_text(with_headline(readme.read_text(encoding="utf-8"), headline(results)), encoding="utf-8")
+
+
+def load() -> list[dict[str, Any]]:
+    """The results that there are, in reading order."""
+    found = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(RESULTS.glob("*.json"))}
+    names = [name for name in ORDER if name in found] + [name for name in found if name not in ORDER]
+    return [normal(name, found[name]) for name in names]
+
+
+def normal(name: str, document: dict[str, Any]) -> dict[str, Any]:
+    """`document` with all fields that the report reads."""
+    empty = {"bench": name, "about": "", "machine": {}, "targets": [], "headline": [], "tables": [], "others": 0.0}
+    if "tables" in document:
+        return empty | document
+    return empty | _of_kernels(document)
+
+
+def _of_kernels(document: dict[str, Any]) -> dict[str, Any]:
+    """The kernel bench keeps one object a case, with the time of each contender."""
+    cases = document["results"]
+    contenders = list(cases[0]["ns_per_key"])
+    rows = [
+        [
+            case["case"],
+            case["rows"],
+            *(case["ns_per_key"].get(name, "-") for name in contenders),
+            case.get("ratio_to_c") or "-",
+            case["times_faster_than_plain_numba"],
+            case["fpp_counted"],
+            case["fpp_measured"],
+        ]
+        for case in cases
+    ]
+    columns = ["column", "rows", *(f"{name}, ns/key" for name in contenders)]
+    columns += ["ours / C", "faster than plain Numba", "fpp by its bits", "fpp measured"]
+    title = "Hash and insert a column into zone filters"
+    note = "The filters of all contenders are equal, bit for bit (asserted)."
+    targets = []
+    for case in cases[:2]:
+        if case.get("ratio_to_c"):
+            targets.append(
+                _target(f"hash + insert, {case['case']}, to the best C", case["ratio_to_c"], 1.1, at_most=True)
+            )
+        faster = case["times_faster_than_plain_numba"]
+        targets.append(_target(f"hash + insert, {case['case']}, faster than plain Numba", faster, 3.0, at_most=False))
+    return {
+        "about": "Kernels on data in memory, one thread.",
+        "targets": targets,
+        "tables": [{"title": title, "note": note, "columns": columns, "rows": rows}],
+    }
+
+
+def _target(claim: str, measured: float, limit: float, *, at_most: bool) -> dict[str, Any]:
+    reached = measured <= limit if at_most else measured >= limit
+    return {
+        "claim": claim,
+        "measured": measured,
+        "limit": limit,
+        "at_most": at_most,
+        "unit": "x",
+        "reached": reached,
+    }
+
+
+def full_report(results: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """Lines of bench/README.md."""
+    yield "# Benchmarks"
+    yield ""
+    yield "Written by `python -m bench.report` from `bench/results/*.json`; run `python -m bench.build` and so on to"
+    yield "measure. Rounds are interleaved, and run again where other processes used the cores; cells are medians"
+    yield "(min..max), ratios are taken within a round. Answers and filters are compared inside each bench. Data is"
+    yield "generated, and deleted afterwards."
+    machines = [one["machine"] for one in results if one["machine"]]
+    if machines:
+        one = machines[0]
+        versions = {name: version for other in machines for name, version in other["packages"].items()}
+        packages = ", ".join(f"{name} {version}" for name, version in versions.items())
+        yield ""
+        yield f"Machine: {one['cpu']}, {one['cores']} cores, {one['memory_gib']} GiB, {one['system']}; Python "
+        yield f"{one['python']}, {packages}."
+    targets = [target for one in results for target in one["targets"]]
+    if targets:
+        yield ""
+        yield "## What was asked for"
+        yield ""
+        yield from _table(["", "measured", "asked", ""], [_target_row(target) for target in targets])
+    for one in results:
+        yield ""
+        yield f"## {one['bench']}"
+        if one["about"]:
+            yield ""
+            yield one["about"]
+        for table in one["tables"]:
+            yield ""
+            yield f"### {table['title']}"
+            yield ""
+            yield from _table(table["columns"], table["rows"])
+            if table["note"]:
+                yield ""
+                yield table["note"]
+    yield ""
+
+
+def _target_row(target: dict[str, Any]) -> list[str]:
+    sign = "≤" if target["at_most"] else "≥"
+    unit = target["unit"]
+    measured, limit = cell_text(float(target["measured"])), cell_text(float(target["limit"]))
+    return [
+        target["claim"],
+        f"{measured} {unit}",
+        f"{sign} {limit} {unit}",
+        "reached" if target["reached"] else "**missed**",
+    ]
+
+
+def headline(results: Sequence[dict[str, Any]]) -> list[str]:
+    """Lines of the README's table."""
+    rows = [row for one in results for row in one["headline"]]
+    return list(_table(["", "zonebloom", "set against"], rows))
+
+
+def with_headline(text: str, lines: Sequence[str]) -> str:
+    """`text` with `lines` between its markers.
+
+    >>> with_headline("a\\n<!-- bench:begin -->\\nold\\n<!-- bench:end -->\\nb", ["new"])
+    'a\\n<!-- bench:begin -->\\nnew\\n<!-- bench:end -->\\nb'
+    """
+    before, rest = text.split(BEGIN, 1)
+    _, after = rest.split(END, 1)
+    return before + "\n".join([BEGIN, *lines, END]) + after
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Iterator[str]:
+    yield "| " + " | ".join(columns) + " |"
+    yield "|" + "---|" * len(columns)
+    for row in rows:
+        yield "| " + " | ".join(cell_text(cell).replace("|", "\\|") for cell in row) + " |"
+
+
+if __name__ == "__main__":
+    main()
