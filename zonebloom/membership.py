@@ -5,6 +5,9 @@ Spec: specs/pruning.md#exists
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -48,16 +51,72 @@ def exists(view: View, column: str, values: Any, *, exact: bool) -> pa.BooleanAr
 
 
 def _as_array(values: Any) -> pa.Array:
+    if isinstance(values, (str, bytes, bytearray, memoryview, Mapping)) or not (
+        hasattr(values, "__iter__") or hasattr(values, "__arrow_c_array__") or hasattr(values, "__arrow_c_stream__")
+    ):
+        raise InvalidArgumentError(f"values must be an array or a list of values, got {values!r:.80}")
     try:
         array = values if isinstance(values, (pa.Array, pa.ChunkedArray)) else pa.array(values)
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        message = f"values must be something that Arrow takes as an array, got {type(values).__name__}: {error}"
+    except OverflowError:
+        array = _large_integers(list(values))
+    except (pa.ArrowException, TypeError) as error:
+        message = f"values must be of one type, and one that Arrow has, got {type(values).__name__}: {error}"
         raise InvalidArgumentError(message) from error
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
+    if not (pa.types.is_null(array.type) or hashing.is_supported(array.type)):
+        raise InvalidArgumentError(f"values must be such as a column can be indexed by, got {array.type}")
     if pa.types.is_string_view(array.type) or pa.types.is_binary_view(array.type):  # which pyarrow 26 cannot take
         return array.cast(pa.large_string() if pa.types.is_string_view(array.type) else pa.large_binary())
     return array
+
+
+def _large_integers(values: list[Any]) -> pa.Array:
+    """Integers of which some are beyond 64 bits, as decimals: a literal of a decimal type has the same value."""
+    try:
+        return pa.array([None if value is None else Decimal(value) for value in values], pa.decimal256(76, 0))
+    except (pa.ArrowException, ArithmeticError, TypeError, ValueError) as error:
+        raise InvalidArgumentError(f"values must be integers of at most 76 digits, got: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Fitted:
+    """Values set against a column's type."""
+
+    slots: NDArray[np.int64]
+    """Slots of the values that convert exactly."""
+    values: pa.Array
+    """Those values, in the column's type."""
+    misfits: NDArray[np.int64]
+    """Slots of the values of which nothing is proved; the rest are null or beyond the column's range."""
+
+
+def _fitted(array: pa.Array, column_type: pa.DataType) -> _Fitted:
+    """Each value of `array` by itself; runs that convert as a whole cost one conversion."""
+    valid = np.flatnonzero(pc.is_valid(array).to_numpy(zero_copy_only=False))
+    if pa.types.is_primitive(array.type) or pa.types.is_decimal(array.type):
+        order = pc.sort_indices(array).to_numpy()[: len(valid)]  # nulls come last; what is out of range is a run
+    else:
+        order = valid
+    slots: list[NDArray[np.int64]] = []
+    values: list[pa.Array] = []
+    misfits: list[int] = []
+    waiting = [order.astype(np.int64)]
+    while waiting:
+        run = waiting.pop()
+        if not len(run):
+            continue
+        fit = fit_values(array.take(pa.array(run)), column_type)
+        if fit.reason is None and len(fit.values) == len(run):
+            slots.append(run)
+            values.append(fit.values)
+        elif len(run) == 1:
+            misfits += run.tolist() if fit.reason is not None else []
+        elif fit.reason is not None or len(fit.values):
+            middle = len(run) // 2
+            waiting += [run[:middle], run[middle:]]
+    fitting = pa.concat_arrays(values) if values else fit_values([], column_type).values
+    return _Fitted(np.concatenate([np.zeros(0, np.int64), *slots]), fitting, np.array(misfits, np.int64))
 
 
 def _may_exist(probed: ProbedColumn, array: pa.Array, column_type: pa.DataType) -> NDArray[np.bool_]:
@@ -65,16 +124,9 @@ def _may_exist(probed: ProbedColumn, array: pa.Array, column_type: pa.DataType) 
     if len(probed.uncovered):
         return np.ones(len(array), np.bool_)
     found = np.zeros(len(array), np.bool_)
-    valid = np.flatnonzero(pc.is_valid(array).to_numpy(zero_copy_only=False))
-    fit = fit_values(array.take(pa.array(valid)), column_type)
-    if fit.reason is None and not fit.num_out_of_range:
-        found[valid] = _probe_all(probed, fit.values)
-        return found
-    for slot in valid.tolist():
-        single = fit_values(array.slice(slot, 1), column_type)
-        found[slot] = single.reason is not None or (
-            len(single.values) > 0 and bool(_probe_all(probed, single.values).any())
-        )
+    fitted = _fitted(array, column_type)
+    found[fitted.slots] = _probe_all(probed, fitted.values)
+    found[fitted.misfits] = True
     return found
 
 
@@ -106,14 +158,13 @@ def _verified(view: View, column: str, array: pa.Array, maybe: NDArray[np.bool_]
     seen = [_comparable(hashing.column_array(batch, column)).unique() for batch in rows]
     if not seen:
         return found
-    fit = fit_values(candidates, view.column_type(column))
-    if fit.reason is None and not fit.num_out_of_range:
-        wanted = _comparable(fit.values)
-    else:
-        singles = [fit_values(candidates.slice(number, 1), view.column_type(column)) for number in range(len(slots))]
-        slots = slots[[len(single.values) == 1 for single in singles]]
-        wanted = _comparable(pa.concat_arrays([single.values for single in singles]))
-    found[slots] = pc.is_in(wanted, pa.chunked_array(seen).unique()).to_numpy(zero_copy_only=False)
+    every = pa.chunked_array(seen).unique()
+    fitted = _fitted(candidates, view.column_type(column))
+    found[slots[fitted.slots]] = pc.is_in(_comparable(fitted.values), every).to_numpy(zero_copy_only=False)
+    if len(fitted.misfits):
+        equal = set(every.to_pylist())  # Python compares numbers of all kinds by value
+        misfits = candidates.take(pa.array(fitted.misfits)).to_pylist()
+        found[slots[fitted.misfits]] = [value in equal for value in misfits]
     return found
 
 

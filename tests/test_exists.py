@@ -1,0 +1,227 @@
+"""`exists`: false is certain, null stays null, and `exact=True` is the truth.
+
+Oracle: Python sets of the values that were written.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import math
+import time
+import uuid
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import zonebloom as zb
+from zonebloom.errors import ColumnNotFoundError, InvalidArgumentError
+
+
+@pytest.fixture
+def build(tmp_path):
+    def make(values: pa.Array, **parameters) -> zb.Index:
+        root = tmp_path / "lake"
+        root.mkdir()
+        half = len(values) // 2
+        for number, part in enumerate((values.slice(0, half), values.slice(half))):
+            pq.write_table(pa.table({"c": part}), root / f"part-{number}.parquet", row_group_size=50)
+        return zb.build_index(root, "c", **{"rows_per_zone": 16, "fpp": 1e-6, **parameters})
+
+    return make
+
+
+def test_false_is_certain_and_null_stays_null(build):
+    index = build(pa.array([1, 2, None, 4], pa.int64()))
+    answer = index.exists("c", [1, 3, None, 4, 5])
+    assert answer.type == pa.bool_()
+    assert answer.to_pylist() == [True, False, None, True, False]
+    assert index.exists("c", [None]).to_pylist() == [None]
+    assert index.exists("c", []).to_pylist() == []
+    assert index.exists("c", pa.array([None, None], pa.null())).to_pylist() == [None, None]
+
+
+@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize(
+    ("values", "probes", "expected"),
+    [
+        (pa.array([1, 300], pa.int64()), [1, 2, 300, 2**70, -(2**70)], [True, False, True, False, False]),
+        (pa.array([1, 100], pa.int8()), pa.array([1, 100, 300, -300]), [True, True, False, False]),
+        (pa.array([1, 100], pa.uint8()), [1, -1, 256, 100.0, 1.0], [True, False, False, True, True]),
+        (pa.array([0.0, 1.5]), [0.0, -0.0, 1.5, 2.5, 1], [True, True, True, False, False]),
+        (pa.array([-0.0, 1.5]), [0.0, -0.0], [True, True]),
+        (pa.array([-0.0, 1.5], pa.float32()), [0.0, -0.0, 1.5], [True, True, True]),
+        (pa.array(["a", "", "é"]), ["a", "", "é", "b", "e\u0301"], [True, True, True, False, False]),
+        (pa.array(["a", "b"]), pa.array(["a", "c"], pa.large_string()), [True, False]),
+        (pa.array(["a", "b"]), pa.array(["a", "c", None]).dictionary_encode(), [True, False, None]),
+        (pa.array(["a", "b"]), pa.array(["a", "c"], pa.string_view()), [True, False]),
+        (pa.array([b"a", b"\xff"]), [b"\xff", b"b", "a"], [True, False, True]),
+        (pa.array([True, True]), [True, False], [True, False]),
+        (pa.array([decimal.Decimal("1.50")]), [decimal.Decimal("1.5"), decimal.Decimal(2)], [True, False]),
+        (pa.array([dt.date(2024, 1, 1)]), [dt.date(2024, 1, 1), dt.date(2024, 1, 2)], [True, False]),
+        (
+            pa.array([1000, 2000], pa.timestamp("ms")),
+            pa.array([2_000_000, 3_000_000], pa.timestamp("us")),
+            [True, False],
+        ),
+        (pa.array(["a", "b"]).dictionary_encode(), ["a", "z"], [True, False]),
+    ],
+    ids=lambda value: str(getattr(value, "type", ""))[:40] or None,
+)
+def test_values_of_each_kind(build, values, probes, expected, exact):
+    assert build(values).exists("c", probes, exact=exact).to_pylist() == expected
+
+
+def test_uuids(build):
+    ids = [uuid.UUID(int=number) for number in range(3)]
+    values = pa.ExtensionArray.from_storage(pa.uuid(), pa.array([one.bytes for one in ids[:2]], pa.binary(16)))
+    index = build(values)
+    for exact in (False, True):
+        assert index.exists("c", ids, exact=exact).to_pylist() == [True, True, False]
+        assert index.exists("c", [str(one) for one in ids], exact=exact).to_pylist() == [True, True, False]
+        assert index.exists("c", values, exact=exact).to_pylist() == [True, True]
+
+
+def test_nan_may_exist_and_is_never_exactly_found(build):
+    index = build(pa.array([math.nan, 1.0], from_pandas=False))
+    probes = pa.array([math.nan, 1.0, 2.0], from_pandas=False)
+    assert index.exists("c", probes).to_pylist() == [True, True, False]
+    assert index.exists("c", probes, exact=True).to_pylist() == [False, True, False]
+
+
+def test_what_does_not_convert_may_exist(build):
+    """No proof of absence from a literal that is not of the column's type; reading the rows denies it."""
+    index = build(pa.array([1, 2], pa.int64()))
+    assert index.exists("c", [1.5, 2.0]).to_pylist() == [True, True]
+    assert index.exists("c", [1.5, 2.0], exact=True).to_pylist() == [False, True]
+
+
+def test_exact_equals_truth_where_the_filters_are_full(build):
+    """With filters that let two thirds of everything pass, only reading tells."""
+    index = build(pa.array(range(0, 2000, 2)), fpp=0.9, rows_per_zone=500)
+    probes = list(range(-100, 2100))
+    maybe = index.exists("c", probes).to_pylist()
+    assert maybe.count(True) > 1500
+    exact = index.exists("c", probes, exact=True).to_pylist()
+    assert exact == [0 <= number < 2000 and number % 2 == 0 for number in probes]
+    assert all(one or not other for one, other in zip(maybe, exact, strict=True))
+
+
+def test_floats_beyond_exact_integers_are_compared_by_value(build):
+    index = build(pa.array([2**60, 2**60 + 1, 7], pa.int64()))
+    probes = [2.0**60, 2.0**61, 7.0, 7.5]
+    assert index.exists("c", probes).to_pylist() == [True, True, True, True]
+    assert index.exists("c", probes, exact=True).to_pylist() == [True, False, True, False]
+
+
+@settings(max_examples=60, deadline=None)
+@given(probes=st.lists(st.none() | st.integers(-5, 40) | st.integers(-(2**63), 2**63 - 1), max_size=30))
+def test_exact_is_the_truth(truth_index, probes):
+    index, written = truth_index
+    expected = [None if value is None else value in written for value in probes]
+    array = pa.array(probes, pa.int64())
+    assert index.exists("c", array, exact=True).to_pylist() == expected
+    maybe = index.exists("c", array).to_pylist()
+    assert all(one or not other for one, other in zip(maybe, expected, strict=True))
+
+
+@pytest.fixture(scope="module")
+def truth_index(tmp_path_factory):
+    root = tmp_path_factory.mktemp("lake")
+    values = [number for number in range(30) if number % 3]
+    pq.write_table(pa.table({"c": pa.array([*values, None], pa.int16())}), root / "a.parquet")
+    return zb.build_index(root, "c", rows_per_zone=4, fpp=0.2), set(values)
+
+
+def test_a_million_values(build):
+    """A million values against 30 zones in seconds."""
+    values = pa.array(np.arange(30_000, dtype=np.int64) * 7)
+    index = build(values, rows_per_zone=1024, fpp=0.001)
+    probes = np.arange(1_000_000, dtype=np.int64)
+    expected = (probes % 7 == 0) & (probes < 210_000)
+    index.exists("c", [1])
+    started = time.perf_counter()
+    found = index.exists("c", probes).to_numpy(zero_copy_only=False)
+    assert found[expected].all()
+    assert found.mean() < 0.3
+    assert index.exists("c", probes, exact=True).to_numpy(zero_copy_only=False).tolist() == expected.tolist()
+    assert time.perf_counter() - started < 20
+
+
+def test_a_few_misfits_do_not_slow_a_million_values(build):
+    index = build(pa.array(range(100), pa.int32()), rows_per_zone=64)
+    probes = np.arange(300_000, dtype=np.int64)
+    probes[::50_000] = 2**40
+    started = time.perf_counter()
+    found = index.exists("c", probes)
+    assert time.perf_counter() - started < 5
+    assert found.to_numpy(zero_copy_only=False)[1:100].all()
+    assert not found[0].as_py()
+    floats = probes.astype(np.float64)
+    floats[7] = 7.5
+    started = time.perf_counter()
+    assert index.exists("c", floats)[7].as_py()
+    assert not index.exists("c", floats)[0].as_py()
+    assert time.perf_counter() - started < 10
+
+
+def test_a_file_that_the_index_does_not_know_makes_everything_possible(build):
+    index = build(pa.array(range(10)))
+    pq.write_table(pa.table({"c": [77]}), index.dataset.root / "new.parquet")
+    assert index.exists("c", [77, 78, None]).to_pylist() == [True, True, None]
+    assert index.exists("c", [77, 78, None], exact=True).to_pylist() == [True, False, None]
+
+
+def test_a_deleted_file_holds_nothing(build):
+    index = build(pa.array(range(10)))
+    (index.dataset.root / "part-1.parquet").unlink()
+    assert index.exists("c", [1, 9]).to_pylist() == [True, False]
+
+
+def test_struct_leaves(tmp_path):
+    root = tmp_path / "lake"
+    root.mkdir()
+    pq.write_table(pa.table({"p": [{"x": 1}, {"x": None}, None]}), root / "a.parquet")
+    index = zb.build_index(root, "p.x")
+    for exact in (False, True):
+        assert index.exists("p.x", [1, 2, None], exact=exact).to_pylist() == [True, False, None]
+
+
+@pytest.mark.parametrize("values", ["u-1", b"u-1", 5, None, object(), [object()], [[1]], {"a": 1}, [1, "x"]])
+def test_values_must_be_an_array(build, values):
+    with pytest.raises(InvalidArgumentError, match="values must be"):
+        build(pa.array(["u-1"])).exists("c", values)
+
+
+class Exporting:
+    """A column of some other library, by the Arrow PyCapsule interface."""
+
+    def __init__(self, array: pa.Array) -> None:
+        self._array = array
+
+    def __arrow_c_array__(self, requested_schema=None):
+        return self._array.__arrow_c_array__(requested_schema)
+
+
+def test_any_array_like_is_taken(build):
+    index = build(pa.array([1, 2, 3]))
+    for values in (
+        [1, 9],
+        (1, 9),
+        np.array([1, 9]),
+        pa.array([1, 9]),
+        pa.chunked_array([[1], [9]]),
+        Exporting(pa.array([1, 9])),
+    ):
+        assert index.exists("c", values).to_pylist() == [True, False]
+    assert index.exists("c", range(1, 4)).to_pylist() == [True] * 3
+    assert index.exists("c", {1}).to_pylist() == [True]
+
+
+def test_the_column_must_be_indexed(build):
+    with pytest.raises(ColumnNotFoundError, match="did you mean 'c'"):
+        build(pa.array([1])).exists("cc", [1])
