@@ -10,6 +10,7 @@ Spec: specs/zones.md#build
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 import warnings
@@ -32,7 +33,7 @@ from zonebloom.storage.store import LocalStore
 from zonebloom.storage.zone_segment import ZoneSegmentWriter
 from zonebloom.zones import ZoneBuilder
 
-__all__ = ["BuildPlan", "BuiltColumns", "Parameters", "build_segments", "inspect_files"]
+__all__ = ["BuildPlan", "BuiltColumns", "Parameters", "build_segments", "inspect_files", "num_cores", "read_footers"]
 
 _SETTLED_NS = 20_000_000
 """A file younger than this is read only after it: a write that follows then gets another modification time."""
@@ -75,6 +76,17 @@ def inspect_files(
     DataFileError
         Not one file can be read.
     """
+    inspected = read_footers(dataset, listing, ids, workers)
+    if not inspected.fragments:
+        first = next(iter(inspected.skipped.values()), f"{dataset.root} has no files")
+        raise DataFileError(f"a data set must have at least one Parquet file that can be read, got none: {first}")
+    return inspected
+
+
+def read_footers(
+    dataset: ParquetDataset, listing: Mapping[str, Fingerprint], ids: Mapping[str, int], workers: int
+) -> Inspected:
+    """As `inspect_files`, but there may be no file that can be read."""
     fragments: list[Fragment] = []
     schemas: list[pa.Schema] = []
     skipped: dict[str, str] = {}
@@ -88,12 +100,14 @@ def inspect_files(
             fragments.append(fragment)
             if schema not in schemas:
                 schemas.append(schema)
-    if not fragments:
-        first = next(iter(skipped.values()), f"{dataset.root} has no files")
-        raise DataFileError(f"a data set must have at least one Parquet file that can be read, got none: {first}")
     for reason in skipped.values():
         warnings.warn(f"{reason}; it is not indexed, and always read whole", RuntimeWarning, stacklevel=2)
-    return Inspected(fragments, unified(schemas), skipped)
+    return Inspected(fragments, unified(schemas) if schemas else pa.schema([]), skipped)
+
+
+def num_cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _inspect(
@@ -181,6 +195,8 @@ class BuiltColumns:
 
     segments: dict[str, list[SegmentEntry]]
     """New segments by column."""
+    unfit: dict[str, set[int]]
+    """By column, fragments some values of which do not convert to its type; their rows are not all in zones."""
     failed: dict[int, str] = field(default_factory=dict)
     """Fragments that could not be read to their end, and why."""
     rows: int = 0
@@ -207,7 +223,7 @@ def build_segments(plan: BuildPlan, fragments: Sequence[Fragment]) -> BuiltColum
     A file that turns out unreadable, or that changes meanwhile, is left out and said in `failed`.
     """
     units = units_of(fragments, plan.parameters.rows_per_zone, plan.workers)
-    built = BuiltColumns({column: [] for column in plan.columns})
+    built = BuiltColumns({column: [] for column in plan.columns}, {column: set() for column in plan.columns})
     queue = _Queue(units)
     num_workers = max(1, min(plan.workers, len(units)))
     with ThreadPoolExecutor(num_workers, thread_name_prefix="zonebloom-build") as pool:
@@ -257,13 +273,15 @@ def _work(plan: BuildPlan, queue: _Queue, built: BuiltColumns) -> None:
             builders[column] = builder
         for unit in queue:
             try:
-                rows = _build_unit(plan, unit, builders)
+                unfit = _build_unit(plan, unit, builders)
             except DataFileError as error:
                 with queue.lock:
                     built.failed[unit.fragment.fragment_id] = str(error)
                 continue
             with queue.lock:
-                built.rows += rows
+                built.rows += unit.stop - unit.start
+                for column in unfit:
+                    built.unfit[column].add(unit.fragment.fragment_id)
         for builder in builders.values():
             builder.close()
     with queue.lock:
@@ -275,7 +293,8 @@ def _work(plan: BuildPlan, queue: _Queue, built: BuiltColumns) -> None:
                 plan.store.delete(writer.entry.path)
 
 
-def _build_unit(plan: BuildPlan, unit: Unit, builders: Mapping[str, ZoneBuilder]) -> int:
+def _build_unit(plan: BuildPlan, unit: Unit, builders: Mapping[str, ZoneBuilder]) -> set[str]:
+    """Insert the rows of `unit`; the columns that do not convert."""
     fragment = unit.fragment
     _wait_until_settled(fragment.mtime_ns)
     for builder in builders.values():
@@ -295,7 +314,7 @@ def _build_unit(plan: BuildPlan, unit: Unit, builders: Mapping[str, ZoneBuilder]
             if plan.on_rows:
                 plan.on_rows(batch.num_rows)
         file.check_unchanged()
-    return unit.stop - unit.start
+    return unfit
 
 
 def _check_same(file: DataFile, fragment: Fragment) -> None:

@@ -102,6 +102,10 @@ class Snapshot:
         self.damage: list[Reason] = [distrust] if distrust else []
         self._columns: dict[str, LoadedColumn] = {}
         self.fragments: dict[str, Fragment] = {}
+        self.damaged_lists: frozenset[str] = frozenset()
+        """Paths of the fragment lists that could not be read."""
+        self.damaged_segments: set[str] = set()
+        """Paths of the segments that were found to be damaged so far."""
         if distrust is None:
             self._read_fragments()
 
@@ -112,12 +116,19 @@ class Snapshot:
                 found = read_fragments(self.store, entry)
             except CorruptIndexError as error:
                 self._note_damage(str(error))
+                self.damaged_lists |= {entry.path}
                 continue
             self.fragments.update({one.path: one for one in found if one.fragment_id not in dropped})
 
     def _note_damage(
-        self, message: str, column: str | None = None, code: ReasonCode = ReasonCode.SEGMENT_CORRUPT
+        self,
+        message: str,
+        column: str | None = None,
+        code: ReasonCode = ReasonCode.SEGMENT_CORRUPT,
+        segment: str | None = None,
     ) -> Reason:
+        if segment is not None:
+            self.damaged_segments.add(segment)
         reason = Reason(code, message, column=column)
         self.damage.append(reason)
         warnings.warn(f"{message}; rows that it describes are read whole", RuntimeWarning, stacklevel=2)
@@ -132,9 +143,9 @@ class Snapshot:
                 try:
                     zones, bad = self._open_segment(segment_entry, entry.name)
                     tables.append(zones)
-                    damage += [self._note_damage(message, entry.name) for message in bad]
+                    damage += [self._note_damage(text, entry.name, segment=segment_entry.path) for text in bad]
                 except CorruptIndexError as error:
-                    damage.append(self._note_damage(str(error), entry.name))
+                    damage.append(self._note_damage(str(error), entry.name, segment=segment_entry.path))
                 except UnsupportedFormatError as error:
                     damage.append(self._note_damage(str(error), entry.name, ReasonCode.FORMAT_TOO_NEW))
             self._columns[entry.name] = LoadedColumn(tables, damage)
@@ -145,7 +156,9 @@ class Snapshot:
         if entry.kind == "zones":
             return ZoneSegment(self.store, entry).zones()
         if entry.kind == "slices":
-            segment = SliceSegment(self.store, entry, on_damage=partial(self._note_damage, column=column))
+            segment = SliceSegment(
+                self.store, entry, on_damage=partial(self._note_damage, column=column, segment=entry.path)
+            )
             segment.read_positions()
             return segment, []
         message = f"segment {entry.path} must be of kind zones or slices, got {entry.kind}"
@@ -278,9 +291,9 @@ class View:
             known = set(self.live_ids.tolist())
             for one in np.unique(uncovered.fragment_ids).tolist():
                 if one in known:
-                    message = (
-                        f"column {entry.name} of this file has no filters: its type does not convert to the index's"
-                    )
+                    is_unfit = any(start <= one < stop for start, stop in entry.unfit)
+                    cause = "its values do not convert to the index's type" if is_unfit else "refresh the index"
+                    message = f"column {entry.name} of this file has no filters: {cause}"
                     reasons.append(Reason(ReasonCode.COLUMN_NOT_INDEXED, message, entry.name, self.paths[one]))
         return ProbedColumn(entry.name, entry.column_type, loaded, uncovered, live, tuple(reasons))
 

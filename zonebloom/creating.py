@@ -9,18 +9,21 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from zonebloom import hashing
-from zonebloom.building import BuildPlan, Parameters, build_segments, inspect_files
+from zonebloom.building import BuildPlan, Parameters, build_segments, inspect_files, num_cores
+from zonebloom.committing import NO_VERSION, Change, ColumnChange, commit_change, reserve_ids
 from zonebloom.coverage import Snapshot
-from zonebloom.datasets import ParquetDataset, open_dataset, partitions
+from zonebloom.datasets import ParquetDataset, open_dataset
 from zonebloom.errors import (
-    ConcurrentCommitError,
     DataFileError,
     IndexExistsError,
     InvalidArgumentError,
@@ -33,7 +36,8 @@ from zonebloom.progress import Progress, reporting
 from zonebloom.reasons import ReasonCode
 from zonebloom.selection import RowSelection
 from zonebloom.sizing import Sizing, check_fpp, check_rows_per_zone, num_blocks_for
-from zonebloom.storage.manifest import ColumnEntry, Fragment, Manifest, commit, list_versions, write_fragments
+from zonebloom.storage.manifest import ColumnEntry, Fragment, list_versions
+from zonebloom.storage.segment import runs
 from zonebloom.storage.store import LocalStore
 from zonebloom.storage.zone_segment import ZoneSegmentWriter
 from zonebloom.verifying import check_imported
@@ -115,7 +119,7 @@ def build_index(
         if taken:
             message = f"column {taken[0]} must not be indexed yet, got an index of it at {root}"
             raise IndexExistsError(f"{message}; refresh it, or build with overwrite=True")
-    builder = _Build(dataset, root, base, Parameters(rows_per_zone, fpp, sizing), workers or _num_cores())
+    builder = _Build(dataset, root, base, Parameters(rows_per_zone, fpp, sizing), workers or num_cores())
     return builder.run(names, progress, optimize=optimize)
 
 
@@ -145,12 +149,8 @@ def import_index(
     root = _index_root(dataset, index, source)
     if _current(root) is not None:
         raise IndexExistsError(f"there must be no index yet to import one, got one at {root}")
-    builder = _Build(dataset, root, None, Parameters(zones.rows_per_zone, zones.fpp), _num_cores())
+    builder = _Build(dataset, root, None, Parameters(zones.rows_per_zone, zones.fpp), num_cores())
     return builder.import_zones(zones, column, check=check)
-
-
-def _num_cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _index_root(dataset: ParquetDataset, index: str | os.PathLike[str] | None, source: Any) -> Path:
@@ -181,7 +181,7 @@ def _current(root: Path) -> Snapshot | None:
     newer = [reason for reason in snapshot.damage if reason.code == ReasonCode.FORMAT_TOO_NEW]
     if newer:
         raise UnsupportedFormatError(newer[0].message)
-    return snapshot
+    return Snapshot(snapshot.store, snapshot.manifest)
 
 
 class _Build:
@@ -196,6 +196,7 @@ class _Build:
         self.base = base
         self.parameters = parameters
         self.workers = workers
+        self.next_fragment_id = 0
 
     def run(
         self,
@@ -229,13 +230,14 @@ class _Build:
                 self.parameters.fpp,
                 self.parameters.sizing,
                 tuple(built.segments[name]),
+                runs(built.unfit[name]),
             )
             for name, column_type in types.items()
         ]
         if optimize:
             live = {fragment.fragment_id for fragment in fragments}
             columns = [self._sliced(column, live) for column in columns]
-        self._commit(ids, inspected.schema, fragments, columns)
+        self._commit(listing, inspected.schema, fragments, columns)
         return open_index(self.root)
 
     def _sliced(self, column: ColumnEntry, live: set[int]) -> ColumnEntry:
@@ -256,7 +258,8 @@ class _Build:
     def import_zones(self, zones: ZoneTable, column: str, *, check: bool) -> Index:
         """The zones as one segment, after they were set against the files."""
         listing = self.dataset.list()
-        ids = {path: number for number, path in enumerate(listing)}
+        first_id = self._reserve(len(listing))
+        ids = {path: number for number, path in enumerate(listing, first_id)}
         inspected = inspect_files(self.dataset, listing, ids, self.workers)
         if inspected.skipped:
             raise DataFileError(
@@ -264,69 +267,68 @@ class _Build:
             )
         column_type = hashing.resolve_column(inspected.schema, column).type
         hashing.hash_plan(column_type)
-        _check_tiling(zones, inspected.fragments)
+        numbered = [replace(one, fragment_id=one.fragment_id - first_id) for one in inspected.fragments]
+        _check_tiling(zones, numbered)
         if check:
-            check_imported(self.dataset, inspected.fragments, zones, column, column_type)
+            check_imported(self.dataset, numbered, zones, column, column_type)
         schema = zone_schema(zones.rows_per_zone, zones.fpp, column=column, column_type=column_type)
         with ZoneSegmentWriter(self.store, column, schema) as writer:
             for batch in zones.batches():
-                writer.write(pa.RecordBatch.from_arrays(batch.columns, schema=schema))
+                fragment_ids = pc.add(batch.column(0), pa.scalar(first_id, pa.uint64()))
+                writer.write(pa.RecordBatch.from_arrays([fragment_ids, *batch.columns[1:]], schema=schema))
         assert writer.entry is not None
         entry = ColumnEntry(column, column_type, zones.rows_per_zone, zones.fpp, "imported", (writer.entry,))
-        self._commit(ids, inspected.schema, inspected.fragments, [entry])
+        self._commit(listing, inspected.schema, inspected.fragments, [entry])
         return open_index(self.root)
 
     def _ids(self, listing: Mapping[str, Any]) -> dict[str, int]:
         """Ids of the files: those that the index has for them where they are unchanged, else new ones."""
         known = self.base.fragments if self.base else {}
-        next_id = self.base.manifest.next_fragment_id if self.base else 0
-        ids = {}
-        for path, fingerprint in listing.items():
-            if path in known and known[path].fingerprint == tuple(fingerprint):
-                ids[path] = known[path].fragment_id
-            else:
-                ids[path] = next_id
-                next_id += 1
+        ids = {
+            path: known[path].fragment_id
+            for path, fingerprint in listing.items()
+            if path in known and known[path].fingerprint == tuple(fingerprint)
+        }
+        new = [path for path in listing if path not in ids]
+        ids.update(zip(new, count(self._reserve(len(new)))))
         return ids
 
+    def _reserve(self, num_files: int) -> int:
+        next_id = self.base.manifest.next_fragment_id if self.base else 0
+        if not num_files:
+            return next_id
+        first = reserve_ids(self.store, next_id, num_files)
+        self.next_fragment_id = first + num_files
+        return first
+
     def _commit(
-        self, ids: Mapping[str, int], schema: pa.Schema, fragments: list[Fragment], columns: list[ColumnEntry]
+        self, listing: Iterable[str], schema: pa.Schema, fragments: list[Fragment], columns: list[ColumnEntry]
     ) -> None:
-        fields = partitions.infer_fields(ids, schema.names) if self.dataset.layout == "folder" else []
-        described = self.dataset.to_json(self.root)
-        described["partition_columns"] = [field.name for field in fields]
-        for field in fields:
-            schema = schema.append(field)
-        listed = write_fragments(self.store, fragments)
-        next_id = max(ids.values()) + 1
-        if self.base is None:
-            manifest = Manifest(
-                version=1,
-                operation="build",
-                dataset=described,
-                schema=schema,
-                next_fragment_id=next_id,
-                columns=tuple(columns),
-                fragment_lists=(listed,),
-            )
-        else:
-            before = self.base.manifest
-            kept = [entry for entry in before.columns if entry.name not in {one.name for one in columns}]
-            manifest = before.following(
-                "build",
-                dataset=described,
-                schema=schema,
-                next_fragment_id=max(next_id, before.next_fragment_id),
-                columns=(*kept, *columns),
-                fragment_lists=(listed,),
-                dropped=(),
-            )
-        try:
-            commit(self.store, manifest)
-        except ConcurrentCommitError:
-            for path in (listed.path, *(segment.path for column in columns for segment in column.segments)):
-                self.store.delete(path)
-            raise
+        base = self.base.manifest if self.base else NO_VERSION
+        known = {one.fragment_id for one in self.base.fragments.values()} if self.base else set()
+        indexed = {one.path for one in fragments}
+        change = Change(
+            "build",
+            columns=tuple(
+                ColumnChange(
+                    entry,
+                    frozenset(
+                        segment.path for one in base.columns if one.name == entry.name for segment in one.segments
+                    ),
+                    is_rebuilt=True,
+                )
+                for entry in columns
+            ),
+            added=tuple(one for one in fragments if one.fragment_id not in known),
+            removed=frozenset(known - {one.fragment_id for one in fragments}),
+            removed_lists=self.base.damaged_lists if self.base else frozenset(),
+            schema=schema,
+            is_schema_whole=True,
+            dataset=self.dataset.to_json(self.root),
+            unknown_paths=tuple(path for path in listing if path not in indexed),
+            next_fragment_id=self.next_fragment_id,
+        )
+        commit_change(self.store, base, change)
 
 
 def _check_tiling(zones: ZoneTable, fragments: Sequence[Fragment]) -> None:

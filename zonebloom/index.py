@@ -243,7 +243,7 @@ class Index:
         Raises
         ------
         ConcurrentCommitError
-            Another commit came first, and nothing was changed: open the index again.
+            Another commit came first and changed the same segments, so nothing was done: open the index again.
         CorruptIndexError
             The version file or a fragment list is damaged.
 

@@ -21,8 +21,9 @@ import numpy as np
 import pyarrow as pa
 
 from zonebloom.arrays import from_numpy
+from zonebloom.committing import Change, ColumnChange, commit_change
 from zonebloom.errors import CorruptIndexError
-from zonebloom.storage.manifest import ColumnEntry, Manifest, commit, read_fragments
+from zonebloom.storage.manifest import ColumnEntry, Manifest, read_fragments
 from zonebloom.storage.segment import SegmentEntry
 from zonebloom.storage.slice_layout import FULL_GROUP, ROWS_PER_BLOCK, ZonePositions, cut_into_groups
 from zonebloom.storage.slice_segment import SliceSegment
@@ -86,7 +87,7 @@ def optimize(store: LocalStore, manifest: Manifest) -> Optimization:
     CorruptIndexError
         A fragment list is damaged: it is not known then which fragments are gone.
     ConcurrentCommitError
-        Another commit came first; nothing was changed.
+        Another commit came first, and changed the same segments; nothing was changed.
 
     Spec: specs/slices.md#optimize
     """
@@ -101,14 +102,14 @@ def optimize(store: LocalStore, manifest: Manifest) -> Optimization:
             columns.append(column)
             if column is not entry:
                 done.append(outcome)
-        if not done:
-            return Optimization(manifest.version, ())
-        following = manifest.following("optimize", columns=tuple(columns))
-        commit(store, following)
     except BaseException:
         for path in written:
             store.delete(path)
         raise
+    if not done:
+        return Optimization(manifest.version, ())
+    changes = map(ColumnChange.between, manifest.columns, columns)
+    following = commit_change(store, manifest, Change("optimize", tuple(changes)))
     return Optimization(following.version, tuple(done))
 
 

@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 
 from zonebloom.errors import ConcurrentCommitError, CorruptIndexError, UnsupportedFormatError
-from zonebloom.storage.segment import SegmentEntry, checksum
+from zonebloom.storage.segment import Runs, SegmentEntry, checksum
 from zonebloom.storage.store import LocalStore
 
 __all__ = ["ColumnEntry", "Fragment", "FragmentListEntry", "Manifest", "commit", "list_versions", "read_version"]
@@ -101,6 +101,8 @@ class ColumnEntry:
     """How the number of blocks follows from it."""
     segments: tuple[SegmentEntry, ...]
     """Where the filters are."""
+    unfit: Runs = ()
+    """Ids of the fragments that were read and have no zones, for their values do not convert to the type."""
 
     @property
     def num_zones(self) -> int:
@@ -131,7 +133,7 @@ class Manifest:
     """The indexed columns."""
     fragment_lists: tuple[FragmentListEntry, ...]
     """Where the fragments are."""
-    dropped: tuple[tuple[int, int], ...] = ()
+    dropped: Runs = ()
     """Half-open runs of the fragment ids that are gone."""
     committed_at: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="milliseconds"))
     """When, in UTC."""
@@ -185,6 +187,7 @@ def _body(manifest: Manifest) -> dict[str, Any]:
                 "fpp": column.fpp,
                 "sizing": column.sizing,
                 "segments": [segment.to_json() for segment in column.segments],
+                "unfit": [list(run) for run in column.unfit],
             }
             for column in manifest.columns
         ],
@@ -264,6 +267,7 @@ def _manifest(body: dict[str, Any]) -> Manifest:
             fpp=column["fpp"],
             sizing=column["sizing"],
             segments=tuple(SegmentEntry.from_json(segment) for segment in column["segments"]),
+            unfit=tuple((start, stop) for start, stop in column["unfit"]),
         )
         for column in body["columns"]
     )

@@ -18,7 +18,10 @@ import xxhash
 
 from zonebloom.storage.store import NewFile
 
-__all__ = ["CheckedFile", "SegmentEntry", "Span", "checksum", "column_folder", "runs"]
+__all__ = ["CheckedFile", "Runs", "SegmentEntry", "Span", "checksum", "column_folder", "runs"]
+
+Runs = tuple[tuple[int, int], ...]
+"""Half-open runs of fragment ids, in order."""
 
 
 def checksum(data: bytes | memoryview | pa.Buffer) -> str:
@@ -57,7 +60,7 @@ class SegmentEntry:
     """Rows of the segment."""
     filter_bytes: int
     """Bytes of all its bitsets."""
-    fragments: tuple[tuple[int, int], ...]
+    fragments: Runs
     """Half-open ranges of the fragment ids whose zones it holds."""
     spans: tuple[Span, ...]
     """Checksums that tile the file."""
@@ -93,7 +96,7 @@ class SegmentEntry:
         )
 
 
-def runs(ids: Iterable[int]) -> tuple[tuple[int, int], ...]:
+def runs(ids: Iterable[int]) -> Runs:
     """`ids` as half-open runs in order: {1, 2, 5} gives ((1, 3), (5, 6))."""
     found: list[list[int]] = []
     for value in sorted(set(ids)):
