@@ -36,6 +36,8 @@ __all__ = ["ROWS_PER_BLOCK", "GroupLayout", "ZonePositions", "cut_into_groups", 
 PAGE_BYTES = 4096
 CHECKSUM_BYTES = 8
 WORDS_PER_BLOCK = 8
+KERNEL_STRIDE = 256
+"""Rows of so many bytes have a checksum of the form that the kernel computes."""
 ROWS_PER_BLOCK = 256
 MIN_STRIDE, MAX_STRIDE = 64, PAGE_BYTES
 _BODY_BYTES = 64 << 20

@@ -23,6 +23,7 @@ from zonebloom.errors import CorruptIndexError, StorageError
 from zonebloom.storage.segment import SegmentEntry, checksum
 from zonebloom.storage.slice_layout import (
     CHECKSUM_BYTES,
+    KERNEL_STRIDE,
     ROWS_PER_BLOCK,
     SALTS,
     WORDS_PER_BLOCK,
@@ -308,30 +309,34 @@ class SliceSegment:
         self._check_rows(np.flatnonzero(~self._is_trusted))
 
     def _check_rows(self, rows: NDArray[np.int64]) -> None:
-        stride, rows_per_body = self.layout.stride, self.layout.blocks_per_body * ROWS_PER_BLOCK
-        hashed, digest = stride - CHECKSUM_BYTES, xxhash.xxh3_64_intdigest
+        rows_per_body = self.layout.blocks_per_body * ROWS_PER_BLOCK
         for number, body in enumerate(self._bodies):
             base = number * rows_per_body
             begin, end = np.searchsorted(rows, (base, base + len(body))).tolist()
             mine = rows[begin:end]
-            if not len(mine):
-                continue
-            view = body.data.cast("B")
-            words = body.view(np.dtype("<u8"))
-            started = perf_counter()
-            for row in mine[:_FIRST_ROWS].tolist():
-                start = (row - base) * stride
-                if digest(view[start : start + hashed], row) != int(words[row - base, -1]):
-                    self._reject(row)
-            rest = mine[_FIRST_ROWS:]
-            if perf_counter() - started > _FIRST_ROWS * SLOW_READ_SECONDS:
-                self._store.will_need(self.entry.path, [(self.layout.offset(row), stride) for row in rest.tolist()])
-            wanted = words[rest - base, -1].tolist()
-            for row, digest_of_row in zip(rest.tolist(), wanted, strict=True):
-                start = (row - base) * stride
-                if digest(view[start : start + hashed], row) != digest_of_row:
-                    self._reject(row)
-            self._is_trusted[mine] = True
+            if len(mine):
+                started = perf_counter()
+                self._check_rows_of(body, base, mine[:_FIRST_ROWS] - base)
+                if perf_counter() - started > _FIRST_ROWS * SLOW_READ_SECONDS:
+                    ranges = [(self.layout.offset(row), self.layout.stride) for row in mine[_FIRST_ROWS:].tolist()]
+                    self._store.will_need(self.entry.path, ranges)
+                self._check_rows_of(body, base, mine[_FIRST_ROWS:] - base)
+                self._is_trusted[mine] = True
+
+    def _check_rows_of(self, body: NDArray[np.uint8], first_row: int, chosen: NDArray[np.int64]) -> None:
+        stride = self.layout.stride
+        if stride >= KERNEL_STRIDE:
+            from zonebloom.kernels import row_checksums  # noqa: PLC0415 - a search of a few keys must not load Numba
+
+            bad = row_checksums.first_bad_row(body, first_row, chosen.astype(np.uint64))
+            if bad < len(chosen):
+                self._reject(first_row + int(chosen[bad]))
+            return
+        view, hashed, digest = body.data.cast("B"), stride - CHECKSUM_BYTES, xxhash.xxh3_64_intdigest
+        wanted = body.view(np.dtype("<u8"))[chosen, -1].tolist()
+        for row, digest_of_row in zip(chosen.tolist(), wanted, strict=True):
+            if digest(view[row * stride : row * stride + hashed], first_row + row) != digest_of_row:
+                self._reject(first_row + row)
 
     # --- back to filters ----------------------------------------------------------------------------------------------
 

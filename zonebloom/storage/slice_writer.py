@@ -24,6 +24,7 @@ from zonebloom.errors import InvalidArgumentError
 from zonebloom.storage.segment import CheckedFile, SegmentEntry, Span, column_folder, runs
 from zonebloom.storage.slice_layout import (
     CHECKSUM_BYTES,
+    KERNEL_STRIDE,
     PAGE_BYTES,
     ROWS_PER_BLOCK,
     GroupLayout,
@@ -48,6 +49,11 @@ def seal_rows(rows: NDArray[np.uint8], first_row: int) -> None:
     Spec: specs/slices.md#row-checksum
     """
     num_rows, stride = rows.shape
+    if stride >= KERNEL_STRIDE:
+        from zonebloom.kernels import row_checksums  # noqa: PLC0415 - Numba is loaded by the first rows, not by import
+
+        row_checksums.seal_rows(rows, first_row)
+        return
     view = rows.data.cast("B")
     hashed, digest = stride - CHECKSUM_BYTES, xxhash.xxh3_64_intdigest
     found = [
