@@ -1,0 +1,254 @@
+"""Filters of fragments and of the data set: made in bounded memory, asked from the top down, never losing a row."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from zonebloom import hashing
+from zonebloom.errors import CorruptIndexError, InvalidArgumentError
+from zonebloom.levels import DatasetFilter, LevelBuilder, LeveledZones, check_levels
+from zonebloom.levels.filling import SPAN_BYTES, Filling, write_dataset_filter
+from zonebloom.sbbf import Sbbf
+from zonebloom.sizing import num_blocks_for
+from zonebloom.storage.level import LevelEntry
+from zonebloom.storage.manifest import Fragment
+from zonebloom.storage.store import LocalStore
+from zonebloom.storage.zone_segment import ZoneSegment
+from zonebloom.zones import ZoneBuilder
+
+
+def random_hashes(count: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, 2**64, count, np.uint64)
+
+
+def fragment(fragment_id: int, num_rows: int) -> Fragment:
+    return Fragment(fragment_id, f"{fragment_id}.parquet", 1, 1, None, num_rows, (num_rows,), (1,))
+
+
+class Zones:
+    """A zone table with the interface of a loaded column, which takes the zones that are wanted."""
+
+    def __init__(self, table):
+        self.table = table
+        self.fragment_ids, self.zone_starts = table.fragment_ids, table.zone_starts
+        self.zone_lengths, self.has_null, self.zone_fpp = table.zone_lengths, table.has_null, table.zone_fpp
+        self.contained = table.contained
+
+    def may_contain(self, hashes, wanted=None):  # noqa: ARG002 - the interface
+        return self.table.may_contain(hashes)
+
+
+# --- filling ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_counted_filter_has_the_exact_size():
+    hashes = random_hashes(5000)
+    filling = Filling(20_000, 0.001)
+    for part in np.split(np.tile(hashes, 4), 10):
+        filling.add(part)
+    filled = filling.finish()
+    assert (filled.num_values, len(filled.blocks)) == (5000, num_blocks_for(5000, 0.001, "exact"))
+    expected = Sbbf.with_blocks(len(filled.blocks))
+    expected.insert_hashes(hashes)
+    assert np.array_equal(filled.blocks, expected.blocks)
+
+
+@pytest.mark.parametrize("num_values", [0, 1, 50, 1000, 30_000, 100_000])
+def test_a_folded_filter_is_one_that_was_built_so(num_values):
+    hashes = random_hashes(num_values)
+    filling = Filling(100_000, 0.001, kept_hashes=0)
+    filling.add(hashes)
+    filled = filling.finish()
+    expected = Sbbf.with_blocks(len(filled.blocks))
+    expected.insert_hashes(hashes)
+    assert np.array_equal(filled.blocks, expected.blocks)
+    assert filled.num_values == pytest.approx(num_values, rel=0.02)
+    assert filled.fpp <= 0.0011
+    assert len(filled.blocks) <= max(2 * num_blocks_for(num_values, 0.001, "exact"), 10)
+
+
+def test_a_filter_of_any_size_stays_below_128_mib():
+    filling = Filling(10**10, 0.00057)
+    filling.add(random_hashes(1000))
+    assert len(filling.finish().blocks) <= 2 * num_blocks_for(1000, 0.00057, "exact")
+
+
+def test_levels_must_hold_the_zones():
+    assert check_levels(("dataset", "zone")) == ("zone", "dataset")
+    for wrong in [("fragment",), ("zone", "file"), ()]:
+        with pytest.raises(InvalidArgumentError, match="levels must be zone and any of"):
+            check_levels(wrong)
+
+
+# --- building ---------------------------------------------------------------------------------------------------------
+
+
+def build(store, parts, *, levels=("zone", "fragment", "dataset"), unfit=(), failed=(), cut=7):
+    """Levels of column `key` over fragments 0, 1, … with values `parts`, which come in cut in two units."""
+    fragments = [fragment(number, len(part)) for number, part in enumerate(parts)]
+    with LevelBuilder(store, {"key": pa.int64()}, levels, 0.001, fragments) as builder:
+        for number, part in enumerate(parts):
+            for unit in (part[cut:], part[:cut]):  # units end in any order
+                builder.add("key", number, pa.array(unit, pa.int64()))
+                if number not in failed:
+                    builder.end_unit(number, len(unit), {"key"} if number in unfit else ())
+    return builder.finish(failed)["key"]
+
+
+def test_each_whole_fragment_has_a_filter_of_its_own_size(tmp_path):
+    store = LocalStore(tmp_path)
+    parts = [list(range(100)), [5] * 400 + [None], list(range(1000, 4000))]
+    by_fragment, by_dataset = build(store, parts)
+    table, damage = ZoneSegment(store, by_fragment.segments[0]).zones()
+    assert not damage
+    assert table.fragment_ids.tolist() == [0, 1, 2]
+    assert table.zone_lengths.tolist() == [100, 401, 3000]
+    assert table.has_null.tolist() == [False, True, False]
+    assert table.num_blocks.tolist() == [num_blocks_for(ndv, 0.001, "exact") for ndv in (100, 1, 3000)]
+    assert (by_fragment.name, by_fragment.num_values, by_fragment.num_filters) == ("fragment", 3101, 3)
+    assert (by_dataset.name, by_dataset.num_values) == ("dataset", 3100)
+    assert by_dataset.segments[0].fragments == ((0, 3),)
+    assert LevelEntry.from_json(by_dataset.to_json()) == by_dataset
+
+
+def test_fragments_that_failed_or_do_not_fit_are_not_covered(tmp_path):
+    by_fragment, by_dataset = build(LocalStore(tmp_path), [list(range(20))] * 4, unfit=(1,), failed=(3,))
+    assert by_fragment.segments[0].fragments == ((0, 1), (2, 3))
+    assert by_dataset.segments[0].fragments == ((0, 1), (2, 3))
+
+
+def test_the_data_set_filter_is_a_plain_bitset(tmp_path):
+    (entry,) = build(LocalStore(tmp_path), [list(range(100)), list(range(50, 200))], levels=("zone", "dataset"))
+    loaded = Sbbf.from_bytes((tmp_path / entry.segments[0].path).read_bytes())
+    assert loaded.check(pa.array(range(200), pa.int64())).true_count == 200
+    assert loaded.check(pa.array(range(1000, 9000), pa.int64())).true_count < 30
+    assert loaded.fpp() == entry.fpp
+
+
+def test_nothing_stays_of_a_build_that_dies(tmp_path):
+    with (
+        pytest.raises(RuntimeError),
+        LevelBuilder(LocalStore(tmp_path), {"key": pa.int64()}, ("zone", "fragment"), 0.01, [fragment(0, 1)]),
+    ):
+        raise RuntimeError
+    assert [one for one in tmp_path.rglob("*") if one.is_file()] == []
+
+
+# --- probing ----------------------------------------------------------------------------------------------------------
+
+
+def leveled(tmp_path, parts, **options):
+    store = LocalStore(tmp_path)
+    builder = ZoneBuilder(pa.int64(), rows_per_zone=10, fpp=0.01)
+    for number, part in enumerate(parts):
+        builder.add(number, pa.array(part, pa.int64()))
+    zones = builder.finish()
+    entries = {entry.name: entry for entry in build(store, parts, **options)}
+    damage: list[str] = []
+    datasets = [DatasetFilter(store, entries["dataset"].segments[0], damage.append)] if "dataset" in entries else []
+    fragments = ZoneSegment(store, entries["fragment"].segments[0]).zones()[0] if "fragment" in entries else None
+    return zones, LeveledZones(Zones(zones), datasets, fragments), damage
+
+
+def hash_of(*values: int) -> np.ndarray:
+    return np.asarray(hashing.hash_values(pa.array(values, pa.int64())), np.uint64)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    parts=st.lists(st.lists(st.integers(0, 60), min_size=1, max_size=45), min_size=1, max_size=6),
+    levels=st.sampled_from([("zone", "fragment"), ("zone", "dataset"), ("zone", "fragment", "dataset")]),
+    unfit=st.sets(st.integers(0, 5)),
+    keys=st.lists(st.integers(0, 90), min_size=1, max_size=5),
+    cut=st.integers(0, 20),
+    data=st.data(),
+)
+def test_levels_keep_every_zone_that_holds_a_key_and_no_more_than_the_zones_do(  # noqa: PLR0917 - hypothesis
+    tmp_path_factory, parts, levels, unfit, keys, cut, data
+):
+    tmp_path = tmp_path_factory.mktemp("levels")
+    zones, with_levels, _ = leveled(tmp_path, parts, levels=levels, unfit=unfit, cut=cut)
+    truth = np.array(
+        [not set(keys).isdisjoint(part[first : first + 10]) for part in parts for first in range(0, len(part), 10)]
+    )
+    plain, kept = zones.may_contain(hash_of(*keys)), with_levels.may_contain(hash_of(*keys))
+    assert not (truth & ~kept).any()
+    assert not (kept & ~plain).any()
+    live = np.array([data.draw(st.booleans()) for _ in truth])
+    found = with_levels.contained(hash_of(*keys), live)
+    for number, key in enumerate(keys):
+        holds = [key in part[first : first + 10] for part in parts for first in range(0, len(part), 10)]
+        assert found[number] or not (np.array(holds) & live).any()
+
+
+def test_an_absent_key_costs_one_block(tmp_path):
+    _, zones, _ = leveled(tmp_path, [list(range(300)), list(range(300, 700))])
+    assert not zones.may_contain(hash_of(10**6)).any()
+    assert zones.probes == {"dataset": 1}
+
+
+def test_a_present_key_is_looked_for_in_its_fragments_only(tmp_path):
+    zones_alone, zones, _ = leveled(tmp_path, [list(range(300)), list(range(300, 700))])
+    assert np.array_equal(zones.may_contain(hash_of(350)), zones_alone.may_contain(hash_of(350)))
+    assert zones.probes == {"dataset": 1, "fragment": 2, "zone": 40}
+
+
+def test_many_values_cost_one_block_each(tmp_path):
+    _, zones, _ = leveled(tmp_path, [list(range(300)), list(range(300, 700))])
+    found = zones.contained(hash_of(*range(100_000)), None)
+    assert found[:700].all()
+    assert found[700:].mean() < 0.003
+    assert zones.probes == {"dataset": 100_000}
+
+
+def test_zones_that_no_data_set_filter_covers_are_asked_for_every_key(tmp_path):
+    _, zones, _ = leveled(tmp_path, [list(range(300)), [10**6] * 20], levels=("zone", "dataset"), unfit=(1,))
+    assert zones.may_contain(hash_of(10**6)).tolist() == [False] * 30 + [True] * 2
+    assert zones.contained(hash_of(10**6, 7, 10**7), None).tolist() == [True, True, False]
+
+
+def test_a_damaged_data_set_filter_is_as_none(tmp_path):
+    store = LocalStore(tmp_path)
+    (entry,) = build(store, [list(range(500))], levels=("zone", "dataset"))
+    path = tmp_path / entry.segments[0].path
+    path.write_bytes(bytes(path.stat().st_size))
+    zones_alone, zones, damage = leveled(tmp_path, [list(range(500))], levels=("zone", "dataset"))
+    again = DatasetFilter(store, entry.segments[0], damage.append)
+    zones = LeveledZones(zones.zones, [again], None)
+    assert np.array_equal(zones.may_contain(hash_of(3)), zones_alone.may_contain(hash_of(3)))
+    assert zones.contained(hash_of(3, 10**9), None).tolist() == [True, False]
+    assert len(damage) == 1
+    with pytest.raises(CorruptIndexError):
+        again.to_sbbf()
+
+
+def test_only_the_span_of_a_block_is_checked(tmp_path):
+    store = LocalStore(tmp_path)
+    blocks = np.zeros((3 * SPAN_BYTES // 32 + 5, 8), np.uint32)
+    entry = write_dataset_filter(store, "key", blocks, [0])
+    assert [span.num_bytes for span in entry.spans] == [SPAN_BYTES] * 3 + [160]
+    path = tmp_path / entry.path
+    path.write_bytes(path.read_bytes()[:-1] + b"\xff")
+    damage: list[str] = []
+    opened = DatasetFilter(store, entry, damage.append)
+    assert not opened.check(np.array([0, 2**62], np.uint64)).any()
+    assert damage == []
+    assert opened.check(np.array([2**64 - 1], np.uint64)).all()
+    assert "span 3" in damage[0]
+
+
+@pytest.mark.parametrize("keep", [0, 31, 32])
+def test_a_torn_data_set_filter_does_not_open(tmp_path, keep):
+    store = LocalStore(tmp_path)
+    entry = write_dataset_filter(store, "key", np.zeros((2, 8), np.uint32), [0])
+    path = tmp_path / entry.path
+    path.write_bytes(path.read_bytes()[:keep])
+    with pytest.raises(CorruptIndexError, match="must have 64 bytes"):
+        DatasetFilter(store, entry, pytest.fail)
+    path.unlink()
+    with pytest.raises(CorruptIndexError, match="must exist"):
+        DatasetFilter(store, entry, pytest.fail)

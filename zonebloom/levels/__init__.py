@@ -1,0 +1,9 @@
+"""Filters above the zones: one for each fragment, and one for the data set.
+
+`filling` makes them while a build reads the data; `probing` asks them first and the zones after.
+"""
+
+from zonebloom.levels.filling import LEVELS, LevelBuilder, check_levels
+from zonebloom.levels.probing import DatasetFilter, LeveledZones
+
+__all__ = ["LEVELS", "DatasetFilter", "LevelBuilder", "LeveledZones", "check_levels"]

@@ -1,0 +1,316 @@
+"""Making the filters of fragments and of the data set, beside the zones, in one pass and bounded memory.
+
+A filter's size must follow its number of distinct values, which is known at the end only. Up to four million rows the
+hashes are kept, and counted: the filter has exactly the least size. Past that a filter large enough for the rows being
+all distinct is filled at once, and folded at the end to the least size that its fill allows.
+
+Spec: specs/levels.md#filling
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import uuid
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import numpy as np
+import pyarrow as pa
+
+from zonebloom import hashing
+from zonebloom.arrays import from_numpy
+from zonebloom.errors import InvalidArgumentError
+from zonebloom.sizing import MAX_BLOCKS, num_blocks_for
+from zonebloom.storage.level import LevelEntry
+from zonebloom.storage.manifest import Fragment
+from zonebloom.storage.segment import SegmentEntry, Span, checksum, column_folder, runs
+from zonebloom.storage.store import LocalStore
+from zonebloom.storage.zone_segment import ZoneSegmentWriter
+from zonebloom.zones import zone_schema
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["LEVELS", "SPAN_BYTES", "Filled", "Filling", "LevelBuilder", "check_levels", "write_dataset_filter"]
+
+LEVELS: Final = ("zone", "fragment", "dataset")
+SPAN_BYTES: Final = 1 << 17
+"""Of a data set's filter, so much has one checksum, and is read to believe one block of it."""
+USELESS_FPP: Final = 0.1
+"""A filter that is wrong more often is not kept."""
+
+_KEPT_HASHES = 1 << 22
+_FOLDABLE = 5040
+"""Sizes that are a multiple of it fold by 60 divisors at least, so the least size is never far."""
+_WHOLE_FRAGMENT = (1 << 32) - 1
+_BATCH_BYTES = 4 << 20
+_BATCH_ROWS = 1024
+
+
+def check_levels(levels: Sequence[str]) -> tuple[str, ...]:
+    """The levels in order, from the zones up.
+
+    Raises
+    ------
+    InvalidArgumentError
+        They are not "zone" and any of "fragment" and "dataset".
+    """
+    names = (levels,) if isinstance(levels, str) else tuple(levels)
+    if "zone" not in names or set(names) - set(LEVELS):
+        raise InvalidArgumentError(f"levels must be zone and any of fragment and dataset, got {', '.join(names)}")
+    return tuple(name for name in LEVELS if name in names)
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """A finished filter."""
+
+    blocks: NDArray[np.uint32]
+    """Shape (num_blocks, 8)."""
+    num_values: int
+    """Distinct values; an estimate where the hashes were not kept."""
+    fpp: float
+    """Its false positive probability, counted from its bits."""
+
+
+class Filling:
+    """One filter while its values come in, from any number of threads.
+
+    Parameters
+    ----------
+    num_rows
+        At most so many values will come.
+    fpp
+        False positive probability to reach, which 128 MiB may not be enough for.
+    """
+
+    def __init__(self, num_rows: int, fpp: float, *, kept_hashes: int = _KEPT_HASHES) -> None:
+        self._fpp = fpp
+        self._lock = threading.Lock()
+        self._hashes: list[NDArray[np.uint64]] = []
+        self._blocks: NDArray[np.uint32] | None = None
+        if num_rows > kept_hashes:
+            wanted = -(-num_blocks_for(num_rows, fpp, "exact") // _FOLDABLE) * _FOLDABLE
+            self._blocks = np.zeros((min(wanted, MAX_BLOCKS // _FOLDABLE * _FOLDABLE), 8), np.uint32)
+
+    def add(self, hashes: NDArray[np.uint64]) -> None:
+        """Values, by their hashes."""
+        from zonebloom.kernels import sbbf as kernels  # noqa: PLC0415 - Numba is loaded by the first rows
+
+        with self._lock:
+            if self._blocks is None:
+                self._hashes.append(hashes)
+            else:
+                kernels.filter_insert(self._blocks, np.ascontiguousarray(hashes))
+
+    def finish(self) -> Filled:
+        """The filter at its right size."""
+        from zonebloom.kernels import sbbf as kernels  # noqa: PLC0415 - as above
+
+        if self._blocks is None:
+            hashes = np.concatenate([np.zeros(0, np.uint64), *self._hashes])
+            self._hashes.clear()
+            num_values = kernels.count_distinct(hashes)
+            blocks = np.zeros((num_blocks_for(num_values, self._fpp, "exact"), 8), np.uint32)
+            kernels.filter_insert(blocks, hashes)
+        else:
+            num_values = _estimated_values(self._blocks)
+            blocks = _folded(self._blocks, num_values, self._fpp)
+        return Filled(blocks, num_values, float(kernels.measured_fpp(blocks[None])[0]))
+
+
+def _estimated_values(blocks: NDArray[np.uint32]) -> int:
+    """Distinct values of a filter from its fill: each sets one bit in 8 of the words, at random."""
+    share = int(np.bitwise_count(blocks).sum(dtype=np.uint64)) / (blocks.size * 32)
+    if share >= 1:
+        return blocks.size * 32
+    return round(math.log1p(-share) / math.log1p(-1 / (32 * len(blocks))))
+
+
+def _folded(blocks: NDArray[np.uint32], num_values: int, fpp: float) -> NDArray[np.uint32]:
+    """`blocks` folded to the least size that holds `num_values` at `fpp`; as they are where none does."""
+    from zonebloom.kernels import sbbf as kernels  # noqa: PLC0415 - as above
+
+    least = num_blocks_for(num_values, fpp, "exact")
+    factor = next(k for k in range(max(len(blocks) // least, 1), 0, -1) if len(blocks) % k == 0)
+    return kernels.fold(blocks[None], factor)[0] if factor > 1 else blocks
+
+
+class _OpenFragment:
+    """One fragment of one column while its units come in."""
+
+    def __init__(self, num_rows: int, fpp: float) -> None:
+        self.filling = Filling(num_rows, fpp)
+        self.rows_done = 0
+        self.has_null = False
+        self.is_unfit = False
+
+
+class LevelBuilder:
+    """Makes the levels above the zones of one build; a context manager that leaves no file behind if it raises.
+
+    - A fragment is covered by a level only if all of its rows came in, and its column's type fits.
+    """
+
+    def __init__(
+        self,
+        store: LocalStore,
+        columns: Mapping[str, pa.DataType],
+        levels: Iterable[str],
+        fpp: float,
+        fragments: Sequence[Fragment],
+    ) -> None:
+        self._store = store
+        self._fpp = fpp
+        self._lock = threading.Lock()
+        self._stack = ExitStack()
+        self._open: dict[tuple[str, int], _OpenFragment] = {}
+        self._num_rows = {fragment.fragment_id: fragment.num_rows for fragment in fragments}
+        total = sum(self._num_rows.values())
+        self._has_fragments = "fragment" in levels
+        self._datasets = {name: Filling(total, fpp) for name in columns} if "dataset" in levels else {}
+        self._covered: dict[str, set[int]] = {name: set() for name in columns}
+        self._rows: dict[str, _FragmentRows] = {}
+        if self._has_fragments:
+            self._rows = {name: _FragmentRows(store, name, of_type, fpp) for name, of_type in columns.items()}
+
+    def __enter__(self) -> Self:
+        for rows in self._rows.values():
+            self._stack.enter_context(rows.writer)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if kind is None:
+            for rows in self._rows.values():
+                rows.flush()
+        self._stack.__exit__(kind, error, traceback)
+
+    def add(self, column: str, fragment_id: int, values: pa.Array) -> None:
+        """Rows of a fragment, in any order."""
+        hashes = hashing.hash_array(values)
+        if column in self._datasets:
+            self._datasets[column].add(hashes)
+        fragment = self._fragment(column, fragment_id)
+        if len(hashes) < len(values):
+            fragment.has_null = True
+        if self._has_fragments:
+            fragment.filling.add(hashes)
+
+    def _fragment(self, column: str, fragment_id: int) -> _OpenFragment:
+        with self._lock:
+            key = (column, fragment_id)
+            if key not in self._open:
+                num_rows = self._num_rows[fragment_id] if self._has_fragments else 0
+                self._open[key] = _OpenFragment(num_rows, self._fpp)
+            return self._open[key]
+
+    def end_unit(self, fragment_id: int, num_rows: int, unfit: Iterable[str]) -> None:
+        """`num_rows` rows of a fragment came in, but not those of the columns `unfit`; the last one finishes it."""
+        unfit = set(unfit)
+        for column in self._covered:
+            fragment = self._fragment(column, fragment_id)
+            with self._lock:
+                fragment.rows_done += num_rows
+                fragment.is_unfit |= column in unfit
+                is_done = fragment.rows_done == self._num_rows[fragment_id]
+                if is_done:
+                    del self._open[column, fragment_id]
+            if is_done and not fragment.is_unfit:
+                filled = fragment.filling.finish() if self._has_fragments else None
+                with self._lock:
+                    self._covered[column].add(fragment_id)
+                    if filled is not None and filled.fpp <= USELESS_FPP:
+                        self._rows[column].add(fragment_id, fragment.rows_done, filled, has_null=fragment.has_null)
+
+    def finish(self, failed: Iterable[int]) -> dict[str, tuple[LevelEntry, ...]]:
+        """The levels of each column, from the fragments up, once the block ended; none covers `failed` fragments."""
+        self._open.clear()
+        return {column: tuple(self._entries(column, set(failed))) for column in self._covered}
+
+    def _entries(self, column: str, failed: set[int]) -> Iterable[LevelEntry]:
+        if self._has_fragments:
+            yield self._rows[column].entry()
+        if column in self._datasets:
+            filled = self._datasets.pop(column).finish()
+            if filled.fpp <= USELESS_FPP:
+                segment = write_dataset_filter(self._store, column, filled.blocks, self._covered[column] - failed)
+                yield LevelEntry("dataset", filled.num_values, filled.fpp, (segment,))
+            else:
+                message = (
+                    f"a filter of the data set must be of at most 128 MiB, which is too little for the about "
+                    f"{filled.num_values:,} values of {column} (it would pass {filled.fpp:.0%} of absent ones)"
+                )
+                warnings.warn(f"{message}; that level is left out", RuntimeWarning, stacklevel=2)
+
+
+class _FragmentRows:
+    """The zone table of a column's fragments, written batch by batch; the caller holds a lock."""
+
+    def __init__(self, store: LocalStore, column: str, column_type: pa.DataType, fpp: float) -> None:
+        self._schema = zone_schema(_WHOLE_FRAGMENT, fpp, column=column, column_type=column_type)
+        self.writer = ZoneSegmentWriter(store, column, self._schema)
+        self._pending: list[tuple[int, int, bool, NDArray[np.uint32]]] = []
+        self._pending_bytes = 0
+        self._num_values = 0
+        self._sum_of_fpp = 0.0
+
+    def add(self, fragment_id: int, num_rows: int, filled: Filled, *, has_null: bool) -> None:
+        self._pending.append((fragment_id, num_rows, has_null, filled.blocks))
+        self._pending_bytes += filled.blocks.nbytes
+        self._num_values += filled.num_values
+        self._sum_of_fpp += filled.fpp
+        if self._pending_bytes >= _BATCH_BYTES or len(self._pending) == _BATCH_ROWS:
+            self.flush()
+
+    def flush(self) -> None:
+        if not self._pending:
+            return
+        ids, lengths, has_null, filters = zip(*self._pending, strict=True)
+        offsets = np.zeros(len(ids) + 1, np.int32)
+        np.cumsum([blocks.nbytes for blocks in filters], out=offsets[1:])
+        data = np.concatenate(filters)
+        columns: list[Any] = [
+            from_numpy(np.array(ids, np.uint64), pa.uint64()),
+            from_numpy(np.zeros(len(ids), np.uint64), pa.uint64()),
+            from_numpy(np.array(lengths, np.uint64), pa.uint64()),
+            pa.array(np.array(has_null, np.bool_)),
+            pa.Array.from_buffers(pa.binary(), len(ids), [None, pa.py_buffer(offsets), pa.py_buffer(data)]),
+        ]
+        self.writer.write(pa.RecordBatch.from_arrays(columns, schema=self._schema))
+        self._pending.clear()
+        self._pending_bytes = 0
+
+    def entry(self) -> LevelEntry:
+        assert self.writer.entry is not None
+        mean_fpp = self._sum_of_fpp / max(self.writer.entry.num_zones, 1)
+        return LevelEntry("fragment", self._num_values, mean_fpp, (self.writer.entry,))
+
+
+def write_dataset_filter(
+    store: LocalStore, column: str, blocks: NDArray[np.uint32], fragments: Iterable[int]
+) -> SegmentEntry:
+    """A new segment that is the bitset of `blocks` and nothing else; it describes all rows of `fragments`.
+
+    Spec: specs/levels.md#dataset-filter
+    """
+    path = f"{column_folder(column)}/{uuid.uuid4()}.sbbf"
+    data = memoryview(np.ascontiguousarray(blocks, "<u4").data).cast("B")
+    parts = [data[first : first + SPAN_BYTES] for first in range(0, len(data), SPAN_BYTES)]
+    with store.writing(path) as file:
+        for part in parts:
+            file.write(part)
+    return SegmentEntry(
+        path=path,
+        num_zones=1,
+        filter_bytes=len(data),
+        fragments=runs(fragments),
+        spans=tuple(Span(len(part), checksum(part)) for part in parts),
+        kind="sbbf",
+    )
