@@ -30,7 +30,7 @@ NUM_CORES = len(os.sched_getaffinity(0))
 
 _QUIET = 0.10
 """Share of the cores that others may use during a round that counts."""
-_ROUNDS_TRIED = 4
+_ROUNDS_TRIED = 2
 """Times the rounds asked for, after which the quietest count."""
 
 
@@ -117,7 +117,7 @@ def _busy() -> float:
     return (sum(numbers) - numbers[3] - numbers[4]) / os.sysconf("SC_CLK_TCK")
 
 
-def _wait_until_quiet(patience: float = 3.0) -> None:
+def _wait_until_quiet(patience: float = 1.0) -> None:
     deadline = time.monotonic() + patience
     while time.monotonic() < deadline:
         before = _busy()

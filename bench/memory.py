@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -64,7 +64,9 @@ def main() -> None:
     result.save()
 
 
-def _tables(make: object, files: int, rows: int, rng: np.random.Generator) -> Iterator[pa.Table]:
+def _tables(
+    make: Callable[[int, np.random.Generator], pa.Array], files: int, rows: int, rng: np.random.Generator
+) -> Iterator[pa.Table]:
     return (pa.table({"key": make(rows, rng)}) for _ in range(files))
 
 
