@@ -5,6 +5,7 @@ Sizes are chosen around the capacities of groups; hashes are drawn at random, so
 
 from __future__ import annotations
 
+import mmap
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +22,7 @@ from hypothesis import strategies as st
 from zonebloom.errors import CorruptIndexError, UnsupportedFormatError
 from zonebloom.kernels import slices as kernels
 from zonebloom.storage import slice_layout
+from zonebloom.storage import store as store_module
 from zonebloom.storage.segment import SegmentEntry
 from zonebloom.storage.slice_layout import CAPACITIES, FULL_GROUP, ZonePositions, cut_into_groups, rows_of_hash
 from zonebloom.storage.slice_segment import FEW_HASHES, SliceSegment
@@ -381,3 +383,42 @@ def test_nothing_stays_of_a_segment_whose_writing_fails(tmp_path):
     with pytest.raises(RuntimeError), SliceSegmentWriter(LocalStore(tmp_path), "key", SCHEMA, 1, positions_of(3)):
         raise RuntimeError
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+@pytest.mark.parametrize("head", [0, 4096, 100])
+@pytest.mark.parametrize("is_aligned", [True, False])
+def test_large_writes_past_the_page_cache_land_in_their_place(tmp_path, head, is_aligned):
+    size = 2 << 20
+    data = np.frombuffer(mmap.mmap(-1, size + 4096), np.uint8)[: size + 64][0 if is_aligned else 64 :][:size]
+    data[:] = np.random.default_rng(0).integers(0, 256, size, np.uint8)
+    with LocalStore(tmp_path).writing("file") as file:
+        file.write(b"h" * head)
+        file.write_large(data)
+        file.write(b"middle")
+        file.write_large(data)
+        file.write(b"tail")
+    whole = data.tobytes()
+    assert (tmp_path / "file").read_bytes() == b"h" * head + whole + b"middle" + whole + b"tail"
+
+
+def test_a_row_of_any_group_is_read_with_one_range_each(tmp_path):
+    entry = write_slices(tmp_path, random_filters(100, 3))
+    store = LocalStore(tmp_path)
+    layout = SliceSegment(store, entry).layout
+    ranges = [(layout.offset(row), layout.stride) for row in (0, 300, 767)]
+    whole = (tmp_path / entry.path).read_bytes()
+    assert store.read_ranges(entry.path, ranges) == [whole[a : a + n] for a, n in ranges]
+    store.will_need(entry.path, ranges)
+    assert store.read_ranges(entry.path, [(len(whole) - 3, 10)]) == [whole[-3:]]
+
+
+def test_many_open_segments_do_not_exhaust_descriptors(tmp_path, monkeypatch):
+    monkeypatch.setattr(store_module, "_MAX_OPEN_FILES", 3)
+    entries = [write_slices(tmp_path, random_filters(9, 1, seed)) for seed in range(9)]
+    store = LocalStore(tmp_path)
+    segments = [SliceSegment(store, entry) for entry in entries]
+    for _ in range(2):
+        for seed, segment in enumerate(segments):
+            expected = expected_zones(random_filters(9, 1, seed), hashes_of(1))
+            assert np.array_equal(segment.may_contain(hashes_of(1)), expected)
+    assert len(store._open_files) == 3
