@@ -254,7 +254,7 @@ def read_version(store: LocalStore, version: int) -> Manifest:
         return _manifest(body)
     except FileNotFoundError as error:
         raise CorruptIndexError(f"{path} must exist, got no such file") from error
-    except (KeyError, TypeError, ValueError, pa.ArrowException) as error:
+    except (KeyError, TypeError, ValueError, RecursionError, pa.ArrowException) as error:
         raise CorruptIndexError(f"{path} must be a version file, got {type(error).__name__}: {error}") from error
 
 

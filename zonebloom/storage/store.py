@@ -233,9 +233,9 @@ class LocalStore:
 def _explained(verb: str, path: Path) -> Iterator[None]:
     try:
         yield
-    except (FileNotFoundError, FileExistsError):
-        raise
     except OSError as error:
+        if verb != "write" and isinstance(error, (FileNotFoundError, FileExistsError)):
+            raise
         hint = {
             errno.EACCES: "; grant access, or keep the index elsewhere with index=",
             errno.EROFS: "; keep the index elsewhere with index=",
