@@ -345,6 +345,7 @@ def test_a_damaged_row_keeps_its_group_whole_and_says_so(flat_lake):
     assert found.num_zones_kept == found.num_zones
     assert ReasonCode.SEGMENT_CORRUPT in {reason.code for reason in found.reasons}
     assert index.search("user_id = 'absent'").row_ranges == found.row_ranges
+    assert "bit row" in str(index.explain("user_id = 'absent'"))
     assert not index.verify().is_sound
     with pytest.raises(CorruptIndexError):
         index.zone_table("user_id")

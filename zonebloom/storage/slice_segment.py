@@ -382,15 +382,15 @@ class SliceSegment:
         return kernels.filter_check(self.blocks(zone), hashes)
 
     def zone_fpp(self, zone: int) -> float:
-        """The false positive probability of one zone's filter, from the set bits of its first blocks.
-
-        Raises
-        ------
-        CorruptIndexError
-            One of their rows is damaged.
-        """
+        """The false positive probability of a zone's filter, from the bits of its first blocks; 1 where it is damaged."""
         num_blocks = min(self.layout.num_blocks, _SAMPLED_BLOCKS)
-        self._check_rows(np.flatnonzero(~self._is_trusted[: num_blocks * ROWS_PER_BLOCK]))
+        if self.damage is None:
+            try:
+                self._check_rows(np.flatnonzero(~self._is_trusted[: num_blocks * ROWS_PER_BLOCK]))
+            except (CorruptIndexError, StorageError, FileNotFoundError) as error:
+                self._note(error)
+        if self.damage is not None:
+            return 1.0
         first = zone // 8 * 8
         filters = self.filters(first, min(8, len(self) - first), 0, num_blocks)
         ones = np.bitwise_count(filters[zone - first]).astype(np.float64)
