@@ -14,7 +14,7 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["from_numpy", "from_values", "to_numpy"]
+__all__ = ["from_numpy", "from_values", "python_value", "to_numpy"]
 
 
 def to_numpy(array: pa.Array, dtype: type[np.generic]) -> NDArray[Any]:
@@ -46,3 +46,12 @@ def from_values(values: list[Any], arrow_type: pa.DataType) -> pa.Array:
             offsets = np.array([0, len(data)], np.int64)
             return pa.Array.from_buffers(arrow_type, 1, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
     return pa.array(values, arrow_type, from_pandas=False)
+
+
+def python_value(scalar: pa.Scalar) -> Any:
+    """The value of `scalar` for people: as Python has it, or as text where Python has none (times in nanoseconds)."""
+    try:
+        return scalar.as_py()
+    except (ValueError, OverflowError):
+        stored = scalar.cast(pa.int64()) if pa.types.is_duration(scalar.type) else scalar
+        return stored.cast(pa.string()).as_py()

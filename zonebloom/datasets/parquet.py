@@ -76,6 +76,33 @@ class ParquetDataset:
                 found[path] = _fingerprint(os.stat(self.root / path))  # noqa: PTH116 - the result is used as is
         return found
 
+    def list_under(self, paths: Sequence[str]) -> dict[str, Fingerprint]:
+        """As `list`, but only files that are one of `paths` (relative to the root, with `/`) or in one of them.
+
+        Raises
+        ------
+        DataFileError
+            A folder among them cannot be listed.
+        """
+        if self.layout != "folder":
+            return {
+                path: found
+                for path, found in self.list().items()
+                if any(one in (path, ".") or path.startswith(f"{one}/") for one in paths)
+            }
+        found: dict[str, Fingerprint] = {}
+        for path in paths:
+            if path == ".":
+                return self.list()
+            if any(_is_hidden(name) for name in path.split("/")):
+                continue
+            if (self.root / path).is_dir():
+                found.update(self._walk(f"{path}/"))
+            else:
+                with contextlib.suppress(FileNotFoundError):
+                    found[path] = _fingerprint((self.root / path).stat())
+        return dict(sorted(found.items()))
+
     def _walk(self, folder: str) -> Iterator[tuple[str, Fingerprint]]:
         try:
             entries = list(os.scandir(self.root / folder))
@@ -83,7 +110,7 @@ class ParquetDataset:
             raise DataFileError(f"{self.root / folder} must be a readable folder, got {error.strerror}") from error
         for entry in entries:
             name = entry.name
-            if name.startswith(".") or (name.startswith("_") and "=" not in name):
+            if _is_hidden(name):
                 continue
             if entry.is_dir():
                 yield from self._walk(f"{folder}{name}/")
@@ -117,6 +144,10 @@ class ParquetDataset:
         root = described["root"]
         folder = index_root.parent if root == ".." else Path(root)
         return cls(folder, described["layout"], tuple(described["files"]))
+
+
+def _is_hidden(name: str) -> bool:
+    return name.startswith(".") or (name.startswith("_") and "=" not in name)
 
 
 def _fingerprint(stat: os.stat_result) -> Fingerprint:
@@ -331,7 +362,7 @@ class DataFile:
         for group in groups:
             known = None if leaf is None else group.column(leaf).statistics
             if group.num_rows:
-                found.append((known.min, known.max) if known is not None and known.has_min_max else None)
+                found.append(_least_and_greatest(known))
         return found
 
     def _is_dictionary(self, column: str) -> bool:
@@ -349,6 +380,16 @@ class DataFile:
     @cached_property
     def _leaves(self) -> dict[str, int]:
         return {self._metadata.schema.column(i).path: i for i in range(self._metadata.num_columns)}
+
+
+def _least_and_greatest(statistics: pq.Statistics | None) -> tuple[Any, Any] | None:
+    """None too where Python has no such value: times in nanoseconds, without pandas."""
+    if statistics is None or not statistics.has_min_max:
+        return None
+    try:
+        return statistics.min, statistics.max
+    except ValueError:
+        return None
 
 
 def has_column(schema: pa.Schema, column: str) -> bool:

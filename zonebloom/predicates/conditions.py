@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from zonebloom.arrays import python_value
 from zonebloom.errors import PredicateError
 from zonebloom.predicates.nodes import Opaque
 from zonebloom.reasons import ReasonCode
@@ -119,7 +120,7 @@ class LiteralTerm(Term):
         return Operand(str(self), pc.scalar(scalar), scalar.type, schema)
 
     def __str__(self) -> str:
-        value = self.value.as_py() if isinstance(self.value, pa.Scalar) else self.value
+        value = python_value(self.value) if isinstance(self.value, pa.Scalar) else self.value
         if value is None or isinstance(value, bool):
             return {None: "NULL", True: "TRUE", False: "FALSE"}[value]
         if isinstance(value, str):

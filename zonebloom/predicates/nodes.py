@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, final
 import numpy as np
 import pyarrow as pa
 
+from zonebloom.arrays import python_value
 from zonebloom.errors import PredicateError
 
 if TYPE_CHECKING:
@@ -245,7 +246,7 @@ class IsIn(Predicate):
 
     def _shown(self, parts: list[str]) -> str:  # noqa: ARG002 -- a leaf
         head = self.values[:_SHOWN_VALUES]
-        shown = [repr(value) for value in (head.to_pylist() if isinstance(head, pa.Array) else head)]
+        shown = [repr(python_value(value) if isinstance(value, pa.Scalar) else value) for value in head]
         more = [f"… {len(self.values)} values"] if len(self.values) > _SHOWN_VALUES else []
         values = ", ".join(shown + more)
         return f"IsIn({self.column!r}, [{values}]{', null_safe=True' if self.null_safe else ''})"

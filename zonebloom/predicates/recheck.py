@@ -28,6 +28,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from zonebloom.arrays import python_value
 from zonebloom.errors import ColumnNotFoundError, PredicateError
 from zonebloom.hashing import resolve_column
 from zonebloom.literals import fit_values
@@ -264,7 +265,7 @@ def _check_types(operand: Operand, literal_type: pa.DataType) -> None:
 
 
 def _mismatch(operand: Operand, value: Any) -> PredicateError:
-    shown = value.as_py() if isinstance(value, pa.Scalar) else value
+    shown = python_value(value) if isinstance(value, pa.Scalar) else value
     kind = value.type if isinstance(value, pa.Scalar) else type(value).__name__
     has_zone = pa.types.is_timestamp(operand.type) and operand.type.tz is not None
     advice = "; write an instant with its offset, as 2020-01-31T00:00:00Z" if has_zone else ""
