@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as pads
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
+import zonebloom as zb
 from zonebloom import hashing
-from zonebloom.errors import CorruptIndexError, InvalidArgumentError
+from zonebloom.cli import app
+from zonebloom.errors import CorruptIndexError, IndexNotFoundError, InvalidArgumentError
 from zonebloom.levels import DatasetFilter, LevelBuilder, LeveledZones, check_levels
 from zonebloom.levels.filling import SPAN_BYTES, Filling, write_dataset_filter
 from zonebloom.sbbf import Sbbf
@@ -27,6 +35,18 @@ def random_hashes(count: int, seed: int = 0) -> np.ndarray:
 
 def fragment(fragment_id: int, num_rows: int) -> Fragment:
     return Fragment(fragment_id, f"{fragment_id}.parquet", 1, 1, None, num_rows, (num_rows,), (1,))
+
+
+def at_random(num_rows: int, seed: int) -> pa.Table:
+    random = np.random.default_rng(seed)
+    keys = random.integers(0, 400, num_rows)
+    return pa.table(
+        {
+            "key": pa.array(keys, pa.int64(), mask=random.random(num_rows) < 0.1),
+            "text": [f"t{key}" for key in keys],
+            "real": pa.array(np.where(keys % 50, keys / 4, -0.0), pa.float64()),
+        }
+    )
 
 
 class Zones:
@@ -150,7 +170,7 @@ def leveled(tmp_path, parts, **options):
     entries = {entry.name: entry for entry in build(store, parts, **options)}
     damage: list[str] = []
     datasets = [DatasetFilter(store, entries["dataset"].segments[0], damage.append)] if "dataset" in entries else []
-    fragments = ZoneSegment(store, entries["fragment"].segments[0]).zones()[0] if "fragment" in entries else None
+    fragments = [ZoneSegment(store, entries["fragment"].segments[0]).zones()[0]] if "fragment" in entries else []
     return zones, LeveledZones(Zones(zones), datasets, fragments), damage
 
 
@@ -218,7 +238,7 @@ def test_a_damaged_data_set_filter_is_as_none(tmp_path):
     path.write_bytes(bytes(path.stat().st_size))
     zones_alone, zones, damage = leveled(tmp_path, [list(range(500))], levels=("zone", "dataset"))
     again = DatasetFilter(store, entry.segments[0], damage.append)
-    zones = LeveledZones(zones.zones, [again], None)
+    zones = LeveledZones(zones.zones, [again], [])
     assert np.array_equal(zones.may_contain(hash_of(3)), zones_alone.may_contain(hash_of(3)))
     assert zones.contained(hash_of(3, 10**9), None).tolist() == [True, False]
     assert len(damage) == 1
@@ -252,3 +272,153 @@ def test_a_torn_data_set_filter_does_not_open(tmp_path, keep):
     path.unlink()
     with pytest.raises(CorruptIndexError, match="must exist"):
         DatasetFilter(store, entry, pytest.fail)
+
+
+# --- whole indexes ----------------------------------------------------------------------------------------------------
+
+ALL_LEVELS = ("zone", "fragment", "dataset")
+
+
+@pytest.fixture
+def lake(tmp_path):
+    root = tmp_path / "lake"
+    root.mkdir()
+    for number, num_rows in enumerate([900, 1, 2500, 0, 700]):
+        pq.write_table(at_random(num_rows, number), root / f"{number}.parquet", row_group_size=400)
+    return root
+
+
+def built(lake, tmp_path, levels=ALL_LEVELS, **options):
+    options = {"columns": ["key", "text", "real"], "rows_per_zone": 50, "fpp": 0.001, **options}
+    return zb.build_index(lake, index=tmp_path / "-".join(levels), levels=levels, **options)
+
+
+def change_a_file(lake):
+    pq.write_table(at_random(300, 9), lake / "2.parquet")
+
+
+def delete_a_file(lake):
+    (lake / "0.parquet").unlink()
+
+
+def add_a_file(lake):
+    pq.write_table(at_random(300, 10), lake / "9.parquet")
+
+
+CHANGES = {
+    "nothing": [],
+    "changed": [change_a_file],
+    "deleted": [delete_a_file],
+    "added": [add_a_file],
+    "all": [change_a_file, delete_a_file, add_a_file],
+}
+PREDICATES = [
+    zb.Equals("key", 7),
+    zb.Equals("key", 10**6),
+    zb.Equals("real", 0.0),
+    zb.IsIn("text", ["t3", "t399", "nowhere"]),
+    zb.IsIn("key", list(range(10**6, 10**6 + 50))),
+    zb.IsNull("key"),
+    zb.Or([zb.Equals("key", 10**6), zb.Equals("text", "t5")]),
+    zb.Not(zb.Equals("key", 3)),
+]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("levels", [("zone", "fragment"), ("zone", "dataset"), ALL_LEVELS])
+def test_answers_are_the_same_with_levels_and_without(lake, tmp_path, levels, change):
+    plain, leveled = built(lake, tmp_path, ("zone",)), built(lake, tmp_path, levels)
+    for apply in CHANGES[change]:
+        apply(lake)
+    everything = pads.dataset(lake, format="parquet", exclude_invalid_files=False).to_table()
+    for predicate in PREDICATES:
+        expected = everything.filter(predicate.to_expression(everything.schema))
+        assert leveled.to_table(predicate).equals(expected)
+        without, found = plain.search(predicate), leveled.search(predicate)
+        assert len(found.row_ranges - without.row_ranges) == 0
+        assert found.kind == without.kind
+    values = pa.array([3, 7, None, 10**6, 399, -1], pa.int64())
+    lost = pc.and_(pc.is_in(values, everything["key"].combine_chunks()), pc.invert(leveled.exists("key", values)))
+    assert not pc.any(lost).as_py()
+    assert leveled.exists("key", values, exact=True).equals(plain.exists("key", values, exact=True))
+
+
+def test_a_key_that_is_nowhere_costs_one_block_of_the_index(lake, tmp_path):
+    index = built(lake, tmp_path)
+    assert index.search(zb.Equals("key", 10**6)).num_rows_kept == 0
+    assert index.view().column("key").zones.probes == {"dataset": 1}
+
+
+def test_a_million_values_cost_a_block_each(lake, tmp_path):
+    index = built(lake, tmp_path)
+    values = np.arange(1_000_000)
+    found = np.asarray(index.exists("key", pa.array(values)))
+    present = np.isin(values, pads.dataset(lake, format="parquet").to_table()["key"].drop_null().to_numpy())
+    assert found[present].all()
+    assert found[~present].mean() < 0.002
+    assert index.view().column("key").zones.probes == {"dataset": 1_000_000}
+
+
+def test_the_data_set_filter_loads_elsewhere(lake, tmp_path):
+    index = built(lake, tmp_path)
+    values = pads.dataset(lake, format="parquet").to_table()["text"].combine_chunks().unique()
+    assert index.dataset_filter("text").check(values).true_count == len(values)
+    assert index.dataset_filter("text").num_blocks == num_blocks_for(len(values), 0.001, "exact")
+    with pytest.raises(IndexNotFoundError, match="level dataset"):
+        built(lake, tmp_path, ("zone", "fragment")).dataset_filter("text")
+
+
+def test_info_says_what_each_level_costs(lake, tmp_path):
+    index = built(lake, tmp_path)
+    by_fragment, by_dataset = index.info()["columns"][1]["levels"]
+    texts = [set(pq.read_table(file)["text"].to_pylist()) for file in sorted(lake.glob("*.parquet"))]
+    assert (by_fragment["num_filters"], by_fragment["num_values"]) == (4, sum(map(len, texts)))
+    assert (by_dataset["num_filters"], by_dataset["num_values"]) == (1, len(set().union(*texts)))
+    written = {path.stat().st_size for path in (index.root / "columns" / "text").iterdir()}
+    assert {by_fragment["index_bytes"], by_dataset["index_bytes"]} <= written
+    assert by_dataset["fpp"] == index.dataset_filter("text").fpp() < 0.0015
+    text = CliRunner().invoke(app, ["info", str(index.root)]).stdout
+    assert text.count("level fragment: 4 filters of") == text.count("level dataset: 1 filters of") == 3
+
+
+def test_a_damaged_level_costs_only_its_savings(lake, tmp_path):
+    index = built(lake, tmp_path)
+    for level in index._snapshot.manifest.column("key").levels:
+        path = index.root / level.segments[0].path
+        path.write_bytes(bytes(path.stat().st_size))
+    opened, plain = zb.open_index(index.root), built(lake, tmp_path, ("zone",))
+    with pytest.warns(RuntimeWarning, match="zones beneath are asked"):
+        found = opened.search(zb.Equals("key", 7))
+    assert found.row_ranges == plain.search(zb.Equals("key", 7)).row_ranges
+    assert {reason.code for reason in found.reasons} == {"SEGMENT_CORRUPT"}
+    assert opened.exists("key", [7, 10**6]).to_pylist()[0]
+    assert len(opened.zone_table("key")) == len(plain.zone_table("key"))
+
+
+def test_levels_live_on_beside_other_columns_and_optimize(lake, tmp_path):
+    index = built(lake, tmp_path, columns=["key"])
+    zb.build_index(lake, ["text"], index=index.root, rows_per_zone=50)
+    again = zb.open_index(index.root)
+    again.optimize()
+    for opened in (again, zb.open_index(index.root)):
+        levels = [(one["name"], [level["name"] for level in one["levels"]]) for one in opened.info()["columns"]]
+        assert levels == [("key", ["fragment", "dataset"]), ("text", [])]
+        assert opened.search(zb.Equals("key", 10**6)).num_rows_kept == 0
+        assert opened.view().column("key").zones.probes == {"dataset": 1}
+
+
+def test_the_command_builds_levels(lake, tmp_path):
+    arguments = [
+        "build",
+        str(lake),
+        "-c",
+        "key",
+        "--levels",
+        "zone,dataset",
+        "--index",
+        str(tmp_path / "i"),
+        "-f",
+        "json",
+    ]
+    found = json.loads(CliRunner().invoke(app, arguments).stdout)
+    assert [one["name"] for one in found["columns"][0]["levels"]] == ["dataset"]

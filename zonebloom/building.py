@@ -26,6 +26,7 @@ from zonebloom import hashing
 from zonebloom.datasets import DataFile, ParquetDataset
 from zonebloom.datasets.parquet import Fingerprint, has_column
 from zonebloom.errors import DataFileError
+from zonebloom.levels import LevelBuilder
 from zonebloom.sizing import Sizing
 from zonebloom.storage.manifest import Fragment
 from zonebloom.storage.segment import SegmentEntry
@@ -215,6 +216,8 @@ class BuildPlan:
     workers: int
     on_rows: Callable[[int], None] | None = None
     """Called with the number of rows that were done since the last call, from the workers."""
+    levels: LevelBuilder | None = None
+    """Takes the same values, for the filters above the zones."""
 
 
 def build_segments(plan: BuildPlan, fragments: Sequence[Fragment]) -> BuiltColumns:
@@ -311,9 +314,13 @@ def _build_unit(plan: BuildPlan, unit: Unit, builders: Mapping[str, ZoneBuilder]
                     unfit.add(column)
                 else:
                     builder.add(fragment.fragment_id, values)
+                    if plan.levels:
+                        plan.levels.add(column, fragment.fragment_id, values)
             if plan.on_rows:
                 plan.on_rows(batch.num_rows)
         file.check_unchanged()
+    if plan.levels:
+        plan.levels.end_unit(fragment.fragment_id, unit.stop - unit.start, unfit)
     return unfit
 
 

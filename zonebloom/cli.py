@@ -80,6 +80,7 @@ def build(
     sizing: Annotated[Sizing, typer.Option(help="power_of_two, exact, adaptive or parquet.")] = "power_of_two",
     index: IndexFolder = None,
     workers: Annotated[int | None, typer.Option(help="Threads; by default the number of cores.")] = None,
+    levels: Annotated[str, typer.Option(help="zone, and fragment or dataset above it, separated by commas.")] = "zone",
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Build indexed columns anew.")] = False,  # noqa: FBT002
     optimize: Annotated[bool, typer.Option(help="Slice columns of more than 4096 zones at the end.")] = True,  # noqa: FBT002
     format: Format = "text",  # noqa: A002 - the option's name
@@ -98,6 +99,7 @@ def build(
         workers=workers,
         overwrite=overwrite,
         optimize=optimize,
+        levels=[name.strip() for name in levels.split(",")],
         progress=sys.stderr.isatty(),
     )
     info = built.info()
@@ -231,6 +233,11 @@ def _print_info(found: dict[str, Any]) -> None:
             f"fpp {column['fpp']}, {column['sizing']}, {column['index_bytes']:,} bytes "
             f"({column['bytes_per_row']:.2f} a row) in {_kinds(column['kinds'])}"
         )
+        for level in column["levels"]:
+            typer.echo(
+                f"    level {level['name']}: {level['num_filters']:,} filters of {level['num_values']:,} values, "
+                f"fpp {level['fpp']:.2g}, {level['index_bytes']:,} bytes"
+            )
 
 
 def _kinds(kinds: dict[str, int]) -> str:

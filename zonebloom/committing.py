@@ -58,7 +58,7 @@ class ColumnChange:
     """Segments of one column that come and go."""
 
     entry: ColumnEntry
-    """The column's parameters; its `segments` and `unfit` are what is added."""
+    """The column's parameters; its `segments` and `unfit` are what is added, and its `levels` where it is rebuilt."""
     removed: frozenset[str] = frozenset()
     """Paths of the segments that go."""
     is_rebuilt: bool = False
@@ -70,7 +70,7 @@ class ColumnChange:
         kept = {segment.path for segment in after.segments}
         known = {segment.path for segment in before.segments}
         added = tuple(segment for segment in after.segments if segment.path not in known)
-        return cls(replace(after, segments=added, unfit=()), frozenset(known - kept))
+        return cls(replace(after, segments=added, unfit=(), levels=()), frozenset(known - kept))
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class Change:
     @property
     def written(self) -> list[str]:
         """Paths of the added segments."""
-        return [segment.path for column in self.columns for segment in column.entry.segments]
+        return [path for column in self.columns for path in column.entry.files]
 
 
 def covered_by(segments: Iterable[SegmentEntry]) -> Runs:

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from zonebloom.errors import (
     UnsupportedFormatError,
 )
 from zonebloom.hashing import leaf_paths, resolve_column
+from zonebloom.levels import LeveledZones, open_levels
 from zonebloom.predicates import Predicate
 from zonebloom.pruning import Evaluator, ProbedColumn, SearchResult, TouchedRanges
 from zonebloom.reasons import Reason, ReasonCode
@@ -66,13 +68,23 @@ class LoadedColumn:
     def __len__(self) -> int:
         return len(self.fragment_ids)
 
-    def may_contain(self, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
-        """For each zone, whether any of `hashes` may be in it; many hashes are probed by two threads."""
+    def may_contain(self, hashes: NDArray[np.uint64], wanted: NDArray[np.bool_] | None = None) -> NDArray[np.bool_]:
+        """For each zone, whether any of `hashes` may be in it; many hashes are probed by two threads.
+
+        A segment none of whose zones is `wanted` is not probed, and has none that may.
+        """
+
+        def probed(table: ZoneTable | SliceSegment, first: int) -> NDArray[np.bool_]:
+            if wanted is not None and not wanted[first : first + len(table)].any():
+                return np.zeros(len(table), np.bool_)
+            return table.may_contain(hashes)
+
+        firsts = [0, *accumulate(map(len, self.tables))][:-1]
         if len(hashes) <= FEW_HASHES or len(self.tables) == 1:
-            parts = [table.may_contain(hashes) for table in self.tables]
+            parts = [probed(table, first) for table, first in zip(self.tables, firsts, strict=True)]
         else:
             with ThreadPoolExecutor(2) as pool:
-                parts = list(pool.map(lambda table: table.may_contain(hashes), self.tables))
+                parts = list(pool.map(probed, self.tables, firsts))
         return np.concatenate(parts) if parts else np.zeros(0, np.bool_)
 
     def zone_fpp(self, zone: int) -> float:
@@ -100,7 +112,10 @@ class Snapshot:
         self.store = store
         self.manifest = manifest
         self.damage: list[Reason] = [distrust] if distrust else []
+        self.level_damage: list[Reason] = []
+        """Levels that are not used; no row is kept for them, as the zones beneath are asked."""
         self._columns: dict[str, LoadedColumn] = {}
+        self._leveled: dict[str, LeveledZones] = {}
         self.fragments: dict[str, Fragment] = {}
         self.damaged_lists: frozenset[str] = frozenset()
         """Paths of the fragment lists that could not be read."""
@@ -150,6 +165,19 @@ class Snapshot:
                     damage.append(self._note_damage(str(error), entry.name, ReasonCode.FORMAT_TOO_NEW))
             self._columns[entry.name] = LoadedColumn(tables, damage)
         return self._columns[entry.name]
+
+    def zones(self, entry: ColumnEntry) -> LoadedColumn | LeveledZones:
+        """The zones of an indexed column with the sound levels above them, if it has any."""
+        if not entry.levels:
+            return self.column(entry)
+        if entry.name not in self._leveled:
+            note = partial(self._note_damaged_level, entry.name)
+            self._leveled[entry.name] = open_levels(self.store, entry.levels, self.column(entry), note)
+        return self._leveled[entry.name]
+
+    def _note_damaged_level(self, column: str, message: str) -> None:
+        self.level_damage.append(Reason(ReasonCode.SEGMENT_CORRUPT, message, column=column))
+        warnings.warn(f"{message}; the zones beneath are asked instead", RuntimeWarning, stacklevel=2)
 
     def _open_segment(self, entry: SegmentEntry, column: str) -> tuple[ZoneTable | SliceSegment, list[str]]:
         """The zones of a segment, and a message for each part that is left out."""
@@ -295,7 +323,7 @@ class View:
                     cause = "its values do not convert to the index's type" if is_unfit else "refresh the index"
                     message = f"column {entry.name} of this file has no filters: {cause}"
                     reasons.append(Reason(ReasonCode.COLUMN_NOT_INDEXED, message, entry.name, self.paths[one]))
-        return ProbedColumn(entry.name, entry.column_type, loaded, uncovered, live, tuple(reasons))
+        return ProbedColumn(entry.name, entry.column_type, self.snapshot.zones(entry), uncovered, live, tuple(reasons))
 
     def search(self, predicate: Predicate) -> SearchResult:
         """Rows of this listing that may match."""
@@ -306,7 +334,11 @@ class View:
             bounds = evaluator.evaluate(predicate)
         except RecursionError as error:
             raise PredicateError("a predicate must be nested less deeply, got one beyond Python's limit") from error
-        for reason in (*self.reasons, *self.snapshot.damage):  # a slice may turn out damaged only as it is probed
+        for reason in (
+            *self.reasons,
+            *self.snapshot.damage,
+            *self.snapshot.level_damage,
+        ):  # a slice may turn out damaged only as it is probed
             if reason not in evaluator.reasons:
                 evaluator.reasons.append(reason)
         return SearchResult(

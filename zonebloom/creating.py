@@ -31,6 +31,7 @@ from zonebloom.errors import (
     UnsupportedFormatError,
 )
 from zonebloom.index import INDEX_FOLDER, Index, beside_file, load_snapshot, open_index
+from zonebloom.levels import LevelBuilder, check_levels
 from zonebloom.optimizing import optimize_column
 from zonebloom.progress import Progress, reporting
 from zonebloom.reasons import ReasonCode
@@ -60,6 +61,7 @@ def build_index(
     workers: int | None = None,
     overwrite: bool = False,
     optimize: bool = True,
+    levels: Sequence[str] = ("zone",),
     progress: bool | Callable[[Progress], None] = False,
 ) -> Index:
     """An index over `columns` of `source`, committed and opened; data files are only read.
@@ -89,6 +91,9 @@ def build_index(
         Build columns anew that are indexed already.
     optimize
         Whether columns of more than 4096 zones become slice segments at the end, as `Index.optimize` makes them.
+    levels
+        `"zone"`, and above it `"fragment"`, one more filter for each file, and `"dataset"`, one for all files, so that
+        a value which is nowhere costs one block. specs/levels.md says when each pays.
     progress
         True for a bar on stderr, or a function that takes `Progress`.
 
@@ -109,6 +114,7 @@ def build_index(
     check_rows_per_zone(rows_per_zone)
     check_fpp(fpp)
     num_blocks_for(rows_per_zone, fpp, sizing)
+    levels = check_levels(levels)
     if workers is not None and workers < 1:
         raise InvalidArgumentError(f"workers must be at least 1, got {workers}")
     dataset = open_dataset(source)
@@ -120,7 +126,7 @@ def build_index(
             message = f"column {taken[0]} must not be indexed yet, got an index of it at {root}"
             raise IndexExistsError(f"{message}; refresh it, or build with overwrite=True")
     builder = _Build(dataset, root, base, Parameters(rows_per_zone, fpp, sizing), workers or num_cores())
-    return builder.run(names, progress, optimize=optimize)
+    return builder.run(names, progress, optimize=optimize, levels=levels)
 
 
 def import_index(
@@ -204,6 +210,7 @@ class _Build:
         progress: bool | Callable[[Progress], None],  # noqa: FBT001 - passed on
         *,
         optimize: bool,
+        levels: Sequence[str],
     ) -> Index:
         listing = self.dataset.list()
         if not listing:
@@ -214,9 +221,12 @@ class _Build:
         for column_type in types.values():
             hashing.hash_plan(column_type)
         total = sum(fragment.num_rows for fragment in inspected.fragments)
-        with reporting(progress, total) as on_rows:
-            plan = BuildPlan(self.dataset, self.store, types, self.parameters, self.workers, on_rows)
+        level_builder = LevelBuilder(self.store, types, levels, self.parameters.fpp, inspected.fragments)
+        with reporting(progress, total) as on_rows, level_builder:
+            above = level_builder if len(levels) > 1 else None
+            plan = BuildPlan(self.dataset, self.store, types, self.parameters, self.workers, on_rows, above)
             built = build_segments(plan, inspected.fragments)
+        built_levels = level_builder.finish(built.failed)
         for message in built.failed.values():
             warnings.warn(f"{message}; the file is not indexed, and always read whole", RuntimeWarning, stacklevel=3)
         fragments = [one for one in inspected.fragments if one.fragment_id not in built.failed]
@@ -231,6 +241,7 @@ class _Build:
                 self.parameters.sizing,
                 tuple(built.segments[name]),
                 runs(built.unfit[name]),
+                built_levels[name],
             )
             for name, column_type in types.items()
         ]

@@ -44,6 +44,7 @@ from zonebloom.zones import ZoneTable, zone_schema
 if TYPE_CHECKING:
     from zonebloom.explaining import Explanation
     from zonebloom.optimizing import Optimization
+    from zonebloom.sbbf import Sbbf
     from zonebloom.verifying import Verification
 
 __all__ = ["INDEX_FOLDER", "Index", "open_index"]
@@ -293,6 +294,30 @@ class Index:
             whole = whole.filter(is_live)
         return ZoneTable.from_arrow(whole, column=entry.name, column_type=entry.column_type)
 
+    def dataset_filter(self, column: str) -> Sbbf:
+        """The filter of all values of `column`, which others can load too: its file is the plain bitset.
+
+        It holds the values of the files as they were when they were built; what changed or came since is not in it.
+
+        Raises
+        ------
+        ColumnNotFoundError
+            The column is not indexed.
+        IndexNotFoundError
+            It was built without the level `dataset`.
+        CorruptIndexError
+            The file is damaged.
+
+        Spec: specs/levels.md#dataset-filter
+        """
+        from zonebloom.levels import DatasetFilter  # noqa: PLC0415 - a plain search does without
+
+        for level in self._column(column).levels:
+            if level.name == "dataset":
+                return DatasetFilter(self._snapshot.store, level.segments[0], str).to_sbbf()
+        message = f"column {column} must have the level dataset, got none"
+        raise IndexNotFoundError(f'{message}; build it with levels=("zone", "dataset")')
+
     def info(self) -> dict[str, Any]:
         """Version, counts, and parameters and size of each column; the object of `zonebloom info --format json`."""
         manifest = self._snapshot.manifest
@@ -309,6 +334,16 @@ class Index:
                 "bytes_per_row": round(entry.index_bytes / num_rows, 4) if num_rows else 0.0,
                 "segments": len(entry.segments),
                 "kinds": dict(sorted(Counter(segment.kind for segment in entry.segments).items())),
+                "levels": [
+                    {
+                        "name": level.name,
+                        "num_filters": level.num_filters,
+                        "num_values": level.num_values,
+                        "fpp": level.fpp,
+                        "index_bytes": level.index_bytes,
+                    }
+                    for level in entry.levels
+                ],
             }
             for entry in manifest.columns
         ]

@@ -4,6 +4,6 @@
 """
 
 from zonebloom.levels.filling import LEVELS, LevelBuilder, check_levels
-from zonebloom.levels.probing import DatasetFilter, LeveledZones
+from zonebloom.levels.probing import DatasetFilter, LeveledZones, open_levels
 
-__all__ = ["LEVELS", "DatasetFilter", "LevelBuilder", "LeveledZones", "check_levels"]
+__all__ = ["LEVELS", "DatasetFilter", "LevelBuilder", "LeveledZones", "check_levels", "open_levels"]

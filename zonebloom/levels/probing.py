@@ -17,15 +17,17 @@ import numpy as np
 from zonebloom.errors import CorruptIndexError
 from zonebloom.levels.filling import SPAN_BYTES
 from zonebloom.sbbf import Sbbf, block_indexes
+from zonebloom.storage.level import LevelEntry
 from zonebloom.storage.segment import SegmentEntry, checksum
 from zonebloom.storage.store import LocalStore
+from zonebloom.storage.zone_segment import ZoneSegment
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from zonebloom.zones import ZoneTable
 
-__all__ = ["DatasetFilter", "LeveledZones"]
+__all__ = ["DatasetFilter", "LeveledZones", "open_levels"]
 
 _FEW = 1024
 _BLOCK_BYTES = 32
@@ -123,7 +125,7 @@ class LeveledZones:
     `probes` counts the pairs of a hash and a filter that were asked, by level.
     """
 
-    def __init__(self, zones: _Base, datasets: Sequence[DatasetFilter], fragments: ZoneTable | None) -> None:
+    def __init__(self, zones: _Base, datasets: Sequence[DatasetFilter], fragments: Sequence[ZoneTable]) -> None:
         self.zones = zones
         self.fragment_ids = zones.fragment_ids
         self.zone_starts = zones.zone_starts
@@ -137,9 +139,9 @@ class LeveledZones:
             self._uncovered &= ~mine
             self._datasets.append((one, mine))
         self._has_uncovered = bool(self._uncovered.any())
-        self._fragments = fragments if fragments is not None and len(fragments) else None
-        if self._fragments is not None:
-            self._fragment_of_zone = _positions(self._fragments.fragment_ids, self.fragment_ids)
+        self._fragments = [
+            (table, _positions(table.fragment_ids, self.fragment_ids)) for table in fragments if len(table)
+        ]
 
     def __len__(self) -> int:
         return len(self.fragment_ids)
@@ -166,10 +168,10 @@ class LeveledZones:
 
     def _below(self, hashes: NDArray[np.uint64], wanted: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """The zones among `wanted` that may contain any of `hashes`, by the fragments' filters and their own."""
-        if self._fragments is not None:
-            self.probes["fragment"] += len(hashes) * len(self._fragments)
-            may = np.append(self._fragments.may_contain(hashes), True)  # the last is for zones of no fragment: -1
-            wanted = wanted & may[self._fragment_of_zone]
+        for table, fragment_of_zone in self._fragments:
+            self.probes["fragment"] += len(hashes) * len(table)
+            may = np.append(table.may_contain(hashes), True)  # the last is for zones of no fragment: -1
+            wanted = wanted & may[fragment_of_zone]
         if not wanted.any():
             return wanted
         self.probes["zone"] += len(hashes) * int(wanted.sum())
@@ -195,6 +197,26 @@ class LeveledZones:
             self.probes["zone"] += len(pending) * int(rest.sum())
             found[pending] = self.zones.contained(hashes[pending], rest)
         return found
+
+
+def open_levels(
+    store: LocalStore, levels: Sequence[LevelEntry], zones: _Base, on_damage: Callable[[str], Any]
+) -> LeveledZones:
+    """`zones` with the levels above them that are sound and known to this version."""
+    datasets: list[DatasetFilter] = []
+    fragments: list[ZoneTable] = []
+    for segment in (one for level in levels for one in level.segments):
+        try:
+            if segment.kind == "sbbf":
+                datasets.append(DatasetFilter(store, segment, on_damage))
+            elif segment.kind == "zones":
+                table, damage = ZoneSegment(store, segment).zones()
+                fragments.append(table)
+                for message in damage:
+                    on_damage(message)
+        except CorruptIndexError as error:
+            on_damage(str(error))
+    return LeveledZones(zones, datasets, fragments)
 
 
 def _positions(known: NDArray[np.uint64], wanted: NDArray[np.uint64]) -> NDArray[np.int64]:

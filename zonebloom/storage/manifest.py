@@ -19,6 +19,7 @@ from typing import Any
 import pyarrow as pa
 
 from zonebloom.errors import ConcurrentCommitError, CorruptIndexError, UnsupportedFormatError
+from zonebloom.storage.level import LevelEntry
 from zonebloom.storage.segment import Runs, SegmentEntry, checksum
 from zonebloom.storage.store import LocalStore
 
@@ -103,6 +104,14 @@ class ColumnEntry:
     """Where the filters are."""
     unfit: Runs = ()
     """Ids of the fragments that were read and have no zones, for their values do not convert to the type."""
+    levels: tuple[LevelEntry, ...] = ()
+    """Filters above the zones, from the fragments up."""
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Paths of all segments, those of the levels too."""
+        above = (segment for level in self.levels for segment in level.segments)
+        return tuple(segment.path for segment in (*self.segments, *above))
 
     @property
     def num_zones(self) -> int:
@@ -187,6 +196,7 @@ def _body(manifest: Manifest) -> dict[str, Any]:
                 "fpp": column.fpp,
                 "sizing": column.sizing,
                 "segments": [segment.to_json() for segment in column.segments],
+                "levels": [level.to_json() for level in column.levels],
                 "unfit": [list(run) for run in column.unfit],
             }
             for column in manifest.columns
@@ -267,6 +277,7 @@ def _manifest(body: dict[str, Any]) -> Manifest:
             fpp=column["fpp"],
             sizing=column["sizing"],
             segments=tuple(SegmentEntry.from_json(segment) for segment in column["segments"]),
+            levels=tuple(LevelEntry.from_json(level) for level in column["levels"]),
             unfit=tuple((start, stop) for start, stop in column["unfit"]),
         )
         for column in body["columns"]
