@@ -382,7 +382,7 @@ class SliceSegment:
         return kernels.filter_check(self.blocks(zone), hashes)
 
     def zone_fpp(self, zone: int) -> float:
-        """The false positive probability of a zone's filter, from the bits of its first blocks; 1 where it is damaged."""
+        """The false positive probability of a zone's filter, from the bits of its first blocks; 1 where damaged."""
         num_blocks = min(self.layout.num_blocks, _SAMPLED_BLOCKS)
         if self.damage is None:
             try:
