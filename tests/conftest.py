@@ -56,7 +56,9 @@ def make_rows(num_rows: int, seed: int = 0) -> pa.Table:
         amounts[:3] = np.nan, 0.0, -0.0
     return pa.table(
         {
-            "user_id": [f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}" for text in texts],
+            "user_id": pa.array(
+                [f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}" for text in texts], pa.string()
+            ),
             "device_id": pa.array(devices[random.integers(0, NUM_DEVICES, num_rows)], pa.int64()),
             "trace": pa.array(keys, pa.binary(16)),
             "note": pa.array(["" if n == 1 else f"note {n}" for n in notes], pa.string(), mask=notes < 5),

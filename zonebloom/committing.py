@@ -350,9 +350,7 @@ class _Rebase:
         if change.is_schema_whole:
             schemas = schemas[::-1] if current is not self.base else schemas[1:]
         schema = unified([one for one in schemas if len(one)]) if any(len(one) for one in schemas) else data
-        fields = []
-        if dataset["layout"] == "folder":
-            fields = partitions.infer_fields(sorted({*self.live, *change.unknown_paths}), schema.names)
+        fields = partitions.infer_fields(sorted({*self.live, *change.unknown_paths}), schema.names)
         dataset["partition_columns"] = [one.name for one in fields]
         return pa.schema([*schema, *fields]), dataset
 

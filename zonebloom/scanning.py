@@ -177,7 +177,8 @@ class Scan:
         table = data.read_row_group(task.group, stored)
         values = partitions.typed(task.file.path, list(fields.values())) if fields else {}
         if values is None:
-            message = f"the partition folders of {task.file.path} must fit {', '.join(map(str, fields.values()))}"
+            wanted = ", ".join(f"{field.name}: {field.type}" for field in fields.values())
+            message = f"the partition folders of {task.file.path} must fit {wanted}"
             raise DataFileError(f"{message}; refresh the index")
         arrays = []
         for name in names:

@@ -105,18 +105,17 @@ class ParquetDataset:
 
     def _walk(self, folder: str) -> Iterator[tuple[str, Fingerprint]]:
         try:
-            entries = list(os.scandir(self.root / folder))
+            for entry in list(os.scandir(self.root / folder)):
+                name = entry.name
+                if _is_hidden(name):
+                    continue
+                if entry.is_dir():
+                    yield from self._walk(f"{folder}{name}/")
+                else:
+                    with contextlib.suppress(FileNotFoundError):
+                        yield folder + name, _fingerprint(entry.stat())
         except OSError as error:
             raise DataFileError(f"{self.root / folder} must be a readable folder, got {error.strerror}") from error
-        for entry in entries:
-            name = entry.name
-            if _is_hidden(name):
-                continue
-            if entry.is_dir():
-                yield from self._walk(f"{folder}{name}/")
-            else:
-                with contextlib.suppress(FileNotFoundError):
-                    yield folder + name, _fingerprint(entry.stat())
 
     def absolute(self, path: str) -> str:
         """The absolute path of a data file."""
@@ -185,6 +184,8 @@ def _of_files(paths: Sequence[str]) -> ParquetDataset:
     if missing:
         raise DataFileError(f"each path of a list must be a file, got {missing[0]}, which is none")
     root = Path(os.path.commonpath([os.path.dirname(path) for path in paths]))  # noqa: PTH120 - plain strings
+    while "=" in root.name:  # a partition that all files share is a column like the others
+        root = root.parent
     return ParquetDataset(root, "files", tuple(sorted({Path(path).relative_to(root).as_posix() for path in paths})))
 
 

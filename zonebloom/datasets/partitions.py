@@ -16,7 +16,7 @@ import pyarrow as pa
 __all__ = ["infer_fields", "partition_values", "typed"]
 
 NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
-_INTEGER = re.compile(r"-?\d{1,10}")
+_INTEGER = re.compile(r"-?0*[0-9]{1,10}")
 
 
 def partition_values(path: str) -> dict[str, str | None]:

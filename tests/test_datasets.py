@@ -1,0 +1,250 @@
+"""What is indexed: folders, files, lists and pyarrow Datasets; partitions as pyarrow infers them.
+
+Oracle: `pyarrow.dataset` with `partitioning="hive"`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from urllib.parse import quote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as pads
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import zonebloom as zb
+from zonebloom.datasets import partitions
+from zonebloom.errors import DataFileError, InvalidArgumentError
+
+NULL = "__HIVE_DEFAULT_PARTITION__"
+
+
+def write_hive(root: Path, folders: list[str], rows: int = 3) -> None:
+    for number, folder in enumerate(folders):
+        (root / folder).mkdir(parents=True, exist_ok=True)
+        table = pa.table({"id": range(number * rows, number * rows + rows)})
+        pq.write_table(table, root / folder / f"part-{number}.parquet")
+
+
+FOLDER_TEXTS = st.one_of(
+    st.integers(-(2**33), 2**33).map(str),
+    st.sampled_from(
+        [
+            "0",
+            "007",
+            "-0",
+            "+1",
+            "1.0",
+            "1e3",
+            "",
+            " 1",
+            "٣",
+            "2147483647",
+            "2147483648",
+            "-2147483648",
+            "00000000012",
+            "-0000000000003",
+            "99999999999",
+        ]
+    ),
+    st.sampled_from(
+        ["São Paulo", "a b", "a/b", "50%", "x=y", "%41", "~", NULL, "null", "true", "2024-01-01", "'", "é"]
+    ),
+)
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    texts=st.lists(FOLDER_TEXTS, min_size=1, max_size=5, unique=True).filter(lambda texts: texts != [NULL]),
+    several=st.booleans(),
+)
+def test_partition_columns_are_those_of_pyarrow(texts, several):
+    """Names, types and values, whatever stands in the folders' names."""
+    with TemporaryDirectory() as place:
+        root = Path(place)
+        quoted = [text if text == NULL else quote(text, safe=" ~'") for text in texts]
+        write_hive(
+            root, [f"k={one}/m={'x' if n % 2 else 3}" if several else f"k={one}" for n, one in enumerate(quoted)]
+        )
+        theirs = pads.dataset(root, partitioning="hive")
+        index = zb.build_index(root, "id", rows_per_zone=1)
+        assert index.schema.field("k").type == theirs.schema.field("k").type
+        expected = theirs.to_table().sort_by("id")
+        assert index.to_table("id >= 0").sort_by("id").select(expected.column_names).equals(expected)
+        for value in expected["k"].unique().to_pylist():
+            predicate = zb.IsNull("k") if value is None else zb.Equals("k", value)
+            same = pc.is_null(expected["k"]) if value is None else pc.equal(expected["k"], value)
+            found = index.search(predicate)
+            assert found.kind == "exact"
+            assert found.num_rows_kept == pc.sum(same).as_py()
+            assert index.to_table(predicate).num_rows == pc.sum(same).as_py()
+
+
+def test_partition_only_predicates_are_exact_and_read_nothing(tmp_path, monkeypatch):
+    write_hive(tmp_path, [f"day={day}/city={city}" for day in (1, 2, 3) for city in ("a", NULL)])
+    index = zb.build_index(tmp_path, "id", rows_per_zone=1)
+    for text, files in (
+        ("day = 2", 2),
+        ("day > 1 AND city = 'a'", 2),
+        ("NOT (day IN (1, 2))", 2),
+        ("city IS NULL OR day = 1", 4),
+        ("city != 'a'", 0),
+        ("day BETWEEN 2 AND 9", 4),
+        ("city LIKE 'a%'", 3),
+        ("day = 99999999999", 0),
+        ("day = 1.0", 2),
+    ):
+        found = index.search(text)
+        assert (found.kind, found.kept.files, found.reasons) == ("exact", files, ()), text
+        assert index.to_table(text).num_rows == 3 * files
+    both = index.search("day = 2 AND id = 8")
+    assert (both.kind, both.kept.rows) == ("at_most", 1)
+
+
+def test_a_new_partition_is_known_at_once(tmp_path):
+    write_hive(tmp_path, ["day=1", "day=2"])
+    index = zb.build_index(tmp_path, "id", rows_per_zone=1)
+    write_hive(tmp_path, ["day=1", "day=2", "day=3"])
+    assert index.search("day = 3").files == ["day=3/part-2.parquet"]
+    assert index.to_table("day = 3").num_rows == 3
+    assert index.to_table("day = 3 AND id = 7").num_rows == 1
+
+
+def test_a_new_partition_that_is_no_int_is_kept(tmp_path):
+    write_hive(tmp_path, ["day=1", "day=2"])
+    index = zb.build_index(tmp_path, "id", rows_per_zone=1)
+    write_hive(tmp_path, ["day=1", "day=2", "day=soon"])
+    assert "day=soon/part-2.parquet" in index.search("day = 1").files
+    assert index.search("day = 1").kind == "at_most"
+    with pytest.raises(DataFileError, match=r"day=soon.* must fit day: int32"):
+        index.to_table("day = 1")
+
+
+def test_files_at_several_depths(tmp_path):
+    write_hive(tmp_path, ["day=1", "day=1/hour=2", "plain/day=3", ""])
+    index = zb.build_index(tmp_path, "id", rows_per_zone=1)
+    theirs = pads.dataset(tmp_path, partitioning="hive").to_table().sort_by("id")
+    assert index.to_table("id IS NOT NULL").sort_by("id").select(theirs.column_names).equals(theirs)
+    assert index.to_table("day IS NULL")["id"].to_pylist() == [9, 10, 11]
+
+
+def test_names_with_underscore_or_dot_are_skipped(tmp_path):
+    write_hive(tmp_path, ["day=1", "_delta_log", ".hidden", "_day=2"])
+    (tmp_path / "_SUCCESS").write_text("")
+    (tmp_path / "day=1" / ".part-0.parquet.crc").write_text("x")
+    index = zb.build_index(tmp_path, "id")
+    assert sorted(index.view().files) == ["_day=2/part-3.parquet", "day=1/part-0.parquet"]
+
+
+@pytest.mark.parametrize(
+    ("path", "values"),
+    [
+        ("a=1/b=2/f.parquet", {"a": "1", "b": "2"}),
+        ("a=1=2/f", {"a": "1=2"}),
+        ("=1/x/f=3", {}),
+        ("a=/f", {"a": ""}),
+        (f"a={NULL}/f", {"a": None}),
+        ("a%3Db=c%2Fd/f", {"a=b": "c/d"}),
+        ("f", {}),
+    ],
+)
+def test_partition_values(path, values):
+    assert partitions.partition_values(path) == values
+
+
+def test_odd_names_of_files(tmp_path):
+    names = [
+        "a b.parquet",
+        "é.parquet",
+        "no-ending",
+        "x=1",
+        "%20.parquet",
+        "'q\".parquet",
+        "new\nline.parquet",
+        "*.parquet",
+    ]
+    for number, name in enumerate(names):
+        pq.write_table(pa.table({"id": [number]}), tmp_path / name)
+    index = zb.build_index(tmp_path, "id", rows_per_zone=1)
+    for number, name in enumerate(names):
+        assert index.search(zb.Equals("id", number)).files == [name]
+        assert index.to_table(zb.Equals("id", number))["id"].to_pylist() == [number]
+
+
+def test_links_are_followed(tmp_path):
+    (tmp_path / "real").mkdir()
+    pq.write_table(pa.table({"id": [1, 2]}), tmp_path / "real" / "a.parquet")
+    lake = tmp_path / "lake"
+    lake.mkdir()
+    (lake / "linked.parquet").symlink_to(tmp_path / "real" / "a.parquet")
+    (lake / "folder").symlink_to(tmp_path / "real")
+    (lake / "dangling.parquet").symlink_to(tmp_path / "nowhere")
+    index = zb.build_index(lake, "id", rows_per_zone=1)
+    assert index.search("id = 2").files == ["folder/a.parquet", "linked.parquet"]
+
+
+def test_a_loop_of_links_is_an_error(tmp_path):
+    pq.write_table(pa.table({"id": [1, 2]}), tmp_path / "a.parquet")
+    (tmp_path / "loop").symlink_to(tmp_path)
+    with pytest.raises(DataFileError, match=r"must be a readable folder, got Too many levels"):
+        zb.build_index(tmp_path, "id", rows_per_zone=1)
+
+
+def test_sources_of_each_kind(flat_lake, tmp_path):
+    file = flat_lake.root / flat_lake.files[0]
+    for number, (source, rows) in enumerate(
+        [
+            (flat_lake.root, 8001),
+            (str(flat_lake.root), 8001),
+            (file, 5000),
+            ([file], 5000),
+            ((str(file), flat_lake.root / flat_lake.files[1]), 8000),
+            (pads.dataset(flat_lake.root), 8001),
+            (pads.dataset([file]), 5000),
+        ]
+    ):
+        index = zb.build_index(source, "user_id", index=tmp_path / str(number))
+        assert index.info()["num_rows"] == rows
+        assert zb.open_index(tmp_path / str(number)).to_table("amount IS NULL OR amount IS NOT NULL").num_rows == rows
+
+
+def test_a_hive_lake_keeps_its_partition_columns_however_it_is_named(hive_lake, tmp_path):
+    """Also where it comes as a pyarrow Dataset or a list of files, all of one partition."""
+    source = pads.dataset(hive_lake.root, partitioning="hive")
+    files = [hive_lake.root / path for path in hive_lake.files]
+    for number, (one, rows) in enumerate([(source, 3000), (files, 3000), (files[2:4], 3000), (files[:2], 0)]):
+        index = zb.build_index(one, "user_id", index=tmp_path / str(number))
+        assert index.schema.names == source.schema.names
+        assert index.to_table("day = 2").num_rows == rows
+        assert index.to_table("day = 2").schema == source.schema
+
+
+@pytest.mark.parametrize("source", [None, 5, [], {}, b"x", pa.table({"a": [1]}), [5], object()])
+def test_what_is_no_data_set_is_refused(source):
+    with pytest.raises(InvalidArgumentError, match="a data set must be"):
+        zb.build_index(source, "c", index="unused")
+    assert not Path("unused").exists()
+
+
+def test_pyarrow_datasets_that_are_no_local_parquet_are_refused(tmp_path):
+    pa.csv = pytest.importorskip("pyarrow.csv")
+    pa.csv.write_csv(pa.table({"a": [1]}), tmp_path / "a.csv")
+    with pytest.raises(InvalidArgumentError, match="of Parquet files, got csv"):
+        zb.build_index(pads.dataset(tmp_path / "a.csv", format="csv"), "a", index=tmp_path / "i")
+    with pytest.raises(InvalidArgumentError, match="a data set must be"):
+        zb.build_index(pads.dataset(pa.table({"a": [1]})), "a", index=tmp_path / "i")
+
+
+def test_missing_paths(tmp_path):
+    with pytest.raises(DataFileError, match="which does not exist"):
+        zb.build_index(tmp_path / "nowhere", "c")
+    with pytest.raises(DataFileError, match=r"must be a file, got .*gone"):
+        zb.build_index([tmp_path / "gone.parquet"], "c", index=tmp_path / "i")
+    with pytest.raises(DataFileError, match="at least one file"):
+        zb.build_index(tmp_path, "c")
+    assert list(tmp_path.iterdir()) == []
