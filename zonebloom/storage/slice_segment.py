@@ -201,10 +201,10 @@ class SliceSegment:
         stride = self.layout.stride
         base = self.layout.offset(rows[0]) - rows[0] * stride
         blobs = self._store.read_ranges(self.entry.path, [(base + row * stride, stride) for row in rows])
-        words = np.frombuffer(b"".join(blobs), np.dtype("<u8"))
-        if len(words) * 8 != stride * len(rows):
+        data = b"".join(blobs)
+        if len(data) != stride * len(rows):
             raise CorruptIndexError(f"segment {self.entry.path} must have {self.entry.num_bytes} bytes, got fewer")
-        words = words.reshape(len(rows), stride // 8)
+        words = np.frombuffer(data, np.dtype("<u8")).reshape(len(rows), stride // 8)
         digest = xxhash.xxh3_64_intdigest
         for row, blob, wanted in zip(rows, blobs, words[:, -1].tolist(), strict=True):
             if digest(blob[:-CHECKSUM_BYTES], row) != wanted:
