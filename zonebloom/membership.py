@@ -94,6 +94,9 @@ class _Fitted:
 def _fitted(array: pa.Array, column_type: pa.DataType) -> _Fitted:
     """Each value of `array` by itself; runs that convert as a whole cost one conversion."""
     valid = np.flatnonzero(pc.is_valid(array).to_numpy(zero_copy_only=False))
+    whole = fit_values(array, column_type)
+    if whole.reason is None and len(whole.values) == len(valid):  # as nearly always: no sorting, no copies
+        return _Fitted(valid, whole.values, np.zeros(0, np.int64))
     if pa.types.is_primitive(array.type) or pa.types.is_decimal(array.type):
         order = pc.sort_indices(array).to_numpy()[: len(valid)]  # nulls come last; what is out of range is a run
     else:
