@@ -43,6 +43,8 @@ FLOORS = (
     "membership",
     "verifying",
     "optimizing",
+    "refreshing",
+    "retention",
     "index",
     "creating",
     "predicting",

@@ -26,6 +26,7 @@ from zonebloom.building import unified
 from zonebloom.datasets import partitions
 from zonebloom.errors import ConcurrentCommitError, CorruptIndexError, StorageError
 from zonebloom.selection import MAX_FRAGMENT_ID
+from zonebloom.storage.level import LevelEntry
 from zonebloom.storage.manifest import (
     ColumnEntry,
     Fragment,
@@ -58,7 +59,7 @@ class ColumnChange:
     """Segments of one column that come and go."""
 
     entry: ColumnEntry
-    """The column's parameters; its `segments` and `unfit` are what is added, and its `levels` where it is rebuilt."""
+    """The column's parameters; its `segments`, `unfit` and `levels` are what is added."""
     removed: frozenset[str] = frozenset()
     """Paths of the segments that go."""
     is_rebuilt: bool = False
@@ -100,6 +101,8 @@ class Change:
     """Files of the data set that are no fragments; their folders are partition columns too."""
     next_fragment_id: int = 0
     """Least id above all that were reserved for it."""
+    is_forced: bool = False
+    """Whether to commit even if nothing changes, to leave a damaged version behind."""
 
     @property
     def written(self) -> list[str]:
@@ -280,8 +283,8 @@ class _Rebase:
         self.live.update((one.path, one) for one in added)
         columns = self._columns()
         schema, dataset = self._described()
-        is_same = (columns, schema, dataset) == (current.columns, current.schema, current.dataset)
-        if is_same and not added and not removed and len(kept_lists) == len(current.fragment_lists):
+        is_changed = added or removed or change.is_forced or len(kept_lists) < len(current.fragment_lists)
+        if not is_changed and (columns, schema, dataset) == (current.columns, current.schema, current.dataset):
             return None
         lists, dropped = self._fragment_lists(kept_lists, gone, added)
         return current.following(
@@ -336,7 +339,8 @@ class _Rebase:
         if not all(is_clear.values()):
             raise self._overlap(f"segments of column {new.name}")
         unfit = runs(one for start, stop in (*current.unfit, *new.unfit) for one in range(start, stop))
-        return replace(current, segments=(*kept, *new.segments), unfit=unfit)
+        levels = _joined(current.levels, new.levels)
+        return replace(current, segments=(*kept, *new.segments), unfit=unfit, levels=levels)
 
     def _described(self) -> tuple[pa.Schema, dict[str, Any]]:
         """Schema and data set of the following version; partition columns are those of all its files."""
@@ -382,6 +386,22 @@ class _Rebase:
         return ConcurrentCommitError(f"{message}, got {_name(self.current)}; run again on top of it")
 
 
+def _joined(before: Sequence[LevelEntry], new: Sequence[LevelEntry]) -> tuple[LevelEntry, ...]:
+    """The levels of both: each filter speaks only of the fragments that it was built from."""
+    added = {level.name: level for level in new}
+    found = []
+    for level in before:
+        more = added.pop(level.name, None)
+        if more is None:
+            found.append(level)
+            continue
+        weights = max(level.num_filters, 1), max(more.num_filters, 1)
+        fpp = (level.fpp * weights[0] + more.fpp * weights[1]) / sum(weights)
+        segments = (*level.segments, *more.segments)
+        found.append(LevelEntry(level.name, level.num_values + more.num_values, fpp, segments))
+    return (*found, *added.values())
+
+
 def _parameters(entry: ColumnEntry) -> tuple[Any, ...]:
     return (entry.column_type, entry.rows_per_zone, entry.fpp, entry.sizing)
 
@@ -397,12 +417,16 @@ def _meet(first: Runs, second: Runs) -> bool:
 
 
 def _without_dead(entry: ColumnEntry, live: NDArray[np.int64]) -> ColumnEntry:
-    """The column without segments that have no zone of a live fragment; ids in `live` ascend."""
-    segments = tuple(segment for segment in entry.segments if _num_live(segment.fragments, live))
+    """The column without segments that have nothing of a live fragment; ids in `live` ascend."""
+
+    def living(segments: Sequence[SegmentEntry]) -> tuple[SegmentEntry, ...]:
+        return tuple(segment for segment in segments if _num_live(segment.fragments, live))
+
+    segments = living(entry.segments)
+    levels = tuple(replace(level, segments=living(level.segments)) for level in entry.levels)
+    levels = tuple(level for level in levels if level.segments)
     unfit = tuple(run for run in entry.unfit if _num_live((run,), live))
-    return (
-        entry if (segments, unfit) == (entry.segments, entry.unfit) else replace(entry, segments=segments, unfit=unfit)
-    )
+    return replace(entry, segments=segments, unfit=unfit, levels=levels)
 
 
 def _num_live(found: Runs, live: NDArray[np.int64]) -> int:

@@ -111,6 +111,7 @@ class Snapshot:
     def __init__(self, store: LocalStore, manifest: Manifest, *, distrust: Reason | None = None) -> None:
         self.store = store
         self.manifest = manifest
+        self.is_distrusted = distrust is not None
         self.damage: list[Reason] = [distrust] if distrust else []
         self.level_damage: list[Reason] = []
         """Levels that are not used; no row is kept for them, as the zones beneath are asked."""

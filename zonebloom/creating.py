@@ -28,13 +28,11 @@ from zonebloom.errors import (
     IndexExistsError,
     InvalidArgumentError,
     InvalidZoneTableError,
-    UnsupportedFormatError,
 )
-from zonebloom.index import INDEX_FOLDER, Index, beside_file, load_snapshot, open_index
+from zonebloom.index import INDEX_FOLDER, Index, beside_file, load_trusted, open_index
 from zonebloom.levels import LevelBuilder, check_levels
 from zonebloom.optimizing import optimize_column
 from zonebloom.progress import Progress, reporting
-from zonebloom.reasons import ReasonCode
 from zonebloom.selection import RowSelection
 from zonebloom.sizing import Sizing, check_fpp, check_rows_per_zone, num_blocks_for
 from zonebloom.storage.manifest import ColumnEntry, Fragment, list_versions
@@ -181,13 +179,7 @@ def _check_outside(dataset: ParquetDataset, root: Path) -> None:
 
 
 def _current(root: Path) -> Snapshot | None:
-    if not list_versions(LocalStore(root)):
-        return None
-    snapshot = load_snapshot(root, None)
-    newer = [reason for reason in snapshot.damage if reason.code == ReasonCode.FORMAT_TOO_NEW]
-    if newer:
-        raise UnsupportedFormatError(newer[0].message)
-    return Snapshot(snapshot.store, snapshot.manifest)
+    return load_trusted(root)[0] if list_versions(LocalStore(root)) else None
 
 
 class _Build:

@@ -1,4 +1,4 @@
-"""`Index`: open, search, scan, exists, explain, verify, optimize.
+"""`Index`: open, search, scan, exists, explain, verify, optimize, refresh, restore, vacuum.
 
 An index is a folder beside the data (`_zonebloom/`), or anywhere else. It never touches a data file, and each of its
 answers holds for the data set as it is at the moment of the call: files are listed afresh, and what the index does not
@@ -12,8 +12,9 @@ from __future__ import annotations
 import os
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,9 +25,11 @@ from zonebloom.coverage import Snapshot, View
 from zonebloom.datasets import ParquetDataset
 from zonebloom.errors import (
     ColumnNotFoundError,
+    ConcurrentCommitError,
     CorruptIndexError,
     IndexNotFoundError,
     InvalidArgumentError,
+    StaleIndexError,
     UnsupportedFormatError,
     ZoneBloomError,
 )
@@ -44,12 +47,16 @@ from zonebloom.zones import ZoneTable, zone_schema
 if TYPE_CHECKING:
     from zonebloom.explaining import Explanation
     from zonebloom.optimizing import Optimization
+    from zonebloom.progress import Progress
+    from zonebloom.refreshing import Mode, Refresh
+    from zonebloom.retention import Vacuum, Version
     from zonebloom.sbbf import Sbbf
     from zonebloom.verifying import Verification
 
 __all__ = ["INDEX_FOLDER", "Index", "open_index"]
 
 INDEX_FOLDER = "_zonebloom"
+_REFRESH_ATTEMPTS = 4
 
 
 def open_index(path: str | os.PathLike[str], *, version: int | None = None) -> Index:
@@ -93,6 +100,8 @@ def load_snapshot(root: Path, version: int | None) -> Snapshot:
         try:
             manifest = read_version(store, number)
         except (CorruptIndexError, UnsupportedFormatError) as error:
+            if list_versions(store)[-1:] != versions[-1:]:  # others committed, and a vacuum may have removed this one
+                return load_snapshot(root, None)
             failure = failure or error
             continue
         if failure is None:
@@ -104,6 +113,24 @@ def load_snapshot(root: Path, version: int | None) -> Snapshot:
         return Snapshot(store, last, distrust=Reason(code, str(failure)))
     assert failure is not None
     raise failure
+
+
+def load_trusted(root: Path) -> tuple[Snapshot, bool]:
+    """The current version as the ground of the next one, and whether its file is sound.
+
+    Where it is damaged, the newest sound version stands in: what that says of a file which did not change is true.
+
+    Raises
+    ------
+    UnsupportedFormatError
+        A newer zonebloom wrote it.
+    """
+    snapshot = load_snapshot(root, None)
+    if not snapshot.is_distrusted:
+        return snapshot, True
+    if snapshot.damage[0].code == ReasonCode.FORMAT_TOO_NEW:
+        raise UnsupportedFormatError(snapshot.damage[0].message)
+    return Snapshot(snapshot.store, snapshot.manifest), False
 
 
 class Index:
@@ -149,13 +176,23 @@ class Index:
             self._view = View(self._snapshot, self.dataset, listing)
         return self._view
 
-    def search(self, predicate: Predicate | str | Any) -> SearchResult:
+    def _checked_view(self, *, strict: bool) -> View:
+        view = self.view()
+        unknown = [one.path for one in view.files.values() if strict and not one.is_known]
+        if unknown:
+            message = f"every file must be indexed as it is, got {len(unknown)} new or changed, such as {unknown[0]}"
+            raise StaleIndexError(f"{message}; refresh the index")
+        return view
+
+    def search(self, predicate: Predicate | str | Any, *, strict: bool = False) -> SearchResult:
         """Rows that may match `predicate`; the rest of the data set certainly do not.
 
         Parameters
         ----------
         predicate
             `col("user_id") == "u-1"`, SQL text (`"user_id = 'u-1' AND day = 3"`), or a pyarrow Expression.
+        strict
+            Refuse to answer where files are new or changed since the last refresh, which are else read whole.
 
         Raises
         ------
@@ -163,13 +200,20 @@ class Index:
             It cannot be parsed.
         ColumnNotFoundError
             It names a column that the data set does not have.
+        StaleIndexError
+            `strict`, and a file is new or changed.
 
         Spec: specs/pruning.md#evaluate
         """
-        return self.view().search(parse_predicate(predicate))
+        return self._checked_view(strict=strict).search(parse_predicate(predicate))
 
     def scan(
-        self, predicate: Predicate | str | Any, *, columns: Sequence[str] | None = None, limit: int | None = None
+        self,
+        predicate: Predicate | str | Any,
+        *,
+        columns: Sequence[str] | None = None,
+        limit: int | None = None,
+        strict: bool = False,
     ) -> pa.RecordBatchReader:
         """The rows that match: just what a full scan gives, in order of path and row.
 
@@ -179,25 +223,34 @@ class Index:
             Top-level columns of the result; all by default.
         limit
             Stop after so many rows.
+        strict
+            As for `search`.
 
         Raises
         ------
         DataFileError
             A candidate file cannot be read; raised by the reader.
+        StaleIndexError
+            `strict`, and a file is new or changed.
 
         Spec: specs/pruning.md#scan
         """
         from zonebloom.scanning import scan  # noqa: PLC0415 - a plain search does without
 
         tree = parse_predicate(predicate)
-        view = self.view()
+        view = self._checked_view(strict=strict)
         return scan(view, tree, view.search(tree).row_ranges, columns, limit)
 
     def to_table(
-        self, predicate: Predicate | str | Any, *, columns: Sequence[str] | None = None, limit: int | None = None
+        self,
+        predicate: Predicate | str | Any,
+        *,
+        columns: Sequence[str] | None = None,
+        limit: int | None = None,
+        strict: bool = False,
     ) -> pa.Table:
         """The rows that match, as a table; see `scan`."""
-        return self.scan(predicate, columns=columns, limit=limit).read_all()
+        return self.scan(predicate, columns=columns, limit=limit, strict=strict).read_all()
 
     def exists(self, column: str, values: Any, *, exact: bool = False) -> pa.BooleanArray:
         """For each of `values`, whether it may be in `column`: false is certain, null stays null.
@@ -253,10 +306,130 @@ class Index:
         from zonebloom.optimizing import optimize  # noqa: PLC0415 - a plain search does without
 
         done = optimize(self._snapshot.store, read_version(self._snapshot.store, self.version))
-        if done.version != self.version:
-            self._snapshot = load_snapshot(self.root, done.version)
-            self._view = None
+        self._move_to(done.version)
         return done
+
+    def _move_to(self, version: int) -> None:
+        if version != self.version:
+            self._snapshot = load_snapshot(self.root, version)
+            self.dataset = ParquetDataset.from_json(self._snapshot.manifest.dataset, self.root)
+            self._view = None
+
+    def refresh(
+        self,
+        mode: Mode = "incremental",
+        *,
+        paths: Iterable[str | os.PathLike[str]] | None = None,
+        check: bool = False,
+        workers: int | None = None,
+        progress: bool | Callable[[Progress], None] = False,
+    ) -> Refresh:
+        """Bring the index in line with the data set, and commit; this index then is the new version.
+
+        It starts from the current version, whichever is open here, and lands on top of what others commit meanwhile.
+        Where nothing changed there is no new version.
+
+        Parameters
+        ----------
+        mode
+            `incremental` opens and builds new and changed files only; `quick` opens none, and forgets those that
+            changed or are gone; `full` builds all anew, with the parameters that the columns have.
+        paths
+            Files and folders, relative to the data set's root, to which the refresh is confined; nothing else is even
+            listed.
+        check
+            Read the index whole first, and rebuild what differs from its checksum. Without it, damage is repaired that
+            shows by a missing file or a wrong length, or that this index has met.
+        workers, progress
+            As for `build_index`.
+
+        Raises
+        ------
+        DataFileError
+            The data set's folder is gone. Single files that cannot be read are warned of, and searches keep them whole.
+        UnsupportedFormatError
+            A newer zonebloom wrote the current version.
+        ConcurrentCommitError
+            Other commits changed the same files or columns, again and again.
+
+        Spec: specs/refresh.md
+        """
+        from zonebloom.refreshing import refresh  # noqa: PLC0415 - a plain search does without
+
+        for attempts_left in range(_REFRESH_ATTEMPTS, 0, -1):
+            snapshot, is_sound = self._current()
+            dataset = ParquetDataset.from_json(snapshot.manifest.dataset, self.root)
+            try:
+                done = refresh(
+                    snapshot,
+                    dataset,
+                    mode=mode,
+                    paths=paths,
+                    check=check,
+                    workers=workers,
+                    progress=progress,
+                    is_forced=not is_sound,
+                )
+            except ConcurrentCommitError:
+                if attempts_left == 1:
+                    raise
+                continue
+            break
+        self._move_to(done.version)
+        return done
+
+    def _current(self) -> tuple[Snapshot, bool]:
+        """The current version, and whether its file is sound; an older one stands in for a damaged file."""
+        newest = list_versions(self._snapshot.store)[-1]
+        if newest == self.version and not self._snapshot.is_distrusted:
+            return self._snapshot, True
+        return load_trusted(self.root)
+
+    def versions(self) -> list[Version]:
+        """The versions that are kept, the oldest first; open one with `open_index(path, version=n)`."""
+        from zonebloom.retention import versions  # noqa: PLC0415 - a plain search does without
+
+        return versions(self._snapshot.store)
+
+    def restore(self, version: int) -> int:
+        """Make the content of an older version current, as a new version, whose number it is; this index moves on.
+
+        Data files are not touched: those that changed since are read whole, until the next refresh.
+
+        Raises
+        ------
+        InvalidArgumentError
+            The version is not kept.
+        CorruptIndexError
+            Its file, or one that it names, is missing or damaged.
+        ConcurrentCommitError
+            Another commit came first.
+
+        Spec: specs/refresh.md#restore
+        """
+        from zonebloom.retention import restore  # noqa: PLC0415 - a plain search does without
+
+        self._move_to(restore(self._snapshot.store, version).version)
+        return self.version
+
+    def vacuum(self, *, older_than: timedelta = timedelta(days=7), dry_run: bool = False) -> Vacuum:
+        """Remove versions that were superseded longer ago than `older_than`, and files that no version needs.
+
+        The current version always stays. `older_than` must exceed the longest time that a reader holds a version and
+        that a build or refresh takes; if it does not, searches stay right, but may read more than they need.
+
+        Raises
+        ------
+        InvalidArgumentError
+            `older_than` is negative.
+        CorruptIndexError, UnsupportedFormatError
+            The current version cannot be read; nothing was removed.
+
+        Spec: specs/refresh.md#vacuum
+        """
+        from zonebloom.retention import vacuum  # noqa: PLC0415 - a plain search does without
+
+        return vacuum(self._snapshot.store, older_than=older_than, dry_run=dry_run)
 
     def column_type(self, column: str) -> pa.DataType:
         """Arrow type of an indexed column.

@@ -156,12 +156,28 @@ class Manifest:
     def following(self, operation: str, **changes: Any) -> Manifest:
         """The next version, with `changes`."""
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
-        return replace(self, version=self.version + 1, operation=operation, committed_at=now, **changes)
+        following: dict[str, Any] = {"version": self.version + 1, "operation": operation, "committed_at": now}
+        return replace(self, **following | changes)
 
 
 def version_path(version: int) -> str:
     """Path of a version file in the index directory."""
     return f"versions/{version:020d}.json"
+
+
+def named_paths(manifest: Manifest) -> set[str]:
+    """Paths of all files that a version needs: whatever its body says that lies in one of their folders."""
+    found: set[str] = set()
+    pending: list[Any] = [_body(manifest)]
+    while pending:
+        one = pending.pop()
+        if isinstance(one, dict):
+            pending += one.values()
+        elif isinstance(one, list):
+            pending += one
+        elif isinstance(one, str) and one.startswith(("columns/", "fragments/")):
+            found.add(one)
+    return found
 
 
 def list_versions(store: LocalStore) -> list[int]:

@@ -189,6 +189,24 @@ class LocalStore:
             except (FileNotFoundError, NotADirectoryError):
                 return []
 
+    def files(self, folder: str) -> dict[str, tuple[int, float]]:
+        """Bytes and time of last modification (seconds since 1970) of all objects below `folder`, by path."""
+        found = {}
+        with _explained("list", self.root / folder):
+            for place, _, names in os.walk(self.root / folder):
+                for name in names:
+                    path = Path(place, name)
+                    with contextlib.suppress(FileNotFoundError):
+                        stat = path.stat()
+                        found[path.relative_to(self.root).as_posix()] = (stat.st_size, stat.st_mtime)
+        return dict(sorted(found.items()))
+
+    def prune(self) -> None:
+        """Remove folders that hold nothing, and the root if it is one of them."""
+        for place, _, _ in os.walk(self.root, topdown=False):
+            with contextlib.suppress(OSError):
+                os.rmdir(place)  # noqa: PTH106 - a plain string
+
     @contextlib.contextmanager
     def writing(self, path: str) -> Iterator[NewFile]:
         """A new object at `path`, which must be unique; removed if the block raises.

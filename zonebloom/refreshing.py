@@ -1,0 +1,355 @@
+"""Refreshing: the index follows the data set, in proportion to what changed.
+
+One listing is set against the fragments. New and changed files become new fragments and are built, all columns in one
+pass where their parameters agree; fragments of changed and deleted files are dropped; unchanged files are not opened.
+What was lost to damage, and files that a column has not seen, are built as well.
+
+Spec: specs/refresh.md
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal, cast, get_args
+
+import numpy as np
+import pyarrow as pa
+
+from zonebloom import hashing
+from zonebloom.building import BuildPlan, Parameters, build_segments, num_cores, read_footers
+from zonebloom.committing import Change, ColumnChange, commit_change, covered_by, reserve_ids
+from zonebloom.coverage import Snapshot
+from zonebloom.datasets import ParquetDataset
+from zonebloom.datasets.parquet import Fingerprint
+from zonebloom.errors import ColumnNotFoundError, CorruptIndexError, InvalidArgumentError, UnsupportedTypeError
+from zonebloom.levels import LevelBuilder
+from zonebloom.progress import Progress, reporting
+from zonebloom.sizing import Sizing
+from zonebloom.storage.level import LevelEntry
+from zonebloom.storage.manifest import ColumnEntry, Fragment
+from zonebloom.storage.segment import Runs, SegmentEntry, runs
+from zonebloom.storage.slice_segment import SliceSegment
+from zonebloom.storage.store import LocalStore
+from zonebloom.storage.zone_segment import ZoneSegment
+
+__all__ = ["Mode", "Refresh", "refresh"]
+
+Mode = Literal["incremental", "quick", "full"]
+
+
+@dataclass(frozen=True, slots=True)
+class Refresh:
+    """What a refresh did; a file that changed counts as dropped and as added."""
+
+    mode: Mode
+    """As it was called."""
+    version: int
+    """The version that is current now."""
+    num_files_added: int
+    """Files that the index knows now as they are."""
+    num_files_dropped: int
+    """Files that it does not describe any more, as they were."""
+    num_files_kept: int
+    """Files that it knew already as they are; not opened."""
+    num_zones_added: int
+    """Zones that were built, over all columns."""
+    num_zones_dropped: int
+    """Zones of dropped files, over all columns; `optimize` takes them out of the segments."""
+    num_zones_kept: int
+    """Zones of kept files, over all columns."""
+    unreadable: tuple[str, ...]
+    """Files that cannot be read, or that changed meanwhile; searches keep them whole."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+def refresh(
+    snapshot: Snapshot,
+    dataset: ParquetDataset,
+    *,
+    mode: Mode = "incremental",
+    paths: Iterable[str | os.PathLike[str]] | None = None,
+    check: bool = False,
+    workers: int | None = None,
+    progress: bool | Callable[[Progress], None] = False,
+    is_forced: bool = False,
+) -> Refresh:
+    """Bring the current version, `snapshot`, in line with `dataset`, and commit the next one if anything changed.
+
+    Parameters
+    ----------
+    paths
+        Files and folders of the data set to which the refresh is confined.
+    check
+        Whether to read the index whole and rebuild what differs from its checksum.
+    is_forced
+        Whether to commit even if nothing changed.
+
+    Spec: specs/refresh.md
+    """
+    if mode not in get_args(Mode):
+        raise InvalidArgumentError(f"mode must be one of {', '.join(get_args(Mode))}, got {mode!r}")
+    if workers is not None and workers < 1:
+        raise InvalidArgumentError(f"workers must be at least 1, got {workers}")
+    scope = None if paths is None else [_relative(dataset, path) for path in paths]
+    plan = _plan(snapshot, dataset, mode, scope, check=check)
+    work = _Work(snapshot, dataset, plan, workers or num_cores())
+    if mode != "quick":
+        work.build(progress)
+    version = commit_change(snapshot.store, snapshot.manifest, work.change(is_forced=is_forced)).version
+    columns = snapshot.manifest.columns
+    return Refresh(
+        mode,
+        version,
+        num_files_added=len(work.added),
+        num_files_dropped=len(plan.dropped),
+        num_files_kept=len(plan.kept),
+        num_zones_added=work.num_zones,
+        num_zones_dropped=_num_zones(columns, plan.dropped),
+        num_zones_kept=_num_zones(columns, plan.kept),
+        unreadable=tuple(sorted(work.unreadable)),
+    )
+
+
+def _relative(dataset: ParquetDataset, path: str | os.PathLike[str]) -> str:
+    whole = os.path.normpath(dataset.root / os.fspath(path))
+    if not Path(whole).is_relative_to(dataset.root):
+        raise InvalidArgumentError(f"paths must lie in the data set {dataset.root}, got {os.fspath(path)}")
+    return Path(whole).relative_to(dataset.root).as_posix()
+
+
+# --- what to do -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What changed."""
+
+    mode: Mode
+    is_whole: bool
+    """Whether the whole data set was listed."""
+    new: dict[str, Fingerprint]
+    """Files to make fragments of."""
+    dropped: list[Fragment]
+    """Fragments that go."""
+    kept: list[Fragment]
+    """Fragments of files that are as they were."""
+    gaps: dict[str, list[Fragment]]
+    """By column, fragments among `kept` that it has never seen."""
+
+
+def _plan(
+    snapshot: Snapshot, dataset: ParquetDataset, mode: Mode, scope: Sequence[str] | None, *, check: bool
+) -> _Plan:
+    listing = dataset.list() if scope is None else dataset.list_under(scope)
+    damaged = () if mode == "quick" else covered_by(_damaged(snapshot, check=check))
+    known = [one for one in snapshot.fragments.values() if scope is None or _is_under(one.path, scope)]
+    lost = _is_in([one.fragment_id for one in known], damaged)
+    new = dict(listing)
+    dropped, kept = [], []
+    for fragment, is_lost in zip(known, lost.tolist(), strict=True):
+        found = listing.get(fragment.path)
+        if found is None or tuple(found) != fragment.fingerprint or is_lost or mode == "full":
+            dropped.append(fragment)
+        else:
+            kept.append(fragment)
+            del new[fragment.path]
+    gaps = {} if mode != "incremental" else {entry.name: _unseen(entry, kept) for entry in snapshot.manifest.columns}
+    return _Plan(mode, scope is None, new, dropped, kept, gaps)
+
+
+def _is_under(path: str, scope: Iterable[str]) -> bool:
+    return any(one in (path, ".") or path.startswith(f"{one}/") for one in scope)
+
+
+def _damaged(snapshot: Snapshot, *, check: bool) -> list[SegmentEntry]:
+    """Segments that are missing, have the wrong length, or are known to be damaged; all are read with `check`."""
+    return [
+        segment
+        for entry in snapshot.manifest.columns
+        for segment in entry.segments
+        if segment.path in snapshot.damaged_segments or not _is_sound(snapshot.store, segment, check=check)
+    ]
+
+
+def _is_sound(store: LocalStore, segment: SegmentEntry, *, check: bool) -> bool:
+    try:
+        if store.size(segment.path) != segment.num_bytes:
+            return False
+        if check and segment.kind == "zones":
+            return not ZoneSegment(store, segment).zones()[1]
+        if check and segment.kind == "slices":
+            sliced = SliceSegment(store, segment)
+            sliced.read_positions()
+            return sliced.verify()
+    except (CorruptIndexError, FileNotFoundError):
+        return False
+    return True
+
+
+def _unseen(entry: ColumnEntry, fragments: Sequence[Fragment]) -> list[Fragment]:
+    ids = [one.fragment_id for one in fragments]
+    seen = _is_in(ids, covered_by(entry.segments)) | _is_in(ids, entry.unfit)
+    return [one for one, is_seen in zip(fragments, seen.tolist(), strict=True) if one.num_rows and not is_seen]
+
+
+def _is_in(ids: Sequence[int], found: Runs) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """For each id, whether one of the sorted runs holds it."""
+    starts = np.array([start for start, _ in found], np.int64)
+    stops = np.array([0, *(stop for _, stop in found)], np.int64)
+    return np.asarray(
+        np.asarray(ids, np.int64) < stops[np.searchsorted(starts, np.asarray(ids, np.int64), side="right")]
+    )
+
+
+def _num_zones(columns: Iterable[ColumnEntry], fragments: Sequence[Fragment]) -> int:
+    """Zones of `fragments` that are in segments."""
+    ids = [one.fragment_id for one in fragments]
+    rows = np.array([one.num_rows for one in fragments], np.int64)
+    found = 0
+    for entry in columns:
+        has_zones = _is_in(ids, covered_by(entry.segments)) & ~_is_in(ids, entry.unfit)
+        found += int((-(-rows[has_zones] // entry.rows_per_zone)).sum())
+    return found
+
+
+# --- doing it ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Work:
+    """The segments that are built, and the change that they make."""
+
+    snapshot: Snapshot
+    dataset: ParquetDataset
+    plan: _Plan
+    workers: int
+    added: list[Fragment] = field(default_factory=list)
+    schema: pa.Schema | None = None
+    next_fragment_id: int = 0
+    failed: dict[int, str] = field(default_factory=dict)
+    """Fragments that could not be read, and why."""
+    unreadable: set[str] = field(default_factory=set)
+    segments: defaultdict[str, list[SegmentEntry]] = field(default_factory=lambda: defaultdict(list))
+    levels: defaultdict[str, list[LevelEntry]] = field(default_factory=lambda: defaultdict(list))
+    unfit: defaultdict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
+    columns: list[ColumnEntry] = field(default_factory=list)
+    """The columns with the parameters that they are built with."""
+
+    @property
+    def num_zones(self) -> int:
+        return sum(segment.num_zones for found in self.segments.values() for segment in found)
+
+    @property
+    def is_rebuild(self) -> bool:
+        return self.plan.mode == "full" and self.plan.is_whole
+
+    def build(self, progress: bool | Callable[[Progress], None]) -> None:  # noqa: FBT001 - passed on
+        """Write the segments of all that the plan names."""
+        self._read_footers()
+        self.columns = [self._rebuilt(entry) for entry in self.snapshot.manifest.columns]
+        passes = self._passes()
+        total = sum(one.num_rows for _, fragments in passes for one in fragments)
+        try:
+            with reporting(progress if total else False, total) as on_rows:
+                for entries, fragments in passes:
+                    self._build(entries, fragments, on_rows)
+        except BaseException:
+            for segment in (one for found in self.segments.values() for one in found):
+                self.snapshot.store.delete(segment.path)
+            raise
+        for message in self.failed.values():
+            warnings.warn(f"{message}; the file is not indexed, and read whole", RuntimeWarning, stacklevel=2)
+        self.unreadable |= {one.path for one in (*self.added, *self.plan.kept) if one.fragment_id in self.failed}
+        self.added = [one for one in self.added if one.fragment_id not in self.failed]
+
+    def _read_footers(self) -> None:
+        new = self.plan.new
+        if not new:
+            return
+        store = self.snapshot.store
+        first = reserve_ids(store, self.snapshot.manifest.next_fragment_id, len(new))
+        self.next_fragment_id = first + len(new)
+        ids = dict(zip(new, range(first, self.next_fragment_id), strict=True))
+        inspected = read_footers(self.dataset, new, ids, self.workers)
+        self.added, self.unreadable = inspected.fragments, set(inspected.skipped)
+        self.schema = inspected.schema if inspected.fragments else None
+
+    def _rebuilt(self, entry: ColumnEntry) -> ColumnEntry:
+        """The column as it is built: with the type that the files have now, if all are."""
+        sizing = "power_of_two" if entry.sizing == "imported" else entry.sizing
+        if not self.is_rebuild or self.schema is None:
+            return entry
+        try:
+            column_type = hashing.resolve_column(self.schema, entry.name).type
+            hashing.hash_plan(column_type)
+        except (ColumnNotFoundError, UnsupportedTypeError):
+            column_type = entry.column_type
+        return replace(entry, column_type=column_type, sizing=sizing)
+
+    def _passes(self) -> list[tuple[list[ColumnEntry], list[Fragment]]]:
+        """Columns that are built together, and the fragments that they are built of."""
+        together: defaultdict[Any, tuple[list[ColumnEntry], list[Fragment]]]
+        together = defaultdict(lambda: ([], []))
+        for entry in self.columns:
+            for fragments in (self.added, self.plan.gaps.get(entry.name, [])):
+                if fragments:
+                    ids = tuple(one.fragment_id for one in fragments)
+                    names = tuple(level.name for level in entry.levels)
+                    key = (entry.rows_per_zone, entry.fpp, entry.sizing, names, ids)
+                    together[key][0].append(entry)
+                    together[key][1][:] = fragments
+        return list(together.values())
+
+    def _build(
+        self, entries: Sequence[ColumnEntry], fragments: Sequence[Fragment], on_rows: Callable[[int], None] | None
+    ) -> None:
+        first = entries[0]
+        sizing = cast("Sizing", "power_of_two" if first.sizing == "imported" else first.sizing)
+        types = {entry.name: entry.column_type for entry in entries}
+        parameters = Parameters(first.rows_per_zone, first.fpp, sizing)
+        names = [level.name for level in first.levels]
+        store = self.snapshot.store
+        with LevelBuilder(store, types, names, first.fpp, fragments) as levels:
+            above = levels if names else None
+            plan = BuildPlan(self.dataset, store, types, parameters, self.workers, on_rows, above)
+            built = build_segments(plan, fragments)
+        for name, found_levels in (levels.finish(built.failed) if names else {}).items():
+            self.levels[name] += found_levels
+        for name, found in built.segments.items():
+            self.segments[name] += found
+        for name, ids in built.unfit.items():
+            self.unfit[name] |= ids
+        self.failed |= built.failed
+
+    def change(self, *, is_forced: bool) -> Change:
+        """The change to commit. A kept file that could not be read is dropped too, so that the next refresh tries."""
+        removed = {one.fragment_id for one in self.plan.dropped}
+        removed |= self.failed.keys() & {one.fragment_id for one in self.plan.kept}
+        known = {one.path for one in (*self.plan.kept, *self.added)}
+        return Change(
+            "refresh",
+            columns=tuple(self._column_change(entry) for entry in self.columns),
+            added=tuple(self.added),
+            removed=frozenset(removed),
+            removed_lists=self.snapshot.damaged_lists,
+            schema=self.schema,
+            is_schema_whole=self.is_rebuild and self.schema is not None,
+            unknown_paths=tuple(path for path in self.plan.new if path not in known),
+            next_fragment_id=self.next_fragment_id,
+            is_forced=is_forced,
+        )
+
+    def _column_change(self, entry: ColumnEntry) -> ColumnChange:
+        segments = tuple(self.segments[entry.name])
+        replaced = frozenset(segment.path for segment in entry.segments) if self.is_rebuild else frozenset()
+        levels = tuple(self.levels[entry.name])
+        built = replace(entry, segments=segments, unfit=runs(self.unfit[entry.name]), levels=levels)
+        return ColumnChange(built, replaced, is_rebuilt=self.is_rebuild)
