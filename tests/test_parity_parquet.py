@@ -1,0 +1,132 @@
+"""The bitsets of zones equal what pyarrow writes into Parquet, at equal size and physical type.
+
+Oracle: pyarrow 26, `write_table(bloom_filter_options=...)`; one row group is one zone. pyarrow folds a filter to the
+data, so its size is not asked for but found.
+"""
+
+from __future__ import annotations
+
+import struct
+import uuid
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import zonebloom as zb
+from zonebloom import hashing
+
+ROWS = 900
+RANDOM = np.random.default_rng(3)
+NULLS = RANDOM.random(ROWS) < 0.15
+INTEGERS = RANDOM.integers(-(2**62), 2**62, ROWS)
+FLOATS = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, *RANDOM.normal(size=ROWS - 5)])
+TEXTS = ["", "é", "\x00", *(f"{number:x}" * (number % 9) for number in range(ROWS - 3))]
+KEYS = [uuid.UUID(int=number * 2**90 + number).bytes for number in range(ROWS)]
+
+TAIL_OF_HEADER = bytes.fromhex("1c1c00001c1c00001c1c000000")
+"""Algorithm, hash and compression of the Thrift header; the size of the bitset stands before."""
+
+SAME_TYPE = {
+    "int32": pa.array((INTEGERS >> 32).astype(np.int32)),
+    "int64": pa.array(INTEGERS),
+    "uint64": pa.array(INTEGERS.astype(np.uint64)),
+    "float32": pa.array(FLOATS.astype(np.float32), from_pandas=False),
+    "float64": pa.array(FLOATS, from_pandas=False),
+    "string": pa.array(TEXTS),
+    "large_string": pa.array(TEXTS, pa.large_string()),
+    "binary": pa.array([text.encode() for text in TEXTS]),
+    "fixed_size_binary": pa.array(KEYS, pa.binary(16)),
+    "date32": pa.array((INTEGERS % 100_000).astype(np.int32)).cast(pa.date32()),
+    "time32_ms": pa.array((INTEGERS % 86_400_000).astype(np.int32)).cast(pa.time32("ms")),
+    "time64_us": pa.array(INTEGERS % 86_400_000_000).cast(pa.time64("us")),
+    "timestamp_us": pa.array(INTEGERS % 10**15).cast(pa.timestamp("us")),
+    "timestamp_ns_utc": pa.array(INTEGERS % 10**18).cast(pa.timestamp("ns", "UTC")),
+    "dictionary": pa.array(TEXTS).dictionary_encode(),
+}
+"""Columns whose Parquet physical type has the bytes that zonebloom and Lance hash."""
+
+WIDENED = {
+    "int8": (pa.array((INTEGERS % 100).astype(np.int8)), pa.int32()),
+    "uint16": (pa.array((INTEGERS % 60_000).astype(np.uint16)), pa.int32()),
+    "date64": (pa.array(INTEGERS % 1000 * 86_400_000).cast(pa.date64()), pa.int32()),
+}
+"""Columns that Parquet stores in another width than Arrow: equal only once they are cast to it."""
+
+
+def written_bitset(path: Path, values: pa.Array, **options) -> bytes:
+    """The bitset of the one column chunk of a new file: after the Thrift header, 32 bytes a block."""
+    pq.write_table(pa.table({"c": values}), path, row_group_size=ROWS, bloom_filter_options={"c": options})
+    chunk = pq.read_metadata(path).row_group(0).column(0)
+    raw = path.read_bytes()[chunk.bloom_filter_offset :][: chunk.bloom_filter_length]
+    header, bitset = raw.split(TAIL_OF_HEADER, 1)
+    zigzag = sum((byte & 0x7F) << (7 * place) for place, byte in enumerate(header[1:]))
+    assert (header[0], zigzag) == (0x15, 2 * len(bitset))
+    return bitset
+
+
+def bitset_of(values: pa.Array, num_bytes: int) -> bytes:
+    fresh = zb.Sbbf.with_blocks(num_bytes // 32)
+    fresh.insert(values)
+    return fresh.to_bytes()
+
+
+@pytest.mark.parametrize("has_nulls", [False, True], ids=["full", "nulls"])
+@pytest.mark.parametrize("name", SAME_TYPE)
+def test_bitsets_equal_pyarrows(tmp_path, name, has_nulls):
+    values = SAME_TYPE[name]
+    if has_nulls:
+        values = values.take(pa.array(np.arange(ROWS), pa.int64(), mask=NULLS))
+    for fpp in (0.1, 0.001):
+        theirs = written_bitset(tmp_path / f"{fpp}.parquet", values, ndv=ROWS, fpp=fpp)
+        assert any(theirs)
+        assert bitset_of(values, len(theirs)) == theirs
+
+
+@pytest.mark.parametrize("name", WIDENED)
+def test_narrow_types_equal_pyarrows_at_parquets_width(tmp_path, name):
+    """The deviation that specs/hashing.md states: Lance hashes the column's own width, Parquet its physical type's."""
+    values, physical = WIDENED[name]
+    theirs = written_bitset(tmp_path / "a.parquet", values, ndv=ROWS, fpp=0.01)
+    widened = values.cast(pa.date32()).cast(pa.int32()) if pa.types.is_date(values.type) else values.cast(physical)
+    assert bitset_of(widened, len(theirs)) == theirs
+    assert bitset_of(values, len(theirs)) != theirs
+
+
+@pytest.mark.parametrize("name", ["int64", "string", "fixed_size_binary"])
+def test_zones_of_an_index_equal_pyarrows(tmp_path, name):
+    """The same through `build_index`: a file of one row group beside an index whose one zone is that group."""
+    values = SAME_TYPE[name]
+    theirs = written_bitset(tmp_path / "a.parquet", values, ndv=ROWS, fpp=0.00001)
+    for sizing in ("power_of_two", "parquet"):
+        place = tmp_path / sizing
+        index = zb.build_index(tmp_path / "a.parquet", "c", rows_per_zone=ROWS, fpp=0.00001, sizing=sizing, index=place)
+        (ours,) = index.zone_table("c").to_arrow()["bloom_filter_data"].to_pylist()
+        filter_ = zb.Sbbf.from_bytes(ours)
+        if len(ours) > len(theirs):
+            filter_ = filter_.fold(len(ours) // len(theirs))
+        assert len(filter_.to_bytes()) == len(theirs)
+        assert filter_.to_bytes() == theirs
+
+
+def test_what_pyarrow_wrote_is_read_as_a_filter(tmp_path):
+    """The other way: our check finds every value in pyarrow's bits, and few that are not there."""
+    values = SAME_TYPE["string"]
+    filter_ = zb.Sbbf.from_bytes(written_bitset(tmp_path / "a.parquet", values, ndv=ROWS, fpp=0.001))
+    assert filter_.check_hashes(hashing.hash_array(values)).all()
+    absent = pa.array([f"not there {number}" for number in range(20_000)])
+    assert filter_.check_hashes(hashing.hash_array(absent)).mean() < 0.02
+
+
+def test_decimals_are_big_endian_in_parquet(tmp_path):
+    """pyarrow stores decimals as fixed bytes, most significant first; zonebloom hashes Arrow's bytes: no parity."""
+    values = pa.array(INTEGERS).cast(pa.decimal128(19, 0))
+    theirs = written_bitset(tmp_path / "a.parquet", values, ndv=ROWS, fpp=0.01)
+    assert bitset_of(values, len(theirs)) != theirs
+    width = pq.read_metadata(tmp_path / "a.parquet").schema.column(0).length
+    stored = [
+        struct.pack(">q", number).rjust(width, b"\xff" if number < 0 else b"\x00") for number in INTEGERS.tolist()
+    ]
+    assert bitset_of(pa.array(stored, pa.binary(width)), len(theirs)) == theirs
