@@ -395,6 +395,17 @@ def test_a_damaged_level_costs_only_its_savings(lake, tmp_path):
     assert len(opened.zone_table("key")) == len(plain.zone_table("key"))
 
 
+def test_verify_finds_a_damaged_level(lake, tmp_path):
+    index = built(lake, tmp_path, columns=["key"])
+    assert index.verify(sample=1).is_sound
+    path = index.root / index._snapshot.manifest.column("key").levels[1].segments[0].path
+    path.write_bytes(path.read_bytes()[:-1] + b"\xff")
+    with pytest.warns(RuntimeWarning, match="zones beneath are asked"):
+        found = zb.open_index(index.root).verify()
+    assert not found.is_sound
+    assert found.damage[0].startswith("span 0 of segment")
+
+
 def test_levels_live_on_beside_other_columns_and_optimize(lake, tmp_path):
     index = built(lake, tmp_path, columns=["key"])
     zb.build_index(lake, ["text"], index=index.root, rows_per_zone=50)

@@ -18,6 +18,7 @@ from zonebloom.building import column_values
 from zonebloom.coverage import File, View
 from zonebloom.datasets import ParquetDataset
 from zonebloom.errors import InvalidArgumentError, InvalidZoneTableError
+from zonebloom.levels import LeveledZones
 from zonebloom.sizing import expected_fpp
 from zonebloom.storage.manifest import ColumnEntry, Fragment
 from zonebloom.storage.slice_segment import SliceSegment
@@ -93,7 +94,9 @@ def verify(view: View, *, sample: float, seed: int) -> Verification:
             for file in chosen:
                 _check_file(view, file, table, entry, tally)
         columns.append(tally.result(entry.name))
-    damage = tuple(dict.fromkeys(reason.message for reason in view.snapshot.damage))
+        if isinstance(zones := view.snapshot.zones(entry), LeveledZones):
+            zones.verify()
+    damage = tuple(dict.fromkeys(reason.message for reason in (*view.snapshot.damage, *view.snapshot.level_damage)))
     return Verification(len(view.files), len(chosen), tuple(columns), damage)
 
 

@@ -76,6 +76,11 @@ class DatasetFilter:
             return np.ones(len(hashes), np.bool_)
         return self._filter.check_hashes(hashes)
 
+    def is_sound(self) -> bool:
+        """Whether the file has its checksums, all of which are checked."""
+        self._check_spans(range(len(self._is_checked)))
+        return not self.is_damaged
+
     def to_sbbf(self) -> Sbbf:
         """A copy in memory.
 
@@ -84,8 +89,7 @@ class DatasetFilter:
         CorruptIndexError
             The file differs from its checksums.
         """
-        self._check_spans(range(len(self._is_checked)))
-        if self.is_damaged:
+        if not self.is_sound():
             raise CorruptIndexError(f"segment {self.entry.path} must be as it was written, got other bytes")
         return Sbbf(self._filter.blocks.copy())
 
@@ -145,6 +149,11 @@ class LeveledZones:
 
     def __len__(self) -> int:
         return len(self.fragment_ids)
+
+    def verify(self) -> bool:
+        """Whether the data set's filters are as they were written; what is not is noted as damage, and not used."""
+        damaged = [one for one, _ in self._datasets if not one.is_sound()]
+        return not damaged
 
     def zone_fpp(self, zone: int) -> float:
         """The exact false positive probability of one zone's filter."""
