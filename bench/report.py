@@ -101,8 +101,8 @@ def full_report(results: Sequence[dict[str, Any]]) -> Iterator[str]:
         versions = {name: version for other in machines for name, version in other["packages"].items()}
         packages = ", ".join(f"{name} {version}" for name, version in versions.items())
         yield ""
-        yield f"Machine: {one['cpu']}, {one['cores']} cores, {one['memory_gib']} GiB, {one['system']}; Python "
-        yield f"{one['python']}, {packages}."
+        yield f"Machine: {one['cpu']}, {one['cores']} cores, {one['memory_gib']} GiB, {one['system']};"
+        yield f"Python {one['python']}, {packages}."
     targets = [target for one in results for target in one["targets"]]
     if targets:
         yield ""
@@ -115,6 +115,9 @@ def full_report(results: Sequence[dict[str, Any]]) -> Iterator[str]:
         if one["about"]:
             yield ""
             yield one["about"]
+        if one["others"] > 0.1:
+            yield ""
+            yield f"Other processes used up to {one['others']:.0%} of the cores: read the ratios, not the times."
         for table in one["tables"]:
             yield ""
             yield f"### {table['title']}"
@@ -141,7 +144,7 @@ def _target_row(target: dict[str, Any]) -> list[str]:
 def headline(results: Sequence[dict[str, Any]]) -> list[str]:
     """Lines of the README's table."""
     rows = [row for one in results for row in one["headline"]]
-    return list(_table(["", "zonebloom", "set against"], rows))
+    return list(_table(["", "zonebloom", "set against"], [[*row, "", ""][:3] for row in rows]))
 
 
 def with_headline(text: str, lines: Sequence[str]) -> str:

@@ -48,7 +48,7 @@ def main() -> None:
             write_files(folder, tables, row_group_size=group_rows)
             index = zb.build_index(folder, ["user_id", "item", "id", "country"])
             _ask(result, folder, index, queries, engines=engines, group_rows=group_rows)
-    result.save()
+        result.save()
 
 
 def _table(first: int, rng: np.random.Generator) -> pa.Table:
@@ -125,8 +125,8 @@ def _ask(
             result.headline.append(
                 [
                     f"{query.name}, among {NUM_FILES * FILE_ROWS:,} rows: the rows themselves",
-                    f"{ours:.1f} ms",
-                    f"{fastest} without an index {best:.0f} ms" + ("" if query.helps else ": no gain"),
+                    f"{cell_text(ours)} ms",
+                    f"{fastest} without an index {best:.0f} ms" + ("" if ours < best else ": we lose"),
                 ]
             )
     names = ["zonebloom", "pyarrow", *engines]
