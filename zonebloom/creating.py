@@ -64,7 +64,7 @@ def build_index(
 ) -> Index:
     """An index over `columns` of `source`, committed and opened; data files are only read.
 
-    Columns are added to an index that is there already. Memory is bounded by one batch of zones (32 MiB) for each
+    Columns are added to an index that is there already. Memory is bounded by one batch of zones (4 MiB) for each
     worker and column, not by the data set.
 
     Parameters
