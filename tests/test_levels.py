@@ -418,6 +418,18 @@ def test_levels_live_on_beside_other_columns_and_optimize(lake, tmp_path):
         assert opened.view().column("key").zones.probes == {"dataset": 1}
 
 
+def test_a_refresh_adds_filters_for_what_came_since(lake, tmp_path):
+    index = built(lake, tmp_path, columns=["key"])
+    pq.write_table(pa.table({"key": pa.array(range(5000, 5300), pa.int64())}), lake / "8.parquet")
+    index.refresh()
+    assert [level["num_filters"] for level in index.info()["columns"][0]["levels"]] == [5, 2]
+    assert index.search(zb.Equals("key", 10**6)).num_rows_kept == 0
+    assert index.view().column("key").zones.probes == {"dataset": 2}
+    assert index.exists("key", [5001, 10**6]).to_pylist() == [True, False]
+    with pytest.raises(IndexNotFoundError, match="several refreshes"):
+        index.dataset_filter("key")
+
+
 def test_the_command_builds_levels(lake, tmp_path):
     arguments = [
         "build",

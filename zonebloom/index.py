@@ -477,7 +477,7 @@ class Index:
         ColumnNotFoundError
             The column is not indexed.
         IndexNotFoundError
-            It was built without the level `dataset`.
+            It was built without the level `dataset`, or a refresh added one more filter for the files that came since.
         CorruptIndexError
             The file is damaged.
 
@@ -486,9 +486,9 @@ class Index:
         from zonebloom.levels import DatasetFilter  # noqa: PLC0415 - a plain search does without
 
         for level in self._column(column).levels:
-            if level.name == "dataset":
+            if level.name == "dataset" and len(level.segments) == 1:
                 return DatasetFilter(self._snapshot.store, level.segments[0], str).to_sbbf()
-        message = f"column {column} must have the level dataset, got none"
+        message = f"column {column} must have the level dataset of one build, got none or those of several refreshes"
         raise IndexNotFoundError(f'{message}; build it with levels=("zone", "dataset")')
 
     def info(self) -> dict[str, Any]:
