@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from zonebloom.arrays import to_numpy
 from zonebloom.literals.misfit import MisfitError, Part, misfit, nan_misfit
 from zonebloom.literals.sources import Number
 
@@ -40,14 +41,20 @@ _EXACT = decimal.Context(
 
 
 def _int_bounds(stored: pa.DataType) -> tuple[int, int]:
-    info = np.iinfo(stored.to_pandas_dtype())
-    return int(info.min), int(info.max)
+    if pa.types.is_signed_integer(stored):
+        return -(1 << (stored.bit_width - 1)), (1 << (stored.bit_width - 1)) - 1
+    return 0, (1 << stored.bit_width) - 1
+
+
+def _int_values(source: pa.Array) -> NDArray[Any]:
+    kind = "i" if pa.types.is_signed_integer(source.type) else "u"
+    return to_numpy(source, np.dtype(f"{kind}{source.type.bit_width // 8}").type)
 
 
 def int_to_int(source: pa.Array, stored: pa.DataType) -> Part:
     """Ints of any width and sign; those outside the column's bounds are dropped."""
     (low, high), (source_low, source_high) = _int_bounds(stored), _int_bounds(source.type)
-    numbers = source.to_numpy()
+    numbers = _int_values(source)
     keep = (numbers >= max(low, source_low)) & (numbers <= min(high, source_high))
     return _keep(source, keep, stored)
 
@@ -67,7 +74,7 @@ def float_to_int(source: pa.Array, stored: pa.DataType) -> Part:
 
 def int_to_float(source: pa.Array, stored: pa.DataType) -> Part:
     """Ints that are floats of the column's width without rounding."""
-    numbers = source.to_numpy()
+    numbers = _int_values(source)
     limit = 2 ** _MANTISSA_BITS[stored.bit_width]
     source_low, source_high = _int_bounds(source.type)
     small = (numbers >= max(-limit, source_low)) & (numbers <= min(limit, source_high))
