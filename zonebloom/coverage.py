@@ -318,7 +318,7 @@ class View:
         reasons = list(dict.fromkeys(reasons))
         if not loaded.damage:
             known = set(self.live_ids.tolist())
-            for one in np.unique(uncovered.fragment_ids).tolist():
+            for one in sorted(set(uncovered.fragment_ids.tolist())):
                 if one in known:
                     is_unfit = any(start <= one < stop for start, stop in entry.unfit)
                     cause = "its values do not convert to the index's type" if is_unfit else "refresh the index"

@@ -133,13 +133,13 @@ class SearchResult:
         """What must be read."""
         zones = self.zones.touched(self.row_ranges)[0] if self.zones else 0
         num_bytes = self.row_groups.touched(self.row_ranges)[1] if self.row_groups else 0
-        return Counts(len(np.unique(self.row_ranges.fragment_ids)), zones, self.row_ranges.num_rows, num_bytes)
+        return Counts(len(set(self.row_ranges.fragment_ids.tolist())), zones, self.row_ranges.num_rows, num_bytes)
 
     @cached_property
     def total(self) -> Counts:
         """What there is."""
         num_bytes = self.row_groups.weight if self.row_groups else 0
-        files = len(np.unique(self.universe.fragment_ids))
+        files = len(set(self.universe.fragment_ids.tolist()))
         return Counts(files, len(self.zones) if self.zones else 0, self.universe.num_rows, num_bytes)
 
     @property
@@ -165,7 +165,8 @@ class SearchResult:
     @cached_property
     def files(self) -> list[str]:
         """Paths that must be read, relative to the data set's root, in order."""
-        return sorted(self.paths[int(one)] for one in np.unique(self.row_ranges.fragment_ids) if int(one) in self.paths)
+        touched = set(self.row_ranges.fragment_ids.tolist())
+        return sorted(self.paths[one] for one in touched if one in self.paths)
 
     def to_arrow(self) -> pa.Table:
         """The row ranges as a table `(path, fragment_id, start, stop)`; `path` is null where no data set is known."""
