@@ -7,6 +7,7 @@ fault, 2 for the caller's mistake; one line on stderr, a traceback only with `--
 from __future__ import annotations
 
 import json
+import math
 import sys
 import time
 import warnings
@@ -61,8 +62,21 @@ class _State:
     verbose = False
 
 
-def _print_json(document: Any) -> None:
-    typer.echo(json.dumps(document, indent=2, ensure_ascii=False, default=str))
+def _print_json(document: Any, *, indent: int | None = 2) -> None:
+    try:
+        text = json.dumps(document, indent=indent, ensure_ascii=False, default=str, allow_nan=False)
+    except ValueError:  # JSON has no NaN and no infinity
+        text = json.dumps(_without_nan(document), indent=indent, ensure_ascii=False, default=str)
+    typer.echo(text)
+
+
+def _without_nan(value: Any) -> Any:
+    """`value` with null for each float that is not finite, as JavaScript has it."""
+    if isinstance(value, dict):
+        return {key: _without_nan(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_without_nan(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _open(path: Path, index: Path | None) -> Any:
@@ -150,7 +164,7 @@ def scan(
     if format == "json":
         for batch in reader:
             for row in batch.to_pylist():
-                typer.echo(json.dumps(row, ensure_ascii=False, default=str))
+                _print_json(row, indent=None)
         return
     _print_csv(reader)
 
@@ -191,11 +205,14 @@ def _read_values(path: Path, index: Any, column: str) -> pa.Array:
     import pyarrow as pa  # noqa: PLC0415 - `--help` must not load Arrow
 
     if path.suffix in (".arrow", ".parquet"):
-        return _read(path).column(0).combine_chunks()
+        table = _read(path)
+        if not table.num_columns:
+            raise errors.InvalidArgumentError(f"--values must have a column, got {path}, which has none")
+        return table.column(0).combine_chunks()
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except OSError as error:
-        raise errors.InvalidArgumentError(f"--values must be a readable file, got {path}: {error.strerror}") from error
+        lines = path.read_text(encoding="utf-8").split("\n")  # splitlines() also cuts at characters inside a value
+    except (OSError, UnicodeDecodeError) as error:
+        raise errors.InvalidArgumentError(f"--values must be a readable file of UTF-8, got {path}: {error}") from error
     wanted = index.column_type(column)
     texts = pa.array([line for line in lines if line], pa.string())
     try:

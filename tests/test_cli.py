@@ -1,0 +1,372 @@
+"""The command: text and JSON, exit status 0, 1 and 2, one line on stderr, JSON alone on stdout.
+
+Oracle: the Python interface on the same lake, and the rows as written.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+import zonebloom as zb
+from zonebloom import cli
+
+FIVE = ["fragment_id", "zone_start", "zone_length", "has_null", "bloom_filter_data"]
+
+
+class Outcome:
+    def __init__(self, code: int, out: str, err: str) -> None:
+        self.code = code
+        self.out = out
+        self.err = err
+
+    @property
+    def document(self) -> Any:
+        return json.loads(self.out, parse_constant=refuse_constant)
+
+
+def refuse_constant(name: str) -> None:
+    raise ValueError(f"JSON has no {name}")
+
+
+@pytest.fixture
+def run(capsys, monkeypatch):
+    """`run("search", path, ...)`: the command in this process, as from a shell."""
+
+    def command(*arguments: object) -> Outcome:
+        monkeypatch.setattr(sys, "argv", ["zonebloom", *map(str, arguments)])
+        code = 0
+        try:
+            cli.main()
+        except SystemExit as stop:
+            code = stop.code or 0
+        captured = capsys.readouterr()
+        assert "Traceback" not in captured.err
+        return Outcome(code, captured.out, captured.err)
+
+    return command
+
+
+@pytest.fixture
+def lake(flat_lake, run):
+    outcome = run("build", flat_lake.root, "--column", "user_id", "-c", "device_id", "--rows-per-zone", 256)
+    assert (outcome.code, outcome.err) == (0, "")
+    assert "indexed 8,001 rows of 3 files" in outcome.out
+    return flat_lake
+
+
+def test_build_in_json(flat_lake, run):
+    outcome = run("build", flat_lake.root, "-c", "user_id", "--sizing", "exact", "--fpp", "0.01", "--format", "json")
+    assert (outcome.code, outcome.err) == (0, "")
+    (column,) = outcome.document["columns"]
+    assert (column["name"], column["sizing"], column["fpp"]) == ("user_id", "exact", 0.01)
+    assert outcome.document["num_rows"] == 8001
+
+
+def test_build_elsewhere_and_anew(flat_lake, run, tmp_path):
+    place = tmp_path / "index"
+    assert run("build", flat_lake.root, "-c", "user_id", "--index", place, "--workers", 1).code == 0
+    again = run("build", flat_lake.root, "-c", "user_id", "--index", place)
+    assert again.code == 2
+    assert again.err.startswith("zonebloom: ")
+    assert run("build", flat_lake.root, "-c", "user_id", "--index", place, "--overwrite").code == 0
+    assert run("info", flat_lake.root, "--index", place, "-f", "json").document["version"] == 2
+    assert not (flat_lake.root / "_zonebloom").exists()
+
+
+def test_search(lake, run):
+    user = lake.table["user_id"][3000].as_py()
+    text = run("search", lake.root, "--where", f"user_id = '{user}'")
+    assert text.code == 0
+    assert text.out == "part-0.parquet\t2816\t3072\n"
+    assert text.err.startswith("at_most: 1 of 3 files, 1 of 33 zones, 256 of 8,001 rows, ")
+    found = run("search", lake.root, "--where", f"user_id = '{user}'", "--format", "json")
+    assert (found.code, found.err) == (0, "")
+    assert list(found.document) == ["kind", "files", "row_ranges", "kept", "total", "reasons"]
+    assert found.document["kind"] == "at_most"
+    assert found.document["files"] == ["part-0.parquet"]
+    assert found.document["row_ranges"] == [{"path": "part-0.parquet", "fragment_id": 0, "start": 2816, "stop": 3072}]
+    assert list(found.document["kept"]) == list(found.document["total"]) == ["files", "zones", "rows", "bytes"]
+    kept = run("search", lake.root, "-w", "trace IS NULL", "-f", "json").document
+    assert [list(reason) for reason in kept["reasons"]] == [["code", "message", "column"]]
+
+
+def test_search_by_the_index_folder(lake, run):
+    assert run("search", lake.root / "_zonebloom", "-w", "user_id = 'x'").code == 0
+    assert run("search", "/nowhere", "-w", "user_id = 'x'", "--index", lake.root / "_zonebloom").code == 0
+
+
+def test_scan_prints_csv(lake, run):
+    device = lake.table["device_id"][5].as_py()
+    whole = lake.expected(pc.equal(lake.table["device_id"], device))
+    outcome = run("scan", lake.root, "-w", f"device_id = {device}", "--columns", "user_id,device_id")
+    assert (outcome.code, outcome.err) == (0, "")
+    rows = list(csv.reader(io.StringIO(outcome.out)))
+    assert rows[0] == ["user_id", "device_id"]
+    assert [row[0] for row in rows[1:]] == whole["user_id"].to_pylist()
+    assert len(run("scan", lake.root, "-w", f"device_id = {device}", "--limit", 2).out.splitlines()) == 3
+
+
+def test_scan_prints_json_lines(lake, run):
+    outcome = run("scan", lake.root, "-w", f"device_id = {lake.table['device_id'][5].as_py()}", "-f", "json")
+    rows = [json.loads(line, parse_constant=refuse_constant) for line in outcome.out.splitlines()]
+    assert len(rows) > 5
+    assert list(rows[0]) == lake.table.column_names
+
+
+def test_json_has_no_nan(flat_lake, run):
+    """NaN and infinity are no JSON: null, as in JavaScript."""
+    pq.write_table(pa.table({"f": [math.nan, math.inf, 1.5], "k": [1, 1, 1]}), flat_lake.root.parent / "a.parquet")
+    run("build", flat_lake.root.parent / "a.parquet", "-c", "k")
+    outcome = run("scan", flat_lake.root.parent / "a.parquet", "-w", "k = 1", "-f", "json")
+    rows = [json.loads(line, parse_constant=refuse_constant) for line in outcome.out.splitlines()]
+    assert rows == [{"f": None, "k": 1}, {"f": None, "k": 1}, {"f": 1.5, "k": 1}]
+
+
+@pytest.mark.parametrize("ending", [".arrow", ".parquet"])
+def test_scan_writes_files(lake, run, tmp_path, ending):
+    device = lake.table["device_id"][5].as_py()
+    output = tmp_path / f"out{ending}"
+    outcome = run("scan", lake.root, "-w", f"device_id = {device}", "-o", output)
+    assert (outcome.code, outcome.out) == (0, "")
+    expected = lake.expected(pc.equal(lake.table["device_id"], device)).drop_columns("amount")
+    assert read(output).drop_columns("amount").equals(expected)
+
+
+def read(path: Path) -> pa.Table:
+    if path.suffix == ".parquet":
+        return pq.read_table(path)
+    with pa.OSFile(str(path)) as source:
+        return pa.ipc.open_file(source).read_all()
+
+
+def test_exists(lake, run, tmp_path):
+    user = lake.table["user_id"][5].as_py()
+    values = tmp_path / "values.txt"
+    values.write_text(f"{user}\nnobody\n\nwith\u2028separator\r\n")
+    text = run("exists", lake.root, "--column", "user_id", "--values", values)
+    assert text.code == 0
+    assert text.out == f"{user}\ttrue\nnobody\tfalse\nwith\u2028separator\tfalse\n"
+    assert text.err == "1 of 3 may exist\n"
+    found = run("exists", lake.root, "--column", "user_id", "--values", values, "--exact", "-f", "json")
+    assert found.document == [
+        {"value": user, "exists": True},
+        {"value": "nobody", "exists": False},
+        {"value": "with\u2028separator", "exists": False},
+    ]
+
+
+def test_exists_of_other_types_and_files(lake, run, tmp_path):
+    device = lake.table["device_id"][5].as_py()
+    (tmp_path / "values.txt").write_text(f"{device}\n7\n")
+    text = run("exists", lake.root, "-c", "device_id", "--values", tmp_path / "values.txt")
+    assert text.out == f"{device}\ttrue\n7\tfalse\n"
+    pq.write_table(pa.table({"any": [device, None, 7]}), tmp_path / "values.parquet")
+    found = run("exists", lake.root, "-c", "device_id", "--values", tmp_path / "values.parquet", "-f", "json")
+    assert [row["exists"] for row in found.document] == [True, None, False]
+    (tmp_path / "values.txt").write_text("seven\n")
+    wrong = run("exists", lake.root, "-c", "device_id", "--values", tmp_path / "values.txt")
+    assert (wrong.code, wrong.err.count("\n")) == (2, 1)
+    assert "must be a int64" in wrong.err
+
+
+def test_explain(lake, run):
+    text = run("explain", lake.root, "-w", "user_id = 'nobody'")
+    assert (text.code, text.err) == (0, "")
+    assert "answer: at_most" in text.out
+    found = run("explain", lake.root, "-w", "user_id = 'nobody' OR trace IS NULL", "-f", "json").document
+    assert {reason["code"] for reason in found["reasons"]} == {"COLUMN_NOT_INDEXED", "OR_WITH_UNINDEXED_BRANCH"}
+
+
+def test_info(lake, run):
+    text = run("info", lake.root)
+    assert (text.code, text.err) == (0, "")
+    assert "user_id string: 33 zones of 256 rows" in text.out
+    found = run("info", lake.root, "--format", "json").document
+    assert {"version", "num_fragments", "num_rows", "columns"} <= set(found)
+    keys = {"name", "type", "rows_per_zone", "fpp", "sizing", "num_zones", "index_bytes", "bytes_per_row", "segments"}
+    assert keys <= set(found["columns"][0])
+
+
+def test_verify(lake, run):
+    text = run("verify", lake.root, "--all")
+    assert (text.code, text.err) == (0, "")
+    assert text.out.startswith("sound: read 3 of 3 files\n")
+    assert run("verify", lake.root, "--sample", "0.3", "-f", "json").document["is_sound"] is True
+    segment = next((lake.root / "_zonebloom" / "columns").rglob("*.arrow"))
+    data = bytearray(segment.read_bytes())
+    data[len(data) // 2] ^= 1
+    segment.write_bytes(data)
+    wrong = run("verify", lake.root, "--all", "-f", "json")
+    assert (wrong.code, wrong.document["is_sound"]) == (1, False)
+    assert run("verify", lake.root).out.startswith("NOT SOUND")
+
+
+@pytest.mark.parametrize("ending", [".arrow", ".parquet"])
+def test_export_has_exactly_the_five_columns_and_import_takes_it_back(lake, run, tmp_path, ending):
+    output = tmp_path / f"zones{ending}"
+    exported = run("export", lake.root, "--column", "user_id", "-o", output)
+    assert (exported.code, exported.out, exported.err) == (0, "", f"wrote 33 zones to {output}\n")
+    table = read(output)
+    assert table.column_names == FIVE
+    assert [str(field.type) for field in table.schema] == ["uint64", "uint64", "uint64", "bool", "binary"]
+    assert not any(field.nullable for field in table.schema)
+    metadata = {key: value for key, value in table.schema.metadata.items() if key.startswith(b"bloomfilter")}
+    assert metadata == {b"bloomfilter_item": b"256", b"bloomfilter_probability": b"0.00057"}
+    before = zb.open_index(lake.root).zone_table("user_id").to_arrow().combine_chunks()
+    place = tmp_path / "imported"
+    imported = run("import", output, lake.root, "--column", "user_id", "--index", place)
+    assert (imported.code, imported.err) == (0, "")
+    again = zb.open_index(place)
+    assert again.zone_table("user_id").to_arrow().combine_chunks().equals(before, check_metadata=True)
+    user = lake.table["user_id"][6000].as_py()
+    assert again.search(zb.Equals("user_id", user)).num_zones_kept == 1
+    assert again.to_table(zb.Equals("user_id", user)).num_rows == 1
+
+
+def test_import_refuses_foreign_zones(lake, run, tmp_path, make_lake):
+    """Zones of other data, of another column, or of fewer files: nothing is committed."""
+    output = tmp_path / "zones.arrow"
+    run("export", lake.root, "--column", "user_id", "-o", output)
+    same_shape = make_lake(name="other", seed=9)
+    shorter = make_lake((5000, 3000), name="shorter")
+    cases = [(same_shape, "user_id"), (shorter, "user_id"), (lake, "device_id"), (lake, "note")]
+    for number, (other, column) in enumerate(cases):
+        place = tmp_path / str(number)
+        outcome = run("import", output, other.root, "--column", column, "--index", place)
+        assert (outcome.code, outcome.err.count("\n")) == (1, 1), outcome.err
+        assert not list(place.rglob("*.json"))
+    again = run("import", output, lake.root, "--column", "user_id")
+    assert again.code == 2
+    assert "there must be no index yet" in again.err
+
+
+def test_import_refuses_what_is_no_zone_table(lake, run, tmp_path):
+    for name, content in (("a.arrow", b"garbage"), ("a.parquet", b"garbage"), ("b.arrow", b"")):
+        (tmp_path / name).write_bytes(content)
+        outcome = run("import", tmp_path / name, lake.root, "-c", "user_id", "--index", tmp_path / "i")
+        assert (outcome.code, outcome.err.count("\n")) == (1, 1)
+    pq.write_table(pa.table({"x": [1]}), tmp_path / "c.parquet")
+    outcome = run("import", tmp_path / "c.parquet", lake.root, "-c", "user_id", "--index", tmp_path / "i")
+    assert (outcome.code, "must have the column fragment_id" in outcome.err) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("search", "LAKE", "--where", "user_id ="), 2, "must be"),
+        (("search", "LAKE", "--where", "userid = 'x'"), 2, "did you mean 'user_id'"),
+        (("scan", "LAKE", "--where", "user_id = 'x'", "--columns", "userid"), 2, "did you mean 'user_id'"),
+        (("scan", "LAKE", "--where", "user_id = 'x'", "--limit", "-1"), 2, "limit must be"),
+        (("scan", "LAKE", "--where", "user_id = 'x'", "-o", "out.csv"), 2, "must end in .arrow or .parquet"),
+        (("export", "LAKE", "--column", "user_id", "-o", "out.csv"), 2, "must end in .arrow or .parquet"),
+        (("export", "LAKE", "--column", "trace", "-o", "out.arrow"), 2, "columns: device_id, user_id"),
+        (("exists", "LAKE", "--column", "user_id", "--values", "/nowhere"), 2, "must be a readable file of UTF-8"),
+        (("exists", "LAKE", "--column", "userid", "--values", "/dev/null"), 2, "did you mean 'user_id'"),
+        (("verify", "LAKE", "--sample", "0"), 2, "sample must be"),
+        (("verify", "LAKE", "--sample", "nan"), 2, "sample must be"),
+        (("info", "/nowhere"), 2, "build it first"),
+        (("build", "/nowhere", "--column", "x"), 1, "does not exist"),
+        (("build", "LAKE", "--column", "nothing"), 2, "a column must exist"),
+        (("build", "LAKE", "--column", "note", "--fpp", "1"), 2, "fpp must be"),
+        (("build", "LAKE", "--column", "note", "--rows-per-zone", "0"), 2, "rows_per_zone must be"),
+        (("build", "LAKE", "--column", "note", "--workers", "0"), 2, "workers must be"),
+        (("build", "LAKE", "--column", "note", "--column", "note"), 2, "different names"),
+        (("build", "LAKE", "--column", "user_id"), 2, "must not be indexed yet"),
+    ],
+)
+def test_errors_are_one_line_and_a_status(lake, run, arguments, code, message, monkeypatch, tmp_path):  # noqa: PLR0917 - a case a line
+    monkeypatch.chdir(tmp_path)
+    outcome = run(*(lake.root if one == "LAKE" else one for one in arguments))
+    assert (outcome.code, outcome.out) == (code, "")
+    assert outcome.err.startswith("zonebloom: ")
+    assert message in outcome.err
+    assert outcome.err.count("\n") == 1
+    assert not list(tmp_path.glob("out.*"))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("search", "LAKE"),
+        ("search", "LAKE", "--where", "user_id = 'x'", "--format", "xml"),
+        ("build", "LAKE", "-c", "note", "--fpp", "much"),
+        ("build", "LAKE", "-c", "note", "--sizing", "huge"),
+        ("unknown",),
+        ("search", "LAKE", "--unknown"),
+    ],
+)
+def test_wrong_usage_is_status_2(lake, run, arguments):
+    outcome = run(*(lake.root if one == "LAKE" else one for one in arguments))
+    assert (outcome.code, outcome.out) == (2, "")
+    assert outcome.err
+
+
+def test_bad_data_is_status_1_and_warnings_go_to_stderr(lake, run):
+    (lake.root / "part-9.parquet").write_bytes(b"not Parquet")
+    found = run("search", lake.root, "-w", "user_id = 'nobody'", "-f", "json")
+    assert found.code == 0
+    assert {reason["code"] for reason in found.document["reasons"]} == {"FILE_NOT_INDEXED", "FILE_UNREADABLE"}
+    scanned = run("scan", lake.root, "-w", "user_id = 'nobody'", "-f", "json")
+    assert (scanned.code, scanned.out, scanned.err.count("\n")) == (1, "", 1)
+    assert "must be a whole Parquet file" in scanned.err
+    shutil.rmtree(lake.root / "_zonebloom")
+    built = run("build", lake.root, "-c", "user_id", "-f", "json")
+    assert built.code == 0
+    assert built.document["num_fragments"] == 3
+    assert built.err.startswith("zonebloom: warning: ")
+    assert built.err.count("\n") == 1
+
+
+def test_values_that_are_no_text_are_an_error(lake, run, tmp_path):
+    (tmp_path / "values.txt").write_bytes(b"\xff\xfe\x00")
+    outcome = run("exists", lake.root, "-c", "user_id", "--values", tmp_path / "values.txt")
+    assert (outcome.code, outcome.err.count("\n")) == (2, 1)
+    (tmp_path / "empty.parquet").write_bytes(b"")
+    assert run("exists", lake.root, "-c", "user_id", "--values", tmp_path / "empty.parquet").code == 1
+    pq.write_table(pa.Table.from_pylist([{}]), tmp_path / "none.parquet")
+    outcome = run("exists", lake.root, "-c", "user_id", "--values", tmp_path / "none.parquet")
+    assert (outcome.code, outcome.err.count("\n")) in ((1, 1), (2, 1))
+
+
+def test_verbose_shows_the_traceback(lake):
+    done = shell("--verbose", "search", lake.root, "-w", "user_id =")
+    assert done.returncode != 0
+    assert "Traceback" in done.stderr
+    quiet = shell("search", lake.root, "-w", "user_id =")
+    assert (quiet.returncode, quiet.stderr.count("\n"), quiet.stdout) == (2, 1, "")
+
+
+def shell(*arguments: object) -> subprocess.CompletedProcess:
+    script = "from zonebloom.cli import main; main()"
+    command = [sys.executable, "-c", script, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_a_reader_that_leaves_is_no_error(lake):
+    """`zonebloom scan … | head -1`: no traceback when the pipe closes."""
+    script = "from zonebloom.cli import main; main()"
+    command = f'"{sys.executable}" -c "{script}" scan "{lake.root}" -w "amount IS NOT NULL" | head -n 1'
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert done.stdout.count("\n") == 1
+    assert "Traceback" not in done.stderr
+    assert "BrokenPipe" not in done.stderr
+
+
+def test_help_names_every_command():
+    text = CliRunner().invoke(cli.app, ["--help"]).output
+    for command in ("build", "search", "scan", "exists", "explain", "info", "verify", "export", "import", "demo"):
+        assert command in text
