@@ -106,15 +106,15 @@ def build_index(
     ConcurrentCommitError
         Another commit came first.
     """
-    names = [columns] if isinstance(columns, str) else list(columns)
-    if not names or len(set(names)) != len(names):
-        raise InvalidArgumentError(f"columns must be one or more different names, got {names!r}")
+    names = [columns] if isinstance(columns, str) else list(columns) if isinstance(columns, Iterable) else []
+    if not names or not all(isinstance(name, str) for name in names) or len(set(names)) != len(names):
+        raise InvalidArgumentError(f"columns must be one or more different names, got {columns!r}")
     check_rows_per_zone(rows_per_zone)
     check_fpp(fpp)
     num_blocks_for(rows_per_zone, fpp, sizing)
     levels = check_levels(levels)
-    if workers is not None and workers < 1:
-        raise InvalidArgumentError(f"workers must be at least 1, got {workers}")
+    if workers is not None and (not isinstance(workers, int) or workers < 1):
+        raise InvalidArgumentError(f"workers must be at least 1, got {workers!r}")
     dataset = open_dataset(source)
     root = _index_root(dataset, index, source)
     base = _current(root)

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from zonebloom.coverage import Snapshot, View
-from zonebloom.datasets import ParquetDataset
+from zonebloom.datasets import ParquetDataset, absolute_path
 from zonebloom.errors import (
     ColumnNotFoundError,
     ConcurrentCommitError,
@@ -71,7 +71,7 @@ def open_index(path: str | os.PathLike[str], *, version: int | None = None) -> I
     CorruptIndexError
         No version file of it can be read.
     """
-    given = Path(os.path.abspath(os.fspath(path)))  # noqa: PTH100 - resolve() would follow links out of the root
+    given = absolute_path(path)
     places = [given, given / INDEX_FOLDER, beside_file(given)]
     for root in places:
         if list_versions(LocalStore(root)):

@@ -80,8 +80,8 @@ class Verification:
 
 def verify(view: View, *, sample: float, seed: int) -> Verification:
     """Check the checksums of all segments, and every value of a random share of the covered files."""
-    if not 0 < sample <= 1:
-        raise InvalidArgumentError(f"sample must be in (0, 1], got {sample}")
+    if not isinstance(sample, (int, float)) or not 0 < sample <= 1:
+        raise InvalidArgumentError(f"sample must be in (0, 1], got {sample!r}")
     covered = [file for file in view.files.values() if file.is_known]
     count = min(len(covered), max(1, round(sample * len(covered))))
     chosen = random.Random(seed).sample(covered, count)  # noqa: S311 - a sample, not a secret

@@ -4,6 +4,6 @@
 `key=value` folders into columns.
 """
 
-from zonebloom.datasets.parquet import DataFile, ParquetDataset, open_dataset
+from zonebloom.datasets.parquet import DataFile, ParquetDataset, absolute_path, open_dataset
 
-__all__ = ["DataFile", "ParquetDataset", "open_dataset"]
+__all__ = ["DataFile", "ParquetDataset", "absolute_path", "open_dataset"]

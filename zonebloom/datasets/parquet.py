@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from zonebloom import hashing
 from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError
 
-__all__ = ["DataFile", "Fingerprint", "ParquetDataset", "has_column", "open_dataset"]
+__all__ = ["DataFile", "Fingerprint", "ParquetDataset", "absolute_path", "has_column", "open_dataset"]
 
 _BATCH_BYTES = 8 << 20
 """Decoded bytes of a batch: few steps of Python a row, and the kernels still find them in the last cache."""
@@ -109,6 +109,9 @@ class ParquetDataset:
                 name = entry.name
                 if _is_hidden(name):
                     continue
+                if not name.isprintable() and "\udc80" <= max(name) <= "\udcff":
+                    message = f"names of files and folders must be UTF-8, got {os.fsencode(entry.path)!r}"
+                    raise DataFileError(f"{message}; rename it")
                 if entry.is_dir():
                     yield from self._walk(f"{folder}{name}/")
                 else:
@@ -153,6 +156,20 @@ def _fingerprint(stat: os.stat_result) -> Fingerprint:
     return Fingerprint(stat.st_size, stat.st_mtime_ns)
 
 
+def absolute_path(path: str | os.PathLike[str]) -> Path:
+    """`path` from the root of the file system, links left alone.
+
+    Raises
+    ------
+    InvalidArgumentError
+        No file can have that path.
+    """
+    text = os.fspath(path)
+    if not isinstance(text, str) or "\0" in text:
+        raise InvalidArgumentError(f"a path must be a text without NUL, got {text!r}")
+    return Path(os.path.abspath(text))  # noqa: PTH100 - resolve() would follow links out of the root
+
+
 def open_dataset(source: Any) -> ParquetDataset:
     """The data set that `source` names: a folder, a Parquet file, a list of files, or a `pyarrow.dataset.Dataset`.
 
@@ -164,10 +181,10 @@ def open_dataset(source: Any) -> ParquetDataset:
         `source` is something else, or its files are not local Parquet files.
     """
     if isinstance(source, (str, os.PathLike)):
-        path = Path(os.path.abspath(os.fspath(source)))  # noqa: PTH100 - resolve() would follow links out of the root
-        if path.is_dir():
+        path = absolute_path(source)
+        if os.path.isdir(path):  # noqa: PTH112 - never raises, where Path does for a name that is too long
             return ParquetDataset(path, "folder")
-        if path.exists():
+        if os.path.exists(path):  # noqa: PTH110 - as above
             return ParquetDataset(path.parent, "files", (path.name,))
         raise DataFileError(f"a data set must be a folder or a Parquet file, got {path}, which does not exist")
     if isinstance(source, (list, tuple)) and source and all(isinstance(one, (str, os.PathLike)) for one in source):
