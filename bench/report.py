@@ -12,7 +12,7 @@ from typing import Any
 
 from bench.harness import RESULTS, cell_text
 
-ORDER = ("kernels", "build", "memory", "startup", "search", "slices")
+ORDER = ("kernels", "build", "memory", "startup", "search", "slices", "growth", "levels")
 BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
 HERE = Path(__file__).parent
 
@@ -115,6 +115,9 @@ def full_report(results: Sequence[dict[str, Any]]) -> Iterator[str]:
         if one["about"]:
             yield ""
             yield one["about"]
+        if (HERE / f"{one['bench']}.png").exists():
+            yield ""
+            yield f"![{one['about']}]({one['bench']}.png)"
         if one["others"] > 0.1:
             yield ""
             yield f"Other processes used up to {one['others']:.0%} of the cores: read the ratios, not the times."
