@@ -148,7 +148,8 @@ def draw(rows: list[list[Any]]) -> None:
         axes.set_xticks(ZONES, [f"{one:,}" for one in ZONES])
         axes.minorticks_off()
         axes.grid(alpha=0.3)
-        axes.legend(fontsize=8)
+        axes.legend(fontsize=8, ncols=3, loc="upper center")
+        axes.set_ylim(top=axes.get_ylim()[1] * 20)
     figure.savefig(PICTURE, dpi=110)
 
 
