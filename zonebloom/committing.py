@@ -61,7 +61,7 @@ class ColumnChange:
     entry: ColumnEntry
     """The column's parameters; its `segments`, `unfit` and `levels` are what is added."""
     removed: frozenset[str] = frozenset()
-    """Paths of the segments that go."""
+    """Paths of the segments that go, of levels too."""
     is_rebuilt: bool = False
     """Whether the column is made anew: its parameters may differ from the current ones, and all older segments go."""
 
@@ -339,7 +339,7 @@ class _Rebase:
         if not all(is_clear.values()):
             raise self._overlap(f"segments of column {new.name}")
         unfit = runs(one for start, stop in (*current.unfit, *new.unfit) for one in range(start, stop))
-        levels = _joined(current.levels, new.levels)
+        levels = _joined([_without(level, change.removed) for level in current.levels], new.levels)
         return replace(current, segments=(*kept, *new.segments), unfit=unfit, levels=levels)
 
     def _described(self) -> tuple[pa.Schema, dict[str, Any]]:
@@ -354,6 +354,10 @@ class _Rebase:
         if change.is_schema_whole:
             schemas = schemas[::-1] if current is not self.base else schemas[1:]
         schema = unified([one for one in schemas if len(one)]) if any(len(one) for one in schemas) else data
+        indexed = {entry.name.split(".")[0] for entry in current.columns} | {entry.name for entry in current.columns}
+        for one in data:  # an indexed column that no file has any more can still be asked for: it is null
+            if one.name in indexed and one.name not in schema.names:
+                schema = schema.append(one)
         fields = partitions.infer_fields(sorted({*self.live, *change.unknown_paths}), schema.names)
         dataset["partition_columns"] = [one.name for one in fields]
         return pa.schema([*schema, *fields]), dataset
@@ -384,6 +388,10 @@ class _Rebase:
     def _overlap(self, what: str) -> ConcurrentCommitError:
         message = f"{what} must not be changed by another commit during {self.change.operation}"
         return ConcurrentCommitError(f"{message}, got {_name(self.current)}; run again on top of it")
+
+
+def _without(level: LevelEntry, removed: frozenset[str]) -> LevelEntry:
+    return replace(level, segments=tuple(segment for segment in level.segments if segment.path not in removed))
 
 
 def _joined(before: Sequence[LevelEntry], new: Sequence[LevelEntry]) -> tuple[LevelEntry, ...]:

@@ -356,8 +356,9 @@ class Index:
         """
         from zonebloom.refreshing import refresh  # noqa: PLC0415 - a plain search does without
 
+        is_cached = True
         for attempts_left in range(_REFRESH_ATTEMPTS, 0, -1):
-            snapshot, is_sound = self._current()
+            snapshot, is_sound = self._current(is_cached=is_cached)
             dataset = ParquetDataset.from_json(snapshot.manifest.dataset, self.root)
             try:
                 done = refresh(
@@ -370,18 +371,19 @@ class Index:
                     progress=progress,
                     is_forced=not is_sound,
                 )
-            except ConcurrentCommitError:
+            except (ConcurrentCommitError, CorruptIndexError):  # of others, or of what this index has read long ago
                 if attempts_left == 1:
                     raise
+                is_cached = False
                 continue
             break
         self._move_to(done.version)
         return done
 
-    def _current(self) -> tuple[Snapshot, bool]:
+    def _current(self, *, is_cached: bool) -> tuple[Snapshot, bool]:
         """The current version, and whether its file is sound; an older one stands in for a damaged file."""
         newest = list_versions(self._snapshot.store)[-1]
-        if newest == self.version and not self._snapshot.is_distrusted:
+        if is_cached and newest == self.version and not self._snapshot.is_distrusted:
             return self._snapshot, True
         return load_trusted(self.root)
 

@@ -32,7 +32,7 @@ from zonebloom.progress import Progress, reporting
 from zonebloom.sizing import Sizing
 from zonebloom.storage.level import LevelEntry
 from zonebloom.storage.manifest import ColumnEntry, Fragment
-from zonebloom.storage.segment import Runs, SegmentEntry, runs
+from zonebloom.storage.segment import Runs, SegmentEntry, checksum, runs
 from zonebloom.storage.slice_segment import SliceSegment
 from zonebloom.storage.store import LocalStore
 from zonebloom.storage.zone_segment import ZoneSegment
@@ -143,6 +143,8 @@ class _Plan:
     """Fragments of files that are as they were."""
     gaps: dict[str, list[Fragment]]
     """By column, fragments among `kept` that it has never seen."""
+    bad_levels: frozenset[str]
+    """Paths of damaged segments of levels."""
 
 
 def _plan(
@@ -161,8 +163,15 @@ def _plan(
         else:
             kept.append(fragment)
             del new[fragment.path]
+    bad_levels = frozenset(
+        segment.path
+        for entry in snapshot.manifest.columns
+        for level in entry.levels
+        for segment in level.segments
+        if mode != "quick" and not _is_sound(snapshot.store, segment, check=check)
+    )
     gaps = {} if mode != "incremental" else {entry.name: _unseen(entry, kept) for entry in snapshot.manifest.columns}
-    return _Plan(mode, scope is None, new, dropped, kept, gaps)
+    return _Plan(mode, scope is None, new, dropped, kept, gaps, bad_levels)
 
 
 def _is_under(path: str, scope: Iterable[str]) -> bool:
@@ -185,6 +194,12 @@ def _is_sound(store: LocalStore, segment: SegmentEntry, *, check: bool) -> bool:
             return False
         if check and segment.kind == "zones":
             return not ZoneSegment(store, segment).zones()[1]
+        if check and segment.kind == "sbbf":
+            data, first = store.read(segment.path), 0
+            for span in segment.spans:
+                if checksum(data[first : first + span.num_bytes]) != span.checksum:
+                    return False
+                first += span.num_bytes
         if check and segment.kind == "slices":
             sliced = SliceSegment(store, segment)
             sliced.read_positions()
@@ -349,7 +364,9 @@ class _Work:
 
     def _column_change(self, entry: ColumnEntry) -> ColumnChange:
         segments = tuple(self.segments[entry.name])
-        replaced = frozenset(segment.path for segment in entry.segments) if self.is_rebuild else frozenset()
+        replaced = self.plan.bad_levels
+        if self.is_rebuild:
+            replaced |= {segment.path for segment in entry.segments}
         levels = tuple(self.levels[entry.name])
         built = replace(entry, segments=segments, unfit=runs(self.unfit[entry.name]), levels=levels)
         return ColumnChange(built, replaced, is_rebuilt=self.is_rebuild)
