@@ -163,7 +163,7 @@ def scan(
         return
     if format == "json":
         for batch in reader:
-            for row in batch.to_pylist():
+            for row in _python_rows(batch):
                 _print_json(row, indent=None)
         return
     _print_csv(reader)
@@ -175,8 +175,19 @@ def _print_csv(reader: pa.RecordBatchReader) -> None:
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(reader.schema.names)
     for batch in reader:
-        columns = [column.to_pylist() for column in batch.columns]
-        writer.writerows(zip(*columns, strict=True))
+        writer.writerows(row.values() for row in _python_rows(batch))
+
+
+def _python_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
+    """The rows of `batch`; times in nanoseconds, which Python has none of, as text."""
+    try:
+        rows: list[dict[str, Any]] = batch.to_pylist()
+    except ValueError:
+        from zonebloom.arrays import python_value  # noqa: PLC0415 - rarely needed
+
+        names = batch.schema.names
+        rows = [{name: python_value(batch[name][i]) for name in names} for i in range(batch.num_rows)]
+    return rows
 
 
 @app.command()
