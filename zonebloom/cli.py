@@ -288,10 +288,82 @@ def optimize(path: Source, index: IndexFolder = None, format: Format = "text") -
         typer.echo(
             f"  {column.name}: {column.num_zones_rewritten:,} zones rewritten, {column.num_zones_dropped:,} dropped; "
             f"{column.num_segments_before:,} segments became {column.num_segments:,}, "
-            f"{column.index_bytes_before:,} bytes {column.index_bytes:,}"
+            f"{column.index_bytes_before:,} bytes became {column.index_bytes:,}"
         )
         for message in column.damage:
             typer.echo(f"  damaged, left as it is: {message}", err=True)
+
+
+@app.command()
+def refresh(
+    path: Source,
+    mode: Annotated[
+        str, typer.Option(help="incremental, quick (reads no data) or full (builds all anew).")
+    ] = "incremental",
+    part: Annotated[
+        list[str] | None, typer.Option("--part", help="A file or folder in PATH; may be given again.")
+    ] = None,
+    check: Annotated[bool, typer.Option("--check", help="Read the index whole first, and mend it.")] = False,  # noqa: FBT002
+    index: IndexFolder = None,
+    workers: Annotated[int | None, typer.Option(help="Threads; by default the number of cores.")] = None,
+    format: Format = "text",  # noqa: A002
+) -> None:
+    """Bring the index in line with files that came, changed or went; work in proportion to the change."""
+    if mode not in ("incremental", "quick", "full"):
+        raise typer.BadParameter(f"--mode must be incremental, quick or full, got {mode}")
+    opened = _open(path, index)
+    done = opened.refresh(mode, paths=part, check=check, workers=workers, progress=sys.stderr.isatty())
+    if format == "json":
+        _print_json(done.to_dict())
+        return
+    typer.echo(
+        f"version {done.version}: {done.num_files_added:,} files added, {done.num_files_dropped:,} dropped, "
+        f"{done.num_files_kept:,} kept; {done.num_zones_added:,} zones added, {done.num_zones_dropped:,} dropped, "
+        f"{done.num_zones_kept:,} kept"
+    )
+
+
+@app.command()
+def versions(path: Source, index: IndexFolder = None, format: Format = "text") -> None:  # noqa: A002
+    """Print the versions that are kept, the oldest first."""
+    found = _open(path, index).versions()
+    if format == "json":
+        _print_json([version.to_dict() for version in found])
+        return
+    for version in found:
+        typer.echo(
+            f"{version.number}\t{version.committed_at:%Y-%m-%d %H:%M:%S}Z\t{version.operation}\t"
+            f"{version.num_files:,} files\t{version.index_bytes:,} bytes"
+        )
+
+
+@app.command()
+def restore(
+    path: Source,
+    version: Annotated[int, typer.Argument(help="A version that is kept; see `versions`.")],
+    index: IndexFolder = None,
+) -> None:
+    """Make the content of an older version current again, as a new version."""
+    typer.echo(f"version {_open(path, index).restore(version)}")
+
+
+@app.command()
+def vacuum(
+    path: Source,
+    older_than: Annotated[float, typer.Option(help="Days since a version was superseded.")] = 7.0,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Remove nothing, only say what.")] = False,  # noqa: FBT002
+    index: IndexFolder = None,
+    format: Format = "text",  # noqa: A002
+) -> None:
+    """Remove old versions, and files that no kept version needs."""
+    from datetime import timedelta  # noqa: PLC0415 - only here
+
+    done = _open(path, index).vacuum(older_than=timedelta(days=older_than), dry_run=dry_run)
+    if format == "json":
+        _print_json(done.to_dict())
+        return
+    verb = "would remove" if done.is_dry_run else "removed"
+    typer.echo(f"{verb} {len(done.versions):,} versions and {len(done.files):,} files, {done.num_bytes:,} bytes")
 
 
 @app.command()
