@@ -1,15 +1,19 @@
 """The only place that imports Numba: integers in, bits set; no pyarrow, no I/O.
 
-==============  ========================================================================================
-module          what lives there
-==============  ========================================================================================
-``__init__``    one JIT policy: `kernel`, `subroutine`, and what the CPU can do
-``vector``      the LLVM vocabulary: loads, stores, lanes, transposes; `operation` makes them callable
-``checks``      what a checked wrapper demands of an array before it passes its address down
-``xxh64``       XXH64: one key, 8 keys in lanes, a column of keys
-``sbbf``        the Parquet spec's mask, block_insert, block_check, filter_insert, filter_check; zones
-``slices``      zones as bit rows: slicing, its inverse, probing
-==============  ========================================================================================
+=================  =====================================================================================
+module             what lives there
+=================  =====================================================================================
+``__init__``       one JIT policy: `kernel`, `subroutine`, and what the CPU can do
+``vector``         the LLVM vocabulary: loads, stores, lanes; `operation` makes them callable
+``steps``          the steps of XXH64; ``lanes`` takes them for 8 keys at once
+``blocks``         one block: the Parquet spec's mask, block_insert, block_check
+``checks``         what a checked wrapper demands of an array before it passes its address down
+``xxh64``          a column of keys to hashes
+``sbbf``           filters: filter_insert, filter_check, many zones, fold, union, fpp
+``zones``          hash and insert a column into the filters of its zones
+``slices``         zones as bit rows: slicing, its inverse, probing; ``transposes`` turns 64 x 64 bits
+``row_checksums``  XXH3-64 of many bit rows
+=================  =====================================================================================
 
 A kernel takes addresses and counts, all uint64, fills memory that its caller owns, allocates nothing and raises
 nothing; it runs without the GIL. The functions without a leading underscore are the checked wrappers around kernels,

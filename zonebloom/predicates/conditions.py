@@ -190,8 +190,9 @@ class _Condition(Opaque):
 
     __slots__ = ()
 
+    @abstractmethod
     def _terms(self) -> tuple[Term, ...]:
-        raise NotImplementedError
+        """The terms that it compares."""
 
     @property
     def code(self) -> ReasonCode:
