@@ -47,6 +47,7 @@ Source = Annotated[Path, typer.Argument(metavar="PATH", help="Folder of Parquet 
 Where = Annotated[str, typer.Option("--where", "-w", help="Predicate, as in SQL: \"user_id = 'u-1' AND day = 3\".")]
 Format = Annotated[str, typer.Option("--format", "-f", callback=_check_format, help="text or json.")]
 IndexFolder = Annotated[Path | None, typer.Option("--index", help="Folder of the index, if not beside the data.")]
+Strict = Annotated[bool, typer.Option("--strict", help="Fail where files are new or changed since the last refresh.")]
 Column = Annotated[str, typer.Option("--column", "-c", help="An indexed column.")]
 
 
@@ -127,9 +128,15 @@ def build(
 
 
 @app.command()
-def search(path: Source, where: Where, index: IndexFolder = None, format: Format = "text") -> None:  # noqa: A002
+def search(
+    path: Source,
+    where: Where,
+    strict: Strict = False,  # noqa: FBT002 - a flag
+    index: IndexFolder = None,
+    format: Format = "text",  # noqa: A002
+) -> None:
     """Print the files and row ranges that can match; the rest certainly do not."""
-    found = _open(path, index).search(where)
+    found = _open(path, index).search(where, strict=strict)
     if format == "json":
         _print_json(found.to_dict())
         return
@@ -152,12 +159,13 @@ def scan(
     columns: Annotated[str | None, typer.Option("--columns", help="Columns to print, separated by commas.")] = None,
     limit: Annotated[int | None, typer.Option(help="Stop after so many rows.")] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write .arrow or .parquet instead.")] = None,
+    strict: Strict = False,  # noqa: FBT002 - a flag
     index: IndexFolder = None,
     format: Format = "text",  # noqa: A002
 ) -> None:
     """Print the rows that match, as a full scan would find them: CSV, or one JSON object a line."""
     names = columns.split(",") if columns else None
-    reader = _open(path, index).scan(where, columns=names, limit=limit)
+    reader = _open(path, index).scan(where, columns=names, limit=limit, strict=strict)
     if output is not None:
         _write(reader.read_all(), output)
         return
@@ -364,6 +372,22 @@ def vacuum(
         return
     verb = "would remove" if done.is_dry_run else "removed"
     typer.echo(f"{verb} {len(done.versions):,} versions and {len(done.files):,} files, {done.num_bytes:,} bytes")
+
+
+@app.command()
+def delete(
+    path: Source,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,  # noqa: FBT002
+    index: IndexFolder = None,
+) -> None:
+    """Remove the index, all its versions; data files are not touched."""
+    from zonebloom.retention import delete_index  # noqa: PLC0415 - `--help` must not load Arrow
+    from zonebloom.storage.store import LocalStore  # noqa: PLC0415 - as above
+
+    root = _open(path, index).root
+    if not yes:
+        typer.confirm(f"Remove the index {root}?", abort=True)
+    typer.echo(f"removed {delete_index(LocalStore(root)):,} files of {root}")
 
 
 @app.command()

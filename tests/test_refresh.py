@@ -1,0 +1,374 @@
+"""A refresh follows the data set in proportion to what changed."""
+
+from __future__ import annotations
+
+import os
+import time
+import warnings
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+import zonebloom as zb
+from tests.conftest import make_rows
+from zonebloom.cli import app
+from zonebloom.datasets import DataFile, ParquetDataset
+from zonebloom.errors import DataFileError, InvalidArgumentError, StaleIndexError, UnsupportedFormatError
+from zonebloom.storage.manifest import list_versions, read_version
+from zonebloom.storage.store import LocalStore
+
+
+def settle(path, extra: int = 0) -> None:
+    when = 1_700_000_000_000_000_001 + extra
+    os.utime(path, ns=(when, when))
+
+
+def write(path, table, extra: int = 0) -> None:
+    path.parent.mkdir(exist_ok=True)
+    pq.write_table(table, path, row_group_size=2048)
+    settle(path, extra)
+
+
+@pytest.fixture
+def lake(flat_lake):
+    for name in flat_lake.files:
+        settle(flat_lake.root / name)
+    zb.build_index(flat_lake.root, ["user_id", "device_id"], rows_per_zone=100)
+    return flat_lake
+
+
+@pytest.fixture
+def opened(monkeypatch):
+    """Paths of the data files that are opened."""
+    paths: list[str] = []
+    genuine = ParquetDataset.open
+
+    def noted(self, path) -> DataFile:
+        paths.append(path)
+        return genuine(self, path)
+
+    monkeypatch.setattr(ParquetDataset, "open", noted)
+    return paths
+
+
+def counts(done) -> tuple[int, int, int]:
+    return done.num_files_added, done.num_files_dropped, done.num_files_kept
+
+
+def zones(done) -> tuple[int, int, int]:
+    return done.num_zones_added, done.num_zones_dropped, done.num_zones_kept
+
+
+def test_nothing_to_do_is_no_version(lake, opened):
+    index = zb.open_index(lake.root)
+    for mode in ("incremental", "quick"):
+        done = index.refresh(mode)
+        assert (done.version, done.mode) == (1, mode)
+        assert counts(done) == (0, 0, 3)
+        assert zones(done) == (0, 0, 2 * (50 + 30 + 1))
+    assert opened == []
+    assert list_versions(LocalStore(index.root)) == [1]
+
+
+def test_only_new_and_changed_files_are_opened(lake, opened):
+    write(lake.root / "new.parquet", make_rows(250, seed=9))
+    write(lake.root / lake.files[1], make_rows(1000, seed=8), extra=1)
+    (lake.root / lake.files[2]).unlink()
+    index = zb.open_index(lake.root)
+    done = index.refresh()
+    assert set(opened) == {"new.parquet", lake.files[1]}
+    assert counts(done) == (2, 2, 1)
+    assert zones(done) == (2 * (3 + 10), 2 * (30 + 1), 2 * 50)
+    assert index.version == done.version == 2
+    assert not index.search("user_id = 'x'", strict=True).reasons
+    user = make_rows(250, seed=9)["user_id"][7].as_py()
+    assert index.search(zb.Equals("user_id", user)).kept.zones == 1
+    assert index.to_table(zb.Equals("user_id", user)).num_rows == 1
+    assert index.verify(sample=1.0).is_sound
+    assert index.zone_table("device_id").to_arrow().num_rows == 50 + 3 + 10
+
+
+def test_a_file_of_the_same_size_and_path_is_seen(tmp_path):
+    def numbers(start):
+        table = pa.table({"k": pa.array(range(start, start + 100), pa.int64())})
+        pq.write_table(table, tmp_path / "a.parquet", compression="none", use_dictionary=False)
+        settle(tmp_path / "a.parquet", start)
+
+    numbers(0)
+    size = (tmp_path / "a.parquet").stat().st_size
+    index = zb.build_index(tmp_path, "k", rows_per_zone=10)
+    numbers(1000)
+    assert (tmp_path / "a.parquet").stat().st_size == size
+    assert index.to_table("k = 1050").num_rows == 1
+    with pytest.raises(StaleIndexError, match=r"got 1 new or changed, such as a.parquet; refresh"):
+        index.search("k = 1050", strict=True)
+    with pytest.raises(StaleIndexError):
+        index.scan("k = 1050", strict=True)
+    index.refresh()
+    assert index.search("k = 1050", strict=True).kept.zones == 1
+    assert index.search("k = 50", strict=True).kept.zones == 0
+
+
+def test_a_refresh_equals_a_build_afresh(lake, tmp_path):
+    write(lake.root / "a.parquet", make_rows(777, seed=3))
+    (lake.root / lake.files[0]).unlink()
+    refreshed = zb.open_index(lake.root)
+    refreshed.refresh()
+    fresh = zb.build_index(lake.root, ["user_id", "device_id"], rows_per_zone=100, index=tmp_path / "other")
+    for column in ("user_id", "device_id"):
+        tables = [index.zone_table(column).to_arrow().drop_columns("fragment_id") for index in (refreshed, fresh)]
+        rows = [sorted(map(str, table.to_pylist())) for table in tables]
+        assert rows[0] == rows[1]
+
+
+def test_quick_reads_nothing_and_stays_exact(lake, opened):
+    write(lake.root / "new.parquet", make_rows(250, seed=9))
+    write(lake.root / lake.files[1], make_rows(1000, seed=8), extra=1)
+    (lake.root / lake.files[2]).unlink()
+    index = zb.open_index(lake.root)
+    done = index.refresh("quick")
+    assert opened == []
+    assert counts(done) == (0, 2, 1)
+    assert index.num_fragments == 1
+    codes = [str(reason.code) for reason in index.search("user_id = 'x'").reasons]
+    assert codes == ["FILE_NOT_INDEXED", "FILE_NOT_INDEXED"]
+    user = make_rows(1000, seed=8)["user_id"][500].as_py()
+    assert index.to_table(zb.Equals("user_id", user)).num_rows == 1
+    assert counts(index.refresh()) == (2, 0, 1)
+
+
+def test_full_builds_all_anew_with_the_types_of_today(tmp_path):
+    write(tmp_path / "a.parquet", pa.table({"k": pa.array(range(100), pa.int32())}))
+    index = zb.build_index(tmp_path, "k", rows_per_zone=10, sizing="exact", fpp=0.01)
+    write(tmp_path / "b.parquet", pa.table({"k": pa.array([2**40 + n for n in range(100)], pa.int64())}))
+    done = index.refresh()
+    assert counts(done) == (1, 0, 1)
+    assert index.column_type("k") == pa.int32()
+    found = index.search(f"k = {2**40 + 5}")
+    assert found.kept.rows == 100, "values that do not convert have no zones"
+    assert [str(reason.code) for reason in found.reasons] == ["COLUMN_NOT_INDEXED"]
+    assert index.refresh().version == done.version, "and are not read again and again"
+    done = index.refresh("full")
+    assert counts(done) == (2, 2, 0)
+    assert index.column_type("k") == pa.int64()
+    found = index.search(f"k = {2**40 + 5}", strict=True)
+    assert (found.kept.zones, found.total.zones, found.reasons) == (1, 20, ())
+    column = index.info()["columns"][0]
+    assert (column["rows_per_zone"], column["fpp"], column["sizing"]) == (10, 0.01, "exact")
+
+
+def test_paths_confine_a_refresh(hive_lake, opened):
+    for name in hive_lake.files:
+        settle(hive_lake.root / name)
+    index = zb.build_index(hive_lake.root, "user_id", rows_per_zone=100)
+    opened.clear()
+    write(hive_lake.root / "day=1/new.parquet", make_rows(300, seed=9))
+    write(hive_lake.root / "day=3/new.parquet", make_rows(200, seed=10))
+    (hive_lake.root / hive_lake.files[0]).unlink()
+    (hive_lake.root / hive_lake.files[2]).unlink()
+    done = index.refresh(paths=["day=1", hive_lake.root / "day=4/none.parquet"])
+    assert opened == ["day=1/new.parquet"] * 2
+    assert counts(done) == (1, 1, 1)
+    assert index.num_fragments == 5
+    assert counts(index.refresh(paths=[hive_lake.files[2]])) == (0, 1, 0)
+    assert counts(index.refresh(paths=["day=3/new.parquet", "_hidden/x.parquet"])) == (1, 0, 0)
+    done = index.refresh()
+    assert counts(done) == (0, 0, 5)
+    with pytest.raises(InvalidArgumentError, match="must lie in the data set"):
+        index.refresh(paths=["../elsewhere"])
+
+
+def test_new_columns_and_partitions_join_the_schema(hive_lake):
+    index = zb.build_index(hive_lake.root, "user_id")
+    assert "hour" not in index.schema.names
+    table = make_rows(100, seed=9).append_column("city", pa.array(["Oslo"] * 100))
+    (hive_lake.root / "day=x").mkdir()
+    write(hive_lake.root / "day=x/hour=7/new.parquet", table) if (
+        hive_lake.root / "day=x/hour=7"
+    ).mkdir() is None else None
+    assert "city" not in index.schema.names
+    index.refresh()
+    assert index.schema.field("city").type == pa.string()
+    assert index.schema.field("day").type == pa.string()
+    assert index.schema.names[-2:] == ["day", "hour"]
+    assert index.to_table("city = 'Oslo' AND day = 'x' AND hour = 7").num_rows == 100
+    assert index.to_table("day = '1'").num_rows == 3500
+
+
+def test_a_file_that_cannot_be_read_is_left_out_and_said(lake):
+    (lake.root / "torn.parquet").write_bytes(b"PAR1 but no more")
+    index = zb.open_index(lake.root)
+    with pytest.warns(RuntimeWarning, match=r"torn.parquet .*read whole"):
+        done = index.refresh()
+    assert done.unreadable == ("torn.parquet",)
+    assert (done.version, *counts(done)) == (1, 0, 0, 3)
+    (lake.root / "torn.parquet").unlink()
+    assert index.refresh().unreadable == ()
+
+
+def test_all_files_gone_is_an_empty_index_and_no_folder_an_error(lake):
+    index = zb.open_index(lake.root)
+    for name in lake.files:
+        (lake.root / name).unlink()
+    assert counts(index.refresh()) == (0, 3, 0)
+    assert index.search("user_id = 'x'").kept.rows == 0
+    assert index.to_table("user_id = 'x'").num_rows == 0
+    write(lake.root / "a.parquet", make_rows(200, seed=3))
+    assert counts(index.refresh()) == (1, 0, 0)
+    assert index.search("user_id = 'x'", strict=True).total.zones == 2
+    outside = zb.build_index(lake.root, "user_id", index=lake.root.parent / "outside")
+    for path in lake.root.rglob("*.*"):
+        path.unlink()
+    lake.root.rename(lake.root.with_name("elsewhere"))
+    with pytest.raises(DataFileError):
+        outside.refresh()
+
+
+@pytest.mark.parametrize("how", ["missing", "short", "flipped"])
+@pytest.mark.parametrize("what", ["segment", "list"])
+def test_damage_is_repaired(lake, what, how):
+    index = zb.open_index(lake.root)
+    version = read_version(LocalStore(index.root), 1)
+    path = index.root / (version.columns[0].segments[0].path if what == "segment" else version.fragment_lists[0].path)
+    data = bytearray(path.read_bytes())
+    path.unlink()
+    if how != "missing":
+        data[len(data) // 2] ^= 1
+        path.write_bytes(data[:-8] if how == "short" else data)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        index = zb.open_index(lake.root)
+        done = index.refresh(check=how == "flipped")
+        assert done.version == 2
+        assert counts(done)[0] > 0
+    index = zb.open_index(lake.root)
+    assert not index.search("user_id = 'x' AND device_id = 1", strict=True).reasons
+    assert index.verify(sample=1.0).is_sound
+    assert index.refresh().version == 2
+
+
+def test_damage_that_a_search_has_met_is_repaired_without_check(lake):
+    version = read_version(LocalStore(lake.root / "_zonebloom"), 1)
+    path = lake.root / "_zonebloom" / version.columns[0].segments[0].path
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    index = zb.open_index(lake.root)
+    with pytest.warns(RuntimeWarning, match="must have checksum"):
+        assert index.search("user_id = 'x'").reasons
+    assert index.refresh().num_files_added > 0
+    assert not index.search("user_id = 'x'", strict=True).reasons
+
+
+def test_a_damaged_version_is_left_behind(lake):
+    write(lake.root / "a.parquet", make_rows(200, seed=3))
+    index = zb.open_index(lake.root)
+    index.refresh()
+    path = index.root / "versions" / f"{2:020d}.json"
+    path.write_text(path.read_text().replace('"operation": "refresh"', '"operation": "Refresh"'))
+    with pytest.warns(RuntimeWarning, match="everything is read whole"):
+        index = zb.open_index(lake.root)
+    with pytest.warns(RuntimeWarning, match="everything is read whole"):
+        done = index.refresh()
+    assert (done.version, *counts(done)) == (3, 1, 0, 3), "the sound version before it still stands for its files"
+    assert not zb.open_index(lake.root).search("user_id = 'x'", strict=True).reasons
+    ids = [one.fragment_id for one in index._snapshot.fragments.values()]
+    assert sorted(ids) == [0, 1, 2, 4], "id 3 was used by the damaged version"
+
+
+def test_a_newer_format_is_refused(lake):
+    path = lake.root / "_zonebloom/versions" / f"{1:020d}.json"
+    newer = path.with_name(f"{2:020d}.json")
+    newer.write_text(path.read_text().replace('"format_version": 1', '"format_version": 2'))
+    with pytest.warns(RuntimeWarning, match="newer zonebloom"):
+        index = zb.open_index(lake.root)
+    with pytest.warns(RuntimeWarning), pytest.raises(UnsupportedFormatError):
+        index.refresh()
+
+
+def test_fragment_lists_stay_few_and_short(tmp_path):
+    write(tmp_path / "f000.parquet", pa.table({"k": [0]}))
+    index = zb.build_index(tmp_path, "k")
+    for number in range(1, 40):
+        write(tmp_path / f"f{number:03}.parquet", pa.table({"k": [number]}))
+        if number % 3 == 0:
+            (tmp_path / f"f{number - 2:03}.parquet").unlink()
+        index.refresh()
+    manifest = read_version(LocalStore(index.root), index.version)
+    assert len(manifest.fragment_lists) <= 5
+    dropped = sum(stop - start for start, stop in manifest.dropped)
+    assert sum(entry.num_fragments for entry in manifest.fragment_lists) - dropped == index.num_fragments == 27
+    assert dropped <= 27
+    assert manifest.next_fragment_id == 40
+    assert [index.search(f"k = {n}", strict=True).kept.files for n in (0, 1, 2, 37, 38, 39)] == [1, 0, 1, 0, 1, 1]
+
+
+def test_levels_grow_with_the_data(tmp_path):
+    write(tmp_path / "a.parquet", pa.table({"k": range(100)}))
+    index = zb.build_index(tmp_path, "k", rows_per_zone=10, levels=("zone", "fragment", "dataset"))
+    write(tmp_path / "b.parquet", pa.table({"k": range(1000, 1100)}))
+    index.refresh()
+    levels = read_version(LocalStore(index.root), 2).columns[0].levels
+    assert [(level.name, len(level.segments), level.num_values) for level in levels] == [
+        ("fragment", 2, 200),
+        ("dataset", 2, 200),
+    ]
+    for key in (50, 1050):
+        assert index.exists("k", [key]).to_pylist() == [True]
+        assert index.search(f"k = {key}", strict=True).kept.zones == 1
+    assert index.exists("k", [5000]).to_pylist() == [False]
+    (tmp_path / "a.parquet").unlink()
+    index.refresh()
+    levels = read_version(LocalStore(index.root), 3).columns[0].levels
+    assert [len(level.segments) for level in levels] == [1, 1], "what speaks of files that are gone goes"
+    index.refresh("full")
+    assert [level.name for level in read_version(LocalStore(index.root), 4).columns[0].levels] == [
+        "fragment",
+        "dataset",
+    ]
+    assert index.exists("k", [50, 1050]).to_pylist() == [False, True]
+
+
+def test_ten_new_files_among_thousands_cost_little(tmp_path, opened):
+    table = pa.table({"k": pa.array(range(10), pa.int64())})
+    write(tmp_path / "f00000.parquet", table)
+    for number in range(1, 2000):
+        path = tmp_path / f"f{number:05}.parquet"
+        os.link(tmp_path / "f00000.parquet", path)
+    index = zb.build_index(tmp_path, "k")
+    for number in range(10):
+        write(tmp_path / f"g{number}.parquet", table)
+    opened.clear()
+    started = time.perf_counter()
+    index.dataset.list()
+    listed = time.perf_counter()
+    done = index.refresh()
+    elapsed = time.perf_counter() - listed
+    assert counts(done) == (10, 0, 2000)
+    assert len(opened) == 2 * 10, "the footer for the plan, and the file for the zones"
+    assert elapsed < 2 + 2 * (listed - started)
+
+
+def test_wrong_arguments(lake):
+    index = zb.open_index(lake.root)
+    with pytest.raises(InvalidArgumentError, match="mode must be one of incremental, quick, full, got 'fast'"):
+        index.refresh("fast")
+    with pytest.raises(InvalidArgumentError, match="workers must be at least 1"):
+        index.refresh(workers=0)
+
+
+def test_the_command(lake):
+    run = CliRunner().invoke
+    said = run(app, ["refresh", str(lake.root)])
+    assert said.exit_code == 0
+    assert said.output.startswith("version 1: 0 files added, 0 dropped, 3 kept; ")
+    write(lake.root / "a.parquet", make_rows(200, seed=3))
+    said = run(app, ["search", str(lake.root), "--where", "user_id = 'x'", "--strict"])
+    assert isinstance(said.exception, StaleIndexError)
+    said = run(app, ["refresh", str(lake.root), "--format", "json"])
+    assert '"num_files_added": 1' in said.output
+    said = run(app, ["refresh", str(lake.root), "--mode", "full"])
+    assert "version 3: 4 files added, 4 dropped, 0 kept; 166 zones added, 166 dropped, 0 kept" in said.output
+    assert run(app, ["search", str(lake.root), "--where", "user_id = 'x'", "--strict"]).exit_code == 0
