@@ -197,6 +197,20 @@ def test_new_columns_and_partitions_join_the_schema(hive_lake):
     assert index.to_table("day = '1'").num_rows == 3500
 
 
+def test_columns_outlive_their_files(hive_lake):
+    index = zb.build_index(hive_lake.root, "user_id")
+    for name in hive_lake.files:
+        (hive_lake.root / name).unlink()
+    index.refresh()
+    assert index.schema.names[-1] == "day"
+    assert index.to_table("day = 1 AND user_id = 'x'").num_rows == 0
+    write(hive_lake.root / "day=1/a.parquet", make_rows(100, seed=3).select(["note"]))
+    index.refresh("full")
+    assert index.schema.names == ["note", "user_id", "day"]
+    assert index.to_table("user_id IS NULL AND day = 1").num_rows == 100
+    assert index.search("user_id = 'x'", strict=True).kept.rows == 0
+
+
 def test_a_file_that_cannot_be_read_is_left_out_and_said(lake):
     (lake.root / "torn.parquet").write_bytes(b"PAR1 but no more")
     index = zb.open_index(lake.root)

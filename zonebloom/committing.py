@@ -358,7 +358,10 @@ class _Rebase:
         for one in data:  # an indexed column that no file has any more can still be asked for: it is null
             if one.name in indexed and one.name not in schema.names:
                 schema = schema.append(one)
-        fields = partitions.infer_fields(sorted({*self.live, *change.unknown_paths}), schema.names)
+        paths = sorted({*self.live, *change.unknown_paths})
+        fields = partitions.infer_fields(paths, schema.names)
+        if not paths:  # an empty data set keeps its partition columns as well
+            fields = [one for one in current.schema if one.name in keys and one.name not in schema.names]
         dataset["partition_columns"] = [one.name for one in fields]
         return pa.schema([*schema, *fields]), dataset
 
