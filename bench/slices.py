@@ -24,8 +24,8 @@ import zonebloom as zb
 from bench.harness import Result, interleaved, scratch, spread
 from zonebloom.coverage import View
 from zonebloom.datasets import open_dataset
+from zonebloom.storage.local_store import LocalStore
 from zonebloom.storage.manifest import ColumnEntry, Fragment, Manifest, commit, write_fragments
-from zonebloom.storage.store import LocalStore
 from zonebloom.storage.zone_segment import ZoneSegmentWriter
 from zonebloom.zones import ZoneBuilder
 

@@ -24,8 +24,8 @@ import pytest
 import zonebloom as zb
 from zonebloom.committing import Change, ColumnChange, commit_change, reserve_ids
 from zonebloom.errors import ConcurrentCommitError
+from zonebloom.storage.local_store import LocalStore
 from zonebloom.storage.manifest import list_versions, read_version
-from zonebloom.storage.store import LocalStore
 
 KILLS = int(os.environ.get("ZONEBLOOM_KILLS", "32"))
 COMMITS = int(os.environ.get("ZONEBLOOM_COMMITS", "6"))

@@ -25,8 +25,8 @@ from zonebloom.errors import (
     IndexNotFoundError,
     InvalidArgumentError,
 )
+from zonebloom.storage.local_store import LocalStore
 from zonebloom.storage.manifest import commit, read_version
-from zonebloom.storage.store import LocalStore
 
 COLUMNS = ["user_id", "device_id", "trace", "note", "amount"]
 

@@ -20,10 +20,10 @@ from zonebloom.errors import ConcurrentCommitError, CorruptIndexError, StorageEr
 from zonebloom.index import Index
 from zonebloom.optimizing import optimize, optimize_column
 from zonebloom.reasons import ReasonCode
+from zonebloom.storage.local_store import LocalStore
 from zonebloom.storage.manifest import ColumnEntry, commit, list_versions, read_version
 from zonebloom.storage.segment import SegmentEntry
 from zonebloom.storage.slice_segment import FEW_HASHES, SliceSegment
-from zonebloom.storage.store import LocalStore
 from zonebloom.storage.zone_segment import ZoneSegment, ZoneSegmentWriter
 from zonebloom.zones import zone_schema
 

@@ -16,8 +16,8 @@ from tests.conftest import make_rows
 from zonebloom.cli import app
 from zonebloom.datasets import DataFile, ParquetDataset
 from zonebloom.errors import DataFileError, InvalidArgumentError, StaleIndexError, UnsupportedFormatError
+from zonebloom.storage.local_store import LocalStore
 from zonebloom.storage.manifest import list_versions, read_version
-from zonebloom.storage.store import LocalStore
 
 
 def settle(path, extra: int = 0) -> None:

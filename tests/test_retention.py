@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 import zonebloom as zb
 from zonebloom.cli import app
 from zonebloom.errors import CorruptIndexError, IndexNotFoundError, InvalidArgumentError, UnsupportedFormatError
+from zonebloom.storage.local_store import LocalStore
 from zonebloom.storage.manifest import list_versions, named_paths, read_version, version_path
-from zonebloom.storage.store import LocalStore
 
 NOW = timedelta(0)
 

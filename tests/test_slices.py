@@ -21,13 +21,12 @@ from hypothesis import strategies as st
 
 from zonebloom.errors import CorruptIndexError, UnsupportedFormatError
 from zonebloom.kernels import slices as kernels
-from zonebloom.storage import slice_layout
-from zonebloom.storage import store as store_module
+from zonebloom.storage import local_store, slice_layout
+from zonebloom.storage.local_store import LocalStore
 from zonebloom.storage.segment import SegmentEntry
 from zonebloom.storage.slice_layout import CAPACITIES, FULL_GROUP, ZonePositions, cut_into_groups, rows_of_hash
 from zonebloom.storage.slice_segment import FEW_HASHES, SliceSegment
 from zonebloom.storage.slice_writer import SliceSegmentWriter, seal_rows
-from zonebloom.storage.store import LocalStore
 from zonebloom.zones import zone_schema
 
 SCHEMA = zone_schema(10, 0.01, column="key", column_type=pa.int64())
@@ -226,7 +225,7 @@ def test_a_few_keys_do_not_load_a_compiler(tmp_path):
 import sys, numpy as np
 from zonebloom.storage.segment import SegmentEntry
 from zonebloom.storage.slice_segment import SliceSegment
-from zonebloom.storage.store import LocalStore
+from zonebloom.storage.local_store import LocalStore
 segment = SliceSegment(LocalStore({str(tmp_path)!r}), SegmentEntry.from_json({entry.to_json()!r}))
 segment.may_contain(np.arange({FEW_HASHES}, dtype=np.uint64) << np.uint64(54))
 print("numba" in sys.modules)
@@ -417,7 +416,7 @@ def test_a_row_of_any_group_is_read_with_one_range_each(tmp_path):
 
 
 def test_many_open_segments_do_not_exhaust_descriptors(tmp_path, monkeypatch):
-    monkeypatch.setattr(store_module, "_MAX_OPEN_FILES", 3)
+    monkeypatch.setattr(local_store, "_MAX_OPEN_FILES", 3)
     entries = [write_slices(tmp_path, random_filters(9, 1, seed)) for seed in range(9)]
     store = LocalStore(tmp_path)
     segments = [SliceSegment(store, entry) for entry in entries]

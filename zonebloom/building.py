@@ -23,14 +23,15 @@ from itertools import chain
 import pyarrow as pa
 
 from zonebloom import hashing
-from zonebloom.datasets import DataFile, ParquetDataset
-from zonebloom.datasets.parquet import Fingerprint, has_column
+from zonebloom.datasets import DataFile, Dataset
+from zonebloom.datasets.data_file import has_column
+from zonebloom.datasets.source import Fingerprint
 from zonebloom.errors import DataFileError
 from zonebloom.levels import LevelBuilder
 from zonebloom.sizing import Sizing
 from zonebloom.storage.manifest import Fragment
 from zonebloom.storage.segment import SegmentEntry
-from zonebloom.storage.store import LocalStore
+from zonebloom.storage.store import Store
 from zonebloom.storage.zone_segment import ZoneSegmentWriter
 from zonebloom.zones import ZoneBuilder
 
@@ -68,7 +69,7 @@ class Inspected:
 
 
 def inspect_files(
-    dataset: ParquetDataset, listing: Mapping[str, Fingerprint], ids: Mapping[str, int], workers: int
+    dataset: Dataset, listing: Mapping[str, Fingerprint], ids: Mapping[str, int], workers: int
 ) -> Inspected:
     """Open each file of `listing` for its shape and schema; those that are no whole Parquet files are skipped.
 
@@ -79,13 +80,13 @@ def inspect_files(
     """
     inspected = read_footers(dataset, listing, ids, workers)
     if not inspected.fragments:
-        first = next(iter(inspected.skipped.values()), f"{dataset.root} has no files")
+        first = next(iter(inspected.skipped.values()), f"{dataset.location} has no files")
         raise DataFileError(f"a data set must have at least one Parquet file that can be read, got none: {first}")
     return inspected
 
 
 def read_footers(
-    dataset: ParquetDataset, listing: Mapping[str, Fingerprint], ids: Mapping[str, int], workers: int
+    dataset: Dataset, listing: Mapping[str, Fingerprint], ids: Mapping[str, int], workers: int
 ) -> Inspected:
     """As `inspect_files`, but there may be no file that can be read."""
     fragments: list[Fragment] = []
@@ -112,7 +113,7 @@ def num_cores() -> int:
 
 
 def _inspect(
-    dataset: ParquetDataset, path: str, fingerprint: Fingerprint, fragment_id: int
+    dataset: Dataset, path: str, fingerprint: Fingerprint, fragment_id: int
 ) -> tuple[Fragment, pa.Schema] | str:
     try:
         with dataset.open(path) as file:
@@ -208,8 +209,8 @@ class BuiltColumns:
 class BuildPlan:
     """Which columns of which fragments become zones, and where."""
 
-    dataset: ParquetDataset
-    store: LocalStore
+    dataset: Dataset
+    store: Store
     columns: Mapping[str, pa.DataType]
     """Indexed columns and the types whose bytes are hashed."""
     parameters: Parameters

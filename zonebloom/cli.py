@@ -382,7 +382,7 @@ def delete(
 ) -> None:
     """Remove the index, all its versions; data files are not touched."""
     from zonebloom.retention import delete_index  # noqa: PLC0415 - `--help` must not load Arrow
-    from zonebloom.storage.store import LocalStore  # noqa: PLC0415 - as above
+    from zonebloom.storage.local_store import LocalStore  # noqa: PLC0415 - as above
 
     root = _open(path, index).root
     if not yes:

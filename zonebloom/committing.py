@@ -39,7 +39,7 @@ from zonebloom.storage.manifest import (
     write_fragments,
 )
 from zonebloom.storage.segment import Runs, SegmentEntry, runs
-from zonebloom.storage.store import LocalStore
+from zonebloom.storage.store import Store
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -137,7 +137,7 @@ NO_VERSION = Manifest(
 # --- ids --------------------------------------------------------------------------------------------------------------
 
 
-def reserve_ids(store: LocalStore, next_fragment_id: int, count: int) -> int:
+def reserve_ids(store: Store, next_fragment_id: int, count: int) -> int:
     """The first of `count` consecutive fragment ids that no other writer ever gets.
 
     `ids/<first>` is created if absent, and says where the next reservation begins; a writer that dies wastes its ids.
@@ -152,11 +152,11 @@ def reserve_ids(store: LocalStore, next_fragment_id: int, count: int) -> int:
         if store.create(f"ids/{first:020d}", str(first + count).encode()):
             return first
         _pause(attempt)
-    message = f"one of {_MAX_ATTEMPTS} attempts to reserve fragment ids must succeed, got none in {store.root}/ids"
+    message = f"one of {_MAX_ATTEMPTS} attempts to reserve fragment ids must succeed, got none in {store.location}/ids"
     raise ConcurrentCommitError(f"{message}; run again when fewer writers are busy")
 
 
-def _reserved(store: LocalStore) -> int:
+def _reserved(store: Store) -> int:
     names = [name for name in store.list("ids") if _RESERVATION.fullmatch(name)]
     if not names:
         return 0
@@ -169,7 +169,7 @@ def _reserved(store: LocalStore) -> int:
 # --- commits ----------------------------------------------------------------------------------------------------------
 
 
-def commit_change(store: LocalStore, base: Manifest, change: Change) -> Manifest:
+def commit_change(store: Store, base: Manifest, change: Change) -> Manifest:
     """The version that `change` made, of `base` or of a later version that others made of it.
 
     The current version comes back where nothing is left to change. What a change that is not committed wrote is
@@ -208,7 +208,7 @@ def commit_change(store: LocalStore, base: Manifest, change: Change) -> Manifest
         raise
 
 
-def _is_committed(store: LocalStore, current: Manifest, following: Manifest) -> bool:
+def _is_committed(store: Store, current: Manifest, following: Manifest) -> bool:
     try:
         commit(store, following)
     except ConcurrentCommitError:
@@ -222,14 +222,14 @@ def _new_lists(current: Manifest, following: Manifest | None) -> list[str]:
     return [entry.path for entry in following.fragment_lists if entry.path not in known] if following else []
 
 
-def _may_exist(store: LocalStore, version: int) -> bool:
+def _may_exist(store: Store, version: int) -> bool:
     try:
         return version in list_versions(store)
     except StorageError:
         return True
 
 
-def _newest(store: LocalStore) -> Manifest:
+def _newest(store: Store) -> Manifest:
     while True:
         number = list_versions(store)[-1]
         try:
@@ -243,7 +243,7 @@ def _pause(attempt: int) -> None:
     time.sleep(random.uniform(0, min(_LONGEST_PAUSE, 0.002 * 2 ** min(attempt, 10))))  # noqa: S311 - no secret
 
 
-def _delete(store: LocalStore, paths: Iterable[str]) -> None:
+def _delete(store: Store, paths: Iterable[str]) -> None:
     for path in paths:
         with contextlib.suppress(StorageError):  # what stays is removed by a vacuum; the caller's error matters more
             store.delete(path)
@@ -257,7 +257,7 @@ def _name(manifest: Manifest) -> str:
 class _Rebase:
     """One attempt: `change`, which was made for `base`, on top of `current`."""
 
-    store: LocalStore
+    store: Store
     base: Manifest
     current: Manifest
     change: Change

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from zonebloom.datasets import ParquetDataset, partitions
+from zonebloom.datasets import Dataset, partitions
 from zonebloom.errors import (
     ColumnNotFoundError,
     CorruptIndexError,
@@ -37,7 +37,7 @@ from zonebloom.selection import MAX_ROWS, Bounds, RowSelection
 from zonebloom.storage.manifest import ColumnEntry, Fragment, Manifest, read_fragments
 from zonebloom.storage.segment import SegmentEntry
 from zonebloom.storage.slice_segment import FEW_HASHES, SliceSegment
-from zonebloom.storage.store import LocalStore
+from zonebloom.storage.store import Store
 from zonebloom.storage.zone_segment import ZoneSegment
 from zonebloom.zones import ZoneTable
 
@@ -108,7 +108,7 @@ class LoadedColumn:
 class Snapshot:
     """One version of the index; segments are opened when a search first needs them, and kept open."""
 
-    def __init__(self, store: LocalStore, manifest: Manifest, *, distrust: Reason | None = None) -> None:
+    def __init__(self, store: Store, manifest: Manifest, *, distrust: Reason | None = None) -> None:
         self.store = store
         self.manifest = manifest
         self.is_distrusted = distrust is not None
@@ -213,7 +213,7 @@ class View:
     - `files` has every file of the listing; those that the index does not know have ids that it never used.
     """
 
-    def __init__(self, snapshot: Snapshot, dataset: ParquetDataset, listing: Mapping[str, Any]) -> None:
+    def __init__(self, snapshot: Snapshot, dataset: Dataset, listing: Mapping[str, Any]) -> None:
         self.snapshot = snapshot
         self.dataset = dataset
         self.listing = listing
@@ -296,7 +296,7 @@ class View:
         entry = self.snapshot.manifest.column(name)
         if entry is None:
             if self.schema.get_field_index(name) < 0 and name not in leaf_paths(self.schema):
-                raise ColumnNotFoundError.among(name, leaf_paths(self.schema), f"the data set {self.dataset.root}")
+                raise ColumnNotFoundError.among(name, leaf_paths(self.schema), f"the data set {self.dataset.location}")
             return None
         if "." in name and _is_ambiguous(self.schema, name):
             return None

@@ -22,22 +22,22 @@ from zonebloom import hashing
 from zonebloom.building import BuildPlan, Parameters, build_segments, inspect_files, num_cores
 from zonebloom.committing import NO_VERSION, Change, ColumnChange, commit_change, reserve_ids
 from zonebloom.coverage import Snapshot
-from zonebloom.datasets import ParquetDataset, open_dataset
+from zonebloom.datasets import Dataset, open_dataset
 from zonebloom.errors import (
     DataFileError,
     IndexExistsError,
     InvalidArgumentError,
     InvalidZoneTableError,
 )
-from zonebloom.index import INDEX_FOLDER, Index, beside_file, load_trusted, open_index
+from zonebloom.index import Index, load_trusted, open_index
 from zonebloom.levels import LevelBuilder, check_levels
 from zonebloom.optimizing import optimize_column
 from zonebloom.progress import Progress, reporting
 from zonebloom.selection import RowSelection
 from zonebloom.sizing import Sizing, check_fpp, check_rows_per_zone, num_blocks_for
+from zonebloom.storage.local_store import LocalStore
 from zonebloom.storage.manifest import ColumnEntry, Fragment, list_versions
 from zonebloom.storage.segment import runs
-from zonebloom.storage.store import LocalStore
 from zonebloom.storage.zone_segment import ZoneSegmentWriter
 from zonebloom.verifying import check_imported
 from zonebloom.zones import ZoneTable, zone_schema
@@ -116,7 +116,7 @@ def build_index(
     if workers is not None and (not isinstance(workers, int) or workers < 1):
         raise InvalidArgumentError(f"workers must be at least 1, got {workers!r}")
     dataset = open_dataset(source)
-    root = _index_root(dataset, index, source)
+    root = _index_root(dataset, index)
     base = _current(root)
     if base is not None and not overwrite:
         taken = [name for name in names if base.manifest.column(name)]
@@ -150,32 +150,22 @@ def import_index(
         The zones do not tile the files, or a filter denies a value that the data has: they describe other data.
     """
     dataset = open_dataset(source)
-    root = _index_root(dataset, index, source)
+    root = _index_root(dataset, index)
     if _current(root) is not None:
         raise IndexExistsError(f"there must be no index yet to import one, got one at {root}")
     builder = _Build(dataset, root, None, Parameters(zones.rows_per_zone, zones.fpp), num_cores())
     return builder.import_zones(zones, column, check=check)
 
 
-def _index_root(dataset: ParquetDataset, index: str | os.PathLike[str] | None, source: Any) -> Path:
+def _index_root(dataset: Dataset, index: str | os.PathLike[str] | None) -> Path:
     if index is not None:
-        root = Path(os.path.abspath(os.fspath(index)))  # noqa: PTH100 - as in open_index
-        _check_outside(dataset, root)
-        return root
-    if dataset.layout == "folder":
-        return dataset.root / INDEX_FOLDER
-    if isinstance(source, (str, os.PathLike)):
-        return beside_file(dataset.root / dataset.files[0])
-    raise InvalidArgumentError("index must name a folder where the data set is a list or a Dataset, got None")
-
-
-def _check_outside(dataset: ParquetDataset, root: Path) -> None:
-    """A folder of the data set is listed for data files, unless its name hides it."""
-    if dataset.layout == "folder" and root.is_relative_to(dataset.root):
-        parts = root.relative_to(dataset.root).parts
-        if not any(part.startswith((".", "_")) and "=" not in part for part in parts):
-            message = "an index inside the data set must be in a folder whose name begins with _ or ."
-            raise InvalidArgumentError(f"{message}, got {root}")
+        root = os.path.abspath(os.fspath(index))  # noqa: PTH100 - as in open_index
+        dataset.check_index(root)
+        return Path(root)
+    location = dataset.default_index()
+    if location is None:
+        raise InvalidArgumentError("index must name a folder where the data set is a list or a Dataset, got None")
+    return Path(location)
 
 
 def _current(root: Path) -> Snapshot | None:
@@ -186,7 +176,7 @@ class _Build:
     """One build: inspect, check, write segments, commit."""
 
     def __init__(
-        self, dataset: ParquetDataset, root: Path, base: Snapshot | None, parameters: Parameters, workers: int
+        self, dataset: Dataset, root: Path, base: Snapshot | None, parameters: Parameters, workers: int
     ) -> None:
         self.dataset = dataset
         self.store = LocalStore(root)
@@ -206,7 +196,7 @@ class _Build:
     ) -> Index:
         listing = self.dataset.list()
         if not listing:
-            raise DataFileError(f"a data set must have at least one file, got none in {self.dataset.root}")
+            raise DataFileError(f"a data set must have at least one file, got none in {self.dataset.location}")
         ids = self._ids(listing)
         inspected = inspect_files(self.dataset, listing, ids, self.workers)
         types = {name: hashing.resolve_column(inspected.schema, name).type for name in names}
@@ -327,7 +317,7 @@ class _Build:
             removed_lists=self.base.damaged_lists if self.base else frozenset(),
             schema=schema,
             is_schema_whole=True,
-            dataset=self.dataset.to_json(self.root),
+            dataset=self.dataset.to_json(str(self.root)),
             unknown_paths=tuple(path for path in listing if path not in indexed),
             next_fragment_id=self.next_fragment_id,
         )

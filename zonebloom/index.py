@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from zonebloom.coverage import Snapshot, View
-from zonebloom.datasets import ParquetDataset, absolute_path
+from zonebloom.datasets import INDEX_FOLDER, Dataset, absolute_path, beside_file, dataset_from_json
 from zonebloom.errors import (
     ColumnNotFoundError,
     ConcurrentCommitError,
@@ -36,12 +36,12 @@ from zonebloom.errors import (
 from zonebloom.predicates import Predicate, parse_predicate
 from zonebloom.pruning import SearchResult
 from zonebloom.reasons import Reason, ReasonCode
+from zonebloom.storage.local_store import LocalStore
 from zonebloom.storage.manifest import (
     ColumnEntry,
     list_versions,
     read_version,
 )
-from zonebloom.storage.store import LocalStore
 from zonebloom.zones import ZoneTable, zone_schema
 
 if TYPE_CHECKING:
@@ -53,9 +53,8 @@ if TYPE_CHECKING:
     from zonebloom.sbbf import Sbbf
     from zonebloom.verifying import Verification
 
-__all__ = ["INDEX_FOLDER", "Index", "open_index"]
+__all__ = ["Index", "open_index"]
 
-INDEX_FOLDER = "_zonebloom"
 _REFRESH_ATTEMPTS = 4
 
 
@@ -76,12 +75,8 @@ def open_index(path: str | os.PathLike[str], *, version: int | None = None) -> I
     for root in places:
         if list_versions(LocalStore(root)):
             snapshot = load_snapshot(root, version)
-            return Index(root, snapshot, ParquetDataset.from_json(snapshot.manifest.dataset, root))
+            return Index(root, snapshot, dataset_from_json(snapshot.manifest.dataset, str(root)))
     raise IndexNotFoundError(f"an index must be at {given} or in its {INDEX_FOLDER}, got none; build it first")
-
-
-def beside_file(path: Path) -> Path:
-    return path.parent / f"_{path.name}.zonebloom"
 
 
 def load_snapshot(root: Path, version: int | None) -> Snapshot:
@@ -139,7 +134,7 @@ class Index:
     Segments and footers are opened once and stay open; each search lists the data set afresh.
     """
 
-    def __init__(self, root: Path, snapshot: Snapshot, dataset: ParquetDataset) -> None:
+    def __init__(self, root: Path, snapshot: Snapshot, dataset: Dataset) -> None:
         self.root = root
         self.dataset = dataset
         self._snapshot = snapshot
@@ -312,7 +307,7 @@ class Index:
     def _move_to(self, version: int) -> None:
         if version != self.version:
             self._snapshot = load_snapshot(self.root, version)
-            self.dataset = ParquetDataset.from_json(self._snapshot.manifest.dataset, self.root)
+            self.dataset = dataset_from_json(self._snapshot.manifest.dataset, str(self.root))
             self._view = None
 
     def refresh(
@@ -359,7 +354,7 @@ class Index:
         is_cached = True
         for attempts_left in range(_REFRESH_ATTEMPTS, 0, -1):
             snapshot, is_sound = self._current(is_cached=is_cached)
-            dataset = ParquetDataset.from_json(snapshot.manifest.dataset, self.root)
+            dataset = dataset_from_json(snapshot.manifest.dataset, str(self.root))
             try:
                 done = refresh(
                     snapshot,
@@ -524,7 +519,7 @@ class Index:
         ]
         return {
             "index": str(self.root),
-            "dataset": str(self.dataset.root),
+            "dataset": self.dataset.location,
             "version": manifest.version,
             "num_fragments": self.num_fragments,
             "num_rows": num_rows,

@@ -41,7 +41,7 @@ def exists(view: View, column: str, values: Any, *, exact: bool) -> pa.BooleanAr
     probed = view.column(column)
     if probed is None:
         names = [entry.name for entry in view.snapshot.manifest.columns]
-        raise ColumnNotFoundError.among(column, names, f"the index {view.snapshot.store.root}")
+        raise ColumnNotFoundError.among(column, names, f"the index {view.snapshot.store.location}")
     array = _as_array(values)
     assert probed.column_type is not None
     maybe = _may_exist(probed, array, probed.column_type)

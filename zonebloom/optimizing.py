@@ -28,7 +28,7 @@ from zonebloom.storage.segment import SegmentEntry
 from zonebloom.storage.slice_layout import FULL_GROUP, ROWS_PER_BLOCK, ZonePositions, cut_into_groups
 from zonebloom.storage.slice_segment import SliceSegment
 from zonebloom.storage.slice_writer import SliceSegmentWriter, seal_rows
-from zonebloom.storage.store import LocalStore
+from zonebloom.storage.store import Store
 from zonebloom.storage.zone_segment import ZoneSegment, ZoneSegmentWriter
 from zonebloom.zones import ZoneTable, zone_schema
 
@@ -79,7 +79,7 @@ class Optimization:
         return asdict(self)
 
 
-def optimize(store: LocalStore, manifest: Manifest) -> Optimization:
+def optimize(store: Store, manifest: Manifest) -> Optimization:
     """Merge what can be merged of `manifest`, the current version, and commit the next one; the data is the same.
 
     Raises
@@ -114,7 +114,7 @@ def optimize(store: LocalStore, manifest: Manifest) -> Optimization:
 
 
 def optimize_column(
-    store: LocalStore, entry: ColumnEntry, live: set[int], on_written: Callable[[str], object]
+    store: Store, entry: ColumnEntry, live: set[int], on_written: Callable[[str], object]
 ) -> tuple[ColumnEntry, OptimizedColumn]:
     """The column with its segments merged, which are written but not committed, and what was done.
 
@@ -192,7 +192,7 @@ def _num_blocks(table: ZoneTable | SliceSegment) -> NDArray[np.int64]:
     return table.num_blocks
 
 
-def _open(store: LocalStore, entry: SegmentEntry, live: set[int]) -> _Source:
+def _open(store: Store, entry: SegmentEntry, live: set[int]) -> _Source:
     if entry.kind == "zones":
         opened = ZoneSegment(store, entry)
         zones, bad = opened.zones(keep_mapped=False)
@@ -298,7 +298,7 @@ def _schema(entry: ColumnEntry) -> pa.Schema:
     return zone_schema(entry.rows_per_zone, entry.fpp, column=entry.name, column_type=entry.column_type)
 
 
-def _write_slices(store: LocalStore, entry: ColumnEntry, group: _Group) -> SegmentEntry:
+def _write_slices(store: Store, entry: ColumnEntry, group: _Group) -> SegmentEntry:
     with SliceSegmentWriter(store, entry.name, _schema(entry), group.num_blocks, group.positions) as writer:
         layout = writer.layout
         bodies = layout.bodies()
@@ -345,7 +345,7 @@ def _slice_tiles(tiles: Sequence[tuple[int, _Group]], rows: NDArray[np.uint8], b
         kernels.slice_zones(filters[: len(tile)], rows, first_zone)
 
 
-def _write_zones(store: LocalStore, entry: ColumnEntry, group: _Group) -> SegmentEntry:
+def _write_zones(store: Store, entry: ColumnEntry, group: _Group) -> SegmentEntry:
     """A zone segment of zones that are too few of their size to be sliced."""
     schema = _schema(entry)
     with ZoneSegmentWriter(store, entry.name, schema) as writer:

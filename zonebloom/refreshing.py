@@ -14,7 +14,6 @@ import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
 import numpy as np
@@ -24,8 +23,8 @@ from zonebloom import hashing
 from zonebloom.building import BuildPlan, Parameters, build_segments, num_cores, read_footers
 from zonebloom.committing import Change, ColumnChange, commit_change, covered_by, reserve_ids
 from zonebloom.coverage import Snapshot
-from zonebloom.datasets import ParquetDataset
-from zonebloom.datasets.parquet import Fingerprint
+from zonebloom.datasets import Dataset
+from zonebloom.datasets.source import Fingerprint
 from zonebloom.errors import ColumnNotFoundError, CorruptIndexError, InvalidArgumentError, UnsupportedTypeError
 from zonebloom.levels import LevelBuilder
 from zonebloom.progress import Progress, reporting
@@ -34,7 +33,7 @@ from zonebloom.storage.level import LevelEntry
 from zonebloom.storage.manifest import ColumnEntry, Fragment
 from zonebloom.storage.segment import Runs, SegmentEntry, checksum, runs
 from zonebloom.storage.slice_segment import SliceSegment
-from zonebloom.storage.store import LocalStore
+from zonebloom.storage.store import Store
 from zonebloom.storage.zone_segment import ZoneSegment
 
 __all__ = ["Mode", "Refresh", "refresh"]
@@ -72,7 +71,7 @@ class Refresh:
 
 def refresh(
     snapshot: Snapshot,
-    dataset: ParquetDataset,
+    dataset: Dataset,
     *,
     mode: Mode = "incremental",
     paths: Iterable[str | os.PathLike[str]] | None = None,
@@ -98,7 +97,7 @@ def refresh(
         raise InvalidArgumentError(f"mode must be one of {', '.join(get_args(Mode))}, got {mode!r}")
     if workers is not None and workers < 1:
         raise InvalidArgumentError(f"workers must be at least 1, got {workers}")
-    scope = None if paths is None else [_relative(dataset, path) for path in paths]
+    scope = None if paths is None else [dataset.relative(path) for path in paths]
     plan = _plan(snapshot, dataset, mode, scope, check=check)
     work = _Work(snapshot, dataset, plan, workers or num_cores())
     if mode != "quick":
@@ -116,13 +115,6 @@ def refresh(
         num_zones_kept=_num_zones(columns, plan.kept),
         unreadable=tuple(sorted(work.unreadable)),
     )
-
-
-def _relative(dataset: ParquetDataset, path: str | os.PathLike[str]) -> str:
-    whole = os.path.normpath(dataset.root / os.fspath(path))
-    if not Path(whole).is_relative_to(dataset.root):
-        raise InvalidArgumentError(f"paths must lie in the data set {dataset.root}, got {os.fspath(path)}")
-    return Path(whole).relative_to(dataset.root).as_posix()
 
 
 # --- what to do -------------------------------------------------------------------------------------------------------
@@ -147,9 +139,7 @@ class _Plan:
     """Paths of damaged segments of levels."""
 
 
-def _plan(
-    snapshot: Snapshot, dataset: ParquetDataset, mode: Mode, scope: Sequence[str] | None, *, check: bool
-) -> _Plan:
+def _plan(snapshot: Snapshot, dataset: Dataset, mode: Mode, scope: Sequence[str] | None, *, check: bool) -> _Plan:
     listing = dataset.list() if scope is None else dataset.list_under(scope)
     damaged = () if mode == "quick" else covered_by(_damaged(snapshot, check=check))
     known = [one for one in snapshot.fragments.values() if scope is None or _is_under(one.path, scope)]
@@ -188,7 +178,7 @@ def _damaged(snapshot: Snapshot, *, check: bool) -> list[SegmentEntry]:
     ]
 
 
-def _is_sound(store: LocalStore, segment: SegmentEntry, *, check: bool) -> bool:
+def _is_sound(store: Store, segment: SegmentEntry, *, check: bool) -> bool:
     try:
         if store.size(segment.path) != segment.num_bytes:
             return False
@@ -243,7 +233,7 @@ class _Work:
     """The segments that are built, and the change that they make."""
 
     snapshot: Snapshot
-    dataset: ParquetDataset
+    dataset: Dataset
     plan: _Plan
     workers: int
     added: list[Fragment] = field(default_factory=list)

@@ -25,7 +25,7 @@ from zonebloom.storage.manifest import (
     read_version,
     version_path,
 )
-from zonebloom.storage.store import LocalStore
+from zonebloom.storage.store import Store
 
 __all__ = ["Vacuum", "Version", "delete_index", "restore", "vacuum", "versions"]
 
@@ -61,7 +61,7 @@ class Version:
         return {**asdict(self), "committed_at": self.committed_at.isoformat()}
 
 
-def versions(store: LocalStore) -> list[Version]:
+def versions(store: Store) -> list[Version]:
     """The versions that are kept and can be read, the oldest first."""
     found = []
     for number in list_versions(store):
@@ -84,7 +84,7 @@ def versions(store: LocalStore) -> list[Version]:
     return found
 
 
-def restore(store: LocalStore, version: int) -> Manifest:
+def restore(store: Store, version: int) -> Manifest:
     """A new version with the content of `version`; that one itself if it is current.
 
     Raises
@@ -113,7 +113,7 @@ def restore(store: LocalStore, version: int) -> Manifest:
     return restored
 
 
-def _readable(store: LocalStore, numbers: Iterable[int]) -> list[Manifest]:
+def _readable(store: Store, numbers: Iterable[int]) -> list[Manifest]:
     found = []
     for number in numbers:
         try:
@@ -123,7 +123,7 @@ def _readable(store: LocalStore, numbers: Iterable[int]) -> list[Manifest]:
     return found
 
 
-def _exists(store: LocalStore, path: str) -> bool:
+def _exists(store: Store, path: str) -> bool:
     try:
         store.size(path)
     except FileNotFoundError:
@@ -156,7 +156,7 @@ class Vacuum:
         return asdict(self)
 
 
-def vacuum(store: LocalStore, *, older_than: timedelta, dry_run: bool) -> Vacuum:
+def vacuum(store: Store, *, older_than: timedelta, dry_run: bool) -> Vacuum:
     """Remove versions that were superseded longer ago than `older_than`, and files that no version kept names.
 
     The current version stays. Files younger than `older_than` stay too: a running commit may be about to name them.
@@ -206,12 +206,12 @@ def _is_version(path: str) -> bool:
     return re.fullmatch(r"versions/\d{20}\.json", path) is not None
 
 
-def _files(store: LocalStore) -> dict[str, tuple[int, float]]:
+def _files(store: Store) -> dict[str, tuple[int, float]]:
     """Size and time of last modification of all that zonebloom wrote, by path."""
     return {path: found for folder in _FOLDERS for path, found in store.files(folder).items() if _OURS.fullmatch(path)}
 
 
-def _named(store: LocalStore, numbers: list[int]) -> set[str]:
+def _named(store: Store, numbers: list[int]) -> set[str]:
     """Paths that the versions name; a damaged one that is not current names nothing any more."""
     named: set[str] = set()
     for number in numbers:
@@ -225,7 +225,7 @@ def _named(store: LocalStore, numbers: list[int]) -> set[str]:
     return named
 
 
-def delete_index(store: LocalStore) -> int:
+def delete_index(store: Store) -> int:
     """Remove the index: all that zonebloom wrote, and folders that are empty then; how many files that were.
 
     The current version goes last of the versions, so that one which dies half-way leaves an index that works.

@@ -50,7 +50,7 @@ def scan(
     names = list(view.schema.names) if columns is None else list(columns)
     for name in names:
         if view.schema.get_field_index(name) < 0:
-            raise ColumnNotFoundError.among(name, view.schema.names, f"the data set {view.dataset.root}")
+            raise ColumnNotFoundError.among(name, view.schema.names, f"the data set {view.dataset.location}")
     schema = pa.schema([view.schema.field(name) for name in names])
     evaluated = pa.schema([field.with_type(_evaluable(field.type)) for field in view.schema])
     plan = Scan(view, predicate.to_expression(evaluated), _top_level(view.schema, predicate.columns()), schema)

@@ -16,7 +16,7 @@ import pyarrow as pa
 from zonebloom import hashing
 from zonebloom.building import column_values
 from zonebloom.coverage import File, View
-from zonebloom.datasets import ParquetDataset
+from zonebloom.datasets import Dataset
 from zonebloom.errors import InvalidArgumentError, InvalidZoneTableError
 from zonebloom.levels import LeveledZones
 from zonebloom.sizing import expected_fpp
@@ -163,7 +163,7 @@ def _zone_values(
 
 
 def check_imported(
-    dataset: ParquetDataset, fragments: Sequence[Fragment], zones: ZoneTable, column: str, column_type: pa.DataType
+    dataset: Dataset, fragments: Sequence[Fragment], zones: ZoneTable, column: str, column_type: pa.DataType
 ) -> None:
     """Prove of one zone of each file that its filter holds every value of the data.
 

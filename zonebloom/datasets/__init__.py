@@ -1,9 +1,22 @@
 """What is indexed: data files with fingerprints, reading a column, reading row ranges.
 
-`parquet` reads Parquet files in a folder (hive-partitioned or not), one file, or a list of files; `partitions` turns
-`key=value` folders into columns.
+`dataset` says what a data set is; `parquet` lists Parquet files in a folder (hive-partitioned or not), one file, or a
+list of files; `partitions` turns `key=value` folders into columns. `data_file` reads one Parquet file, whose bytes
+`source` provides. `opening` finds the data set that a user or a version file names.
 """
 
-from zonebloom.datasets.parquet import DataFile, ParquetDataset, absolute_path, open_dataset
+from zonebloom.datasets.data_file import DataFile
+from zonebloom.datasets.dataset import INDEX_FOLDER, Dataset
+from zonebloom.datasets.opening import dataset_from_json, open_dataset
+from zonebloom.datasets.parquet import ParquetDataset, absolute_path, beside_file
 
-__all__ = ["DataFile", "ParquetDataset", "absolute_path", "open_dataset"]
+__all__ = [
+    "INDEX_FOLDER",
+    "DataFile",
+    "Dataset",
+    "ParquetDataset",
+    "absolute_path",
+    "beside_file",
+    "dataset_from_json",
+    "open_dataset",
+]

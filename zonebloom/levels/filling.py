@@ -29,7 +29,7 @@ from zonebloom.sizing import MAX_BLOCKS, num_blocks_for
 from zonebloom.storage.level import LevelEntry
 from zonebloom.storage.manifest import Fragment
 from zonebloom.storage.segment import SegmentEntry, Span, checksum, column_folder, runs
-from zonebloom.storage.store import LocalStore
+from zonebloom.storage.store import Store
 from zonebloom.storage.zone_segment import ZoneSegmentWriter
 from zonebloom.zones import zone_schema
 
@@ -159,7 +159,7 @@ class LevelBuilder:
 
     def __init__(
         self,
-        store: LocalStore,
+        store: Store,
         columns: Mapping[str, pa.DataType],
         levels: Iterable[str],
         fpp: float,
@@ -253,7 +253,7 @@ class LevelBuilder:
 class _FragmentRows:
     """The zone table of a column's fragments, written batch by batch; the caller holds a lock."""
 
-    def __init__(self, store: LocalStore, column: str, column_type: pa.DataType, fpp: float) -> None:
+    def __init__(self, store: Store, column: str, column_type: pa.DataType, fpp: float) -> None:
         self._schema = zone_schema(_WHOLE_FRAGMENT, fpp, column=column, column_type=column_type)
         self.writer = ZoneSegmentWriter(store, column, self._schema)
         self._pending: list[tuple[int, int, bool, NDArray[np.uint32]]] = []
@@ -294,7 +294,7 @@ class _FragmentRows:
 
 
 def write_dataset_filter(
-    store: LocalStore, column: str, blocks: NDArray[np.uint32], fragments: Iterable[int]
+    store: Store, column: str, blocks: NDArray[np.uint32], fragments: Iterable[int]
 ) -> SegmentEntry:
     """A new segment that is the bitset of `blocks` and nothing else; it describes all rows of `fragments`.
 

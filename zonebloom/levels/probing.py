@@ -19,7 +19,7 @@ from zonebloom.levels.filling import SPAN_BYTES
 from zonebloom.sbbf import Sbbf, block_indexes
 from zonebloom.storage.level import LevelEntry
 from zonebloom.storage.segment import SegmentEntry, checksum
-from zonebloom.storage.store import LocalStore
+from zonebloom.storage.store import Store
 from zonebloom.storage.zone_segment import ZoneSegment
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class DatasetFilter:
         The file is missing or has another length.
     """
 
-    def __init__(self, store: LocalStore, entry: SegmentEntry, on_damage: Callable[[str], Any]) -> None:
+    def __init__(self, store: Store, entry: SegmentEntry, on_damage: Callable[[str], Any]) -> None:
         self.entry = entry
         self.is_damaged = False
         self._on_damage = on_damage
@@ -209,7 +209,7 @@ class LeveledZones:
 
 
 def open_levels(
-    store: LocalStore, levels: Sequence[LevelEntry], zones: _Base, on_damage: Callable[[str], Any]
+    store: Store, levels: Sequence[LevelEntry], zones: _Base, on_damage: Callable[[str], Any]
 ) -> LeveledZones:
     """`zones` with the levels above them that are sound and known to this version."""
     datasets: list[DatasetFilter] = []

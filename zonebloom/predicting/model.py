@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from zonebloom import hashing
 from zonebloom.building import inspect_files, units_of
-from zonebloom.datasets import ParquetDataset, open_dataset
+from zonebloom.datasets import Dataset, open_dataset
 from zonebloom.errors import DataFileError, InvalidArgumentError, UnsupportedTypeError
 from zonebloom.predicting.forecast import Forecast, Option, Verdict
 from zonebloom.predicting.sample import Sample, SampledZone, count_zones, take_sample
@@ -82,7 +82,7 @@ def whatif(
     dataset = open_dataset(source)
     listing = dataset.list()
     if not listing:
-        raise DataFileError(f"a data set must have at least one file, got none in {dataset.root}")
+        raise DataFileError(f"a data set must have at least one file, got none in {dataset.location}")
     num_workers = workers or _num_cores()
     inspected = inspect_files(dataset, listing, {path: number for number, path in enumerate(listing)}, num_workers)
     column_type = hashing.resolve_column(inspected.schema, column).type
@@ -99,7 +99,7 @@ def _num_cores() -> int:
 class _Predictor:
     """The formulas of specs/whatif.md over one sample."""
 
-    dataset: ParquetDataset
+    dataset: Dataset
     fragments: Sequence[Fragment]
     column: str
     column_type: pa.DataType

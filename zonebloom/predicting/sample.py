@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from zonebloom import hashing
 from zonebloom.building import column_values
-from zonebloom.datasets import ParquetDataset
+from zonebloom.datasets import Dataset
 from zonebloom.errors import DataFileError
 from zonebloom.storage.manifest import Fragment
 from zonebloom.zones import ZoneBuilder
@@ -95,7 +95,7 @@ def count_zones(fragments: Sequence[Fragment], rows_per_zone: int) -> int:
 
 
 def take_sample(
-    dataset: ParquetDataset,
+    dataset: Dataset,
     fragments: Sequence[Fragment],
     column: str,
     column_type: pa.DataType,
@@ -163,9 +163,7 @@ def _row_groups(fragments: Sequence[Fragment], rows_per_zone: int) -> Iterator[t
 class _Reader:
     """Reads places, one after another, and keeps what the zones hold."""
 
-    def __init__(
-        self, dataset: ParquetDataset, column: str, column_type: pa.DataType, rows_per_zone: int, fpp: float
-    ) -> None:
+    def __init__(self, dataset: Dataset, column: str, column_type: pa.DataType, rows_per_zone: int, fpp: float) -> None:
         self.dataset = dataset
         self.column = column
         self.column_type = column_type

@@ -21,7 +21,7 @@ import pyarrow as pa
 from zonebloom.errors import ConcurrentCommitError, CorruptIndexError, UnsupportedFormatError
 from zonebloom.storage.level import LevelEntry
 from zonebloom.storage.segment import Runs, SegmentEntry, checksum
-from zonebloom.storage.store import LocalStore
+from zonebloom.storage.store import Store
 
 __all__ = ["ColumnEntry", "Fragment", "FragmentListEntry", "Manifest", "commit", "list_versions", "read_version"]
 
@@ -180,7 +180,7 @@ def named_paths(manifest: Manifest) -> set[str]:
     return found
 
 
-def list_versions(store: LocalStore) -> list[int]:
+def list_versions(store: Store) -> list[int]:
     """Numbers of all versions, ascending."""
     matches = (_VERSION_NAME.fullmatch(name) for name in store.list("versions"))
     return sorted(int(match[1]) for match in matches if match)
@@ -228,7 +228,7 @@ def _canonical(body: dict[str, Any]) -> bytes:
     return json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def commit(store: LocalStore, manifest: Manifest) -> None:
+def commit(store: Store, manifest: Manifest) -> None:
     """Make `manifest` the current version.
 
     Raises
@@ -252,7 +252,7 @@ def commit(store: LocalStore, manifest: Manifest) -> None:
         raise ConcurrentCommitError(message)
 
 
-def read_version(store: LocalStore, version: int) -> Manifest:
+def read_version(store: Store, version: int) -> Manifest:
     """Version number `version`, checked.
 
     Raises
@@ -312,7 +312,7 @@ def _manifest(body: dict[str, Any]) -> Manifest:
     )
 
 
-def write_fragments(store: LocalStore, fragments: list[Fragment]) -> FragmentListEntry:
+def write_fragments(store: Store, fragments: list[Fragment]) -> FragmentListEntry:
     """A new fragment list with `fragments`.
 
     Spec: specs/index-format.md#fragments
@@ -329,7 +329,7 @@ def write_fragments(store: LocalStore, fragments: list[Fragment]) -> FragmentLis
     return FragmentListEntry(path, len(fragments), data.size, checksum(data))
 
 
-def read_fragments(store: LocalStore, entry: FragmentListEntry) -> list[Fragment]:
+def read_fragments(store: Store, entry: FragmentListEntry) -> list[Fragment]:
     """The fragments of one list, checked.
 
     Raises

@@ -33,7 +33,7 @@ from zonebloom.storage.slice_layout import (
     decode_positions,
     rows_of_hash,
 )
-from zonebloom.storage.store import SLOW_READ_SECONDS, LocalStore, Mapping
+from zonebloom.storage.store import SLOW_READ_SECONDS, Mapping, Store
 from zonebloom.zones import ZoneTable, zone_schema
 from zonebloom.zones.table import described_by, parameters_of
 
@@ -58,9 +58,7 @@ class SliceSegment:
     - Rows are checked when they are first read. Once a row was found damaged, every zone of the group MAY_MATCH.
     """
 
-    def __init__(
-        self, store: LocalStore, entry: SegmentEntry, *, on_damage: Callable[[str], object] | None = None
-    ) -> None:
+    def __init__(self, store: Store, entry: SegmentEntry, *, on_damage: Callable[[str], object] | None = None) -> None:
         self.entry = entry
         self._store = store
         self._on_damage = on_damage

@@ -31,7 +31,7 @@ from zonebloom.storage.slice_layout import (
     ZonePositions,
     encode,
 )
-from zonebloom.storage.store import LocalStore, NewFile
+from zonebloom.storage.store import NewFile, Store
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -125,7 +125,7 @@ class SliceSegmentWriter:
     """
 
     def __init__(
-        self, store: LocalStore, column: str, zone_schema: pa.Schema, num_blocks: int, positions: ZonePositions
+        self, store: Store, column: str, zone_schema: pa.Schema, num_blocks: int, positions: ZonePositions
     ) -> None:
         self._path = f"{column_folder(column)}/{uuid.uuid4()}.slices.arrow"
         self._store = store

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from zonebloom.errors import CorruptIndexError, InvalidZoneTableError
 from zonebloom.storage.segment import CheckedFile, SegmentEntry, Span, checksum, column_folder, runs
-from zonebloom.storage.store import LocalStore
+from zonebloom.storage.store import Store
 from zonebloom.zones import ZoneTable
 
 __all__ = ["ZoneSegment", "ZoneSegmentWriter"]
@@ -26,7 +26,7 @@ __all__ = ["ZoneSegment", "ZoneSegmentWriter"]
 class ZoneSegmentWriter:
     """Writes one new zone segment; `entry` describes it once the block ends, and nothing stays if it raises."""
 
-    def __init__(self, store: LocalStore, column: str, schema: pa.Schema) -> None:
+    def __init__(self, store: Store, column: str, schema: pa.Schema) -> None:
         self._path = f"{column_folder(column)}/{uuid.uuid4()}.zones.arrow"
         self._store = store
         self._schema = schema
@@ -75,7 +75,7 @@ class ZoneSegmentWriter:
 class ZoneSegment:
     """An opened zone segment; its batches are memory-mapped and trusted only once their checksum was seen to hold."""
 
-    def __init__(self, store: LocalStore, entry: SegmentEntry) -> None:
+    def __init__(self, store: Store, entry: SegmentEntry) -> None:
         self.entry = entry
         try:
             self._mapping = store.mapping(entry.path)

@@ -1,0 +1,94 @@
+"""`Dataset`: what is indexed, whatever keeps it: files with fingerprints that can be opened.
+
+`parquet.ParquetDataset` lists folders and files.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from zonebloom.datasets.data_file import DataFile
+from zonebloom.datasets.source import Fingerprint
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["INDEX_FOLDER", "Dataset"]
+
+INDEX_FOLDER = "_zonebloom"
+"""Name of the index in the folder of its data set; readers skip it."""
+
+
+class Dataset(Protocol):
+    """Data files that can be listed and opened; paths of files are relative to `location`, with `/`."""
+
+    @property
+    def location(self) -> str:
+        """Folder, URL or table that holds all files, as a user writes it."""
+        ...
+
+    def list(self) -> dict[str, Fingerprint]:
+        """The data files there are now, by path in order.
+
+        Raises
+        ------
+        DataFileError
+            The data set itself is gone or cannot be listed.
+        """
+        ...
+
+    def list_under(self, paths: Sequence[str]) -> dict[str, Fingerprint]:
+        """As `list`, but only files that are one of `paths` or in one of them; nothing else is listed."""
+        ...
+
+    def absolute(self, path: str) -> str:
+        """The absolute path or the URL of a data file."""
+        ...
+
+    def open(self, path: str) -> DataFile:
+        """The data file at `path`, opened; close it, or use it as a context manager.
+
+        Raises
+        ------
+        DataFileError
+            It is missing, or no whole Parquet file.
+        """
+        ...
+
+    def deleted_rows(self, path: str) -> NDArray[np.int64] | None:
+        """Offsets of the rows of a file that its table deleted without rewriting it, in order; None where none are.
+
+        They stay in the zones, and a scan leaves them out.
+        """
+        ...
+
+    def relative(self, path: str | os.PathLike[str]) -> str:
+        """`path`, which is absolute or relative to the data set, as a path relative to it.
+
+        Raises
+        ------
+        InvalidArgumentError
+            It lies outside.
+        """
+        ...
+
+    def default_index(self) -> str | None:
+        """Where the index is kept if nobody says; None if somebody must."""
+        ...
+
+    def check_index(self, location: str) -> None:
+        """Refuse a place where the index would be taken for data.
+
+        Raises
+        ------
+        InvalidArgumentError
+            It is one.
+        """
+        ...
+
+    def to_json(self, index_location: str) -> dict[str, Any]:
+        """The data set as a version file holds it."""
+        ...

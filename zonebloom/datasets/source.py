@@ -1,0 +1,94 @@
+"""`Source`: the bytes of one version of one data file, wherever it is kept.
+
+`LocalSource` is a file of this machine.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import pyarrow as pa
+
+from zonebloom.errors import DataFileError
+
+__all__ = ["Fingerprint", "LocalSource", "Source"]
+
+
+class Fingerprint(NamedTuple):
+    """What identifies one version of a data file."""
+
+    size: int
+    """Bytes."""
+    mtime_ns: int
+    """Time of last modification, nanoseconds since 1970."""
+    etag: str | None = None
+    """The object store's tag."""
+
+
+class Source(Protocol):
+    """An opened data file; all reads are of the version that was there when it was opened."""
+
+    @property
+    def path(self) -> str:
+        """Where it is, for messages."""
+        ...
+
+    @property
+    def fingerprint(self) -> Fingerprint:
+        """Of the version that is being read."""
+        ...
+
+    def current_fingerprint(self) -> Fingerprint:
+        """Of the file as it is now, as far as the store can tell; another one if the bytes may have changed."""
+        ...
+
+    def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """For each `(offset, length)`, those bytes; near ones are fetched together, others at once."""
+        ...
+
+    def arrow_file(self) -> Any:
+        """The whole as a file that pyarrow reads."""
+        ...
+
+    def close(self) -> None:
+        """Let go of it."""
+        ...
+
+
+class LocalSource:
+    """A file of this machine; stays the same file even when its path is replaced."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = str(path)
+        try:
+            self._file = pa.OSFile(self.path, "rb")
+        except FileNotFoundError as error:
+            raise DataFileError(f"data file {path} must exist, got no such file") from error
+        except OSError as error:
+            raise DataFileError(f"data file {path} must be readable, got {error}") from error
+        self.fingerprint = self.current_fingerprint()
+
+    def current_fingerprint(self) -> Fingerprint:
+        """Of the opened file as it is now."""
+        return fingerprint_of(os.fstat(self._file.fileno()))
+
+    def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """For each `(offset, length)`, those bytes; fewer at the end of the file."""
+        number = self._file.fileno()
+        return [os.pread(number, length, offset) for offset, length in ranges]
+
+    def arrow_file(self) -> Any:
+        """The opened file."""
+        return self._file
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def fingerprint_of(stat: os.stat_result) -> Fingerprint:
+    """The fingerprint of a local file."""
+    return Fingerprint(stat.st_size, stat.st_mtime_ns)
