@@ -21,7 +21,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from zonebloom.hashing import hash_array, hash_values
-from zonebloom.literals import fit_values
+from zonebloom.literals import fit_values, plain_hash
 from zonebloom.reasons import Reason, ReasonCode
 
 D = decimal.Decimal
@@ -516,3 +516,48 @@ def test_a_reason_says_what_it_concerns():
     full = reason.about(column="c").about(path="p")
     assert full.to_dict() == {"code": "NAN_LITERAL", "message": "why", "column": "c", "path": "p"}
     assert full.about() == full
+
+
+# --- the short cut ----------------------------------------------------------------------------------------------------
+
+
+@given(
+    value=st.integers(-(2**64), 2**65)
+    | st.text()
+    | st.binary()
+    | st.booleans()
+    | st.floats()
+    | st.none()
+    | st.just("\ud800"),
+    column_type=st.sampled_from(
+        [
+            *INTS,
+            *FLOATS,
+            *TEXTS,
+            *BINARIES,
+            *DECIMALS,
+            pa.date32(),
+            pa.timestamp("us"),
+            pa.bool_(),
+            pa.uuid(),
+            pa.binary(3),
+        ]
+    ),
+)
+def test_plain_hash_is_the_hash_that_the_fit_probes(value, column_type):
+    found = plain_hash(value, column_type)
+    if found is not None:
+        fit = fit_values(value, column_type)
+        assert fit.reason is None
+        assert list(hash_values(fit.values)) == [found]
+
+
+def test_plain_hash_knows_the_commonest_literals():
+    for column_type in INTS:
+        assert plain_hash(100, column_type) is not None
+    for column_type in TEXTS:
+        assert plain_hash("", column_type) is not None
+    for column_type in BINARIES:
+        assert plain_hash(b"\0", column_type) is not None
+    assert plain_hash(True, pa.int64()) is None
+    assert plain_hash(300, pa.int8()) is None

@@ -100,6 +100,8 @@ def test_slices_hold_the_same_bits_and_answer_alike(tmp_path, num_zones, num_blo
     for count in (1, 2, FEW_HASHES + 1):
         hashes = hashes_of(count)
         assert np.array_equal(segment.may_contain(hashes), zones.may_contain(hashes))
+        assert np.array_equal(segment.candidates(hashes), np.flatnonzero(zones.may_contain(hashes)))
+        assert np.array_equal(zones.candidates(hashes), np.flatnonzero(zones.may_contain(hashes)))
         assert np.array_equal(segment.contained(hashes), zones.contained(hashes))
 
 
@@ -292,6 +294,7 @@ def test_a_damaged_row_makes_the_whole_group_may_match(tmp_path, count):
     told: list[str] = []
     segment = SliceSegment(LocalStore(tmp_path), entry, on_damage=told.append)
     assert segment.may_contain(hashes).all()
+    assert len(segment.candidates(hashes)) == len(segment)
     assert segment.may_contain(~hashes).all(), "once damaged, nothing of the group is believed"
     assert segment.contained(hashes).all()
     assert len(told) == 1

@@ -87,6 +87,20 @@ class LoadedColumn:
                 parts = list(pool.map(probed, self.tables, firsts))
         return np.concatenate(parts) if parts else np.zeros(0, np.bool_)
 
+    def candidates(self, hashes: NDArray[np.uint64]) -> NDArray[np.intp]:
+        """Numbers of the zones that may hold any of `hashes`, ascending."""
+        if len(hashes) > FEW_HASHES:
+            return np.flatnonzero(self.may_contain(hashes))
+        if len(self.tables) == 1:
+            return self.tables[0].candidates(hashes)
+        first, parts = 0, []
+        for table in self.tables:
+            found = table.candidates(hashes)
+            if len(found):
+                parts.append(found + first)
+            first += len(table)
+        return np.concatenate(parts) if parts else np.zeros(0, np.intp)
+
     def zone_fpp(self, zone: int) -> float:
         """The exact false positive probability of one filter."""
         for table in self.tables:

@@ -23,7 +23,7 @@ import pyarrow as pa
 from zonebloom import hashing
 from zonebloom.arrays import from_numpy
 from zonebloom.errors import PredicateError
-from zonebloom.literals import fit_values
+from zonebloom.literals import fit_values, plain_hash
 from zonebloom.predicates import And, Equals, IsIn, IsNull, Not, Opaque, Or, Predicate, parse_predicate
 from zonebloom.reasons import Reason, ReasonCode
 from zonebloom.selection import Bounds, Kind, RowSelection
@@ -44,6 +44,9 @@ class Zones(Protocol):
 
     def may_contain(self, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
         """For each zone, whether any of `hashes` may be in it."""
+
+    def candidates(self, hashes: NDArray[np.uint64]) -> NDArray[np.intp]:
+        """Numbers of the zones that may hold any of `hashes`, ascending."""
 
     def contained(self, hashes: NDArray[np.uint64], live: NDArray[np.bool_] | None) -> NDArray[np.bool_]:
         """For each hash, whether any (live) zone may contain it."""
@@ -208,15 +211,18 @@ class ProbedColumn:
     reasons: tuple[Reason, ...] = ()
     """Why rows are uncovered."""
 
-    def rows_of(self, mask: NDArray[np.bool_]) -> RowSelection:
-        """The rows of the zones in `mask`, and those that are uncovered."""
+    def rows_of(self, chosen: NDArray[np.intp]) -> RowSelection:
+        """The rows of the zones with these numbers, and those that are uncovered."""
         if self.live is not None:
-            mask = mask & self.live
-        chosen = np.flatnonzero(mask)
-        starts = self.zones.zone_starts[chosen]
-        stops = starts + self.zones.zone_lengths[chosen]
-        found = RowSelection.from_arrays(self.zones.fragment_ids[chosen], starts, stops)
+            chosen = chosen[self.live[chosen]]
+        firsts = self._firsts[chosen]
+        found = RowSelection.from_addresses(firsts, firsts + self.zones.zone_lengths[chosen])
         return found | self.uncovered if len(self.uncovered) else found
+
+    @cached_property
+    def _firsts(self) -> NDArray[np.uint64]:
+        """The address of each zone's first row."""
+        return self.zones.fragment_ids << np.uint64(32) | self.zones.zone_starts
 
 
 @dataclass
@@ -285,12 +291,12 @@ class Evaluator:
         for reason in column.reasons:
             self._note(reason)
         if isinstance(predicate, IsNull):
-            return Bounds.at_most(column.rows_of(column.zones.has_null), self.universe)
+            return Bounds.at_most(column.rows_of(np.flatnonzero(column.zones.has_null)), self.universe)
         values = predicate.values if isinstance(predicate, IsIn) else predicate.value
         hashes = _hashes_to_probe(values, column.column_type, predicate.column)
         if isinstance(hashes, Reason):
             return self._kept_whole(hashes)
-        return Bounds.at_most(column.rows_of(column.zones.may_contain(hashes)), self.universe)
+        return Bounds.at_most(column.rows_of(column.zones.candidates(hashes)), self.universe)
 
     def _kept_whole(self, reason: Reason) -> Bounds:
         self._note(reason)
@@ -304,6 +310,9 @@ class Evaluator:
 def _hashes_to_probe(values: Any, column_type: pa.DataType | None, column: str) -> NDArray[np.uint64] | Reason:
     if column_type is None:
         return _hashes_of_each_form(values, column)
+    one = plain_hash(values, column_type)
+    if one is not None:
+        return np.array((one,), np.uint64)
     fit = fit_values(values, column_type)
     if fit.reason is not None:
         return fit.reason.about(column=column)

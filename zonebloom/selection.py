@@ -134,11 +134,14 @@ class RowSelection:
                 f"a row range must have start <= stop, got [{lows[i]}, {highs[i]}) of fragment {ids[i]}"
             )
         base = ids << _OFFSET_BITS
-        return cls._merged(base | lows, base | highs)
+        return cls.from_addresses(base | lows, base | highs)
 
     @classmethod
-    def _merged(cls, firsts: Addresses, ends: Addresses) -> Self:
-        """The union of address ranges in any order, some of them empty or overlapping."""
+    def from_addresses(cls, firsts: Addresses, ends: Addresses) -> Self:
+        """The union of ranges of row addresses, in any order, some of them empty or overlapping.
+
+        They must be arrays of one length that nobody else changes, each range within one fragment: not checked.
+        """
         filled = firsts < ends
         if not filled.all():
             firsts, ends = firsts[filled], ends[filled]
@@ -236,7 +239,7 @@ class RowSelection:
         if few is many or many._holds(few):
             return many
         firsts = np.concatenate((many._firsts, few._firsts))
-        return RowSelection._merged(firsts, np.concatenate((many._ends, few._ends)))
+        return RowSelection.from_addresses(firsts, np.concatenate((many._ends, few._ends)))
 
     def __sub__(self, other: RowSelection) -> RowSelection:
         """The rows that only the left side has; O(m log n), and O(m + n) if a row is removed."""

@@ -175,6 +175,10 @@ class LeveledZones:
             found |= self._below(hashes, self._uncovered)
         return found
 
+    def candidates(self, hashes: NDArray[np.uint64]) -> NDArray[np.intp]:
+        """Numbers of the zones that may hold any of `hashes`, ascending."""
+        return np.flatnonzero(self.may_contain(hashes))
+
     def _below(self, hashes: NDArray[np.uint64], wanted: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """The zones among `wanted` that may contain any of `hashes`, by the fragments' filters and their own."""
         for table, fragment_of_zone in self._fragments:

@@ -8,8 +8,8 @@ A filter answers for bytes, so a literal must become the very bytes that an equa
 3. **A misfit**: whether a row equals it depends on who compares (3.5 in an int column, a float32 and 0.1, a text and
    a number). The whole fit carries a reason, and nothing may be pruned by it.
 
-Whole arrays are converted at once; value by value only Decimals that a whole cast refuses, floats for decimal
-columns, and ints beyond 64 bits.
+`plain_hash` is the short cut for one int, text or bytes. Whole arrays are converted at once; value by value only
+Decimals that a whole cast refuses, floats for decimal columns, and ints beyond 64 bits.
 
 Spec: specs/hashing.md#fit_values
 """
@@ -17,5 +17,6 @@ Spec: specs/hashing.md#fit_values
 from __future__ import annotations
 
 from zonebloom.literals.fit import Fit, fit_values
+from zonebloom.literals.plain import plain_hash
 
-__all__ = ["Fit", "fit_values"]
+__all__ = ["Fit", "fit_values", "plain_hash"]

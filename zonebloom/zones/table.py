@@ -361,6 +361,10 @@ class ZoneTable:
         parts = [chunk.may_contain(hashes) for chunk in self._chunks]
         return np.concatenate(parts) if parts else np.zeros(0, np.bool_)
 
+    def candidates(self, hashes: NDArray[np.uint64]) -> NDArray[np.intp]:
+        """Numbers of the zones that may hold any of `hashes`, ascending; as `may_contain`."""
+        return np.flatnonzero(self.may_contain(hashes))
+
     def contained(self, hashes: NDArray[np.uint64], live: NDArray[np.bool_] | None = None) -> NDArray[np.bool_]:
         """For each of `hashes`, whether any of the zones (those in the mask `live`) may contain it.
 
