@@ -48,6 +48,7 @@ FLOORS = (
     "index",
     "creating",
     "predicting",
+    "spark",
     "demo",
     "cli",
 )

@@ -1,0 +1,355 @@
+"""`ZoneBloom`: all that Spark users need, on one object that is bound to a session.
+
+A thin front: each method loads the module that does it when it is first called, and passes on the session, the place of
+the index and the options of the store.
+
+Spec: specs/spark.md
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from zonebloom.spark.catalog import BFIndexConfig, Catalog
+from zonebloom.spark.session import session_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from zonebloom.index import Index
+    from zonebloom.optimizing import Optimization
+    from zonebloom.progress import Progress
+    from zonebloom.refreshing import Mode, Refresh
+    from zonebloom.retention import Vacuum
+    from zonebloom.sizing import Sizing
+    from zonebloom.spark.explaining import Explained
+    from zonebloom.spark.reading import Lake
+
+__all__ = ["ZoneBloom"]
+
+Source = Any
+"""A path, a list of paths, or a DataFrame that is a plain scan of files (Parquet, Delta, Iceberg)."""
+Place = str | os.PathLike[str] | None
+"""Of an index: its folder or URL, its name in the system path, or None for the default beside the data."""
+
+
+class ZoneBloom:
+    """Zone bloom indexes on Spark: build, refresh, read, join.
+
+    Parameters
+    ----------
+    spark
+        A session, classic or Spark Connect; by default the active one, else a new one.
+    system_path
+        Folder or URL of indexes that have names: `index="users"` then means `<system_path>/users`.
+    storage_options
+        Passed to the library's stores, on the driver and on executors.
+
+    Raises
+    ------
+    MissingDependencyError
+        PySpark 4.1, pandas or Java is missing.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession | None = None,
+        *,
+        system_path: str | os.PathLike[str] | None = None,
+        storage_options: Mapping[str, str] | None = None,
+    ) -> None:
+        self.spark = session_of(spark)
+        self.storage_options = storage_options
+        self._catalog = Catalog(None if system_path is None else os.fspath(system_path))
+
+    # --- the life of an index ---------------------------------------------------------------------------------------
+
+    def create_index(
+        self,
+        source: Source,
+        columns: str | Sequence[str],
+        *,
+        rows_per_zone: int = 8192,
+        fpp: float = 0.00057,
+        sizing: Sizing = "power_of_two",
+        index: Place = None,
+        levels: Sequence[str] = ("zone",),
+        overwrite: bool = False,
+        optimize: bool = True,
+        max_index_bytes: int | None = None,
+        tasks: int | None = None,
+        progress: bool | Callable[[Progress], None] = False,
+    ) -> Index:
+        """An index over `columns` of `source`, built by the executors, committed and opened.
+
+        The zones are those that `zonebloom.build_index` makes, byte for byte. Executors read the files, and write
+        segments straight to the index; nothing of a filter's size passes the driver.
+
+        Parameters
+        ----------
+        source
+            A path, a list of paths, or a DataFrame that is a plain scan of files.
+        rows_per_zone, fpp, sizing, levels, overwrite, optimize
+            As for `zonebloom.build_index`.
+        index
+            Where to, by default beside the data; or a name in the system path.
+        max_index_bytes
+            Refuse to build, before any data is read, where the filters would need more by estimate.
+        tasks
+            Spark tasks; by default as many as pay, up to some for each core.
+        progress
+            True for a bar on stderr, or a function that takes `Progress`; rows count when their task is done.
+
+        Raises
+        ------
+        ColumnNotFoundError, UnsupportedTypeError, InvalidArgumentError, IndexExistsError
+            Before anything is written.
+        DataFileError
+            No file can be read; single files that cannot are warned of, and searches keep them whole.
+        MissingDependencyError
+            The executors lack zonebloom, or have another version of it than the driver.
+
+        Spec: specs/spark.md#build
+        """
+        from zonebloom.spark.building import create_index  # noqa: PLC0415 - loads NumPy and pyarrow
+
+        return create_index(
+            self.spark,
+            source,
+            columns,
+            rows_per_zone=rows_per_zone,
+            fpp=fpp,
+            sizing=sizing,
+            index=self._catalog.place(index),
+            levels=levels,
+            overwrite=overwrite,
+            optimize=optimize,
+            max_index_bytes=max_index_bytes,
+            tasks=tasks,
+            progress=progress,
+            storage_options=self.storage_options,
+        )
+
+    def refresh_index(
+        self,
+        source: Source,
+        mode: Mode = "incremental",
+        *,
+        paths: Iterable[str | os.PathLike[str]] | None = None,
+        check: bool = False,
+        tasks: int | None = None,
+        progress: bool | Callable[[Progress], None] = False,
+    ) -> Refresh:
+        """Bring an index in line with its data set: executors build new and changed files, the driver commits once.
+
+        Parameters
+        ----------
+        source
+            The data set's path, the index's place, or its name.
+        mode, paths, check
+            As for `zonebloom.Index.refresh`.
+        tasks, progress
+            As for `create_index`.
+
+        Spec: specs/spark.md#build
+        """
+        from zonebloom.spark.building import refresh_index  # noqa: PLC0415 - as above
+
+        return refresh_index(
+            self.spark,
+            self._place(source),
+            mode,
+            paths=paths,
+            check=check,
+            tasks=tasks,
+            progress=progress,
+            storage_options=self.storage_options,
+        )
+
+    def optimize_index(self, source: Source) -> Optimization:
+        """Merge the segments of an index into few slice segments, on the driver, in some 100 MiB of memory."""
+        return self.open_index(source).optimize()
+
+    def vacuum_index(
+        self, source: Source, *, older_than: timedelta = timedelta(days=7), dry_run: bool = False
+    ) -> Vacuum:
+        """Remove old versions and files that no version needs, such as those of tasks that were killed or ran twice."""
+        return self.open_index(source).vacuum(older_than=older_than, dry_run=dry_run)
+
+    def delete_index(self, source: Source) -> None:
+        """Remove an index with all its versions; the data files stay."""
+        from zonebloom.spark.listing import delete_index  # noqa: PLC0415 - as above
+
+        delete_index(self._place(source), self.storage_options)
+
+    def restore_index(self, source: Source, version: int) -> int:
+        """Make the content of an older version current, as a new version, whose number it is."""
+        return self.open_index(source).restore(version)
+
+    def open_index(self, source: Source) -> Index:
+        """The library's index: of a data set's path, a place, a name, or a DataFrame that scans its files.
+
+        Raises
+        ------
+        IndexNotFoundError
+            There is none.
+        """
+        from zonebloom.spark.listing import open_index  # noqa: PLC0415 - as above
+
+        return open_index(self._place(source), self.storage_options)
+
+    def indexes(self, *sources: Source) -> DataFrame:
+        """One row for each index of the system path and of `sources`: name, place, data set, columns, rows, bytes."""
+        from zonebloom.spark.listing import indexes  # noqa: PLC0415 - as above
+
+        return indexes(self.spark, self._catalog, [self._place(one) for one in sources], self.storage_options)
+
+    def index(self, source: Source) -> DataFrame:
+        """One row for each column of an index: parameters, zones, bytes, segments."""
+        from zonebloom.spark.listing import columns_of  # noqa: PLC0415 - as above
+
+        return columns_of(self.spark, self.open_index(source))
+
+    def _place(self, source: Source) -> str:
+        """What `open_index` takes: a DataFrame's folder, a name's place, or the path itself."""
+        if isinstance(source, (str, os.PathLike)):
+            place = self._catalog.place(source)
+            assert place is not None
+            return place
+        from zonebloom.spark.frames import common_folder, files_of  # noqa: PLC0415 - as above
+
+        files = files_of(source)
+        return files[0] if len(files) == 1 else common_folder(files)
+
+    # --- reading ----------------------------------------------------------------------------------------------------
+
+    def read(self, path: Source, *, index: Place = None) -> Lake:
+        """The data set at `path`, to be read with `.where(condition)`: what cannot match is not read.
+
+        Spec: specs/spark.md#reads
+        """
+        from zonebloom.spark.reading import read  # noqa: PLC0415 - as above
+
+        return read(self.spark, path, index=self._catalog.place(index), storage_options=self.storage_options)
+
+    def prune(self, frame: DataFrame, condition: str | Column, *, index: Place = None) -> DataFrame:
+        """`frame`, which is a plain scan, where `condition`: files that cannot match are not read.
+
+        Spec: specs/spark.md#reads
+        """
+        from zonebloom.spark.reading import prune  # noqa: PLC0415 - as above
+
+        place = self._catalog.place(index)
+        return prune(self.spark, frame, condition, index=place, storage_options=self.storage_options)
+
+    def explain(self, source: Source, condition: str | Column, *, index: Place = None) -> Explained:
+        """The funnel of a read, from files to bytes, and coded reasons for what is kept; as text and as a DataFrame.
+
+        Spec: specs/spark.md#explain
+        """
+        from zonebloom.spark.explaining import explain  # noqa: PLC0415 - as above
+
+        place = self._catalog.place(index)
+        return explain(self.spark, source, condition, index=place, storage_options=self.storage_options)
+
+    def why_not(self, source: Source, condition: str | Column, *, index: Place = None) -> Explained:
+        """Why a read did not skip more: each part that was kept, with its reason.
+
+        Spec: specs/spark.md#explain
+        """
+        from zonebloom.spark.explaining import why_not  # noqa: PLC0415 - as above
+
+        place = self._catalog.place(index)
+        return why_not(self.spark, source, condition, index=place, storage_options=self.storage_options)
+
+    def candidates(self, path: Source, condition: str | Column, *, index: Place = None) -> DataFrame:
+        """One row for each row range that may match: path, fragment_id, start, stop.
+
+        Spec: specs/spark.md#row-ranges
+        """
+        from zonebloom.spark.row_ranges import candidates  # noqa: PLC0415 - as above
+
+        place = self._catalog.place(index)
+        return candidates(self.spark, path, condition, index=place, storage_options=self.storage_options)
+
+    def map_candidates(
+        self,
+        path: Source,
+        condition: str | Column,
+        function: Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]],
+        schema: Any,
+        *,
+        columns: Sequence[str] | None = None,
+        index: Place = None,
+    ) -> DataFrame:
+        """`function` over the rows of the candidate row ranges alone, as `mapInArrow` does it over a whole frame.
+
+        Spec: specs/spark.md#row-ranges
+        """
+        from zonebloom.spark.row_ranges import map_candidates  # noqa: PLC0415 - as above
+
+        return map_candidates(
+            self.spark,
+            path,
+            condition,
+            function,
+            schema,
+            columns=columns,
+            index=self._catalog.place(index),
+            storage_options=self.storage_options,
+        )
+
+    # --- joining ----------------------------------------------------------------------------------------------------
+
+    def prune_join(
+        self, big: Source, small: DataFrame, on: str | Sequence[str], *, how: str = "inner", index: Place = None
+    ) -> DataFrame:
+        """`big` joined with `small`: the keys of `small` choose the files and zones of `big` before it is scanned.
+
+        Spec: specs/spark.md#prune-join
+        """
+        from zonebloom.spark.joining import prune_join  # noqa: PLC0415 - as above
+
+        place = self._catalog.place(index)
+        return prune_join(self.spark, big, small, on, how=how, index=place, storage_options=self.storage_options)
+
+    def filter_by_index(self, frame: DataFrame, index: Any, column: str) -> DataFrame:
+        """`frame` without rows whose `column` is certainly not in the index: they cannot join, and are not shuffled.
+
+        Parameters
+        ----------
+        index
+            The place or name of an index with the level `dataset`, an `Index`, or an `Sbbf`.
+
+        Spec: specs/spark.md#filter-by-index
+        """
+        from zonebloom.spark.joining import filter_by_index  # noqa: PLC0415 - as above
+
+        place = self._catalog.place(index) if isinstance(index, (str, os.PathLike)) else index
+        return filter_by_index(self.spark, frame, place, column, storage_options=self.storage_options)
+
+    # --- Hyperspace's names -----------------------------------------------------------------------------------------
+
+    def createIndex(self, frame: Source, config: BFIndexConfig) -> Index:  # noqa: N802 - Hyperspace's name
+        """`create_index` as Hyperspace's proposal has it."""
+        from zonebloom.spark.building import create_index  # noqa: PLC0415 - as above
+
+        return create_index(
+            self.spark,
+            frame,
+            tuple(config.indexedColumns),
+            rows_per_zone=config.expectedNumItems,
+            fpp=config.fpp,
+            index=self._catalog.place_of_name(config.indexName),
+            storage_options=self.storage_options,
+        )
+
+    refreshIndex = refresh_index  # noqa: N815 - as above
+    optimizeIndex = optimize_index  # noqa: N815 - as above
+    vacuumIndex = vacuum_index  # noqa: N815 - as above
+    deleteIndex = delete_index  # noqa: N815 - as above
+    restoreIndex = restore_index  # noqa: N815 - as above
