@@ -38,7 +38,8 @@ def test_refresh_adds_and_drops_what_changed(lake):
 def test_an_unknown_mode_is_the_callers_mistake(lake):
     done = zonebloom("refresh", lake, "--mode", "sideways")
     assert done.returncode == 2
-    assert "incremental, quick or full" in done.stderr
+    assert "'incremental', 'quick', 'full'" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
 
 
 def test_versions_restore_and_vacuum(lake):

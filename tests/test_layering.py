@@ -167,7 +167,7 @@ def test_every_import_beside_the_package_is_declared(folder, group):
 
 
 def test_import_zonebloom_loads_nothing_heavy():
-    heavy = COMPILERS | {"numpy", "pyarrow", "sqlglot", "typer", "rich"}
+    heavy = COMPILERS | {"numpy", "pyarrow", "sqlglot", "click", "rich"}
     assert run_python(f"import sys, zonebloom; print(sorted({heavy!r} & set(sys.modules)))").strip() == "[]"
 
 

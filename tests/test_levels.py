@@ -10,9 +10,9 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 import pytest
+from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
 import zonebloom as zb
 from zonebloom import hashing
@@ -24,7 +24,7 @@ from zonebloom.sbbf import Sbbf
 from zonebloom.sizing import num_blocks_for
 from zonebloom.storage.level import LevelEntry
 from zonebloom.storage.local_store import LocalStore
-from zonebloom.storage.manifest import Fragment
+from zonebloom.storage.fragments import Fragment
 from zonebloom.storage.zone_segment import ZoneSegment
 from zonebloom.zones import ZoneBuilder
 

@@ -9,7 +9,7 @@ import warnings
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 import zonebloom as zb
 from tests.conftest import make_rows

@@ -1,0 +1,66 @@
+"""The root of all commands, and what becomes of an error.
+
+click and not typer, which loads pydantic: a search of one key would spend more time on that than on all the rest.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from typing import Any
+
+import click
+
+from zonebloom import errors
+
+__all__ = ["app", "main"]
+
+_CALLERS_MISTAKES = (ValueError, TypeError, LookupError, ImportError)
+
+
+@click.group(name="zonebloom", no_args_is_help=True, context_settings={"show_default": True})
+@click.option("--verbose", is_flag=True, help="Show tracebacks.")
+def app(verbose: bool) -> None:
+    """Find which rows of a data lake can hold a value."""
+    _State.verbose = verbose
+
+
+class _State:
+    verbose = False
+
+
+def _show_warning(message: Warning | str, *_: Any) -> None:
+    click.echo(f"zonebloom: warning: {message}", err=True)
+
+
+def main() -> None:
+    """Run the command; every error is one line on stderr."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", RuntimeWarning)
+        warnings.showwarning = _show_warning  # type: ignore[assignment]
+        try:
+            status = app(standalone_mode=False)
+            sys.stdout.flush()
+        except click.exceptions.NoArgsIsHelpError as error:
+            click.echo(error.format_message(), err=True)
+            status = 2
+        except click.UsageError as error:
+            command = error.ctx.command_path if error.ctx else "zonebloom"
+            _fail(error, f"{error.format_message().rstrip('.')}; see {command} --help")
+            status = 2
+        except click.Abort:
+            status = 1
+        except errors.ZoneBloomError as error:
+            _fail(error, str(error))
+            status = 2 if isinstance(error, _CALLERS_MISTAKES) else 1
+        except BrokenPipeError:  # `zonebloom scan … | head`; what is left must not fail again as Python ends
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            status = 1
+    raise SystemExit(status)
+
+
+def _fail(error: Exception, message: str) -> None:
+    if _State.verbose:
+        raise error
+    click.echo(f"zonebloom: {' '.join(message.split())}", err=True)
