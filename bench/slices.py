@@ -24,8 +24,9 @@ import zonebloom as zb
 from bench.harness import Result, interleaved, scratch, spread
 from zonebloom.coverage import View
 from zonebloom.datasets import open_dataset
+from zonebloom.storage.fragments import Fragment, FragmentTable, write_fragments
 from zonebloom.storage.local_store import LocalStore
-from zonebloom.storage.manifest import ColumnEntry, Fragment, Manifest, commit, write_fragments
+from zonebloom.storage.manifest import ColumnEntry, Manifest, commit
 from zonebloom.storage.zone_segment import ZoneSegmentWriter
 from zonebloom.zones import ZoneBuilder
 
@@ -126,7 +127,7 @@ def keys_without_data(root: Path, num_zones: int) -> list[int]:
     assert writer.entry is not None
     column = ColumnEntry("key", pa.int64(), ROWS_PER_ZONE, FPP, "power_of_two", (writer.entry,))
     described = {**dataset.to_json(store.root), "partition_columns": []}
-    listed = (write_fragments(store, fragments),)
+    listed = (write_fragments(store, FragmentTable.of(fragments)),)
     commit(store, Manifest(1, "build", described, pa.schema([("key", pa.int64())]), num_files, (column,), listed))
     return present
 

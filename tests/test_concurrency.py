@@ -22,8 +22,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import zonebloom as zb
-from zonebloom.committing import Change, ColumnChange, commit_change, reserve_ids
+from zonebloom.committing import commit_change, reserve_ids
 from zonebloom.errors import ConcurrentCommitError
+from zonebloom.rebasing import Change, ColumnChange
 from zonebloom.storage.local_store import LocalStore
 from zonebloom.storage.manifest import list_versions, read_version
 

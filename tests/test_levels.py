@@ -22,9 +22,9 @@ from zonebloom.levels import DatasetFilter, LevelBuilder, LeveledZones, check_le
 from zonebloom.levels.filling import SPAN_BYTES, Filling, write_dataset_filter
 from zonebloom.sbbf import Sbbf
 from zonebloom.sizing import num_blocks_for
+from zonebloom.storage.fragments import Fragment
 from zonebloom.storage.level import LevelEntry
 from zonebloom.storage.local_store import LocalStore
-from zonebloom.storage.fragments import Fragment
 from zonebloom.storage.zone_segment import ZoneSegment
 from zonebloom.zones import ZoneBuilder
 

@@ -29,13 +29,22 @@ from zonebloom.datasets.source import Fingerprint
 from zonebloom.errors import DataFileError
 from zonebloom.levels import LevelBuilder
 from zonebloom.sizing import Sizing
-from zonebloom.storage.manifest import Fragment
+from zonebloom.storage.fragments import Fragment
 from zonebloom.storage.segment import SegmentEntry
 from zonebloom.storage.store import Store
 from zonebloom.storage.zone_segment import ZoneSegmentWriter
 from zonebloom.zones import ZoneBuilder
 
-__all__ = ["BuildPlan", "BuiltColumns", "Parameters", "build_segments", "inspect_files", "num_cores", "read_footers"]
+__all__ = [
+    "BuildPlan",
+    "BuiltColumns",
+    "Parameters",
+    "Runner",
+    "build_segments",
+    "inspect_files",
+    "num_cores",
+    "read_footers",
+]
 
 _SETTLED_NS = 20_000_000
 """A file younger than this is read only after it: a write that follows then gets another modification time."""
@@ -219,6 +228,14 @@ class BuildPlan:
     """Called with the number of rows that were done since the last call, from the workers."""
     levels: LevelBuilder | None = None
     """Takes the same values, for the filters above the zones."""
+
+
+Runner = Callable[[BuildPlan, Sequence[Fragment]], BuiltColumns]
+"""What writes the zones of fragments: `build_segments` on this machine, or the same elsewhere.
+
+It must write every zone of each fragment that is not in `failed`, leave no file behind if it raises, and hand all
+values to `plan.levels`, if that is not None.
+"""
 
 
 def build_segments(plan: BuildPlan, fragments: Sequence[Fragment]) -> BuiltColumns:

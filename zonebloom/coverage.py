@@ -11,7 +11,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
@@ -23,18 +22,19 @@ from zonebloom.datasets import Dataset, partitions
 from zonebloom.errors import (
     ColumnNotFoundError,
     CorruptIndexError,
-    DataFileError,
     InvalidArgumentError,
     PredicateError,
     UnsupportedFormatError,
 )
+from zonebloom.files import Files
 from zonebloom.hashing import leaf_paths, resolve_column
 from zonebloom.levels import LeveledZones, open_levels
 from zonebloom.predicates import Predicate
 from zonebloom.pruning import Evaluator, ProbedColumn, SearchResult, TouchedRanges
 from zonebloom.reasons import Reason, ReasonCode
-from zonebloom.selection import MAX_ROWS, Bounds, RowSelection
-from zonebloom.storage.manifest import ColumnEntry, Fragment, Manifest, read_fragments
+from zonebloom.selection import Bounds, RowSelection
+from zonebloom.storage.fragments import FragmentTable, is_in_runs, read_fragments
+from zonebloom.storage.manifest import ColumnEntry, Manifest
 from zonebloom.storage.segment import SegmentEntry
 from zonebloom.storage.slice_segment import FEW_HASHES, SliceSegment
 from zonebloom.storage.store import Store
@@ -131,7 +131,7 @@ class Snapshot:
         """Levels that are not used; no row is kept for them, as the zones beneath are asked."""
         self._columns: dict[str, LoadedColumn] = {}
         self._leveled: dict[str, LeveledZones] = {}
-        self.fragments: dict[str, Fragment] = {}
+        self.fragments = FragmentTable.of([])
         self.damaged_lists: frozenset[str] = frozenset()
         """Paths of the fragment lists that could not be read."""
         self.damaged_segments: set[str] = set()
@@ -140,15 +140,16 @@ class Snapshot:
             self._read_fragments()
 
     def _read_fragments(self) -> None:
-        dropped = {one for start, stop in self.manifest.dropped for one in range(start, stop)}
+        found = []
         for entry in self.manifest.fragment_lists:
             try:
-                found = read_fragments(self.store, entry)
+                table = read_fragments(self.store, entry)
             except CorruptIndexError as error:
                 self._note_damage(str(error))
                 self.damaged_lists |= {entry.path}
                 continue
-            self.fragments.update({one.path: one for one in found if one.fragment_id not in dropped})
+            found.append(table.where(~is_in_runs(table.fragment_ids, self.manifest.dropped)))
+        self.fragments = FragmentTable.concatenated(found)
 
     def _note_damage(
         self,
@@ -208,19 +209,6 @@ class Snapshot:
         raise UnsupportedFormatError(f"{message}; a newer zonebloom wrote it: upgrade this one")
 
 
-@dataclass(frozen=True, slots=True)
-class File:
-    """A data file as it is now."""
-
-    path: str
-    fragment_id: int
-    num_rows: int
-    fingerprint: tuple[int, int, str | None]
-    row_group_rows: tuple[int, ...]
-    row_group_bytes: tuple[int, ...]
-    is_known: bool
-
-
 class View:
     """A snapshot of the index against one listing of the data set.
 
@@ -231,56 +219,14 @@ class View:
         self.snapshot = snapshot
         self.dataset = dataset
         self.listing = listing
-        self.reasons: list[Reason] = list(snapshot.damage)
-        self.files: dict[str, File] = {}
-        next_id = snapshot.manifest.next_fragment_id
-        for path, fingerprint in listing.items():
-            known = snapshot.fragments.get(path)
-            if known is not None and known.fingerprint == tuple(fingerprint):
-                self.files[path] = File(
-                    path,
-                    known.fragment_id,
-                    known.num_rows,
-                    known.fingerprint,
-                    known.row_group_rows,
-                    known.row_group_bytes,
-                    is_known=True,
-                )
-            else:
-                self.files[path] = self._unknown(path, next_id, fingerprint, changed=known is not None)
-                next_id += 1
-        self.num_deleted = len(snapshot.fragments.keys() - listing.keys())
-        self.num_unknown = sum(not one.is_known for one in self.files.values())
-        self._index_files()
-
-    def _unknown(self, path: str, fragment_id: int, fingerprint: Any, *, changed: bool) -> File:
-        code = ReasonCode.FILE_CHANGED if changed else ReasonCode.FILE_NOT_INDEXED
-        message = "the file changed since it was indexed" if changed else "the index has not seen the file"
-        self.reasons.append(Reason(code, f"{message}; it is read whole until the next refresh", path=path))
-        try:
-            with self.dataset.open(path) as file:
-                shape = (file.num_rows, tuple(fingerprint), file.row_group_rows, file.row_group_bytes)
-        except DataFileError as error:
-            self.reasons.append(Reason(ReasonCode.FILE_UNREADABLE, str(error), path=path))
-            shape = (MAX_ROWS, tuple(fingerprint), (MAX_ROWS,), (int(fingerprint.size),))
-        return File(path, fragment_id, *shape, is_known=False)
-
-    def _index_files(self) -> None:
-        files = list(self.files.values())
-        ids = np.array([one.fragment_id for one in files], np.uint64)
-        rows = np.array([one.num_rows for one in files], np.uint64)
-        filled = rows > 0
-        self.universe = RowSelection.from_arrays(ids[filled], np.zeros(int(filled.sum()), np.uint64), rows[filled])
-        self.paths = {one.fragment_id: one.path for one in files}
-        groups = [
-            (one.fragment_id, start, start + num_rows, num_bytes)
-            for one in files
-            for start, num_rows, num_bytes in _row_groups(one)
-            if num_rows
-        ]
-        columns = np.array(groups, np.uint64).reshape(-1, 4)
-        self.row_groups = TouchedRanges(columns[:, 0], columns[:, 1], columns[:, 2], columns[:, 3])
-        self.live_ids = np.array([one.fragment_id for one in files if one.is_known], np.uint64)
+        self.files = Files.listed(snapshot.fragments, dataset, listing, snapshot.manifest.next_fragment_id)
+        self.reasons: list[Reason] = [*snapshot.damage, *self.files.reasons]
+        self.num_deleted = self.files.num_deleted
+        self.num_unknown = len(self.files.unknown_paths)
+        self.universe = self.files.rows()
+        self.paths = self.files.paths
+        self.row_groups = TouchedRanges(*self.files.table.group_ranges())
+        self.live_ids = self.files.known.fragment_ids
         self._probed: dict[str, ProbedColumn] = {}
         self._counted: dict[str, TouchedRanges] = {}
 
@@ -331,13 +277,11 @@ class View:
         reasons += loaded.damage
         reasons = list(dict.fromkeys(reasons))
         if not loaded.damage:
-            known = set(self.live_ids.tolist())
-            for one in sorted(set(uncovered.fragment_ids.tolist())):
-                if one in known:
-                    is_unfit = any(start <= one < stop for start, stop in entry.unfit)
-                    cause = "its values do not convert to the index's type" if is_unfit else "refresh the index"
-                    message = f"column {entry.name} of this file has no filters: {cause}"
-                    reasons.append(Reason(ReasonCode.COLUMN_NOT_INDEXED, message, entry.name, self.paths[one]))
+            unseen = np.intersect1d(uncovered.fragment_ids, self.live_ids)
+            for one, is_unfit in zip(unseen.tolist(), is_in_runs(unseen, entry.unfit).tolist(), strict=True):
+                cause = "its values do not convert to the index's type" if is_unfit else "refresh the index"
+                message = f"column {entry.name} of this file has no filters: {cause}"
+                reasons.append(Reason(ReasonCode.COLUMN_NOT_INDEXED, message, entry.name, self.paths[one]))
         return ProbedColumn(entry.name, entry.column_type, self.snapshot.zones(entry), uncovered, live, tuple(reasons))
 
     def search(self, predicate: Predicate) -> SearchResult:
@@ -349,17 +293,12 @@ class View:
             bounds = evaluator.evaluate(predicate)
         except RecursionError as error:
             raise PredicateError("a predicate must be nested less deeply, got one beyond Python's limit") from error
-        for reason in (
-            *self.reasons,
-            *self.snapshot.damage,
-            *self.snapshot.level_damage,
-        ):  # a slice may turn out damaged only as it is probed
-            if reason not in evaluator.reasons:
-                evaluator.reasons.append(reason)
+        # a slice may turn out damaged only as it is probed
+        reasons = dict.fromkeys((*evaluator.reasons, *self.reasons, *self.snapshot.damage, *self.snapshot.level_damage))
         return SearchResult(
             bounds.kind(self.universe),
             bounds.true_rows,
-            tuple(evaluator.reasons),
+            tuple(reasons),
             paths=self.paths,
             universe=self.universe,
             zones=self._zones_of(predicate),
@@ -390,8 +329,9 @@ class View:
         import pyarrow.dataset as pads  # noqa: PLC0415 - it imports pandas where there is one, which takes 0.1 s
 
         fields = self.partition_fields
-        files = [one for one in self.files.values() if one.num_rows]
-        values = [partitions.typed(one.path, fields) for one in files]
+        folders = [path.rpartition("/")[0] for path in self.files]
+        of_folder = {folder: partitions.typed(f"{folder}/", fields) for folder in dict.fromkeys(folders)}
+        values = [of_folder[folder] for folder in folders]
         strange = [value is None for value in values]
         table = pa.table(
             {
@@ -403,19 +343,11 @@ class View:
         found = pads.dataset(table).to_table(columns={"is_true": expression})["is_true"].to_pylist()
         is_true = [odd or one is True for one, odd in zip(found, strange, strict=True)]
         is_false = [odd or one is False for one, odd in zip(found, strange, strict=True)]
-        return Bounds(_whole(files, is_true), _whole(files, is_false), exact=not any(strange))
+        true_rows, false_rows = (self.files.rows(np.array(chosen, np.bool_)) for chosen in (is_true, is_false))
+        is_exact = not (np.array(strange, np.bool_) & (self.files.table.num_rows > 0)).any()
+        return Bounds(true_rows, false_rows, exact=is_exact)
 
 
 def _is_ambiguous(schema: pa.Schema, name: str) -> bool:
     """Whether `name` is a column and a leaf of a struct as well: a pyarrow Expression may mean either."""
     return leaf_paths(schema).count(name) > 1
-
-
-def _whole(files: list[File], chosen: list[bool]) -> RowSelection:
-    picked = [one for one, is_in in zip(files, chosen, strict=True) if is_in]
-    return RowSelection.from_ranges((one.fragment_id, 0, one.num_rows) for one in picked)
-
-
-def _row_groups(file: File) -> list[tuple[int, int, int]]:
-    starts = np.concatenate([[0], np.cumsum(file.row_group_rows)]).tolist()[:-1]
-    return list(zip(map(int, starts), file.row_group_rows, file.row_group_bytes, strict=True))

@@ -19,8 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from zonebloom import hashing
-from zonebloom.building import BuildPlan, Parameters, build_segments, inspect_files, num_cores
-from zonebloom.committing import NO_VERSION, Change, ColumnChange, commit_change, reserve_ids
+from zonebloom.building import BuildPlan, Parameters, Runner, build_segments, inspect_files, num_cores
+from zonebloom.committing import commit_change, reserve_ids
 from zonebloom.coverage import Snapshot
 from zonebloom.datasets import Dataset, open_dataset
 from zonebloom.errors import (
@@ -33,10 +33,12 @@ from zonebloom.index import Index, load_trusted, open_index
 from zonebloom.levels import LevelBuilder, check_levels
 from zonebloom.optimizing import optimize_column
 from zonebloom.progress import Progress, reporting
+from zonebloom.rebasing import NO_VERSION, Change, ColumnChange
 from zonebloom.selection import RowSelection
 from zonebloom.sizing import Sizing, check_fpp, check_rows_per_zone, num_blocks_for
+from zonebloom.storage.fragments import Fragment, FragmentTable
 from zonebloom.storage.local_store import LocalStore
-from zonebloom.storage.manifest import ColumnEntry, Fragment, list_versions
+from zonebloom.storage.manifest import ColumnEntry, list_versions
 from zonebloom.storage.segment import runs
 from zonebloom.storage.zone_segment import ZoneSegmentWriter
 from zonebloom.verifying import check_imported
@@ -176,8 +178,16 @@ class _Build:
     """One build: inspect, check, write segments, commit."""
 
     def __init__(
-        self, dataset: Dataset, root: Path, base: Snapshot | None, parameters: Parameters, workers: int
+        self,
+        dataset: Dataset,
+        root: Path,
+        base: Snapshot | None,
+        parameters: Parameters,
+        workers: int,
+        *,
+        runner: Runner = build_segments,
     ) -> None:
+        self.runner = runner
         self.dataset = dataset
         self.store = LocalStore(root)
         self.root = root
@@ -207,7 +217,7 @@ class _Build:
         with reporting(progress, total) as on_rows, level_builder:
             above = level_builder if len(levels) > 1 else None
             plan = BuildPlan(self.dataset, self.store, types, self.parameters, self.workers, on_rows, above)
-            built = build_segments(plan, inspected.fragments)
+            built = self.runner(plan, inspected.fragments)
         built_levels = level_builder.finish(built.failed)
         for message in built.failed.values():
             warnings.warn(f"{message}; the file is not indexed, and always read whole", RuntimeWarning, stacklevel=3)
@@ -276,12 +286,9 @@ class _Build:
 
     def _ids(self, listing: Mapping[str, Any]) -> dict[str, int]:
         """Ids of the files: those that the index has for them where they are unchanged, else new ones."""
-        known = self.base.fragments if self.base else {}
-        ids = {
-            path: known[path].fragment_id
-            for path, fingerprint in listing.items()
-            if path in known and known[path].fingerprint == tuple(fingerprint)
-        }
+        known = self.base.fragments if self.base else FragmentTable.of([])
+        pairs = zip(listing, known.compare(listing).tolist(), strict=True)
+        ids = {path: int(known.fragment_ids[position]) for path, position in pairs if position >= 0}
         new = [path for path in listing if path not in ids]
         ids.update(zip(new, count(self._reserve(len(new)))))
         return ids
@@ -298,7 +305,7 @@ class _Build:
         self, listing: Iterable[str], schema: pa.Schema, fragments: list[Fragment], columns: list[ColumnEntry]
     ) -> None:
         base = self.base.manifest if self.base else NO_VERSION
-        known = {one.fragment_id for one in self.base.fragments.values()} if self.base else set()
+        known = set(self.base.fragments.fragment_ids.tolist()) if self.base else set()
         indexed = {one.path for one in fragments}
         change = Change(
             "build",

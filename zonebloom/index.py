@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from zonebloom.arrays import from_numpy
 from zonebloom.coverage import Snapshot, View
 from zonebloom.datasets import INDEX_FOLDER, Dataset, absolute_path, beside_file, dataset_from_json
 from zonebloom.errors import (
@@ -173,8 +174,8 @@ class Index:
 
     def _checked_view(self, *, strict: bool) -> View:
         view = self.view()
-        unknown = [one.path for one in view.files.values() if strict and not one.is_known]
-        if unknown:
+        unknown = view.files.unknown_paths
+        if strict and unknown:
             message = f"every file must be indexed as it is, got {len(unknown)} new or changed, such as {unknown[0]}"
             raise StaleIndexError(f"{message}; refresh the index")
         return view
@@ -458,7 +459,7 @@ class Index:
             schema = zone_schema(entry.rows_per_zone, entry.fpp, column=entry.name, column_type=entry.column_type)
             return ZoneTable([], schema)
         whole = pa.concat_tables(tables)
-        live = pa.array([one.fragment_id for one in self._snapshot.fragments.values()], pa.uint64())
+        live = from_numpy(self._snapshot.fragments.fragment_ids, pa.uint64())
         is_live = pc.is_in(whole["fragment_id"], live)
         if not pc.all(is_live).as_py():
             whole = whole.filter(is_live)
@@ -491,7 +492,7 @@ class Index:
     def info(self) -> dict[str, Any]:
         """Version, counts, and parameters and size of each column; the object of `zonebloom info --format json`."""
         manifest = self._snapshot.manifest
-        num_rows = sum(one.num_rows for one in self._snapshot.fragments.values())
+        num_rows = int(self._snapshot.fragments.num_rows.sum())
         columns = [
             {
                 "name": entry.name,

@@ -21,9 +21,11 @@ import numpy as np
 import pyarrow as pa
 
 from zonebloom.arrays import from_numpy
-from zonebloom.committing import Change, ColumnChange, commit_change
+from zonebloom.committing import commit_change
 from zonebloom.errors import CorruptIndexError
-from zonebloom.storage.manifest import ColumnEntry, Manifest, read_fragments
+from zonebloom.rebasing import Change, ColumnChange
+from zonebloom.storage.fragments import is_in_runs, read_fragments
+from zonebloom.storage.manifest import ColumnEntry, Manifest
 from zonebloom.storage.segment import SegmentEntry
 from zonebloom.storage.slice_layout import FULL_GROUP, ROWS_PER_BLOCK, ZonePositions, cut_into_groups
 from zonebloom.storage.slice_segment import SliceSegment
@@ -91,9 +93,9 @@ def optimize(store: Store, manifest: Manifest) -> Optimization:
 
     Spec: specs/slices.md#optimize
     """
-    dropped = {one for start, stop in manifest.dropped for one in range(start, stop)}
-    fragments = [one for entry in manifest.fragment_lists for one in read_fragments(store, entry)]
-    live = {one.fragment_id for one in fragments} - dropped
+    ids = [read_fragments(store, entry).fragment_ids for entry in manifest.fragment_lists]
+    known = np.concatenate([np.zeros(0, np.uint64), *ids])
+    live = set(known[~is_in_runs(known, manifest.dropped)].tolist())
     written: list[str] = []
     try:
         columns, done = [], []
@@ -158,7 +160,11 @@ class _Source:
     """A segment whose zones may be merged."""
 
     def __init__(
-        self, entry: SegmentEntry, table: ZoneTable | SliceSegment, live: set[int], release: Callable[[], None]
+        self,
+        entry: SegmentEntry,
+        table: ZoneTable | SliceSegment,
+        live: set[int],
+        release: Callable[[], None],
     ) -> None:
         self.entry = entry
         self.table = table

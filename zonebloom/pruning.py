@@ -240,8 +240,8 @@ class Evaluator:
     """Columns whose values the paths hold."""
     partition_rows: Callable[[Predicate], Bounds] | None = None
     """Exact bounds of a predicate over partition columns only."""
-    reasons: list[Reason] = field(default_factory=list)
-    """Filled by `evaluate`."""
+    reasons: dict[Reason, None] = field(default_factory=dict)
+    """Filled by `evaluate`; there may be one for each file, so that a list would take quadratic time."""
 
     def evaluate(self, predicate: Predicate) -> Bounds:
         """The rows where `predicate` can be TRUE and those where it can be FALSE."""
@@ -303,8 +303,7 @@ class Evaluator:
         return Bounds.unknown(self.universe)
 
     def _note(self, reason: Reason) -> None:
-        if reason not in self.reasons:
-            self.reasons.append(reason)
+        self.reasons[reason] = None
 
 
 def _hashes_to_probe(values: Any, column_type: pa.DataType | None, column: str) -> NDArray[np.uint64] | Reason:

@@ -20,18 +20,20 @@ import numpy as np
 import pyarrow as pa
 
 from zonebloom import hashing
-from zonebloom.building import BuildPlan, Parameters, build_segments, num_cores, read_footers
-from zonebloom.committing import Change, ColumnChange, commit_change, covered_by, reserve_ids
+from zonebloom.building import BuildPlan, Parameters, Runner, build_segments, num_cores, read_footers
+from zonebloom.committing import commit_change, reserve_ids
 from zonebloom.coverage import Snapshot
 from zonebloom.datasets import Dataset
 from zonebloom.datasets.source import Fingerprint
 from zonebloom.errors import ColumnNotFoundError, CorruptIndexError, InvalidArgumentError, UnsupportedTypeError
 from zonebloom.levels import LevelBuilder
 from zonebloom.progress import Progress, reporting
+from zonebloom.rebasing import Change, ColumnChange, covered_by
 from zonebloom.sizing import Sizing
+from zonebloom.storage.fragments import Fragment, FragmentTable, is_in_runs
 from zonebloom.storage.level import LevelEntry
-from zonebloom.storage.manifest import ColumnEntry, Fragment
-from zonebloom.storage.segment import Runs, SegmentEntry, checksum, runs
+from zonebloom.storage.manifest import ColumnEntry
+from zonebloom.storage.segment import SegmentEntry, checksum, runs
 from zonebloom.storage.slice_segment import SliceSegment
 from zonebloom.storage.store import Store
 from zonebloom.storage.zone_segment import ZoneSegment
@@ -79,6 +81,7 @@ def refresh(
     workers: int | None = None,
     progress: bool | Callable[[Progress], None] = False,
     is_forced: bool = False,
+    runner: Runner = build_segments,
 ) -> Refresh:
     """Bring the current version, `snapshot`, in line with `dataset`, and commit the next one if anything changed.
 
@@ -90,6 +93,8 @@ def refresh(
         Whether to read the index whole and rebuild what differs from its checksum.
     is_forced
         Whether to commit even if nothing changed.
+    runner
+        What builds segments.
 
     Spec: specs/refresh.md
     """
@@ -99,7 +104,7 @@ def refresh(
         raise InvalidArgumentError(f"workers must be at least 1, got {workers}")
     scope = None if paths is None else [dataset.relative(path) for path in paths]
     plan = _plan(snapshot, dataset, mode, scope, check=check)
-    work = _Work(snapshot, dataset, plan, workers or num_cores())
+    work = _Work(snapshot, dataset, plan, workers or num_cores(), runner)
     if mode != "quick":
         work.build(progress)
     version = commit_change(snapshot.store, snapshot.manifest, work.change(is_forced=is_forced)).version
@@ -129,9 +134,9 @@ class _Plan:
     """Whether the whole data set was listed."""
     new: dict[str, Fingerprint]
     """Files to make fragments of."""
-    dropped: list[Fragment]
+    dropped: FragmentTable
     """Fragments that go."""
-    kept: list[Fragment]
+    kept: FragmentTable
     """Fragments of files that are as they were."""
     gaps: dict[str, list[Fragment]]
     """By column, fragments among `kept` that it has never seen."""
@@ -142,17 +147,13 @@ class _Plan:
 def _plan(snapshot: Snapshot, dataset: Dataset, mode: Mode, scope: Sequence[str] | None, *, check: bool) -> _Plan:
     listing = dataset.list() if scope is None else dataset.list_under(scope)
     damaged = () if mode == "quick" else covered_by(_damaged(snapshot, check=check))
-    known = [one for one in snapshot.fragments.values() if scope is None or _is_under(one.path, scope)]
-    lost = _is_in([one.fragment_id for one in known], damaged)
-    new = dict(listing)
-    dropped, kept = [], []
-    for fragment, is_lost in zip(known, lost.tolist(), strict=True):
-        found = listing.get(fragment.path)
-        if found is None or tuple(found) != fragment.fingerprint or is_lost or mode == "full":
-            dropped.append(fragment)
-        else:
-            kept.append(fragment)
-            del new[fragment.path]
+    known = snapshot.fragments if scope is None else _under(snapshot.fragments, scope)
+    positions = known.compare(listing)
+    is_kept = np.zeros(len(known), np.bool_)
+    is_kept[positions[positions >= 0]] = mode != "full"
+    is_kept &= ~is_in_runs(known.fragment_ids, damaged)
+    kept, dropped = known.where(is_kept), known.where(~is_kept)
+    new = {path: found for path, found in listing.items() if path not in kept}
     bad_levels = frozenset(
         segment.path
         for entry in snapshot.manifest.columns
@@ -164,8 +165,10 @@ def _plan(snapshot: Snapshot, dataset: Dataset, mode: Mode, scope: Sequence[str]
     return _Plan(mode, scope is None, new, dropped, kept, gaps, bad_levels)
 
 
-def _is_under(path: str, scope: Iterable[str]) -> bool:
-    return any(one in (path, ".") or path.startswith(f"{one}/") for one in scope)
+def _under(fragments: FragmentTable, scope: Sequence[str]) -> FragmentTable:
+    """The fragments whose files are one of `scope` or in one of them."""
+    found = [any(one in (path, ".") or path.startswith(f"{one}/") for one in scope) for path in fragments]
+    return fragments.where(np.array(found, np.bool_))
 
 
 def _damaged(snapshot: Snapshot, *, check: bool) -> list[SegmentEntry]:
@@ -199,28 +202,19 @@ def _is_sound(store: Store, segment: SegmentEntry, *, check: bool) -> bool:
     return True
 
 
-def _unseen(entry: ColumnEntry, fragments: Sequence[Fragment]) -> list[Fragment]:
-    ids = [one.fragment_id for one in fragments]
-    seen = _is_in(ids, covered_by(entry.segments)) | _is_in(ids, entry.unfit)
-    return [one for one, is_seen in zip(fragments, seen.tolist(), strict=True) if one.num_rows and not is_seen]
+def _unseen(entry: ColumnEntry, fragments: FragmentTable) -> list[Fragment]:
+    """Fragments with rows that the column has never seen."""
+    ids = fragments.fragment_ids
+    is_seen = is_in_runs(ids, covered_by(entry.segments)) | is_in_runs(ids, entry.unfit)
+    return fragments.where((fragments.num_rows > 0) & ~is_seen).values()
 
 
-def _is_in(ids: Sequence[int], found: Runs) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """For each id, whether one of the sorted runs holds it."""
-    starts = np.array([start for start, _ in found], np.int64)
-    stops = np.array([0, *(stop for _, stop in found)], np.int64)
-    return np.asarray(
-        np.asarray(ids, np.int64) < stops[np.searchsorted(starts, np.asarray(ids, np.int64), side="right")]
-    )
-
-
-def _num_zones(columns: Iterable[ColumnEntry], fragments: Sequence[Fragment]) -> int:
+def _num_zones(columns: Iterable[ColumnEntry], fragments: FragmentTable) -> int:
     """Zones of `fragments` that are in segments."""
-    ids = [one.fragment_id for one in fragments]
-    rows = np.array([one.num_rows for one in fragments], np.int64)
+    ids, rows = fragments.fragment_ids, fragments.num_rows.astype(np.int64)
     found = 0
     for entry in columns:
-        has_zones = _is_in(ids, covered_by(entry.segments)) & ~_is_in(ids, entry.unfit)
+        has_zones = is_in_runs(ids, covered_by(entry.segments)) & ~is_in_runs(ids, entry.unfit)
         found += int((-(-rows[has_zones] // entry.rows_per_zone)).sum())
     return found
 
@@ -236,6 +230,7 @@ class _Work:
     dataset: Dataset
     plan: _Plan
     workers: int
+    runner: Runner
     added: list[Fragment] = field(default_factory=list)
     schema: pa.Schema | None = None
     next_fragment_id: int = 0
@@ -272,7 +267,9 @@ class _Work:
             raise
         for message in self.failed.values():
             warnings.warn(f"{message}; the file is not indexed, and read whole", RuntimeWarning, stacklevel=2)
-        self.unreadable |= {one.path for one in (*self.added, *self.plan.kept) if one.fragment_id in self.failed}
+        kept = self.plan.kept
+        is_failed = np.isin(kept.fragment_ids, np.fromiter(self.failed, np.uint64, len(self.failed)))
+        self.unreadable |= {*kept.where(is_failed), *(one.path for one in self.added if one.fragment_id in self.failed)}
         self.added = [one for one in self.added if one.fragment_id not in self.failed]
 
     def _read_footers(self) -> None:
@@ -325,7 +322,7 @@ class _Work:
         with LevelBuilder(store, types, names, first.fpp, fragments) as levels:
             above = levels if names else None
             plan = BuildPlan(self.dataset, store, types, parameters, self.workers, on_rows, above)
-            built = build_segments(plan, fragments)
+            built = self.runner(plan, fragments)
         for name, found_levels in (levels.finish(built.failed) if names else {}).items():
             self.levels[name] += found_levels
         for name, found in built.segments.items():
@@ -336,9 +333,9 @@ class _Work:
 
     def change(self, *, is_forced: bool) -> Change:
         """The change to commit. A kept file that could not be read is dropped too, so that the next refresh tries."""
-        removed = {one.fragment_id for one in self.plan.dropped}
-        removed |= self.failed.keys() & {one.fragment_id for one in self.plan.kept}
-        known = {one.path for one in (*self.plan.kept, *self.added)}
+        removed = {*self.plan.dropped.fragment_ids.tolist()}
+        removed |= self.failed.keys() & {*self.plan.kept.fragment_ids.tolist()}
+        known = {*self.plan.kept, *(one.path for one in self.added)}
         return Change(
             "refresh",
             columns=tuple(self._column_change(entry) for entry in self.columns),

@@ -18,9 +18,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zonebloom.coverage import File, View
+from zonebloom.coverage import View
 from zonebloom.datasets import DataFile, partitions
 from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, PredicateError
+from zonebloom.files import File
 from zonebloom.predicates import Predicate
 from zonebloom.selection import RowSelection
 
@@ -124,10 +125,7 @@ class Scan:
 
     def tasks(self, rows: RowSelection) -> Iterator[Task]:
         """The row groups with candidates, in order of path."""
-        candidates = set(np.unique(rows.fragment_ids).tolist())
-        for file in sorted(self.view.files.values(), key=lambda one: one.path):
-            if file.fragment_id not in candidates:
-                continue
+        for file in sorted(self.view.files.of_fragments(rows.fragment_ids), key=lambda one: one.path):
             ranges = rows.fragment(file.fragment_id)
             if not file.is_known:
                 file = _reopened(self.view, file)  # noqa: PLW2901 - the same file with its shape of this moment

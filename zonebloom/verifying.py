@@ -15,12 +15,14 @@ import pyarrow as pa
 
 from zonebloom import hashing
 from zonebloom.building import column_values
-from zonebloom.coverage import File, View
+from zonebloom.coverage import View
 from zonebloom.datasets import Dataset
 from zonebloom.errors import InvalidArgumentError, InvalidZoneTableError
+from zonebloom.files import File
 from zonebloom.levels import LeveledZones
 from zonebloom.sizing import expected_fpp
-from zonebloom.storage.manifest import ColumnEntry, Fragment
+from zonebloom.storage.fragments import Fragment
+from zonebloom.storage.manifest import ColumnEntry
 from zonebloom.storage.slice_segment import SliceSegment
 from zonebloom.zones import ZoneTable
 
@@ -82,9 +84,10 @@ def verify(view: View, *, sample: float, seed: int) -> Verification:
     """Check the checksums of all segments, and every value of a random share of the covered files."""
     if not isinstance(sample, (int, float)) or not 0 < sample <= 1:
         raise InvalidArgumentError(f"sample must be in (0, 1], got {sample!r}")
-    covered = [file for file in view.files.values() if file.is_known]
+    covered = view.files.known.paths.tolist()
     count = min(len(covered), max(1, round(sample * len(covered))))
-    chosen = random.Random(seed).sample(covered, count)  # noqa: S311 - a sample, not a secret
+    names = random.Random(seed).sample(covered, count)  # noqa: S311 - a sample, not a secret
+    chosen = [view.files[name] for name in names]
     columns = []
     for entry in view.snapshot.manifest.columns:
         loaded = view.snapshot.column(entry)

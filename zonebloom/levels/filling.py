@@ -26,8 +26,8 @@ from zonebloom import hashing
 from zonebloom.arrays import from_numpy
 from zonebloom.errors import InvalidArgumentError
 from zonebloom.sizing import MAX_BLOCKS, num_blocks_for
+from zonebloom.storage.fragments import Fragment
 from zonebloom.storage.level import LevelEntry
-from zonebloom.storage.manifest import Fragment
 from zonebloom.storage.segment import SegmentEntry, Span, checksum, column_folder, runs
 from zonebloom.storage.store import Store
 from zonebloom.storage.zone_segment import ZoneSegmentWriter

@@ -24,7 +24,7 @@ from zonebloom.errors import DataFileError, InvalidArgumentError, UnsupportedTyp
 from zonebloom.predicting.forecast import Forecast, Option, Verdict
 from zonebloom.predicting.sample import Sample, SampledZone, count_zones, take_sample
 from zonebloom.sizing import BLOCK_BYTES, SIZINGS, Sizing, check_fpp, check_rows_per_zone, expected_fpp, num_blocks_for
-from zonebloom.storage.manifest import Fragment
+from zonebloom.storage.fragments import Fragment
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -22,7 +22,7 @@ from zonebloom import hashing
 from zonebloom.building import column_values
 from zonebloom.datasets import Dataset
 from zonebloom.errors import DataFileError
-from zonebloom.storage.manifest import Fragment
+from zonebloom.storage.fragments import Fragment
 from zonebloom.zones import ZoneBuilder
 
 if TYPE_CHECKING:

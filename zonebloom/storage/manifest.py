@@ -1,4 +1,4 @@
-"""Versions and fragments: which segments make up the index, and which data files they describe.
+"""Versions: which segments make up the index, and which lists name the data files that they describe.
 
 A **version** is one JSON file, written once and only if absent; the highest number is current. It lists immutable
 segments and fragment lists by name and checksum, so a commit adds and drops whole files, a reader keeps what it opened,
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import re
-import uuid
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -19,71 +18,15 @@ from typing import Any
 import pyarrow as pa
 
 from zonebloom.errors import ConcurrentCommitError, CorruptIndexError, UnsupportedFormatError
+from zonebloom.storage.fragments import FragmentListEntry
 from zonebloom.storage.level import LevelEntry
 from zonebloom.storage.segment import Runs, SegmentEntry, checksum
 from zonebloom.storage.store import Store
 
-__all__ = ["ColumnEntry", "Fragment", "FragmentListEntry", "Manifest", "commit", "list_versions", "read_version"]
+__all__ = ["ColumnEntry", "Manifest", "commit", "list_versions", "named_paths", "read_version", "version_path"]
 
 FORMAT_VERSION = 1
 _VERSION_NAME = re.compile(r"(\d{20})\.json")
-
-_FRAGMENT_SCHEMA = pa.schema(
-    [
-        pa.field("fragment_id", pa.uint64(), nullable=False),
-        pa.field("path", pa.string(), nullable=False),
-        pa.field("size", pa.int64(), nullable=False),
-        pa.field("mtime_ns", pa.int64(), nullable=False),
-        pa.field("etag", pa.string()),
-        pa.field("num_rows", pa.uint64(), nullable=False),
-        pa.field("row_group_rows", pa.list_(pa.uint32()), nullable=False),
-        pa.field("row_group_bytes", pa.list_(pa.uint64()), nullable=False),
-    ]
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Fragment:
-    """One version of one data file, as the index knows it.
-
-    - A fragment id is never used again; a changed file is a new fragment.
-    """
-
-    fragment_id: int
-    """Unique within the index, for ever."""
-    path: str
-    """Relative to the root of the data set, with `/`."""
-    size: int
-    """Fingerprint: bytes of the file."""
-    mtime_ns: int
-    """Fingerprint: time of last modification."""
-    etag: str | None
-    """Fingerprint: the object store's tag, if it has one."""
-    num_rows: int
-    """Rows in the file."""
-    row_group_rows: tuple[int, ...]
-    """Rows of each row group."""
-    row_group_bytes: tuple[int, ...]
-    """Compressed bytes of each row group."""
-
-    @property
-    def fingerprint(self) -> tuple[int, int, str | None]:
-        """What identifies this version of the file."""
-        return (self.size, self.mtime_ns, self.etag)
-
-
-@dataclass(frozen=True, slots=True)
-class FragmentListEntry:
-    """What the version file says of a fragment list."""
-
-    path: str
-    """Relative to the index directory."""
-    num_fragments: int
-    """Rows of the list."""
-    num_bytes: int
-    """Size of the file."""
-    checksum: str
-    """XXH3-64 of the file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,43 +253,3 @@ def _manifest(body: dict[str, Any]) -> Manifest:
         fragment_lists=tuple(FragmentListEntry(*entry) for entry in body["fragments"]),
         dropped=tuple((start, stop) for start, stop in body["dropped"]),
     )
-
-
-def write_fragments(store: Store, fragments: list[Fragment]) -> FragmentListEntry:
-    """A new fragment list with `fragments`.
-
-    Spec: specs/index-format.md#fragments
-    """
-    names = _FRAGMENT_SCHEMA.names
-    table = pa.table({name: [getattr(one, name) for one in fragments] for name in names}, schema=_FRAGMENT_SCHEMA)
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_file(sink, table.schema) as writer:
-        writer.write_table(table)
-    data = sink.getvalue()
-    path = f"fragments/{uuid.uuid4()}.arrow"
-    with store.writing(path) as file:
-        file.write(data)
-    return FragmentListEntry(path, len(fragments), data.size, checksum(data))
-
-
-def read_fragments(store: Store, entry: FragmentListEntry) -> list[Fragment]:
-    """The fragments of one list, checked.
-
-    Raises
-    ------
-    CorruptIndexError
-        The file is missing or differs from its checksum.
-    """
-    try:
-        data = store.mapping(entry.path).buffer
-    except FileNotFoundError as error:
-        raise CorruptIndexError(f"fragment list {entry.path} must exist, got no such file") from error
-    found = checksum(data)
-    if found != entry.checksum:
-        raise CorruptIndexError(f"fragment list {entry.path} must have checksum {entry.checksum}, got {found}")
-    columns = pa.ipc.open_file(data).read_all().to_pydict()
-    rows = zip(*(columns[name] for name in _FRAGMENT_SCHEMA.names), strict=True)
-    return [
-        Fragment(fid, path, size, mtime_ns, etag, num_rows, tuple(group_rows), tuple(group_bytes))
-        for fid, path, size, mtime_ns, etag, num_rows, group_rows, group_bytes in rows
-    ]

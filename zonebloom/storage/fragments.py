@@ -1,0 +1,347 @@
+"""Fragments: the data files that an index describes, as columns; objects are made only of those that are asked for.
+
+A fragment list is one Arrow file, immutable like a segment. `FragmentTable` holds one or several of them in NumPy
+arrays, so that a hundred thousand files open, compare with a listing and go through a commit in milliseconds.
+
+Spec: specs/index-format.md#fragments
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Collection, ItemsView, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self, overload
+
+import numpy as np
+import pyarrow as pa
+
+from zonebloom.arrays import from_numpy, to_numpy
+from zonebloom.errors import CorruptIndexError
+from zonebloom.storage.segment import Runs, checksum
+from zonebloom.storage.store import Store
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = [
+    "ABSENT",
+    "CHANGED",
+    "Fragment",
+    "FragmentListEntry",
+    "FragmentTable",
+    "is_in_runs",
+    "read_fragments",
+    "write_fragments",
+]
+
+ABSENT, CHANGED = -1, -2
+"""Instead of the position of a file: it is in no fragment, or its fragment has another fingerprint."""
+
+_SCHEMA = pa.schema(
+    [
+        pa.field("fragment_id", pa.uint64(), nullable=False),
+        pa.field("path", pa.string(), nullable=False),
+        pa.field("size", pa.int64(), nullable=False),
+        pa.field("mtime_ns", pa.int64(), nullable=False),
+        pa.field("etag", pa.string()),
+        pa.field("num_rows", pa.uint64(), nullable=False),
+        pa.field("row_group_rows", pa.list_(pa.uint32()), nullable=False),
+        pa.field("row_group_bytes", pa.list_(pa.uint64()), nullable=False),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """One version of one data file, as the index knows it.
+
+    - A fragment id is never used again; a changed file is a new fragment.
+    """
+
+    fragment_id: int
+    """Unique within the index, for ever."""
+    path: str
+    """Relative to the root of the data set, with `/`."""
+    size: int
+    """Fingerprint: bytes of the file."""
+    mtime_ns: int
+    """Fingerprint: time of last modification."""
+    etag: str | None
+    """Fingerprint: the object store's tag, if it has one."""
+    num_rows: int
+    """Rows in the file."""
+    row_group_rows: tuple[int, ...]
+    """Rows of each row group."""
+    row_group_bytes: tuple[int, ...]
+    """Compressed bytes of each row group."""
+
+    @property
+    def fingerprint(self) -> tuple[int, int, str | None]:
+        """What identifies this version of the file."""
+        return (self.size, self.mtime_ns, self.etag)
+
+
+@dataclass(frozen=True, slots=True)
+class FragmentListEntry:
+    """What the version file says of a fragment list."""
+
+    path: str
+    """Relative to the index directory."""
+    num_fragments: int
+    """Rows of the list."""
+    num_bytes: int
+    """Size of the file."""
+    checksum: str
+    """XXH3-64 of the file."""
+
+
+@dataclass(frozen=True, eq=False)
+class FragmentTable(Mapping[str, Fragment]):
+    """Fragments in columns, and a mapping from path to `Fragment`, which is made when it is asked for.
+
+    - All columns have one element a fragment, in one order; no path is there twice.
+    - The row groups of fragment i are `group_offsets[i]` to `group_offsets[i + 1]` of `group_rows` and `group_bytes`.
+    """
+
+    fragment_ids: NDArray[np.uint64]
+    """Unique within the index, for ever."""
+    paths: NDArray[np.object_]
+    """Texts, relative to the root of the data set."""
+    sizes: NDArray[np.int64]
+    """Fingerprint: bytes."""
+    mtimes: NDArray[np.int64]
+    """Fingerprint: nanoseconds since 1970."""
+    etags: NDArray[np.object_]
+    """Fingerprint: texts, or None."""
+    num_rows: NDArray[np.uint64]
+    """Rows."""
+    group_offsets: NDArray[np.int64]
+    """Where the row groups of each fragment begin, and the end of the last."""
+    group_rows: NDArray[np.uint64]
+    """Rows of each row group."""
+    group_bytes: NDArray[np.uint64]
+    """Compressed bytes of each row group."""
+
+    @classmethod
+    def of(cls, fragments: Sequence[Fragment]) -> Self:
+        """The table of `fragments`, in their order."""
+        counts = [len(one.row_group_rows) for one in fragments]
+        return cls(
+            np.array([one.fragment_id for one in fragments], np.uint64),
+            _texts([one.path for one in fragments]),
+            np.array([one.size for one in fragments], np.int64),
+            np.array([one.mtime_ns for one in fragments], np.int64),
+            _texts([one.etag for one in fragments]),
+            np.array([one.num_rows for one in fragments], np.uint64),
+            np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]).astype(np.int64),
+            np.array([rows for one in fragments for rows in one.row_group_rows], np.uint64),
+            np.array([size for one in fragments for size in one.row_group_bytes], np.uint64),
+        )
+
+    @classmethod
+    def concatenated(cls, tables: Sequence[FragmentTable]) -> Self:
+        """All of `tables`, one after another."""
+        if not tables:
+            return cls.of([])
+        ends = np.cumsum([0, *(len(one.group_rows) for one in tables)])
+
+        def joined(name: str) -> Any:
+            return np.concatenate([getattr(one, name) for one in tables])
+
+        offsets = [one.group_offsets[:-1] + end for one, end in zip(tables, ends[:-1], strict=True)]
+        return cls(
+            joined("fragment_ids"),
+            joined("paths"),
+            joined("sizes"),
+            joined("mtimes"),
+            joined("etags"),
+            joined("num_rows"),
+            np.concatenate([*offsets, ends[-1:]]).astype(np.int64),
+            joined("group_rows"),
+            joined("group_bytes"),
+        )
+
+    # --- as a mapping -------------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self.fragment_ids)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.paths.tolist())
+
+    def __contains__(self, path: object) -> bool:
+        return path in self._position_of
+
+    def __getitem__(self, path: str) -> Fragment:
+        return self.at(self._position_of[path])
+
+    def values(self) -> list[Fragment]:  # type: ignore[override] # a list serves as well, and is made once
+        """All of them as objects: 2 µs each."""
+        return [self.at(position) for position in range(len(self))]
+
+    def items(self) -> ItemsView[str, Fragment]:
+        """Pairs of path and fragment."""
+        return dict(zip(self, self.values(), strict=True)).items()
+
+    def position(self, path: str) -> int:
+        """Where the fragment of `path` stands in the columns; a `KeyError` where there is none."""
+        return self._position_of[path]
+
+    def at(self, position: int) -> Fragment:
+        """The fragment at a position of the columns."""
+        groups = slice(int(self.group_offsets[position]), int(self.group_offsets[position + 1]))
+        return Fragment(
+            int(self.fragment_ids[position]),
+            self.paths[position],
+            int(self.sizes[position]),
+            int(self.mtimes[position]),
+            self.etags[position],
+            int(self.num_rows[position]),
+            tuple(self.group_rows[groups].tolist()),
+            tuple(self.group_bytes[groups].tolist()),
+        )
+
+    @cached_property
+    def _position_of(self) -> dict[str, int]:
+        return dict(zip(self.paths.tolist(), range(len(self)), strict=True))
+
+    # --- parts --------------------------------------------------------------------------------------------------------
+
+    def take(self, positions: NDArray[np.int64]) -> FragmentTable:
+        """The fragments at `positions`, in that order."""
+        firsts = self.group_offsets[positions]
+        counts = self.group_offsets[positions + 1] - firsts
+        offsets = np.zeros(len(positions) + 1, np.int64)
+        np.cumsum(counts, out=offsets[1:])
+        groups = np.repeat(firsts - offsets[:-1], counts) + np.arange(offsets[-1])
+        return FragmentTable(
+            self.fragment_ids[positions],
+            self.paths[positions],
+            self.sizes[positions],
+            self.mtimes[positions],
+            self.etags[positions],
+            self.num_rows[positions],
+            offsets,
+            self.group_rows[groups],
+            self.group_bytes[groups],
+        )
+
+    def where(self, mask: NDArray[np.bool_]) -> FragmentTable:
+        """The fragments where `mask` is true; this table itself where all are."""
+        return self if mask.all() else self.take(np.flatnonzero(mask))
+
+    def group_ranges(self) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint64]]:
+        """For each row group with rows: its fragment's id, its first row there, the row after its last, its bytes."""
+        ends = np.zeros(len(self.group_rows) + 1, np.uint64)
+        np.cumsum(self.group_rows, out=ends[1:])
+        counts = np.diff(self.group_offsets)
+        starts = ends[:-1] - np.repeat(ends[self.group_offsets[:-1]], counts)
+        filled = self.group_rows > 0
+        ids = np.repeat(self.fragment_ids, counts)[filled]
+        return ids, starts[filled], (starts + self.group_rows)[filled], self.group_bytes[filled]
+
+    # --- against a listing --------------------------------------------------------------------------------------------
+
+    def compare(self, listing: Mapping[str, Any]) -> NDArray[np.int64]:
+        """For each file of `listing` the position of its fragment, or `ABSENT`, or `CHANGED`; by path in order.
+
+        The values of `listing` are fingerprints. Cost: 0.3 µs a file.
+        """
+        if not listing:
+            return np.zeros(0, np.int64)
+        names = list(listing)
+        if names == self.paths.tolist():
+            positions = np.arange(len(self))
+        else:
+            find = self._position_of.get
+            positions = np.array([find(name, ABSENT) for name in names], np.int64)
+        if not len(self):
+            return positions
+        sizes, mtimes, etags = zip(*listing.values(), strict=True)
+        is_same = self.sizes[positions] == np.array(sizes, np.int64)
+        is_same &= self.mtimes[positions] == np.array(mtimes, np.int64)
+        is_same &= self.etags[positions] == _texts(etags)
+        return np.where(is_same | (positions < 0), positions, CHANGED)
+
+
+@overload
+def _texts(values: Collection[str]) -> NDArray[np.object_]: ...
+@overload
+def _texts(values: Collection[str | None]) -> NDArray[np.object_]: ...
+def _texts(values: Collection[Any]) -> NDArray[np.object_]:
+    found = np.empty(len(values), np.object_)
+    found[:] = list(values)
+    return found
+
+
+def is_in_runs(ids: NDArray[np.uint64], found: Runs) -> NDArray[np.bool_]:
+    """For each id, whether one of the sorted runs holds it."""
+    starts = np.array([start for start, _ in found], np.uint64)
+    stops = np.array([0, *(stop for _, stop in found)], np.uint64)
+    return np.asarray(ids < stops[np.searchsorted(starts, ids, side="right")])
+
+
+# --- on disk ----------------------------------------------------------------------------------------------------------
+
+
+def write_fragments(store: Store, fragments: FragmentTable) -> FragmentListEntry:
+    """A new fragment list with `fragments`.
+
+    Spec: specs/index-format.md#fragments
+    """
+    offsets = from_numpy(fragments.group_offsets.astype(np.int32), pa.int32())
+    columns = [
+        from_numpy(fragments.fragment_ids, pa.uint64()),
+        pa.array(fragments.paths.tolist(), pa.string()),
+        from_numpy(fragments.sizes, pa.int64()),
+        from_numpy(fragments.mtimes, pa.int64()),
+        pa.array(fragments.etags.tolist(), pa.string()),
+        from_numpy(fragments.num_rows, pa.uint64()),
+        pa.ListArray.from_arrays(offsets, from_numpy(fragments.group_rows.astype(np.uint32), pa.uint32())),
+        pa.ListArray.from_arrays(offsets, from_numpy(fragments.group_bytes, pa.uint64())),
+    ]
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, _SCHEMA, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+        writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=_SCHEMA))
+    data = sink.getvalue()
+    path = f"fragments/{uuid.uuid4()}.arrow"
+    with store.writing(path) as file:
+        file.write(data)
+    return FragmentListEntry(path, len(fragments), data.size, checksum(data))
+
+
+def read_fragments(store: Store, entry: FragmentListEntry) -> FragmentTable:
+    """The fragments of one list, checked.
+
+    Raises
+    ------
+    CorruptIndexError
+        The file is missing or differs from its checksum.
+    """
+    try:
+        data = store.mapping(entry.path).buffer
+    except FileNotFoundError as error:
+        raise CorruptIndexError(f"fragment list {entry.path} must exist, got no such file") from error
+    found = checksum(data)
+    if found != entry.checksum:
+        raise CorruptIndexError(f"fragment list {entry.path} must have checksum {entry.checksum}, got {found}")
+    table = pa.ipc.open_file(data).read_all()
+    return FragmentTable.concatenated([_of_batch(batch) for batch in table.to_batches()])
+
+
+def _of_batch(batch: pa.RecordBatch) -> FragmentTable:
+    columns = {name: batch.column(name) for name in _SCHEMA.names}
+    rows = columns["row_group_rows"]
+    return FragmentTable(
+        to_numpy(columns["fragment_id"], np.uint64),
+        _texts(columns["path"].to_pylist()),
+        to_numpy(columns["size"], np.int64),
+        to_numpy(columns["mtime_ns"], np.int64),
+        _texts(columns["etag"].to_pylist()),
+        to_numpy(columns["num_rows"], np.uint64),
+        to_numpy(rows.offsets, np.int32).astype(np.int64),
+        to_numpy(rows.values, np.uint32).astype(np.uint64),
+        to_numpy(columns["row_group_bytes"].values, np.uint64),
+    )
