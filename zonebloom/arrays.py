@@ -1,11 +1,14 @@
-"""Arrow arrays to NumPy and back without pandas.
+"""Arrow without what is slow to load: arrays to NumPy and back without pandas, modules when they are used.
 
 `pa.array`, `pa.scalar` and `to_numpy` import pandas where it is installed, which takes longer than a search does
 (measured 2026-11-21: 0.1 s of 0.3 s for a whole `zonebloom search`). These do not, and share memory.
+`compute` and `parquet` are the modules of pyarrow, of which a search of one key has no need, and which take 30 ms to
+load.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +17,23 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["from_numpy", "from_values", "python_value", "to_numpy"]
+__all__ = ["compute", "from_numpy", "from_values", "parquet", "python_value", "to_numpy"]
+
+
+class _Lazy:
+    """A module that is loaded by the first use of it."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(import_module(self._name), name)
+
+
+compute: Any = _Lazy("pyarrow.compute")
+"""Stands for `pyarrow.compute`."""
+parquet: Any = _Lazy("pyarrow.parquet")
+"""Stands for `pyarrow.parquet`."""
 
 
 def to_numpy(array: pa.Array, dtype: type[np.generic]) -> NDArray[Any]:

@@ -28,8 +28,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from zonebloom.arrays import compute as pc
 from zonebloom.errors import ColumnNotFoundError, InvalidArgumentError, UnsupportedTypeError
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from zonebloom.arrays import compute as pc
 from zonebloom.arrays import from_numpy
 from zonebloom.coverage import Snapshot, View
 from zonebloom.datasets import INDEX_FOLDER, Dataset, absolute_path, beside_file, dataset_from_json

@@ -9,9 +9,9 @@ from types import TracebackType
 from typing import Any, Self
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from zonebloom import hashing
+from zonebloom.arrays import parquet as pq
 from zonebloom.datasets.source import Fingerprint, Source
 from zonebloom.errors import ColumnNotFoundError, DataFileError
 

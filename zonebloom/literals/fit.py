@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from zonebloom.arrays import compute as pc
 from zonebloom.hashing import is_supported, storage_type
 from zonebloom.literals import numbers, temporal, texts
 from zonebloom.literals.misfit import MisfitError, Part, misfit, nan_misfit

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from zonebloom.arrays import compute as pc
 from zonebloom.literals.misfit import Part, misfit
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ import binascii
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from zonebloom.arrays import compute as pc
 from zonebloom.literals.misfit import Part, misfit
 
 __all__ = ["bytes_to_bytes", "bytes_to_text", "cast", "text_to_bytes", "text_to_uuid", "uuid_to_bytes"]

@@ -230,7 +230,8 @@ class ZonePositions:
         zone_lengths = np.repeat(lengths, counts)
         zone_starts = np.repeat(firsts, counts) + number.astype(np.uint64) * zone_lengths
         zone_lengths[np.cumsum(counts)[counts > 0] - 1] = lasts[counts > 0]
-        return cls(np.repeat(ids, counts), zone_starts, zone_lengths, to_numpy(flags.flatten(), np.bool_))
+        has_null = flags.values.slice(int(bounds[0]), int(bounds[-1] - bounds[0]))
+        return cls(np.repeat(ids, counts), zone_starts, zone_lengths, to_numpy(has_null, np.bool_))
 
 
 _RUN_SCHEMA = pa.schema(
