@@ -14,11 +14,12 @@ import os
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import chain
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -30,6 +31,7 @@ from zonebloom.errors import DataFileError
 from zonebloom.levels import LevelBuilder
 from zonebloom.sizing import Sizing
 from zonebloom.storage.fragments import Fragment
+from zonebloom.storage.level import LevelEntry
 from zonebloom.storage.segment import SegmentEntry
 from zonebloom.storage.store import Store
 from zonebloom.storage.zone_segment import ZoneSegmentWriter
@@ -38,12 +40,18 @@ from zonebloom.zones import ZoneBuilder
 __all__ = [
     "BuildPlan",
     "BuiltColumns",
+    "Inspected",
     "Parameters",
     "Runner",
+    "Threads",
+    "Unit",
     "build_segments",
-    "inspect_files",
+    "build_units",
+    "check_any",
+    "collect",
+    "inspect",
     "num_cores",
-    "read_footers",
+    "units_of",
 ]
 
 _SETTLED_NS = 20_000_000
@@ -77,40 +85,33 @@ class Inspected:
     """Files that cannot be read, and why."""
 
 
-def inspect_files(
-    dataset: Dataset, listing: Mapping[str, Fingerprint], ids: Mapping[str, int], workers: int
-) -> Inspected:
-    """Open each file of `listing` for its shape and schema; those that are no whole Parquet files are skipped.
+def check_any(inspected: Inspected, dataset: Dataset) -> Inspected:
+    """`inspected`, if there is a file that can be read.
 
     Raises
     ------
     DataFileError
-        Not one file can be read.
+        There is none.
     """
-    inspected = read_footers(dataset, listing, ids, workers)
     if not inspected.fragments:
         first = next(iter(inspected.skipped.values()), f"{dataset.location} has no files")
         raise DataFileError(f"a data set must have at least one Parquet file that can be read, got none: {first}")
     return inspected
 
 
-def read_footers(
-    dataset: Dataset, listing: Mapping[str, Fingerprint], ids: Mapping[str, int], workers: int
-) -> Inspected:
-    """As `inspect_files`, but there may be no file that can be read."""
+def collect(outcomes: Iterable[tuple[str, tuple[Fragment, pa.Schema] | str]]) -> Inspected:
+    """What `inspect` said of each path, in order, as one; a warning for each file that cannot be read."""
     fragments: list[Fragment] = []
     schemas: list[pa.Schema] = []
     skipped: dict[str, str] = {}
-    with ThreadPoolExecutor(workers) as pool:
-        found = pool.map(lambda item: _inspect(dataset, item[0], item[1], ids[item[0]]), listing.items())
-        for path, outcome in zip(listing, found, strict=True):
-            if isinstance(outcome, str):
-                skipped[path] = outcome
-                continue
-            fragment, schema = outcome
-            fragments.append(fragment)
-            if schema not in schemas:
-                schemas.append(schema)
+    for path, outcome in outcomes:
+        if isinstance(outcome, str):
+            skipped[path] = outcome
+            continue
+        fragment, schema = outcome
+        fragments.append(fragment)
+        if schema not in schemas:
+            schemas.append(schema)
     for reason in skipped.values():
         warnings.warn(f"{reason}; it is not indexed, and always read whole", RuntimeWarning, stacklevel=2)
     return Inspected(fragments, unified(schemas) if schemas else pa.schema([]), skipped)
@@ -121,9 +122,10 @@ def num_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _inspect(
+def inspect(
     dataset: Dataset, path: str, fingerprint: Fingerprint, fragment_id: int
 ) -> tuple[Fragment, pa.Schema] | str:
+    """Shape and schema of the file at `path`, or why it cannot be read as it was listed."""
     try:
         with dataset.open(path) as file:
             if file.fingerprint != fingerprint:
@@ -212,6 +214,8 @@ class BuiltColumns:
     """Fragments that could not be read to their end, and why."""
     rows: int = 0
     """Rows that were read."""
+    levels: dict[str, tuple[LevelEntry, ...]] = field(default_factory=dict)
+    """Filters above the zones by column, where they were asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,29 +230,62 @@ class BuildPlan:
     workers: int
     on_rows: Callable[[int], None] | None = None
     """Called with the number of rows that were done since the last call, from the workers."""
-    levels: LevelBuilder | None = None
-    """Takes the same values, for the filters above the zones."""
+    levels: tuple[str, ...] = ("zone",)
+    """The levels to make, as `check_levels` gives them."""
 
 
-Runner = Callable[[BuildPlan, Sequence[Fragment]], BuiltColumns]
-"""What writes the zones of fragments: `build_segments` on this machine, or the same elsewhere.
+class Runner(Protocol):
+    """Where the work of a build is done: in threads here, or on the executors of a cluster."""
 
-It must write every zone of each fragment that is not in `failed`, leave no file behind if it raises, and hand all
-values to `plan.levels`, if that is not None.
-"""
+    def read_footers(self, dataset: Dataset, listing: Mapping[str, Fingerprint], ids: Mapping[str, int]) -> Inspected:
+        """Open each file of `listing` for its shape and schema; those that are no whole Parquet files are skipped."""
+        ...
+
+    def build(self, plan: BuildPlan, fragments: Sequence[Fragment]) -> BuiltColumns:
+        """Write every zone of `fragments` as new segments, and no file if it raises; nothing is committed.
+
+        A fragment that turns out unreadable, or that changes meanwhile, is left out and said in `failed`.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Threads:
+    """The runner of this process."""
+
+    workers: int
+    """Threads."""
+
+    def read_footers(self, dataset: Dataset, listing: Mapping[str, Fingerprint], ids: Mapping[str, int]) -> Inspected:
+        """As `Runner` says, several at a time."""
+        with ThreadPoolExecutor(self.workers) as pool:
+            found = pool.map(lambda item: inspect(dataset, item[0], item[1], ids[item[0]]), listing.items())
+            return collect(zip(listing, found, strict=True))
+
+    def build(self, plan: BuildPlan, fragments: Sequence[Fragment]) -> BuiltColumns:
+        """As `Runner` says."""
+        return build_segments(plan, fragments)
 
 
 def build_segments(plan: BuildPlan, fragments: Sequence[Fragment]) -> BuiltColumns:
-    """Write the zones of `fragments` as new segments; nothing is committed.
-
-    A file that turns out unreadable, or that changes meanwhile, is left out and said in `failed`.
-    """
+    """Write the zones of `fragments` as new segments, in threads; see `Runner.build`."""
     units = units_of(fragments, plan.parameters.rows_per_zone, plan.workers)
+    fpp = plan.parameters.fpp
+    with LevelBuilder(plan.store, plan.columns, plan.levels, fpp, fragments) as levels:
+        has_levels = len(plan.levels) > 1
+        built = build_units(plan, units, levels if has_levels else None)
+    if has_levels:
+        built.levels = levels.finish(built.failed)
+    return built
+
+
+def build_units(plan: BuildPlan, units: Sequence[Unit], levels: LevelBuilder | None = None) -> BuiltColumns:
+    """The zones of `units` as segments, in `plan.workers` threads; `levels` takes the same values."""
     built = BuiltColumns({column: [] for column in plan.columns}, {column: set() for column in plan.columns})
     queue = _Queue(units)
     num_workers = max(1, min(plan.workers, len(units)))
     with ThreadPoolExecutor(num_workers, thread_name_prefix="zonebloom-build") as pool:
-        futures = [pool.submit(_work, plan, queue, built) for _ in range(num_workers)]
+        futures = [pool.submit(_work, plan, queue, built, levels) for _ in range(num_workers)]
         wait(futures, return_when=FIRST_EXCEPTION)
         queue.stop()
         for future in futures:
@@ -259,7 +296,7 @@ def build_segments(plan: BuildPlan, fragments: Sequence[Fragment]) -> BuiltColum
 class _Queue:
     """Units for the workers, and the lock that guards what they report."""
 
-    def __init__(self, units: list[Unit]) -> None:
+    def __init__(self, units: Sequence[Unit]) -> None:
         self._units = iter(units)
         self.lock = threading.Lock()
 
@@ -276,7 +313,7 @@ class _Queue:
             yield unit
 
 
-def _work(plan: BuildPlan, queue: _Queue, built: BuiltColumns) -> None:
+def _work(plan: BuildPlan, queue: _Queue, built: BuiltColumns, levels: LevelBuilder | None) -> None:
     parameters = plan.parameters
     with ExitStack() as stack:
         writers: dict[str, ZoneSegmentWriter] = {}
@@ -294,7 +331,7 @@ def _work(plan: BuildPlan, queue: _Queue, built: BuiltColumns) -> None:
             builders[column] = builder
         for unit in queue:
             try:
-                unfit = _build_unit(plan, unit, builders)
+                unfit = _build_unit(plan, unit, builders, levels)
             except DataFileError as error:
                 with queue.lock:
                     built.failed[unit.fragment.fragment_id] = str(error)
@@ -314,7 +351,9 @@ def _work(plan: BuildPlan, queue: _Queue, built: BuiltColumns) -> None:
                 plan.store.delete(writer.entry.path)
 
 
-def _build_unit(plan: BuildPlan, unit: Unit, builders: Mapping[str, ZoneBuilder]) -> set[str]:
+def _build_unit(
+    plan: BuildPlan, unit: Unit, builders: Mapping[str, ZoneBuilder], levels: LevelBuilder | None
+) -> set[str]:
     """Insert the rows of `unit`; the columns that do not convert."""
     fragment = unit.fragment
     _wait_until_settled(fragment.mtime_ns)
@@ -332,13 +371,13 @@ def _build_unit(plan: BuildPlan, unit: Unit, builders: Mapping[str, ZoneBuilder]
                     unfit.add(column)
                 else:
                     builder.add(fragment.fragment_id, values)
-                    if plan.levels:
-                        plan.levels.add(column, fragment.fragment_id, values)
+                    if levels:
+                        levels.add(column, fragment.fragment_id, values)
             if plan.on_rows:
                 plan.on_rows(batch.num_rows)
         file.check_unchanged()
-    if plan.levels:
-        plan.levels.end_unit(fragment.fragment_id, unit.stop - unit.start, unfit)
+    if levels:
+        levels.end_unit(fragment.fragment_id, unit.stop - unit.start, unfit)
     return unfit
 
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from zonebloom import hashing
-from zonebloom.building import BuildPlan, Parameters, Runner, build_segments, inspect_files, num_cores
+from zonebloom.building import BuildPlan, Parameters, Runner, Threads, check_any, num_cores
 from zonebloom.committing import commit_change, reserve_ids
 from zonebloom.coverage import Snapshot
 from zonebloom.datasets import Dataset, open_dataset
@@ -30,7 +30,7 @@ from zonebloom.errors import (
     InvalidZoneTableError,
 )
 from zonebloom.index import Index, load_trusted, open_index
-from zonebloom.levels import LevelBuilder, check_levels
+from zonebloom.levels import check_levels
 from zonebloom.optimizing import optimize_column
 from zonebloom.progress import Progress, reporting
 from zonebloom.rebasing import NO_VERSION, Change, ColumnChange
@@ -63,6 +63,7 @@ def build_index(
     optimize: bool = True,
     levels: Sequence[str] = ("zone",),
     progress: bool | Callable[[Progress], None] = False,
+    runner: Runner | None = None,
 ) -> Index:
     """An index over `columns` of `source`, committed and opened; data files are only read.
 
@@ -96,6 +97,8 @@ def build_index(
         a value which is nowhere costs one block. specs/levels.md says when each pays.
     progress
         True for a bar on stderr, or a function that takes `Progress`.
+    runner
+        Where the work is done; by default in `workers` threads of this process.
 
     Raises
     ------
@@ -125,7 +128,9 @@ def build_index(
         if taken:
             message = f"column {taken[0]} must not be indexed yet, got an index of it at {root}"
             raise IndexExistsError(f"{message}; refresh it, or build with overwrite=True")
-    builder = _Build(dataset, root, base, Parameters(rows_per_zone, fpp, sizing), workers or num_cores())
+    workers = workers or num_cores()
+    runner = runner or Threads(workers)
+    builder = _Build(dataset, root, base, Parameters(rows_per_zone, fpp, sizing), workers, runner=runner)
     return builder.run(names, progress, optimize=optimize, levels=levels)
 
 
@@ -155,7 +160,8 @@ def import_index(
     root = _index_root(dataset, index)
     if _current(root) is not None:
         raise IndexExistsError(f"there must be no index yet to import one, got one at {root}")
-    builder = _Build(dataset, root, None, Parameters(zones.rows_per_zone, zones.fpp), num_cores())
+    workers = num_cores()
+    builder = _Build(dataset, root, None, Parameters(zones.rows_per_zone, zones.fpp), workers, runner=Threads(workers))
     return builder.import_zones(zones, column, check=check)
 
 
@@ -185,7 +191,7 @@ class _Build:
         parameters: Parameters,
         workers: int,
         *,
-        runner: Runner = build_segments,
+        runner: Runner,
     ) -> None:
         self.runner = runner
         self.dataset = dataset
@@ -208,17 +214,14 @@ class _Build:
         if not listing:
             raise DataFileError(f"a data set must have at least one file, got none in {self.dataset.location}")
         ids = self._ids(listing)
-        inspected = inspect_files(self.dataset, listing, ids, self.workers)
+        inspected = check_any(self.runner.read_footers(self.dataset, listing, ids), self.dataset)
         types = {name: hashing.resolve_column(inspected.schema, name).type for name in names}
         for column_type in types.values():
             hashing.hash_plan(column_type)
         total = sum(fragment.num_rows for fragment in inspected.fragments)
-        level_builder = LevelBuilder(self.store, types, levels, self.parameters.fpp, inspected.fragments)
-        with reporting(progress, total) as on_rows, level_builder:
-            above = level_builder if len(levels) > 1 else None
-            plan = BuildPlan(self.dataset, self.store, types, self.parameters, self.workers, on_rows, above)
-            built = self.runner(plan, inspected.fragments)
-        built_levels = level_builder.finish(built.failed)
+        with reporting(progress, total) as on_rows:
+            plan = BuildPlan(self.dataset, self.store, types, self.parameters, self.workers, on_rows, tuple(levels))
+            built = self.runner.build(plan, inspected.fragments)
         for message in built.failed.values():
             warnings.warn(f"{message}; the file is not indexed, and always read whole", RuntimeWarning, stacklevel=3)
         fragments = [one for one in inspected.fragments if one.fragment_id not in built.failed]
@@ -233,7 +236,7 @@ class _Build:
                 self.parameters.sizing,
                 tuple(built.segments[name]),
                 runs(built.unfit[name]),
-                built_levels[name],
+                built.levels.get(name, ()),
             )
             for name, column_type in types.items()
         ]
@@ -263,7 +266,7 @@ class _Build:
         listing = self.dataset.list()
         first_id = self._reserve(len(listing))
         ids = {path: number for number, path in enumerate(listing, first_id)}
-        inspected = inspect_files(self.dataset, listing, ids, self.workers)
+        inspected = check_any(self.runner.read_footers(self.dataset, listing, ids), self.dataset)
         if inspected.skipped:
             raise DataFileError(
                 f"each file must be readable to import zones, got: {next(iter(inspected.skipped.values()))}"

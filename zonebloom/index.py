@@ -46,6 +46,7 @@ from zonebloom.storage.manifest import (
 from zonebloom.zones import ZoneTable, zone_schema
 
 if TYPE_CHECKING:
+    from zonebloom.building import Runner
     from zonebloom.explaining import Explanation
     from zonebloom.optimizing import Optimization
     from zonebloom.progress import Progress
@@ -319,6 +320,7 @@ class Index:
         check: bool = False,
         workers: int | None = None,
         progress: bool | Callable[[Progress], None] = False,
+        runner: Runner | None = None,
     ) -> Refresh:
         """Bring the index in line with the data set, and commit; this index then is the new version.
 
@@ -336,7 +338,7 @@ class Index:
         check
             Read the index whole first, and rebuild what differs from its checksum. Without it, damage is repaired that
             shows by a missing file or a wrong length, or that this index has met.
-        workers, progress
+        workers, progress, runner
             As for `build_index`.
 
         Raises
@@ -366,6 +368,7 @@ class Index:
                     workers=workers,
                     progress=progress,
                     is_forced=not is_sound,
+                    runner=runner,
                 )
             except (ConcurrentCommitError, CorruptIndexError):  # of others, or of what this index has read long ago
                 if attempts_left == 1:

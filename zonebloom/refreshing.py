@@ -20,13 +20,12 @@ import numpy as np
 import pyarrow as pa
 
 from zonebloom import hashing
-from zonebloom.building import BuildPlan, Parameters, Runner, build_segments, num_cores, read_footers
+from zonebloom.building import BuildPlan, Parameters, Runner, Threads, num_cores
 from zonebloom.committing import commit_change, reserve_ids
 from zonebloom.coverage import Snapshot
 from zonebloom.datasets import Dataset
 from zonebloom.datasets.source import Fingerprint
 from zonebloom.errors import ColumnNotFoundError, CorruptIndexError, InvalidArgumentError, UnsupportedTypeError
-from zonebloom.levels import LevelBuilder
 from zonebloom.progress import Progress, reporting
 from zonebloom.rebasing import Change, ColumnChange, covered_by
 from zonebloom.sizing import Sizing
@@ -81,7 +80,7 @@ def refresh(
     workers: int | None = None,
     progress: bool | Callable[[Progress], None] = False,
     is_forced: bool = False,
-    runner: Runner = build_segments,
+    runner: Runner | None = None,
 ) -> Refresh:
     """Bring the current version, `snapshot`, in line with `dataset`, and commit the next one if anything changed.
 
@@ -94,7 +93,7 @@ def refresh(
     is_forced
         Whether to commit even if nothing changed.
     runner
-        What builds segments.
+        Where the work is done; by default in `workers` threads of this process.
 
     Spec: specs/refresh.md
     """
@@ -104,7 +103,8 @@ def refresh(
         raise InvalidArgumentError(f"workers must be at least 1, got {workers}")
     scope = None if paths is None else [dataset.relative(path) for path in paths]
     plan = _plan(snapshot, dataset, mode, scope, check=check)
-    work = _Work(snapshot, dataset, plan, workers or num_cores(), runner)
+    workers = workers or num_cores()
+    work = _Work(snapshot, dataset, plan, workers, runner or Threads(workers))
     if mode != "quick":
         work.build(progress)
     version = commit_change(snapshot.store, snapshot.manifest, work.change(is_forced=is_forced)).version
@@ -280,7 +280,7 @@ class _Work:
         first = reserve_ids(store, self.snapshot.manifest.next_fragment_id, len(new))
         self.next_fragment_id = first + len(new)
         ids = dict(zip(new, range(first, self.next_fragment_id), strict=True))
-        inspected = read_footers(self.dataset, new, ids, self.workers)
+        inspected = self.runner.read_footers(self.dataset, new, ids)
         self.added, self.unreadable = inspected.fragments, set(inspected.skipped)
         self.schema = inspected.schema if inspected.fragments else None
 
@@ -317,13 +317,10 @@ class _Work:
         sizing = cast("Sizing", "power_of_two" if first.sizing == "imported" else first.sizing)
         types = {entry.name: entry.column_type for entry in entries}
         parameters = Parameters(first.rows_per_zone, first.fpp, sizing)
-        names = [level.name for level in first.levels]
-        store = self.snapshot.store
-        with LevelBuilder(store, types, names, first.fpp, fragments) as levels:
-            above = levels if names else None
-            plan = BuildPlan(self.dataset, store, types, parameters, self.workers, on_rows, above)
-            built = self.runner(plan, fragments)
-        for name, found_levels in (levels.finish(built.failed) if names else {}).items():
+        levels = ("zone", *(level.name for level in first.levels))
+        plan = BuildPlan(self.dataset, self.snapshot.store, types, parameters, self.workers, on_rows, levels)
+        built = self.runner.build(plan, fragments)
+        for name, found_levels in built.levels.items():
             self.levels[name] += found_levels
         for name, found in built.segments.items():
             self.segments[name] += found

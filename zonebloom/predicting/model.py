@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from zonebloom import hashing
-from zonebloom.building import inspect_files, units_of
+from zonebloom.building import Threads, check_any, units_of
 from zonebloom.datasets import Dataset, open_dataset
 from zonebloom.errors import DataFileError, InvalidArgumentError, UnsupportedTypeError
 from zonebloom.predicting.forecast import Forecast, Option, Verdict
@@ -84,7 +84,8 @@ def whatif(
     if not listing:
         raise DataFileError(f"a data set must have at least one file, got none in {dataset.location}")
     num_workers = workers or _num_cores()
-    inspected = inspect_files(dataset, listing, {path: number for number, path in enumerate(listing)}, num_workers)
+    ids = {path: number for number, path in enumerate(listing)}
+    inspected = check_any(Threads(num_workers).read_footers(dataset, listing, ids), dataset)
     column_type = hashing.resolve_column(inspected.schema, column).type
     return _Predictor(
         dataset, inspected.fragments, column, column_type, rows_per_zone=rows_per_zone, workers=num_workers
