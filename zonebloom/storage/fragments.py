@@ -259,10 +259,10 @@ class FragmentTable(Mapping[str, Fragment]):
             positions = np.array([find(name, ABSENT) for name in names], np.int64)
         if not len(self):
             return positions
-        sizes, mtimes, etags = zip(*listing.values(), strict=True)
-        is_same = self.sizes[positions] == np.array(sizes, np.int64)
-        is_same &= self.mtimes[positions] == np.array(mtimes, np.int64)
-        is_same &= self.etags[positions] == _texts(etags)
+        found = listing.values()
+        is_same = self.sizes[positions] == np.fromiter((one[0] for one in found), np.int64, len(found))
+        is_same &= self.mtimes[positions] == np.fromiter((one[1] for one in found), np.int64, len(found))
+        is_same &= self.etags[positions] == _texts([one[2] for one in found])
         return np.where(is_same | (positions < 0), positions, CHANGED)
 
 
