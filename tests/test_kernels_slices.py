@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests import reference
 from zonebloom.errors import InvalidArgumentError
 from zonebloom.kernels.sbbf import check_zones
-from zonebloom.kernels.slices import probe_rows, slice_zones, unslice_zones
+from zonebloom.kernels.slices import find_live_zone, probe_rows, slice_zones, unslice_zones
 
 RANDOM = np.random.default_rng(20260804)
 
@@ -79,6 +79,24 @@ def test_probe_answers_like_the_filters(num_zones, num_hashes):
     assert np.array_equal(bits, check_zones(filters, hashes))
 
 
+@pytest.mark.parametrize("num_zones", [1, 63, 511, 512, 513, 1500])
+def test_a_live_zone_is_found_where_a_filter_has_the_hash(num_zones):
+    filters = random_filters(num_zones, 3) | random_filters(num_zones, 3)
+    rows = np.zeros((3 * 256, -(-num_zones // 512) * 64), np.uint8)
+    slice_zones(filters, rows)
+    hashes = np.sort(RANDOM.integers(0, 1 << 64, 200, dtype=np.uint64))
+    is_live = RANDOM.random(num_zones) < 0.3
+    live = np.zeros(rows.shape[1], np.uint8)
+    live[: -(-num_zones // 8)] = np.packbits(is_live, bitorder="little")
+    found = np.zeros(200, np.bool_)
+    find_live_zone(rows, hashes, live=live, out=found)
+    expected = [bool((check_zones(filters, hashes[i : i + 1]) & is_live).any()) for i in range(200)]
+    assert found.tolist() == expected
+    assert any(expected) or num_zones < 20
+    find_live_zone(rows, hashes, live=np.zeros_like(live), out=found)
+    assert found.tolist() == expected, "what was found before stays"
+
+
 def test_a_probe_adds_to_the_bits_already_set():
     rows = rows_for(1, 16)
     found = np.array([0b101, 0], np.uint8)
@@ -96,6 +114,7 @@ def test_no_zones():
 FILTERS = np.zeros((20, 2, 8), np.uint32)
 ROWS = np.zeros((512, 3), np.uint8)
 HASHES = np.zeros(2, np.uint64)
+WIDE = np.zeros((512, 64), np.uint8)
 
 
 @pytest.mark.parametrize(
@@ -112,6 +131,9 @@ HASHES = np.zeros(2, np.uint64)
         (lambda: probe_rows(ROWS, HASHES, num_zones=25, out=np.zeros(4, np.uint8)), "at least 4 bytes"),
         (lambda: probe_rows(ROWS, HASHES, num_zones=20, out=np.zeros(2, np.uint8)), "out must have 3 bytes"),
         (lambda: probe_rows(ROWS, HASHES.view(np.int64), num_zones=20, out=np.zeros(3, np.uint8)), "hashes must be"),
+        (lambda: find_live_zone(ROWS, HASHES, live=np.zeros(3, np.uint8), out=np.zeros(2, bool)), "multiple of 64"),
+        (lambda: find_live_zone(ROWS, HASHES, live=np.zeros(4, np.uint8), out=np.zeros(2, bool)), "at least 4 bytes"),
+        (lambda: find_live_zone(WIDE, HASHES, live=np.zeros(64, np.uint8), out=np.zeros(3, bool)), "out must have 2"),
         (lambda: probe_rows(ROWS, HASHES, num_zones=-1, out=np.zeros(0, np.uint8)), "num_zones must be"),
     ],
 )

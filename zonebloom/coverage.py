@@ -112,9 +112,12 @@ class LoadedColumn:
     def contained(self, hashes: NDArray[np.uint64], live: NDArray[np.bool_] | None) -> NDArray[np.bool_]:
         """For each of `hashes`, whether any (live) zone may contain it."""
         found = np.zeros(len(hashes), np.bool_)
+        pending = np.arange(len(hashes))
         first = 0
         for table in self.tables:
-            found |= table.contained(hashes, None if live is None else live[first : first + len(table)])
+            mine = None if live is None else live[first : first + len(table)]
+            found[pending] = table.contained(hashes[pending], mine)
+            pending = pending[~found[pending]]
             first += len(table)
         return found
 

@@ -141,6 +141,11 @@ def any_lane(b: Builder, mask: Value) -> Value:
     return b.icmp_unsigned("!=", b.bitcast(mask, I8), constant(0, I8))
 
 
+def any_bit(b: Builder, vector: Value) -> Value:
+    """An i64 that is not 0 where a bit of the `<8 x i64>` is set."""
+    return _call(b, "llvm.vector.reduce.or.v8i64", I64, [vector])
+
+
 def rotate_left(b: Builder, value: Value, bits: int) -> Value:
     """Each lane rotated; a funnel shift, as LLVM turns shift-or back into a multiplication at times."""
     name = "llvm.fshl.v8i64" if value.type == I64X8 else "llvm.fshl.i64"

@@ -234,10 +234,18 @@ class SliceSegment:
         from zonebloom.kernels import slices as kernels  # noqa: PLC0415 - a search of a few keys must not load Numba
 
         found = np.zeros(-(-len(self) // 8), np.uint8)
-        hashes = np.unique(hashes)  # ascending hashes are ascending blocks
+        hashes = np.unique(hashes)
         self._trust(hashes)
+        for rows, _, inside in self._by_body(hashes):
+            kernels.probe_rows(rows, inside, num_zones=len(self), out=found)
+        return found
+
+    def _by_body(
+        self, hashes: NDArray[np.uint64]
+    ) -> Iterator[tuple[NDArray[np.uint8], tuple[int, int], NDArray[np.uint64]]]:
+        """For each body that ascending hashes ask: its rows, which hashes, and these as for a filter of its blocks."""
         low = hashes & np.uint64(0xFFFFFFFF)
-        block = self._blocks_of(hashes)
+        block = self._blocks_of(hashes)  # ascending too
         for rows, (first, stop) in zip(self._bodies, self.layout.bodies(), strict=True):
             begin, end = np.searchsorted(block, (first, stop)).tolist()
             if begin < end:
@@ -245,36 +253,33 @@ class SliceSegment:
                 # The least upper half that selects this block of a filter with the blocks of this body only.
                 size = np.uint64(stop - first)
                 high = ((inside << np.uint64(32)) + size - np.uint64(1)) // size
-                kernels.probe_rows(rows, high << np.uint64(32) | low[begin:end], num_zones=len(self), out=found)
-        return found
+                yield rows, (begin, end), high << np.uint64(32) | low[begin:end]
 
     def _blocks_of(self, hashes: NDArray[np.uint64]) -> NDArray[np.uint64]:
         return ((hashes >> np.uint64(32)) * np.uint64(self.layout.num_blocks)) >> np.uint64(32)
 
     def _contained(self, hashes: NDArray[np.uint64], live: NDArray[np.bool_] | None) -> NDArray[np.bool_]:
+        bits = np.packbits(np.ones(len(self), np.bool_) if live is None else live, bitorder="little")
+        mask = np.zeros(self.layout.stride, np.uint8)  # and none in the row's checksum
+        mask[: len(bits)] = bits
+        if len(hashes) > FEW_HASHES:
+            return self._contained_many(hashes, mask)
         found = np.zeros(len(hashes), np.bool_)
-        words = self.layout.stride // 8 - 1
-        mask = None
-        if live is not None:
-            packed = np.zeros(words * 8, np.uint8)
-            bits = np.packbits(live, bitorder="little")
-            packed[: len(bits)] = bits
-            mask = packed.view(np.uint64)
-        is_few = len(hashes) <= FEW_HASHES
-        if not is_few:
-            self._trust(hashes)
+        words = mask[:-CHECKSUM_BYTES].view(np.uint64)
         for number in np.argsort(hashes).tolist():
-            numbers = rows_of_hash(int(hashes[number]), self.layout.num_blocks)
-            rows = self._read_rows(numbers) if is_few else self._mapped_rows(numbers)
-            matching = np.bitwise_and.reduce(rows, axis=0)
-            found[number] = bool((matching if mask is None else matching & mask).any())
+            rows = self._read_rows(rows_of_hash(int(hashes[number]), self.layout.num_blocks))
+            found[number] = bool((np.bitwise_and.reduce(rows, axis=0) & words).any())
         return found
 
-    def _mapped_rows(self, rows: tuple[int, ...]) -> NDArray[np.uint64]:
-        body, inside = divmod(rows[0], self.layout.blocks_per_body * ROWS_PER_BLOCK)
-        first = rows[0] - inside
-        words = self._bodies[body].view(np.dtype("<u8"))
-        return words[[row - first for row in rows], :-1]
+    def _contained_many(self, hashes: NDArray[np.uint64], mask: NDArray[np.uint8]) -> NDArray[np.bool_]:
+        from zonebloom.kernels import slices as kernels  # noqa: PLC0415 - a search of a few keys must not load Numba
+
+        different, place = np.unique(hashes, return_inverse=True)
+        self._trust(different)
+        found = np.zeros(len(different), np.bool_)
+        for rows, (begin, end), inside in self._by_body(different):
+            kernels.find_live_zone(rows, inside, live=mask, out=found[begin:end])
+        return found[place]
 
     # --- the mapped file ----------------------------------------------------------------------------------------------
 
