@@ -6,14 +6,19 @@ belongs to its test alone: build in it, break it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+
+if TYPE_CHECKING:
+    from tests.s3 import Bucket, S3Server
 
 NUM_DEVICES = 500
 
@@ -116,3 +121,19 @@ def hive_lake(make_lake: MakeLake) -> Lake:
 def single_file(make_lake: MakeLake) -> Lake:
     """One file of four row groups."""
     return make_lake((4000,), row_group_size=1000)
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[S3Server]:
+    """A stand-in for S3 on loopback, one for all tests of a process."""
+    from tests.s3 import S3Server
+
+    server = S3Server()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def s3(s3_server: S3Server) -> Bucket:
+    """An empty bucket of its own: `s3.url("lake")`, `s3.options`."""
+    return s3_server.bucket(f"bucket-{uuid4()}")

@@ -58,7 +58,7 @@ FLOORS = (
 
 MODULE_OF_PACKAGE = {"pylance": "lance", "pytest-xdist": "xdist"}
 """Packages whose module has another name."""
-MODULES_THAT_COME_WITH = {"numba": {"llvmlite"}}
+MODULES_THAT_COME_WITH = {"moto": {"boto3", "werkzeug"}, "numba": {"llvmlite"}}
 
 COMPILERS = {"numba", "llvmlite"}
 SOURCES = sorted(PACKAGE.rglob("*.py"))

@@ -20,7 +20,7 @@ from typing import Any
 import pyarrow as pa
 
 from zonebloom.errors import StorageError
-from zonebloom.storage.store import SLOW_READ_SECONDS
+from zonebloom.storage.store import SLOW_READ_SECONDS, Traffic
 
 __all__ = ["LocalStore"]
 
@@ -62,6 +62,9 @@ class LocalMapping:
                 self._mapped.madvise(mmap.MADV_RANDOM)
         self.buffer: pa.Buffer = pa.py_buffer(self._mapped or b"")
         """All bytes; only pages that are touched are read."""
+
+    def need(self, ranges: Sequence[tuple[int, int]]) -> None:
+        """Nothing: what is touched is read."""
 
     def release(self) -> None:
         """Unmap the pages that were touched; they are mapped again when they are touched again."""
@@ -129,6 +132,8 @@ class LocalStore:
 
     def __init__(self, root: str | Path) -> None:
         self.root = Path(root)
+        self.is_remote = False
+        self.traffic = Traffic()
         self._open_files: dict[str, _OpenFile] = {}
 
     def __repr__(self) -> str:

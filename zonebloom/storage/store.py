@@ -1,7 +1,8 @@
 """`Store`: the only way in which the index touches bytes.
 
 A store knows paths relative to its root, reads ranges, writes whole objects, and creates an object only if it is
-absent, which is all that a commit needs. Nothing is ever overwritten. `LocalStore` keeps objects below a local folder.
+absent, which is all that a commit needs. Nothing is ever overwritten. `LocalStore` keeps objects below a local folder,
+`ObjectStore` below a URL; `opening.open_store` finds the one for a location.
 
 Spec: specs/index-format.md#store
 """
@@ -10,14 +11,45 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import pyarrow as pa
 
-__all__ = ["SLOW_READ_SECONDS", "Mapping", "NewFile", "Store"]
+__all__ = ["SLOW_READ_SECONDS", "Mapping", "NewFile", "Store", "Traffic"]
 
 SLOW_READ_SECONDS = 20e-6
 """A page that takes longer was not in the page cache; its neighbours in the request are not there either."""
+
+
+@dataclass(slots=True)
+class Traffic:
+    """What went over the network; zeros for local files."""
+
+    num_requests: int = 0
+    """Requests; those that were tried again count once, a listing one for each page."""
+    bytes_read: int = 0
+    """Bytes of objects that came."""
+    bytes_written: int = 0
+    """Bytes of objects that were sent."""
+
+    def __add__(self, other: Traffic) -> Traffic:
+        return Traffic(
+            self.num_requests + other.num_requests,
+            self.bytes_read + other.bytes_read,
+            self.bytes_written + other.bytes_written,
+        )
+
+    def __sub__(self, other: Traffic) -> Traffic:
+        return Traffic(
+            self.num_requests - other.num_requests,
+            self.bytes_read - other.bytes_read,
+            self.bytes_written - other.bytes_written,
+        )
+
+    def to_dict(self) -> dict[str, int]:
+        """For JSON."""
+        return {"requests": self.num_requests, "bytes_read": self.bytes_read, "bytes_written": self.bytes_written}
 
 
 class Mapping(Protocol):
@@ -26,6 +58,10 @@ class Mapping(Protocol):
     @property
     def buffer(self) -> pa.Buffer:
         """All bytes; what can be memory-mapped is read where it is touched."""
+        ...
+
+    def need(self, ranges: Sequence[tuple[int, int]]) -> None:
+        """Have the ranges `(offset, length)` in `buffer`; of a sparse mapping nothing else is there."""
         ...
 
     def release(self) -> None:
@@ -64,6 +100,16 @@ class Store(Protocol):
         """The root, as a user writes it: a path or a URL."""
         ...
 
+    @property
+    def is_remote(self) -> bool:
+        """Whether a read costs a round trip, so that few and large ones are better."""
+        ...
+
+    @property
+    def traffic(self) -> Traffic:
+        """What went over the network so far."""
+        ...
+
     def size(self, path: str) -> int:
         """Bytes of the object at `path`."""
         ...
@@ -81,7 +127,7 @@ class Store(Protocol):
         ...
 
     def mapping(self, path: str, *, is_sparse: bool = False) -> Mapping:
-        """The immutable object at `path` in memory; where `is_sparse`, little of it will be touched."""
+        """The immutable object at `path` in memory; where `is_sparse`, little of it will be touched, after `need`."""
         ...
 
     def list(self, folder: str) -> list[str]:
@@ -101,7 +147,10 @@ class Store(Protocol):
         ...
 
     def create(self, path: str, data: bytes) -> bool:
-        """Write `data` at `path` durably and atomically; False, and nothing written, if something is there already."""
+        """Write `data` at `path` durably and atomically; False, and nothing written, if something is there already.
+
+        No two writers may have the same `data` for one `path`: a store whose answer was lost compares it.
+        """
         ...
 
     def delete(self, path: str) -> None:

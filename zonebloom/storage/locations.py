@@ -1,0 +1,126 @@
+"""Locations: where an index or a data set is, as a user writes it: a local path, a `file:` URL, or the URL of a store.
+
+- A **location** is one text: an absolute local path, or `<scheme>://<bucket>/<key>` without a slash at its end.
+- The key of a URL is taken literally: `%20` in it is three characters, a space is a space.
+
+Spec: specs/index-format.md#locations
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+from zonebloom.errors import InvalidArgumentError
+
+__all__ = ["Url", "absolute", "is_url", "joined"]
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*)://")
+_PROVIDERS = {
+    "s3": "s3",
+    "s3a": "s3",
+    "s3n": "s3",
+    "gs": "gcs",
+    "gcs": "gcs",
+    "az": "azure",
+    "azure": "azure",
+    "abfs": "azure",
+    "abfss": "azure",
+}
+_SAME_STORE = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "azure": "az"}
+"""Schemes that others use for the same objects."""
+
+
+@dataclass(frozen=True, slots=True)
+class Url:
+    """The URL of a folder or an object in an object store.
+
+    - `key` neither begins nor ends with a slash, and has no empty part, no `.` and no `..`.
+    """
+
+    scheme: str
+    """`s3`, `gs`, `az`, `abfs` or `abfss`."""
+    bucket: str
+    """Bucket or container; for `abfss` with the account's host."""
+    key: str
+    """The rest, literally; empty for the whole bucket."""
+
+    @property
+    def provider(self) -> str:
+        """Who keeps it: `s3`, `gcs` or `azure`."""
+        return _PROVIDERS[self.scheme]
+
+    @property
+    def root(self) -> str:
+        """The URL of the bucket."""
+        return f"{self.scheme}://{self.bucket}"
+
+    @property
+    def location(self) -> str:
+        """The whole as one text."""
+        return f"{self.root}/{self.key}" if self.key else self.root
+
+    @classmethod
+    def parse(cls, text: str) -> Url:
+        """The parts of a URL.
+
+        Raises
+        ------
+        InvalidArgumentError
+            It is of another kind, has no bucket, or a key that no file can have.
+        """
+        match = _SCHEME.match(text)
+        scheme = match[1].lower() if match else ""
+        if match is None or scheme not in _PROVIDERS:
+            known = ", ".join(f"{name}://" for name in _PROVIDERS)
+            raise InvalidArgumentError(f"a location must be a local path, file:// or one of {known}, got {text}")
+        bucket, _, key = text[match.end() :].partition("/")
+        key = key.rstrip("/")
+        parts = key.split("/") if key else []
+        if not bucket or "\0" in text or any(part in ("", ".", "..") for part in parts):
+            message = "a location must have a bucket, and a key without empty parts, '.' and '..'"
+            raise InvalidArgumentError(f"{message}, got {text!r}")
+        return cls(_SAME_STORE.get(scheme, scheme), bucket, key)
+
+
+def is_url(location: str) -> bool:
+    """Whether `location` names an object store, not a place of this machine."""
+    return _SCHEME.match(location) is not None
+
+
+def absolute(path: str | os.PathLike[str]) -> str:
+    """`path` as a location: a URL in its one form, or a local path from the root of the file system, links left alone.
+
+    Raises
+    ------
+    InvalidArgumentError
+        No file can be there.
+    """
+    text = os.fspath(path)
+    if not isinstance(text, str) or "\0" in text:
+        raise InvalidArgumentError(f"a path must be a text without NUL, got {text!r}")
+    if text[:5].lower() == "file:":
+        text = _path_of_file_url(text)
+    elif is_url(text):
+        return Url.parse(text).location
+    return os.path.abspath(text)  # noqa: PTH100 - resolve() would follow links out of the root
+
+
+def _path_of_file_url(text: str) -> str:
+    """`file:///a%20b`, `file:/a%20b` and `file://localhost/a%20b` are all `/a b`."""
+    rest = text[5:]
+    if rest.startswith("//"):
+        host, _, path = rest[2:].partition("/")
+        if host not in ("", "localhost"):
+            raise InvalidArgumentError(f"a file: URL must be of this machine, got {text}")
+        rest = "/" + path
+    if not rest.startswith("/"):
+        raise InvalidArgumentError(f"a file: URL must have an absolute path, got {text}")
+    return unquote(rest)
+
+
+def joined(location: str, path: str) -> str:
+    """The location of `path` below `location`."""
+    return f"{location}/{path}" if is_url(location) else os.path.join(location, path)  # noqa: PTH118 - plain strings

@@ -1,0 +1,194 @@
+"""`ObjectStore`: the index below a URL, in S3 and what speaks it, GCS or Azure.
+
+Ranges are read at once and near ones together; commits are conditional puts, which the store makes only where nothing
+is. What is mapped lies in an unnamed temporary file, which is filled where it is needed.
+
+Spec: specs/index-format.md#object-stores
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from zonebloom.errors import StorageError
+from zonebloom.storage.locations import Url
+from zonebloom.storage.object_client import ObjectClient, ObjectFile, coalesced
+from zonebloom.storage.store import Traffic
+
+__all__ = ["ObjectStore"]
+
+_GRAIN = 4096
+"""Bytes of a mapping are fetched in multiples of this."""
+
+
+class ObjectMapping:
+    """An object in an unnamed temporary file, memory-mapped; it holds what `need` was asked for.
+
+    - A byte that was not needed before is 0 in `buffer`, so whoever reads it without `need` reads garbage.
+    """
+
+    def __init__(self, client: ObjectClient, key: str, size: int) -> None:
+        self._client = client
+        self._key = key
+        self._size = size
+        self._has = np.zeros(-(-size // _GRAIN), np.bool_)
+        self._lock = threading.Lock()
+        self._mapped: mmap.mmap | None = None
+        with _on_disk():
+            self._file = tempfile.TemporaryFile(prefix="zonebloom-")  # noqa: SIM115 - closed when nobody maps it
+            if size:
+                os.ftruncate(self._file.fileno(), size)
+                self._mapped = mmap.mmap(self._file.fileno(), size, access=mmap.ACCESS_READ)
+        self.buffer: pa.Buffer = pa.py_buffer(self._mapped or b"")
+        """All bytes, of which those are right that were needed."""
+
+    def need(self, ranges: Sequence[tuple[int, int]]) -> None:
+        """Fetch what of the ranges `(offset, length)` is not there yet, near ranges together, all at once."""
+        with self._lock:
+            missing = []
+            for offset, length in ranges:
+                first, last = offset // _GRAIN, -(-min(offset + length, self._size) // _GRAIN)
+                if first < last and not self._has[first:last].all():
+                    start = first * _GRAIN
+                    missing.append((start, min(last * _GRAIN, self._size) - start))
+            parts = coalesced(missing)
+            for (offset, length), (data, _) in zip(parts, self._client.get_parts(self._key, parts), strict=True):
+                if len(data) != length:
+                    message = f"{self._client.url.root}/{self._key} must have {self._size} bytes, got fewer"
+                    raise StorageError(message)
+                with _on_disk():  # written through the map, a full disk would end the process
+                    os.pwrite(self._file.fileno(), data, offset)
+                self._has[offset // _GRAIN : -(-(offset + length) // _GRAIN)] = True
+
+    def __del__(self) -> None:
+        with contextlib.suppress(AttributeError, OSError):
+            self._file.close()
+
+    def release(self) -> None:
+        """Unmap the pages that were touched; the temporary file keeps their bytes."""
+        if self._mapped is not None and hasattr(mmap, "MADV_DONTNEED"):
+            self._mapped.madvise(mmap.MADV_DONTNEED)
+
+
+class ObjectStore:
+    """Objects below a URL; none is ever overwritten.
+
+    Raises
+    ------
+    StorageError
+        From every method, where the store cannot be reached or refuses; the message says what to do. A missing object
+        is a `FileNotFoundError`, which callers expect and handle.
+    """
+
+    def __init__(self, location: str, storage_options: Mapping[str, str] | None = None) -> None:
+        self._url = Url.parse(location)
+        self._options = storage_options
+        self._client = ObjectClient(self._url, storage_options)
+        self._sizes: dict[str, int] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ObjectStore, (self.location, self._options)
+
+    def __repr__(self) -> str:
+        return f"ObjectStore({self.location!r})"
+
+    @property
+    def location(self) -> str:
+        """The URL."""
+        return self._url.location
+
+    @property
+    def is_remote(self) -> bool:
+        """True."""
+        return True
+
+    @property
+    def traffic(self) -> Traffic:
+        """Requests and bytes so far."""
+        return self._client.traffic
+
+    def _key(self, path: str) -> str:
+        return f"{self._url.key}/{path}" if self._url.key and path else path or self._url.key
+
+    def size(self, path: str) -> int:
+        """Bytes of the object at `path`; no request where some of it was read before."""
+        if path not in self._sizes:
+            self._sizes[path] = self._client.head(self._key(path)).size
+        return self._sizes[path]
+
+    def read(self, path: str) -> bytes:
+        """All bytes of the object at `path`."""
+        data = self._client.get_whole(self._key(path))
+        self._sizes[path] = len(data)
+        return data
+
+    def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """For each `(offset, length)` of `ranges`, those bytes of the object at `path`; fewer at its end.
+
+        Cost: ranges less than 1 MiB apart come in one request, all requests at once.
+        """
+        found, self._sizes[path] = self._client.get_ranges(self._key(path), ranges)
+        return found
+
+    def will_need(self, path: str, ranges: Sequence[tuple[int, int]]) -> None:
+        """Nothing: `read_ranges` and `need` fetch all at once."""
+
+    def mapping(self, path: str, *, is_sparse: bool = False) -> ObjectMapping:
+        """The object at `path` in a temporary file, fetched in parts at once; where `is_sparse`, by `need` alone."""
+        size = self.size(path)
+        mapping = ObjectMapping(self._client, self._key(path), size)
+        if not is_sparse:
+            mapping.need([(0, size)])
+        return mapping
+
+    def list(self, folder: str) -> list[str]:
+        """Names of the objects in `folder`, in order; empty where there is no such folder."""
+        return self._client.list_folder(self._key(folder))
+
+    def files(self, folder: str) -> dict[str, tuple[int, float]]:
+        """Bytes and time of last modification (seconds since 1970) of all objects below `folder`, by path."""
+        start = len(self._url.key) + 1 if self._url.key else 0
+        found = self._client.list_all(self._key(folder))
+        return {one.key[start:]: (one.size, one.modified.timestamp()) for one in found}
+
+    def prune(self) -> None:
+        """Nothing: there are no folders."""
+
+    @contextlib.contextmanager
+    def writing(self, path: str) -> Iterator[ObjectFile]:
+        """A new object at `path`, sent while it is written; nothing stays there if the block raises."""
+        with self._client.writing(self._key(path)) as file:
+            yield file
+
+    def create(self, path: str, data: bytes) -> bool:
+        """Write `data` at `path` atomically; False, and nothing written, if something else is there already.
+
+        Raises
+        ------
+        StorageError
+            The store does not know conditional writes, or its answer did not come and nothing shows what it did.
+        """
+        return self._client.create(self._key(path), data)
+
+    def delete(self, path: str) -> None:
+        """Remove the object at `path` if it is there."""
+        self._client.delete(self._key(path))
+        self._sizes.pop(path, None)
+
+
+@contextlib.contextmanager
+def _on_disk() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        message = f"a temporary file must be written in {tempfile.gettempdir()}, got {error.strerror or error}"
+        raise StorageError(f"{message}; set TMPDIR to a folder with space") from error
