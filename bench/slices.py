@@ -78,11 +78,13 @@ def large_index(result: Result, root: Path) -> None:
         rows.append([name, *(spread([one * MS for one in times]) for times in measured), size])
         if name == "slices":
             _targets(result, measured, num_bytes)
+            process = _process(result, root)
     _same_answers(root)
     columns = ["layout", "open + first, ms", "Equals warm, ms", "with listing, ms", "Equals cold, ms"]
     columns += [f"IsIn-{KEYS} warm, new keys, ms", f"IsIn-{KEYS} again, ms", "bytes for a key, MB"]
     note = "From literal to row ranges; `with listing` is `Index.search`, which lists 128 files each time."
     result.table(f"One key among {num_rows:,} rows, {LARGE:,} zones", columns, rows, note)
+    result.table("`zonebloom search` for one key, the whole process", ["wall, ms", "CPU, ms"], [process])
     cpu = done["cpu"] / num_rows * 1e9
     memory = [[f"{cpu:.2f}", f"{done['wall']:.1f}", done["anonymous"] * MB, done["peak"] * MB, done["bytes"] * GB]]
     columns = ["CPU, ns a row", "wall, s", "anonymous memory, MB", "peak with mapped files, MB", "index, GB"]
@@ -184,6 +186,19 @@ def _quiet_times(result: Result, searched: View | zb.Index, seed: int) -> list[f
     keys = iter(_absent(10_000, seed))
     rounds = interleaved({"": lambda: _times(searched, [next(keys) for _ in range(25)])}, rounds=9)
     return [sample.wall / 25 for sample in result.note_load(rounds).samples[""]]
+
+
+def _process(result: Result, root: Path) -> list[Any]:
+    """Wall and CPU milliseconds of the command."""
+    keys = iter(_absent(100, 9))
+    command = [str(Path(sys.executable).with_name("zonebloom")), "search", str(root), "--where"]
+
+    def run() -> None:
+        subprocess.run([*command, f"key = {next(keys)}"], check=True, capture_output=True)
+
+    rounds = result.note_load(interleaved({"search": run}, rounds=15))
+    result.target("zonebloom search, the whole process, warm", rounds.wall("search")["median"], 0.25, "s")
+    return [rounds.wall("search", MS), rounds.cpu("search", MS)]
 
 
 def _check_present(view: View, present: Sequence[int]) -> None:
