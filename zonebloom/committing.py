@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import random
 import re
+import secrets
 import time
 from collections.abc import Iterable
 
@@ -47,7 +48,7 @@ def reserve_ids(store: Store, next_fragment_id: int, count: int) -> int:
         if first + count > MAX_FRAGMENT_ID:
             message = f"fragment ids must stay below {MAX_FRAGMENT_ID}, got {count} more from {first}"
             raise StorageError(f"{message}; build the index anew in another folder")
-        if store.create(f"ids/{first:020d}", str(first + count).encode()):
+        if store.create(f"ids/{first:020d}", f"{first + count} {secrets.token_hex(8)}".encode()):
             return first
         _pause(attempt)
     message = f"one of {_MAX_ATTEMPTS} attempts to reserve fragment ids must succeed, got none in {store.location}/ids"
@@ -59,7 +60,8 @@ def _reserved(store: Store) -> int:
     if not names:
         return 0
     try:
-        return max(int(store.read(f"ids/{names[-1]}")), int(names[-1]) + 1)
+        end, _, _ = store.read(f"ids/{names[-1]}").partition(b" ")
+        return max(int(end), int(names[-1]) + 1)
     except (ValueError, FileNotFoundError):
         return int(names[-1]) + _UNKNOWN_RESERVATION
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import re
+import secrets
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -182,11 +183,14 @@ def commit(store: Store, manifest: Manifest) -> None:
     Spec: specs/index-format.md#commit
     """
     body = _body(manifest)
-    text = json.dumps(
-        {"format": "zonebloom", "format_version": FORMAT_VERSION, "checksum": checksum(_canonical(body)), "body": body},
-        indent=1,
-        ensure_ascii=False,
-    )
+    document = {
+        "format": "zonebloom",
+        "format_version": FORMAT_VERSION,
+        "commit": secrets.token_hex(16),  # no other writer has these bytes, so a lost answer can be told from a lost race
+        "checksum": checksum(_canonical(body)),
+        "body": body,
+    }
+    text = json.dumps(document, indent=1, ensure_ascii=False)
     if not store.create(version_path(manifest.version), text.encode()):
         message = (
             f"version {manifest.version} must be free to commit {manifest.operation}, got one that another writer "
