@@ -186,7 +186,7 @@ def commit(store: Store, manifest: Manifest) -> None:
     document = {
         "format": "zonebloom",
         "format_version": FORMAT_VERSION,
-        "commit": secrets.token_hex(16),  # no other writer has these bytes, so a lost answer can be told from a lost race
+        "commit": secrets.token_hex(16),  # no other writer has these bytes: a lost answer is no lost race
         "checksum": checksum(_canonical(body)),
         "body": body,
     }
