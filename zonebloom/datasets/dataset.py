@@ -1,13 +1,16 @@
 """`Dataset`: what is indexed, whatever keeps it: files with fingerprints that can be opened.
 
-`parquet.ParquetDataset` lists folders and files.
+`parquet.ParquetDataset` lists folders and files; `delta` and `iceberg` are tables, whose logs say what is in them.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
+
+import pyarrow as pa
 
 from zonebloom.datasets.data_file import DataFile
 from zonebloom.datasets.source import Fingerprint
@@ -16,14 +19,49 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["INDEX_FOLDER", "Dataset"]
+__all__ = ["INDEX_FOLDER", "Dataset", "Declared"]
 
 INDEX_FOLDER = "_zonebloom"
 """Name of the index in the folder of its data set; readers skip it."""
 
 
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """What the log of a table says of it; plain files say nothing."""
+
+    schema: pa.Schema
+    """The columns in the table's order, those of partitions too; what a file lacks of them is null."""
+    partition_columns: tuple[str, ...]
+    """Columns whose values the log gives, for some files at least."""
+    column_ids: Mapping[str, str]
+    """By column, and by leaf of a struct, what stays when the name changes; empty where the name is all there is."""
+    state: Mapping[str, Any]
+    """Which version of the table this is, for JSON and for people."""
+
+
 class Dataset(Protocol):
     """Data files that can be listed and opened; paths of files are relative to `location`, with `/`."""
+
+    def pin(self) -> Dataset:
+        """The data set as it is now: of a table one version, whose listing, deletes and columns belong together.
+
+        Raises
+        ------
+        DataFileError
+            The table is gone, or has something that cannot be read.
+        """
+        ...
+
+    def declared(self) -> Declared | None:
+        """What a table says of itself; None where only the files know."""
+        ...
+
+    def partition_values(self, path: str, fields: Iterable[pa.Field]) -> dict[str, pa.Scalar] | None:
+        """The partition values of a file, in the types of `fields`; None where one does not fit its type.
+
+        A field that is left out is in the file itself, or null.
+        """
+        ...
 
     @property
     def location(self) -> str:

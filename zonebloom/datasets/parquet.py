@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
+from zonebloom.datasets import partitions
 from zonebloom.datasets.data_file import DataFile
 from zonebloom.datasets.dataset import INDEX_FOLDER
 from zonebloom.datasets.source import Fingerprint, LocalSource, fingerprint_of
@@ -34,6 +37,17 @@ class ParquetDataset:
     """`folder`: every file below the root; `file`: the one in `files`; `files`: those in `files`."""
     files: tuple[str, ...] = ()
     """The files of the layouts `file` and `files`."""
+
+    def pin(self) -> ParquetDataset:
+        """Itself: plain files have no versions; a file that changes is found by its fingerprint."""
+        return self
+
+    def declared(self) -> None:
+        """None: only the files know."""
+
+    def partition_values(self, path: str, fields: Iterable[pa.Field]) -> dict[str, pa.Scalar] | None:
+        """The `key=value` folders of `path` in the types of `fields`; None where one does not fit its type."""
+        return partitions.typed(path, fields)
 
     def list(self) -> dict[str, Fingerprint]:
         """The data files there are now, by path in order; those of a list that are gone are left out.
