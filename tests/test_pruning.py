@@ -172,6 +172,12 @@ def test_reason_or_with_unindexed_branch(index):
     assert codes(index.search("user_id = 'a' OR trace IS NULL")) == {"COLUMN_NOT_INDEXED", "OR_WITH_UNINDEXED_BRANCH"}
 
 
+def test_no_reason_where_one_branch_may_match_in_every_zone(index):
+    found = index.search("user_id = 'a' OR note IS NULL")
+    assert found.num_rows_kept == found.num_rows
+    assert codes(found) == set()
+
+
 def test_reason_file_not_indexed_changed_and_unreadable(hive_lake, index):
     pq.write_table(hive_lake.table.slice(0, 10).drop_columns("day"), hive_lake.root / "day=1" / "new.parquet")
     pq.write_table(hive_lake.table.slice(0, 10).drop_columns("day"), hive_lake.root / hive_lake.files[0])

@@ -269,8 +269,9 @@ class Evaluator:
     def _any_of(self, predicate: Or) -> Bounds:
         branches = [self.evaluate(child) for child in predicate.children]
         found = reduce(lambda left, right: left | right, branches)
-        is_whole = [branch.true_rows == self.universe for branch in branches]
-        if any(is_whole) and not all(is_whole) and len(self.universe):
+        # A branch of which nothing is known has the universe itself; one that may match everywhere has an equal set.
+        is_unjudged = [branch.true_rows is self.universe for branch in branches]
+        if any(is_unjudged) and not all(is_unjudged) and len(self.universe):
             message = "one side of an OR cannot be judged, so the other side prunes nothing"
             self._note(Reason(ReasonCode.OR_WITH_UNINDEXED_BRANCH, message))
         return found
