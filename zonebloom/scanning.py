@@ -8,26 +8,32 @@ Spec: specs/pruning.md#scan
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyarrow import acero
 
+from zonebloom.arrays import from_numpy, to_numpy
 from zonebloom.coverage import View
 from zonebloom.datasets import DataFile, partitions
+from zonebloom.datasets.data_file import places_of
 from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, PredicateError
 from zonebloom.files import File
 from zonebloom.predicates import Predicate
 from zonebloom.selection import RowSelection
 
-__all__ = ["Scan", "scan"]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
-_ROW = "__zonebloom_row"
+__all__ = ["Scan", "scan"]
 
 
 def scan(
@@ -94,9 +100,8 @@ class Task:
 
     file: File
     group: int
-    first_row: int
-    starts: tuple[int, ...]
-    stops: tuple[int, ...]
+    starts: NDArray[np.int64]
+    stops: NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,12 +114,18 @@ class Scan:
     schema: pa.Schema
 
     def batches(self, rows: RowSelection) -> Iterator[pa.RecordBatch]:
-        """The matching rows, row group by row group, a few of which are read ahead."""
+        """The matching rows, row group by row group; of several, a few are read ahead."""
+        tasks = self.tasks(rows)
+        first = list(itertools.islice(tasks, 2))
+        if len(first) <= 1:  # as for most keys: a pool would take longer to start than the rows to read
+            for task in first:
+                yield from self.read(task)
+            return
         workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         pool = ThreadPoolExecutor(workers, thread_name_prefix="zonebloom-scan")
         pending: deque[Future[list[pa.RecordBatch]]] = deque()
         try:
-            for task in self.tasks(rows):
+            for task in itertools.chain(first, tasks):
                 pending.append(pool.submit(self.read, task))
                 if len(pending) > workers:
                     yield from pending.popleft().result()
@@ -129,6 +140,11 @@ class Scan:
             ranges = rows.fragment(file.fragment_id)
             if not file.is_known:
                 file = _reopened(self.view, file)  # noqa: PLW2901 - the same file with its shape of this moment
+                ranges = RowSelection.from_ranges([(file.fragment_id, 0, file.num_rows)])
+            deleted = self.view.dataset.deleted_rows(file.path)
+            if deleted is not None and len(deleted):
+                ids = np.full(len(deleted), file.fragment_id)
+                ranges -= RowSelection.from_arrays(ids, deleted, deleted + 1)
             yield from _tasks_of(file, ranges)
 
     def read(self, task: Task) -> list[pa.RecordBatch]:
@@ -143,19 +159,12 @@ class Scan:
 
     def _matching(self, data: DataFile, task: Task) -> list[pa.RecordBatch]:
         checked = self._columns(data, task, self.predicate_columns)
-        row_numbers = pa.array(np.arange(checked.num_rows, dtype=np.int64))
-        checked = checked.append_column(_ROW, row_numbers)
-        ranges = zip(task.starts, task.stops, strict=True)
-        candidates = pa.concat_tables([checked.slice(start, stop - start) for start, stop in ranges])
-        try:
-            matching = candidates.filter(self.expression)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            message = f"the predicate must hold for every value of {task.file.path}, got: {str(error).splitlines()[0]}"
-            raise PredicateError(message) from error
-        if not matching.num_rows:
+        places = self._places(checked, task)
+        if not len(places):
             return []
+        matching = _taken(checked, places)
         rest = [name for name in self.schema.names if name not in self.predicate_columns]
-        others = self._columns(data, task, rest).take(matching[_ROW]) if rest else None
+        others = self._columns(data, _narrowed(task, places), rest) if rest else None
         arrays = []
         for field in self.schema:
             source = others if others is not None and field.name in rest else matching
@@ -163,16 +172,25 @@ class Scan:
                 source[field.name].cast(field.type) if source[field.name].type != field.type else source[field.name]
             )
         if not arrays:
-            return [pa.RecordBatch.from_struct_array(pa.nulls(matching.num_rows, pa.struct([])))]
+            return [pa.RecordBatch.from_struct_array(pa.nulls(len(places), pa.struct([])))]
         batches: list[pa.RecordBatch] = pa.table(arrays, schema=self.schema).to_batches()
         return batches
 
+    def _places(self, checked: pa.Table, task: Task) -> NDArray[np.int64]:
+        """Which of the rows `checked` match."""
+        try:
+            is_matching = _evaluated(checked, self.expression)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            message = f"the predicate must hold for every value of {task.file.path}, got: {str(error).splitlines()[0]}"
+            raise PredicateError(message) from error
+        return np.flatnonzero(is_matching)
+
     def _columns(self, data: DataFile, task: Task, names: Sequence[str]) -> pa.Table:
-        """`names` of one row group with the types of the data set; partition columns and missing ones filled in."""
-        num_rows = data.row_group_rows[task.group]
+        """`names` of the task's rows with the types of the data set; partition columns and missing ones filled in."""
         fields = {field.name: field for field in self.view.partition_fields}
         stored = [name for name in names if name not in fields]
-        table = data.read_row_group(task.group, stored)
+        table = data.read_rows(task.group, task.starts, task.stops, stored)
+        num_rows = table.num_rows
         values = partitions.typed(task.file.path, list(fields.values())) if fields else {}
         if values is None:
             wanted = ", ".join(f"{field.name}: {field.type}" for field in fields.values())
@@ -192,6 +210,33 @@ class Scan:
         return pa.table(arrays, names=list(names))
 
 
+def _evaluated(table: pa.Table, expression: pc.Expression) -> NDArray[np.bool_]:
+    """For each row, whether `expression` is true; `Table.filter` does it with threads, which take longer to start."""
+    plan = acero.Declaration.from_sequence(
+        [
+            acero.Declaration("table_source", acero.TableSourceNodeOptions(table)),
+            acero.Declaration("project", acero.ProjectNodeOptions([expression], ["is_matching"])),
+        ]
+    )
+    found = plan.to_table(use_threads=False)["is_matching"]
+    return to_numpy(found.combine_chunks().fill_null(False), np.bool_)
+
+
+def _taken(table: pa.Table, places: NDArray[np.int64]) -> pa.Table:
+    """The rows at `places`."""
+    if len(places) == 1:
+        return table.slice(int(places[0]), 1)
+    return table.take(from_numpy(places, pa.int64()))
+
+
+def _narrowed(task: Task, places: NDArray[np.int64]) -> Task:
+    """The task for the rows at `places` among its own alone."""
+    rows = places_of(task.starts, task.stops - task.starts)[places]
+    is_first = np.diff(rows, prepend=-2) != 1
+    is_last = np.append(is_first[1:], True)
+    return Task(task.file, task.group, rows[is_first], rows[is_last] + 1)
+
+
 def _as_type(column: pa.ChunkedArray, wanted: pa.DataType, name: str, path: str) -> pa.ChunkedArray:
     if column.type == wanted:
         return column
@@ -204,27 +249,23 @@ def _as_type(column: pa.ChunkedArray, wanted: pa.DataType, name: str, path: str)
 
 def _reopened(view: View, file: File) -> File:
     with view.dataset.open(file.path) as data:
-        return File(
-            file.path,
-            file.fragment_id,
-            data.num_rows,
-            data.fingerprint,
-            data.row_group_rows,
-            data.row_group_bytes,
-            is_known=False,
-        )
+        shape = (data.num_rows, data.fingerprint, data.row_group_rows, data.row_group_bytes)
+        return File(file.path, file.fragment_id, *shape, is_known=False)
 
 
 def _tasks_of(file: File, ranges: RowSelection) -> Iterator[Task]:
+    """The parts of `ranges` in each row group of the file."""
     starts, stops = ranges.starts.astype(np.int64), ranges.stops.astype(np.int64)
-    if not file.is_known:
-        starts, stops = np.zeros(1, np.int64), np.array([file.num_rows])
-    position = 0
-    for group, rows in enumerate(file.row_group_rows):
-        low = int(np.searchsorted(stops, position, side="right"))
-        top = int(np.searchsorted(starts, position + rows, side="left"))
+    ends = np.cumsum(np.array(file.row_group_rows, np.int64))
+    firsts, lasts = np.searchsorted(ends, starts, side="right"), np.searchsorted(ends, stops, side="left")
+    is_touched = np.zeros(len(ends) + 1, np.int64)
+    np.add.at(is_touched, firsts, 1)
+    np.add.at(is_touched, np.minimum(lasts + 1, len(ends)), -1)
+    for group in np.flatnonzero(np.cumsum(is_touched)[:-1]).tolist():
+        rows = file.row_group_rows[group]
+        position = int(ends[group]) - rows
+        low, top = np.searchsorted(stops, position, side="right"), np.searchsorted(starts, position + rows, side="left")
         if rows and low < top:
-            first = np.maximum(starts[low:top] - position, 0)
-            last = np.minimum(stops[low:top] - position, rows)
-            yield Task(file, group, position, tuple(first.tolist()), tuple(last.tolist()))
-        position += rows
+            yield Task(
+                file, group, np.maximum(starts[low:top] - position, 0), np.minimum(stops[low:top] - position, rows)
+            )

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
 import pyarrow as pa
 
 from zonebloom import hashing
+from zonebloom.arrays import from_numpy
 from zonebloom.arrays import parquet as pq
+from zonebloom.datasets.footers import Footer, first_line, read_footer
 from zonebloom.datasets.source import Fingerprint, Source
 from zonebloom.errors import ColumnNotFoundError, DataFileError
 
-__all__ = ["DataFile", "has_column"]
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["DataFile", "has_column", "places_of"]
 
 _BATCH_BYTES = 8 << 20
 """Decoded bytes of a batch: few steps of Python a row, and the kernels still find them in the last cache."""
@@ -25,6 +30,8 @@ _TEXT_BYTES = 128
 """What a value of no fixed width is taken to need, so that one such column comes in batches of 65 536 rows."""
 _READ_BYTES = 1 << 18
 """Column chunks are read in pieces of this size, not whole: less memory, and faster by a tenth (int64)."""
+_MAX_SLICES = 64
+"""More ranges are gathered into one array than are kept as slices of it."""
 _DICTIONARY_BYTES_PER_VALUE = 6
 """A string column chunk with a dictionary and at most so many bytes a value is read as indices into it."""
 
@@ -32,15 +39,17 @@ _DICTIONARY_BYTES_PER_VALUE = 6
 class DataFile:
     """One opened Parquet file; all reads go to the version that was there when it was opened."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, rename: Callable[[Footer], Footer] | None = None) -> None:
         self._source = source
         self._path = source.path
         try:
-            self._metadata = pq.read_metadata(source.arrow_file())
-        except (pa.ArrowException, OSError) as error:
+            self._footer = read_footer(source)
+            if rename is not None:
+                self._footer = rename(self._footer)
+        except DataFileError:
             source.close()
-            message = f"data file {self._path} must be a whole Parquet file, got: {_first_line(error)}"
-            raise DataFileError(message) from error
+            raise
+        self._metadata = self._footer.metadata
 
     def __enter__(self) -> Self:
         return self
@@ -69,21 +78,20 @@ class DataFile:
         """Rows of the file."""
         return int(self._metadata.num_rows)
 
-    @cached_property
+    @property
     def row_group_rows(self) -> tuple[int, ...]:
         """Rows of each row group."""
-        return tuple(self._metadata.row_group(i).num_rows for i in range(self._metadata.num_row_groups))
+        return self._footer.row_group_rows
 
-    @cached_property
+    @property
     def row_group_bytes(self) -> tuple[int, ...]:
         """Compressed bytes of each row group."""
-        groups = (self._metadata.row_group(i) for i in range(self._metadata.num_row_groups))
-        return tuple(sum(group.column(c).total_compressed_size for c in range(group.num_columns)) for group in groups)
+        return self._footer.row_group_bytes
 
-    @cached_property
+    @property
     def schema(self) -> pa.Schema:
         """The Arrow schema as the reader gives it (with extension types such as UUID), without metadata."""
-        return self._reader([]).schema_arrow.remove_metadata()
+        return self._footer.schema
 
     def column_batches(self, columns: Sequence[str], start: int, stop: int) -> Iterator[pa.RecordBatch]:
         """Rows `[start, stop)` of `columns` (leaves of structs have dots), in order, in batches of about 8 MiB.
@@ -137,8 +145,46 @@ class DataFile:
             return max(int(described.length), 1)
         return _VALUE_BYTES.get(described.physical_type, _TEXT_BYTES)
 
+    def read_rows(self, group: int, starts: ArrayLike, stops: ArrayLike, columns: Sequence[str]) -> pa.Table:
+        """The rows `[starts[i], stops[i])` of one row group, in order, of top-level `columns`.
+
+        Where the file has a page index, only the pages that hold them are read, and of the other columns whole chunks.
+        A column that the file does not have is left out. Views come as plain text or bytes, since pyarrow 26 has no
+        kernels that filter or take them.
+
+        Parameters
+        ----------
+        starts, stops
+            Row offsets within the row group: sorted, disjoint, none empty.
+
+        Raises
+        ------
+        DataFileError
+            A page cannot be decoded.
+
+        Spec: specs/pages.md#cut
+        """
+        from zonebloom.datasets.pages import read_cuts  # noqa: PLC0415 - a search does without
+
+        ranges = np.asarray(starts, np.int64), np.asarray(stops, np.int64)
+        lengths = ranges[1] - ranges[0]
+        present = [column for column in dict.fromkeys(columns) if self.schema.get_field_index(column) >= 0]
+        if not present:
+            return pa.Table.from_struct_array(pa.nulls(int(lengths.sum()), pa.struct([])))
+        cuts = read_cuts(self._source, self._footer, group, ranges, present)
+        others = [name for name in present if name not in cuts]
+        whole = self.read_row_group(group, others) if others else None
+        found = []
+        for name in present:
+            if whole is None or name in cuts:
+                values, positions = cuts[name].values, cuts[name].positions_of(ranges[0])
+            else:
+                values, positions = whole[name], ranges[0]
+            found.append(_at(_as_plain(values), positions, lengths))
+        return pa.table(found, names=present)
+
     def read_row_group(self, number: int, columns: Sequence[str]) -> pa.Table:
-        """Top-level `columns` of one row group; a column that the file does not have is left out.
+        """Top-level `columns` of one row group, which the file has.
 
         Raises
         ------
@@ -146,10 +192,7 @@ class DataFile:
             A page cannot be decoded.
         """
         with self._decoding():
-            present = [column for column in columns if self.schema.get_field_index(column) >= 0]
-            if not present:
-                return pa.Table.from_struct_array(pa.nulls(self.row_group_rows[number], pa.struct([])))
-            return self._reader([]).read_row_group(number, columns=present, use_threads=False)
+            return self._reader([]).read_row_group(number, columns=columns, use_threads=False)
 
     def _reader(self, dictionaries: list[str], buffer_size: int = 0) -> pq.ParquetFile:
         return pq.ParquetFile(
@@ -165,7 +208,7 @@ class DataFile:
         try:
             yield
         except (pa.ArrowException, OSError) as error:
-            message = f"data file {self._path} must decode as Parquet, got: {_first_line(error)}"
+            message = f"data file {self._path} must decode as Parquet, got: {first_line(error)}"
             raise DataFileError(message) from error
 
     def _groups_of(self, start: int, stop: int) -> tuple[list[int], int]:
@@ -201,9 +244,33 @@ class DataFile:
                 return False
         return True
 
-    @cached_property
+    @property
     def _leaves(self) -> dict[str, int]:
-        return {self._metadata.schema.column(i).path: i for i in range(self._metadata.num_columns)}
+        return self._footer.leaves
+
+
+def _as_plain(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    if pa.types.is_string_view(values.type):
+        return values.cast(pa.large_string())
+    return values.cast(pa.large_binary()) if pa.types.is_binary_view(values.type) else values
+
+
+def _at(values: pa.ChunkedArray, positions: NDArray[np.int64], lengths: NDArray[np.int64]) -> pa.ChunkedArray:
+    """The values at `[positions[i], positions[i] + lengths[i])`."""
+    if len(positions) == 1:
+        return values.slice(int(positions[0]), int(lengths[0]))
+    if len(positions) <= _MAX_SLICES:
+        pairs = zip(positions.tolist(), lengths.tolist(), strict=True)
+        chunks = [chunk for position, length in pairs for chunk in values.slice(position, length).chunks]
+        return pa.chunked_array(chunks, values.type)
+    return values.take(from_numpy(places_of(positions, lengths), pa.int64()))
+
+
+def places_of(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """All numbers of the ranges `[starts[i], starts[i] + lengths[i])`."""
+    shifts = starts - (np.cumsum(lengths) - lengths)
+    places: NDArray[np.int64] = np.arange(int(lengths.sum()), dtype=np.int64) + np.repeat(shifts, lengths)
+    return places
 
 
 def _least_and_greatest(statistics: pq.Statistics | None) -> tuple[Any, Any] | None:
@@ -223,7 +290,3 @@ def has_column(schema: pa.Schema, column: str) -> bool:
     except ColumnNotFoundError:
         return False
     return True
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
