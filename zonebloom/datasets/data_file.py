@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 import pyarrow as pa
@@ -93,6 +94,20 @@ class DataFile:
         """The Arrow schema as the reader gives it (with extension types such as UUID), without metadata."""
         return self._footer.schema
 
+    @property
+    def metadata(self) -> pq.FileMetaData:
+        """The footer as pyarrow reads it."""
+        return self._metadata
+
+    @cached_property
+    def int96_columns(self) -> frozenset[str]:
+        """Top-level columns that hold times as INT96, which pyarrow reads in nanoseconds."""
+        leaves = [self._metadata.schema.column(number) for number in range(self._metadata.num_columns)]
+        paths = [leaf.path for leaf in leaves if leaf.physical_type == "INT96"]
+        return frozenset(
+            name for name in self.schema.names for path in paths if path == name or path.startswith(f"{name}.")
+        )
+
     def column_batches(self, columns: Sequence[str], start: int, stop: int) -> Iterator[pa.RecordBatch]:
         """Rows `[start, stop)` of `columns` (leaves of structs have dots), in order, in batches of about 8 MiB.
 
@@ -145,7 +160,15 @@ class DataFile:
             return max(int(described.length), 1)
         return _VALUE_BYTES.get(described.physical_type, _TEXT_BYTES)
 
-    def read_rows(self, group: int, starts: ArrayLike, stops: ArrayLike, columns: Sequence[str]) -> pa.Table:
+    def read_rows(
+        self,
+        group: int,
+        starts: ArrayLike,
+        stops: ArrayLike,
+        columns: Sequence[str],
+        *,
+        int96_unit: Literal["ns", "us"] = "ns",
+    ) -> pa.Table:
         """The rows `[starts[i], stops[i])` of one row group, in order, of top-level `columns`.
 
         Where the file has a page index, only the pages that hold them are read, and of the other columns whole chunks.
@@ -156,6 +179,8 @@ class DataFile:
         ----------
         starts, stops
             Row offsets within the row group: sorted, disjoint, none empty.
+        int96_unit
+            What times in INT96 are read in; nanoseconds overflow beyond the years 1677 to 2262.
 
         Raises
         ------
@@ -171,9 +196,11 @@ class DataFile:
         present = [column for column in dict.fromkeys(columns) if self.schema.get_field_index(column) >= 0]
         if not present:
             return pa.Table.from_struct_array(pa.nulls(int(lengths.sum()), pa.struct([])))
-        cuts = read_cuts(self._source, self._footer, group, ranges, present)
+        whole_only = self.int96_columns if int96_unit != "ns" else frozenset()
+        alone = [name for name in present if name not in whole_only]
+        cuts = read_cuts(self._source, self._footer, group, ranges, alone) if alone else {}
         others = [name for name in present if name not in cuts]
-        whole = self.read_row_group(group, others) if others else None
+        whole = self._read_row_group(group, others, int96_unit) if others else None
         found = []
         for name in present:
             if whole is None or name in cuts:
@@ -191,16 +218,21 @@ class DataFile:
         DataFileError
             A page cannot be decoded.
         """
-        with self._decoding():
-            return self._reader([]).read_row_group(number, columns=columns, use_threads=False)
+        return self._read_row_group(number, columns, "ns")
 
-    def _reader(self, dictionaries: list[str], buffer_size: int = 0) -> pq.ParquetFile:
+    def _read_row_group(self, number: int, columns: Sequence[str], int96_unit: str) -> pa.Table:
+        with self._decoding():
+            reader = self._reader([], int96_unit=int96_unit)
+            return reader.read_row_group(number, columns=columns, use_threads=False)
+
+    def _reader(self, dictionaries: list[str], buffer_size: int = 0, int96_unit: str = "ns") -> pq.ParquetFile:
         return pq.ParquetFile(
             self._source.arrow_file(),
             metadata=self._metadata,
             read_dictionary=dictionaries,
             buffer_size=buffer_size,
             pre_buffer=False,
+            coerce_int96_timestamp_unit=int96_unit,
         )
 
     @contextlib.contextmanager
