@@ -34,8 +34,7 @@ from zonebloom.storage.slice_layout import (
     rows_of_hash,
 )
 from zonebloom.storage.store import SLOW_READ_SECONDS, Mapping, Store
-from zonebloom.zones import ZoneTable, zone_schema
-from zonebloom.zones.table import described_by, parameters_of
+from zonebloom.zones import ZoneTable, described_by, parameters_of, zone_schema
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

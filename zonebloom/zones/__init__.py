@@ -1,9 +1,11 @@
 """Zones: runs of rows of one fragment, each with one filter.
 
-`table` holds them (`ZoneTable`, the five columns), `builder` makes them from batches (`ZoneBuilder`).
+`table` holds them (`ZoneTable`, the five columns) in chunks of `chunk`; `schema` has the columns and what their
+metadata says; `builder` makes zones from batches (`ZoneBuilder`).
 """
 
 from zonebloom.zones.builder import ZoneBuilder
-from zonebloom.zones.table import ZONE_FIELDS, ZoneTable, zone_schema
+from zonebloom.zones.schema import ZONE_FIELDS, described_by, parameters_of, zone_schema
+from zonebloom.zones.table import ZoneTable
 
-__all__ = ["ZONE_FIELDS", "ZoneBuilder", "ZoneTable", "zone_schema"]
+__all__ = ["ZONE_FIELDS", "ZoneBuilder", "ZoneTable", "described_by", "parameters_of", "zone_schema"]

@@ -19,7 +19,9 @@ from zonebloom.arrays import from_numpy
 from zonebloom.errors import InvalidArgumentError
 from zonebloom.selection import MAX_FRAGMENT_ID
 from zonebloom.sizing import Sizing, check_fpp, check_rows_per_zone, num_blocks_for
-from zonebloom.zones.table import BYTES_PER_BLOCK, MAX_ZONES_PER_BATCH, ZoneTable, zone_schema
+from zonebloom.zones.chunk import BYTES_PER_BLOCK
+from zonebloom.zones.schema import zone_schema
+from zonebloom.zones.table import MAX_ZONES_PER_BATCH, ZoneTable
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
-from decimal import Decimal
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -22,175 +21,16 @@ import pyarrow as pa
 from zonebloom.arrays import to_numpy
 from zonebloom.errors import InvalidArgumentError, InvalidZoneTableError
 from zonebloom.pruning import SearchResult, search_zones
-from zonebloom.sizing import check_fpp, check_rows_per_zone
+from zonebloom.zones.chunk import BYTES_PER_BLOCK, FilterChunk
+from zonebloom.zones.schema import ZONE_FIELDS, described_by, parameters_of, zone_schema
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["ZONE_FIELDS", "ZoneTable", "zone_schema"]
+__all__ = ["ZoneTable"]
 
-BYTES_PER_BLOCK = 32
 MAX_ZONES_PER_BATCH = 1024
 MAX_MERGED_BYTES = 4 << 20
-_KERNEL_PROBES = 1 << 21
-"""Number of (zone, hash) pairs above which loading Numba costs less than NumPy's passes do."""
-
-ZONE_FIELDS = (
-    pa.field("fragment_id", pa.uint64(), nullable=False),
-    pa.field("zone_start", pa.uint64(), nullable=False),
-    pa.field("zone_length", pa.uint64(), nullable=False),
-    pa.field("has_null", pa.bool_(), nullable=False),
-    pa.field("bloom_filter_data", pa.binary(), nullable=False),
-)
-_COLUMN_KEY = b"zonebloom.column"
-_TYPE_KEY = b"zonebloom.type"
-_SALTS = np.array(
-    [0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D, 0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31], dtype=np.uint64
-)
-
-
-def decimal_text(value: float) -> str:
-    """`value` as decimal digits without an exponent, as Rust prints an f64: `1e-05` gives `0.00001`."""
-    return format(Decimal(repr(float(value))), "f")
-
-
-def zone_schema(
-    rows_per_zone: int, fpp: float, *, column: str | None = None, column_type: pa.DataType | None = None
-) -> pa.Schema:
-    """The schema of a zone table, with Lance's two metadata keys.
-
-    What the filters describe goes into the metadata of the field `bloom_filter_data`, so that the schema's own metadata
-    stays exactly Lance's.
-
-    Spec: specs/zones.md#metadata
-    """
-    described: dict[bytes, bytes] = {}
-    if column is not None:
-        described[_COLUMN_KEY] = column.encode()
-    if column_type is not None:
-        described[_TYPE_KEY] = pa.schema([pa.field("", column_type)]).serialize().to_pybytes().hex().encode()
-    data = ZONE_FIELDS[4].with_metadata(described) if described else ZONE_FIELDS[4]
-    metadata = {
-        b"bloomfilter_item": str(rows_per_zone).encode(),
-        b"bloomfilter_probability": decimal_text(fpp).encode(),
-    }
-    return pa.schema([*ZONE_FIELDS[:4], data], metadata)
-
-
-def described_by(field: pa.Field) -> tuple[str | None, pa.DataType | None]:
-    """The column and type that the metadata of a field of filters names."""
-    metadata = field.metadata or {}
-    column = metadata[_COLUMN_KEY].decode() if _COLUMN_KEY in metadata else None
-    column_type = None
-    if _TYPE_KEY in metadata:
-        try:
-            raw = bytes.fromhex(metadata[_TYPE_KEY].decode())
-            column_type = pa.ipc.read_schema(pa.py_buffer(raw)).field(0).type
-        except (ValueError, pa.ArrowInvalid) as error:
-            message = f"the field metadata {_TYPE_KEY.decode()} must hold a serialised Arrow type, got {error}"
-            raise InvalidZoneTableError(message) from error
-    return column, column_type
-
-
-class FilterChunk:
-    """The filters of consecutive zones, as they lie in one Arrow binary array; nothing is copied.
-
-    - `words`: uint32 words of the whole data buffer.
-    - `starts`: int64, first word of each filter.
-    - `num_blocks`: int64, blocks of each filter; `uniform` is their common value, or 0.
-    """
-
-    __slots__ = ("num_blocks", "starts", "uniform", "words")
-
-    def __init__(self, array: pa.BinaryArray | pa.LargeBinaryArray) -> None:
-        offset_type = np.int64 if pa.types.is_large_binary(array.type) else np.int32
-        _, offsets_buffer, data_buffer = array.buffers()
-        if len(array) == 0 or offsets_buffer is None:
-            offsets: NDArray[Any] = np.zeros(1, np.int64)
-        else:
-            offsets = np.frombuffer(offsets_buffer, offset_type)[array.offset : array.offset + len(array) + 1]
-        sizes = np.diff(offsets).astype(np.int64)
-        bad = np.flatnonzero((sizes <= 0) | (sizes % BYTES_PER_BLOCK != 0))
-        if len(bad):
-            message = (
-                f"each bitset must be a positive multiple of {BYTES_PER_BLOCK} bytes, "
-                f"got {int(sizes[bad[0]])} bytes in zone {int(bad[0])}"
-            )
-            raise InvalidZoneTableError(message)
-        base = int(offsets[0])
-        end = int(offsets[-1])
-        data = data_buffer.slice(base, end - base) if data_buffer is not None else pa.py_buffer(b"")
-        self.words: NDArray[np.uint32] = np.frombuffer(data, np.dtype("<u4"))
-        self.starts: NDArray[np.int64] = (offsets[:-1].astype(np.int64) - base) // 4
-        self.num_blocks: NDArray[np.int64] = sizes // BYTES_PER_BLOCK
-        first = int(self.num_blocks[0]) if len(sizes) else 0
-        self.uniform: int = first if first and bool((self.num_blocks == first).all()) else 0
-
-    def __len__(self) -> int:
-        return len(self.starts)
-
-    def may_contain(self, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
-        """For each zone, whether any of `hashes` may have been inserted; False is certain."""
-        if len(self) == 0 or len(hashes) == 0:
-            return np.zeros(len(self), np.bool_)
-        if len(self) * len(hashes) > _KERNEL_PROBES:
-            return self._may_contain_many(hashes)
-        found = np.zeros(len(self), np.bool_)
-        for value in hashes.tolist():
-            found |= self._may_contain_one(int(value))
-        return found
-
-    def _may_contain_one(self, value: int) -> NDArray[np.bool_]:
-        low = np.uint64(value & 0xFFFFFFFF)
-        bits = ((low * _SALTS) & np.uint64(0xFFFFFFFF)) >> np.uint64(27)
-        mask = (np.uint32(1) << bits.astype(np.uint32)).astype(np.uint32)
-        if self.uniform:
-            block = ((value >> 32) * self.uniform) >> 32
-            words = self.words.reshape(len(self), self.uniform, 8)[:, block, :]
-        else:
-            block_of = (np.uint64(value >> 32) * self.num_blocks.astype(np.uint64)) >> np.uint64(32)
-            first = self.starts + block_of.astype(np.int64) * 8
-            words = self.words[first[:, None] + np.arange(8)]
-        return np.asarray(((words & mask) == mask).all(axis=1))
-
-    def _may_contain_many(self, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
-        from zonebloom.kernels import sbbf as kernels  # noqa: PLC0415 - a search of a few keys must not load Numba
-
-        if self.uniform:
-            return kernels.check_zones(self.words.reshape(len(self), self.uniform, 8), hashes)
-        data = self.words.view(np.uint8)
-        starts = (self.starts * 4).astype(np.uint64)
-        return kernels.check_zones_at(data, starts, self.num_blocks.astype(np.uint32), hashes)
-
-    def blocks(self, zone: int) -> NDArray[np.uint32]:
-        """The filter of one zone, shape `(num_blocks, 8)`."""
-        start, num_blocks = int(self.starts[zone]), int(self.num_blocks[zone])
-        return self.words[start : start + 8 * num_blocks].reshape(num_blocks, 8)
-
-    def copy_blocks(self, out: NDArray[np.uint32], first_zone: int, first_block: int) -> None:
-        """As `ZoneTable.copy_blocks`, of zones of this chunk."""
-        last_block = first_block + out.shape[1]
-        if self.uniform:
-            filters = self.words.reshape(len(self), self.uniform, 8)
-            out[:] = filters[first_zone : first_zone + len(out), first_block:last_block]
-            return
-        for zone, blocks in enumerate(out, first_zone):
-            blocks[:] = self.blocks(zone)[first_block:last_block]
-
-    def check(self, zone: int, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
-        """For each of `hashes`, whether the filter of `zone` may contain it."""
-        from zonebloom.kernels import sbbf as kernels  # noqa: PLC0415 - a search of a few keys must not load Numba
-
-        return kernels.filter_check(self.blocks(zone), hashes)
-
-    def measured_fpp(self) -> NDArray[np.float64]:
-        """The exact false positive probability of each filter, from its set bits."""
-        from zonebloom.kernels import sbbf as kernels  # noqa: PLC0415 - keeps Numba out of plain searches
-
-        if self.uniform:
-            return kernels.measured_fpp(self.words.reshape(len(self), self.uniform, 8))
-        parts = [kernels.measured_fpp(self.blocks(zone)[None]) for zone in range(len(self))]
-        return np.concatenate(parts) if parts else np.zeros(0)
 
 
 class ZoneTable:
@@ -443,19 +283,3 @@ def _merged(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         num_bytes += batch.nbytes
     if held:
         yield pa.concat_batches(held) if len(held) > 1 else held[0]
-
-
-def parameters_of(schema: pa.Schema) -> tuple[int, float]:
-    """Rows of a full zone and fpp, from Lance's two keys."""
-    metadata = schema.metadata or {}
-    try:
-        rows_per_zone = int(metadata.get(b"bloomfilter_item", b"8192"))
-        fpp = float(metadata.get(b"bloomfilter_probability", b"0.00057"))
-        check_rows_per_zone(rows_per_zone)
-        check_fpp(fpp)
-    except ValueError as error:
-        message = (
-            f"bloomfilter_item and bloomfilter_probability must be a row count and a probability, got {metadata!r}"
-        )
-        raise InvalidZoneTableError(message) from error
-    return rows_per_zone, fpp
