@@ -138,6 +138,7 @@ class DataFile:
         dictionaries = [
             name for name in columns if self.schema.get_field_index(name) >= 0 and self._is_dictionary(name)
         ]
+        self._source.will_need(self._chunk_ranges(groups, columns))
         reader = self._reader(dictionaries, _READ_BYTES)
         row_bytes = sum(4 if column in dictionaries else self._value_bytes(column) for column in columns)
         batch_rows = max(_MIN_BATCH_ROWS, min(_BATCH_BYTES // row_bytes, _MAX_BATCH_ROWS))
@@ -224,6 +225,16 @@ class DataFile:
         with self._decoding():
             reader = self._reader([], int96_unit=int96_unit)
             return reader.read_row_group(number, columns=columns, use_threads=False)
+
+    def _chunk_ranges(self, groups: Sequence[int], columns: Sequence[str]) -> list[tuple[int, int]]:
+        """Offset and length of the column chunks, as the footer has them."""
+        leaves = [
+            leaf
+            for path, leaf in self._leaves.items()
+            if any(path == one or path.startswith(f"{one}.") for one in columns)
+        ]
+        chunks = [self._metadata.row_group(number).column(leaf) for number in groups for leaf in sorted(leaves)]
+        return [(one.dictionary_page_offset or one.data_page_offset, one.total_compressed_size) for one in chunks]
 
     def _reader(self, dictionaries: list[str], buffer_size: int = 0, int96_unit: str = "ns") -> pq.ParquetFile:
         return pq.ParquetFile(

@@ -1,20 +1,21 @@
 """`Source`: the bytes of one version of one data file, wherever it is kept.
 
-`LocalSource` is a file of this machine.
+`LocalSource` is a file of this machine; `object_source.ObjectSource` one in an object store.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
 from zonebloom.errors import DataFileError
+from zonebloom.storage.locations import Url, is_url
 
-__all__ = ["Fingerprint", "LocalSource", "Source"]
+__all__ = ["Fingerprint", "LocalSource", "Source", "open_source"]
 
 
 class Fingerprint(NamedTuple):
@@ -49,6 +50,10 @@ class Source(Protocol):
         """For each `(offset, length)`, those bytes; near ones are fetched together, others at once."""
         ...
 
+    def will_need(self, ranges: Sequence[tuple[int, int]]) -> None:
+        """Be ready for reads of the ranges `(offset, length)` in about this order, through `arrow_file`."""
+        ...
+
     def arrow_file(self) -> Any:
         """The whole as a file that pyarrow reads."""
         ...
@@ -80,6 +85,9 @@ class LocalSource:
         number = self._file.fileno()
         return [os.pread(number, length, offset) for offset, length in ranges]
 
+    def will_need(self, ranges: Sequence[tuple[int, int]]) -> None:
+        """Nothing: the system reads ahead."""
+
     def arrow_file(self) -> Any:
         """The opened file."""
         return self._file
@@ -87,6 +95,23 @@ class LocalSource:
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+
+
+def open_source(location: str, storage_options: Mapping[str, str] | None = None) -> Source:
+    """The data file at an absolute path or a URL.
+
+    Raises
+    ------
+    DataFileError
+        There is none.
+    """
+    if is_url(location):
+        from zonebloom.datasets.object_source import ObjectSource  # noqa: PLC0415 - local files do without
+        from zonebloom.storage.object_client import ObjectClient  # noqa: PLC0415 - as above
+
+        url = Url.parse(location)
+        return ObjectSource(ObjectClient(url, storage_options), url.key)
+    return LocalSource(Path(location))
 
 
 def fingerprint_of(stat: os.stat_result) -> Fingerprint:

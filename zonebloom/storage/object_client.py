@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
@@ -47,6 +47,8 @@ _PATIENT = {
     "backoff": {"init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=10), "base": 2},
 }
 """For a store that answered before: throttling and broken connections pass."""
+_WEAK = "W/"
+"""Begins a tag that a condition never matches."""
 _CREATE_ATTEMPTS = 6
 _UNREACHABLE = re.compile(r"error sending request|dns error|connection refused|tcp connect|timed out", re.IGNORECASE)
 _NO_BUCKET = re.compile(r"NoSuchBucket|ContainerNotFound|specified (bucket|container) does not exist")
@@ -66,7 +68,7 @@ class ObjectMeta(NamedTuple):
     modified: datetime
     """Last write."""
     etag: str | None
-    """Tag of the version, as conditions take it."""
+    """Tag of the version, without quotes: a listing has none on some stores, a read has."""
 
 
 class ChangedObjectError(Exception):
@@ -156,11 +158,11 @@ class ObjectClient:
         Raises
         ------
         ChangedObjectError
-            It is no longer the version `etag`.
+            The store says that it is no longer the version `etag`. One that does not look at tags gives what is there.
         """
         options: dict[str, Any] = {"range": (start, start + length)}
-        if etag is not None:
-            options["if_match"] = etag
+        if etag is not None and not etag.startswith(_WEAK):
+            options["if_match"] = f'"{etag}"'
 
         def fetched(store: Any) -> tuple[memoryview, ObjectMeta]:
             try:
@@ -172,8 +174,6 @@ class ObjectClient:
             return memoryview(found.bytes()).cast("B"), _meta(found.meta)
 
         data, meta = self._request("read", key, fetched)
-        if etag is not None and meta.etag != etag:
-            raise ChangedObjectError(key)
         self._count(num_bytes=len(data))
         return data, meta
 
@@ -191,15 +191,17 @@ class ObjectClient:
             return [self.get(key, offset, length, etag) for offset, length in parts]
         return list(_pool(os.getpid()).map(lambda part: self.get(key, part[0], part[1], etag), parts))
 
-    def get_ranges(
-        self, key: str, ranges: Sequence[tuple[int, int]], etag: str | None = None
-    ) -> tuple[list[bytes], int]:
+    def start(self, key: str, start: int, length: int, etag: str | None) -> Future[tuple[memoryview, ObjectMeta]]:
+        """`get` on its way."""
+        return _pool(os.getpid()).submit(self.get, key, start, length, etag)
+
+    def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> tuple[list[bytes], int]:
         """For each `(offset, length)`, those bytes, fewer at the end of the object; and its size.
 
         Ranges less than 1 MiB apart come in one request, all requests at once.
         """
         parts = coalesced(ranges) or [(0, 1)]
-        found = self.get_parts(key, parts, etag)
+        found = self.get_parts(key, parts)
         data = [one for one, _ in found]
         return [_cut(parts, data, offset, length) for offset, length in ranges], found[0][1].size
 
@@ -212,10 +214,15 @@ class ObjectClient:
         self._count(max(1, -(-len(found) // _KEYS_PER_PAGE[self.url.provider])))
         return sorted(_meta(one) for one in found)
 
-    def list_folder(self, prefix: str) -> list[str]:
-        """Names of the objects in the folder `prefix` itself, in order."""
-        found = self._request("list", prefix, lambda store: store.list_with_delimiter(prefix or None))["objects"]
-        return sorted(str(one["path"]).rsplit("/", 1)[-1] for one in found)
+    def list_folder(self, prefix: str) -> tuple[list[ObjectMeta], list[str]]:
+        """The objects in the folder `prefix` itself and the names of the folders in it, in order.
+
+        Cost: a request for each 1000 of them (5000 on Azure).
+        """
+        found = self._request("list", prefix, lambda store: store.list_with_delimiter(prefix or None), pages=0)
+        objects, folders = found["objects"], found["common_prefixes"]
+        self._count(max(1, -(-(len(objects) + len(folders)) // _KEYS_PER_PAGE[self.url.provider])))
+        return sorted(_meta(one) for one in objects), sorted(str(one).rsplit("/", 1)[-1] for one in folders)
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
@@ -374,7 +381,10 @@ class ObjectClient:
 
 
 def _meta(found: Mapping[str, Any]) -> ObjectMeta:
-    return ObjectMeta(str(found["path"]), int(found["size"]), found["last_modified"], found["e_tag"])
+    etag = found["e_tag"]
+    if etag is not None and not etag.startswith(_WEAK):
+        etag = etag.strip('"')
+    return ObjectMeta(str(found["path"]), int(found["size"]), found["last_modified"], etag or None)
 
 
 def _cut(parts: Sequence[tuple[int, int]], found: Sequence[memoryview], offset: int, length: int) -> bytes:

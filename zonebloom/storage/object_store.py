@@ -152,7 +152,7 @@ class ObjectStore:
 
     def list(self, folder: str) -> list[str]:
         """Names of the objects in `folder`, in order; empty where there is no such folder."""
-        return self._client.list_folder(self._key(folder))
+        return [one.key.rsplit("/", 1)[-1] for one in self._client.list_folder(self._key(folder))[0]]
 
     def files(self, folder: str) -> dict[str, tuple[int, float]]:
         """Bytes and time of last modification (seconds since 1970) of all objects below `folder`, by path."""
