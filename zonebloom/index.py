@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -23,7 +23,7 @@ import pyarrow as pa
 from zonebloom.arrays import compute as pc
 from zonebloom.arrays import from_numpy
 from zonebloom.coverage import Snapshot, View
-from zonebloom.datasets import INDEX_FOLDER, Dataset, absolute_path, beside_file, dataset_from_json
+from zonebloom.datasets import INDEX_FOLDER, Dataset, dataset_from_json
 from zonebloom.errors import (
     ColumnNotFoundError,
     ConcurrentCommitError,
@@ -37,12 +37,10 @@ from zonebloom.errors import (
 from zonebloom.predicates import Predicate, parse_predicate
 from zonebloom.pruning import SearchResult
 from zonebloom.reasons import Reason, ReasonCode
-from zonebloom.storage.local_store import LocalStore
-from zonebloom.storage.manifest import (
-    ColumnEntry,
-    list_versions,
-    read_version,
-)
+from zonebloom.storage.locations import Url, absolute, is_url, joined
+from zonebloom.storage.manifest import ColumnEntry, list_versions, read_version
+from zonebloom.storage.opening import open_store
+from zonebloom.storage.store import Store, Traffic
 from zonebloom.zones import ZoneTable, zone_schema
 
 if TYPE_CHECKING:
@@ -60,10 +58,25 @@ __all__ = ["Index", "open_index"]
 _REFRESH_ATTEMPTS = 4
 
 
-def open_index(path: str | os.PathLike[str], *, version: int | None = None) -> Index:
+def open_index(
+    path: str | os.PathLike[str],
+    *,
+    version: int | None = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> Index:
     """The index at `path`: the data set's folder, the one data file, or the folder of the index itself.
 
     An index that a newer zonebloom wrote is opened too: it prunes nothing, and says so.
+
+    Parameters
+    ----------
+    path
+        A local path or a URL (`s3://`, `gs://`, `az://`, `abfss://`, `file://`).
+    version
+        An older version; by default the current one.
+    storage_options
+        For URLs, of the index or of its data: credentials, region, endpoint and the like, under the names of the
+        object_store library (`aws_region`). What is not given comes from the environment.
 
     Raises
     ------
@@ -71,22 +84,40 @@ def open_index(path: str | os.PathLike[str], *, version: int | None = None) -> I
         There is none.
     CorruptIndexError
         No version file of it can be read.
+    StorageError
+        The store cannot be reached or refuses.
+
+    Spec: specs/index-format.md#locations
     """
-    given = absolute_path(path)
-    places = [given, given / INDEX_FOLDER, beside_file(given)]
-    for root in places:
-        if list_versions(LocalStore(root)):
-            snapshot = load_snapshot(root, version)
-            return Index(root, snapshot, dataset_from_json(snapshot.manifest.dataset, str(root)))
+    given = absolute(path)
+    for root in _places(given):
+        store = open_store(root, storage_options)
+        versions = list_versions(store)
+        if versions:
+            return Index(load_snapshot(store, version, versions), storage_options)
     raise IndexNotFoundError(f"an index must be at {given} or in its {INDEX_FOLDER}, got none; build it first")
 
 
-def load_snapshot(root: Path, version: int | None) -> Snapshot:
-    """The version asked for, or the highest that is sound; one from the future is loaded without trust."""
-    store = LocalStore(root)
-    versions = list_versions(store)
+def _places(given: str) -> Iterator[str]:
+    """Where the index of what a user names may be; of a URL each place costs a request, so the likely one is first."""
+    inside = joined(given, INDEX_FOLDER)
+    is_index = given.endswith((f"/{INDEX_FOLDER}", ".zonebloom")) or not is_url(given)
+    yield from (given, inside) if is_index else (inside, given)
+    if is_url(given) and not Url.parse(given).key:
+        return
+    folder, _, name = given.rpartition("/")
+    yield f"{folder}/_{name}.zonebloom"  # beside one file
+
+
+def load_snapshot(store: Store, version: int | None, versions: Sequence[int] = ()) -> Snapshot:
+    """The version asked for, or the highest that is sound; one from the future is loaded without trust.
+
+    `versions` are those that a listing found just now.
+    """
+    versions = versions or list_versions(store)
     if not versions:
-        raise IndexNotFoundError(f"an index must have a version, got none in {root / 'versions'}; build it")
+        place = joined(store.location, "versions")
+        raise IndexNotFoundError(f"an index must have a version, got none in {place}; build it")
     if version is not None:
         if version not in versions:
             message = f"version must be one of {versions[0]} to {versions[-1]} that is kept, got {version}"
@@ -98,7 +129,7 @@ def load_snapshot(root: Path, version: int | None) -> Snapshot:
             manifest = read_version(store, number)
         except (CorruptIndexError, UnsupportedFormatError) as error:
             if list_versions(store)[-1:] != versions[-1:]:  # others committed, and a vacuum may have removed this one
-                return load_snapshot(root, None)
+                return load_snapshot(store, None)
             failure = failure or error
             continue
         if failure is None:
@@ -112,7 +143,7 @@ def load_snapshot(root: Path, version: int | None) -> Snapshot:
     raise failure
 
 
-def load_trusted(root: Path) -> tuple[Snapshot, bool]:
+def load_trusted(place: Store | str | os.PathLike[str]) -> tuple[Snapshot, bool]:
     """The current version as the ground of the next one, and whether its file is sound.
 
     Where it is damaged, the newest sound version stands in: what that says of a file which did not change is true.
@@ -122,7 +153,8 @@ def load_trusted(root: Path) -> tuple[Snapshot, bool]:
     UnsupportedFormatError
         A newer zonebloom wrote it.
     """
-    snapshot = load_snapshot(root, None)
+    store = open_store(place) if isinstance(place, (str, os.PathLike)) else place
+    snapshot = load_snapshot(store, None)
     if not snapshot.is_distrusted:
         return snapshot, True
     if snapshot.damage[0].code == ReasonCode.FORMAT_TOO_NEW:
@@ -136,15 +168,38 @@ class Index:
     Segments and footers are opened once and stay open; each search lists the data set afresh.
     """
 
-    def __init__(self, root: Path, snapshot: Snapshot, dataset: Dataset) -> None:
-        self.root = root
-        self.dataset = dataset
+    def __init__(self, snapshot: Snapshot, storage_options: Mapping[str, str] | None = None) -> None:
         self._snapshot = snapshot
+        self._storage_options = storage_options
+        self.dataset = self._dataset_of(snapshot)
         self._view: View | None = None
 
     def __repr__(self) -> str:
         columns = ", ".join(self.columns)
-        return f"Index({str(self.root)!r}, version {self.version}, columns {columns}, {self.num_fragments} fragments)"
+        return f"Index({self.location!r}, version {self.version}, columns {columns}, {self.num_fragments} fragments)"
+
+    def _dataset_of(self, snapshot: Snapshot) -> Dataset:
+        return dataset_from_json(snapshot.manifest.dataset, snapshot.store.location, self._storage_options)
+
+    @property
+    def store(self) -> Store:
+        """Where the index is kept."""
+        return self._snapshot.store
+
+    @property
+    def location(self) -> str:
+        """Where the index is kept: a local path or a URL."""
+        return self.store.location
+
+    @property
+    def root(self) -> Path | str:
+        """The folder of the index, or its URL as a text."""
+        return self.location if self.store.is_remote else Path(self.location)
+
+    @property
+    def traffic(self) -> Traffic:
+        """What this index asked of object stores so far, its own and that of the data."""
+        return self.store.traffic + self.dataset.traffic
 
     @property
     def version(self) -> int:
@@ -308,8 +363,8 @@ class Index:
 
     def _move_to(self, version: int) -> None:
         if version != self.version:
-            self._snapshot = load_snapshot(self.root, version)
-            self.dataset = dataset_from_json(self._snapshot.manifest.dataset, str(self.root))
+            self._snapshot = load_snapshot(self.store, version)
+            self.dataset = self._dataset_of(self._snapshot)
             self._view = None
 
     def refresh(
@@ -357,7 +412,7 @@ class Index:
         is_cached = True
         for attempts_left in range(_REFRESH_ATTEMPTS, 0, -1):
             snapshot, is_sound = self._current(is_cached=is_cached)
-            dataset = dataset_from_json(snapshot.manifest.dataset, str(self.root))
+            dataset = self._dataset_of(snapshot)
             try:
                 done = refresh(
                     snapshot,
@@ -384,7 +439,7 @@ class Index:
         newest = list_versions(self._snapshot.store)[-1]
         if is_cached and newest == self.version and not self._snapshot.is_distrusted:
             return self._snapshot, True
-        return load_trusted(self.root)
+        return load_trusted(self.store)
 
     def versions(self) -> list[Version]:
         """The versions that are kept, the oldest first; open one with `open_index(path, version=n)`."""
@@ -522,7 +577,7 @@ class Index:
             for entry in manifest.columns
         ]
         return {
-            "index": str(self.root),
+            "index": self.location,
             "dataset": self.dataset.location,
             "version": manifest.version,
             "num_fragments": self.num_fragments,
@@ -533,5 +588,5 @@ class Index:
     def _column(self, name: str) -> ColumnEntry:
         entry = self._snapshot.manifest.column(name)
         if entry is None:
-            raise ColumnNotFoundError.among(name, self.columns, f"the index {self.root}")
+            raise ColumnNotFoundError.among(name, self.columns, f"the index {self.location}")
         return entry

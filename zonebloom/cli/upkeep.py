@@ -142,12 +142,11 @@ def vacuum(path: str, older_than: float, dry_run: bool, index: str | None, outpu
 def delete(path: str, yes: bool, index: str | None) -> None:
     """Remove the index, all its versions; data files are not touched."""
     from zonebloom.retention import delete_index  # noqa: PLC0415 - `--help` must not load Arrow
-    from zonebloom.storage.local_store import LocalStore  # noqa: PLC0415 - as above
 
-    root = open_it(path, index).root
+    store = open_it(path, index).store
     if not yes:
-        click.confirm(f"Remove the index {root}?", abort=True)
-    click.echo(f"removed {delete_index(LocalStore(root)):,} files of {root}")
+        click.confirm(f"Remove the index {store.location}?", abort=True)
+    click.echo(f"removed {delete_index(store):,} files of {store.location}")
 
 
 @app.command()

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from zonebloom.datasets.data_file import DataFile
 from zonebloom.datasets.source import Fingerprint
+from zonebloom.storage.store import Traffic
 
 if TYPE_CHECKING:
     import numpy as np
@@ -66,6 +67,11 @@ class Dataset(Protocol):
     @property
     def location(self) -> str:
         """Folder, URL or table that holds all files, as a user writes it."""
+        ...
+
+    @property
+    def traffic(self) -> Traffic:
+        """What went over the network so far."""
         ...
 
     def list(self) -> dict[str, Fingerprint]:

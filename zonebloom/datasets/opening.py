@@ -6,41 +6,65 @@ Spec: specs/index-format.md#versions
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from zonebloom.datasets.dataset import Dataset
-from zonebloom.datasets.parquet import ParquetDataset, absolute_path
+from zonebloom.datasets.parquet import ParquetDataset
 from zonebloom.errors import DataFileError, InvalidArgumentError
+from zonebloom.storage.locations import Url, absolute, is_url
 
 __all__ = ["dataset_from_json", "open_dataset"]
 
 
-def dataset_from_json(described: dict[str, Any], index_location: str) -> Dataset:
+def dataset_from_json(
+    described: dict[str, Any], index_location: str, storage_options: Mapping[str, str] | None = None
+) -> Dataset:
     """The data set that a version file describes."""
+    root = described["root"]
+    location = index_location.rpartition("/")[0] if root == ".." else str(root)
+    if is_url(location):
+        from zonebloom.datasets.object_parquet import ObjectDataset  # noqa: PLC0415 - local files do without
+
+        return ObjectDataset(Url.parse(location), described["layout"], described["files"], storage_options)
     return ParquetDataset.from_json(described, index_location)
 
 
-def open_dataset(source: Any) -> ParquetDataset:
+def open_dataset(source: Any, storage_options: Mapping[str, str] | None = None) -> Dataset:
     """The data set that `source` names: a folder, a Parquet file, a list of files, or a `pyarrow.dataset.Dataset`.
+
+    Folders and files may be local paths or URLs; a list has one or the other.
 
     Raises
     ------
     DataFileError
         Nothing is there.
     InvalidArgumentError
-        `source` is something else, or its files are not local Parquet files.
+        `source` is something else, or a Dataset of files that are no local Parquet files.
+    StorageError
+        The store of a URL cannot be reached or refuses.
     """
     if isinstance(source, (str, os.PathLike)):
-        path = absolute_path(source)
+        path = Path(location := absolute(source))
+        if is_url(location):
+            from zonebloom.datasets.object_parquet import ObjectDataset  # noqa: PLC0415 - local files do without
+
+            return ObjectDataset.at(location, storage_options)
         if os.path.isdir(path):  # noqa: PTH112 - never raises, where Path does for a name that is too long
             return ParquetDataset(path, "folder")
         if os.path.exists(path):  # noqa: PTH110 - as above
             return ParquetDataset(path.parent, "file", (path.name,))
         raise DataFileError(f"a data set must be a folder or a Parquet file, got {path}, which does not exist")
     if isinstance(source, (list, tuple)) and source and all(isinstance(one, (str, os.PathLike)) for one in source):
-        return _of_files([os.path.abspath(os.fspath(one)) for one in source])  # noqa: PTH100 - as above
+        locations = [absolute(one) for one in source]
+        if not any(map(is_url, locations)):
+            return _of_files(locations)
+        if not all(map(is_url, locations)):
+            raise InvalidArgumentError("files of a list must all be local or all be URLs, got some of each")
+        from zonebloom.datasets.object_parquet import ObjectDataset  # noqa: PLC0415 - local files do without
+
+        return ObjectDataset.of_files(locations, storage_options)
     files = getattr(source, "files", None)
     if files is not None and getattr(source, "format", None) is not None:
         return _of_pyarrow(source)
@@ -63,7 +87,7 @@ def _of_pyarrow(dataset: Any) -> ParquetDataset:
         raise InvalidArgumentError(f"a pyarrow Dataset must be of Parquet files, got {dataset.format.default_extname}")
     if dataset.filesystem.type_name != "local":
         message = f"a pyarrow Dataset must be on the local file system, got {dataset.filesystem.type_name}"
-        raise InvalidArgumentError(message)
+        raise InvalidArgumentError(f"{message}; give the URL of the folder, or a list of URLs, and storage_options")
     if not dataset.files:
         raise DataFileError("a data set must have at least one file, got a pyarrow Dataset with none")
     return _of_files([os.path.abspath(path) for path in dataset.files])  # noqa: PTH100 - plain strings

@@ -20,8 +20,9 @@ from zonebloom.datasets.data_file import DataFile
 from zonebloom.datasets.dataset import INDEX_FOLDER
 from zonebloom.datasets.source import Fingerprint, LocalSource, fingerprint_of
 from zonebloom.errors import DataFileError, InvalidArgumentError
+from zonebloom.storage.store import Traffic
 
-__all__ = ["ParquetDataset", "absolute_path", "beside_file"]
+__all__ = ["ParquetDataset", "absolute_path", "beside_file", "is_hidden"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,7 @@ class ParquetDataset:
         for path in paths:
             if path == ".":
                 return self.list()
-            if any(_is_hidden(name) for name in path.split("/")):
+            if any(is_hidden(name) for name in path.split("/")):
                 continue
             if (self.root / path).is_dir():
                 found.update(self._walk(f"{path}/"))
@@ -96,7 +97,7 @@ class ParquetDataset:
         try:
             for entry in list(os.scandir(self.root / folder)):
                 name = entry.name
-                if _is_hidden(name):
+                if is_hidden(name):
                     continue
                 if not name.isprintable() and "\udc80" <= max(name) <= "\udcff":
                     message = f"names of files and folders must be UTF-8, got {os.fsencode(entry.path)!r}"
@@ -131,6 +132,11 @@ class ParquetDataset:
         """The root."""
         return str(self.root)
 
+    @property
+    def traffic(self) -> Traffic:
+        """None: the files are of this machine."""
+        return Traffic()
+
     def relative(self, path: str | os.PathLike[str]) -> str:
         """`path`, which is absolute or relative to the root, as a path relative to the root.
 
@@ -155,7 +161,7 @@ class ParquetDataset:
         root = Path(location)
         if self.layout == "folder" and root.is_relative_to(self.root):
             parts = root.relative_to(self.root).parts
-            if not any(_is_hidden(part) for part in parts):
+            if not any(is_hidden(part) for part in parts):
                 message = "an index inside the data set must be in a folder whose name begins with _ or ."
                 raise InvalidArgumentError(f"{message}, got {root}")
 
@@ -173,7 +179,8 @@ class ParquetDataset:
         return cls(folder, described["layout"], tuple(described["files"]))
 
 
-def _is_hidden(name: str) -> bool:
+def is_hidden(name: str) -> bool:
+    """Whether readers skip files and folders of this name."""
     return name.startswith(".") or (name.startswith("_") and "=" not in name)
 
 

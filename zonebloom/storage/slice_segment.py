@@ -63,11 +63,12 @@ class SliceSegment:
         self._on_damage = on_damage
         self.damage: str | None = None
         try:
-            size = store.size(entry.path)
+            head_bytes, tail_bytes = entry.spans[0].num_bytes, entry.spans[-1].num_bytes
+            tail_start = entry.num_bytes - tail_bytes
+            head, tail = store.read_ranges(entry.path, [(0, head_bytes), (tail_start, tail_bytes)])
+            size = store.size(entry.path)  # a remote store knows it from the reads
             if size != entry.num_bytes:
                 raise CorruptIndexError(f"segment {entry.path} must have {entry.num_bytes} bytes, got {size}")
-            head_bytes, tail_bytes = entry.spans[0].num_bytes, entry.spans[-1].num_bytes
-            head, tail = store.read_ranges(entry.path, [(0, head_bytes), (size - tail_bytes, tail_bytes)])
         except FileNotFoundError as error:
             raise CorruptIndexError(f"segment {entry.path} must exist, got no such file") from error
         self._check_span(0, head)
