@@ -209,7 +209,8 @@ class DataFile:
             else:
                 values, positions = whole[name], ranges[0]
             found.append(_at(_as_plain(values), positions, lengths))
-        return pa.table(found, names=present)
+        fields = [self.schema.field(name).with_type(one.type) for name, one in zip(present, found, strict=True)]
+        return pa.table(found, schema=pa.schema(fields))
 
     def read_row_group(self, number: int, columns: Sequence[str]) -> pa.Table:
         """Top-level `columns` of one row group, which the file has.

@@ -88,6 +88,13 @@ class Dataset(Protocol):
         """As `list`, but only files that are one of `paths` or in one of them; nothing else is listed."""
         ...
 
+    def list_partitions(self, wanted: Sequence[Mapping[str, str | None]]) -> dict[str, Fingerprint]:
+        """As `list`, but only files in folders that agree with one of `wanted` (see `partitions.agrees`).
+
+        Folders that do not are not listed, where the store has folders.
+        """
+        ...
+
     def absolute(self, path: str) -> str:
         """The absolute path or the URL of a data file."""
         ...

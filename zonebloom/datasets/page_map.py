@@ -22,14 +22,15 @@ from zonebloom.datasets.thrift import ThriftError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["PageMap", "page_encoding", "page_maps"]
+__all__ = ["DICTIONARY_ENCODINGS", "PageMap", "page_encoding", "page_maps"]
 
 _META, _INDEX_OFFSET, _INDEX_LENGTH = 3, 4, 5
 _FILE_PATH, _CRYPTO, _ENCRYPTED = 1, 8, 9
 _TYPE, _ENCODINGS, _PATH, _CODEC, _NUM_VALUES, _COMPRESSED, _DATA_OFFSET, _DICTIONARY_OFFSET = 1, 2, 3, 4, 5, 7, 9, 11
 _ENCODING_STATS = 13
 _DATA_PAGE, _DATA_PAGE_V2 = 0, 3
-_DICTIONARY_ENCODINGS = frozenset({2, 8})
+DICTIONARY_ENCODINGS = frozenset({2, 8})
+"""PLAIN_DICTIONARY and RLE_DICTIONARY: the values are numbers of others on the dictionary page."""
 _MAX_INDEX_BYTES = 1 << 24
 _LOCATION = bytes([0x16, 0x15, 0x16, 0x00])
 """How each PageLocation is written: its three fields' heads, between which the numbers are, and its end."""
@@ -59,7 +60,9 @@ class PageMap:
     num_rows: int
     """Rows of the row group."""
     dictionary: tuple[int, int]
-    """Offset and bytes of the dictionary page; no bytes where there is none, or no data page needs it."""
+    """Offset and bytes of the dictionary page; no bytes where there is none."""
+    num_dictionary_pages: int
+    """So many pages may refer to the dictionary: the first ones, as a writer that gives it up does not come back."""
     physical_type: int
     encodings: tuple[int, ...]
     path: tuple[bytes, ...]
@@ -172,19 +175,21 @@ def _checked_map(meta: dict[int, Any], locations: NDArray[np.int64], num_rows: i
     is_ascending = first_rows[0] == 0 and (first_rows[:-1] < first_rows[1:]).all() and first_rows[-1] < num_rows
     if not (is_whole and is_ascending and meta[_NUM_VALUES] == num_rows):
         return None
-    dictionary = (start, first - start if _needs_dictionary(meta) else 0)
-    return PageMap(
-        offsets, sizes, first_rows, num_rows, dictionary, meta[_TYPE], tuple(encodings), tuple(path), meta[_CODEC]
-    )
+    dictionary = start, first - start
+    num_pages = _dictionary_pages(meta, len(offsets)) if dictionary[1] else 0
+    described = meta[_TYPE], tuple(encodings), tuple(path), meta[_CODEC]
+    return PageMap(offsets, sizes, first_rows, num_rows, dictionary, num_pages, *described)
 
 
-def _needs_dictionary(meta: dict[int, Any]) -> bool:
-    """Whether a data page may refer to the dictionary: unless all are counted, and none does."""
+def _dictionary_pages(meta: dict[int, Any], num_pages: int) -> int:
+    """How many data pages refer to the dictionary; all, if they are not counted, or not all of them."""
     counted = meta.get(_ENCODING_STATS)
-    if not isinstance(counted, list) or not counted:
-        return True
-    data_pages = [one for one in counted if isinstance(one, dict) and one.get(1) in (_DATA_PAGE, _DATA_PAGE_V2)]
-    return not data_pages or any(one.get(2) in _DICTIONARY_ENCODINGS for one in data_pages)
+    if not isinstance(counted, list) or not all(isinstance(one, dict) for one in counted):
+        return num_pages
+    data_pages = [one for one in counted if one.get(1) in (_DATA_PAGE, _DATA_PAGE_V2)]
+    if sum(one.get(3, 0) for one in data_pages) != num_pages:
+        return num_pages
+    return sum(int(one[3]) for one in data_pages if one.get(2) in DICTIONARY_ENCODINGS)
 
 
 def _num_values(header: bytes) -> int | None:

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from zonebloom.arrays import parquet as pq
 from zonebloom.datasets.footers import Footer
-from zonebloom.datasets.page_map import PageMap, page_encoding, page_maps
+from zonebloom.datasets.page_map import DICTIONARY_ENCODINGS, PageMap, page_encoding, page_maps
 from zonebloom.datasets.source import Source
 from zonebloom.datasets.thrift import BINARY, I32, I64, LIST, STRUCT, write_list, write_struct
 
@@ -39,7 +39,6 @@ _ROWS_PER_PAGE, _BYTES_PER_PAGE = 2000, 1 << 15
 """What pyarrow decodes, and what a disk gives, in the time that a page takes here: about 10 µs."""
 _PAGES_PER_COLUMN = 4
 """What a cut of a column costs, in pages, beside those that it reads."""
-_DICTIONARY_ENCODINGS = frozenset({2, 8})
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,13 +149,17 @@ def _pays(plan: _Plan) -> bool:
     return saved_rows > num_pages * _ROWS_PER_PAGE or saved_bytes > num_pages * _BYTES_PER_PAGE
 
 
+def _needs_dictionary(pages: PageMap, chosen: NDArray[np.int64]) -> bool:
+    return int(chosen[0]) < pages.num_dictionary_pages
+
+
 def _spans(pages: PageMap, chosen: NDArray[np.int64]) -> list[tuple[int, int]]:
     """Offset and bytes of the dictionary (if any), of each run of pages, and, once, of the last page's header."""
     is_first = np.diff(chosen, prepend=-2) != 1
     firsts, lasts = chosen[is_first], chosen[np.append(is_first[1:], True)]
     lengths = pages.offsets[lasts] + pages.sizes[lasts] - pages.offsets[firsts]
     runs = list(zip(pages.offsets[firsts].tolist(), lengths.tolist(), strict=True))
-    dictionary = [pages.dictionary] if pages.dictionary[1] else []
+    dictionary = [pages.dictionary] if _needs_dictionary(pages, chosen) else []
     return [*dictionary, *runs, *([] if pages.is_proven else [pages.last_header])]
 
 
@@ -170,14 +173,14 @@ def _decoded(footer: Footer, plan: _Plan, blobs: list[bytes]) -> Cut | None:
     parts, chunks, position = [_MAGIC], [], len(_MAGIC)
     for pages, chosen in plan.leaves:
         own = [blobs.pop(0) for _span in _spans(pages, chosen)]
-        dictionary = own.pop(0) if pages.dictionary[1] else b""
+        dictionary = own.pop(0) if _needs_dictionary(pages, chosen) else b""
         if not pages.is_proven and not pages.prove(own.pop()):
             return None
         data = b"".join(own)
         encodings = _encodings(data, pages, chosen)
-        if encodings is None:
+        if encodings is None or (encodings & DICTIONARY_ENCODINGS and not dictionary):
             return None
-        if not encodings & _DICTIONARY_ENCODINGS:
+        if not encodings & DICTIONARY_ENCODINGS:
             dictionary = b""
         chunks.append(_column_chunk(pages, plan.num_rows, position, len(dictionary), len(data)))
         parts += [dictionary, data]

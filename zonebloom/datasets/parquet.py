@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -93,7 +93,14 @@ class ParquetDataset:
                     found[path] = fingerprint_of((self.root / path).stat())
         return dict(sorted(found.items()))
 
-    def _walk(self, folder: str) -> Iterator[tuple[str, Fingerprint]]:
+    def list_partitions(self, wanted: Sequence[Mapping[str, str | None]]) -> dict[str, Fingerprint]:
+        """As `list`, but only files in folders that agree with one of `wanted`; no other folder is listed."""
+        found = self._walk("", wanted) if self.layout == "folder" else self.list().items()
+        return dict(sorted((path, one) for path, one in found if partitions.agrees(path, wanted)))
+
+    def _walk(
+        self, folder: str, wanted: Sequence[Mapping[str, str | None]] | None = None
+    ) -> Iterator[tuple[str, Fingerprint]]:
         try:
             for entry in list(os.scandir(self.root / folder)):
                 name = entry.name
@@ -103,7 +110,8 @@ class ParquetDataset:
                     message = f"names of files and folders must be UTF-8, got {os.fsencode(entry.path)!r}"
                     raise DataFileError(f"{message}; rename it")
                 if entry.is_dir():
-                    yield from self._walk(f"{folder}{name}/")
+                    if wanted is None or partitions.may_hold(f"{folder}{name}/", wanted):
+                        yield from self._walk(f"{folder}{name}/", wanted)
                 else:
                     with contextlib.suppress(FileNotFoundError):
                         yield folder + name, fingerprint_of(entry.stat())

@@ -8,15 +8,21 @@ Spec: specs/pruning.md#partition-columns
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
 
-__all__ = ["infer_fields", "partition_values", "typed"]
+from zonebloom.errors import InvalidArgumentError
+
+__all__ = ["Partitions", "agrees", "infer_fields", "may_hold", "partition_values", "typed", "wanted_partitions"]
 
 NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 _INTEGER = re.compile(r"-?0*[0-9]{1,10}")
+
+Partitions = str | Mapping[str, Any] | Sequence[str | Mapping[str, Any]]
+"""`{"day": 3}`, `"day=3"`, `"year=2026/month=11"`, or several of them."""
 
 
 def partition_values(path: str) -> dict[str, str | None]:
@@ -69,3 +75,49 @@ def typed(path: str, fields: Iterable[pa.Field]) -> dict[str, pa.Scalar] | None:
         else:
             found[field.name] = pa.scalar(text, field.type)
     return found
+
+
+def wanted_partitions(partitions: Partitions, columns: Iterable[str]) -> list[dict[str, str | None]]:
+    """The partitions that a caller names, as folders have their values.
+
+    Raises
+    ------
+    InvalidArgumentError
+        They are no partitions, or name a column that is not among the partition columns `columns`.
+
+    >>> wanted_partitions([{"day": 3}, "day=4/city=S%C3%A3o", {"day": None}], ["day", "city"])
+    [{'day': '3'}, {'day': '4', 'city': 'São'}, {'day': None}]
+    """
+    several = [partitions] if isinstance(partitions, (str, Mapping)) else list(partitions)
+    found: list[dict[str, str | None]] = []
+    for one in several:
+        if isinstance(one, str):
+            values = partition_values(f"{one.strip('/')}/")
+        elif isinstance(one, Mapping):
+            values = {str(key): None if value is None else str(value) for key, value in one.items()}
+        else:
+            raise InvalidArgumentError(f"a partition must be a dict or a text such as day=3, got {one!r}")
+        strange = values.keys() - set(columns)
+        if strange or not values:
+            names = ", ".join(columns) or "none"
+            raise InvalidArgumentError(f"partitions must be of the partition columns ({names}), got {one!r}")
+        found.append(values)
+    return found
+
+
+def agrees(path: str, wanted: Sequence[Mapping[str, str | None]]) -> bool:
+    """Whether the file at `path` lies in one of the partitions `wanted`; integers agree whatever their zeros."""
+    values = partition_values(path)
+    return any(all(key in values and _is_same(values[key], one[key]) for key in one) for one in wanted)
+
+
+def may_hold(folder: str, wanted: Sequence[Mapping[str, str | None]]) -> bool:
+    """Whether `folder`, which ends with `/`, may have files of the partitions `wanted` somewhere below it."""
+    values = partition_values(folder)
+    return any(all(key not in values or _is_same(values[key], one[key]) for key in one) for one in wanted)
+
+
+def _is_same(found: str | None, wanted: str | None) -> bool:
+    if found is None or wanted is None:
+        return found is wanted
+    return found == wanted or (_is_int32(found) and _is_int32(wanted) and int(found) == int(wanted))

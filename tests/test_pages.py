@@ -1,0 +1,229 @@
+"""Rows read by pages: what comes out is what reading the row group gives, whatever wrote the file.
+
+Oracle: pyarrow 26 reading whole row groups. Writers: pyarrow, Polars 2.1, DuckDB 2.0, DataFusion 55, Spark 4.3. The
+constants that say when a page pays are set to nothing here, so that small files are cut too.
+"""
+
+from __future__ import annotations
+
+import decimal
+import struct
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import zonebloom as zb
+from zonebloom.datasets import DataFile, pages, thrift
+from zonebloom.datasets.footers import read_footer
+from zonebloom.datasets.source import LocalSource
+from zonebloom.errors import DataFileError
+
+
+class CountingSource(LocalSource):
+    """A local file that notes what is read of it."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.requests: list[list[tuple[int, int]]] = []
+        self.num_whole = 0
+
+    def read_ranges(self, ranges):
+        self.requests.append(list(ranges))
+        return super().read_ranges(ranges)
+
+    def arrow_file(self):
+        self.num_whole += 1
+        return super().arrow_file()
+
+    @property
+    def num_bytes(self) -> int:
+        return sum(length for ranges in self.requests for _offset, length in ranges)
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[tuple[DataFile, CountingSource]]:
+    """A file of which what was read for its footer is not counted."""
+    source = CountingSource(path)
+    with DataFile(source) as data:
+        source.requests.clear()
+        source.num_whole = 0
+        yield data, source
+
+
+@pytest.fixture(autouse=True)
+def every_page_pays(monkeypatch):
+    monkeypatch.setattr(pages, "_ROWS_PER_PAGE", 0)
+    monkeypatch.setattr(pages, "_BYTES_PER_PAGE", 0)
+
+
+# --- whatever pyarrow writes ----------------------------------------------------------------------------------------
+
+TEXTS = ["", "a", "é" * 3, "long " * 30, "\x00", *(f"value {i}" for i in range(300))]
+DICTIONARY = pa.dictionary(pa.int32(), pa.string())
+VIEWS = {pa.string_view(), pa.binary_view()}
+STRUCT = pa.struct([("x", pa.int32()), ("deep", pa.struct([("s", pa.string()), ("b", pa.bool_())]))])
+
+
+def some_values(kind: pa.DataType, num_rows: int, random: Random) -> pa.Array:
+    """Random values of `kind`, some of them null, with few or many distinct ones."""
+    span = random.choice([3, 300, 2**15 - 1])
+    is_null = [random.random() < random.choice([0, 0.1, 0.9]) for _ in range(num_rows)]
+    numbers = [None if no else random.randint(0, span) for no in is_null]
+    if pa.types.is_struct(kind):
+        rows = [
+            None
+            if n is None
+            else {"x": n if n % 3 else None, "deep": None if n % 5 == 0 else {"s": str(n), "b": n % 2 == 0}}
+            for n in numbers
+        ]
+        return pa.array(rows, kind)
+    if pa.types.is_list(kind):
+        return pa.array([None if n is None else list(range(n % 4)) for n in numbers], kind)
+    if pa.types.is_map(kind):
+        return pa.array([None if n is None else [(str(i), i) for i in range(n % 3)] for n in numbers], kind)
+    if pa.types.is_null(kind):
+        return pa.nulls(num_rows)
+    if pa.types.is_boolean(kind):
+        return pa.array([None if n is None else n % 3 == 0 for n in numbers])
+    if isinstance(kind, pa.UuidType):
+        return pa.array([None if n is None else uuid.UUID(int=n * 7919).bytes for n in numbers], kind)
+    if pa.types.is_fixed_size_binary(kind):
+        return pa.array([None if n is None else n.to_bytes(kind.byte_width, "big") for n in numbers], kind)
+    if pa.types.is_decimal(kind):
+        return pa.array([None if n is None else decimal.Decimal(n) / 4 for n in numbers], kind)
+    if pa.types.is_dictionary(kind):
+        return pa.array([None if n is None else TEXTS[n % len(TEXTS)] for n in numbers]).dictionary_encode()
+    if pa.types.is_floating(kind):
+        return pa.array([None if n is None else n / 8 for n in numbers], pa.float64()).cast(kind)
+    if kind in (pa.string(), pa.large_string(), pa.string_view()):
+        return pa.array([None if n is None else TEXTS[n % len(TEXTS)] for n in numbers], kind)
+    if kind in (pa.binary(), pa.large_binary(), pa.binary_view()):
+        return pa.array([None if n is None else TEXTS[n % len(TEXTS)].encode() for n in numbers], kind)
+    if pa.types.is_timestamp(kind) and kind.unit == "ns":  # old versions of the format have microseconds alone
+        numbers = [None if n is None else n * 1000 for n in numbers]
+    if kind == pa.int8():
+        numbers = [None if n is None else n % 128 for n in numbers]
+    return pa.array(numbers, pa.int32() if kind.bit_width == 32 else pa.int64()).cast(kind)
+
+
+KINDS = [
+    *(pa.int8(), pa.uint16(), pa.int32(), pa.uint32(), pa.int64(), pa.uint64()),
+    *(pa.float16(), pa.float32(), pa.float64(), pa.bool_(), pa.null()),
+    *(pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.large_binary(), pa.binary_view()),
+    *(pa.binary(4), pa.uuid(), DICTIONARY),
+    *(pa.decimal32(9, 2), pa.decimal64(18, 2), pa.decimal128(10, 2), pa.decimal128(38, 2), pa.decimal256(60, 2)),
+    *(pa.date32(), pa.time32("ms"), pa.time64("ns"), pa.duration("us")),
+    *(pa.timestamp("s"), pa.timestamp("ms"), pa.timestamp("us", "Europe/Berlin"), pa.timestamp("ns")),
+    *(STRUCT, pa.list_(pa.int32()), pa.map_(pa.string(), pa.int64())),
+]
+INTEGERS = {pa.int32(), pa.int64()}
+
+
+@st.composite
+def tables(draw) -> tuple[pa.Table, dict[str, Any]]:
+    """A table of some columns, and how it is written."""
+    random = Random(draw(st.integers(0, 2**32)))
+    num_rows = random.choice([1, 2, 50, 700, 3000])
+    kinds = random.sample(KINDS, random.randint(1, 6))
+    table = pa.table({f"column {i}": some_values(kind, num_rows, random) for i, kind in enumerate(kinds)})
+    has_dictionaries = random.choice([True, False])
+    options = {
+        "row_group_size": random.choice([max(1, num_rows // 3), num_rows]),
+        "data_page_size": random.choice([16, 100, 1000, 1 << 20]),
+        "write_batch_size": random.choice([1, 7, 64, 1024]),
+        "compression": random.choice(["none", "snappy", "gzip", "zstd", "lz4", "brotli"]),
+        "data_page_version": random.choice(["1.0", "2.0"]),
+        "use_dictionary": has_dictionaries,
+        "dictionary_pagesize_limit": random.choice([10, 500, 1 << 20]),
+        "write_page_index": random.random() < 0.9,
+        "write_page_checksum": random.choice([True, False]),
+        "store_schema": random.random() < 0.8,
+        "use_deprecated_int96_timestamps": random.random() < 0.2,
+        "version": random.choice(["1.0", "2.4", "2.6"]),
+    }
+    if not has_dictionaries and random.random() < 0.5:
+        encodings = {}
+        for name, kind in zip(table.column_names, kinds, strict=True):
+            if kind in INTEGERS:
+                encodings[name] = random.choice(["DELTA_BINARY_PACKED", "BYTE_STREAM_SPLIT"])
+            elif kind == pa.string():
+                encodings[name] = random.choice(["DELTA_LENGTH_BYTE_ARRAY", "DELTA_BYTE_ARRAY"])
+        options["column_encoding"] = encodings or None
+    return table, options
+
+
+def plain(table: pa.Table) -> pa.Table:
+    """Views and dictionaries as plain values, one chunk a column: equal values may have dictionaries that differ."""
+    wide = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary(), DICTIONARY: pa.string()}
+    schema = pa.schema([field.with_type(wide.get(field.type, field.type)) for field in table.schema])
+    return table.cast(schema).combine_chunks()
+
+
+def some_ranges(num_rows: int, random: Random) -> list[tuple[int, int]]:
+    """Sorted, disjoint ranges: few or many, short or long."""
+    count = random.choice([1, 2, 5, 100])
+    cuts = sorted(random.sample(range(num_rows + 1), min(2 * count, num_rows + 1) // 2 * 2))
+    return list(zip(cuts[::2], cuts[1::2], strict=True))
+
+
+def check_ranges(
+    data: DataFile,
+    oracle: pq.ParquetFile,
+    group: int,
+    ranges: list[tuple[int, int]],
+    columns: list[str] | None = None,
+) -> None:
+    """The rows that `data` reads are those of the row group."""
+    starts, stops = [start for start, _ in ranges], [stop for _, stop in ranges]
+    names = oracle.schema_arrow.names if columns is None else columns
+    found = data.read_rows(group, starts, stops, names)
+    whole = oracle.read_row_group(group, columns=names)
+    expected = pa.concat_tables([plain(whole).slice(start, stop - start) for start, stop in ranges])
+    found.validate(full=True)
+    assert [one for one, wanted in zip(found.schema.types, whole.schema.types) if one != wanted and wanted not in VIEWS] == []
+    assert plain(found).equals(expected.combine_chunks()), ranges
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@given(written=tables(), seed=st.integers(0, 2**32))
+def test_rows_read_by_pages_are_the_rows_of_the_row_group(written, seed):
+    table, options = written
+    random = Random(seed)
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "x.parquet")
+        try:
+            pq.write_table(table, path, **options)
+        except (pa.ArrowNotImplementedError, OSError):  # an encoding that pyarrow has not for a type
+            return
+        oracle = pq.ParquetFile(path)
+        with opened(path) as (data, _source):
+            for group in range(oracle.num_row_groups):
+                for _ in range(4):
+                    check_ranges(data, oracle, group, some_ranges(data.row_group_rows[group], random))
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+def test_every_flat_type_and_struct_is_cut(tmp_path, kind, version):
+    """No row group is read for them, and few bytes; lists and maps are read with the row group."""
+    table = pa.table({"c": some_values(kind, 5000, Random(1)), "other": np.arange(5000)})
+    options = {"data_page_size": 64, "write_batch_size": 64, "data_page_version": version, "write_page_index": True}
+    pq.write_table(table, tmp_path / "x.parquet", dictionary_pagesize_limit=600, **options)
+    is_cut = not (pa.types.is_list(kind) or pa.types.is_map(kind) or pa.types.is_null(kind))  # nulls are one page
+    with opened(tmp_path / "x.parquet") as (data, source):
+        check_ranges(data, pq.ParquetFile(tmp_path / "x.parquet"), 0, [(2000, 2010), (4321, 4322)], ["c"])
+        assert source.num_whole == (not is_cut)
+        if is_cut:
+            assert len(source.requests) == 2
+            assert sum(length for _, length in source.requests[1]) < (9000 if kind == STRUCT else 3000)
