@@ -19,7 +19,7 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -28,7 +28,7 @@ from zonebloom.datasets import DataFile, Dataset
 from zonebloom.datasets.data_file import has_column
 from zonebloom.datasets.source import Fingerprint
 from zonebloom.errors import DataFileError
-from zonebloom.levels import LevelBuilder
+from zonebloom.levels import LevelBuilder, LevelSink
 from zonebloom.sizing import Sizing
 from zonebloom.storage.fragments import Fragment
 from zonebloom.storage.level import LevelEntry
@@ -59,6 +59,8 @@ _SETTLED_NS = 20_000_000
 _COARSELY_SETTLED_NS = 2_000_000_000
 """The same where the time is in whole seconds, as some file systems keep it."""
 _MIN_UNIT_ROWS = 1 << 20
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,6 +250,10 @@ class Runner(Protocol):
         """
         ...
 
+    def run(self, function: Callable[..., T], store: Store, *arguments: Any) -> T:
+        """`function(store, *arguments)`, where the filters are read and written; it may be begun more than once."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Threads:
@@ -266,6 +272,10 @@ class Threads:
         """As `Runner` says."""
         return build_segments(plan, fragments)
 
+    def run(self, function: Callable[..., T], store: Store, *arguments: Any) -> T:
+        """As `Runner` says: here, and once."""
+        return function(store, *arguments)
+
 
 def build_segments(plan: BuildPlan, fragments: Sequence[Fragment]) -> BuiltColumns:
     """Write the zones of `fragments` as new segments, in threads; see `Runner.build`."""
@@ -279,7 +289,7 @@ def build_segments(plan: BuildPlan, fragments: Sequence[Fragment]) -> BuiltColum
     return built
 
 
-def build_units(plan: BuildPlan, units: Sequence[Unit], levels: LevelBuilder | None = None) -> BuiltColumns:
+def build_units(plan: BuildPlan, units: Sequence[Unit], levels: LevelSink | None = None) -> BuiltColumns:
     """The zones of `units` as segments, in `plan.workers` threads; `levels` takes the same values."""
     built = BuiltColumns({column: [] for column in plan.columns}, {column: set() for column in plan.columns})
     queue = _Queue(units)
@@ -313,7 +323,7 @@ class _Queue:
             yield unit
 
 
-def _work(plan: BuildPlan, queue: _Queue, built: BuiltColumns, levels: LevelBuilder | None) -> None:
+def _work(plan: BuildPlan, queue: _Queue, built: BuiltColumns, levels: LevelSink | None) -> None:
     parameters = plan.parameters
     with ExitStack() as stack:
         writers: dict[str, ZoneSegmentWriter] = {}
@@ -351,9 +361,7 @@ def _work(plan: BuildPlan, queue: _Queue, built: BuiltColumns, levels: LevelBuil
                 plan.store.delete(writer.entry.path)
 
 
-def _build_unit(
-    plan: BuildPlan, unit: Unit, builders: Mapping[str, ZoneBuilder], levels: LevelBuilder | None
-) -> set[str]:
+def _build_unit(plan: BuildPlan, unit: Unit, builders: Mapping[str, ZoneBuilder], levels: LevelSink | None) -> set[str]:
     """Insert the rows of `unit`; the columns that do not convert."""
     fragment = unit.fragment
     _wait_until_settled(fragment.mtime_ns)

@@ -3,7 +3,7 @@
 `filling` makes them while a build reads the data; `probing` asks them first and the zones after.
 """
 
-from zonebloom.levels.filling import LEVELS, LevelBuilder, check_levels
+from zonebloom.levels.filling import LEVELS, LevelBuilder, LevelSink, check_levels
 from zonebloom.levels.probing import DatasetFilter, LeveledZones, open_levels
 
-__all__ = ["LEVELS", "DatasetFilter", "LevelBuilder", "LeveledZones", "check_levels", "open_levels"]
+__all__ = ["LEVELS", "DatasetFilter", "LevelBuilder", "LevelSink", "LeveledZones", "check_levels", "open_levels"]

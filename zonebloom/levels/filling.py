@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
 import numpy as np
 import pyarrow as pa
@@ -36,7 +36,20 @@ from zonebloom.zones import zone_schema
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["LEVELS", "SPAN_BYTES", "Filled", "Filling", "LevelBuilder", "check_levels", "write_dataset_filter"]
+__all__ = [
+    "LEVELS",
+    "SPAN_BYTES",
+    "USELESS_FPP",
+    "Filled",
+    "Filling",
+    "FragmentRows",
+    "LevelBuilder",
+    "LevelSink",
+    "check_levels",
+    "estimated_values",
+    "warn_of_useless",
+    "write_dataset_filter",
+]
 
 LEVELS: Final = ("zone", "fragment", "dataset")
 SPAN_BYTES: Final = 1 << 17
@@ -95,8 +108,30 @@ class Filling:
         self._hashes: list[NDArray[np.uint64]] = []
         self._blocks: NDArray[np.uint32] | None = None
         if num_rows > kept_hashes:
-            wanted = -(-num_blocks_for(num_rows, fpp, "exact") // _FOLDABLE) * _FOLDABLE
-            self._blocks = np.zeros((min(wanted, MAX_BLOCKS // _FOLDABLE * _FOLDABLE), 8), np.uint32)
+            self._blocks = np.zeros((_foldable_blocks(num_rows, fpp), 8), np.uint32)
+
+    @classmethod
+    def part(cls, num_rows: int, of_rows: int, fpp: float) -> Self:
+        """A filling of `num_rows` rows that becomes one with others, of `of_rows` rows in all; of the fewest bytes."""
+        num_blocks = _foldable_blocks(of_rows, fpp)
+        filling = cls(0, fpp)
+        if of_rows > _KEPT_HASHES and num_rows * 8 > num_blocks * 32:
+            filling._blocks = np.zeros((num_blocks, 8), np.uint32)
+        return filling
+
+    def content(self) -> tuple[bool, NDArray[Any]]:
+        """Whether the hashes were kept, and they, or the blocks: what `add_content` of another filling takes."""
+        if self._blocks is not None:
+            return False, self._blocks
+        return True, np.concatenate([np.zeros(0, np.uint64), *self._hashes])
+
+    def add_content(self, data: bytes, *, is_hashes: bool) -> None:
+        """The content of a part, as bytes."""
+        if is_hashes:
+            self.add(np.frombuffer(data, np.uint64))
+            return
+        assert self._blocks is not None
+        np.bitwise_or(self._blocks, np.frombuffer(data, np.uint32).reshape(-1, 8), out=self._blocks)
 
     def add(self, hashes: NDArray[np.uint64]) -> None:
         """Values, by their hashes."""
@@ -119,12 +154,17 @@ class Filling:
             blocks = np.zeros((num_blocks_for(num_values, self._fpp, "exact"), 8), np.uint32)
             kernels.filter_insert(blocks, hashes)
         else:
-            num_values = _estimated_values(self._blocks)
+            num_values = estimated_values(self._blocks)
             blocks = _folded(self._blocks, num_values, self._fpp)
         return Filled(blocks, num_values, float(kernels.measured_fpp(blocks[None])[0]))
 
 
-def _estimated_values(blocks: NDArray[np.uint32]) -> int:
+def _foldable_blocks(num_rows: int, fpp: float) -> int:
+    wanted = -(-num_blocks_for(num_rows, fpp, "exact") // _FOLDABLE) * _FOLDABLE
+    return min(wanted, MAX_BLOCKS // _FOLDABLE * _FOLDABLE)
+
+
+def estimated_values(blocks: NDArray[np.uint32]) -> int:
     """Distinct values of a filter from its fill: each sets one bit in 8 of the words, at random."""
     share = int(np.bitwise_count(blocks).sum(dtype=np.uint64)) / (blocks.size * 32)
     if share >= 1:
@@ -151,6 +191,18 @@ class _OpenFragment:
         self.is_unfit = False
 
 
+class LevelSink(Protocol):
+    """What takes the values of a build, beside the zones."""
+
+    def add(self, column: str, fragment_id: int, values: pa.Array) -> None:
+        """Rows of a fragment, in any order."""
+        ...
+
+    def end_unit(self, fragment_id: int, num_rows: int, unfit: Iterable[str]) -> None:
+        """`num_rows` rows of a fragment came in, but not those of the columns `unfit`."""
+        ...
+
+
 class LevelBuilder:
     """Makes the levels above the zones of one build; a context manager that leaves no file behind if it raises.
 
@@ -175,9 +227,9 @@ class LevelBuilder:
         self._has_fragments = "fragment" in levels
         self._datasets = {name: Filling(total, fpp) for name in columns} if "dataset" in levels else {}
         self._covered: dict[str, set[int]] = {name: set() for name in columns}
-        self._rows: dict[str, _FragmentRows] = {}
+        self._rows: dict[str, FragmentRows] = {}
         if self._has_fragments:
-            self._rows = {name: _FragmentRows(store, name, of_type, fpp) for name, of_type in columns.items()}
+            self._rows = {name: FragmentRows(store, name, of_type, fpp) for name, of_type in columns.items()}
 
     def __enter__(self) -> Self:
         for rows in self._rows.values():
@@ -195,11 +247,14 @@ class LevelBuilder:
     def add(self, column: str, fragment_id: int, values: pa.Array) -> None:
         """Rows of a fragment, in any order."""
         hashes = hashing.hash_array(values)
+        self.add_hashes(column, fragment_id, hashes, has_null=len(hashes) < len(values))
+
+    def add_hashes(self, column: str, fragment_id: int, hashes: NDArray[np.uint64], *, has_null: bool) -> None:
+        """As `add`, for the hashes of the values that are not null."""
         if column in self._datasets:
             self._datasets[column].add(hashes)
         fragment = self._fragment(column, fragment_id)
-        if len(hashes) < len(values):
-            fragment.has_null = True
+        fragment.has_null |= has_null
         if self._has_fragments:
             fragment.filling.add(hashes)
 
@@ -243,14 +298,19 @@ class LevelBuilder:
                 segment = write_dataset_filter(self._store, column, filled.blocks, self._covered[column] - failed)
                 yield LevelEntry("dataset", filled.num_values, filled.fpp, (segment,))
             else:
-                message = (
-                    f"a filter of the data set must be of at most 128 MiB, which is too little for the about "
-                    f"{filled.num_values:,} values of {column} (it would pass {filled.fpp:.0%} of absent ones)"
-                )
-                warnings.warn(f"{message}; that level is left out", RuntimeWarning, stacklevel=2)
+                warn_of_useless(column, filled.num_values, filled.fpp)
 
 
-class _FragmentRows:
+def warn_of_useless(column: str, num_values: int, fpp: float) -> None:
+    """A data set's filter was too small for its values, and is not kept."""
+    message = (
+        f"a filter of the data set must be of at most 128 MiB, which is too little for the about "
+        f"{num_values:,} values of {column} (it would pass {fpp:.0%} of absent ones)"
+    )
+    warnings.warn(f"{message}; that level is left out", RuntimeWarning, stacklevel=2)
+
+
+class FragmentRows:
     """The zone table of a column's fragments, written batch by batch; the caller holds a lock."""
 
     def __init__(self, store: Store, column: str, column_type: pa.DataType, fpp: float) -> None:
@@ -262,6 +322,7 @@ class _FragmentRows:
         self._sum_of_fpp = 0.0
 
     def add(self, fragment_id: int, num_rows: int, filled: Filled, *, has_null: bool) -> None:
+        """The filter of one fragment."""
         self._pending.append((fragment_id, num_rows, has_null, filled.blocks))
         self._pending_bytes += filled.blocks.nbytes
         self._num_values += filled.num_values
@@ -270,6 +331,7 @@ class _FragmentRows:
             self.flush()
 
     def flush(self) -> None:
+        """Write what is pending."""
         if not self._pending:
             return
         ids, lengths, has_null, filters = zip(*self._pending, strict=True)
@@ -288,6 +350,7 @@ class _FragmentRows:
         self._pending_bytes = 0
 
     def entry(self) -> LevelEntry:
+        """The level, once the writer was closed."""
         assert self.writer.entry is not None
         mean_fpp = self._sum_of_fpp / max(self.writer.entry.num_zones, 1)
         return LevelEntry("fragment", self._num_values, mean_fpp, (self.writer.entry,))

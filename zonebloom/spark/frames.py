@@ -5,17 +5,19 @@ Spec: specs/spark.md#frames
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+import contextlib
+import posixpath
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from zonebloom.errors import InvalidArgumentError
+from zonebloom.datasets import open_dataset
+from zonebloom.errors import InvalidArgumentError, ZoneBloomError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["files_of", "location_of"]
+__all__ = ["common_folder", "data_set_of", "files_of", "location_of"]
 
 _S3 = ("s3a://", "s3n://")
 
@@ -52,9 +54,34 @@ def files_of(frame: DataFrame) -> list[str]:
     return found
 
 
+def data_set_of(source: Any, storage_options: Mapping[str, str] | None = None) -> Any:
+    """What the library opens for `source`: a path or a list of paths as it is; of a DataFrame the folder or the files.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The DataFrame scans no files.
+    """
+    if not hasattr(source, "inputFiles"):
+        return source
+    files = files_of(source)
+    folder = common_folder(files)
+    with contextlib.suppress(ZoneBloomError):
+        data_set = open_dataset(folder, storage_options)
+        if {data_set.absolute(path) for path in data_set.list()} == set(files):
+            return folder
+    return files
+
+
 def common_folder(paths: Sequence[str]) -> str:
-    """The folder that holds all of `paths`, above their `key=value` folders."""
-    folder = os.path.commonpath([os.path.dirname(path) for path in paths])  # noqa: PTH120 - plain strings, or URLs
-    while "=" in os.path.basename(folder):  # noqa: PTH119 - as above
-        folder = os.path.dirname(folder)  # noqa: PTH120 - as above
-    return folder
+    """The folder or URL that holds all of `paths`, above their `key=value` folders.
+
+    >>> common_folder(["s3://bucket/lake/day=1/a.parquet", "s3://bucket/lake/day=1/b.parquet"])
+    's3://bucket/lake'
+    """
+    scheme, separator, _ = paths[0].rpartition("://")
+    plain = ["/" + path.removeprefix(scheme + separator).lstrip("/") for path in paths]
+    folder = posixpath.commonpath([posixpath.dirname(path) for path in plain])
+    while "=" in posixpath.basename(folder):
+        folder = posixpath.dirname(folder)
+    return scheme + separator + folder.lstrip("/") if separator else folder
