@@ -74,7 +74,7 @@ def lake(tmp_path):
 def change_of_a_refresh(root: Path, monkeypatch, **options) -> Change:
     """What a refresh would commit; it is not committed."""
     held = []
-    monkeypatch.setattr("zonebloom.refreshing.commit_change", lambda *args: held.append(args[2]) or args[1])
+    monkeypatch.setattr("zonebloom.stepping.commit_change", lambda *args: held.append(args[2]) or args[1])
     zb.open_index(root).refresh(**options)
     monkeypatch.undo()
     return held[0]
@@ -144,7 +144,7 @@ def test_a_refresh_that_overlaps_starts_again_by_itself(lake, monkeypatch):
             other.refresh()
         return genuine(store, base, change)
 
-    monkeypatch.setattr("zonebloom.refreshing.commit_change", meddled)
+    monkeypatch.setattr("zonebloom.stepping.commit_change", meddled)
     done = index.refresh()
     assert (done.version, done.num_files_added) == (2, 0)
     assert_whole(lake, zb.open_index(lake), rows_of(lake))

@@ -45,6 +45,7 @@ FLOORS = (
     "membership",
     "verifying",
     "optimizing",
+    "stepping",
     "refreshing",
     "retention",
     "index",

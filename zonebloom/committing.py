@@ -23,7 +23,7 @@ from zonebloom.storage.fragments import FragmentTable, read_fragments
 from zonebloom.storage.manifest import Manifest, commit, list_versions, read_version
 from zonebloom.storage.store import Store
 
-__all__ = ["commit_change", "reserve_ids"]
+__all__ = ["commit_change", "release_ids", "reserve_ids"]
 
 _MAX_ATTEMPTS = 200
 _LONGEST_PAUSE = 0.2
@@ -53,6 +53,11 @@ def reserve_ids(store: Store, next_fragment_id: int, count: int) -> int:
         _pause(attempt)
     message = f"one of {_MAX_ATTEMPTS} attempts to reserve fragment ids must succeed, got none in {store.location}/ids"
     raise ConcurrentCommitError(f"{message}; run again when fewer writers are busy")
+
+
+def release_ids(store: Store, first: int) -> None:
+    """Give back the ids that were reserved from `first`, none of which is in any version."""
+    _delete(store, [f"ids/{first:020d}"])
 
 
 def _reserved(store: Store) -> int:

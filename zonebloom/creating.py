@@ -8,8 +8,9 @@ Spec: specs/index-format.md#commit
 from __future__ import annotations
 
 import os
-import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -19,8 +20,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from zonebloom import hashing
-from zonebloom.building import BuildPlan, Parameters, Runner, Threads, check_any, num_cores
-from zonebloom.committing import commit_change, reserve_ids
+from zonebloom.building import Parameters, Runner, Threads, check_any, num_cores
+from zonebloom.committing import commit_change
 from zonebloom.coverage import Snapshot
 from zonebloom.datasets import Dataset, open_dataset
 from zonebloom.errors import (
@@ -28,26 +29,25 @@ from zonebloom.errors import (
     IndexExistsError,
     InvalidArgumentError,
     InvalidZoneTableError,
+    StorageError,
 )
 from zonebloom.index import Index, load_trusted, open_index
 from zonebloom.levels import check_levels
-from zonebloom.optimizing import optimize_column
+from zonebloom.optimizing import finish
 from zonebloom.progress import Progress, reporting
 from zonebloom.rebasing import NO_VERSION, Change, ColumnChange
+from zonebloom.refreshing import refresh
 from zonebloom.selection import RowSelection
 from zonebloom.sizing import Sizing, check_fpp, check_rows_per_zone, num_blocks_for
+from zonebloom.stepping import COMMIT_EVERY, Work, check_commit_every, no_levels, reserved_ids
 from zonebloom.storage.fragments import Fragment, FragmentTable
 from zonebloom.storage.local_store import LocalStore
 from zonebloom.storage.manifest import ColumnEntry, list_versions
-from zonebloom.storage.segment import runs
 from zonebloom.storage.zone_segment import ZoneSegmentWriter
 from zonebloom.verifying import check_imported
 from zonebloom.zones import ZoneTable, zone_schema
 
 __all__ = ["build_index", "import_index"]
-
-_ZONES_WORTH_SLICING = 4096
-"""Up to so many zones a search of the zone layout takes well under a millisecond."""
 
 
 def build_index(
@@ -62,6 +62,7 @@ def build_index(
     overwrite: bool = False,
     optimize: bool = True,
     levels: Sequence[str] = ("zone",),
+    commit_every: int = COMMIT_EVERY,
     progress: bool | Callable[[Progress], None] = False,
     runner: Runner | None = None,
 ) -> Index:
@@ -95,6 +96,9 @@ def build_index(
     levels
         `"zone"`, and above it `"fragment"`, one more filter for each file, and `"dataset"`, one for all files, so that
         a value which is nowhere costs one block. specs/levels.md says when each pays.
+    commit_every
+        Rows after which what is done is committed, so that a build which dies keeps it. The same call then goes on
+        where it ended, and merges everything at the end. Columns that are built anew are replaced at once, at the end.
     progress
         True for a bar on stderr, or a function that takes `Progress`.
     runner
@@ -120,18 +124,51 @@ def build_index(
     levels = check_levels(levels)
     if workers is not None and (not isinstance(workers, int) or workers < 1):
         raise InvalidArgumentError(f"workers must be at least 1, got {workers!r}")
+    check_commit_every(commit_every)
     dataset = open_dataset(source)
     root = _index_root(dataset, index)
     base = _current(root)
-    if base is not None and not overwrite:
-        taken = [name for name in names if base.manifest.column(name)]
-        if taken:
-            message = f"column {taken[0]} must not be indexed yet, got an index of it at {root}"
-            raise IndexExistsError(f"{message}; refresh it, or build with overwrite=True")
     workers = workers or num_cores()
     runner = runner or Threads(workers)
-    builder = _Build(dataset, root, base, Parameters(rows_per_zone, fpp, sizing), workers, runner=runner)
-    return builder.run(names, progress, optimize=optimize, levels=levels)
+    parameters = Parameters(rows_per_zone, fpp, sizing)
+    if base is not None and not overwrite and _is_resumed(base, names, parameters, root):
+        refresh(
+            base,
+            dataset,
+            workers=workers,
+            commit_every=commit_every,
+            progress=progress,
+            runner=runner,
+            operation="build",
+            is_unfinished=optimize,
+        )
+        finish(base.store, load_trusted(root)[0].manifest, names, is_merged=optimize)
+        return open_index(root)
+    builder = _Build(dataset, root, base, parameters, workers, runner=runner)
+    return builder.run(names, progress, optimize=optimize, levels=levels, commit_every=commit_every)
+
+
+def _is_resumed(base: Snapshot, names: Sequence[str], parameters: Parameters, root: Path) -> bool:
+    """Whether the columns are those of a build that did not come to its end.
+
+    Raises
+    ------
+    IndexExistsError
+        One of them is indexed already, or was begun with other parameters or without the others.
+    """
+    found = [entry for entry in base.manifest.columns if entry.name in names]
+    if not found:
+        return False
+    made = (parameters.rows_per_zone, parameters.fpp, parameters.sizing)
+    for entry in found:
+        if not entry.is_unfinished:
+            message = f"column {entry.name} must not be indexed yet, got an index of it at {root}"
+            raise IndexExistsError(f"{message}; refresh it, or build with overwrite=True")
+        if (entry.rows_per_zone, entry.fpp, entry.sizing) != made or len(found) < len(names):
+            begun = f"{entry.rows_per_zone} rows a zone, fpp {entry.fpp} and sizing {entry.sizing}"
+            message = f"a build of {entry.name} that was begun must be ended with the same columns and parameters"
+            raise IndexExistsError(f"{message}, got one at {root} with {begun}; or build with overwrite=True")
+    return True
 
 
 def import_index(
@@ -209,63 +246,41 @@ class _Build:
         *,
         optimize: bool,
         levels: Sequence[str],
+        commit_every: int,
     ) -> Index:
         listing = self.dataset.list()
         if not listing:
             raise DataFileError(f"a data set must have at least one file, got none in {self.dataset.location}")
-        ids = self._ids(listing)
-        inspected = check_any(self.runner.read_footers(self.dataset, listing, ids), self.dataset)
-        types = {name: hashing.resolve_column(inspected.schema, name).type for name in names}
-        for column_type in types.values():
-            hashing.hash_plan(column_type)
-        total = sum(fragment.num_rows for fragment in inspected.fragments)
-        with reporting(progress, total) as on_rows:
-            plan = BuildPlan(self.dataset, self.store, types, self.parameters, self.workers, on_rows, tuple(levels))
-            built = self.runner.build(plan, inspected.fragments)
-        for message in built.failed.values():
-            warnings.warn(f"{message}; the file is not indexed, and always read whole", RuntimeWarning, stacklevel=3)
-        fragments = [one for one in inspected.fragments if one.fragment_id not in built.failed]
-        if not fragments:
-            raise DataFileError(f"at least one data file must be readable, got: {next(iter(built.failed.values()))}")
-        columns = [
-            ColumnEntry(
-                name,
-                column_type,
-                self.parameters.rows_per_zone,
-                self.parameters.fpp,
-                self.parameters.sizing,
-                tuple(built.segments[name]),
-                runs(built.unfit[name]),
-                built.levels.get(name, ()),
-            )
-            for name, column_type in types.items()
-        ]
-        if optimize:
-            live = {fragment.fragment_id for fragment in fragments}
-            columns = [self._sliced(column, live) for column in columns]
-        self._commit(listing, inspected.schema, fragments, columns)
+        with self._ids(listing) as ids:
+            inspected = check_any(self.runner.read_footers(self.dataset, listing, ids), self.dataset)
+            types = {name: hashing.resolve_column(inspected.schema, name).type for name in names}
+            for column_type in types.values():
+                hashing.hash_plan(column_type)
+            made = (self.parameters.rows_per_zone, self.parameters.fpp, self.parameters.sizing)
+            columns = [
+                ColumnEntry(name, of_type, *made, (), levels=no_levels(levels)) for name, of_type in types.items()
+            ]
+            work = self._work(listing, inspected.schema, inspected.fragments, columns)
+            work.is_sliced = optimize
+            is_small = work.num_rows <= commit_every or bool(work.replaced)
+            work.is_unfinished = optimize and not is_small
+            with reporting(progress, work.num_rows) as on_rows:
+                manifest = work.run(sys.maxsize if is_small else commit_every, on_rows)
+        if not is_small:
+            finish(self.store, manifest, names, is_merged=optimize)
         return open_index(self.root)
-
-    def _sliced(self, column: ColumnEntry, live: set[int]) -> ColumnEntry:
-        """A column of many zones with slice segments, which replace those that this build wrote just now."""
-        if column.num_zones <= _ZONES_WORTH_SLICING:
-            return column
-        written: list[str] = []
-        try:
-            sliced, _ = optimize_column(self.store, column, live, written.append)
-        except BaseException:
-            for path in written:
-                self.store.delete(path)
-            raise
-        for segment in set(column.segments) - set(sliced.segments):
-            self.store.delete(segment.path)
-        return sliced
 
     def import_zones(self, zones: ZoneTable, column: str, *, check: bool) -> Index:
         """The zones as one segment, after they were set against the files."""
         listing = self.dataset.list()
-        first_id = self._reserve(len(listing))
-        ids = {path: number for number, path in enumerate(listing, first_id)}
+        with self._ids(listing) as ids:
+            self._import(listing, ids, zones, column, check=check)
+        return open_index(self.root)
+
+    def _import(
+        self, listing: Mapping[str, Any], ids: Mapping[str, int], zones: ZoneTable, column: str, *, check: bool
+    ) -> None:
+        first_id = min(ids.values(), default=0)
         inspected = check_any(self.runner.read_footers(self.dataset, listing, ids), self.dataset)
         if inspected.skipped:
             raise DataFileError(
@@ -284,54 +299,60 @@ class _Build:
                 writer.write(pa.RecordBatch.from_arrays([fragment_ids, *batch.columns[1:]], schema=schema))
         assert writer.entry is not None
         entry = ColumnEntry(column, column_type, zones.rows_per_zone, zones.fpp, "imported", (writer.entry,))
-        self._commit(listing, inspected.schema, inspected.fragments, [entry])
-        return open_index(self.root)
+        work = self._work(listing, inspected.schema, inspected.fragments, [])
+        change = replace(work.first, columns=(ColumnChange(entry, is_rebuilt=True),), added=tuple(work.new))
+        commit_change(self.store, work.base, change)
 
-    def _ids(self, listing: Mapping[str, Any]) -> dict[str, int]:
-        """Ids of the files: those that the index has for them where they are unchanged, else new ones."""
+    @contextmanager
+    def _ids(self, listing: Mapping[str, Any]) -> Iterator[dict[str, int]]:
+        """Ids of the files: those that the index has for them where they are unchanged, else new ones.
+
+        If the block raises, nothing is left of an index that was not there before.
+        """
         known = self.base.fragments if self.base else FragmentTable.of([])
         pairs = zip(listing, known.compare(listing).tolist(), strict=True)
         ids = {path: int(known.fragment_ids[position]) for path, position in pairs if position >= 0}
         new = [path for path in listing if path not in ids]
-        ids.update(zip(new, count(self._reserve(len(new)))))
-        return ids
-
-    def _reserve(self, num_files: int) -> int:
         next_id = self.base.manifest.next_fragment_id if self.base else 0
-        if not num_files:
-            return next_id
-        first = reserve_ids(self.store, next_id, num_files)
-        self.next_fragment_id = first + num_files
-        return first
+        try:
+            with reserved_ids(self.store, next_id, len(new)) as first:
+                self.next_fragment_id = first + len(new) if new else 0
+                yield ids | dict(zip(new, count(first)))
+        except BaseException:
+            with suppress(StorageError):  # the caller's error matters more
+                if not self.base and not list_versions(self.store):
+                    self.store.prune()
+            raise
 
-    def _commit(
-        self, listing: Iterable[str], schema: pa.Schema, fragments: list[Fragment], columns: list[ColumnEntry]
-    ) -> None:
+    def _work(
+        self, listing: Iterable[str], schema: pa.Schema, fragments: Sequence[Fragment], columns: Sequence[ColumnEntry]
+    ) -> Work:
         base = self.base.manifest if self.base else NO_VERSION
         known = set(self.base.fragments.fragment_ids.tolist()) if self.base else set()
-        indexed = {one.path for one in fragments}
+        names = frozenset(entry.name for entry in columns)
         change = Change(
             "build",
-            columns=tuple(
-                ColumnChange(
-                    entry,
-                    frozenset(
-                        segment.path for one in base.columns if one.name == entry.name for segment in one.segments
-                    ),
-                    is_rebuilt=True,
-                )
-                for entry in columns
-            ),
-            added=tuple(one for one in fragments if one.fragment_id not in known),
             removed=frozenset(known - {one.fragment_id for one in fragments}),
             removed_lists=self.base.damaged_lists if self.base else frozenset(),
             schema=schema,
             is_schema_whole=True,
             dataset=self.dataset.to_json(str(self.root)),
-            unknown_paths=tuple(path for path in listing if path not in indexed),
+            unknown_paths=tuple(listing),
             next_fragment_id=self.next_fragment_id,
         )
-        commit_change(self.store, base, change)
+        return Work(
+            self.dataset,
+            self.store,
+            base,
+            change,
+            columns,
+            new=[one for one in fragments if one.fragment_id not in known],
+            known=[(one, names) for one in fragments if one.fragment_id in known],
+            runner=self.runner,
+            workers=self.workers,
+            replaced=frozenset(path for entry in base.columns if entry.name in names for path in entry.files),
+            is_rebuild=True,
+        )
 
 
 def _check_tiling(zones: ZoneTable, fragments: Sequence[Fragment]) -> None:

@@ -45,12 +45,14 @@ from zonebloom.zones import ZoneTable, zone_schema
 
 if TYPE_CHECKING:
     from zonebloom.building import Runner
+    from zonebloom.datasets.partitions import Partitions
     from zonebloom.explaining import Explanation
     from zonebloom.optimizing import Optimization
     from zonebloom.progress import Progress
     from zonebloom.refreshing import Mode, Refresh
     from zonebloom.retention import Vacuum, Version
     from zonebloom.sbbf import Sbbf
+    from zonebloom.sizing import Sizing
     from zonebloom.verifying import Verification
 
 __all__ = ["Index", "open_index"]
@@ -372,8 +374,14 @@ class Index:
         mode: Mode = "incremental",
         *,
         paths: Iterable[str | os.PathLike[str]] | None = None,
+        partitions: Partitions | None = None,
+        rows_per_zone: int | None = None,
+        fpp: float | None = None,
+        sizing: Sizing | None = None,
+        levels: Sequence[str] | None = None,
         check: bool = False,
         workers: int | None = None,
+        commit_every: int | None = None,
         progress: bool | Callable[[Progress], None] = False,
         runner: Runner | None = None,
     ) -> Refresh:
@@ -386,18 +394,26 @@ class Index:
         ----------
         mode
             `incremental` opens and builds new and changed files only; `quick` opens none, and forgets those that
-            changed or are gone; `full` builds all anew, with the parameters that the columns have.
+            changed or are gone; `full` builds all anew, and replaces it at once.
         paths
             Files and folders, relative to the data set's root, to which the refresh is confined; nothing else is even
             listed.
+        partitions
+            Hive partitions to which the refresh is confined, as `{"day": 3}` or `"day=3"`, or a list of them; no folder
+            of another one is listed.
+        rows_per_zone, fpp, sizing, levels
+            New parameters of all columns, as for `build_index`, for `full`; by default they keep theirs.
         check
             Read the index whole first, and rebuild what differs from its checksum. Without it, damage is repaired that
             shows by a missing file or a wrong length, or that this index has met.
-        workers, progress, runner
+        workers, commit_every, progress, runner
             As for `build_index`.
 
         Raises
         ------
+        InvalidArgumentError
+            A path lies outside of the data set, a partition is of no partition column, or there are new parameters
+            without a full refresh of all.
         DataFileError
             The data set's folder is gone. Single files that cannot be read are warned of, and searches keep them whole.
         UnsupportedFormatError
@@ -407,8 +423,9 @@ class Index:
 
         Spec: specs/refresh.md
         """
-        from zonebloom.refreshing import refresh  # noqa: PLC0415 - a plain search does without
+        from zonebloom.refreshing import Wanted, refresh  # noqa: PLC0415 - a plain search does without
 
+        wanted = Wanted(rows_per_zone, fpp, sizing, levels)
         is_cached = True
         for attempts_left in range(_REFRESH_ATTEMPTS, 0, -1):
             snapshot, is_sound = self._current(is_cached=is_cached)
@@ -419,8 +436,11 @@ class Index:
                     dataset,
                     mode=mode,
                     paths=paths,
+                    partitions=partitions,
+                    wanted=wanted,
                     check=check,
                     workers=workers,
+                    commit_every=commit_every,
                     progress=progress,
                     is_forced=not is_sound,
                     runner=runner,
@@ -533,19 +553,28 @@ class Index:
         ColumnNotFoundError
             The column is not indexed.
         IndexNotFoundError
-            It was built without the level `dataset`, or a refresh added one more filter for the files that came since.
+            It was built without the level `dataset`, or refreshes added filters that cannot be united usefully.
         CorruptIndexError
             The file is damaged.
 
         Spec: specs/levels.md#dataset-filter
         """
-        from zonebloom.levels import DatasetFilter  # noqa: PLC0415 - a plain search does without
+        from zonebloom.levels import DatasetFilter, united  # noqa: PLC0415 - a plain search does without
+        from zonebloom.sbbf import Sbbf  # noqa: PLC0415 - as above
 
-        for level in self._column(column).levels:
-            if level.name == "dataset" and len(level.segments) == 1:
-                return DatasetFilter(self._snapshot.store, level.segments[0], str).to_sbbf()
-        message = f"column {column} must have the level dataset of one build, got none or those of several refreshes"
-        raise IndexNotFoundError(f'{message}; build it with levels=("zone", "dataset")')
+        levels = [level for level in self._column(column).levels if level.name == "dataset" and level.segments]
+        if not levels:
+            message = f"column {column} must have the level dataset, got none"
+            raise IndexNotFoundError(f'{message}; build it with levels=("zone", "dataset")')
+        store = self._snapshot.store
+        filters = [DatasetFilter(store, segment, str).to_sbbf() for segment in levels[0].segments]
+        if len(filters) == 1:
+            return filters[0]
+        made = united([one.blocks for one in filters])
+        if made is None:
+            message = f"the {len(filters)} filters of column {column} must be of sizes that can be united, got others"
+            raise IndexNotFoundError(f'{message}; refresh("full") makes one')
+        return Sbbf(made[0])
 
     def info(self) -> dict[str, Any]:
         """Version, counts, and parameters and size of each column; the object of `zonebloom info --format json`."""

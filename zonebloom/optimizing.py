@@ -23,9 +23,10 @@ import pyarrow as pa
 from zonebloom.arrays import from_numpy
 from zonebloom.committing import commit_change
 from zonebloom.errors import CorruptIndexError
+from zonebloom.levels import merge_level
 from zonebloom.rebasing import Change, ColumnChange
 from zonebloom.storage.fragments import is_in_runs, read_fragments
-from zonebloom.storage.manifest import ColumnEntry, Manifest
+from zonebloom.storage.manifest import ColumnEntry, Manifest, read_version
 from zonebloom.storage.segment import SegmentEntry
 from zonebloom.storage.slice_layout import FULL_GROUP, ROWS_PER_BLOCK, ZonePositions, cut_into_groups
 from zonebloom.storage.slice_segment import SliceSegment
@@ -37,7 +38,7 @@ from zonebloom.zones import ZoneTable, zone_schema
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Optimization", "OptimizedColumn", "optimize", "optimize_column"]
+__all__ = ["Optimization", "OptimizedColumn", "finish", "optimize", "optimize_column"]
 
 _TILE = 512
 """Zones that the kernel slices at once."""
@@ -63,6 +64,8 @@ class OptimizedColumn:
     """Bytes on disk before."""
     index_bytes: int
     """Bytes on disk now."""
+    merged_levels: tuple[str, ...]
+    """Levels above the zones whose filters were merged."""
     damage: tuple[str, ...]
     """Segments that stayed as they are because they are damaged."""
 
@@ -93,6 +96,27 @@ def optimize(store: Store, manifest: Manifest) -> Optimization:
 
     Spec: specs/slices.md#optimize
     """
+    return _optimize(store, manifest, frozenset())
+
+
+def finish(store: Store, manifest: Manifest, columns: Sequence[str], *, is_merged: bool) -> Manifest:
+    """End a build that went in steps: merge what the steps wrote, if that is wanted, and take the mark off `columns`.
+
+    Raises
+    ------
+    CorruptIndexError, ConcurrentCommitError
+        As `optimize`; the mark stays then, and the same build can be called again.
+
+    Spec: specs/refresh.md#steps
+    """
+    if is_merged:
+        return read_version(store, _optimize(store, manifest, frozenset(columns)).version)
+    entries = [entry for entry in manifest.columns if entry.name in columns and entry.is_unfinished]
+    changes = [ColumnChange.between(entry, replace(entry, is_unfinished=False)) for entry in entries]
+    return commit_change(store, manifest, Change("build", tuple(changes)))
+
+
+def _optimize(store: Store, manifest: Manifest, finished: frozenset[str]) -> Optimization:
     ids = [read_fragments(store, entry).fragment_ids for entry in manifest.fragment_lists]
     known = np.concatenate([np.zeros(0, np.uint64), *ids])
     live = set(known[~is_in_runs(known, manifest.dropped)].tolist())
@@ -101,14 +125,14 @@ def optimize(store: Store, manifest: Manifest) -> Optimization:
         columns, done = [], []
         for entry in manifest.columns:
             column, outcome = optimize_column(store, entry, live, written.append)
-            columns.append(column)
             if column is not entry:
                 done.append(outcome)
+            columns.append(replace(column, is_unfinished=column.is_unfinished and entry.name not in finished))
     except BaseException:
         for path in written:
             store.delete(path)
         raise
-    if not done:
+    if columns == list(manifest.columns):
         return Optimization(manifest.version, ())
     changes = map(ColumnChange.between, manifest.columns, columns)
     following = commit_change(store, manifest, Change("optimize", tuple(changes)))
@@ -138,7 +162,13 @@ def optimize_column(
         on_written(new[-1].path)
         for source in chosen:
             source.release()
-    changed = replace(entry, segments=(*kept, *new)) if chosen else entry
+    levels, merged = [], []
+    for level in entry.levels:
+        one, bad = merge_level(store, entry.name, level, live, on_written)
+        levels.append(one)
+        merged += [level.name] if one is not level else []
+        damage += bad
+    changed = replace(entry, segments=(*kept, *new), levels=tuple(levels)) if chosen or merged else entry
     rewritten = sum(segment.num_zones for segment in new)
     outcome = OptimizedColumn(
         entry.name,
@@ -148,6 +178,7 @@ def optimize_column(
         len(changed.segments),
         entry.index_bytes,
         changed.index_bytes,
+        tuple(merged),
         tuple(damage),
     )
     return changed, outcome

@@ -28,7 +28,7 @@ from zonebloom.storage.store import Store
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["NO_VERSION", "Change", "ColumnChange", "Rebase", "covered_by", "name_of"]
+__all__ = ["NO_VERSION", "Change", "ColumnChange", "Rebase", "covered_by", "joined_levels", "name_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +45,12 @@ class ColumnChange:
     @classmethod
     def between(cls, before: ColumnEntry, after: ColumnEntry) -> ColumnChange:
         """What makes `after` of `before`, which has the same parameters."""
-        kept = {segment.path for segment in after.segments}
-        known = {segment.path for segment in before.segments}
+        kept = set(after.files)
+        known = set(before.files)
         added = tuple(segment for segment in after.segments if segment.path not in known)
-        return cls(replace(after, segments=added, unfit=(), levels=()), frozenset(known - kept))
+        levels = [_without(level, frozenset(known)) for level in after.levels]
+        levels = [level for level in levels if level.segments]
+        return cls(replace(after, segments=added, unfit=(), levels=tuple(levels)), frozenset(known - kept))
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,8 +198,11 @@ class Rebase:
         if not all(is_clear.values()):
             raise self._overlap(f"segments of column {new.name}")
         unfit = runs(one for start, stop in (*current.unfit, *new.unfit) for one in range(start, stop))
-        levels = _joined([_without(level, change.removed) for level in current.levels], new.levels)
-        return replace(current, segments=(*kept, *new.segments), unfit=unfit, levels=levels)
+        levels = joined_levels([_without(level, change.removed) for level in current.levels], new.levels)
+        is_unfinished = current.is_unfinished and new.is_unfinished
+        return replace(
+            current, segments=(*kept, *new.segments), unfit=unfit, levels=levels, is_unfinished=is_unfinished
+        )
 
     def _described(self) -> tuple[pa.Schema, dict[str, Any]]:
         """Schema and data set of the following version; partition columns are those of all its files."""
@@ -251,23 +256,27 @@ class Rebase:
 
 
 def _without(level: LevelEntry, removed: frozenset[str]) -> LevelEntry:
-    return replace(level, segments=tuple(segment for segment in level.segments if segment.path not in removed))
+    """The level less some segments; what is said of its values is scaled by the bytes that stay."""
+    segments = tuple(segment for segment in level.segments if segment.path not in removed)
+    if len(segments) == len(level.segments):
+        return level
+    kept = replace(level, segments=segments)
+    return replace(kept, num_values=round(level.num_values * kept.index_bytes / level.index_bytes))
 
 
-def _joined(before: Sequence[LevelEntry], new: Sequence[LevelEntry]) -> tuple[LevelEntry, ...]:
+def joined_levels(before: Sequence[LevelEntry], new: Sequence[LevelEntry]) -> tuple[LevelEntry, ...]:
     """The levels of both: each filter speaks only of the fragments that it was built from."""
-    added = {level.name: level for level in new}
-    found = []
-    for level in before:
-        more = added.pop(level.name, None)
-        if more is None:
-            found.append(level)
-            continue
-        weights = max(level.num_filters, 1), max(more.num_filters, 1)
-        fpp = (level.fpp * weights[0] + more.fpp * weights[1]) / sum(weights)
-        segments = (*level.segments, *more.segments)
-        found.append(LevelEntry(level.name, level.num_values + more.num_values, fpp, segments))
-    return (*found, *added.values())
+    found: dict[str, LevelEntry] = {}
+    for level in (*before, *new):
+        one = found.get(level.name)
+        if one is None or not one.segments:
+            found[level.name] = level
+        elif level.segments:
+            weights = one.num_filters, level.num_filters
+            fpp = (one.fpp * weights[0] + level.fpp * weights[1]) / max(sum(weights), 1)
+            segments = (*one.segments, *level.segments)
+            found[level.name] = LevelEntry(level.name, one.num_values + level.num_values, fpp, segments)
+    return tuple(found.values())
 
 
 def _parameters(entry: ColumnEntry) -> tuple[Any, ...]:
@@ -291,8 +300,9 @@ def _without_dead(entry: ColumnEntry, live: NDArray[np.uint64]) -> ColumnEntry:
         return tuple(segment for segment in segments if _num_live(segment.fragments, live))
 
     segments = living(entry.segments)
-    levels = tuple(replace(level, segments=living(level.segments)) for level in entry.levels)
-    levels = tuple(level for level in levels if level.segments)
+    dead = frozenset(entry.files) - {segment.path for segment in living(entry.segments)}
+    dead -= {segment.path for level in entry.levels for segment in living(level.segments)}
+    levels = tuple(_without(level, dead) for level in entry.levels)  # one without filters stays: it is wanted
     unfit = tuple(run for run in entry.unfit if _num_live((run,), live))
     return replace(entry, segments=segments, unfit=unfit, levels=levels)
 

@@ -10,34 +10,36 @@ Spec: specs/refresh.md
 from __future__ import annotations
 
 import os
-import warnings
+import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal, cast, get_args
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pyarrow as pa
 
 from zonebloom import hashing
-from zonebloom.building import BuildPlan, Parameters, Runner, Threads, num_cores
-from zonebloom.committing import commit_change, reserve_ids
+from zonebloom.building import Inspected, Runner, Threads, num_cores
 from zonebloom.coverage import Snapshot
 from zonebloom.datasets import Dataset
+from zonebloom.datasets.partitions import Partitions, agrees, wanted_partitions
 from zonebloom.datasets.source import Fingerprint
 from zonebloom.errors import ColumnNotFoundError, CorruptIndexError, InvalidArgumentError, UnsupportedTypeError
+from zonebloom.levels import check_levels
 from zonebloom.progress import Progress, reporting
-from zonebloom.rebasing import Change, ColumnChange, covered_by
-from zonebloom.sizing import Sizing
+from zonebloom.rebasing import Change, covered_by
+from zonebloom.sizing import Sizing, check_fpp, check_rows_per_zone, num_blocks_for
+from zonebloom.stepping import COMMIT_EVERY, Work, check_commit_every, no_levels, reserved_ids
 from zonebloom.storage.fragments import Fragment, FragmentTable, is_in_runs
-from zonebloom.storage.level import LevelEntry
 from zonebloom.storage.manifest import ColumnEntry
-from zonebloom.storage.segment import SegmentEntry, checksum, runs
+from zonebloom.storage.segment import SegmentEntry, checksum
 from zonebloom.storage.slice_segment import SliceSegment
 from zonebloom.storage.store import Store
 from zonebloom.storage.zone_segment import ZoneSegment
 
-__all__ = ["Mode", "Refresh", "refresh"]
+__all__ = ["UNCHANGED", "Mode", "Refresh", "Wanted", "refresh"]
 
 Mode = Literal["incremental", "quick", "full"]
 
@@ -70,30 +72,65 @@ class Refresh:
         return asdict(self)
 
 
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Parameters that a full refresh gives all columns; None leaves them."""
+
+    rows_per_zone: int | None = None
+    fpp: float | None = None
+    sizing: Sizing | None = None
+    levels: Sequence[str] | None = None
+
+    def __post_init__(self) -> None:
+        if self.rows_per_zone is not None:
+            check_rows_per_zone(self.rows_per_zone)
+        if self.fpp is not None:
+            check_fpp(self.fpp)
+        num_blocks_for(self.rows_per_zone or 1, self.fpp or 0.5, self.sizing or "exact")
+        if self.levels is not None:
+            check_levels(self.levels)
+
+
+UNCHANGED = Wanted()
+
+
 def refresh(
     snapshot: Snapshot,
     dataset: Dataset,
     *,
     mode: Mode = "incremental",
     paths: Iterable[str | os.PathLike[str]] | None = None,
+    partitions: Partitions | None = None,
+    wanted: Wanted = UNCHANGED,
     check: bool = False,
     workers: int | None = None,
+    commit_every: int | None = None,
     progress: bool | Callable[[Progress], None] = False,
     is_forced: bool = False,
     runner: Runner | None = None,
+    operation: str = "refresh",
+    is_unfinished: bool = False,
 ) -> Refresh:
     """Bring the current version, `snapshot`, in line with `dataset`, and commit the next one if anything changed.
 
     Parameters
     ----------
-    paths
-        Files and folders of the data set to which the refresh is confined.
+    paths, partitions
+        Files and folders of the data set, or hive partitions, to which the refresh is confined.
+    wanted
+        New parameters of all columns.
     check
         Whether to read the index whole and rebuild what differs from its checksum.
+    commit_every
+        Rows of a step.
     is_forced
         Whether to commit even if nothing changed.
     runner
         Where the work is done; by default in `workers` threads of this process.
+    operation
+        What the versions say that made them.
+    is_unfinished
+        Whether the columns of a build that did not come to its end stay marked as such.
 
     Spec: specs/refresh.md
     """
@@ -101,13 +138,26 @@ def refresh(
         raise InvalidArgumentError(f"mode must be one of {', '.join(get_args(Mode))}, got {mode!r}")
     if workers is not None and workers < 1:
         raise InvalidArgumentError(f"workers must be at least 1, got {workers}")
-    scope = None if paths is None else [dataset.relative(path) for path in paths]
-    plan = _plan(snapshot, dataset, mode, scope, check=check)
+    if paths is not None and partitions is not None:
+        raise InvalidArgumentError("a refresh must be confined to paths or to partitions, got both")
+    if wanted != UNCHANGED and (mode != "full" or paths is not None or partitions is not None):
+        raise InvalidArgumentError(f"new parameters must come with a full refresh of all files, got mode {mode!r}")
+    commit_every = check_commit_every(COMMIT_EVERY if commit_every is None else commit_every)
+    known_keys = snapshot.manifest.dataset.get("partition_columns", [])
+    scope = Scope(
+        None if paths is None else [dataset.relative(path) for path in paths],
+        None if partitions is None else wanted_partitions(partitions, known_keys),
+    )
+    plan = _plan(snapshot, dataset, mode, scope, wanted, check=check)
     workers = workers or num_cores()
-    work = _Work(snapshot, dataset, plan, workers, runner or Threads(workers))
-    if mode != "quick":
-        work.build(progress)
-    version = commit_change(snapshot.store, snapshot.manifest, work.change(is_forced=is_forced)).version
+    with _work(snapshot, dataset, plan, workers, runner or Threads(workers)) as (work, unreadable):
+        work.is_unfinished |= is_unfinished
+        work.first = replace(work.first, operation=operation, is_forced=is_forced)
+        with reporting(progress if work.num_rows else False, work.num_rows) as on_rows:
+            version = work.run(commit_every if not work.is_rebuild else sys.maxsize, on_rows).version
+        for one in (*work.new, *(known for known, _ in work.known)):
+            if one.fragment_id in work.failed:
+                unreadable.add(one.path)
     columns = snapshot.manifest.columns
     return Refresh(
         mode,
@@ -118,8 +168,40 @@ def refresh(
         num_zones_added=work.num_zones,
         num_zones_dropped=_num_zones(columns, plan.dropped),
         num_zones_kept=_num_zones(columns, plan.kept),
-        unreadable=tuple(sorted(work.unreadable)),
+        unreadable=tuple(sorted(unreadable)),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The part of a data set to which a refresh is confined."""
+
+    paths: Sequence[str] | None = None
+    """Files and folders, relative."""
+    partitions: Sequence[Mapping[str, str | None]] | None = None
+    """Values of partition columns as folders have them; a file agrees with any of them."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is all of it."""
+        return self.paths is None and self.partitions is None
+
+    def list(self, dataset: Dataset) -> dict[str, Fingerprint]:
+        """The files there are now; nothing beside is listed."""
+        if self.paths is not None:
+            return dataset.list_under(self.paths)
+        return dataset.list() if self.partitions is None else dataset.list_partitions(self.partitions)
+
+    def of(self, fragments: FragmentTable) -> FragmentTable:
+        """The fragments in it."""
+        if self.is_whole:
+            return fragments
+        if self.partitions is not None:
+            found = [agrees(path, self.partitions) for path in fragments]
+        else:
+            scope = self.paths or ()
+            found = [any(one in (path, ".") or path.startswith(f"{one}/") for one in scope) for path in fragments]
+        return fragments.where(np.array(found, np.bool_))
 
 
 # --- what to do -------------------------------------------------------------------------------------------------------
@@ -130,6 +212,7 @@ class _Plan:
     """What changed."""
 
     mode: Mode
+    wanted: Wanted
     is_whole: bool
     """Whether the whole data set was listed."""
     new: dict[str, Fingerprint]
@@ -144,10 +227,10 @@ class _Plan:
     """Paths of damaged segments of levels."""
 
 
-def _plan(snapshot: Snapshot, dataset: Dataset, mode: Mode, scope: Sequence[str] | None, *, check: bool) -> _Plan:
-    listing = dataset.list() if scope is None else dataset.list_under(scope)
+def _plan(snapshot: Snapshot, dataset: Dataset, mode: Mode, scope: Scope, wanted: Wanted, *, check: bool) -> _Plan:
+    listing = scope.list(dataset)
     damaged = () if mode == "quick" else covered_by(_damaged(snapshot, check=check))
-    known = snapshot.fragments if scope is None else _under(snapshot.fragments, scope)
+    known = scope.of(snapshot.fragments)
     positions = known.compare(listing)
     is_kept = np.zeros(len(known), np.bool_)
     is_kept[positions[positions >= 0]] = mode != "full"
@@ -162,13 +245,7 @@ def _plan(snapshot: Snapshot, dataset: Dataset, mode: Mode, scope: Sequence[str]
         if mode != "quick" and not _is_sound(snapshot.store, segment, check=check)
     )
     gaps = {} if mode != "incremental" else {entry.name: _unseen(entry, kept) for entry in snapshot.manifest.columns}
-    return _Plan(mode, scope is None, new, dropped, kept, gaps, bad_levels)
-
-
-def _under(fragments: FragmentTable, scope: Sequence[str]) -> FragmentTable:
-    """The fragments whose files are one of `scope` or in one of them."""
-    found = [any(one in (path, ".") or path.startswith(f"{one}/") for one in scope) for path in fragments]
-    return fragments.where(np.array(found, np.bool_))
+    return _Plan(mode, wanted, scope.is_whole, new, dropped, kept, gaps, bad_levels)
 
 
 def _damaged(snapshot: Snapshot, *, check: bool) -> list[SegmentEntry]:
@@ -222,135 +299,68 @@ def _num_zones(columns: Iterable[ColumnEntry], fragments: FragmentTable) -> int:
 # --- doing it ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class _Work:
-    """The segments that are built, and the change that they make."""
-
-    snapshot: Snapshot
-    dataset: Dataset
-    plan: _Plan
-    workers: int
-    runner: Runner
-    added: list[Fragment] = field(default_factory=list)
-    schema: pa.Schema | None = None
-    next_fragment_id: int = 0
-    failed: dict[int, str] = field(default_factory=dict)
-    """Fragments that could not be read, and why."""
-    unreadable: set[str] = field(default_factory=set)
-    segments: defaultdict[str, list[SegmentEntry]] = field(default_factory=lambda: defaultdict(list))
-    levels: defaultdict[str, list[LevelEntry]] = field(default_factory=lambda: defaultdict(list))
-    unfit: defaultdict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
-    columns: list[ColumnEntry] = field(default_factory=list)
-    """The columns with the parameters that they are built with."""
-
-    @property
-    def num_zones(self) -> int:
-        return sum(segment.num_zones for found in self.segments.values() for segment in found)
-
-    @property
-    def is_rebuild(self) -> bool:
-        return self.plan.mode == "full" and self.plan.is_whole
-
-    def build(self, progress: bool | Callable[[Progress], None]) -> None:  # noqa: FBT001 - passed on
-        """Write the segments of all that the plan names."""
-        self._read_footers()
-        self.columns = [self._rebuilt(entry) for entry in self.snapshot.manifest.columns]
-        passes = self._passes()
-        total = sum(one.num_rows for _, fragments in passes for one in fragments)
-        try:
-            with reporting(progress if total else False, total) as on_rows:
-                for entries, fragments in passes:
-                    self._build(entries, fragments, on_rows)
-        except BaseException:
-            for segment in (one for found in self.segments.values() for one in found):
-                self.snapshot.store.delete(segment.path)
-            raise
-        for message in self.failed.values():
-            warnings.warn(f"{message}; the file is not indexed, and read whole", RuntimeWarning, stacklevel=2)
-        kept = self.plan.kept
-        is_failed = np.isin(kept.fragment_ids, np.fromiter(self.failed, np.uint64, len(self.failed)))
-        self.unreadable |= {*kept.where(is_failed), *(one.path for one in self.added if one.fragment_id in self.failed)}
-        self.added = [one for one in self.added if one.fragment_id not in self.failed]
-
-    def _read_footers(self) -> None:
-        new = self.plan.new
-        if not new:
-            return
-        store = self.snapshot.store
-        first = reserve_ids(store, self.snapshot.manifest.next_fragment_id, len(new))
-        self.next_fragment_id = first + len(new)
-        ids = dict(zip(new, range(first, self.next_fragment_id), strict=True))
-        inspected = self.runner.read_footers(self.dataset, new, ids)
-        self.added, self.unreadable = inspected.fragments, set(inspected.skipped)
-        self.schema = inspected.schema if inspected.fragments else None
-
-    def _rebuilt(self, entry: ColumnEntry) -> ColumnEntry:
-        """The column as it is built: with the type that the files have now, if all are."""
-        sizing = "power_of_two" if entry.sizing == "imported" else entry.sizing
-        if not self.is_rebuild or self.schema is None:
-            return entry
-        try:
-            column_type = hashing.resolve_column(self.schema, entry.name).type
-            hashing.hash_plan(column_type)
-        except (ColumnNotFoundError, UnsupportedTypeError):
-            column_type = entry.column_type
-        return replace(entry, column_type=column_type, sizing=sizing)
-
-    def _passes(self) -> list[tuple[list[ColumnEntry], list[Fragment]]]:
-        """Columns that are built together, and the fragments that they are built of."""
-        together: defaultdict[Any, tuple[list[ColumnEntry], list[Fragment]]]
-        together = defaultdict(lambda: ([], []))
-        for entry in self.columns:
-            for fragments in (self.added, self.plan.gaps.get(entry.name, [])):
-                if fragments:
-                    ids = tuple(one.fragment_id for one in fragments)
-                    names = tuple(level.name for level in entry.levels)
-                    key = (entry.rows_per_zone, entry.fpp, entry.sizing, names, ids)
-                    together[key][0].append(entry)
-                    together[key][1][:] = fragments
-        return list(together.values())
-
-    def _build(
-        self, entries: Sequence[ColumnEntry], fragments: Sequence[Fragment], on_rows: Callable[[int], None] | None
-    ) -> None:
-        first = entries[0]
-        sizing = cast("Sizing", "power_of_two" if first.sizing == "imported" else first.sizing)
-        types = {entry.name: entry.column_type for entry in entries}
-        parameters = Parameters(first.rows_per_zone, first.fpp, sizing)
-        levels = ("zone", *(level.name for level in first.levels))
-        plan = BuildPlan(self.dataset, self.snapshot.store, types, parameters, self.workers, on_rows, levels)
-        built = self.runner.build(plan, fragments)
-        for name, found_levels in built.levels.items():
-            self.levels[name] += found_levels
-        for name, found in built.segments.items():
-            self.segments[name] += found
-        for name, ids in built.unfit.items():
-            self.unfit[name] |= ids
-        self.failed |= built.failed
-
-    def change(self, *, is_forced: bool) -> Change:
-        """The change to commit. A kept file that could not be read is dropped too, so that the next refresh tries."""
-        removed = {*self.plan.dropped.fragment_ids.tolist()}
-        removed |= self.failed.keys() & {*self.plan.kept.fragment_ids.tolist()}
-        known = {*self.plan.kept, *(one.path for one in self.added)}
-        return Change(
+@contextmanager
+def _work(
+    snapshot: Snapshot, dataset: Dataset, plan: _Plan, workers: int, runner: Runner
+) -> Iterator[tuple[Work, set[str]]]:
+    """The work of a refresh, and the files that cannot be read; ids are reserved for the block."""
+    base, new = snapshot.manifest, plan.new if plan.mode != "quick" else {}
+    with reserved_ids(snapshot.store, base.next_fragment_id, len(new)) as first:
+        inspected = Inspected([], pa.schema([]), {})
+        if new:
+            ids = dict(zip(new, range(first, first + len(new)), strict=True))
+            inspected = runner.read_footers(dataset, new, ids)
+        schema = inspected.schema if inspected.fragments else None
+        is_rebuild = plan.mode == "full" and plan.is_whole
+        columns = [_rebuilt(entry, plan.wanted, schema) if is_rebuild else entry for entry in base.columns]
+        gaps: defaultdict[Fragment, set[str]] = defaultdict(set)
+        for name, fragments in plan.gaps.items():
+            for one in fragments:
+                gaps[one].add(name)
+        replaced = {path for entry in base.columns for path in entry.files} if is_rebuild else plan.bad_levels
+        change = Change(
             "refresh",
-            columns=tuple(self._column_change(entry) for entry in self.columns),
-            added=tuple(self.added),
-            removed=frozenset(removed),
-            removed_lists=self.snapshot.damaged_lists,
-            schema=self.schema,
-            is_schema_whole=self.is_rebuild and self.schema is not None,
-            unknown_paths=tuple(path for path in self.plan.new if path not in known),
-            next_fragment_id=self.next_fragment_id,
-            is_forced=is_forced,
+            removed=frozenset(plan.dropped.fragment_ids.tolist()),
+            removed_lists=snapshot.damaged_lists,
+            schema=schema,
+            is_schema_whole=is_rebuild and schema is not None,
+            unknown_paths=tuple(plan.new),
+            next_fragment_id=first + len(new) if new else 0,
         )
+        work = Work(
+            dataset,
+            snapshot.store,
+            base,
+            change,
+            columns=columns if plan.mode != "quick" else [],
+            new=inspected.fragments,
+            known=[(one, frozenset(names)) for one, names in gaps.items()],
+            runner=runner,
+            workers=workers,
+            replaced=frozenset(replaced),
+            is_rebuild=is_rebuild,
+            is_unfinished=not plan.is_whole,
+        )
+        yield work, set(inspected.skipped)
 
-    def _column_change(self, entry: ColumnEntry) -> ColumnChange:
-        segments = tuple(self.segments[entry.name])
-        replaced = self.plan.bad_levels
-        if self.is_rebuild:
-            replaced |= {segment.path for segment in entry.segments}
-        levels = tuple(self.levels[entry.name])
-        built = replace(entry, segments=segments, unfit=runs(self.unfit[entry.name]), levels=levels)
-        return ColumnChange(built, replaced, is_rebuilt=self.is_rebuild)
+
+def _rebuilt(entry: ColumnEntry, wanted: Wanted, schema: pa.Schema | None) -> ColumnEntry:
+    """The column as it is built anew: with the type that the files have now, if all are, and what is wanted of it."""
+    column_type = entry.column_type
+    if schema is not None:
+        try:
+            found = hashing.resolve_column(schema, entry.name).type
+            hashing.hash_plan(found)
+            column_type = found
+        except (ColumnNotFoundError, UnsupportedTypeError):
+            pass
+    levels = [level.name for level in entry.levels] if wanted.levels is None else check_levels(wanted.levels)
+    sizing = "power_of_two" if entry.sizing == "imported" else entry.sizing
+    return replace(
+        entry,
+        column_type=column_type,
+        rows_per_zone=wanted.rows_per_zone or entry.rows_per_zone,
+        fpp=wanted.fpp or entry.fpp,
+        sizing=wanted.sizing or sizing,
+        levels=no_levels(levels),
+    )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import click
 
 from zonebloom.cli.options import format_option, index_option, open_it, path_argument, workers_option
 from zonebloom.cli.output import print_info, print_json
 from zonebloom.cli.root import app
+from zonebloom.sizing import Sizing
 
 if TYPE_CHECKING:
     from zonebloom.refreshing import Mode
@@ -52,6 +53,8 @@ def optimize(path: str, index: str | None, output_format: str) -> None:
             f"{column.num_segments_before:,} segments became {column.num_segments:,}, "
             f"{column.index_bytes_before:,} bytes became {column.index_bytes:,}"
         )
+        for level in column.merged_levels:
+            click.echo(f"  {column.name}: filters of the level {level} merged")
         for message in column.damage:
             click.echo(f"  damaged, left as it is: {message}", err=True)
 
@@ -65,6 +68,11 @@ def optimize(path: str, index: str | None, output_format: str) -> None:
     help="quick reads no data, full builds all anew.",
 )
 @click.option("--part", multiple=True, help="A file or folder in PATH; may be given again.")
+@click.option("--partition", multiple=True, help="A partition, such as day=3; may be given again.")
+@click.option("--rows-per-zone", type=int, help="With full: rows of a zone from now on.")
+@click.option("--fpp", type=float, help="With full: false positive probability of a zone from now on.")
+@click.option("--sizing", type=click.Choice(get_args(Sizing)), help="With full: how large a filter is from now on.")
+@click.option("--levels", help="With full: zone, and fragment or dataset above it, separated by commas.")
 @click.option("--check", is_flag=True, help="Read the index whole first, and mend it.")
 @index_option
 @workers_option
@@ -73,6 +81,11 @@ def refresh(
     path: str,
     mode: Mode,
     part: tuple[str, ...],
+    partition: tuple[str, ...],
+    rows_per_zone: int | None,
+    fpp: float | None,
+    sizing: Sizing | None,
+    levels: str | None,
     check: bool,
     index: str | None,
     workers: int | None,
@@ -80,7 +93,18 @@ def refresh(
 ) -> None:
     """Bring the index in line with files that came, changed or went; work in proportion to the change."""
     opened = open_it(path, index)
-    done = opened.refresh(mode, paths=part or None, check=check, workers=workers, progress=sys.stderr.isatty())
+    done = opened.refresh(
+        mode,
+        paths=part or None,
+        partitions=partition or None,
+        rows_per_zone=rows_per_zone,
+        fpp=fpp,
+        sizing=sizing,
+        levels=[name.strip() for name in levels.split(",")] if levels else None,
+        check=check,
+        workers=workers,
+        progress=sys.stderr.isatty(),
+    )
     if output_format == "json":
         print_json(done.to_dict())
         return

@@ -1,9 +1,22 @@
 """Filters above the zones: one for each fragment, and one for the data set.
 
-`filling` makes them while a build reads the data; `probing` asks them first and the zones after.
+`filling` makes them while a build reads the data; `probing` asks them first and the zones after; `merging` makes one
+filter of those that builds and refreshes added.
 """
 
 from zonebloom.levels.filling import LEVELS, LevelBuilder, LevelSink, check_levels
+from zonebloom.levels.merging import merge_level, resized, united
 from zonebloom.levels.probing import DatasetFilter, LeveledZones, open_levels
 
-__all__ = ["LEVELS", "DatasetFilter", "LevelBuilder", "LevelSink", "LeveledZones", "check_levels", "open_levels"]
+__all__ = [
+    "LEVELS",
+    "DatasetFilter",
+    "LevelBuilder",
+    "LevelSink",
+    "LeveledZones",
+    "check_levels",
+    "merge_level",
+    "open_levels",
+    "resized",
+    "united",
+]

@@ -50,6 +50,8 @@ class ColumnEntry:
     """Ids of the fragments that were read and have no zones, for their values do not convert to the type."""
     levels: tuple[LevelEntry, ...] = ()
     """Filters above the zones, from the fragments up."""
+    is_unfinished: bool = False
+    """Whether the build that made the column has not come to its end; built again, it goes on."""
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -158,6 +160,7 @@ def _body(manifest: Manifest) -> dict[str, Any]:
                 "segments": [segment.to_json() for segment in column.segments],
                 "levels": [level.to_json() for level in column.levels],
                 "unfit": [list(run) for run in column.unfit],
+                "unfinished": column.is_unfinished,
             }
             for column in manifest.columns
         ],
@@ -242,6 +245,7 @@ def _manifest(body: dict[str, Any]) -> Manifest:
             segments=tuple(SegmentEntry.from_json(segment) for segment in column["segments"]),
             levels=tuple(LevelEntry.from_json(level) for level in column["levels"]),
             unfit=tuple((start, stop) for start, stop in column["unfit"]),
+            is_unfinished=bool(column.get("unfinished", False)),
         )
         for column in body["columns"]
     )

@@ -1,0 +1,149 @@
+"""Merging the filters of one level, which each refresh and each step of a build adds to.
+
+Fragments' filters are put into one segment. Filters of the data set become one: each is brought to one size, which
+keeps all that it holds, and they are united. A filter of z blocks has the hashes of block j where
+`floor(hash / 2^32 * z) = j`, so it is brought to Z blocks by giving each of them all blocks that its hashes may lie in.
+
+Spec: specs/levels.md#merging
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from zonebloom.arrays import to_numpy
+from zonebloom.errors import CorruptIndexError
+from zonebloom.levels.filling import USELESS_FPP, estimated_values, write_dataset_filter
+from zonebloom.levels.probing import DatasetFilter
+from zonebloom.sizing import MAX_BLOCKS
+from zonebloom.storage.level import LevelEntry
+from zonebloom.storage.segment import SegmentEntry
+from zonebloom.storage.store import Store
+from zonebloom.storage.zone_segment import ZoneSegment, ZoneSegmentWriter
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["merge_level", "resized", "united"]
+
+_GROWTH = (1, 2, 4, 8)
+"""Sizes that are tried, in multiples of the largest filter: the larger, the less of the others is blurred."""
+_TOLERATED = 1.5
+"""Times the sum of the probabilities, which separate filters have together; a size that reaches it is taken."""
+
+
+def resized(blocks: NDArray[np.uint32], num_blocks: int) -> NDArray[np.uint32]:
+    """A filter of `num_blocks` that holds all that `blocks` holds; no value that was found is missed by it.
+
+    Shapes (z, 8) and (num_blocks, 8). A multiple of z keeps the probability of z; a divisor folds.
+    """
+    shift, size = np.uint64(32), np.uint64(len(blocks))
+    edges = -(-(np.arange(num_blocks + 1, dtype=np.uint64) << shift).astype(np.int64) // num_blocks)
+    lows, highs = edges[:-1].astype(np.uint64), (edges[1:] - 1).astype(np.uint64)
+    firsts = ((lows * size) >> shift).astype(np.int64)
+    lasts = ((highs * size) >> shift).astype(np.int64)
+    found: NDArray[np.uint32] = np.bitwise_or.reduceat(blocks, firsts, axis=0)
+    found |= blocks[lasts]
+    return found
+
+
+def united(filters: Sequence[NDArray[np.uint32]]) -> tuple[NDArray[np.uint32], float] | None:
+    """One filter that holds all that `filters` hold, and its probability; None where it would hold nearly everything.
+
+    Cost: at most 8 times the bytes of the largest, and never more than 128 MiB.
+    """
+    from zonebloom.kernels import sbbf as kernels  # noqa: PLC0415 - Numba is loaded by who merges
+
+    apart = sum(float(kernels.measured_fpp(one[None])[0]) for one in filters)
+    largest = max(map(len, filters))
+    best: tuple[NDArray[np.uint32], float] | None = None
+    for factor in _GROWTH:
+        if factor > 1 and factor * largest > MAX_BLOCKS:
+            break
+        blocks = np.zeros((factor * largest, 8), np.uint32)
+        for one in filters:
+            blocks |= resized(one, len(blocks))
+        fpp = float(kernels.measured_fpp(blocks[None])[0])
+        if best is None or fpp < best[1]:
+            best = blocks, fpp
+        if fpp <= _TOLERATED * apart:
+            break
+    return best if best and best[1] <= USELESS_FPP else None
+
+
+def merge_level(
+    store: Store, column: str, level: LevelEntry, live: Collection[int], on_written: Callable[[str], object]
+) -> tuple[LevelEntry, list[str]]:
+    """The level with its segments merged, which are written but not committed, and those that are damaged.
+
+    The same `level` comes back where there is nothing to do. `on_written` gets the path of each new segment.
+    """
+    known = set(live)
+    if level.name == "dataset":
+        return _merge_datasets(store, column, level, known, on_written)
+    return _merge_fragments(store, column, level, known, on_written)
+
+
+def _ids(segments: Sequence[SegmentEntry], live: set[int]) -> set[int]:
+    return {one for segment in segments for start, stop in segment.fragments for one in range(start, stop)} & live
+
+
+def _merge_datasets(
+    store: Store, column: str, level: LevelEntry, live: set[int], on_written: Callable[[str], object]
+) -> tuple[LevelEntry, list[str]]:
+    sound, filters, damage = [], [], []
+    for segment in level.segments if len(level.segments) > 1 else ():
+        try:
+            filters.append(DatasetFilter(store, segment, str).to_sbbf().blocks)
+            sound.append(segment)
+        except CorruptIndexError as error:
+            damage.append(str(error))
+    made = united(filters) if len(filters) > 1 else None
+    if made is None:
+        return level, damage
+    blocks, fpp = made
+    new = write_dataset_filter(store, column, blocks, _ids(sound, live))
+    on_written(new.path)
+    kept = tuple(segment for segment in level.segments if segment not in sound)
+    return LevelEntry(level.name, estimated_values(blocks), fpp, (*kept, new)), damage
+
+
+def _merge_fragments(
+    store: Store, column: str, level: LevelEntry, live: set[int], on_written: Callable[[str], object]
+) -> tuple[LevelEntry, list[str]]:
+    is_clean = all(segment.num_zones == len(_ids([segment], live)) for segment in level.segments)
+    if len(level.segments) < 2 and is_clean:  # noqa: PLR2004 - one alone, or none
+        return level, []
+    sound, damage = [], []
+    for segment in level.segments:
+        try:
+            opened = ZoneSegment(store, segment)
+            tables, bad = opened.zones(keep_mapped=False)
+        except CorruptIndexError as error:
+            damage.append(str(error))
+            continue
+        damage += bad
+        if not bad:
+            sound.append((segment, opened, tables))
+    if len(sound) < 2 and all(segment.num_zones == len(_ids([segment], live)) for segment, _, _ in sound):  # noqa: PLR2004
+        return level, damage
+    wanted = np.fromiter(live, np.uint64, len(live))
+    with ZoneSegmentWriter(store, column, sound[0][2].schema) as writer:
+        for _, opened, table in sound:
+            for batch in table.batches():
+                ids = to_numpy(batch.column(0), np.uint64)
+                if (is_live := np.isin(ids, wanted)).any():
+                    writer.write(batch.filter(pa.array(is_live)))
+            opened.release()
+    assert writer.entry is not None
+    on_written(writer.entry.path)
+    gone = [segment for segment, _, _ in sound]
+    kept = tuple(segment for segment in level.segments if segment not in gone)
+    merged = replace(level, segments=(*kept, writer.entry))
+    share = merged.index_bytes / max(level.index_bytes, 1)
+    return replace(merged, num_values=round(level.num_values * min(share, 1))), damage
