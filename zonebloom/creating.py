@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -31,7 +30,7 @@ from zonebloom.errors import (
     InvalidZoneTableError,
     StorageError,
 )
-from zonebloom.index import Index, load_trusted, open_index
+from zonebloom.index import Index, load_snapshot, load_trusted
 from zonebloom.levels import check_levels
 from zonebloom.optimizing import finish
 from zonebloom.progress import Progress, reporting
@@ -41,8 +40,10 @@ from zonebloom.selection import RowSelection
 from zonebloom.sizing import Sizing, check_fpp, check_rows_per_zone, num_blocks_for
 from zonebloom.stepping import COMMIT_EVERY, Work, check_commit_every, no_levels, reserved_ids
 from zonebloom.storage.fragments import Fragment, FragmentTable
-from zonebloom.storage.local_store import LocalStore
+from zonebloom.storage.locations import absolute
 from zonebloom.storage.manifest import ColumnEntry, list_versions
+from zonebloom.storage.opening import open_store
+from zonebloom.storage.store import Store
 from zonebloom.storage.zone_segment import ZoneSegmentWriter
 from zonebloom.verifying import check_imported
 from zonebloom.zones import ZoneTable, zone_schema
@@ -58,6 +59,7 @@ def build_index(
     fpp: float = 0.00057,
     sizing: Sizing = "power_of_two",
     index: str | os.PathLike[str] | None = None,
+    storage_options: Mapping[str, str] | None = None,
     workers: int | None = None,
     overwrite: bool = False,
     optimize: bool = True,
@@ -75,6 +77,7 @@ def build_index(
     ----------
     source
         A folder of Parquet files (hive-partitioned or not), a file, a list of files, or a `pyarrow.dataset.Dataset`.
+        Folders and files may be URLs (`s3://`, `gs://`, `az://`, `abfss://`, `file://`).
     columns
         Names of columns; leaves of structs are written `a.b`.
     rows_per_zone
@@ -85,8 +88,11 @@ def build_index(
         `power_of_two` (Lance's), `exact` (0.59 of the bytes at the defaults), `adaptive` (by the distinct values of
         each zone) or `parquet` (the closed formula, next power of two).
     index
-        Folder of the index. By default `_zonebloom` in the data set's folder, or `_<file>.zonebloom` beside one file; a
+        Folder of the index, or its URL, in another store too. By default `_zonebloom` in the data set's folder, or `_<file>.zonebloom` beside one file; a
         list of files and a pyarrow Dataset need it.
+    storage_options
+        For URLs, of the data or of the index: credentials, region, endpoint and the like, under the names of the
+        object_store library (`aws_region`). What is not given comes from the environment; the index keeps none.
     workers
         Threads; by default as many as there are cores.
     overwrite
@@ -125,13 +131,13 @@ def build_index(
     if workers is not None and (not isinstance(workers, int) or workers < 1):
         raise InvalidArgumentError(f"workers must be at least 1, got {workers!r}")
     check_commit_every(commit_every)
-    dataset = open_dataset(source)
-    root = _index_root(dataset, index)
-    base = _current(root)
+    dataset = open_dataset(source, storage_options)
+    store = _index_store(dataset, index, storage_options)
+    base = _current(store)
     workers = workers or num_cores()
     runner = runner or Threads(workers)
     parameters = Parameters(rows_per_zone, fpp, sizing)
-    if base is not None and not overwrite and _is_resumed(base, names, parameters, root):
+    if base is not None and not overwrite and _is_resumed(base, names, parameters, store):
         refresh(
             base,
             dataset,
@@ -142,13 +148,13 @@ def build_index(
             operation="build",
             is_unfinished=optimize,
         )
-        finish(base.store, load_trusted(root)[0].manifest, names, is_merged=optimize)
-        return open_index(root)
-    builder = _Build(dataset, root, base, parameters, workers, runner=runner)
+        finish(base.store, load_trusted(store)[0].manifest, names, is_merged=optimize)
+        return Index(load_snapshot(store, None), storage_options)
+    builder = _Build(dataset, store, base, parameters, workers, runner=runner, storage_options=storage_options)
     return builder.run(names, progress, optimize=optimize, levels=levels, commit_every=commit_every)
 
 
-def _is_resumed(base: Snapshot, names: Sequence[str], parameters: Parameters, root: Path) -> bool:
+def _is_resumed(base: Snapshot, names: Sequence[str], parameters: Parameters, store: Store) -> bool:
     """Whether the columns are those of a build that did not come to its end.
 
     Raises
@@ -162,12 +168,12 @@ def _is_resumed(base: Snapshot, names: Sequence[str], parameters: Parameters, ro
     made = (parameters.rows_per_zone, parameters.fpp, parameters.sizing)
     for entry in found:
         if not entry.is_unfinished:
-            message = f"column {entry.name} must not be indexed yet, got an index of it at {root}"
+            message = f"column {entry.name} must not be indexed yet, got an index of it at {store.location}"
             raise IndexExistsError(f"{message}; refresh it, or build with overwrite=True")
         if (entry.rows_per_zone, entry.fpp, entry.sizing) != made or len(found) < len(names):
             begun = f"{entry.rows_per_zone} rows a zone, fpp {entry.fpp} and sizing {entry.sizing}"
             message = f"a build of {entry.name} that was begun must be ended with the same columns and parameters"
-            raise IndexExistsError(f"{message}, got one at {root} with {begun}; or build with overwrite=True")
+            raise IndexExistsError(f"{message}, got one at {store.location} with {begun}; or build with overwrite=True")
     return True
 
 
@@ -177,6 +183,7 @@ def import_index(
     *,
     column: str,
     index: str | os.PathLike[str] | None = None,
+    storage_options: Mapping[str, str] | None = None,
     check: bool = True,
 ) -> Index:
     """An index of `source` from zones that were made elsewhere, such as an exported file or Lance's.
@@ -193,28 +200,29 @@ def import_index(
     InvalidZoneTableError
         The zones do not tile the files, or a filter denies a value that the data has: they describe other data.
     """
-    dataset = open_dataset(source)
-    root = _index_root(dataset, index)
-    if _current(root) is not None:
-        raise IndexExistsError(f"there must be no index yet to import one, got one at {root}")
+    dataset = open_dataset(source, storage_options)
+    store = _index_store(dataset, index, storage_options)
+    if _current(store) is not None:
+        raise IndexExistsError(f"there must be no index yet to import one, got one at {store.location}")
     workers = num_cores()
-    builder = _Build(dataset, root, None, Parameters(zones.rows_per_zone, zones.fpp), workers, runner=Threads(workers))
+    parameters = Parameters(zones.rows_per_zone, zones.fpp)
+    builder = _Build(dataset, store, None, parameters, workers, runner=Threads(workers), storage_options=storage_options)
     return builder.import_zones(zones, column, check=check)
 
 
-def _index_root(dataset: Dataset, index: str | os.PathLike[str] | None) -> Path:
-    if index is not None:
-        root = os.path.abspath(os.fspath(index))  # noqa: PTH100 - as in open_index
-        dataset.check_index(root)
-        return Path(root)
-    location = dataset.default_index()
+def _index_store(
+    dataset: Dataset, index: str | os.PathLike[str] | None, storage_options: Mapping[str, str] | None
+) -> Store:
+    location = dataset.default_index() if index is None else absolute(index)
     if location is None:
         raise InvalidArgumentError("index must name a folder where the data set is a list or a Dataset, got None")
-    return Path(location)
+    if index is not None:
+        dataset.check_index(location)
+    return open_store(location, storage_options)
 
 
-def _current(root: Path) -> Snapshot | None:
-    return load_trusted(root)[0] if list_versions(LocalStore(root)) else None
+def _current(store: Store) -> Snapshot | None:
+    return load_trusted(store)[0] if list_versions(store) else None
 
 
 class _Build:
@@ -223,17 +231,18 @@ class _Build:
     def __init__(
         self,
         dataset: Dataset,
-        root: Path,
+        store: Store,
         base: Snapshot | None,
         parameters: Parameters,
         workers: int,
         *,
         runner: Runner,
+        storage_options: Mapping[str, str] | None,
     ) -> None:
         self.runner = runner
         self.dataset = dataset
-        self.store = LocalStore(root)
-        self.root = root
+        self.store = store
+        self.storage_options = storage_options
         self.base = base
         self.parameters = parameters
         self.workers = workers
@@ -268,14 +277,14 @@ class _Build:
                 manifest = work.run(sys.maxsize if is_small else commit_every, on_rows)
         if not is_small:
             finish(self.store, manifest, names, is_merged=optimize)
-        return open_index(self.root)
+        return Index(load_snapshot(self.store, None), self.storage_options)
 
     def import_zones(self, zones: ZoneTable, column: str, *, check: bool) -> Index:
         """The zones as one segment, after they were set against the files."""
         listing = self.dataset.list()
         with self._ids(listing) as ids:
             self._import(listing, ids, zones, column, check=check)
-        return open_index(self.root)
+        return Index(load_snapshot(self.store, None), self.storage_options)
 
     def _import(
         self, listing: Mapping[str, Any], ids: Mapping[str, int], zones: ZoneTable, column: str, *, check: bool
@@ -336,7 +345,7 @@ class _Build:
             removed_lists=self.base.damaged_lists if self.base else frozenset(),
             schema=schema,
             is_schema_whole=True,
-            dataset=self.dataset.to_json(str(self.root)),
+            dataset=self.dataset.to_json(self.store.location),
             unknown_paths=tuple(listing),
             next_fragment_id=self.next_fragment_id,
         )
