@@ -7,7 +7,6 @@ constants that say when a page pays are set to nothing here, so that small files
 from __future__ import annotations
 
 import decimal
-import struct
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,7 +22,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import zonebloom as zb
 from zonebloom.datasets import DataFile, pages, thrift
 from zonebloom.datasets.footers import read_footer
 from zonebloom.datasets.source import LocalSource
@@ -191,11 +189,15 @@ def check_ranges(
     whole = oracle.read_row_group(group, columns=names)
     expected = pa.concat_tables([plain(whole).slice(start, stop - start) for start, stop in ranges])
     found.validate(full=True)
-    assert [one for one, wanted in zip(found.schema.types, whole.schema.types) if one != wanted and wanted not in VIEWS] == []
+    pairs = zip(found.schema.types, whole.schema.types, strict=True)
+    assert [one for one, wanted in pairs if one != wanted and wanted not in VIEWS] == []
     assert plain(found).equals(expected.combine_chunks()), ranges
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+UNHURRIED = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=UNHURRIED)
 @given(written=tables(), seed=st.integers(0, 2**32))
 def test_rows_read_by_pages_are_the_rows_of_the_row_group(written, seed):
     table, options = written
@@ -227,3 +229,173 @@ def test_every_flat_type_and_struct_is_cut(tmp_path, kind, version):
         if is_cut:
             assert len(source.requests) == 2
             assert sum(length for _, length in source.requests[1]) < (9000 if kind == STRUCT else 3000)
+
+
+# --- page indexes that lie ------------------------------------------------------------------------------------------
+
+NUM_ROWS = 800
+PROBES = [([0], [1]), ([99], [101]), ([140, 477], [260, 480]), ([799], [800])]
+
+
+@pytest.fixture
+def indexed_file(tmp_path) -> Path:
+    """8 pages of 100 rows, whose values are their row numbers."""
+    table = pa.table({"row": np.arange(NUM_ROWS)})
+    options = {"use_dictionary": False, "compression": "none", "data_page_size": 1, "write_batch_size": 100}
+    pq.write_table(table, tmp_path / "x.parquet", write_page_index=True, **options)
+    return tmp_path / "x.parquet"
+
+
+def index_span(path: Path) -> tuple[int, int]:
+    """Where the OffsetIndex of the only column chunk is."""
+    chunk = read_footer(LocalSource(path)).chunk(0, 0)
+    return chunk[4], chunk[5]
+
+
+def check_rows(path: Path) -> int:
+    """The rows read are right, whatever the page index says; how often no row group was read."""
+    num_cuts = 0
+    for starts, stops in PROBES:
+        with opened(path) as (data, source):
+            found = data.read_rows(0, starts, stops, ["row"])
+            expected = [row for pair in zip(starts, stops, strict=True) for row in range(*pair)]
+            assert found["row"].to_pylist() == expected
+            num_cuts += not source.num_whole
+    return num_cuts
+
+
+def test_a_sound_page_index_is_used(indexed_file):
+    assert check_rows(indexed_file) == len(PROBES)
+
+
+def test_no_flipped_bit_of_a_page_index_loses_a_row(indexed_file):
+    """Each bit in turn; where the index still serves, it serves pages that the flip does not concern."""
+    offset, length = index_span(indexed_file)
+    whole = indexed_file.read_bytes()
+    num_used = 0
+    for place in range(offset, offset + length):
+        for bit in range(8):
+            flipped = bytearray(whole)
+            flipped[place] ^= 1 << bit
+            indexed_file.write_bytes(flipped)
+            num_used += check_rows(indexed_file) > 0
+    assert 0 < num_used < length * 8 / 3
+
+
+@pytest.mark.parametrize("keep", [0, 1, 2, 5, 30, -3])
+def test_a_page_index_cut_short_is_not_used(indexed_file, keep):
+    offset, length = index_span(indexed_file)
+    whole = indexed_file.read_bytes()
+    kept = whole[offset : offset + length][:keep]
+    indexed_file.write_bytes(whole[:offset] + kept + bytes(length - len(kept)) + whole[offset + length :])
+    assert check_rows(indexed_file) == 0
+
+
+def rewritten(path: Path, locations: list[tuple[int, int, int]]) -> None:
+    """Put these offsets, sizes and first rows into the page index, in as many bytes as before."""
+    offset, length = index_span(path)
+    structs = [
+        thrift.write_struct({1: (thrift.I64, at), 2: (thrift.I32, size), 3: (thrift.I64, row)})
+        for at, size, row in locations
+    ]
+    blob = thrift.write_struct({1: (thrift.LIST, thrift.write_list(thrift.STRUCT, structs))})
+    assert len(blob) == length
+    whole = path.read_bytes()
+    path.write_bytes(whole[:offset] + blob + whole[offset + length :])
+
+
+def locations_of(path: Path) -> list[tuple[int, int, int]]:
+    offset, length = index_span(path)
+    found, _ = thrift.read_struct(path.read_bytes()[offset : offset + length])
+    return [(one[1], one[2], one[3]) for one in found[1]]
+
+
+@pytest.mark.parametrize("miscounted", [1, 2, 5, 7])
+@pytest.mark.parametrize("by", [-3, 1, 40])
+def test_a_page_that_was_miscounted_is_found_whichever_page_is_read(indexed_file, miscounted, by):
+    """Every later page begins at the wrong row then, and agrees with its neighbours; the last one does not with n."""
+    found = locations_of(indexed_file)
+    assert [row for _, _, row in found] == list(range(0, NUM_ROWS, 100))
+    moved = [(at, size, row + by * (number >= miscounted)) for number, (at, size, row) in enumerate(found)]
+    rewritten(indexed_file, moved)
+    assert check_rows(indexed_file) == 0
+
+
+def test_pages_in_another_order_or_twice_are_not_used(indexed_file):
+    sound = locations_of(indexed_file)
+    places, rows = [one[:2] for one in sound], [row for _, _, row in sound]
+    swapped = [*places[:2], places[3], places[2], *places[4:]]
+    twice = [*places[:3], places[4], *places[4:]]
+    backwards = [*rows[:5], rows[2], *rows[6:]]
+    for changed_places, changed_rows in ((swapped, rows), (twice, rows), (places, backwards)):
+        rewritten(indexed_file, [(*place, row) for place, row in zip(changed_places, changed_rows, strict=True)])
+        assert check_rows(indexed_file) == 0
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_damaged_page_is_an_error_or_gives_the_row_group_s_rows(indexed_file, seed):
+    """Flips in headers of pages and in values: never a row less, and never another error than ours."""
+    random = Random(seed)
+    whole = bytearray(indexed_file.read_bytes())
+    first, _, _ = locations_of(indexed_file)[0]
+    for _ in range(40):
+        damaged = bytearray(whole)
+        damaged[random.randrange(first, index_span(indexed_file)[0])] ^= 1 << random.randrange(8)
+        path = indexed_file.with_name("damaged.parquet")
+        path.write_bytes(damaged)
+        for starts, stops in PROBES:
+            with opened(path) as (data, _source):
+                try:
+                    found = data.read_rows(0, starts, stops, ["row"])
+                except DataFileError:
+                    continue
+                assert found.num_rows == sum(stops) - sum(starts)
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=UNHURRIED)
+@given(st.binary(max_size=200), st.integers(0, 12))
+def test_thrift_of_any_bytes_ends_with_a_value_or_its_own_error(data, kind):
+    calls = [
+        lambda: thrift.read_struct(data),
+        lambda: thrift.skip(data, 0, kind),
+        lambda: thrift.find_field(data, 0, 4),
+        lambda: thrift.read_list_header(data, 0),
+        lambda: thrift.read_int(data, 0),
+    ]
+    for call in calls:
+        try:
+            call()
+        except thrift.ThriftError:
+            continue
+
+
+numbers = st.integers(-(2**63), 2**63 - 1)
+structs = st.recursive(
+    st.fixed_dictionaries({}, optional={1: numbers, 2: st.binary(max_size=20), 40: st.lists(numbers, max_size=40)}),
+    lambda inner: st.fixed_dictionaries({}, optional={3: inner, 5: st.lists(inner, max_size=20), 300: numbers}),
+    max_leaves=8,
+)
+
+
+def written(value: dict[int, Any]) -> bytes:
+    fields: dict[int, Any] = {}
+    for field, one in sorted(value.items()):
+        if isinstance(one, bytes):
+            fields[field] = thrift.BINARY, one
+        elif isinstance(one, int):
+            fields[field] = thrift.I64, one
+        elif isinstance(one, dict):
+            fields[field] = thrift.STRUCT, written(one)
+        elif one and isinstance(one[0], dict):
+            fields[field] = thrift.LIST, thrift.write_list(thrift.STRUCT, [written(part) for part in one])
+        else:
+            fields[field] = thrift.LIST, thrift.write_list(thrift.I64, one)
+    return thrift.write_struct(fields)
+
+
+@settings(deadline=None, suppress_health_check=UNHURRIED)
+@given(structs)
+def test_thrift_reads_what_it_wrote(value):
+    data = written(value)
+    assert thrift.read_struct(data) == (value, len(data))
+    assert thrift.skip(data, 0, thrift.STRUCT) == len(data)
