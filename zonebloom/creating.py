@@ -88,8 +88,8 @@ def build_index(
         `power_of_two` (Lance's), `exact` (0.59 of the bytes at the defaults), `adaptive` (by the distinct values of
         each zone) or `parquet` (the closed formula, next power of two).
     index
-        Folder of the index, or its URL, in another store too. By default `_zonebloom` in the data set's folder, or `_<file>.zonebloom` beside one file; a
-        list of files and a pyarrow Dataset need it.
+        Folder of the index, or its URL, in another store too. By default `_zonebloom` in the data set's folder, or
+        `_<file>.zonebloom` beside one file; a list of files and a pyarrow Dataset need it.
     storage_options
         For URLs, of the data or of the index: credentials, region, endpoint and the like, under the names of the
         object_store library (`aws_region`). What is not given comes from the environment; the index keeps none.
@@ -206,7 +206,9 @@ def import_index(
         raise IndexExistsError(f"there must be no index yet to import one, got one at {store.location}")
     workers = num_cores()
     parameters = Parameters(zones.rows_per_zone, zones.fpp)
-    builder = _Build(dataset, store, None, parameters, workers, runner=Threads(workers), storage_options=storage_options)
+    builder = _Build(
+        dataset, store, None, parameters, workers, runner=Threads(workers), storage_options=storage_options
+    )
     return builder.import_zones(zones, column, check=check)
 
 
