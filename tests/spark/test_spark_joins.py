@@ -1,0 +1,400 @@
+"""Joins with an index: rows that cannot join are dropped before the shuffle, and none that can is lost.
+
+The oracle is Spark 4.3's own join of the same frames without a filter; for hashes, the library's own.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import random
+from collections import Counter
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import zonebloom
+from zonebloom.errors import ColumnNotFoundError, IndexNotFoundError, InvalidArgumentError
+from zonebloom.hashing import hash_array
+from zonebloom.sbbf import Sbbf
+from zonebloom.spark.joining import filter_by_index
+from zonebloom.spark.sql_filter import fold_to_bytes, hash_of
+
+NAN = float("nan")
+DAY = dt.date(2024, 2, 29)
+NOON = dt.datetime.fromisoformat("2024-03-31T02:30:00.123456")  # an hour that Berlin does not have
+UTC = dt.UTC
+
+
+def lake_of(folder: Path, values: Any, of_type: pa.DataType | None = None, **options: Any) -> zonebloom.Index:
+    """A lake of two files whose column `key` has `values`, with an index that has the level of the data set."""
+    folder.mkdir(exist_ok=True)
+    table = pa.table({"key": pa.array(values, of_type), "row": np.arange(len(values))})
+    middle = len(table) // 2
+    pq.write_table(table[:middle], folder / "a.parquet")
+    pq.write_table(table[middle:], folder / "b.parquet")
+    return zonebloom.build_index(folder, "key", levels=("zone", "dataset"), rows_per_zone=64, **options)
+
+
+def rows_of(frame) -> Counter:
+    """The rows as a multiset, NaN and zeros told apart from others but not among themselves."""
+    return Counter(tuple(map(_shown, row)) for row in frame.collect())
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, float):
+        return "nan" if math.isnan(value) else repr(value + 0.0)
+    return repr(value)
+
+
+def joined(probe, lake, how: str = "inner", *, null_safe: bool = False):
+    """`probe` joined with `lake` on `key`, as a user writes it."""
+    if not null_safe:
+        return probe.join(lake, "key", how)
+    lake = lake.withColumnRenamed("key", "their_key")
+    return probe.join(lake, probe["key"].eqNullSafe(lake["their_key"]), how)
+
+
+def of_frame(spark, folder: Path, values: Any, of_type: pa.DataType | None = None):
+    """A frame whose column `key` has `values`, and `id` their numbers; `createDataFrame` would shift local times."""
+    table = pa.table({"key": pa.array(values, of_type), "id": np.arange(len(values))})
+    pq.write_table(table, folder / "probe.parquet")
+    return spark.read.parquet(str(folder / "probe.parquet"))
+
+
+@pytest.fixture
+def ansi(any_spark, request):
+    """Runs a test in ANSI mode on the classic session, and without it on Connect; in a zone with summer time."""
+    is_on = "classic" in request.node.name
+    before = {name: any_spark.conf.get(name) for name in ("spark.sql.ansi.enabled", "spark.sql.session.timeZone")}
+    any_spark.conf.set("spark.sql.ansi.enabled", str(is_on).lower())
+    any_spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
+    yield any_spark
+    for name, value in before.items():
+        any_spark.conf.set(name, value)
+
+
+def numbers(low: int, high: int, num: int, seed: int = 0) -> list[int]:
+    """Integers of [low, high], its ends among them."""
+    source = random.Random(seed)
+    return [low, high, *(source.randint(low, high) for _ in range(num))]
+
+
+def with_nulls(values: list[Any]) -> list[Any]:
+    return [None, *values, None]
+
+
+I64 = numbers(-(2**63), 2**63 - 1, 200)
+I32 = numbers(-(2**31), 2**31 - 1, 200)
+U64 = numbers(0, 2**64 - 1, 200)
+FLOATS = [0.5, -0.0, 1e300, math.inf, -math.inf, 3.25, NAN, *map(float, range(10, 200))]
+SINGLES = [0.5, -0.0, 1e30, math.inf, 3.25, NAN, *map(float, range(10, 200))]
+TEXTS = ["", "a", "é", "x" * 7, "x" * 8, "y" * 31, "y" * 32, "y" * 33, "z" * 100, *(f"user-{i}" for i in range(200))]
+DAYS = [dt.date(1, 1, 1), dt.date(1969, 12, 31), *(DAY + dt.timedelta(days=i) for i in range(200))]
+EVE = dt.datetime.fromisoformat("1969-12-31T23:59:59.999")
+TIMES = [EVE, *(NOON + dt.timedelta(minutes=i) for i in range(200))]
+MILLIS = [one.replace(microsecond=one.microsecond // 1000 * 1000) for one in TIMES]
+IDS = [bytes([i] * 16) for i in range(99)]
+CENTS = [Decimal(i) / 100 for i in (-99_999_999, 0, *range(1, 400, 2))]
+
+
+def zoned(times: list[dt.datetime]) -> list[dt.datetime]:
+    return [one.replace(tzinfo=UTC) for one in times]
+
+
+def dec(digits: int, scale: int) -> pa.DataType:
+    return pa.decimal128(digits, scale)
+
+
+MICROS = pa.timestamp("us", "UTC")
+CASES: dict[str, tuple[list[Any], pa.DataType, list[Any], pa.DataType]] = {
+    "bool": ([True, None], pa.bool_(), [True, False], pa.bool_()),
+    "int8": ([-128, 5, 127], pa.int8(), list(range(-128, 128)), pa.int8()),
+    "int8-bigint": ([-128, 5, 127], pa.int8(), [*range(-300, 300), *I64], pa.int64()),
+    "int16": (list(range(-500, 500, 3)), pa.int16(), list(range(-32768, 32768, 7)), pa.int16()),
+    "int16-int": (list(range(-500, 500, 3)), pa.int16(), [*range(-40000, 40000, 11), *I32], pa.int32()),
+    "int32": (I32[::2], pa.int32(), I32, pa.int32()),
+    "int32-bigint": (I32[::2], pa.int32(), [*I32, *(one + 2**32 for one in I32), *I64], pa.int64()),
+    "int32-smallint": (list(range(-300, 300, 2)), pa.int32(), list(range(-400, 400)), pa.int16()),
+    "int64": (I64[::2], pa.int64(), I64, pa.int64()),
+    "int64-int": (list(range(-300, 300, 2)), pa.int64(), [*range(-400, 400), *I32], pa.int32()),
+    "int64-decimal": (I64[::2], pa.int64(), [*I64, 2**63, -(10**30), 10**37], dec(38, 0)),
+    "uint8-smallint": ([0, 7, 255], pa.uint8(), list(range(-300, 300)), pa.int16()),
+    "uint16-int": ([0, 7, 65535, *range(9, 999, 5)], pa.uint16(), list(range(-70000, 70000, 13)), pa.int32()),
+    "uint32-bigint": ([0, 2**31, 2**32 - 1, 7], pa.uint32(), [0, 2**31, 2**32 - 1, 7, *I32, *I64], pa.int64()),
+    "uint64-decimal": (U64[::2], pa.uint64(), [*U64, -1, 2**64], dec(21, 0)),
+    "uint64-bigint": (U64[::2], pa.uint64(), [one - 2**63 for one in U64] + [one % 2**63 for one in U64], pa.int64()),
+    "float32": (SINGLES[::2], pa.float32(), [0.0, *SINGLES], pa.float32()),
+    "float32-double": (SINGLES[::2], pa.float32(), [0.0, 0.1, 1e300, *SINGLES], pa.float64()),
+    "float64": (FLOATS[::2], pa.float64(), [0.0, *FLOATS], pa.float64()),
+    "float64-zero": ([0.0, 1.0], pa.float64(), [-0.0, 1.0, 2.0, 3.0], pa.float64()),
+    "float64-minus-zero": ([-0.0, 1.0], pa.float64(), [0.0, 1.0, 2.0, 3.0], pa.float64()),
+    "float64-float": (SINGLES[::2], pa.float64(), [0.0, *SINGLES], pa.float32()),
+    "string": (TEXTS[::2], pa.string(), TEXTS, pa.string()),
+    "dictionary": (TEXTS[::2], pa.dictionary(pa.int32(), pa.string()), TEXTS, pa.string()),
+    "binary": ([one.encode() for one in TEXTS[::2]], pa.binary(), [one.encode() for one in TEXTS], pa.binary()),
+    "fixed": (IDS[::2], pa.binary(16), IDS, pa.binary()),
+    "date32": (DAYS[::2], pa.date32(), DAYS, pa.date32()),
+    "date64": (DAYS[::2], pa.date64(), DAYS, pa.date32()),
+    "timestamp": (zoned(TIMES[::2]), pa.timestamp("us", "UTC"), zoned(TIMES), MICROS),
+    "timestamp-ms": (zoned(MILLIS[::2]), pa.timestamp("ms", "UTC"), zoned([*TIMES, *MILLIS]), MICROS),
+    "ntz": (TIMES[::2], pa.timestamp("us"), TIMES, pa.timestamp("us")),
+    "ntz-ms": (MILLIS[::2], pa.timestamp("ms"), [*TIMES, *MILLIS], pa.timestamp("us")),
+    "decimal": (CENTS[::2], dec(10, 2), CENTS, dec(10, 2)),
+    "decimal-scale": (CENTS[::2], dec(10, 2), [*CENTS, Decimal("0.005"), Decimal("1.234"), 10**12], dec(18, 3)),
+    "decimal-large": (CENTS[::2], dec(30, 2), CENTS, dec(10, 2)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_no_row_that_joins_is_lost_and_others_are_dropped(ansi, tmp_path, case):
+    values, indexed, probed, of_type = CASES[case]
+    index = lake_of(tmp_path / "lake", with_nulls(values), indexed)
+    lake = ansi.read.parquet(str(tmp_path / "lake"))
+    probe = of_frame(ansi, tmp_path, with_nulls(probed), of_type)
+    kept = filter_by_index(ansi, probe, index, "key")
+    assert rows_of(joined(kept, lake)) == rows_of(joined(probe, lake))
+    assert kept.count() < 0.75 * probe.count()
+    kept = filter_by_index(ansi, probe, index, "key", null_safe=True)
+    assert rows_of(joined(kept, lake, null_safe=True)) == rows_of(joined(probe, lake, null_safe=True))
+
+
+@pytest.mark.parametrize("case", ["int32-bigint", "int64", "float64", "string", "timestamp-ms", "ntz-ms"])
+def test_the_arrow_path_keeps_what_the_sql_path_keeps(any_spark, tmp_path, case):
+    values, indexed, probed, of_type = CASES[case]
+    index = lake_of(tmp_path / "lake", with_nulls(values), indexed)
+    probe = of_frame(any_spark, tmp_path, with_nulls(probed), of_type)
+    ways = [filter_by_index(any_spark, probe, index, "key", path=path) for path in ("sql", "arrow")]
+    assert rows_of(ways[0]) == rows_of(ways[1])
+
+
+HASHED = ["int32", "int64", "float32", "float64", "string", "binary", "date32", "timestamp", "ntz"]
+
+
+@pytest.mark.parametrize("case", HASHED)
+def test_spark_hashes_as_the_index_does(spark, tmp_path, case):
+    _, _, values, of_type = CASES[case]
+    values = [one for one in values if str(one) not in ("nan", "-0.0")]
+    frame = of_frame(spark, tmp_path, values, of_type).orderBy("id")
+    hashes = [row[0] for row in frame.select(hash_of(frame["key"])).collect()]
+    assert hashes == hash_array(pa.array(values, of_type)).view(np.int64).tolist()
+
+
+@pytest.mark.parametrize("how", ["inner", "left_semi", "leftsemi", "right", "right_outer"])
+def test_joins_that_drop_rows_without_a_partner(spark, tmp_path, how):
+    index = lake_of(tmp_path / "lake", with_nulls(list(range(0, 400, 2))))
+    lake = spark.read.parquet(str(tmp_path / "lake"))
+    probe = of_frame(spark, tmp_path, with_nulls(list(range(100, 1000))))
+    kept = filter_by_index(spark, probe, index, "key", how=how)
+    assert rows_of(joined(kept, lake, how)) == rows_of(joined(probe, lake, how))
+    assert kept.count() < 160
+
+
+@pytest.mark.parametrize("how", ["left", "left_outer", "full", "outer", "left_anti", "anti", "cross", "sideways"])
+def test_other_joins_are_refused_by_name(spark, tmp_path, how):
+    index = lake_of(tmp_path / "lake", [1, 2])
+    with pytest.raises(InvalidArgumentError, match=f"how must be inner.*{how}"):
+        filter_by_index(spark, spark.range(3), index, "id", indexed_column="key", how=how)
+
+
+REFUSED = {
+    "text to int": ("cast(id as string)", pa.int64()),
+    "int to text": ("id", pa.string()),
+    "int to double": ("id", pa.float64()),
+    "double to int": ("cast(id as double)", pa.int64()),
+    "date to timestamp": ("date'2024-01-01'", pa.timestamp("us")),
+    "timestamp to local": ("timestamp'2024-01-01'", pa.timestamp("us")),
+    "local to timestamp": ("timestamp_ntz'2024-01-01'", pa.timestamp("us", "UTC")),
+    "timestamp to nanoseconds": ("timestamp_ntz'2024-01-01'", pa.timestamp("ns")),
+    "decimal without common type": ("cast(id as decimal(38,20))", pa.decimal128(30, 2)),
+    "decimal to int": ("cast(id as decimal(9,2))", pa.int64()),
+    "collated": ("cast(id as string) collate utf8_lcase", pa.string()),
+    "text to binary": ("cast(id as string)", pa.binary()),
+    "time": ("time'10:00'", pa.time64("us")),
+}
+
+
+@pytest.mark.parametrize("pair", REFUSED)
+def test_pairs_of_types_that_spark_converts_are_refused_by_name(spark, tmp_path, pair):
+    expression, indexed = REFUSED[pair]
+    index = lake_of(tmp_path / "lake", pa.array([None, None], indexed))
+    frame = spark.range(3).selectExpr(f"{expression} as key")
+    with pytest.raises(InvalidArgumentError, match="column key must be of a type that Spark compares by value"):
+        filter_by_index(spark, frame, index, "key")
+
+
+def test_padded_text_is_refused_by_name(spark, tmp_path):
+    index = lake_of(tmp_path / "lake", ["ab"])
+    spark.sql("create table padded (key char(5)) using parquet")
+    try:
+        with pytest.raises(InvalidArgumentError, match=r"got char\(5\)"):
+            filter_by_index(spark, spark.table("padded"), index, "key")
+    finally:
+        spark.sql("drop table padded")
+
+
+def test_new_and_changed_files_join(any_spark, tmp_path):
+    folder = tmp_path / "lake"
+    index = lake_of(folder, list(range(100)))
+    pq.write_table(pa.table({"key": range(500, 600), "row": range(100)}), folder / "c.parquet")
+    pq.write_table(pa.table({"key": range(700, 777), "row": range(77)}), folder / "a.parquet")
+    lake = any_spark.read.parquet(str(folder))
+    probe = any_spark.range(2000).withColumnRenamed("id", "key")
+    kept = filter_by_index(any_spark, probe, index, "key")
+    assert rows_of(joined(kept, lake)) == rows_of(joined(probe, lake))
+    assert 227 <= kept.count() < 300  # what a.parquet had is still in the index's filter
+
+
+def test_every_refresh_adds_a_filter(any_spark, tmp_path):
+    folder = tmp_path / "lake"
+    index = lake_of(folder, list(range(100)))
+    for number in range(9):
+        start = 1000 * (number + 1)
+        pq.write_table(pa.table({"key": range(start, start + 100), "row": range(100)}), folder / f"new{number}.parquet")
+        index.refresh()
+    lake = any_spark.read.parquet(str(folder))
+    probe = any_spark.range(5000).withColumnRenamed("id", "key")
+    kept = filter_by_index(any_spark, probe, index, "key")
+    assert rows_of(joined(kept, lake)) == rows_of(joined(probe, lake))
+    assert 500 <= kept.count() < 600
+
+
+def test_too_many_new_rows_drop_nothing_and_say_so(spark, tmp_path):
+    folder = tmp_path / "lake"
+    index = lake_of(folder, list(range(100)))
+    pq.write_table(pa.table({"key": range(500, 600), "row": range(100)}), folder / "c.parquet")
+    probe = spark.range(1000).withColumnRenamed("id", "key")
+    said = r"1 new or changed files, such as c\.parquet, with 100 rows; no row is dropped"
+    with pytest.warns(RuntimeWarning, match=said):
+        kept = filter_by_index(spark, probe, index, "key", max_new_rows=99)
+    assert kept.count() == 1000
+
+
+def test_a_new_file_that_cannot_be_read_drops_nothing_and_says_so(spark, tmp_path):
+    folder = tmp_path / "lake"
+    index = lake_of(folder, list(range(100)))
+    (folder / "c.parquet").write_bytes(b"no Parquet")
+    with pytest.warns(RuntimeWarning, match="rows that cannot be read; no row is dropped"):
+        kept = filter_by_index(spark, spark.range(1000), index, "id", indexed_column="key")
+    assert kept.count() == 1000
+
+
+def test_a_new_file_of_another_type_drops_nothing_and_says_so(spark, tmp_path):
+    folder = tmp_path / "lake"
+    index = lake_of(folder, list(range(100)))
+    pq.write_table(pa.table({"key": ["1"], "row": [1]}), folder / "c.parquet")
+    with pytest.warns(RuntimeWarning, match="whose key does not convert to int64; no row is dropped"):
+        kept = filter_by_index(spark, spark.range(1000), index, "id", indexed_column="key")
+    assert kept.count() == 1000
+
+
+def test_a_damaged_filter_is_made_anew_from_the_files(spark, tmp_path):
+    folder = tmp_path / "lake"
+    index = lake_of(folder, list(range(100)))
+    place = next((folder / "_zonebloom").rglob("*.sbbf"))
+    place.write_bytes(bytes(place.stat().st_size))
+    with pytest.warns(RuntimeWarning, match="must have checksum"):
+        kept = filter_by_index(spark, spark.range(1000), index, "id", indexed_column="key")
+    assert 100 <= kept.count() < 120
+
+
+def test_an_index_without_the_level_is_refused(spark, tmp_path):
+    lake_of(tmp_path / "lake", [1, 2])
+    plain = zonebloom.build_index(tmp_path / "lake", "row")
+    with pytest.raises(IndexNotFoundError, match=r'levels=\("zone", "dataset"\)'):
+        filter_by_index(spark, spark.range(3), plain, "id", indexed_column="row")
+    with pytest.raises(ColumnNotFoundError):
+        filter_by_index(spark, spark.range(3), plain, "id")
+
+
+def test_the_sql_check_runs_in_sparks_own_code(spark, tmp_path):
+    index = lake_of(tmp_path / "lake", list(range(100)))
+    spark.conf.set("spark.sql.adaptive.enabled", "false")
+    try:
+        kept = filter_by_index(spark, spark.range(1000), index, "id", indexed_column="key")
+        plan = kept._explain_string(mode="formatted") if hasattr(kept, "_explain_string") else ""
+        plan = plan or kept._jdf.queryExecution().toString()
+    finally:
+        spark.conf.unset("spark.sql.adaptive.enabled")
+    assert "Python" not in plan
+    assert "ArrowEval" not in plan
+    assert plan.count("LocalTableScan [words") == 1  # evaluated once a query
+    assert "*(1) Filter" in plan  # whole-stage code
+
+
+def test_large_filters_are_folded_or_go_through_arrow(any_spark, tmp_path):
+    index = lake_of(tmp_path / "lake", [7 * i for i in range(5000)], fpp=1e-6)
+    num_bytes = index.dataset_filter("key").num_bytes
+    probe = any_spark.range(35_000).withColumnRenamed("id", "key")
+    exact = set(range(0, 35_000, 7))
+    sizes = [num_bytes, num_bytes // 2, num_bytes // 100]
+    for size in sizes:
+        kept = filter_by_index(any_spark, probe, index, "key", max_sql_bytes=size)
+        found = {row.key for row in kept.collect()}
+        assert exact <= found
+        assert len(found) < 9000
+    with pytest.raises(InvalidArgumentError, match="raise max_sql_bytes"):
+        filter_by_index(any_spark, probe, index, "key", max_sql_bytes=num_bytes // 100, path="sql")
+
+
+def test_folding_stops_where_it_would_pass_too_much():
+    filter_ = Sbbf.with_blocks(60)
+    filter_.insert(pa.array(range(300)))
+    assert fold_to_bytes(filter_, 60 * 32, 0.1) is filter_
+    assert fold_to_bytes(filter_, 59 * 32, 0.1) == filter_.fold(2)
+    assert fold_to_bytes(filter_, 32, 0.1) is None
+    assert fold_to_bytes(filter_, 0, 0.1) is None
+
+
+def test_a_filter_that_somebody_else_made(any_spark):
+    filter_ = Sbbf.for_ndv(100, 0.001)
+    filter_.insert(pa.array(range(100)))
+    kept = filter_by_index(any_spark, any_spark.range(1000), filter_, "id")
+    assert {row.id for row in kept.collect()} >= set(range(100))
+    assert kept.count() < 110
+
+
+def test_filters_of_a_few_refreshes_in_sql(any_spark, tmp_path):
+    folder = tmp_path / "lake"
+    index = lake_of(folder, list(range(100)))
+    for number in range(2):
+        start = 1000 * (number + 1)
+        pq.write_table(pa.table({"key": range(start, start + 100), "row": range(100)}), folder / f"new{number}.parquet")
+        index.refresh()
+    probe = any_spark.range(5000).withColumnRenamed("id", "key")
+    for path in ("sql", "arrow"):
+        kept = filter_by_index(any_spark, probe, index, "key", path=path)
+        assert 300 <= kept.count() < 340
+
+
+@pytest.mark.parametrize("name", ["a.b", "back`tick", "with space", "ключ"])
+def test_odd_column_names(spark, tmp_path, name):
+    index = lake_of(tmp_path / "lake", list(range(100)))
+    quoted = "`" + name.replace("`", "``") + "`"
+    probe = spark.range(1000).selectExpr(f"id as {quoted}")
+    assert 100 <= filter_by_index(spark, probe, index, name, indexed_column="key").count() < 110
+
+
+def test_a_leaf_of_a_struct(spark, tmp_path):
+    index = lake_of(tmp_path / "lake", list(range(100)))
+    probe = spark.range(1000).selectExpr("named_struct('b', id) as a")
+    assert 100 <= filter_by_index(spark, probe, index, "a.b", indexed_column="key").count() < 110
+
+
+def test_an_empty_data_set_joins_nothing(spark, tmp_path):
+    folder = tmp_path / "lake"
+    index = lake_of(folder, [1, 2, 3])
+    for file in folder.glob("*.parquet"):
+        file.unlink()
+    assert filter_by_index(spark, spark.range(10), index, "id", indexed_column="key").count() == 0
+
+
+def test_nothing_reaches_into_the_jvm():
+    for source in (Path(zonebloom.__file__).parent / "spark").glob("*.py"):
+        text = source.read_text("utf-8")
+        assert not any(f".{one}" in text for one in ("_jvm", "_jdf", "_jsparkSession", "_jsc", "_sc."))
