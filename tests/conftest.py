@@ -137,3 +137,19 @@ def s3_server() -> Iterator[S3Server]:
 def s3(s3_server: S3Server) -> Bucket:
     """An empty bucket of its own: `s3.url("lake")`, `s3.options`."""
     return s3_server.bucket(f"bucket-{uuid4()}")
+
+
+@pytest.fixture
+def figure(record_property: Callable[[str, object], None]) -> Callable[[str], None]:
+    """`figure(text)` has a result in figures printed at the end of the run, whichever worker ran the test."""
+    return lambda text: record_property("figure", text)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the figures of all tests that passed."""
+    passed = [report for report in terminalreporter.stats.get("passed", []) if report.when == "call"]
+    figures = [str(value) for report in passed for name, value in report.user_properties if name == "figure"]
+    if figures:
+        terminalreporter.section("figures")
+        for line in sorted(figures):
+            terminalreporter.line(line)
