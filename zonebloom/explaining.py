@@ -5,7 +5,7 @@ Spec: specs/pruning.md#explain
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from zonebloom.coverage import View
 from zonebloom.predicates import Predicate
 from zonebloom.pruning import SearchResult
 from zonebloom.reasons import Reason, ReasonCode
+from zonebloom.storage.store import Traffic
 
 __all__ = ["Explanation", "explain"]
 
@@ -36,6 +37,8 @@ class Explanation:
     """Files that are new or changed: read whole."""
     num_deleted: int
     """Files that the index describes and that are gone: ignored."""
+    traffic: Traffic = field(default_factory=Traffic)
+    """What the search asked of object stores; zeros where index and data are local."""
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -47,6 +50,8 @@ class Explanation:
             "kept": found["kept"],
             "total": found["total"],
             "files": files,
+            "requests": self.traffic.num_requests,
+            "bytes_read": self.traffic.bytes_read,
             "reasons": found["reasons"],
         }
 
@@ -60,6 +65,8 @@ class Explanation:
             f"  index covers {self.num_covered:,} files; {self.num_unknown:,} new or changed are read whole; "
             f"{self.num_deleted:,} deleted are ignored"
         )
+        if self.traffic.num_requests:
+            lines.append(f"  {self.traffic.num_requests:,} requests to object stores, {self.traffic.bytes_read:,} bytes read")
         reasons = self.result.reasons
         for reason in reasons[:_SHOWN_REASONS]:
             where = " ".join(part for part in (reason.column, reason.path) if part)

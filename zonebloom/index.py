@@ -327,8 +327,11 @@ class Index:
         from zonebloom.explaining import explain  # noqa: PLC0415 - a plain search does without
 
         tree = parse_predicate(predicate)
+        before = self.traffic
         view = self.view()
-        return explain(view, tree, view.search(tree))
+        found = view.search(tree)
+        traffic = self.traffic - before
+        return replace(explain(view, tree, found), traffic=traffic)
 
     def verify(self, *, sample: float = 0.1, seed: int = 0) -> Verification:
         """Re-read data and prove that no value is missing from its zone's filter.

@@ -241,7 +241,7 @@ def _passes(
 
 def _sliced(store: Store, column: ColumnEntry, live: set[int]) -> ColumnEntry:
     """A column of many zones with slice segments, which replace those that were written just now."""
-    if column.num_zones <= _ZONES_WORTH_SLICING:
+    if column.num_zones <= (0 if store.is_remote else _ZONES_WORTH_SLICING):  # far away, whole filters cost more
         return column
     written: list[str] = []
     try:

@@ -47,7 +47,8 @@ class DatasetFilter:
         self.is_damaged = False
         self._on_damage = on_damage
         try:
-            self._buffer = store.mapping(entry.path, is_sparse=True).buffer
+            self._mapping = store.mapping(entry.path, is_sparse=True)
+            self._buffer = self._mapping.buffer
         except FileNotFoundError as error:
             raise CorruptIndexError(f"segment {entry.path} must exist, got no such file") from error
         is_sized = self._buffer.size == entry.num_bytes and entry.num_bytes and not entry.num_bytes % _BLOCK_BYTES
@@ -94,6 +95,8 @@ class DatasetFilter:
         return Sbbf(self._filter.blocks.copy())
 
     def _check_spans(self, spans: Sequence[int]) -> None:
+        unchecked = [number for number in spans if not self._is_checked[number]]
+        self._mapping.need([(number * SPAN_BYTES, self.entry.spans[number].num_bytes) for number in unchecked])
         for number in spans:
             if self.is_damaged or self._is_checked[number]:
                 continue

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cached_property
+from itertools import islice
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -194,6 +195,9 @@ class SliceSegment:
         return np.ones(len(hashes), np.bool_)
 
     def _note(self, error: Exception) -> None:
+        """Remember damage; a remote store that cannot be reached says nothing about the segment."""
+        if isinstance(error, StorageError) and self._store.is_remote:
+            raise error
         is_missing = isinstance(error, FileNotFoundError)
         self.damage = f"segment {self.entry.path} must exist, got no such file" if is_missing else str(error)
         if self._on_damage:
@@ -205,18 +209,32 @@ class SliceSegment:
     def _few(self, hashes: NDArray[np.uint64]) -> NDArray[np.uint64]:
         """Bits of the zones that may hold any of `hashes`, as words; those past the last zone are 0."""
         found: NDArray[np.uint64] | None = None
-        for value in hashes.tolist():
-            rows = self._read_rows(rows_of_hash(value, self.layout.num_blocks))
+        for rows in self._rows_of(hashes):
             matching = np.bitwise_and.reduce(rows, axis=0)
             found = matching if found is None else found | matching
         assert found is not None
         return found
 
-    def _read_rows(self, rows: tuple[int, ...]) -> NDArray[np.uint64]:
-        """Bit rows of one block, checked and without their checksums, as words; `(len(rows), stride / 8 - 1)`."""
+    def _rows_of(self, hashes: NDArray[np.uint64]) -> Iterator[NDArray[np.uint64]]:
+        """For each of few hashes the rows that it selects, as `_checked` has them; a remote store is asked once."""
+        numbers = [rows_of_hash(value, self.layout.num_blocks) for value in hashes.tolist()]
+        if not self._store.is_remote:
+            for rows in numbers:
+                yield self._checked(rows, self._store.read_ranges(self.entry.path, self._ranges_of(rows)))
+            return
+        ranges = [one for rows in numbers for one in self._ranges_of(rows)]
+        blobs = iter(self._store.read_ranges(self.entry.path, ranges))
+        for rows in numbers:
+            yield self._checked(rows, list(islice(blobs, len(rows))))
+
+    def _ranges_of(self, rows: tuple[int, ...]) -> list[tuple[int, int]]:
         stride = self.layout.stride
         base = self.layout.offset(rows[0]) - rows[0] * stride
-        blobs = self._store.read_ranges(self.entry.path, [(base + row * stride, stride) for row in rows])
+        return [(base + row * stride, stride) for row in rows]
+
+    def _checked(self, rows: tuple[int, ...], blobs: list[bytes]) -> NDArray[np.uint64]:
+        """Bit rows of one block, checked and without their checksums, as words; `(len(rows), stride / 8 - 1)`."""
+        stride = self.layout.stride
         data = b"".join(blobs)
         if len(data) != stride * len(rows):
             raise CorruptIndexError(f"segment {self.entry.path} must have {self.entry.num_bytes} bytes, got fewer")
@@ -266,8 +284,8 @@ class SliceSegment:
             return self._contained_many(hashes, mask)
         found = np.zeros(len(hashes), np.bool_)
         words = mask[:-CHECKSUM_BYTES].view(np.uint64)
-        for number in np.argsort(hashes).tolist():
-            rows = self._read_rows(rows_of_hash(int(hashes[number]), self.layout.num_blocks))
+        order = np.argsort(hashes)
+        for number, rows in zip(order.tolist(), self._rows_of(hashes[order]), strict=True):
             found[number] = bool((np.bitwise_and.reduce(rows, axis=0) & words).any())
         return found
 
@@ -329,7 +347,17 @@ class SliceSegment:
         """
         self._check_rows(np.flatnonzero(~self._is_trusted))
 
+    def _fetch(self, rows: NDArray[np.int64]) -> None:
+        """Have the rows, in ascending order, in the map of a remote file, whose bytes do not come by touching them."""
+        if not self._store.is_remote or not len(rows):
+            return
+        is_first = np.diff(rows, prepend=-2) != 1
+        pairs = zip(rows[is_first].tolist(), rows[np.roll(is_first, -1)].tolist(), strict=True)
+        runs = [(self.layout.offset(first), self.layout.offset(last) + self.layout.stride) for first, last in pairs]
+        self._mapping.need([(start, stop - start) for start, stop in runs])
+
     def _check_rows(self, rows: NDArray[np.int64]) -> None:
+        self._fetch(rows)
         rows_per_body = self.layout.blocks_per_body * ROWS_PER_BLOCK
         for number, body in enumerate(self._bodies):
             base = number * rows_per_body
@@ -404,7 +432,7 @@ class SliceSegment:
 
     def zone_fpp(self, zone: int) -> float:
         """The false positive probability of a zone's filter, from the bits of its first blocks; 1 where damaged."""
-        num_blocks = min(self.layout.num_blocks, _SAMPLED_BLOCKS)
+        num_blocks = min(self.layout.num_blocks, 1 if self._store.is_remote else _SAMPLED_BLOCKS)
         if self.damage is None:
             try:
                 self._check_rows(np.flatnonzero(~self._is_trusted[: num_blocks * ROWS_PER_BLOCK]))
