@@ -96,7 +96,11 @@ class DatasetFilter:
 
     def _check_spans(self, spans: Sequence[int]) -> None:
         unchecked = [number for number in spans if not self._is_checked[number]]
-        self._mapping.need([(number * SPAN_BYTES, self.entry.spans[number].num_bytes) for number in unchecked])
+        try:
+            self._mapping.need([(number * SPAN_BYTES, self.entry.spans[number].num_bytes) for number in unchecked])
+        except (FileNotFoundError, CorruptIndexError):
+            self.is_damaged = True
+            self._on_damage(f"segment {self.entry.path} must have {self.entry.num_bytes} bytes, got fewer or none")
         for number in spans:
             if self.is_damaged or self._is_checked[number]:
                 continue

@@ -25,13 +25,13 @@ from zonebloom.storage.locations import Url
 from zonebloom.storage.object_options import StorageOptions, check_credentials, check_options, connect, environment_of
 from zonebloom.storage.store import Traffic
 
-__all__ = ["ChangedObjectError", "ObjectClient", "ObjectFile", "ObjectMeta", "coalesced"]
+__all__ = ["PART_BYTES", "ChangedObjectError", "ObjectClient", "ObjectFile", "ObjectMeta", "coalesced"]
 
 _T = TypeVar("_T")
 
 _GAP_BYTES = 1 << 20
 """Ranges that are nearer are read in one request: so many bytes come in about the time that a request takes."""
-_PART_BYTES = 8 << 20
+PART_BYTES = 8 << 20
 """A longer range comes in parts, at once."""
 _CONCURRENCY = 16
 _KEYS_PER_PAGE = {"s3": 1000, "gcs": 1000, "azure": 5000}
@@ -105,7 +105,7 @@ def coalesced(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
             spans[-1][1] = max(spans[-1][1], offset + length)
         else:
             spans.append([offset, offset + length])
-    return [(at, min(_PART_BYTES, stop - at)) for start, stop in spans for at in range(start, stop, _PART_BYTES)]
+    return [(at, min(PART_BYTES, stop - at)) for start, stop in spans for at in range(start, stop, PART_BYTES)]
 
 
 class ObjectFile:
@@ -288,7 +288,7 @@ class ObjectClient:
 
         with self.explaining("write", key):
             writer = obstore.open_writer(
-                self._connected().patient, key, buffer_size=_PART_BYTES, max_concurrency=_CONCURRENCY // 4
+                self._connected().patient, key, buffer_size=PART_BYTES, max_concurrency=_CONCURRENCY // 4
             )
         file = ObjectFile(self, key, writer)
         try:
@@ -303,7 +303,7 @@ class ObjectClient:
         except StorageError:
             if self._size_or_none(key) != file.num_bytes:  # else only the answer was lost: no other writer has the key
                 raise
-        self._count(1 if file.num_bytes < _PART_BYTES else 2 - -file.num_bytes // _PART_BYTES)
+        self._count(1 if file.num_bytes < PART_BYTES else 2 - -file.num_bytes // PART_BYTES)
         self._count(0, bytes_written=file.num_bytes)
 
     def _size_or_none(self, key: str) -> int | None:

@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from zonebloom.errors import StorageError
+from zonebloom.errors import CorruptIndexError, StorageError
 from zonebloom.storage.locations import Url
-from zonebloom.storage.object_client import ObjectClient, ObjectFile, coalesced
+from zonebloom.storage.object_client import PART_BYTES, ObjectClient, ObjectFile, coalesced
 from zonebloom.storage.store import Traffic
 
 __all__ = ["ObjectStore"]
@@ -64,10 +64,14 @@ class ObjectMapping:
             for (offset, length), (data, _) in zip(parts, self._client.get_parts(self._key, parts), strict=True):
                 if len(data) != length:
                     message = f"{self._client.url.root}/{self._key} must have {self._size} bytes, got fewer"
-                    raise StorageError(message)
-                with _on_disk():  # written through the map, a full disk would end the process
-                    os.pwrite(self._file.fileno(), data, offset)
-                self._has[offset // _GRAIN : -(-(offset + length) // _GRAIN)] = True
+                    raise CorruptIndexError(message)
+                self.put(offset, data)
+
+    def put(self, offset: int, data: memoryview) -> None:
+        """Keep bytes that were fetched, of whole multiples of 4096 or up to the end."""
+        with _on_disk():  # written through the map, a full disk would end the process
+            os.pwrite(self._file.fileno(), data, offset)
+        self._has[offset // _GRAIN : -(-(offset + len(data)) // _GRAIN)] = True
 
     def __del__(self) -> None:
         with contextlib.suppress(AttributeError, OSError):
@@ -144,10 +148,13 @@ class ObjectStore:
 
     def mapping(self, path: str, *, is_sparse: bool = False) -> ObjectMapping:
         """The object at `path` in a temporary file, fetched in parts at once; where `is_sparse`, by `need` alone."""
-        size = self.size(path)
-        mapping = ObjectMapping(self._client, self._key(path), size)
-        if not is_sparse:
-            mapping.need([(0, size)])
+        if is_sparse:
+            return ObjectMapping(self._client, self._key(path), self.size(path))
+        first, meta = self._client.get(self._key(path), 0, PART_BYTES)
+        self._sizes[path] = meta.size
+        mapping = ObjectMapping(self._client, self._key(path), meta.size)
+        mapping.put(0, first)
+        mapping.need([(0, meta.size)])
         return mapping
 
     def list(self, folder: str) -> list[str]:
