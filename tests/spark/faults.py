@@ -1,0 +1,90 @@
+"""What goes wrong on executors, once: they import this module, for `cluster` puts the repository on their path.
+
+Each function stands in the place of `zonebloom.spark.tasks.build`, and does the same work; the first attempt of one
+task dies. Which attempt is first, a file beside the index says.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from zonebloom.errors import StorageError
+from zonebloom.spark import tasks
+
+
+def is_first(work: tasks.Work) -> bool:
+    """True for one caller of all."""
+    try:
+        os.close(os.open(f"{work.place.location}.first", os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return False
+    return True
+
+
+def was_first(index: Path) -> bool:
+    """Whether somebody asked for it."""
+    return Path(f"{index}.first").exists()
+
+
+def parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()[1])
+
+
+@dataclass(frozen=True)
+class Deadly:
+    """A data set whose second file kills whoever opens it."""
+
+    inner: Any
+    kills_executor: bool
+    opened: list[str]
+
+    def open(self, path: str) -> Any:
+        self.opened.append(path)
+        if len(self.opened) == 2:
+            worker = os.getpid()
+            os.kill(parent_of(parent_of(worker)) if self.kills_executor else worker, signal.SIGKILL)
+            signal.pause()
+        return self.inner.open(path)
+
+
+def build_or_die(work, units):
+    """The Python worker is killed in the middle."""
+    first = is_first(work)
+    return tasks.build(replace(work, dataset=Deadly(work.dataset, False, [])) if first else work, units)
+
+
+def build_or_kill_the_executor(work, units):
+    """The executor, with all that runs there, is killed in the middle."""
+    first = is_first(work)
+    return tasks.build(replace(work, dataset=Deadly(work.dataset, True, [])) if first else work, units)
+
+
+def build_twice(work, units):
+    """The work is done, and its result is lost."""
+    built = tasks.build(work, units)
+    if is_first(work):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return built
+
+
+def build_at_the_second_attempt(work, units):
+    """The store refuses."""
+    if is_first(work):
+        raise StorageError("the store must be there, got none; this one time")
+    return tasks.build(work, units)
+
+
+def refuse(work, units):
+    """The store refuses, always."""
+    raise StorageError("the store must be there, got none")
+
+
+def where_zonebloom_is(shared, argument):
+    """The file from which this executor imported zonebloom."""
+    import zonebloom
+
+    return zonebloom.__file__

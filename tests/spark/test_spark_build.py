@@ -1,0 +1,291 @@
+"""A build on a cluster makes the index that the library makes, whatever happens to its tasks.
+
+Oracle: `zonebloom.build_index` over the same files.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import zonebloom
+from tests.conftest import make_rows
+from tests.spark import faults
+from zonebloom.errors import (
+    ColumnNotFoundError,
+    IndexExistsError,
+    IndexNotFoundError,
+    InvalidArgumentError,
+    StorageError,
+    UnsupportedTypeError,
+)
+from zonebloom.spark import BFIndexConfig, ZoneBloom, building, tasks
+from zonebloom.spark.building import SparkRunner
+
+COLUMNS = ["user_id", "device_id", "amount"]
+LEVELS = ("zone", "fragment", "dataset")
+
+
+def files_of(index) -> set[str]:
+    """Segments on disk."""
+    return {path.name for path in index.glob("columns/*/*")}
+
+
+def named_files(index) -> set[str]:
+    """Segments that the current version names."""
+    manifest = zonebloom.open_index(index)._snapshot.manifest
+    return {path.rpartition("/")[2] for entry in manifest.columns for path in entry.files}
+
+
+def fragment_level(index, column):
+    """Rows of the filters of fragments, in order of fragment."""
+    snapshot = zonebloom.open_index(index)._snapshot
+    (level,) = [one for one in snapshot.manifest.column(column).levels if one.name == "fragment"]
+    tables = [pa.ipc.open_file(index / segment.path).read_all() for segment in level.segments]
+    return pa.concat_tables(tables).sort_by("fragment_id").combine_chunks().to_pydict()
+
+
+def assert_same_index(made, wanted, columns=COLUMNS, levels=()):
+    ours, theirs = zonebloom.open_index(made), zonebloom.open_index(wanted)
+    for column in columns:
+        assert ours.zone_table(column).to_arrow().equals(theirs.zone_table(column).to_arrow())
+        if "fragment" in levels:
+            assert fragment_level(made, column) == fragment_level(wanted, column)
+        if "dataset" in levels:
+            assert ours.dataset_filter(column).to_bytes() == theirs.dataset_filter(column).to_bytes()
+
+
+# --- the same index ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("source", ["path", "files", "frame"])
+def test_zones_and_levels_equal_the_librarys(any_spark, make_lake, tmp_path, source):
+    lake = make_lake((5000, 3000, 1, 0, 700), partition_by_day=True, row_group_size=1024, name="lake é [1] 100%")
+    given = {
+        "path": lake.root,
+        "files": [lake.root / path for path in lake.files],
+        "frame": any_spark.read.parquet(str(lake.root).replace("[", r"\[").replace("]", r"\]")),
+    }[source]
+    made, wanted = tmp_path / "made", tmp_path / "wanted"
+    options = {"rows_per_zone": 512, "levels": LEVELS}
+    index = ZoneBloom(any_spark).create_index(given, COLUMNS, index=made, **options)
+    zonebloom.build_index(lake.root, COLUMNS, index=wanted, **options)
+    assert_same_index(made, wanted, levels=LEVELS)
+    assert index.version == 1
+    assert index.search(zonebloom.col("user_id") == lake.table["user_id"][77].as_py()).num_zones_kept < 3
+    assert files_of(made) == named_files(made)
+
+
+def test_a_frame_of_a_whole_folder_means_the_folder(spark, flat_lake, tmp_path):
+    zb = ZoneBloom(spark)
+    whole = zb.create_index(spark.read.parquet(str(flat_lake.root)), "user_id")
+    assert whole.info()["dataset"] == str(flat_lake.root)
+    part = zb.create_index(
+        spark.read.parquet(str(flat_lake.root / flat_lake.files[0])), "user_id", index=tmp_path / "x"
+    )
+    assert part.num_fragments == 1
+    flat_lake.append("part-9.parquet", make_rows(100, seed=9))
+    assert zb.refresh_index(flat_lake.root).num_files_added == 1
+    assert zb.refresh_index(tmp_path / "x").num_files_added == 0
+
+
+def test_a_large_file_among_small_ones_is_no_single_task(spark, tmp_path, monkeypatch):
+    root = tmp_path / "lake"
+    root.mkdir()
+    random = np.random.default_rng(0)
+    for number, rows in enumerate((500, 3_300_000, 500)):
+        table = pa.table({"key": random.integers(-(2**62), 2**62, rows)})
+        pq.write_table(table, root / f"{number}.parquet", row_group_size=300_000, use_dictionary=False)
+    shares = []
+    monkeypatch.setattr(tasks, "build", faults.build_at_the_second_attempt)
+    runner = SparkRunner(spark)
+    cut = runner._shares
+
+    def noted(*arguments, **options):
+        shares.extend(cut(*arguments, **options))
+        return shares
+
+    monkeypatch.setattr(runner, "_shares", noted)
+    options = {"rows_per_zone": 8192, "levels": LEVELS, "sizing": "exact"}
+    made, wanted = tmp_path / "made", tmp_path / "wanted"
+    zonebloom.build_index(root, "key", index=made, runner=runner, **options)
+    zonebloom.build_index(root, "key", index=wanted, **options)
+    assert len(shares) >= 3
+    assert max(sum(unit.stop - unit.start for unit in share) for share in shares) < 1_600_000
+    assert_same_index(made, wanted, ["key"], LEVELS)
+    assert not list(made.glob("columns/*/*.partial"))
+
+
+def test_footers_of_many_files_are_read_by_executors(spark, make_lake, tmp_path, monkeypatch):
+    monkeypatch.setattr(building, "_FOOTERS_PER_TASK", 1)
+    monkeypatch.setattr(building, "inspect", None)
+    lake = make_lake((300, 200, 100))
+    (lake.root / "part-2.parquet").write_bytes(b"no Parquet")
+    with pytest.warns(RuntimeWarning, match=r"part-2\.parquet must be a whole Parquet file"):
+        index = ZoneBloom(spark).create_index(lake.root, "user_id")
+    assert index.num_fragments == 2
+    found = index.search(zonebloom.col("user_id") == "nobody")
+    assert [file.rpartition("/")[2] for file in found.files] == ["part-2.parquet"]
+
+
+def test_what_a_task_gives_back_does_not_grow_with_its_filters(flat_lake, tmp_path):
+    from zonebloom.building import Parameters, Unit, inspect
+    from zonebloom.datasets import open_dataset
+    from zonebloom.spark.remote import _packed, perform
+
+    dataset = open_dataset(flat_lake.root)
+    fragments = [inspect(dataset, path, found, 7)[0] for path, found in dataset.list().items()]
+    units = [Unit(fragments[0], 0, fragments[0].num_rows)]
+    sizes = []
+    for fpp in (0.05, 1e-6):
+        place = tasks.Place(str(tmp_path / str(fpp)), None)
+        work = tasks.Work(place, dataset, {"user_id": pa.string()}, Parameters(64, fpp), LEVELS, 8001)
+        common = _packed(("zonebloom.spark.tasks", "build", work))
+        sizes.append(len(perform(common, _packed(units))))
+        assert sum(path.stat().st_size for path in (tmp_path / str(fpp)).rglob("*.*")) > 10 * sizes[-1]
+    assert sizes[1] < 1.1 * sizes[0]
+
+
+def test_progress_reaches_the_number_of_rows(any_spark, make_lake):
+    lake = make_lake((1000,) * 9)
+    seen = []
+    ZoneBloom(any_spark).create_index(lake.root, "user_id", tasks=9, progress=seen.append)
+    assert len(seen) > 3
+    assert [one.rows for one in seen] == sorted(one.rows for one in seen)
+    assert seen[-1].rows == seen[-1].total_rows == 9000
+
+
+# --- what goes wrong --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "fault", ["build_or_die", "build_or_kill_the_executor", "build_twice", "build_at_the_second_attempt"]
+)
+def test_a_task_that_is_run_again_changes_nothing(spark, make_lake, tmp_path, monkeypatch, fault):
+    lake = make_lake((3000, 2500, 2000, 1500, 1000, 500))
+    made, wanted = tmp_path / "made", tmp_path / "wanted"
+    monkeypatch.setattr(tasks, "build", getattr(faults, fault))
+    ZoneBloom(spark).create_index(lake.root, COLUMNS, index=made, rows_per_zone=256, levels=LEVELS, tasks=2)
+    zonebloom.build_index(lake.root, COLUMNS, index=wanted, rows_per_zone=256, levels=LEVELS)
+    assert faults.was_first(made)
+    assert_same_index(made, wanted, levels=LEVELS)
+    orphans = files_of(made) - named_files(made)
+    assert bool(orphans) == (fault != "build_at_the_second_attempt")
+    ZoneBloom(spark).vacuum_index(made, older_than=timedelta(0))
+    assert files_of(made) == named_files(made)
+    assert_same_index(made, wanted, levels=LEVELS)
+
+
+def test_a_build_that_fails_leaves_the_index_as_it_was(any_spark, flat_lake, monkeypatch):
+    zb = ZoneBloom(any_spark)
+    zb.create_index(flat_lake.root, "user_id")
+    monkeypatch.setattr(tasks, "build", faults.refuse)
+    with pytest.raises(StorageError, match=r"the store must be there, got none$"):
+        zb.create_index(flat_lake.root, "device_id")
+    index = zb.open_index(flat_lake.root)
+    assert (index.version, index.columns) == (1, ["user_id"])
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"columns": "nothing"}, ColumnNotFoundError, "nothing"),
+        ({"columns": "tags"}, UnsupportedTypeError, "list"),
+        ({"columns": "user_id", "fpp": 2}, InvalidArgumentError, "fpp"),
+        ({"columns": "user_id", "tasks": 0}, InvalidArgumentError, "tasks must be at least 1, got 0"),
+        ({"columns": "user_id", "max_index_bytes": 1000}, InvalidArgumentError, "at most 1,000 bytes, got an estimate"),
+    ],
+)
+def test_bad_input_is_refused_before_anything_is_written(spark, tmp_path, options, error, message):
+    table = make_rows(100)
+    pq.write_table(table.append_column("tags", pa.array([["a"]] * 100)), tmp_path / "a.parquet")
+    columns = options.pop("columns")
+    with pytest.raises(error, match=message):
+        ZoneBloom(spark).create_index(tmp_path / "a.parquet", columns, index=tmp_path / "index", **options)
+    assert not files_of(tmp_path / "index")
+
+
+def test_an_index_is_not_built_twice(spark, flat_lake):
+    zb = ZoneBloom(spark)
+    zb.create_index(flat_lake.root, "user_id", sizing="exact", max_index_bytes=10_000_000)
+    with pytest.raises(IndexExistsError, match="overwrite=True"):
+        zb.create_index(flat_lake.root, "user_id")
+    assert zb.create_index(flat_lake.root, "user_id", overwrite=True).version == 2
+
+
+def test_a_frame_without_files_is_refused(spark):
+    with pytest.raises(InvalidArgumentError, match="plain scan of files"):
+        ZoneBloom(spark).create_index(spark.range(3), "id")
+
+
+# --- the life of an index ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["incremental", "full", "quick"])
+def test_refresh_makes_what_the_librarys_makes(any_spark, make_lake, tmp_path, mode):
+    zb, lake = ZoneBloom(any_spark), make_lake((3000, 2000, 1000))
+    places = made, wanted = tmp_path / "made", tmp_path / "wanted"
+    for place in places:
+        zonebloom.build_index(lake.root, COLUMNS, index=place, rows_per_zone=256, levels=LEVELS)
+    pq.write_table(make_rows(700, seed=50), lake.root / lake.files[1])
+    (lake.root / lake.files[0]).unlink()
+    pq.write_table(make_rows(900, seed=51), lake.root / "part-9.parquet")
+    ours, theirs = zb.refresh_index(made, mode), zonebloom.open_index(wanted).refresh(mode)
+    assert ours == theirs
+    assert ours.num_zones_added == {"incremental": 3 * 7, "full": 3 * 11, "quick": 0}[mode]
+    assert_same_index(made, wanted, levels=("fragment",))
+
+
+def test_refresh_is_confined_to_paths(spark, hive_lake):
+    zb = ZoneBloom(spark)
+    zb.create_index(hive_lake.root, "user_id")
+    for day in (1, 2):
+        pq.write_table(make_rows(10, seed=day), hive_lake.root / f"day={day}/new.parquet")
+    assert zb.refresh_index(hive_lake.root, paths=["day=2"]).num_files_added == 1
+    assert zb.refreshIndex(hive_lake.root).num_files_added == 1
+
+
+def test_versions_are_restored_and_indexes_deleted(any_spark, flat_lake):
+    zb = ZoneBloom(any_spark)
+    zb.create_index(flat_lake.root, "user_id")
+    zb.create_index(flat_lake.root, "device_id")
+    assert zb.restore_index(flat_lake.root, 1) == 3
+    assert zb.open_index(flat_lake.root).columns == ["user_id"]
+    zb.delete_index(flat_lake.root)
+    with pytest.raises(IndexNotFoundError):
+        zb.open_index(flat_lake.root)
+
+
+def test_indexes_have_names_in_a_system_path(any_spark, flat_lake, tmp_path):
+    zb = ZoneBloom(any_spark, system_path=tmp_path / "indexes")
+    frame = any_spark.read.parquet(str(flat_lake.root))
+    zb.createIndex(frame, BFIndexConfig("users", ["user_id"], 1024, 0.001))
+    zb.create_index(flat_lake.root, ["device_id", "note"], index="devices", levels=("zone", "dataset"))
+    zb.create_index(flat_lake.root, "trace")
+    rows = {row.name: row for row in zb.indexes(flat_lake.root).collect()}
+    assert rows.keys() == {"users", "devices", None}
+    assert rows["devices"].columns == ["device_id", "note"]
+    assert {row.dataset for row in rows.values()} == {str(flat_lake.root)}
+    assert rows["users"].num_rows == flat_lake.table.num_rows
+    assert (tmp_path / "indexes/users/versions").is_dir()
+    (column,) = zb.index("users").collect()
+    assert (column.name, column.rows_per_zone, column.fpp, column.levels) == ("user_id", 1024, 0.001, [])
+    zb.deleteIndex("users")
+    assert {row.name for row in zb.indexes().collect()} == {"devices"}
+
+
+def test_many_zones_are_sliced_by_a_task(any_spark, make_lake, tmp_path):
+    lake = make_lake((9000,))
+    zb = ZoneBloom(any_spark)
+    made = zb.create_index(lake.root, "user_id", index=tmp_path / "sliced", rows_per_zone=2)
+    assert made.info()["columns"][0]["kinds"].keys() == {"slices"}
+    assert files_of(tmp_path / "sliced") == named_files(tmp_path / "sliced")
+    plain = zb.create_index(lake.root, "user_id", index=tmp_path / "plain", rows_per_zone=2, optimize=False)
+    assert "zones" in plain.info()["columns"][0]["kinds"]
+    zb.optimizeIndex(tmp_path / "plain")
+    assert zb.open_index(tmp_path / "plain").info()["columns"][0]["kinds"].keys() == {"slices"}
+    assert_same_index(tmp_path / "sliced", tmp_path / "plain", ["user_id"])
