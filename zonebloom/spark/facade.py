@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from zonebloom.spark.catalog import BFIndexConfig, Catalog
 from zonebloom.spark.session import session_of
@@ -306,31 +306,112 @@ class ZoneBloom:
     # --- joining ----------------------------------------------------------------------------------------------------
 
     def prune_join(
-        self, big: Source, small: DataFrame, on: str | Sequence[str], *, how: str = "inner", index: Place = None
+        self,
+        big: Source,
+        small: DataFrame,
+        on: str | Sequence[str],
+        *,
+        how: str = "inner",
+        null_safe: bool = False,
+        index: Place = None,
+        max_keys: int = 1_000_000,
     ) -> DataFrame:
-        """`big` joined with `small`: the keys of `small` choose the files and zones of `big` before it is scanned.
+        """`big.join(small, on, how)`, for which only those files of `big` are read that may hold a key of `small`.
+
+        Parameters
+        ----------
+        how
+            `inner`, `left_semi`, `right_outer`, and `right_semi` and `right_anti`: rows of `small` with a partner, or
+            with none.
+        null_safe
+            Join by `<=>`.
+        max_keys
+            For more distinct keys the join is Spark's own, as where every file may hold one; with a warning.
 
         Spec: specs/spark.md#prune-join
         """
-        from zonebloom.spark.joining import prune_join  # noqa: PLC0415 - as above
+        from zonebloom.spark.pruned_join import prune_join  # noqa: PLC0415 - as above
 
-        place = self._catalog.place(index)
-        return prune_join(self.spark, big, small, on, how=how, index=place, storage_options=self.storage_options)
+        return prune_join(
+            self.spark,
+            big,
+            small,
+            on,
+            how=how,
+            null_safe=null_safe,
+            index=self._catalog.place(index),
+            max_keys=max_keys,
+            storage_options=self.storage_options,
+        )
 
-    def filter_by_index(self, frame: DataFrame, index: Any, column: str) -> DataFrame:
+    def prune_by_keys(
+        self,
+        big: Source,
+        keys: DataFrame,
+        on: str | Sequence[str],
+        *,
+        null_safe: bool = False,
+        index: Place = None,
+        max_keys: int = 1_000_000,
+    ) -> DataFrame:
+        """Rows of `big` among which are all whose key is one of `keys`: the source of a MERGE, one side of any join.
+
+        Spec: specs/spark.md#prune-join
+        """
+        from zonebloom.spark.pruned_join import prune_by_keys  # noqa: PLC0415 - as above
+
+        return prune_by_keys(
+            self.spark,
+            big,
+            keys,
+            on,
+            null_safe=null_safe,
+            index=self._catalog.place(index),
+            max_keys=max_keys,
+            storage_options=self.storage_options,
+        )
+
+    def filter_by_index(
+        self,
+        frame: DataFrame,
+        index: Any,
+        column: str,
+        *,
+        indexed_column: str | None = None,
+        how: str = "inner",
+        null_safe: bool = False,
+        path: Literal["auto", "sql", "arrow"] = "auto",
+    ) -> DataFrame:
         """`frame` without rows whose `column` is certainly not in the index: they cannot join, and are not shuffled.
 
         Parameters
         ----------
         index
             The place or name of an index with the level `dataset`, an `Index`, or an `Sbbf`.
+        indexed_column
+            Where it has another name than `column`.
+        how
+            The join that follows: `inner`, `left_semi` or `right_outer` of `frame` with the indexed side.
+        null_safe
+            Keep rows whose key is null, for `<=>`.
+        path
+            `sql` or `arrow` force one way; by default SQL, unless the filters are too large.
 
         Spec: specs/spark.md#filter-by-index
         """
         from zonebloom.spark.joining import filter_by_index  # noqa: PLC0415 - as above
 
-        place = self._catalog.place(index) if isinstance(index, (str, os.PathLike)) else index
-        return filter_by_index(self.spark, frame, place, column, storage_options=self.storage_options)
+        return filter_by_index(
+            self.spark,
+            frame,
+            self._place(index) if isinstance(index, (str, os.PathLike)) else index,
+            column,
+            indexed_column=indexed_column,
+            how=how,
+            null_safe=null_safe,
+            path=path,
+            storage_options=self.storage_options,
+        )
 
     # --- Hyperspace's names -----------------------------------------------------------------------------------------
 

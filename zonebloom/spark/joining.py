@@ -117,7 +117,7 @@ def filter_by_index(
         indexed, filters = natural_type(field), [Kept(index)]
     else:
         name = indexed_column or column
-        opened = index if isinstance(index, Index) else open_index(index)
+        opened = index if isinstance(index, Index) else open_index(index, storage_options=storage_options)
         indexed = opened.column_type(name)
         check_pair(field, indexed)  # before any data is read
         found = dataset_filters(opened, name, max_new_rows, storage_options)
