@@ -140,6 +140,15 @@ def test_a_large_object_is_sent_in_parts_and_appears_whole(s3: Bucket):
     assert store.traffic.bytes_written == len(data)
 
 
+def test_a_writer_may_use_its_memory_again(s3: Bucket):
+    buffer = np.zeros(1 << 20, np.uint8)
+    with open_store(s3.url("x"), s3.options).writing("one") as file:
+        for number in range(20):
+            buffer[:] = number
+            file.write(buffer)
+    assert s3.get("x/one") == np.repeat(np.arange(20, dtype=np.uint8), 1 << 20).tobytes()
+
+
 @pytest.mark.parametrize("num_bytes", [10, 19 << 20])
 def test_nothing_stays_of_an_object_whose_writer_fails(s3: Bucket, num_bytes):
     store = open_store(s3.url("x"), s3.options)

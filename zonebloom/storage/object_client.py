@@ -121,7 +121,7 @@ class ObjectFile:
         """Append `data`, which is sent in parts of 8 MiB."""
         view = memoryview(data).cast("B")
         with self._client.explaining("write", self._key):
-            self._writer.write(view)
+            self._writer.write(bytes(view))  # a copy: obstore sends it later, and the caller uses its memory again
         self.num_bytes += len(view)
 
     write_large = write
