@@ -17,7 +17,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, Protocol, TypeVar
 
@@ -45,6 +45,7 @@ __all__ = [
     "Runner",
     "Threads",
     "Unit",
+    "as_declared",
     "build_segments",
     "build_units",
     "check_any",
@@ -98,7 +99,19 @@ def check_any(inspected: Inspected, dataset: Dataset) -> Inspected:
     if not inspected.fragments:
         first = next(iter(inspected.skipped.values()), f"{dataset.location} has no files")
         raise DataFileError(f"a data set must have at least one Parquet file that can be read, got none: {first}")
-    return inspected
+    return as_declared(inspected, dataset)
+
+
+def as_declared(inspected: Inspected, dataset: Dataset) -> Inspected:
+    """`inspected` with the schema that a table says of itself, less its partition columns, which have no zones.
+
+    Spec: specs/tables.md#columns
+    """
+    declared = dataset.declared()
+    if declared is None:
+        return inspected
+    fields = [field for field in declared.schema if field.name not in declared.partition_columns]
+    return replace(inspected, schema=pa.schema(fields))
 
 
 def collect(outcomes: Iterable[tuple[str, tuple[Fragment, pa.Schema] | str]]) -> Inspected:

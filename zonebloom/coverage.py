@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from zonebloom.datasets import Dataset, partitions
+from zonebloom.datasets import Dataset, Declared, partitions
 from zonebloom.errors import (
     ColumnNotFoundError,
     CorruptIndexError,
@@ -44,7 +44,7 @@ from zonebloom.zones import ZoneTable
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["LoadedColumn", "Snapshot", "View"]
+__all__ = ["LoadedColumn", "Snapshot", "View", "replaced_columns"]
 
 
 class LoadedColumn:
@@ -222,6 +222,8 @@ class View:
         self.snapshot = snapshot
         self.dataset = dataset
         self.listing = listing
+        self.declared = dataset.declared()
+        self._replaced = replaced_columns(snapshot.manifest, self.declared)
         self.files = Files.listed(snapshot.fragments, dataset, listing, snapshot.manifest.next_fragment_id)
         self.reasons: list[Reason] = [*snapshot.damage, *self.files.reasons]
         self.num_deleted = self.files.num_deleted
@@ -236,13 +238,15 @@ class View:
     @property
     def schema(self) -> pa.Schema:
         """Schema of the data set, partition columns included."""
-        return self.snapshot.manifest.schema
+        return self.snapshot.manifest.schema if self.declared is None else self.declared.schema
 
     @property
     def partition_fields(self) -> list[pa.Field]:
         """The partition columns."""
         names = self.snapshot.manifest.dataset.get("partition_columns", [])
-        return [self.schema.field(name) for name in names]
+        return [
+            self.schema.field(name) for name in (names if self.declared is None else self.declared.partition_columns)
+        ]
 
     def column_type(self, name: str) -> pa.DataType:
         """Arrow type of a column or struct leaf of the data set."""
@@ -257,9 +261,10 @@ class View:
             The data set has no such column.
         """
         entry = self.snapshot.manifest.column(name)
+        is_sure = entry is not None and self.declared is None
+        if not is_sure and self.schema.get_field_index(name) < 0 and name not in leaf_paths(self.schema):
+            raise ColumnNotFoundError.among(name, leaf_paths(self.schema), f"the data set {self.dataset.location}")
         if entry is None:
-            if self.schema.get_field_index(name) < 0 and name not in leaf_paths(self.schema):
-                raise ColumnNotFoundError.among(name, leaf_paths(self.schema), f"the data set {self.dataset.location}")
             return None
         if "." in name and _is_ambiguous(self.schema, name):
             return None
@@ -269,6 +274,12 @@ class View:
 
     def _probe_column(self, entry: ColumnEntry) -> ProbedColumn:
         loaded = self.snapshot.column(entry)
+        if entry.name in self._replaced:
+            message = f"{entry.name} is another column than the one that was indexed; it is read whole until a refresh"
+            none_live = np.zeros(len(loaded), np.bool_)
+            why = (Reason(ReasonCode.COLUMN_NOT_INDEXED, message, entry.name),)
+            zones = self.snapshot.zones(entry)
+            return ProbedColumn(entry.name, self.column_type(entry.name), zones, self.universe, none_live, why)
         is_live = np.isin(loaded.fragment_ids, self.live_ids)
         live = None if bool(is_live.all()) else is_live
         covered = loaded.covered
@@ -290,7 +301,11 @@ class View:
     def search(self, predicate: Predicate) -> SearchResult:
         """Rows of this listing that may match."""
         fields = self.partition_fields
-        names = frozenset(field.name for field in fields if self.snapshot.manifest.column(field.name) is None)
+        names = frozenset(
+            field.name
+            for field in fields
+            if self.declared is not None or self.snapshot.manifest.column(field.name) is None
+        )
         evaluator = Evaluator(self.universe, self.column, names, self._partition_rows)
         try:
             bounds = evaluator.evaluate(predicate)
@@ -332,9 +347,7 @@ class View:
         import pyarrow.dataset as pads  # noqa: PLC0415 - it imports pandas where there is one, which takes 0.1 s
 
         fields = self.partition_fields
-        folders = [path.rpartition("/")[0] for path in self.files]
-        of_folder = {folder: partitions.typed(f"{folder}/", fields) for folder in dict.fromkeys(folders)}
-        values = [of_folder[folder] for folder in folders]
+        values = self._partition_values(fields)
         strange = [value is None for value in values]
         table = pa.table(
             {
@@ -349,6 +362,27 @@ class View:
         true_rows, false_rows = (self.files.rows(np.array(chosen, np.bool_)) for chosen in (is_true, is_false))
         is_exact = not (np.array(strange, np.bool_) & (self.files.table.num_rows > 0)).any()
         return Bounds(true_rows, false_rows, exact=is_exact)
+
+    def _partition_values(self, fields: list[pa.Field]) -> list[dict[str, pa.Scalar] | None]:
+        """For each file, the values of `fields`; None where one is not known."""
+        if self.declared is not None:
+            found = [self.dataset.partition_values(path, fields) for path in self.files]
+            return [row if row is not None and len(row) == len(fields) else None for row in found]
+        folders = [path.rpartition("/")[0] for path in self.files]
+        of_folder = {folder: partitions.typed(f"{folder}/", fields) for folder in dict.fromkeys(folders)}
+        return [of_folder[folder] for folder in folders]
+
+
+def replaced_columns(manifest: Manifest, declared: Declared | None) -> frozenset[str]:
+    """Indexed columns whose name is that of another column by now: what their filters say is of the one before.
+
+    Spec: specs/tables.md#column-ids
+    """
+    if declared is None:
+        return frozenset()
+    known = manifest.dataset.get("column_ids", {})
+    names = [entry.name for entry in manifest.columns]
+    return frozenset(one for one in names if known.get(one, one) != declared.column_ids.get(one, one))
 
 
 def _is_ambiguous(schema: pa.Schema, name: str) -> bool:

@@ -131,7 +131,8 @@ def build_index(
     if workers is not None and (not isinstance(workers, int) or workers < 1):
         raise InvalidArgumentError(f"workers must be at least 1, got {workers!r}")
     check_commit_every(commit_every)
-    dataset = open_dataset(source, storage_options)
+    given = open_dataset(source, storage_options)
+    dataset = given.pin()
     store = _index_store(dataset, index, storage_options)
     base = _current(store)
     workers = workers or num_cores()
@@ -149,9 +150,10 @@ def build_index(
             is_unfinished=optimize,
         )
         finish(base.store, load_trusted(store)[0].manifest, names, is_merged=optimize)
-        return Index(load_snapshot(store, None), storage_options)
-    builder = _Build(dataset, store, base, parameters, workers, runner=runner, storage_options=storage_options)
-    return builder.run(names, progress, optimize=optimize, levels=levels, commit_every=commit_every)
+    else:
+        builder = _Build(dataset, store, base, parameters, workers, runner=runner)
+        builder.run(names, progress, optimize=optimize, levels=levels, commit_every=commit_every)
+    return Index(load_snapshot(store, None), storage_options, dataset=None if given is dataset else given)
 
 
 def _is_resumed(base: Snapshot, names: Sequence[str], parameters: Parameters, store: Store) -> bool:
@@ -200,16 +202,16 @@ def import_index(
     InvalidZoneTableError
         The zones do not tile the files, or a filter denies a value that the data has: they describe other data.
     """
-    dataset = open_dataset(source, storage_options)
+    given = open_dataset(source, storage_options)
+    dataset = given.pin()
     store = _index_store(dataset, index, storage_options)
     if _current(store) is not None:
         raise IndexExistsError(f"there must be no index yet to import one, got one at {store.location}")
     workers = num_cores()
     parameters = Parameters(zones.rows_per_zone, zones.fpp)
-    builder = _Build(
-        dataset, store, None, parameters, workers, runner=Threads(workers), storage_options=storage_options
-    )
-    return builder.import_zones(zones, column, check=check)
+    builder = _Build(dataset, store, None, parameters, workers, runner=Threads(workers))
+    builder.import_zones(zones, column, check=check)
+    return Index(load_snapshot(store, None), storage_options, dataset=None if given is dataset else given)
 
 
 def _index_store(
@@ -217,7 +219,9 @@ def _index_store(
 ) -> Store:
     location = dataset.default_index() if index is None else absolute(index)
     if location is None:
-        raise InvalidArgumentError("index must name a folder where the data set is a list or a Dataset, got None")
+        raise InvalidArgumentError(
+            "index must name a folder where the data set is a list, a Dataset or an Iceberg table, got None"
+        )
     if index is not None:
         dataset.check_index(location)
     return open_store(location, storage_options)
@@ -239,12 +243,10 @@ class _Build:
         workers: int,
         *,
         runner: Runner,
-        storage_options: Mapping[str, str] | None,
     ) -> None:
         self.runner = runner
         self.dataset = dataset
         self.store = store
-        self.storage_options = storage_options
         self.base = base
         self.parameters = parameters
         self.workers = workers
@@ -258,7 +260,7 @@ class _Build:
         optimize: bool,
         levels: Sequence[str],
         commit_every: int,
-    ) -> Index:
+    ) -> None:
         listing = self.dataset.list()
         if not listing:
             raise DataFileError(f"a data set must have at least one file, got none in {self.dataset.location}")
@@ -279,14 +281,12 @@ class _Build:
                 manifest = work.run(sys.maxsize if is_small else commit_every, on_rows)
         if not is_small:
             finish(self.store, manifest, names, is_merged=optimize)
-        return Index(load_snapshot(self.store, None), self.storage_options)
 
-    def import_zones(self, zones: ZoneTable, column: str, *, check: bool) -> Index:
+    def import_zones(self, zones: ZoneTable, column: str, *, check: bool) -> None:
         """The zones as one segment, after they were set against the files."""
         listing = self.dataset.list()
         with self._ids(listing) as ids:
             self._import(listing, ids, zones, column, check=check)
-        return Index(load_snapshot(self.store, None), self.storage_options)
 
     def _import(
         self, listing: Mapping[str, Any], ids: Mapping[str, int], zones: ZoneTable, column: str, *, check: bool
@@ -341,11 +341,13 @@ class _Build:
         base = self.base.manifest if self.base else NO_VERSION
         known = set(self.base.fragments.fragment_ids.tolist()) if self.base else set()
         names = frozenset(entry.name for entry in columns)
+        declared = self.dataset.declared()
         change = Change(
             "build",
             removed=frozenset(known - {one.fragment_id for one in fragments}),
             removed_lists=self.base.damaged_lists if self.base else frozenset(),
             schema=schema,
+            declared=None if declared is None else declared.schema,
             is_schema_whole=True,
             dataset=self.dataset.to_json(self.store.location),
             unknown_paths=tuple(listing),

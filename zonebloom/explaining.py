@@ -5,6 +5,7 @@ Spec: specs/pruning.md#explain
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -39,6 +40,8 @@ class Explanation:
     """Files that the index describes and that are gone: ignored."""
     traffic: Traffic = field(default_factory=Traffic)
     """What the search asked of object stores; zeros where index and data are local."""
+    table: Mapping[str, Any] = field(default_factory=dict)
+    """Of a table, which version of it was searched: `table_version` or `snapshot_id`."""
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -52,6 +55,7 @@ class Explanation:
             "files": files,
             "requests": self.traffic.num_requests,
             "bytes_read": self.traffic.bytes_read,
+            **self.table,
             "reasons": found["reasons"],
         }
 
@@ -66,7 +70,10 @@ class Explanation:
             f"{self.num_deleted:,} deleted are ignored"
         )
         if self.traffic.num_requests:
-            lines.append(f"  {self.traffic.num_requests:,} requests to object stores, {self.traffic.bytes_read:,} bytes read")
+            lines.append(
+                f"  {self.traffic.num_requests:,} requests to object stores, {self.traffic.bytes_read:,} bytes read"
+            )
+        lines += [f"  {name.replace('_', ' ')} {value}" for name, value in self.table.items()]
         reasons = self.result.reasons
         for reason in reasons[:_SHOWN_REASONS]:
             where = " ".join(part for part in (reason.column, reason.path) if part)
@@ -81,7 +88,8 @@ def explain(view: View, predicate: Predicate, result: SearchResult) -> Explanati
     num_covered = len(view.files) - view.num_unknown
     saturated = [reason for name in sorted(predicate.columns()) for reason in _saturation(view, name, result)]
     result = replace(result, reasons=(*result.reasons, *saturated))
-    return Explanation(str(predicate), result, num_covered, view.num_unknown, view.num_deleted)
+    table = {} if view.declared is None else view.declared.state
+    return Explanation(str(predicate), result, num_covered, view.num_unknown, view.num_deleted, table=table)
 
 
 def _saturation(view: View, column: str, result: SearchResult) -> list[Reason]:

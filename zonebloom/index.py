@@ -23,7 +23,7 @@ import pyarrow as pa
 from zonebloom.arrays import compute as pc
 from zonebloom.arrays import from_numpy
 from zonebloom.coverage import Snapshot, View
-from zonebloom.datasets import INDEX_FOLDER, Dataset, dataset_from_json
+from zonebloom.datasets import INDEX_FOLDER, Dataset, dataset_from_json, open_dataset
 from zonebloom.errors import (
     ColumnNotFoundError,
     ConcurrentCommitError,
@@ -65,6 +65,7 @@ def open_index(
     *,
     version: int | None = None,
     storage_options: Mapping[str, str] | None = None,
+    dataset: Any = None,
 ) -> Index:
     """The index at `path`: the data set's folder, the one data file, or the folder of the index itself.
 
@@ -79,6 +80,9 @@ def open_index(
     storage_options
         For URLs, of the index or of its data: credentials, region, endpoint and the like, under the names of the
         object_store library (`aws_region`). What is not given comes from the environment.
+    dataset
+        The table that is indexed, as a `deltalake.DeltaTable`, a `pyiceberg.table.Table` or a path, where it is to be
+        read as that stands for it; or a data set that moved. By default it is found as the index knows it.
 
     Raises
     ------
@@ -96,7 +100,8 @@ def open_index(
         store = open_store(root, storage_options)
         versions = list_versions(store)
         if versions:
-            return Index(load_snapshot(store, version, versions), storage_options)
+            table = None if dataset is None else open_dataset(dataset, storage_options)
+            return Index(load_snapshot(store, version, versions), storage_options, table)
     raise IndexNotFoundError(f"an index must be at {given} or in its {INDEX_FOLDER}, got none; build it first")
 
 
@@ -170,9 +175,12 @@ class Index:
     Segments and footers are opened once and stay open; each search lists the data set afresh.
     """
 
-    def __init__(self, snapshot: Snapshot, storage_options: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, snapshot: Snapshot, storage_options: Mapping[str, str] | None = None, dataset: Dataset | None = None
+    ) -> None:
         self._snapshot = snapshot
         self._storage_options = storage_options
+        self._given = dataset
         self.dataset = self._dataset_of(snapshot)
         self._view: View | None = None
 
@@ -181,6 +189,8 @@ class Index:
         return f"Index({self.location!r}, version {self.version}, columns {columns}, {self.num_fragments} fragments)"
 
     def _dataset_of(self, snapshot: Snapshot) -> Dataset:
+        if self._given is not None:
+            return self._given
         return dataset_from_json(snapshot.manifest.dataset, snapshot.store.location, self._storage_options)
 
     @property
@@ -225,9 +235,10 @@ class Index:
 
     def view(self) -> View:
         """The index against the data set as it is now; the last view again where nothing changed."""
-        listing = self.dataset.list()
-        if self._view is None or self._view.listing != listing:
-            self._view = View(self._snapshot, self.dataset, listing)
+        dataset = self.dataset.pin()
+        listing = dataset.list()
+        if self._view is None or self._view.listing != listing or self._view.dataset != dataset:
+            self._view = View(self._snapshot, dataset, listing)
         return self._view
 
     def _checked_view(self, *, strict: bool) -> View:
@@ -432,7 +443,7 @@ class Index:
         is_cached = True
         for attempts_left in range(_REFRESH_ATTEMPTS, 0, -1):
             snapshot, is_sound = self._current(is_cached=is_cached)
-            dataset = self._dataset_of(snapshot)
+            dataset = self._dataset_of(snapshot).pin()
             try:
                 done = refresh(
                     snapshot,
@@ -611,6 +622,8 @@ class Index:
         return {
             "index": self.location,
             "dataset": self.dataset.location,
+            "dataset_kind": manifest.dataset["kind"],
+            **{key: manifest.dataset[key] for key in ("table_version", "snapshot_id") if key in manifest.dataset},
             "version": manifest.version,
             "num_fragments": self.num_fragments,
             "num_rows": num_rows,

@@ -72,6 +72,8 @@ class Change:
     """Paths of fragment lists that go with all that is in them."""
     schema: pa.Schema | None = None
     """Schema of the added files, without partition columns."""
+    declared: pa.Schema | None = None
+    """The whole schema, where the data set is a table, which says it."""
     is_schema_whole: bool = False
     """Whether `schema` stands for all files, so that columns which no file has any more go."""
     dataset: Mapping[str, Any] | None = None
@@ -208,6 +210,8 @@ class Rebase:
         """Schema and data set of the following version; partition columns are those of all its files."""
         current, change = self.current, self.change
         dataset = {**current.dataset, **(change.dataset or {})}
+        if "column_ids" in dataset:
+            return change.declared or current.schema, {**dataset, "column_ids": self._column_ids(dataset["column_ids"])}
         if change.schema is None and not change.removed and not change.unknown_paths:
             return current.schema, dataset
         keys = current.dataset.get("partition_columns", [])
@@ -226,6 +230,25 @@ class Rebase:
             fields = [one for one in current.schema if one.name in keys and one.name not in schema.names]
         dataset["partition_columns"] = [one.name for one in fields]
         return pa.schema([*schema, *fields]), dataset
+
+    def _column_ids(self, found: Mapping[str, str]) -> dict[str, str]:
+        """What the indexed columns of a table are below their names: what they were when they were made.
+
+        Spec: specs/tables.md#column-ids
+        """
+        there = self.current.dataset.get("column_ids", {})
+        made = {one.entry.name for one in self.change.columns if one.is_rebuilt}
+        ids = {name: found[name] for name in made if name in found}
+        for entry in self.current.columns:
+            name = entry.name
+            if name in made:
+                continue
+            known = there.get(name, name)
+            if any(one.entry.name == name for one in self.change.columns) and found.get(name, known) != known:
+                raise self._overlap(f"column {name} of the table")
+            if name in there:
+                ids[name] = known
+        return ids
 
     def _fragment_lists(
         self, kept: Sequence[FragmentListEntry], gone: NDArray[np.uint64]

@@ -21,8 +21,8 @@ import numpy as np
 import pyarrow as pa
 
 from zonebloom import hashing
-from zonebloom.building import Inspected, Runner, Threads, num_cores
-from zonebloom.coverage import Snapshot
+from zonebloom.building import Inspected, Runner, Threads, as_declared, num_cores
+from zonebloom.coverage import Snapshot, replaced_columns
 from zonebloom.datasets import Dataset
 from zonebloom.datasets.partitions import Partitions, agrees, wanted_partitions
 from zonebloom.datasets.source import Fingerprint
@@ -229,6 +229,11 @@ class _Plan:
 
 def _plan(snapshot: Snapshot, dataset: Dataset, mode: Mode, scope: Scope, wanted: Wanted, *, check: bool) -> _Plan:
     listing = scope.list(dataset)
+    if replaced_columns(snapshot.manifest, dataset.declared()) and mode != "quick":
+        if not scope.is_whole:
+            message = "a refresh must be of the whole table after an indexed column became another one"
+            raise InvalidArgumentError(f"{message}, got a part of it")
+        mode = "full"
     damaged = () if mode == "quick" else covered_by(_damaged(snapshot, check=check))
     known = scope.of(snapshot.fragments)
     positions = known.compare(listing)
@@ -309,7 +314,7 @@ def _work(
         inspected = Inspected([], pa.schema([]), {})
         if new:
             ids = dict(zip(new, range(first, first + len(new)), strict=True))
-            inspected = runner.read_footers(dataset, new, ids)
+            inspected = as_declared(runner.read_footers(dataset, new, ids), dataset)
         schema = inspected.schema if inspected.fragments else None
         is_rebuild = plan.mode == "full" and plan.is_whole
         columns = [_rebuilt(entry, plan.wanted, schema) if is_rebuild else entry for entry in base.columns]
@@ -317,13 +322,17 @@ def _work(
         for name, fragments in plan.gaps.items():
             for one in fragments:
                 gaps[one].add(name)
+        declared = dataset.declared()
+        is_moved = declared is not None and plan.mode != "quick" and bool(new or len(plan.dropped) or gaps)
         replaced = {path for entry in base.columns for path in entry.files} if is_rebuild else plan.bad_levels
         change = Change(
             "refresh",
             removed=frozenset(plan.dropped.fragment_ids.tolist()),
             removed_lists=snapshot.damaged_lists,
             schema=schema,
+            declared=declared.schema if declared is not None and is_moved else None,
             is_schema_whole=is_rebuild and schema is not None,
+            dataset=dataset.to_json(snapshot.store.location) if is_moved else None,
             unknown_paths=tuple(plan.new),
             next_fragment_id=first + len(new) if new else 0,
         )

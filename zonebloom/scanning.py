@@ -23,7 +23,7 @@ from pyarrow import acero
 
 from zonebloom.arrays import from_numpy, to_numpy
 from zonebloom.coverage import View
-from zonebloom.datasets import DataFile, partitions
+from zonebloom.datasets import DataFile
 from zonebloom.datasets.data_file import places_of
 from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, PredicateError
 from zonebloom.files import File
@@ -188,18 +188,18 @@ class Scan:
     def _columns(self, data: DataFile, task: Task, names: Sequence[str]) -> pa.Table:
         """`names` of the task's rows with the types of the data set; partition columns and missing ones filled in."""
         fields = {field.name: field for field in self.view.partition_fields}
-        stored = [name for name in names if name not in fields]
-        table = data.read_rows(task.group, task.starts, task.stops, stored)
-        num_rows = table.num_rows
-        values = partitions.typed(task.file.path, list(fields.values())) if fields else {}
+        values = self.view.dataset.partition_values(task.file.path, list(fields.values())) if fields else {}
         if values is None:
             wanted = ", ".join(f"{field.name}: {field.type}" for field in fields.values())
-            message = f"the partition folders of {task.file.path} must fit {wanted}"
+            message = f"the partition values of {task.file.path} must fit {wanted}"
             raise DataFileError(f"{message}; refresh the index")
+        stored = [name for name in names if name not in values]
+        table = data.read_rows(task.group, task.starts, task.stops, stored)
+        num_rows = table.num_rows
         arrays = []
         for name in names:
             wanted = _evaluable(self.view.schema.field(name).type)
-            if name in fields:
+            if name in values:
                 arrays.append(pa.chunked_array([pa.repeat(values[name], num_rows)], wanted))
             elif table.schema.get_field_index(name) < 0:
                 arrays.append(pa.chunked_array([pa.nulls(num_rows, wanted)], wanted))

@@ -28,7 +28,9 @@ def info(path: str, index: str | None, output_format: str) -> None:
     if output_format == "json":
         print_json(found)
         return
-    click.echo(f"index    {found['index']}\ndata set {found['dataset']}")
+    table = [f"{key.replace('_', ' ')} {found[key]}" for key in ("table_version", "snapshot_id") if key in found]
+    kind = ", ".join([found["dataset_kind"], *table])
+    click.echo(f"index    {found['index']}\ndata set {found['dataset']} ({kind})")
     click.echo(f"version {found['version']}, {found['num_fragments']:,} files, {found['num_rows']:,} rows")
     print_info(found)
 

@@ -6,7 +6,7 @@ list of files; `partitions` turns `key=value` folders into columns. `data_file` 
 """
 
 from zonebloom.datasets.data_file import DataFile
-from zonebloom.datasets.dataset import INDEX_FOLDER, Dataset
+from zonebloom.datasets.dataset import INDEX_FOLDER, Dataset, Declared
 from zonebloom.datasets.opening import dataset_from_json, open_dataset
 from zonebloom.datasets.parquet import ParquetDataset, absolute_path, beside_file
 
@@ -14,6 +14,7 @@ __all__ = [
     "INDEX_FOLDER",
     "DataFile",
     "Dataset",
+    "Declared",
     "ParquetDataset",
     "absolute_path",
     "beside_file",

@@ -23,7 +23,7 @@ import pyarrow as pa
 from zonebloom.datasets.dataset import Declared
 from zonebloom.datasets.renaming import StoredName
 from zonebloom.datasets.source import Fingerprint
-from zonebloom.datasets.tables import TableDataset, TableFile, TableSnapshot, open_source
+from zonebloom.datasets.tables import LOG_FOLDER, TableDataset, TableFile, TableSnapshot, open_source
 from zonebloom.errors import DataFileError, MissingDependencyError
 from zonebloom.storage.locations import absolute, is_url, joined
 
@@ -31,10 +31,7 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
     from numpy.typing import NDArray
 
-__all__ = ["LOG_FOLDER", "DeltaDataset"]
-
-LOG_FOLDER = "_delta_log"
-"""What makes a folder a Delta table."""
+__all__ = ["DeltaDataset"]
 
 _READER_FEATURES = frozenset(
     {

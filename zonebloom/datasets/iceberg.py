@@ -10,7 +10,6 @@ Spec: specs/tables.md#iceberg
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -24,7 +23,7 @@ from zonebloom.arrays import parquet as pq
 from zonebloom.datasets.dataset import Declared
 from zonebloom.datasets.renaming import StoredName
 from zonebloom.datasets.source import Fingerprint, LocalSource, Source
-from zonebloom.datasets.tables import TableDataset, TableFile, TableSnapshot
+from zonebloom.datasets.tables import METADATA_SUFFIX, TableDataset, TableFile, TableSnapshot
 from zonebloom.errors import DataFileError, InvalidArgumentError, MissingDependencyError
 from zonebloom.storage.locations import absolute, is_url
 
@@ -35,19 +34,9 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
     from pyiceberg.table import FileScanTask, Table
 
-__all__ = ["IcebergDataset", "is_iceberg_folder"]
+__all__ = ["IcebergDataset"]
 
-METADATA_SUFFIX = ".metadata.json"
 _HADOOP_VERSION = re.compile(r"v(\d+)(\.gz)?\.metadata\.json")
-_HINT = "version-hint.text"
-
-
-def is_iceberg_folder(folder: str) -> bool:
-    """Whether a local folder is that of an Iceberg table."""
-    try:
-        return any(name.endswith(METADATA_SUFFIX) for name in os.listdir(f"{folder}/metadata"))  # noqa: PTH208 - text
-    except OSError:
-        return False
 
 
 class IcebergDataset(TableDataset):
@@ -71,12 +60,7 @@ class IcebergDataset(TableDataset):
         return cls(_plain(table.location()), table=table, catalog=table.catalog.name, name=".".join(table.name()))
 
     @classmethod
-    def of_path(cls, path: str) -> IcebergDataset:
-        """The table of a folder or of a metadata file."""
-        return cls(absolute(path).rstrip("/"))
-
-    @classmethod
-    def from_json(cls, described: Mapping[str, Any], _index_location: str) -> IcebergDataset:
+    def from_json(cls, described: Mapping[str, Any]) -> IcebergDataset:
         """The table that a version file describes, as it is now."""
         return cls(described["root"], catalog=described["catalog"], name=described["name"])
 

@@ -9,6 +9,7 @@ Spec: specs/tables.md
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,12 +26,52 @@ from zonebloom.datasets.renaming import StoredName, renamed_footer
 from zonebloom.datasets.source import Fingerprint, LocalSource, Source
 from zonebloom.errors import DataFileError, InvalidArgumentError
 from zonebloom.storage.locations import Url, is_url
+from zonebloom.storage.store import Traffic
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Opener", "TableDataset", "TableFile", "TableSnapshot", "open_source"]
+__all__ = [
+    "LOG_FOLDER",
+    "METADATA_SUFFIX",
+    "Opener",
+    "TableDataset",
+    "TableFile",
+    "TableSnapshot",
+    "has_metadata",
+    "open_source",
+]
+
+
+LOG_FOLDER = "_delta_log"
+"""What makes a folder a Delta table."""
+METADATA_SUFFIX = ".metadata.json"
+"""How names of Iceberg's metadata files end; a folder that has some in its folder `metadata` is a table."""
+
+
+_LOG_ENTRY = re.compile(r"\d{20}\.(json|checkpoint\..*)")
+
+
+def is_log_entry(name: str) -> bool:
+    """Whether a file in `_delta_log` makes that a log."""
+    return _LOG_ENTRY.fullmatch(name) is not None
+
+
+def has_log(folder: str) -> bool:
+    """Whether a local folder is that of a Delta table."""
+    try:
+        return any(map(is_log_entry, os.listdir(f"{folder}/{LOG_FOLDER}")))  # noqa: PTH208 - text
+    except OSError:
+        return False
+
+
+def has_metadata(folder: str) -> bool:
+    """Whether a local folder is that of an Iceberg table."""
+    try:
+        return any(name.endswith(METADATA_SUFFIX) for name in os.listdir(f"{folder}/metadata"))  # noqa: PTH208 - text
+    except OSError:
+        return False
 
 
 class TableFile(NamedTuple):
@@ -141,6 +182,11 @@ class TableSnapshot:
     def declared(self) -> Declared:
         """What the table says of itself."""
         return self.declared_by_table
+
+    @property
+    def traffic(self) -> Traffic:
+        """Zeros: the libraries that read logs do not count."""
+        return Traffic()
 
     def list(self) -> dict[str, Fingerprint]:
         """The data files of this version, by path in order."""
@@ -300,6 +346,11 @@ class TableDataset:
     def declared(self) -> Declared:
         """What the table says of itself now."""
         return self.pin().declared()
+
+    @property
+    def traffic(self) -> Traffic:
+        """Zeros: the libraries that read logs do not count."""
+        return Traffic()
 
     def list(self) -> dict[str, Fingerprint]:
         """The data files of the current version, by path in order."""
