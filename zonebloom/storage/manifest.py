@@ -178,6 +178,8 @@ def _canonical(body: dict[str, Any]) -> bytes:
 def commit(store: Store, manifest: Manifest) -> None:
     """Make `manifest` the current version.
 
+    A store that sent the request twice, as its answer was lost, finds its own version there: then it is committed.
+
     Raises
     ------
     ConcurrentCommitError
@@ -194,12 +196,21 @@ def commit(store: Store, manifest: Manifest) -> None:
         "body": body,
     }
     text = json.dumps(document, indent=1, ensure_ascii=False)
-    if not store.create(version_path(manifest.version), text.encode()):
+    data = text.encode()
+    path = version_path(manifest.version)
+    if not store.create(path, data) and not _holds(store, path, data):
         message = (
             f"version {manifest.version} must be free to commit {manifest.operation}, got one that another writer "
-            f"committed first at {version_path(manifest.version)}; run again on top of it"
+            f"committed first at {path}; run again on top of it"
         )
         raise ConcurrentCommitError(message)
+
+
+def _holds(store: Store, path: str, data: bytes) -> bool:
+    try:
+        return store.read(path) == data
+    except FileNotFoundError:
+        return False
 
 
 def read_version(store: Store, version: int) -> Manifest:
