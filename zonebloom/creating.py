@@ -24,6 +24,7 @@ from zonebloom.committing import commit_change
 from zonebloom.coverage import Snapshot
 from zonebloom.datasets import Dataset, open_dataset
 from zonebloom.errors import (
+    CorruptIndexError,
     DataFileError,
     IndexExistsError,
     InvalidArgumentError,
@@ -228,7 +229,14 @@ def _index_store(
 
 
 def _current(store: Store) -> Snapshot | None:
-    return load_trusted(store)[0] if list_versions(store) else None
+    """The current version; one without content, where no version can be read: all is built anew on top of it."""
+    numbers = list_versions(store)
+    if not numbers:
+        return None
+    try:
+        return load_trusted(store)[0]
+    except CorruptIndexError:
+        return Snapshot(store, replace(NO_VERSION, version=numbers[-1]))
 
 
 class _Build:
