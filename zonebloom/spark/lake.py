@@ -1,0 +1,388 @@
+"""`Lake`: a data set on Spark with its index, of which a query reads only what can match.
+
+For each `where` it lists the data set afresh, searches the index, and chooses how
+to read: by the driver itself, by Spark from few files, or by Spark without the files that are excluded. Whatever was
+read, Spark filters it by the condition as it was given, so the rows are those of a plain read.
+
+Spec: specs/spark.md#reads
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+
+import pyarrow as pa
+
+from zonebloom.datasets import ParquetDataset
+from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, StaleIndexError
+from zonebloom.predicates.conditions import LiteralTerm, Truth
+from zonebloom.pruning import SearchResult
+from zonebloom.scanning import scan
+from zonebloom.spark.choosing import Choice, Kept, Method, choose
+from zonebloom.spark.conditions import Condition, keys_condition, understand
+from zonebloom.spark.judging import Judge
+from zonebloom.spark.local_rows import local_frame, local_schema, local_table
+from zonebloom.spark.paths import are_folders_keys, is_visible
+from zonebloom.spark.scans import Scans, filtered
+from zonebloom.storage.manifest import list_versions
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from zonebloom.coverage import View
+    from zonebloom.index import Index
+    from zonebloom.predicates import Predicate
+
+__all__ = ["Asked", "Lake", "Plan", "PrunedRead"]
+
+Asked: TypeAlias = Literal["auto"] | Method
+_ATTEMPTS = 3
+_MAX_KEYS = 1_000_000
+_LOOK_AFTER_SECONDS = 1.0
+"""How long a new version of the index may go unnoticed."""
+_UTC = frozenset({"UTC", "Etc/UTC", "GMT", "Z", "+00:00", "Etc/GMT"})
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How one condition will be read, and what that skips."""
+
+    condition: Condition
+    """What is known of the condition."""
+    result: SearchResult
+    """What the index says: rows, zones and bytes that are kept, of how many, and the reasons."""
+    choice: Choice
+    """The way to read, and why."""
+    view: View
+    """The data set as it was listed."""
+    paths: tuple[str, ...]
+    """Files that must be read, relative to the root."""
+
+
+@dataclass(frozen=True)
+class PrunedRead:
+    """A frame, and what was skipped for it."""
+
+    frame: DataFrame
+    """The rows that match; as they were when the data set was listed, so use it soon."""
+    plan: Plan
+    """How it is read."""
+
+    @property
+    def method(self) -> Method:
+        """How it is read."""
+        return self.plan.choice.method
+
+
+class Lake:
+    """A data set on Spark with its index; `where` reads what can match.
+
+    Parameters
+    ----------
+    spark
+        Classic or Spark Connect.
+    index
+        Open.
+    dataset
+        Its Parquet files.
+    reopen
+        Gives the current version of the index.
+    method
+        As for `read`.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        index: Index,
+        dataset: ParquetDataset,
+        reopen: Callable[[], Index],
+        method: Asked = "auto",
+    ) -> None:
+        _check_method(method)
+        self.spark = spark
+        self.method = method
+        self._index = index
+        self._reopen = reopen
+        self._lock = threading.Lock()
+        self._looked = time.monotonic()
+        self._dataset = dataset
+        self._scans = Scans(spark, dataset)
+        self._judges: tuple[View, Judge] | None = None
+
+    def __repr__(self) -> str:
+        return f"Lake({self._dataset.location!r}, method {self.method}, {self._index!r})"
+
+    @cached_property
+    def schema(self) -> StructType:
+        """Of Spark's plain read, when it was first asked for."""
+        return self._scans.plain(self._dataset.list()).schema
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns."""
+        return list(self.schema.names)
+
+    @cached_property
+    def _template(self) -> DataFrame:
+        return self.spark.createDataFrame([], self.schema)
+
+    # --- queries ----------------------------------------------------------------------------------------------------
+
+    def frame(self) -> DataFrame:
+        """All rows: Spark's plain read, listed now."""
+        return self._scans.plain(self._dataset.list(), self.schema)
+
+    def where(
+        self, condition: str | Column | Predicate, *, method: Asked | None = None, strict: bool = False
+    ) -> DataFrame:
+        """The rows for which Spark finds `condition` TRUE.
+
+        Parameters
+        ----------
+        condition
+            SQL text, a Column, or a predicate made with `zonebloom.col`, whose `isin` takes any number of values.
+        method
+            As for `read`, for this query.
+        strict
+            Refuse to answer where files are new or changed since the last refresh, which are else read whole.
+
+        Raises
+        ------
+        StaleIndexError
+            `strict`, and a file is new or changed.
+        InvalidArgumentError
+            The method that was asked for cannot read this.
+
+        Spec: specs/spark.md#reads
+        """
+        return self.prepare(condition, method=method, strict=strict).frame
+
+    def where_in(
+        self,
+        column: str,
+        keys: DataFrame | Any,
+        *,
+        method: Asked | None = None,
+        strict: bool = False,
+    ) -> DataFrame:
+        """The rows whose `column` is one of `keys`: a frame that has that column, or any collection of values.
+
+        A frame is collected once, up to a million distinct keys; no literal of theirs gets into the plan.
+
+        Raises
+        ------
+        InvalidArgumentError
+            There are more keys; `prune_join` takes any number.
+        PredicateError
+            The keys are not of the column's type.
+
+        Spec: specs/spark.md#keys
+        """
+        values = _collected(column, keys)
+        for _ in range(_ATTEMPTS - 1):
+            view, judge = self._state(strict=strict)
+            found = self._attempt(keys_condition(judge.path(column), values, judge), view, judge, method)
+            if found is not None:
+                return found.frame
+        view, judge = self._state(strict=strict)
+        condition = keys_condition(judge.path(column), values, judge)
+        return self._by_spark(self._planned(condition, view, judge, "exclusion")).frame
+
+    def prepare(
+        self, condition: str | Column | Predicate, *, method: Asked | None = None, strict: bool = False
+    ) -> PrunedRead:
+        """`where`, with what was skipped and why."""
+        for _ in range(_ATTEMPTS - 1):
+            view, judge = self._state(strict=strict)
+            found = self._attempt(understand(condition, judge, self._template), view, judge, method)
+            if found is not None:
+                return found
+        view, judge = self._state(strict=strict)
+        asked: Asked = "exclusion" if method in (None, "auto") else (method or "auto")
+        plan = self._planned(understand(condition, judge, self._template), view, judge, asked)
+        return self._by_driver(plan) if plan.choice.method == "driver" else self._by_spark(plan)
+
+    def plan(
+        self,
+        condition: str | Column | Predicate,
+        *,
+        method: Asked | None = None,
+        strict: bool = False,
+        template: DataFrame | None = None,
+    ) -> Plan:
+        """How `condition` would be read now; nothing is.
+
+        Parameters
+        ----------
+        template
+            A frame over which the condition resolves, where it names columns of a certain frame.
+        """
+        view, judge = self._state(strict=strict)
+        return self._planned(understand(condition, judge, template or self._template), view, judge, method)
+
+    def check_plain_scan(self, frame: DataFrame) -> None:
+        """Refuse a frame that is not Spark's plain read of this data set and nothing more; Spark compares the two.
+
+        Raises
+        ------
+        InvalidArgumentError
+            It has other columns, a filter, a join, options, or other files.
+        """
+        plain = self._scans.plain(self._dataset.list())
+        is_plain = frame.schema == plain.schema and (frame.sameSemantics(plain) or frame.sameSemantics(self.frame()))
+        if not is_plain:  # to Spark a mere change of names is no change
+            message = "a frame to prune must be the plain scan spark.read.parquet(path) of the indexed data"
+            raise InvalidArgumentError(
+                f"{message}, got columns {', '.join(frame.columns)[:200]} derived from it or read otherwise; "
+                "use read(path).where(condition), and derive from what that gives"
+            )
+
+    def excluded(self, frame: DataFrame, plan: Plan) -> DataFrame:
+        """`frame`, which scans this data set, without the files that `plan` excludes, and where its condition."""
+        return self._scans.excluded(frame, plan.view.listing, frozenset(plan.paths), plan.condition)
+
+    # --- the data set now -------------------------------------------------------------------------------------------
+
+    def _state(self, *, strict: bool) -> tuple[View, Judge]:
+        """The data set and the index as they are now."""
+        with self._lock:
+            if time.monotonic() - self._looked > _LOOK_AFTER_SECONDS:
+                versions = list_versions(self._index.view().snapshot.store)
+                if versions and versions[-1] != self._index.version:
+                    self._index = self._reopen()
+                self._looked = time.monotonic()
+            view = self._index.view()
+            if self._judges is None or self._judges[0] is not view:
+                self._judges = view, Judge(self.schema, view, self._instant)
+            judge = self._judges[1]
+        if strict and view.num_unknown:
+            message = f"every file must be indexed as it is, got {view.num_unknown} new or changed"
+            raise StaleIndexError(f"{message}, such as {view.files.unknown_paths[0]}; refresh the index")
+        return view, judge
+
+    def _instant(self, text: str) -> dt.datetime | None:
+        """The instant that Spark's session means by a timestamp's text."""
+        if self.spark.conf.get("spark.sql.session.timeZone") in _UTC:
+            return dt.datetime.fromisoformat(text).replace(tzinfo=dt.UTC)
+        asked = f"SELECT unix_micros(CAST('{text}' AS TIMESTAMP_LTZ)) AS micros"
+        micros = self.spark.sql(asked).collect()[0].micros
+        return dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=micros)
+
+    def _planned(self, condition: Condition, view: View, judge: Judge, method: Asked | None) -> Plan:
+        asked = self.method if method is None else method
+        _check_method(asked)
+        with self._lock:
+            result = view.search(condition.predicate)
+        is_keyed = are_folders_keys(view.listing)
+        is_listed = self._dataset.layout != "folder"
+        paths = tuple(path for path in result.files if is_visible(path, is_keyed=is_keyed, is_listed=is_listed))
+        hidden = any(not is_visible(path, is_keyed=is_keyed, is_listed=is_listed) for path in view.listing)
+        kept = Kept(
+            files=len(paths),
+            of_files=len(view.listing),
+            rows=result.kept.rows,
+            bytes=result.kept.bytes,
+            of_bytes=result.total.bytes,
+            obstacle=self._obstacle(condition, view, judge, paths, hidden=hidden),
+        )
+        return Plan(condition, result, choose(kept, asked), view, paths)
+
+    def _obstacle(
+        self, condition: Condition, view: View, judge: Judge, paths: tuple[str, ...], *, hidden: bool
+    ) -> str | None:
+        """Why the driver's rows might differ from Spark's."""
+        if not condition.is_local:
+            return "the condition reads more than the data set's columns"
+        if not paths:
+            return None
+        if hidden:
+            return "the folder has files that Spark skips"
+        if judge.is_ambiguous or judge.escaped_partitions:
+            return "Spark and the library read some column names or folders differently"
+        if local_schema(self.schema, view.schema) is None:
+            return "a column has a type that Spark makes in its own way"
+        names = {name.lower(): name for name in view.schema.names}
+        for path in set(view.files.unknown_paths) & set(paths):
+            try:
+                with view.dataset.open(path) as data:
+                    is_known = all(names.get(name.lower()) == name for name in data.schema.names if name)
+                    is_whole = set(data.schema.names) <= set(view.schema.names)
+            except DataFileError:
+                return f"{path} cannot be read"
+            if not is_known or not is_whole:
+                return f"{path} has columns that the index does not know"
+        return None
+
+    # --- ways to read -----------------------------------------------------------------------------------------------
+
+    def _attempt(self, condition: Condition, view: View, judge: Judge, method: Asked | None) -> PrunedRead | None:
+        """The read; None where files changed or vanished since they were listed."""
+        from pyspark.errors import AnalysisException  # noqa: PLC0415 - an optional extra
+
+        plan = self._planned(condition, view, judge, method)
+        try:
+            return self._by_driver(plan) if plan.choice.method == "driver" else self._by_spark(plan)
+        except DataFileError:
+            return None
+        except AnalysisException as error:
+            if error.getCondition() != "PATH_NOT_FOUND":
+                raise
+            return None
+
+    def _by_driver(self, plan: Plan) -> PrunedRead:
+        schema = local_schema(self.schema, plan.view.schema)
+        if not plan.paths:
+            return PrunedRead(
+                filtered(self.spark, self._template.where("1 = 0"), replace(plan.condition, keys=())), plan
+            )
+        assert schema is not None  # else there is an obstacle
+        exact = plan.condition.exact
+        predicate = Truth(LiteralTerm(True)) if exact is None else exact
+        rows = scan(plan.view, predicate, plan.result.row_ranges, self.schema.names, None).read_all()
+        table = local_table(rows, schema)
+        if table is None:
+            choice = Choice("candidates", "dates of old calendars are Spark's to read")
+            return self._by_spark(replace(plan, choice=choice))
+        frame = local_frame(self.spark, table, self.schema)
+        return PrunedRead(plan.condition.filtered(frame), plan)
+
+    def _by_spark(self, plan: Plan) -> PrunedRead:
+        if plan.choice.method == "candidates":
+            return PrunedRead(self._scans.candidates(plan.paths, self.schema, plan.condition), plan)
+        frame = self._scans.plain(plan.view.listing, self.schema)
+        if plan.choice.method == "exclusion":
+            return PrunedRead(self.excluded(frame, plan), plan)
+        return PrunedRead(filtered(self.spark, frame, plan.condition), plan)
+
+
+def _check_method(method: str) -> None:
+    known = ("auto", *get_args(Method))
+    if method not in known:
+        raise InvalidArgumentError(f"method must be one of {', '.join(known)}, got {method!r}")
+
+
+def _collected(column: str, keys: Any) -> pa.Array:
+    """The distinct keys as an Arrow array."""
+    if hasattr(keys, "toArrow"):
+        names = keys.columns
+        name = next((one for one in names if one.lower() == column.lower()), names[0] if len(names) == 1 else None)
+        if name is None:
+            raise ColumnNotFoundError.among(column, names, "the frame of keys")
+        wanted = keys.select(f"`{name.replace('`', '``')}`").distinct().limit(_MAX_KEYS + 1)
+        values = wanted.toArrow().column(0).combine_chunks().drop_null()
+    else:
+        from zonebloom.predicates import IsIn  # noqa: PLC0415 - takes any collection
+
+        values = IsIn(column, keys).values
+    if len(values) > _MAX_KEYS:
+        message = f"keys must be at most {_MAX_KEYS:,}, got more"
+        raise InvalidArgumentError(f"{message}; use prune_join, or filter_by_index")
+    return values
