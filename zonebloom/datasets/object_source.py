@@ -52,6 +52,8 @@ class ObjectSource:
         The store cannot be reached or refuses.
     """
 
+    is_near = False
+
     def __init__(self, client: ObjectClient, key: str, known: Fingerprint | None = None) -> None:
         self._client = client
         self._key = key
@@ -67,7 +69,7 @@ class ObjectSource:
         return self.fingerprint
 
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """For each `(offset, length)`, those bytes; those less than 1 MiB apart in one request, all at once."""
+        """For each `(offset, length)`, those bytes; those less than 256 KiB apart in one request, all at once."""
         whole = [(offset, max(0, min(length, self.fingerprint.size - offset))) for offset, length in ranges]
         parts = coalesced(whole)
         with self._explained():

@@ -138,7 +138,7 @@ class ObjectStore:
     def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """For each `(offset, length)` of `ranges`, those bytes of the object at `path`; fewer at its end.
 
-        Cost: ranges less than 1 MiB apart come in one request, all requests at once.
+        Cost: ranges less than 256 KiB apart come in one request, all requests at once.
         """
         found, self._sizes[path] = self._client.get_ranges(self._key(path), ranges)
         return found
