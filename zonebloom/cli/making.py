@@ -9,7 +9,15 @@ from typing import get_args
 
 import click
 
-from zonebloom.cli.options import column_option, format_option, index_option, open_it, path_argument, workers_option
+from zonebloom.cli.options import (
+    column_option,
+    format_option,
+    index_option,
+    open_it,
+    path_argument,
+    storage_options,
+    workers_option,
+)
 from zonebloom.cli.output import print_info, print_json, read_table, write_table
 from zonebloom.cli.root import app
 from zonebloom.sizing import Sizing
@@ -53,6 +61,7 @@ def build(
         fpp=fpp,
         sizing=sizing,
         index=index,
+        storage_options=storage_options(),
         workers=workers,
         overwrite=overwrite,
         optimize=optimize,
@@ -91,7 +100,8 @@ def import_(file: Path, path: str, column: str, index: str | None) -> None:
     from zonebloom.creating import import_index  # noqa: PLC0415 - `--help` must not load Arrow
     from zonebloom.zones import ZoneTable  # noqa: PLC0415 - as above
 
-    imported = import_index(path, ZoneTable.from_arrow(read_table(file)), column=column, index=index)
+    zones = ZoneTable.from_arrow(read_table(file))
+    imported = import_index(path, zones, column=column, index=index, storage_options=storage_options())
     print_info(imported.info())
 
 
@@ -105,7 +115,9 @@ def whatif(path: str, column: str, rows_per_zone: int, fpp: tuple[float, ...], o
     """Predict from a sample what an index would cost and save, and whether it is of use; nothing is written."""
     from zonebloom import predicting  # noqa: PLC0415 - `--help` must not load Arrow
 
-    found = predicting.whatif(path, column, rows_per_zone=rows_per_zone, fpp=list(fpp) or predicting.FPPS)
+    probabilities = list(fpp) or predicting.FPPS
+    options = storage_options()
+    found = predicting.whatif(path, column, rows_per_zone=rows_per_zone, fpp=probabilities, storage_options=options)
     if output_format == "json":
         print_json(found.to_dict())
     else:

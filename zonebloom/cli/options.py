@@ -13,6 +13,7 @@ __all__ = [
     "index_option",
     "open_it",
     "path_argument",
+    "storage_options",
     "strict_option",
     "where_option",
     "workers_option",
@@ -21,8 +22,39 @@ __all__ = [
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _Decorator = Callable[[_Command], _Command]
 
-path_argument: _Decorator[Any] = click.argument("path")
-"""Folder of Parquet files, one file, or the folder of an index."""
+_OPTIONS = "zonebloom.storage_options"
+
+
+def _keep_storage_options(context: click.Context, _option: click.Parameter, given: tuple[str, ...]) -> None:
+    pairs = [one.partition("=") for one in given]
+    bad = [name for name, separator, _ in pairs if not separator or not name]
+    if bad:
+        raise click.BadParameter(f"must be KEY=VALUE, got {bad[0]} without a value")
+    context.meta[_OPTIONS] = {name: value for name, _, value in pairs}
+
+
+_storage_option: _Decorator[Any] = click.option(
+    "--storage-option",
+    multiple=True,
+    metavar="KEY=VALUE",
+    expose_value=False,
+    callback=_keep_storage_options,
+    help="For s3://, gs://, az:// and the like, such as aws_region=eu-west-1; may be given again. "
+    "Secrets are better in the environment (AWS_SECRET_ACCESS_KEY).",
+)
+
+
+def path_argument(command: _Command) -> _Command:
+    """Folder of Parquet files, one file, or the folder of an index; a path or a URL, with options for its store."""
+    decorated: _Command = _storage_option(click.argument("path")(command))
+    return decorated
+
+
+def storage_options() -> dict[str, str] | None:
+    """What `--storage-option` gave the command that runs."""
+    return click.get_current_context().meta.get(_OPTIONS) or None
+
+
 where_option: _Decorator[Any] = click.option(
     "--where", "-w", required=True, help="Predicate, as in SQL: \"user_id = 'u-1' AND day = 3\"."
 )
@@ -41,4 +73,4 @@ def open_it(path: str, index: str | None) -> Any:
     """The index that a command is about."""
     from zonebloom.index import open_index  # noqa: PLC0415 - `--help` must not load Arrow
 
-    return open_index(index or path)
+    return open_index(index or path, storage_options=storage_options())

@@ -9,7 +9,7 @@ Spec: specs/whatif.md
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
@@ -47,6 +47,7 @@ def whatif(
     rows_per_zone: int = 8192,
     fpp: Sequence[float] = FPPS,
     workers: int | None = None,
+    storage_options: Mapping[str, str] | None = None,
 ) -> Forecast:
     """What an index on `column` of `source` would cost and save, at each `fpp` and sizing; nothing is written.
 
@@ -62,6 +63,8 @@ def whatif(
         The false positive probabilities to compare, each in (0, 1).
     workers
         Threads of the build; by default as many as there are cores.
+    storage_options
+        As for `build_index`.
 
     Raises
     ------
@@ -79,7 +82,7 @@ def whatif(
         check_fpp(one)
     if workers is not None and workers < 1:
         raise InvalidArgumentError(f"workers must be at least 1, got {workers}")
-    dataset = open_dataset(source)
+    dataset = open_dataset(source, storage_options)
     listing = dataset.list()
     if not listing:
         raise DataFileError(f"a data set must have at least one file, got none in {dataset.location}")
