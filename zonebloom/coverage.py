@@ -9,11 +9,11 @@ Spec: specs/pruning.md#coverage
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -46,12 +46,28 @@ if TYPE_CHECKING:
 
 __all__ = ["LoadedColumn", "Snapshot", "View", "replaced_columns"]
 
+_AT_ONCE = 8
+"""Segments of a remote index that are asked at once, as each answer takes a round trip."""
+_Asked = TypeVar("_Asked")
+_Answer = TypeVar("_Answer")
+
+
+def _each(ask: Callable[[_Asked], _Answer], many: Sequence[_Asked], *, is_remote: bool) -> Iterable[_Answer]:
+    """The answers in order."""
+    if not is_remote or len(many) < 2:  # noqa: PLR2004 - one needs no threads
+        return map(ask, many)
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return list(pool.map(ask, many))
+
 
 class LoadedColumn:
     """The trusted zones of a column over all its segments, in the order of the segments."""
 
-    def __init__(self, tables: list[ZoneTable | SliceSegment], damage: list[Reason]) -> None:
+    def __init__(
+        self, tables: list[ZoneTable | SliceSegment], damage: list[Reason], *, is_remote: bool = False
+    ) -> None:
         self.tables = tables
+        self._is_remote = is_remote
         self.damage = damage
 
         def joined(name: str, dtype: type) -> Any:
@@ -94,8 +110,8 @@ class LoadedColumn:
         if len(self.tables) == 1:
             return self.tables[0].candidates(hashes)
         first, parts = 0, []
-        for table in self.tables:
-            found = table.candidates(hashes)
+        answers = _each(lambda table: table.candidates(hashes), self.tables, is_remote=self._is_remote)
+        for table, found in zip(self.tables, answers, strict=True):
             if len(found):
                 parts.append(found + first)
             first += len(table)
@@ -144,15 +160,27 @@ class Snapshot:
 
     def _read_fragments(self) -> None:
         found = []
-        for entry in self.manifest.fragment_lists:
-            try:
-                table = read_fragments(self.store, entry)
-            except CorruptIndexError as error:
-                self._note_damage(str(error))
+        lists = self.manifest.fragment_lists
+        for entry, table in zip(lists, self._opened(partial(read_fragments, self.store), lists), strict=True):
+            if isinstance(table, Exception):
+                self._note_damage(str(table))
                 self.damaged_lists |= {entry.path}
                 continue
             found.append(table.where(~is_in_runs(table.fragment_ids, self.manifest.dropped)))
         self.fragments = FragmentTable.concatenated(found)
+
+    def _opened(
+        self, opener: Callable[[_Asked], _Answer], many: Sequence[_Asked]
+    ) -> Iterable[_Answer | CorruptIndexError | UnsupportedFormatError]:
+        """For each, in order, what `opener` gives or raises; of a remote index at once."""
+
+        def opened(one: _Asked) -> _Answer | CorruptIndexError | UnsupportedFormatError:
+            try:
+                return opener(one)
+            except (CorruptIndexError, UnsupportedFormatError) as error:
+                return error
+
+        return _each(opened, many, is_remote=self.store.is_remote)
 
     def _note_damage(
         self,
@@ -173,16 +201,16 @@ class Snapshot:
         if entry.name not in self._columns:
             tables: list[ZoneTable | SliceSegment] = []
             damage: list[Reason] = []
-            for segment_entry in entry.segments:
-                try:
-                    zones, bad = self._open_segment(segment_entry, entry.name)
-                    tables.append(zones)
-                    damage += [self._note_damage(text, entry.name, segment=segment_entry.path) for text in bad]
-                except CorruptIndexError as error:
-                    damage.append(self._note_damage(str(error), entry.name, segment=segment_entry.path))
-                except UnsupportedFormatError as error:
-                    damage.append(self._note_damage(str(error), entry.name, ReasonCode.FORMAT_TOO_NEW))
-            self._columns[entry.name] = LoadedColumn(tables, damage)
+            opened = self._opened(partial(self._open_segment, column=entry.name), entry.segments)
+            for segment, found in zip(entry.segments, opened, strict=True):
+                if isinstance(found, UnsupportedFormatError):
+                    damage.append(self._note_damage(str(found), entry.name, ReasonCode.FORMAT_TOO_NEW))
+                elif isinstance(found, CorruptIndexError):
+                    damage.append(self._note_damage(str(found), entry.name, segment=segment.path))
+                else:
+                    tables.append(found[0])
+                    damage += [self._note_damage(text, entry.name, segment=segment.path) for text in found[1]]
+            self._columns[entry.name] = LoadedColumn(tables, damage, is_remote=self.store.is_remote)
         return self._columns[entry.name]
 
     def zones(self, entry: ColumnEntry) -> LoadedColumn | LeveledZones:
