@@ -7,6 +7,7 @@ constants that say when a page pays are set to nothing here, so that small files
 from __future__ import annotations
 
 import decimal
+import os
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,7 +23,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from zonebloom.datasets import DataFile, pages, thrift
+from zonebloom.datasets import DataFile, page_map, pages, thrift
 from zonebloom.datasets.footers import read_footer
 from zonebloom.datasets.source import LocalSource
 from zonebloom.errors import DataFileError
@@ -63,6 +64,7 @@ def opened(path: Path) -> Iterator[tuple[DataFile, CountingSource]]:
 def every_page_pays(monkeypatch):
     monkeypatch.setattr(pages, "_ROWS_PER_PAGE", 0)
     monkeypatch.setattr(pages, "_BYTES_PER_PAGE", 0)
+    monkeypatch.setattr(page_map, "_ROWS_PER_HEADER", 1)
 
 
 # --- whatever pyarrow writes ----------------------------------------------------------------------------------------
@@ -234,6 +236,7 @@ def test_every_flat_type_and_struct_is_cut(tmp_path, kind, version):
 # --- page indexes that lie ------------------------------------------------------------------------------------------
 
 NUM_ROWS = 800
+PLAIN = {"use_dictionary": False, "compression": "none"}
 PROBES = [([0], [1]), ([99], [101]), ([140, 477], [260, 480]), ([799], [800])]
 
 
@@ -241,8 +244,8 @@ PROBES = [([0], [1]), ([99], [101]), ([140, 477], [260, 480]), ([799], [800])]
 def indexed_file(tmp_path) -> Path:
     """8 pages of 100 rows, whose values are their row numbers."""
     table = pa.table({"row": np.arange(NUM_ROWS)})
-    options = {"use_dictionary": False, "compression": "none", "data_page_size": 1, "write_batch_size": 100}
-    pq.write_table(table, tmp_path / "x.parquet", write_page_index=True, **options)
+    options = {"data_page_size": 1, "write_batch_size": 100, "write_page_index": True}
+    pq.write_table(table, tmp_path / "x.parquet", **options, **PLAIN)
     return tmp_path / "x.parquet"
 
 
@@ -266,6 +269,26 @@ def check_rows(path: Path) -> int:
 
 def test_a_sound_page_index_is_used(indexed_file):
     assert check_rows(indexed_file) == len(PROBES)
+
+
+def test_a_file_without_a_page_index_is_walked(indexed_file):
+    """Its headers are read once, as the map is kept; then pages alone. (The file is not new, so its footer is kept.)"""
+    pq.write_table(pq.read_table(indexed_file), indexed_file, data_page_size=1, write_batch_size=100, **PLAIN)
+    os.utime(indexed_file, (1, 1))
+    assert 5 not in read_footer(LocalSource(indexed_file)).chunk(0, 0)
+    assert check_rows(indexed_file) == len(PROBES)
+    with opened(indexed_file) as (data, source):
+        assert data.read_rows(0, [140], [150], ["row"])["row"].to_pylist() == list(range(140, 150))
+        assert len(source.requests) == 1
+        assert 800 < source.num_bytes < 1000
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_walk_over_damaged_headers_loses_no_row(indexed_file, seed):
+    """As with a page index: damage gives an error of ours, or all rows that were asked for."""
+    pq.write_table(pq.read_table(indexed_file), indexed_file, data_page_size=1, write_batch_size=100, **PLAIN)
+    first = pq.read_metadata(indexed_file).row_group(0).column(0).data_page_offset
+    check_damaged(indexed_file, first, first + 7000, Random(seed))
 
 
 def test_no_flipped_bit_of_a_page_index_loses_a_row(indexed_file):
@@ -335,16 +358,19 @@ def test_pages_in_another_order_or_twice_are_not_used(indexed_file):
 @pytest.mark.parametrize("seed", range(20))
 def test_a_damaged_page_is_an_error_or_gives_the_row_group_s_rows(indexed_file, seed):
     """Flips in headers of pages and in values: never a row less, and never another error than ours."""
-    random = Random(seed)
-    whole = bytearray(indexed_file.read_bytes())
     first, _, _ = locations_of(indexed_file)[0]
+    check_damaged(indexed_file, first, index_span(indexed_file)[0], Random(seed))
+
+
+def check_damaged(path: Path, start: int, stop: int, random: Random) -> None:
+    """Flip bits of bytes `[start, stop)`, one at a time; what is read has as many rows as were asked for."""
+    whole = path.read_bytes()
     for _ in range(40):
         damaged = bytearray(whole)
-        damaged[random.randrange(first, index_span(indexed_file)[0])] ^= 1 << random.randrange(8)
-        path = indexed_file.with_name("damaged.parquet")
-        path.write_bytes(damaged)
+        damaged[random.randrange(start, stop)] ^= 1 << random.randrange(8)
+        path.with_name("damaged").write_bytes(damaged)
         for starts, stops in PROBES:
-            with opened(path) as (data, _source):
+            with opened(path.with_name("damaged")) as (data, _source):
                 try:
                     found = data.read_rows(0, starts, stops, ["row"])
                 except DataFileError:

@@ -462,11 +462,11 @@ def test_a_scan_reads_only_row_groups_with_candidates(flat_lake, index, monkeypa
     from zonebloom.datasets import DataFile
 
     seen = []
-    read = DataFile.read_row_group
-    monkeypatch.setattr(DataFile, "read_row_group", lambda self, *args: seen.append(args) or read(self, *args))
+    read = DataFile.read_rows
+    monkeypatch.setattr(DataFile, "read_rows", lambda self, *args: seen.append(args) or read(self, *args))
     user = flat_lake.table["user_id"][3000].as_py()
     assert index.to_table(zb.Equals("user_id", user)).num_rows == 1
-    assert {number for number, _ in seen} == {1}
+    assert {number for number, *_ in seen} == {1}
     seen.clear()
     assert index.to_table(zb.Equals("user_id", "nobody")).num_rows == 0
     assert len(seen) == 0

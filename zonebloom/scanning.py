@@ -258,10 +258,8 @@ def _tasks_of(file: File, ranges: RowSelection) -> Iterator[Task]:
     starts, stops = ranges.starts.astype(np.int64), ranges.stops.astype(np.int64)
     ends = np.cumsum(np.array(file.row_group_rows, np.int64))
     firsts, lasts = np.searchsorted(ends, starts, side="right"), np.searchsorted(ends, stops, side="left")
-    is_touched = np.zeros(len(ends) + 1, np.int64)
-    np.add.at(is_touched, firsts, 1)
-    np.add.at(is_touched, np.minimum(lasts + 1, len(ends)), -1)
-    for group in np.flatnonzero(np.cumsum(is_touched)[:-1]).tolist():
+    pairs = zip(firsts.tolist(), lasts.tolist(), strict=True)
+    for group in sorted({group for first, last in pairs for group in range(first, min(last + 1, len(ends)))}):
         rows = file.row_group_rows[group]
         position = int(ends[group]) - rows
         low, top = np.searchsorted(stops, position, side="right"), np.searchsorted(starts, position + rows, side="left")

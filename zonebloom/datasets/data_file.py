@@ -218,14 +218,20 @@ class DataFile:
         Raises
         ------
         DataFileError
-            A page cannot be decoded.
+            A page cannot be decoded, or there are fewer rows than the footer says.
         """
         return self._read_row_group(number, columns, "ns")
 
     def _read_row_group(self, number: int, columns: Sequence[str], int96_unit: str) -> pa.Table:
+        self._source.will_need(self._chunk_ranges([number], columns))
         with self._decoding():
             reader = self._reader([], int96_unit=int96_unit)
-            return reader.read_row_group(number, columns=columns, use_threads=False)
+            table = reader.read_row_group(number, columns=columns, use_threads=False)
+        rows = self.row_group_rows[number]
+        if table.num_rows != rows:  # pyarrow 26 says nothing of pages that hold fewer values than the footer has
+            message = f"row group {number} of data file {self._path} must hold {rows} rows, got {table.num_rows}"
+            raise DataFileError(message)
+        return table
 
     def _chunk_ranges(self, groups: Sequence[int], columns: Sequence[str]) -> list[tuple[int, int]]:
         """Offset and length of the column chunks, as the footer has them."""

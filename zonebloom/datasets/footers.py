@@ -14,7 +14,7 @@ import struct
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from zonebloom.arrays import parquet as pq
 from zonebloom.datasets import thrift
-from zonebloom.datasets.source import Source
+from zonebloom.datasets.source import Fingerprint, Source
 from zonebloom.datasets.thrift import ThriftError
 from zonebloom.errors import DataFileError
 
@@ -67,11 +67,12 @@ class Described:
 class Footer:
     """One version of a file; equal bytes give an equal footer, so threads may share it."""
 
-    def __init__(self, metadata: pq.FileMetaData, raw: bytes, size: int) -> None:
+    def __init__(self, metadata: pq.FileMetaData, raw: bytes, size: int, tail: bytes = b"") -> None:
         self.metadata = metadata
         self.size = size
         """Bytes of the whole file."""
         self._raw = raw
+        self._tail = tail
         self._lock = threading.Lock()
         self._groups: list[list[int]] = []
         self._next_group = 0
@@ -97,7 +98,14 @@ class Footer:
     @property
     def num_bytes(self) -> int:
         """About what it needs in memory: pyarrow's objects are some times larger than the bytes that they come from."""
-        return 4096 + 8 * max(len(self._raw), int(self.metadata.serialized_size))
+        return 4096 + 8 * max(len(self._raw), int(self.metadata.serialized_size)) + len(self._tail)
+
+    def read_ranges(self, source: Source, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """As `source.read_ranges`; what was read with the footer, and kept, is not read again."""
+        first = self.size - len(self._tail)
+        if self._tail and all(offset >= first for offset, _length in ranges):
+            return [self._tail[offset - first : offset - first + length] for offset, length in ranges]
+        return source.read_ranges(ranges)
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -261,26 +269,30 @@ def read_footer(source: Source) -> Footer:
     key = (source.path, *fingerprint)
     footer = _KEPT.get(key)
     if footer is None:
-        footer = _read(source, fingerprint.size)
+        footer = _read(source, fingerprint)
         if fingerprint.etag is not None or fingerprint.mtime_ns + _SETTLED_NS < time.time_ns():
             _KEPT.put(key, footer)
     return footer
 
 
-def _read(source: Source, size: int) -> Footer:
+def _read(source: Source, fingerprint: Fingerprint) -> Footer:
+    size = fingerprint.size
     try:
-        raw = _raw_footer(source, size)
-        if raw:
-            end = _END.pack(len(raw), _MAGIC)
-            return Footer(pq.read_metadata(pa.BufferReader(_MAGIC + raw + end)), raw, size)
+        tail = _tail(source, size)
+        if tail:
+            length, _magic = _END.unpack(tail[-_END.size :])
+            raw = tail[-_END.size - length : -_END.size]
+            metadata = pq.read_metadata(pa.BufferReader(_MAGIC + tail[-_END.size - length :]))
+            # of a local file the page index is read sooner than it is kept
+            return Footer(metadata, raw, size, tail if fingerprint.etag is not None else b"")
         return Footer(pq.read_metadata(source.arrow_file()), b"", size)  # or, most often, its error
     except (pa.ArrowException, OSError) as error:
         message = f"data file {source.path} must be a whole Parquet file, got: {first_line(error)}"
         raise DataFileError(message) from error
 
 
-def _raw_footer(source: Source, size: int) -> bytes:
-    """The bytes of the footer; none if the file does not end as Parquet files do."""
+def _tail(source: Source, size: int) -> bytes:
+    """The end of the file with the footer in it; nothing if the file does not end as Parquet files do."""
     first = max(0, size - _TAIL_BYTES)
     (tail,) = source.read_ranges([(first, size - first)])
     if len(tail) != size - first or len(tail) < _END.size + len(_MAGIC):
@@ -292,7 +304,7 @@ def _raw_footer(source: Source, size: int) -> bytes:
     if missing > 0:
         (head,) = source.read_ranges([(first - missing, missing)])
         tail = head + tail
-    return tail[-_END.size - length : -_END.size]
+    return tail
 
 
 def first_line(error: BaseException) -> str:

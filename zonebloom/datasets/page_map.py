@@ -1,7 +1,7 @@
 """`PageMap`: where the pages of one column chunk are, and which rows each of them holds.
 
 It comes from the file's OffsetIndex, which no reader has to trust: what does not fit the footer in every byte is as if
-it were not there.
+it were not there. Of a file on a disk that has none, it comes from the pages' own headers, read one after the other.
 
 Spec: specs/pages.md#page-map
 """
@@ -22,13 +22,13 @@ from zonebloom.datasets.thrift import ThriftError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["DICTIONARY_ENCODINGS", "PageMap", "page_encoding", "page_maps"]
+__all__ = ["DICTIONARY_ENCODINGS", "ChunkMeta", "PageMap", "page_encoding", "page_maps"]
 
 _META, _INDEX_OFFSET, _INDEX_LENGTH = 3, 4, 5
 _FILE_PATH, _CRYPTO, _ENCRYPTED = 1, 8, 9
 _TYPE, _ENCODINGS, _PATH, _CODEC, _NUM_VALUES, _COMPRESSED, _DATA_OFFSET, _DICTIONARY_OFFSET = 1, 2, 3, 4, 5, 7, 9, 11
 _ENCODING_STATS = 13
-_DATA_PAGE, _DATA_PAGE_V2 = 0, 3
+_DATA_PAGE, _DICTIONARY_PAGE, _DATA_PAGE_V2 = 0, 2, 3
 DICTIONARY_ENCODINGS = frozenset({2, 8})
 """PLAIN_DICTIONARY and RLE_DICTIONARY: the values are numbers of others on the dictionary page."""
 _MAX_INDEX_BYTES = 1 << 24
@@ -39,79 +39,129 @@ _CONTINUED = 0x80
 _MAX_NUMBER_BYTES = 9
 _COUNT_BYTES = 64
 """As far into a page's header as its number of values can be."""
+_HEADER_BYTES, _MAX_HEADER_BYTES = 1 << 8, 1 << 20
+_ROWS_PER_HEADER, _BYTES_PER_HEADER = 2000, 1 << 15
+"""What pyarrow decodes, and what a disk gives, in the time that reading one header takes: about 10 µs."""
 _MAX_KEPT = 4096
 """Maps that a footer keeps."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkMeta:
+    """What the footer says of one column chunk; the chunk lies in this file, and is not encrypted."""
+
+    physical_type: int
+    encodings: tuple[int, ...]
+    path: tuple[bytes, ...]
+    codec: int
+    start: int
+    """Where its first page begins, dictionary or not."""
+    data_offset: int
+    """Where its first data page begins."""
+    stop: int
+    """Where it ends."""
+    num_rows: int
+    """Of the row group, and values of the chunk: nulls count."""
+    encoding_stats: tuple[dict[int, Any], ...]
+    index: tuple[int, int] | None
+    """Offset and bytes of its OffsetIndex."""
 
 
 @dataclass(slots=True)
 class PageMap:
     """The data pages of one column chunk.
 
-    - Pages follow each other without gaps, from `offsets[0]` to the end of the chunk.
-    - `first_rows` begins with 0 and ascends; no page is empty.
+    - Both arrays ascend strictly, and have one number more than there are pages: pages follow each other without gaps,
+      and none is empty.
+    - `rows[0]` is 0.
     """
 
     offsets: NDArray[np.int64]
-    """Where each page begins in the file, its header included."""
-    sizes: NDArray[np.int64]
-    """Bytes of each page, its header included."""
-    first_rows: NDArray[np.int64]
-    """First row of each page within the row group."""
-    num_rows: int
-    """Rows of the row group."""
+    """Where each page begins in the file, its header included; at last where the chunk ends."""
+    rows: NDArray[np.int64]
+    """First row of each page within the row group; at last how many rows that has."""
     dictionary: tuple[int, int]
     """Offset and bytes of the dictionary page; no bytes where there is none."""
     num_dictionary_pages: int
     """So many pages may refer to the dictionary: the first ones, as a writer that gives it up does not come back."""
-    physical_type: int
-    encodings: tuple[int, ...]
-    path: tuple[bytes, ...]
-    codec: int
+    chunk: ChunkMeta
     is_proven: bool = False
     """Whether `prove` was asked, and said so."""
 
     @property
     def last_header(self) -> tuple[int, int]:
         """Offset and bytes of what `prove` needs."""
-        return int(self.offsets[-1]), min(int(self.sizes[-1]), _COUNT_BYTES)
+        offset, stop = self.offsets[-2:].tolist()
+        return offset, min(stop - offset, _COUNT_BYTES)
 
     def prove(self, last_header: bytes) -> bool:
         """Whether the last page has as many rows as are left for it: if one before it were miscounted, it has not."""
-        self.is_proven = _num_values(last_header) == self.num_rows - int(self.first_rows[-1])
+        if _num_values(last_header) == int(self.rows[-1] - self.rows[-2]):
+            self.is_proven = True
         return self.is_proven
 
 
-def page_maps(source: Source, footer: Footer, group: int, leaves: Sequence[int]) -> list[PageMap | None]:
+def page_maps(
+    source: Source, footer: Footer, group: int, leaves: Sequence[int], saved_rows: int
+) -> list[PageMap | None]:
     """Where the pages of leaves of a row group are; None where the file does not say, or contradicts itself.
 
-    What is not known yet is read from the file at once.
+    What is not known yet of page indexes is read from the file at once; of a chunk without one, if the file is near,
+    the headers of its pages, as many as cost less than to decode `saved_rows` or to read the chunk.
     """
-    unknown = [leaf for leaf in leaves if (group, leaf) not in footer.page_maps]
-    missing = {leaf: found for leaf in unknown if (found := _index_of(footer, group, leaf))}
-    ranges = [span for _chunk, span in missing.values()]
-    blobs = source.read_ranges(ranges) if ranges else []
     if len(footer.page_maps) + len(leaves) > _MAX_KEPT:
         footer.page_maps.clear()
-    num_rows = footer.row_group_rows[group]
-    for (leaf, (chunk, span)), blob in zip(missing.items(), blobs, strict=True):
-        locations = _locations(blob) if len(blob) == span[1] else None
-        footer.page_maps[group, leaf] = None if locations is None else _checked_map(chunk[_META], locations, num_rows)
-    return [footer.page_maps.get((group, leaf)) for leaf in leaves]
+    unknown = [leaf for leaf in leaves if (group, leaf) not in footer.page_maps]
+    chunks = {leaf: _chunk_meta(footer, group, leaf) for leaf in unknown}
+    spans = {leaf: chunk.index for leaf, chunk in chunks.items() if chunk is not None and chunk.index is not None}
+    blobs = dict(zip(spans, footer.read_ranges(source, list(spans.values())) if spans else [], strict=True))
+    found = {leaf: footer.page_maps[group, leaf] for leaf in leaves if leaf not in chunks}
+    for leaf, chunk in chunks.items():
+        if chunk is None:
+            found[leaf] = None
+        elif chunk.index is not None:
+            locations = _locations(blobs[leaf]) if len(blobs[leaf]) == chunk.index[1] else None
+            found[leaf] = None if locations is None else _checked_map(chunk, locations)
+        else:
+            max_pages = max(saved_rows // _ROWS_PER_HEADER, (chunk.stop - chunk.start) // _BYTES_PER_HEADER)
+            found[leaf] = _walked_map(source, chunk, max_pages) if source.is_near else None
+        footer.page_maps[group, leaf] = found[leaf]
+    return [found[leaf] for leaf in leaves]
 
 
-def _index_of(footer: Footer, group: int, leaf: int) -> tuple[dict[int, Any], tuple[int, int]] | None:
-    """The column chunk, and offset and bytes of its OffsetIndex; None where the chunk has none that can be used."""
+def _chunk_meta(footer: Footer, group: int, leaf: int) -> ChunkMeta | None:
+    """What the footer says of a chunk; None if it is not as pyarrow writes and reads it."""
     try:
         chunk = footer.chunk(group, leaf)
     except ThriftError:
         return None
-    offset, length = chunk.get(_INDEX_OFFSET), chunk.get(_INDEX_LENGTH)
-    if not isinstance(offset, int) or not isinstance(length, int) or not isinstance(chunk.get(_META), dict):
+    meta = chunk.get(_META)
+    if not isinstance(meta, dict) or any(field in chunk for field in (_FILE_PATH, _CRYPTO, _ENCRYPTED)):
         return None
-    if any(field in chunk for field in (_FILE_PATH, _CRYPTO, _ENCRYPTED)):
+    numbers: list[Any] = [meta.get(field) for field in (_TYPE, _CODEC, _NUM_VALUES, _COMPRESSED, _DATA_OFFSET)]
+    lists: list[Any] = [meta.get(_PATH), meta.get(_ENCODINGS), meta.get(_ENCODING_STATS, [])]
+    if not all(isinstance(one, int) for one in numbers) or not all(isinstance(one, list) for one in lists):
+        return None
+    physical_type, codec, num_values, num_bytes, data_offset = numbers
+    start = data_offset
+    if isinstance(meta.get(_DICTIONARY_OFFSET), int) and 0 < meta[_DICTIONARY_OFFSET] < data_offset:
+        start = meta[_DICTIONARY_OFFSET]
+    num_rows = footer.row_group_rows[group]
+    if num_values != num_rows or start <= 0 or num_bytes <= 0 or start + num_bytes > footer.size:
+        return None
+    path, encodings, counted = lists
+    stats = tuple(one for one in counted if isinstance(one, dict))
+    described = physical_type, tuple(encodings), tuple(path), codec
+    span = _index_span(footer, chunk)
+    return ChunkMeta(*described, start, data_offset, start + num_bytes, num_rows, stats, span)
+
+
+def _index_span(footer: Footer, chunk: dict[int, Any]) -> tuple[int, int] | None:
+    offset, length = chunk.get(_INDEX_OFFSET), chunk.get(_INDEX_LENGTH)
+    if not isinstance(offset, int) or not isinstance(length, int):
         return None
     is_inside = offset > 0 and 0 < length <= _MAX_INDEX_BYTES and offset + length <= footer.size
-    return (chunk, (offset, length)) if is_inside else None
+    return (offset, length) if is_inside else (0, 0)  # one that cannot be read tells nothing, but is no lack of one
 
 
 def _locations(blob: bytes) -> NDArray[np.int64] | None:
@@ -152,44 +202,85 @@ def _numbers(data: NDArray[np.uint8], firsts: NDArray[np.int64], lasts: NDArray[
     return None if (values & 1).any() else values >> 1
 
 
-def _checked_map(meta: dict[int, Any], locations: NDArray[np.int64], num_rows: int) -> PageMap | None:
+def _checked_map(chunk: ChunkMeta, locations: NDArray[np.int64]) -> PageMap | None:
     """The map, if it tells of every byte of the chunk just once, and of every row."""
-    offsets, sizes, first_rows = (np.ascontiguousarray(locations[:, i]) for i in range(3))
-    numbers = (_TYPE, _CODEC, _NUM_VALUES, _COMPRESSED, _DATA_OFFSET)
-    if not all(isinstance(meta.get(field), int) for field in numbers):
+    sizes = locations[:, 1]
+    offsets, rows = np.append(locations[:, 0], chunk.stop), np.append(locations[:, 2], chunk.num_rows)
+    first = int(offsets[0])
+    is_whole = chunk.data_offset in (first, chunk.start) and chunk.start <= first
+    if not (is_whole and (sizes > 0).all() and (np.diff(offsets) == sizes).all()):
         return None
-    path, encodings = meta.get(_PATH), meta.get(_ENCODINGS)
-    if not (isinstance(path, list) and isinstance(encodings, list)):
+    if rows[0] != 0 or (np.diff(rows) <= 0).any():
         return None
-    start = data_offset = meta[_DATA_OFFSET]
-    if isinstance(meta.get(_DICTIONARY_OFFSET), int) and 0 < meta[_DICTIONARY_OFFSET] < data_offset:
-        start = meta[_DICTIONARY_OFFSET]
-    first, stop = int(offsets[0]), start + meta[_COMPRESSED]
-    is_whole = (
-        data_offset in (first, start)
-        and 0 < start <= first
-        and (sizes > 0).all()
-        and (offsets[:-1] + sizes[:-1] == offsets[1:]).all()
-        and offsets[-1] + sizes[-1] == stop
-    )
-    is_ascending = first_rows[0] == 0 and (first_rows[:-1] < first_rows[1:]).all() and first_rows[-1] < num_rows
-    if not (is_whole and is_ascending and meta[_NUM_VALUES] == num_rows):
-        return None
-    dictionary = start, first - start
-    num_pages = _dictionary_pages(meta, len(offsets)) if dictionary[1] else 0
-    described = meta[_TYPE], tuple(encodings), tuple(path), meta[_CODEC]
-    return PageMap(offsets, sizes, first_rows, num_rows, dictionary, num_pages, *described)
+    num_pages = _dictionary_pages(chunk, len(sizes)) if chunk.start < first else 0
+    return PageMap(offsets, rows, (chunk.start, first - chunk.start), num_pages, chunk)
 
 
-def _dictionary_pages(meta: dict[int, Any], num_pages: int) -> int:
+def _dictionary_pages(chunk: ChunkMeta, num_pages: int) -> int:
     """How many data pages refer to the dictionary; all, if they are not counted, or not all of them."""
-    counted = meta.get(_ENCODING_STATS)
-    if not isinstance(counted, list) or not all(isinstance(one, dict) for one in counted):
-        return num_pages
-    data_pages = [one for one in counted if one.get(1) in (_DATA_PAGE, _DATA_PAGE_V2)]
+    data_pages = [one for one in chunk.encoding_stats if one.get(1) in (_DATA_PAGE, _DATA_PAGE_V2)]
     if sum(one.get(3, 0) for one in data_pages) != num_pages:
         return num_pages
     return sum(int(one[3]) for one in data_pages if one.get(2) in DICTIONARY_ENCODINGS)
+
+
+# --- headers of pages -------------------------------------------------------------------------------------------------
+
+
+def _walked_map(source: Source, chunk: ChunkMeta, max_pages: int) -> PageMap | None:
+    """The map that the headers of all pages make, one after the other; None if there are too many, or one is amiss.
+
+    Spec: specs/pages.md#walk
+    """
+    offsets: list[int] = []
+    rows, dictionary, num_dictionary_pages, position = [0], (chunk.start, 0), 0, chunk.start
+    while position < chunk.stop:
+        found = _header_at(source, position, chunk.stop)
+        if found is None or len(offsets) >= max_pages:
+            return None
+        header, stop = found
+        if header.get(1) == _DICTIONARY_PAGE and not offsets:
+            dictionary = (chunk.start, stop - chunk.start)
+        else:
+            page = _data_page(header)
+            if page is None or page[0] <= 0:
+                return None
+            offsets.append(position)
+            rows.append(rows[-1] + page[0])
+            if page[1] in DICTIONARY_ENCODINGS:
+                num_dictionary_pages = len(offsets)
+        position = stop
+    if position != chunk.stop or rows[-1] != chunk.num_rows or not offsets:
+        return None
+    places = np.array([*offsets, chunk.stop], np.int64), np.array(rows, np.int64)
+    return PageMap(*places, dictionary, num_dictionary_pages, chunk, is_proven=True)
+
+
+def _header_at(source: Source, position: int, stop: int) -> tuple[dict[int, Any], int] | None:
+    """The header of the page at `position`, and where the page ends; None if there is none before `stop`."""
+    length = _HEADER_BYTES
+    while length <= _MAX_HEADER_BYTES:
+        (data,) = source.read_ranges([(position, min(length, stop - position))])
+        try:
+            header, header_bytes = thrift.read_struct(data)
+        except ThriftError:  # statistics may make it long
+            length *= 16
+            continue
+        num_bytes = header.get(3)
+        if not isinstance(num_bytes, int) or num_bytes < 0:
+            return None
+        return header, position + header_bytes + num_bytes
+    return None
+
+
+def _data_page(header: dict[int, Any]) -> tuple[int, int] | None:
+    """Number of values and encoding of a data page; None if the header is of another page."""
+    kind = header.get(1)
+    page = header.get(5) if kind == _DATA_PAGE else header.get(8) if kind == _DATA_PAGE_V2 else None
+    if not isinstance(page, dict):
+        return None
+    num_values, encoding = page.get(1), page.get(2 if kind == _DATA_PAGE else 4)
+    return (num_values, encoding) if isinstance(num_values, int) and isinstance(encoding, int) else None
 
 
 def _num_values(header: bytes) -> int | None:
@@ -214,8 +305,7 @@ def page_encoding(data: bytes, position: int, num_bytes: int, num_rows: int) -> 
         header, stop = thrift.read_struct(data, position)
     except ThriftError:
         return None
-    page = header.get(5) if header.get(1) == _DATA_PAGE else header.get(8) if header.get(1) == _DATA_PAGE_V2 else None
-    if not isinstance(page, dict) or page.get(1) != num_rows or header.get(3) != num_bytes - (stop - position):
+    page = _data_page(header)
+    if page is None or page[0] != num_rows or header.get(3) != num_bytes - (stop - position):
         return None
-    encoding = page.get(2 if header[1] == _DATA_PAGE else 4)
-    return encoding if isinstance(encoding, int) else None
+    return page[1]

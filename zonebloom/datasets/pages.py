@@ -59,21 +59,40 @@ class Cut:
 
 
 @dataclass(frozen=True, slots=True)
+class _Leaf:
+    """The pages of one leaf that are to be read."""
+
+    pages: PageMap
+    runs: tuple[tuple[int, int], ...]
+    """First page of each run, and the page after its last."""
+    spans: tuple[tuple[int, int], ...]
+    """Offset and bytes of the dictionary, if it is needed, of each run, and, once, of the last page's header."""
+
+    @property
+    def has_dictionary(self) -> bool:
+        """Whether the first span is the dictionary."""
+        return self.runs[0][0] < self.pages.num_dictionary_pages
+
+    @classmethod
+    def of(cls, pages: PageMap, runs: tuple[tuple[int, int], ...]) -> _Leaf:
+        """The leaf with what its runs need."""
+        dictionary = [pages.dictionary] if runs[0][0] < pages.num_dictionary_pages else []
+        offsets = [(int(pages.offsets[first]), int(pages.offsets[stop])) for first, stop in runs]
+        last = [] if pages.is_proven else [pages.last_header]
+        return cls(pages, runs, (*dictionary, *((first, stop - first) for first, stop in offsets), *last))
+
+
+@dataclass(frozen=True, slots=True)
 class _Plan:
     """The pages of one column that are to be read."""
 
     number: int
     """Of the column, among those of the top level."""
-    leaves: tuple[tuple[PageMap, NDArray[np.int64]], ...]
-    """Of each leaf, where its pages are, and the numbers of those chosen, ascending."""
+    leaves: tuple[_Leaf, ...]
     num_rows: int
-    """Of the chosen pages, the same for all leaves."""
+    """Of the runs, the same for all leaves."""
     first_rows: NDArray[np.int64]
     positions: NDArray[np.int64]
-
-    def spans(self) -> list[tuple[int, int]]:
-        """Offset and bytes of all that is to be read."""
-        return [span for leaf in self.leaves for span in _spans(*leaf)]
 
 
 def read_cuts(source: Source, footer: Footer, group: int, ranges: Ranges, names: Sequence[str]) -> dict[str, Cut]:
@@ -86,10 +105,12 @@ def read_cuts(source: Source, footer: Footer, group: int, ranges: Ranges, names:
     Spec: specs/pages.md#cut
     """
     plans = _plans(source, footer, group, ranges, names)
-    blobs = iter(source.read_ranges([span for plan in plans for span in plan.spans()]) if plans else [])
+    spans = [span for plan in plans for leaf in plan.leaves for span in leaf.spans]
+    blobs = iter(source.read_ranges(spans) if spans else [])
     cuts = {}
     for plan in plans:
-        cut = _decoded(footer, plan, list(itertools.islice(blobs, len(plan.spans()))))
+        fetched = [list(itertools.islice(blobs, len(leaf.spans))) for leaf in plan.leaves]
+        cut = _decoded(footer, plan, fetched)
         if cut is not None:
             cuts[footer.schema.field(plan.number).name] = cut
     return cuts
@@ -104,7 +125,7 @@ def _plans(source: Source, footer: Footer, group: int, ranges: Ranges, names: Se
     numbers = [footer.schema.get_field_index(name) for name in names] if fields else []
     wanted = {number: fields[number] for number in numbers if number >= 0 and not fields[number].is_repeated}
     leaves = [leaf for field in wanted.values() for leaf in field.leaves]
-    maps = dict(zip(leaves, page_maps(source, footer, group, leaves), strict=True)) if leaves else {}
+    maps = dict(zip(leaves, page_maps(source, footer, group, leaves, saved_rows), strict=True)) if leaves else {}
     plans = []
     for number, field in wanted.items():
         known = [pages for leaf in field.leaves if (pages := maps[leaf]) is not None]
@@ -124,65 +145,42 @@ def _may_pay(footer: Footer, group: int, saved_rows: int) -> bool:
 
 def _plan(number: int, maps: list[PageMap], ranges: Ranges) -> _Plan:
     """The pages that hold the rows: of several leaves, those between two rows at which a page of each leaf begins."""
-    bounds = reduce(np.intersect1d, (pages.first_rows for pages in maps))
+    bounds = reduce(np.intersect1d, (pages.rows for pages in maps))
     lows = np.searchsorted(bounds, ranges[0], side="right") - 1
     highs = np.searchsorted(bounds, ranges[1], side="left")
-    steps = np.zeros(len(bounds) + 1, np.int64)
-    np.add.at(steps, lows, 1)
-    np.add.at(steps, highs, -1)
-    is_chosen = np.cumsum(steps[:-1]) > 0
-    lengths = np.diff(np.append(bounds, maps[0].num_rows)) * is_chosen
-    is_first = is_chosen & ~np.concatenate(([False], is_chosen[:-1]))
-    leaves = tuple(
-        (pages, np.flatnonzero(is_chosen[np.searchsorted(bounds, pages.first_rows, side="right") - 1]))
-        for pages in maps
-    )
-    positions = np.cumsum(lengths) - lengths
-    return _Plan(number, leaves, int(lengths.sum()), bounds[is_first], positions[is_first])
+    is_first = np.ones(len(lows) + 1, np.bool_)
+    is_first[1:-1] = lows[1:] > highs[:-1]
+    first_rows, stop_rows = bounds[lows[is_first[:-1]]], bounds[highs[is_first[1:]]]
+    lengths = stop_rows - first_rows
+    leaves = []
+    for pages in maps:
+        firsts, stops = np.searchsorted(pages.rows, first_rows), np.searchsorted(pages.rows, stop_rows)
+        leaves.append(_Leaf.of(pages, tuple(zip(firsts.tolist(), stops.tolist(), strict=True))))
+    return _Plan(number, tuple(leaves), int(lengths.sum()), first_rows, lengths.cumsum() - lengths)
 
 
 def _pays(plan: _Plan) -> bool:
     """Whether pages cost less than the whole column chunks, of which pyarrow needs no Python to read them."""
-    num_pages = _PAGES_PER_COLUMN + sum(len(chosen) for _pages, chosen in plan.leaves)
-    saved_rows = plan.leaves[0][0].num_rows - plan.num_rows
-    saved_bytes = sum(int(pages.sizes.sum() - pages.sizes[chosen].sum()) for pages, chosen in plan.leaves)
+    num_pages, saved_bytes = _PAGES_PER_COLUMN, 0
+    for leaf in plan.leaves:
+        num_pages += sum(stop - first for first, stop in leaf.runs)
+        saved_bytes += int(leaf.pages.offsets[-1] - leaf.pages.offsets[0]) - sum(size for _offset, size in leaf.spans)
+    saved_rows = int(plan.leaves[0].pages.rows[-1]) - plan.num_rows
     return saved_rows > num_pages * _ROWS_PER_PAGE or saved_bytes > num_pages * _BYTES_PER_PAGE
-
-
-def _needs_dictionary(pages: PageMap, chosen: NDArray[np.int64]) -> bool:
-    return int(chosen[0]) < pages.num_dictionary_pages
-
-
-def _spans(pages: PageMap, chosen: NDArray[np.int64]) -> list[tuple[int, int]]:
-    """Offset and bytes of the dictionary (if any), of each run of pages, and, once, of the last page's header."""
-    is_first = np.diff(chosen, prepend=-2) != 1
-    firsts, lasts = chosen[is_first], chosen[np.append(is_first[1:], True)]
-    lengths = pages.offsets[lasts] + pages.sizes[lasts] - pages.offsets[firsts]
-    runs = list(zip(pages.offsets[firsts].tolist(), lengths.tolist(), strict=True))
-    dictionary = [pages.dictionary] if _needs_dictionary(pages, chosen) else []
-    return [*dictionary, *runs, *([] if pages.is_proven else [pages.last_header])]
 
 
 # --- decoding ---------------------------------------------------------------------------------------------------------
 
 
-def _decoded(footer: Footer, plan: _Plan, blobs: list[bytes]) -> Cut | None:
-    """The rows of a plan, whose bytes were read; None if anything is not as the page index has it."""
-    if [len(blob) for blob in blobs] != [length for _offset, length in plan.spans()]:
-        return None
+def _decoded(footer: Footer, plan: _Plan, fetched: list[list[bytes]]) -> Cut | None:
+    """The rows of a plan, for each leaf of which its spans were read; None if anything is not as promised."""
     parts, chunks, position = [_MAGIC], [], len(_MAGIC)
-    for pages, chosen in plan.leaves:
-        own = [blobs.pop(0) for _span in _spans(pages, chosen)]
-        dictionary = own.pop(0) if _needs_dictionary(pages, chosen) else b""
-        if not pages.is_proven and not pages.prove(own.pop()):
+    for leaf, blobs in zip(plan.leaves, fetched, strict=True):
+        found = _checked(leaf, blobs)
+        if found is None:
             return None
-        data = b"".join(own)
-        encodings = _encodings(data, pages, chosen)
-        if encodings is None or (encodings & DICTIONARY_ENCODINGS and not dictionary):
-            return None
-        if not encodings & DICTIONARY_ENCODINGS:
-            dictionary = b""
-        chunks.append(_column_chunk(pages, plan.num_rows, position, len(dictionary), len(data)))
+        dictionary, data = found
+        chunks.append(_column_chunk(leaf.pages, plan.num_rows, position, len(dictionary), len(data)))
         parts += [dictionary, data]
         position += len(dictionary) + len(data)
     footer_bytes = _footer(footer, plan, chunks, position)
@@ -197,27 +195,36 @@ def _decoded(footer: Footer, plan: _Plan, blobs: list[bytes]) -> Cut | None:
     return Cut(table.column(0), plan.first_rows, plan.positions)
 
 
-def _encodings(data: bytes, pages: PageMap, chosen: NDArray[np.int64]) -> set[int] | None:
-    """The encodings of the chosen pages, which follow each other in `data`; None if one is not as promised."""
-    lengths = np.diff(np.append(pages.first_rows, pages.num_rows))[chosen].tolist()
-    found, position = set(), 0
-    for num_bytes, num_rows in zip(pages.sizes[chosen].tolist(), lengths, strict=True):
-        encoding = page_encoding(data, position, num_bytes, num_rows)
-        if encoding is None:
-            return None
-        found.add(encoding)
-        position += num_bytes
-    return found
+def _checked(leaf: _Leaf, blobs: list[bytes]) -> tuple[bytes, bytes] | None:
+    """The dictionary page, if one is needed, and the data pages; None if one of them is not as promised."""
+    if any(len(blob) != size for blob, (_offset, size) in zip(blobs, leaf.spans, strict=True)):
+        return None
+    if not leaf.pages.is_proven and not leaf.pages.prove(blobs[-1]):
+        return None
+    first = int(leaf.has_dictionary)
+    dictionary, data = b"".join(blobs[:first]), b"".join(blobs[first : first + len(leaf.runs)])
+    uses_dictionary, position = False, 0
+    for start, stop in leaf.runs:
+        sizes = np.diff(leaf.pages.offsets[start : stop + 1]).tolist()
+        for size, num_rows in zip(sizes, np.diff(leaf.pages.rows[start : stop + 1]).tolist(), strict=True):
+            encoding = page_encoding(data, position, size, num_rows)
+            if encoding is None:
+                return None
+            uses_dictionary = uses_dictionary or encoding in DICTIONARY_ENCODINGS
+            position += size
+    if uses_dictionary:
+        return (dictionary, data) if dictionary else None
+    return b"", data
 
 
 def _column_chunk(pages: PageMap, num_rows: int, position: int, dictionary_bytes: int, data_bytes: int) -> bytes:
     """Parquet's ColumnChunk for pages that lie at `position`."""
     size = dictionary_bytes + data_bytes
     meta: dict[int, tuple[int, Any]] = {
-        1: (I32, pages.physical_type),
-        2: (LIST, write_list(I32, list(pages.encodings))),
-        3: (LIST, write_list(BINARY, list(pages.path))),
-        4: (I32, pages.codec),
+        1: (I32, pages.chunk.physical_type),
+        2: (LIST, write_list(I32, list(pages.chunk.encodings))),
+        3: (LIST, write_list(BINARY, list(pages.chunk.path))),
+        4: (I32, pages.chunk.codec),
         5: (I64, num_rows),
         6: (I64, size),
         7: (I64, size),

@@ -46,6 +46,11 @@ class Source(Protocol):
         """Of the file as it is now, as far as the store can tell; another one if the bytes may have changed."""
         ...
 
+    @property
+    def is_near(self) -> bool:
+        """Whether a request takes microseconds, as of a disk, so that many small ones in turn are well."""
+        ...
+
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """For each `(offset, length)`, those bytes; near ones are fetched together, others at once."""
         ...
@@ -65,6 +70,8 @@ class Source(Protocol):
 
 class LocalSource:
     """A file of this machine; stays the same file even when its path is replaced."""
+
+    is_near = True
 
     def __init__(self, path: Path) -> None:
         self.path = str(path)
