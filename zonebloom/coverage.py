@@ -354,10 +354,14 @@ class View:
     def _zones_of(self, predicate: Predicate) -> TouchedRanges | None:
         """The zones that the counts refer to: those of the first indexed column of the predicate, else of any."""
         manifest = self.snapshot.manifest
-        named = [entry for entry in manifest.columns if entry.name in predicate.columns()]
-        if not manifest.columns:
+        there = manifest.columns
+        if self.declared is not None:
+            names = {*self.schema.names, *leaf_paths(self.schema)}
+            there = tuple(entry for entry in there if entry.name in names)
+        named = [entry for entry in there if entry.name in predicate.columns()]
+        if not there:
             return None
-        entry = (named or manifest.columns)[0]
+        entry = (named or there)[0]
         if entry.name not in self._counted:
             column = self.column(entry.name)
             if column is None:

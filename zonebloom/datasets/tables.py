@@ -39,7 +39,10 @@ __all__ = [
     "TableDataset",
     "TableFile",
     "TableSnapshot",
+    "has_log",
     "has_metadata",
+    "is_log_entry",
+    "log_among_files",
     "open_source",
 ]
 
@@ -64,6 +67,12 @@ def has_log(folder: str) -> bool:
         return any(map(is_log_entry, os.listdir(f"{folder}/{LOG_FOLDER}")))  # noqa: PTH208 - text
     except OSError:
         return False
+
+
+def log_among_files(folder: str) -> DataFileError:
+    """The error for a Delta table in a data set of plain files: which rows are deleted its files alone do not say."""
+    message = f"folder {folder.rstrip('/')} must be indexed as what it is, a Delta table, got a data set of its files"
+    return DataFileError(f"{message}; build an index of the table")
 
 
 def has_metadata(folder: str) -> bool:

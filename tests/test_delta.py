@@ -1,0 +1,672 @@
+"""Delta tables as data sets: whatever was done to the table, a search gives what deltalake's own reader gives.
+
+Oracles: deltalake 1.6 (`DeltaTable.scan`, its DataFusion engine), and Polars 2.1 for deletion vectors.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import zonebloom as zb
+from tests import delta_log
+from zonebloom import cli
+from zonebloom.datasets import open_dataset
+from zonebloom.datasets.delta import DeltaDataset
+from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, StaleIndexError
+from zonebloom.reasons import ReasonCode
+
+ROWS_PER_ZONE = 8
+
+
+def rows(start: int, stop: int, **columns) -> pa.Table:
+    """Rows with an `id` of their own, and a text `u` that no other row has."""
+    ids = range(start, stop)
+    return pa.table({"id": pa.array(ids, pa.int64()), "u": [f"user {i * 7919 % 100_003}" for i in ids], **columns})
+
+
+def user(row: int) -> str:
+    return f"u = 'user {row * 7919 % 100_003}'"
+
+
+def their_rows(root: Path, version: int | None = None) -> pa.Table:
+    return plain(DeltaTable(root, version=version).scan()).sort_by("id")
+
+
+def plain(reader: Any) -> pa.Table:
+    """A table without views, which pyarrow cannot sort."""
+    table = pa.table(reader)
+    return table.cast(pa.schema([(one.name, without_views(one.type)) for one in table.schema]))
+
+
+def without_views(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_struct(kind):
+        return pa.struct([(one.name, without_views(one.type)) for one in kind])
+    return {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}.get(kind, kind)
+
+
+def assert_same(ours: pa.Table, theirs: pa.Table) -> None:
+    """The same rows, whatever their order and the kind of their texts."""
+    assert ours.column_names == theirs.column_names
+    assert ours.sort_by("id").to_pylist() == theirs.sort_by("id").to_pylist()
+
+
+def assert_agrees(index: zb.Index, root: Path) -> None:
+    """All rows, and each by its own key."""
+    theirs = their_rows(root)
+    assert_same(index.to_table("id IS NOT NULL"), theirs)
+    for id_, key in zip(theirs["id"].to_pylist(), theirs["u"].to_pylist(), strict=True):
+        assert id_ in index.to_table(zb.col("u") == key)["id"].to_pylist()
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A table of three files, of 40 rows each."""
+    for start in (0, 40, 80):
+        write_deltalake(tmp_path / "table", rows(start, start + 40), mode="append")
+    return tmp_path / "table"
+
+
+def build(root: Path, column: str = "u") -> zb.Index:
+    return zb.build_index(root, column, rows_per_zone=ROWS_PER_ZONE)
+
+
+# --- the files of the log ---------------------------------------------------------------------------------------------
+
+
+def test_a_folder_with_a_log_is_a_table_and_one_zone_is_read(root):
+    index = build(root)
+    assert isinstance(index.dataset, DeltaDataset)
+    found = index.search(user(50))
+    assert (found.num_zones_kept, found.num_zones) == (1, 15)
+    assert index.to_table(user(50))["id"].to_pylist() == [50]
+    assert index.verify(sample=1.0).is_sound
+
+
+def test_rows_that_were_deleted_do_not_come_back(root):
+    index = build(root)
+    DeltaTable(root).delete("id >= 20 AND id < 90")
+    assert len(list(root.glob("*.parquet"))) > len(DeltaTable(root).file_uris())
+    assert index.to_table(user(50)).num_rows == 0
+    assert_agrees(index, root)
+    assert index.refresh().num_files_dropped == 3
+    assert_agrees(index, root)
+
+
+def test_appended_files_are_read_whole_until_a_refresh_builds_only_them(root):
+    index = build(root)
+    write_deltalake(root, rows(120, 140), mode="append")
+    assert ReasonCode.FILE_NOT_INDEXED in {one.code for one in index.search(user(130)).reasons}
+    assert_agrees(index, root)
+    with pytest.raises(StaleIndexError):
+        index.search(user(130), strict=True)
+    done = index.refresh()
+    assert (done.num_files_added, done.num_files_kept, done.num_files_dropped) == (1, 3, 0)
+    assert index.search(user(130), strict=True).num_rows_kept <= ROWS_PER_ZONE
+    assert index.refresh().version == done.version
+
+
+def test_update_merge_overwrite_compaction_vacuum_and_restore(root):
+    index = build(root)
+    steps = [
+        lambda table: table.update(predicate="id < 10", updates={"u": "'renamed'"}),
+        lambda table: (
+            table.merge(rows(100, 130), "t.id = s.id", source_alias="s", target_alias="t")
+            .when_matched_delete()
+            .when_not_matched_insert_all()
+            .execute()
+        ),
+        lambda table: table.optimize.compact(),
+        lambda table: table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False, full=True),
+        lambda table: write_deltalake(table, rows(500, 520), mode="overwrite"),
+        lambda table: table.restore(table.version() - 1),
+        lambda table: table.create_checkpoint(),
+        lambda table: table.delete(),
+    ]
+    for number, step in enumerate(steps):
+        step(DeltaTable(root))
+        assert_agrees(index, root)
+        if number % 2:
+            index.refresh()
+            assert index.view().num_unknown == 0
+            assert_agrees(zb.open_index(root), root)
+    assert index.to_table("id IS NOT NULL").num_rows == 0
+
+
+def test_a_file_that_differs_from_the_log_is_an_error_and_not_an_answer(root):
+    index = build(root)
+    victim = next(iter(index.view().files))
+    pq.write_table(rows(0, 41), root / victim)
+    with pytest.raises(DataFileError, match="bytes that its table's log says"):
+        index.to_table("id IS NOT NULL")
+
+
+def test_a_table_that_was_made_anew_is_noticed(root):
+    index = build(root)
+    index.search(user(1))
+    shutil.rmtree(root / "_delta_log")
+    for start in (1000, 2000, 3000):
+        write_deltalake(root, rows(start, start + 40), mode="append")
+    assert_agrees(index, root)
+
+
+# --- partitions -------------------------------------------------------------------------------------------------------
+
+TEXTS = ["a b", "x/y=é%", "c:d", "%20", None, "'", "day=3", "."]
+
+
+def test_partition_values_are_those_of_the_log(tmp_path):
+    count = len(TEXTS)
+    table = rows(
+        0,
+        count,
+        p=pa.array(TEXTS),
+        d=[dt.date(2026, 1, 1 + i) for i in range(count)],
+        n=pa.array([None, *range(1, count)], pa.int16()),
+        dec=[Decimal(i) / 4 for i in range(count)],
+        ts=pa.array([dt.datetime(2026, 1, 1, i, tzinfo=dt.UTC) for i in range(count)], pa.timestamp("us", "UTC")),
+    )
+    write_deltalake(tmp_path, table, partition_by=["p", "d", "n", "dec", "ts"])
+    index = build(tmp_path)
+    assert_agrees(index, tmp_path)
+    for text in TEXTS[:4]:
+        found = index.search(zb.col("p") == text)
+        assert (found.kept.files, str(found.kind)) == (1, "exact")
+        assert index.to_table(zb.col("p") == text)["p"].to_pylist() == [text]
+    assert index.to_table("p IS NULL")["id"].to_pylist() == [4]
+    assert index.search("d = DATE '2026-01-03'").kept.files == 1
+    assert index.search("n > 5").kept.files == 2
+    assert index.to_table("dec = 0.25 AND ts = TIMESTAMPTZ '2026-01-01 01:00:00Z'")["id"].to_pylist() == [1]
+
+
+def test_an_empty_text_as_partition_value_is_null_as_the_protocol_says(tmp_path):
+    write_deltalake(tmp_path, rows(0, 2, p=["", "x"]), partition_by=["p"])
+    index = build(tmp_path)
+    assert index.to_table("p IS NULL")["id"].to_pylist() == [0]
+    assert index.to_table(user(0))["p"].to_pylist() == [None]
+
+
+def test_a_path_that_looks_like_another_partition_is_not_believed(tmp_path):
+    write_deltalake(tmp_path, rows(0, 4, day=[1] * 4), partition_by=["day"])
+    (add,) = delta_log.actions(tmp_path, "add")
+    (tmp_path / "day=9").mkdir()
+    (tmp_path / add["path"]).rename(tmp_path / "day=9" / "part.parquet")
+    delta_log.commit(
+        tmp_path, {"remove": {"path": add["path"], "dataChange": True}}, {"add": add | {"path": "day=9/part.parquet"}}
+    )
+    index = build(tmp_path)
+    assert index.to_table("day = 1").num_rows == 4
+    assert index.search("day = 9").kept.files == 0
+
+
+def test_a_partition_column_is_not_indexed(tmp_path):
+    write_deltalake(tmp_path, rows(0, 4, day=[1] * 4), partition_by=["day"])
+    with pytest.raises(ColumnNotFoundError, match="day"):
+        build(tmp_path, "day")
+
+
+def test_another_partitioning_of_the_same_table(tmp_path):
+    write_deltalake(tmp_path, rows(0, 8, day=[1, 2] * 4), partition_by=["day"])
+    index = build(tmp_path)
+    write_deltalake(tmp_path, rows(0, 8, day=[3, 4] * 4), partition_by=["u"], mode="overwrite", schema_mode="overwrite")
+    assert_agrees(index, tmp_path)
+    assert index.search(user(3)).kept.files == 1
+    index.refresh()
+    assert_agrees(index, tmp_path)
+
+
+# --- columns ----------------------------------------------------------------------------------------------------------
+
+
+def test_an_added_column_is_null_where_it_is_missing_and_known_before_a_refresh(root):
+    index = build(root)
+    write_deltalake(root, rows(120, 130, extra=["x"] * 10), mode="append", schema_mode="merge")
+    assert index.to_table("extra = 'x'").num_rows == 10
+    assert index.to_table("extra IS NULL").num_rows == 120
+    assert_agrees(index, root)
+    index.refresh()
+    zb.build_index(root, "extra", rows_per_zone=ROWS_PER_ZONE)
+    opened = zb.open_index(root)
+    assert opened.columns == ["u", "extra"]
+    assert opened.to_table("extra IS NULL").num_rows == 120
+    assert opened.search("extra = 'x'").num_rows_kept == 10
+
+
+def test_a_column_that_only_the_log_has_can_be_asked_for(root):
+    from deltalake import Field, Schema  # noqa: F401
+    from deltalake.schema import PrimitiveType
+
+    DeltaTable(root).alter.add_columns([Field("later", PrimitiveType("string"))])
+    index = build(root)
+    assert index.to_table("later IS NULL").num_rows == 120
+    assert_agrees(index, root)
+
+
+def hand_made(root: Path, fields, *, mode="none", partitions=(), features=()) -> None:
+    """A table without files whose schema is that of `fields`: name, type, id and physical name."""
+    made = []
+    for name, kind, number, stored in fields:
+        mapping = {"delta.columnMapping.id": number, "delta.columnMapping.physicalName": stored}
+        made.append({"name": name, "type": kind, "nullable": True, "metadata": mapping if mode != "none" else {}})
+    asked = [*features, *(["columnMapping"] if mode != "none" else [])]
+    metadata = {
+        "id": "5930095c-7b3a-42fb-b05e-786bb220480b",
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": json.dumps({"type": "struct", "fields": made}),
+        "partitionColumns": list(partitions),
+        "configuration": {"delta.columnMapping.mode": mode, "delta.columnMapping.maxColumnId": "99"},
+    }
+    protocol = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": asked, "writerFeatures": asked}
+    delta_log.commit(root, {"protocol": protocol}, {"metaData": metadata})
+
+
+def add_file(root: Path, name: str, table: pa.Table, partition=None) -> None:
+    pq.write_table(table, root / name, row_group_size=16)
+    size = (root / name).stat().st_size
+    entry = {"path": name, "partitionValues": partition or {}, "size": size, "modificationTime": 1, "dataChange": True}
+    delta_log.commit(root, {"add": entry})
+
+
+def with_ids(table: pa.Table, ids: list[int]) -> pa.Table:
+    fields = [one.with_metadata({"PARQUET:field_id": str(i)}) for one, i in zip(table.schema, ids, strict=True)]
+    return table.cast(pa.schema(fields))
+
+
+def test_a_widened_column(tmp_path):
+    hand_made(tmp_path, [("id", "long", 0, ""), ("u", "string", 0, ""), ("x", "integer", 0, "")])
+    add_file(tmp_path, "a.parquet", rows(0, 40, x=pa.array(range(40), pa.int32())))
+    index = build(tmp_path, "x")
+    hand_made(
+        tmp_path, [("id", "long", 0, ""), ("u", "string", 0, ""), ("x", "long", 0, "")], features=["typeWidening"]
+    )
+    add_file(tmp_path, "b.parquet", rows(40, 80, x=pa.array(range(2**40, 2**40 + 40), pa.int64())))
+    for _refreshed in range(2):
+        assert index.to_table("id IS NOT NULL").schema.field("x").type == pa.int64()
+        assert index.to_table("id IS NOT NULL")["x"].to_pylist() == [*range(40), *range(2**40, 2**40 + 40)]
+        assert index.to_table("x = 7")["id"].to_pylist() == [7]
+        assert index.to_table(f"x = {2**40 + 1}")["id"].to_pylist() == [41]
+        index.refresh()
+    index.refresh("full")
+    assert index.column_type("x") == pa.int64()
+    assert index.search(f"x = {2**40 + 1}").num_zones_kept == 1
+
+
+STRUCT = {
+    "type": "struct",
+    "fields": [
+        {
+            "name": "city",
+            "type": "string",
+            "nullable": True,
+            "metadata": {"delta.columnMapping.id": 5, "delta.columnMapping.physicalName": "col-5"},
+        }
+    ],
+}
+
+
+def mapped(root: Path, mode: str, names=("id", "u", "s", "day")) -> None:
+    fields = [("col-1", "long", 1), ("col-2", "string", 2), ("col-4", STRUCT, 4), ("col-3", "date", 3)]
+    entries = [(name, kind, number, stored) for name, (stored, kind, number) in zip(names, fields, strict=True)]
+    hand_made(root, entries, mode=mode, partitions=[names[3]])
+
+
+def physical(start: int, stop: int) -> pa.Table:
+    table = rows(start, stop).rename_columns(["col-1", "col-2"])
+    inner = pa.field("col-5", pa.string(), metadata={"PARQUET:field_id": "5"})
+    cities = pa.array([{"col-5": f"city {i}"} if i % 5 else None for i in range(start, stop)], pa.struct([inner]))
+    return with_ids(table.append_column("col-4", cities), [1, 2, 4])
+
+
+@pytest.mark.parametrize("mode", ["name", "id"])
+def test_mapped_columns_go_by_the_names_of_the_table(tmp_path, mode):
+    mapped(tmp_path, mode)
+    add_file(tmp_path, "a.parquet", physical(0, 40), {"col-3": "2026-01-02"})
+    add_file(tmp_path, "b.parquet", physical(40, 80), {"col-3": None})
+    index = zb.build_index(tmp_path, ["u", "s.city"], rows_per_zone=ROWS_PER_ZONE)
+    assert_agrees(index, tmp_path)
+    assert index.search(user(50)).num_zones_kept == 1
+    assert index.search("s.city = 'city 57'").num_zones_kept == 1
+    assert index.to_table("s.city = 'city 57'")["id"].to_pylist() == [57]
+    assert index.to_table("day = DATE '2026-01-02'").num_rows == 40
+    assert index.verify(sample=1.0).is_sound
+    with pytest.raises(ColumnNotFoundError):
+        index.to_table("\"col-2\" = 'x'")
+
+
+@pytest.mark.parametrize("mode", ["name", "id"])
+def test_a_renamed_column_is_read_whole_until_a_refresh_makes_it_anew(tmp_path, mode):
+    mapped(tmp_path, mode)
+    add_file(tmp_path, "a.parquet", physical(0, 40), {"col-3": "2026-01-02"})
+    index = build(tmp_path)
+    mapped(tmp_path, mode, ("id", "before", "s", "day"))
+    with pytest.raises(ColumnNotFoundError):
+        index.search(user(7))
+    assert index.to_table(user(7).replace("u =", "before ="))["id"].to_pylist() == [7]
+    assert_same(index.to_table("id IS NOT NULL"), their_rows(tmp_path))
+
+
+def test_a_name_that_another_column_took_loses_no_row(tmp_path):
+    hand_made(tmp_path, [("id", "long", 1, "col-1"), ("u", "string", 2, "col-2")], mode="name")
+    first = rows(0, 40).rename_columns(["col-1", "col-2"])
+    add_file(tmp_path, "a.parquet", with_ids(first, [1, 2]))
+    index = build(tmp_path)
+    assert index.search("u IS NULL").num_zones_kept == 0
+    hand_made(tmp_path, [("id", "long", 1, "col-1"), ("u", "string", 7, "col-7")], mode="name")
+    found = index.search("u IS NULL")
+    assert ReasonCode.COLUMN_NOT_INDEXED in {one.code for one in found.reasons}
+    assert index.to_table("u IS NULL").num_rows == 40
+    assert index.to_table(user(7)).num_rows == 0
+    assert index.exists("u", ["anything"]).to_pylist() == [True]
+    with pytest.raises(InvalidArgumentError, match="whole table"):
+        index.refresh(paths=["a.parquet"])
+    index.refresh("quick")
+    assert index.to_table("u IS NULL").num_rows == 40
+    index.refresh()
+    assert_same(index.to_table("id IS NOT NULL"), their_rows(tmp_path))
+    assert index.exists("u", ["anything"]).to_pylist() == [False]
+    second = rows(40, 80).rename_columns(["col-1", "col-7"])
+    add_file(tmp_path, "b.parquet", with_ids(second, [1, 7]))
+    index.refresh()
+    assert index.search(user(50)).num_zones_kept == 1
+    assert index.to_table("u IS NULL").num_rows == 40
+
+
+def test_another_column_that_is_indexed_later_does_not_vouch_for_the_first(tmp_path):
+    fields = [("id", "long", 1, "col-1"), ("u", "string", 2, "col-2"), ("v", "string", 3, "col-3")]
+    hand_made(tmp_path, fields, mode="name")
+    first = rows(0, 40, v=[f"v{i}" for i in range(40)]).rename_columns(["col-1", "col-2", "col-3"])
+    add_file(tmp_path, "a.parquet", with_ids(first, [1, 2, 3]))
+    build(tmp_path)
+    hand_made(tmp_path, [fields[0], ("u", "string", 7, "col-7"), fields[2]], mode="name")
+    index = build(tmp_path, "v")
+    assert index.to_table("u IS NULL").num_rows == 40
+    assert index.search("v = 'v7'").num_zones_kept == 1
+    index.refresh()
+    assert index.to_table("u IS NULL").num_rows == 40
+    assert index.search("u = 'x'").num_zones_kept == 0
+
+
+# --- deletion vectors -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def vectors(tmp_path: Path) -> Path:
+    """A table of one file, of 100 rows, that may have deletion vectors."""
+    write_deltalake(tmp_path / "table", rows(0, 100), configuration={"delta.enableDeletionVectors": "true"})
+    return tmp_path / "table"
+
+
+@pytest.mark.parametrize("kind", ["i", "u", "p"])
+def test_deleted_rows_are_left_out_and_the_file_stays_covered(vectors, kind):
+    index = build(vectors)
+    (add,) = delta_log.actions(vectors, "add")
+    gone = [0, 5, 8, 9, 10, 11, 12, 13, 14, 15, 99]
+    delta_log.delete_rows(vectors, add, gone, kind)
+    view = index.view()
+    assert (view.num_unknown, view.num_deleted) == (0, 0)
+    assert index.search(user(5)).num_zones_kept == 1
+    assert index.to_table(user(5)).num_rows == 0
+    assert index.to_table(user(6))["id"].to_pylist() == [6]
+    theirs = pl.scan_delta(str(vectors)).collect().sort("id").to_arrow()
+    assert_same(index.to_table("id IS NOT NULL"), theirs)
+    assert theirs.num_rows == 89
+    assert index.scan("id >= 0", limit=3).read_all()["id"].to_pylist() == [1, 2, 3]
+    assert index.exists("u", [user(5)[5:-1], user(6)[5:-1]]).to_pylist() == [True, True]
+    assert index.exists("u", [user(5)[5:-1], user(6)[5:-1]], exact=True).to_pylist() == [False, True]
+    assert index.verify(sample=1.0).is_sound
+    done = index.refresh()
+    assert (done.num_files_kept, done.num_files_added) == (1, 0)
+
+
+def test_more_deletes_restored_rows_and_files_that_the_index_does_not_know(vectors):
+    index = build(vectors)
+    (add,) = delta_log.actions(vectors, "add")
+    more = delta_log.delete_rows(vectors, add, [1, 2], "u")
+    more = delta_log.delete_rows(vectors, more, [1, 2, 3], "i")
+    assert_agrees(index, vectors)
+    delta_log.commit(vectors, {"remove": more}, {"add": add})
+    assert_agrees(index, vectors)
+    assert index.to_table("id >= 0").num_rows == 100
+    write_deltalake(vectors, rows(200, 230), mode="append")
+    new = delta_log.actions(vectors, "add")[-1]
+    delta_log.delete_rows(vectors, new, [0, 29], "u")
+    assert index.view().num_unknown == 1
+    assert_agrees(index, vectors)
+    assert index.to_table("id >= 200").num_rows == 28
+    index.refresh()
+    assert_agrees(index, vectors)
+
+
+def test_deleted_rows_of_partitions_with_odd_names(tmp_path):
+    options = {"delta.enableDeletionVectors": "true"}
+    write_deltalake(tmp_path, rows(0, 8, p=TEXTS), partition_by=["p"], configuration=options)
+    index = build(tmp_path)
+    for add in delta_log.actions(tmp_path, "add"):
+        delta_log.delete_rows(tmp_path, add, [0], "u")
+        assert_agrees(index, tmp_path)
+    assert index.to_table("id IS NOT NULL").num_rows == their_rows(tmp_path).num_rows < 4
+
+
+def test_a_scan_reads_one_version_whatever_is_committed_meanwhile(vectors):
+    index = build(vectors)
+    (add,) = delta_log.actions(vectors, "add")
+    once = delta_log.delete_rows(vectors, add, [4], "u")
+    reader = index.scan("id >= 0")
+    delta_log.delete_rows(vectors, once, [4, 5, 6], "u")
+    assert 5 in reader.read_all()["id"].to_pylist()
+    assert 5 not in index.to_table("id >= 0")["id"].to_pylist()
+
+
+def test_a_lost_deletion_vector_is_an_error(vectors):
+    index = build(vectors)
+    (add,) = delta_log.actions(vectors, "add")
+    delta_log.delete_rows(vectors, add, [4], "u")
+    shutil.rmtree(vectors / "ab")
+    with pytest.raises(DataFileError, match="deletion vectors"):
+        index.to_table("id >= 0")
+
+
+# --- versions ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_delta_table_stands_for_the_version_that_it_has_loaded(root):
+    old = DeltaTable(root, version=1)
+    index = zb.build_index(old, "u", rows_per_zone=ROWS_PER_ZONE)
+    assert index.info()["table_version"] == 1
+    assert index.to_table("id IS NOT NULL").num_rows == 80
+    assert_agrees(zb.open_index(root), root)
+    pinned = zb.open_index(root, dataset=DeltaTable(root, version=0))
+    assert pinned.to_table("id IS NOT NULL").num_rows == 40
+    table = DeltaTable(root)
+    index = zb.open_index(root, dataset=table)
+    write_deltalake(root, rows(120, 130), mode="append")
+    assert index.to_table("id IS NOT NULL").num_rows == 120
+    table.update_incremental()
+    assert index.to_table("id IS NOT NULL").num_rows == 130
+    assert index.refresh().num_files_added == 2
+    assert index.search(user(125)).num_rows_kept <= ROWS_PER_ZONE
+
+
+def test_the_version_is_recorded_and_shown(root):
+    index = build(root)
+    write_deltalake(root, rows(120, 130), mode="append")
+    assert index.explain(user(1)).to_dict()["table_version"] == 3
+    assert "table version 3" in str(index.explain(user(1)))
+    assert (index.info()["table_version"], index.info()["dataset_kind"]) == (2, "delta")
+    index.refresh()
+    assert index.info()["table_version"] == 3
+
+
+def test_a_pinned_table_can_be_sent_to_another_process(vectors):
+    (add,) = delta_log.actions(vectors, "add")
+    delta_log.delete_rows(vectors, add, [4], "u")
+    pinned = pickle.loads(pickle.dumps(open_dataset(vectors).pin()))
+    (path,) = pinned.list()
+    assert pinned.deleted_rows(path).tolist() == [4]
+    with pinned.open(path) as file:
+        assert file.num_rows == 100
+    assert pinned == open_dataset(vectors).pin()
+
+
+def test_nothing_is_read_again_while_the_log_stands_still(root):
+    dataset = open_dataset(root)
+    first = dataset.pin()
+    assert dataset.pin() is first
+    os.utime(root / "_delta_log" / f"{2:020d}.json")
+    assert dataset.pin() is not first
+    write_deltalake(root, rows(120, 130), mode="append")
+    assert dataset.pin().declared().state == {"table_version": 3}
+
+
+def test_the_table_can_move_with_its_index(root):
+    build(root)
+    moved = root.rename(root.parent / "elsewhere")
+    assert_agrees(zb.open_index(moved), moved)
+
+
+# --- what is refused --------------------------------------------------------------------------------------------------
+
+
+def test_an_unknown_reader_feature_is_refused_by_name(tmp_path):
+    hand_made(tmp_path, [("id", "long", 0, "")], features=["sideways"])
+    with pytest.raises(DataFileError, match="sideways"):
+        zb.build_index(tmp_path, "id")
+
+
+def test_a_log_that_is_not_the_whole_truth_is_refused(tmp_path):
+    hand_made(tmp_path, [("id", "long", 0, "")], features=["catalogManaged"])
+    with pytest.raises(DataFileError, match="catalog"):
+        zb.build_index(tmp_path, "id")
+
+
+def test_a_part_of_a_table_and_a_folder_of_tables_are_refused(root):
+    write_deltalake(root.parent / "parted", rows(0, 4, day=[1] * 4), partition_by=["day"])
+    with pytest.raises(InvalidArgumentError, match="whole table"):
+        zb.build_index(root.parent / "parted" / "day=1", "u")
+    with pytest.raises(DataFileError, match="Delta table"):
+        zb.build_index(root.parent, "u")
+
+
+def test_a_folder_that_becomes_a_table_is_not_read_as_files(root):
+    log = root / "_delta_log"
+    log.rename(root.parent / "log")
+    index = build(root)
+    (root.parent / "log").rename(log)
+    with pytest.raises(DataFileError, match="Delta table"):
+        index.to_table("id IS NOT NULL")
+
+
+def test_a_shallow_clone_is_refused(root):
+    (root.parent / "clone").mkdir()
+    add = delta_log.actions(root, "add")[0]
+    entries = [{kind: delta_log.actions(root, kind)[0]} for kind in ("protocol", "metaData")]
+    delta_log.commit(root.parent / "clone", *entries, {"add": add | {"path": (root / add["path"]).as_uri()}})
+    with pytest.raises(DataFileError, match="cloned"):
+        zb.build_index(root.parent / "clone", "u")
+
+
+@pytest.mark.parametrize("place", ["plain", "_delta_log", "_delta_log/x", ""])
+def test_an_index_where_the_table_would_clean_up_is_refused(root, place):
+    with pytest.raises(InvalidArgumentError, match="folder of its own"):
+        zb.build_index(root, "u", index=root / place)
+
+
+def test_partitions_of_a_table_are_not_named_by_folders(tmp_path):
+    write_deltalake(tmp_path, rows(0, 4, day=[1] * 4), partition_by=["day"])
+    index = build(tmp_path)
+    with pytest.raises(InvalidArgumentError, match="by paths"):
+        index.refresh(partitions={"day": 1})
+    write_deltalake(tmp_path, rows(4, 8, day=[2] * 4), mode="append")
+    assert index.refresh(paths=["day=1"]).num_files_added == 0
+    assert index.refresh(paths=[tmp_path / "day=2"]).num_files_added == 1
+
+
+def test_without_deltalake_the_error_says_what_to_install(root):
+    code = (
+        "import sys; sys.modules['deltalake'] = None\n"
+        f"import zonebloom as zb, zonebloom.errors\ntry:\n    zb.build_index({str(root)!r}, 'u')\n"
+        "except zb.errors.MissingDependencyError as error:\n    print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert 'pip install "zonebloom[delta]"' in done.stdout
+
+
+def test_the_command_reads_tables(root, monkeypatch, capsys):
+    def run(*arguments: object) -> str:
+        monkeypatch.setattr(sys, "argv", ["zonebloom", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        assert not ended.value.code
+        return capsys.readouterr().out
+
+    run("build", root, "--column", "u", "--rows-per-zone", 8)
+    DeltaTable(root).delete("id = 7")
+    assert "delta, table version 2" in run("info", root)
+    assert "user" not in run("scan", root, "--where", user(7))
+    assert "user" in run("scan", root, "--where", user(50))
+
+
+# --- anything in any order --------------------------------------------------------------------------------------------
+
+STEPS = ["append", "delete", "update", "overwrite", "compact", "vector", "restore", "vacuum", "refresh", "full"]
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 99)), min_size=2, max_size=7))
+def test_random_operations_against_the_tables_own_reader(tmp_path_factory, steps):
+    root = tmp_path_factory.mktemp("delta") / "table"
+    options = {"delta.enableDeletionVectors": "true"}
+    write_deltalake(root, rows(0, 60, day=[i % 3 for i in range(60)]), partition_by=["day"], configuration=options)
+    index = build(root)
+    next_id = 60
+    for step, number in steps:
+        table = DeltaTable(root)
+        if step in {"append", "overwrite"}:
+            new = rows(next_id, next_id + 20, day=[i % 4 for i in range(20)])
+            write_deltalake(root, new, mode=step)
+            next_id += 20
+        elif step == "delete":
+            table.delete(f"id % 5 = {number % 5}")
+        elif step == "update":
+            table.update(predicate=f"id % 7 = {number % 7}", updates={"u": f"'user of {number}'"})
+        elif step == "compact":
+            table.optimize.compact()
+        elif step == "vector":
+            live = set(open_dataset(root).list())
+            adds = {add["path"]: add for add in delta_log.actions(root, "add") if add["path"] in live}
+            if adds:
+                chosen = adds[sorted(adds)[number % len(adds)]]
+                if "deletionVector" not in chosen:
+                    delta_log.delete_rows(root, chosen, [number % 5], "iu"[number % 2])
+        elif step == "restore" and table.version():
+            table.restore(table.version() - 1)
+        elif step == "vacuum":
+            table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=True, full=True)
+        elif step in ("refresh", "full"):
+            index.refresh("incremental" if step == "refresh" else "full")
+        theirs = their_rows(root)
+        assert_same(index.to_table("id IS NOT NULL"), theirs)
+        for predicate in (user(number), f"day = {number % 4}", f"day = 1 AND {user(number)} OR u = 'user of {number}'"):
+            ours = index.to_table(predicate)
+            expected = plain(DeltaTable(root).scan(predicate=predicate))
+            assert_same(ours, expected)
+    index.refresh()
+    assert index.search("u = 'nowhere'").num_rows_kept == 0
+    assert pc.all(pc.is_valid(index.to_table("id IS NOT NULL")["id"])).as_py() in (True, None)
