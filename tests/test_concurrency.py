@@ -1,51 +1,27 @@
-"""Writers that race, and writers that die: whoever lost lands on top of whoever won, and a kill loses nothing.
+"""Writers that race: whoever lost lands on top of whoever won, and where both changed the same, one is told.
 
-`ZONEBLOOM_KILLS` sets the number of kills (default 32), `ZONEBLOOM_COMMITS` the commits of each of 8 processes (6).
+`ZONEBLOOM_COMMITS` sets the commits of each of 8 processes (50).
 """
 
 from __future__ import annotations
 
-import multiprocessing
 import os
-import random
-import signal
-import subprocess
-import sys
 import threading
-import time
-import warnings
-from datetime import timedelta
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import zonebloom as zb
+from tests.lives import rows_of, write
+from tests.zygote import Zygote
 from zonebloom.committing import commit_change, reserve_ids
 from zonebloom.errors import ConcurrentCommitError
 from zonebloom.rebasing import Change, ColumnChange
 from zonebloom.storage.local_store import LocalStore
 from zonebloom.storage.manifest import list_versions, read_version
 
-KILLS = int(os.environ.get("ZONEBLOOM_KILLS", "32"))
-COMMITS = int(os.environ.get("ZONEBLOOM_COMMITS", "6"))
+COMMITS = int(os.environ.get("ZONEBLOOM_COMMITS", "50"))
 WRITERS = 8
-SPAWN = multiprocessing.get_context("spawn")
-
-
-def write(path: Path, keys, extra: int = 0) -> None:
-    """One file, whole from its first moment, with a time that is long past, so that no build waits."""
-    staged = path.with_name(f".{path.name}")
-    pq.write_table(pa.table({"k": pa.array(keys, pa.int64()), "s": [f"text {key}" for key in keys]}), staged)
-    when = 1_700_000_000_000_000_001 + extra
-    os.utime(staged, ns=(when, when))
-    staged.rename(path)
-
-
-def rows_of(root: Path) -> list[int]:
-    files = sorted(path for path in root.iterdir() if path.suffix == ".parquet")
-    return [key for path in files for key in pq.read_table(path)["k"].to_pylist()]
 
 
 def assert_whole(root: Path, index: zb.Index, keys) -> None:
@@ -211,135 +187,31 @@ def test_reserved_ids_never_meet(tmp_path):
 # --- many processes ---------------------------------------------------------------------------------------------------
 
 
-def commit_often(root: str, number: int, commits: int) -> None:
-    warnings.simplefilter("error")
-    index = zb.open_index(root)
-    for turn in range(commits):
-        name = f"w{number}-{turn}.parquet"
-        write(Path(root) / name, range(10_000 * number + 10 * turn, 10_000 * number + 10 * turn + 10))
-        done = index.refresh(paths=[name], workers=1)
-        assert (done.num_files_added, done.num_files_dropped) == (1, 0)
+def run(root: Path, what: str, numbers, **options) -> None:
+    """Children of one zygote do `what`, all at once."""
+    with Zygote() as zygote:
+        children = [zygote.fork(what, root, number=number, **options) for number in numbers]
+        assert [zygote.wait(child) for child in children] == [0] * len(children)
 
 
-def test_eight_processes_commit_and_none_is_lost(lake):
+def test_eight_processes_commit_and_none_is_lost(lake, figure):
     """Each commit adds another file, while a reader holds the first version."""
     reader = zb.open_index(lake)
     before = reader.search("k = 150").row_ranges
-    started = time.perf_counter()
-    numbers = range(1, WRITERS + 1)
-    writers = [SPAWN.Process(target=commit_often, args=(str(lake), number, COMMITS)) for number in numbers]
-    for writer in writers:
-        writer.start()
-    for writer in writers:
-        writer.join()
-    elapsed = time.perf_counter() - started
-    assert [writer.exitcode for writer in writers] == [0] * WRITERS
+    run(lake, "commit_often", range(1, WRITERS + 1), commits=COMMITS)
     index = zb.open_index(lake)
-    assert list_versions(LocalStore(index.root)) == list(range(1, 2 + WRITERS * COMMITS))
+    assert list_versions(LocalStore(lake / "_zonebloom")) == list(range(1, 2 + WRITERS * COMMITS))
     assert index.num_fragments == len(fragment_ids(index)) == 3 + WRITERS * COMMITS
     assert_whole(lake, index, rows_of(lake))
     assert index.search("k = 20005", strict=True).kept.files == 1
     assert reader.version == 1
     assert reader.search("k = 150").row_ranges.fragment(1) == before
-    sys.stdout.write(f"{WRITERS * COMMITS} commits of {WRITERS} processes in {elapsed:.1f} s, none lost\n")
-
-
-def refresh_whole(root: str, number: int) -> None:
-    warnings.simplefilter("error")
-    for turn in range(3):
-        first = 10_000 * number + 10 * turn
-        write(Path(root) / f"w{number}-{turn}.parquet", range(first, first + 10))
-        zb.open_index(root).refresh(workers=1)
+    figure(f"{WRITERS * COMMITS} commits of {WRITERS} processes on local disk, none lost, no version skipped")
 
 
 def test_processes_that_see_each_others_files_index_each_once(lake):
-    writers = [SPAWN.Process(target=refresh_whole, args=(str(lake), number)) for number in range(1, 5)]
-    for writer in writers:
-        writer.start()
-    for writer in writers:
-        writer.join()
-    assert [writer.exitcode for writer in writers] == [0] * 4
+    run(lake, "refresh_whole", range(1, 5))
     index = zb.open_index(lake)
     assert index.refresh().num_files_added == 0
     assert index.num_fragments == 3 + 12
     assert_whole(lake, index, rows_of(lake))
-
-
-# --- kills ------------------------------------------------------------------------------------------------------------
-
-CHILD = """
-import sys, tempfile
-from datetime import timedelta
-import zonebloom as zb
-import zonebloom.refreshing, zonebloom.retention
-root, what, warm = sys.argv[1:]
-zb.build_index(warm, ["k", "s"], index=tempfile.mkdtemp() + "/_index", rows_per_zone=10).optimize()
-print("ready", flush=True)
-sys.stdin.readline()
-while True:
-    if what == "build":
-        zb.build_index(root, "s", rows_per_zone=10, overwrite=True, workers=2)
-    index = zb.open_index(root)
-    if what == "refresh":
-        index.refresh("full", workers=2)
-    if what == "optimize":
-        index.refresh("full", workers=2)
-        index.optimize()
-    if what == "vacuum":
-        index.refresh("full", workers=2)
-        index.vacuum(older_than=timedelta(0))
-"""
-
-
-def test_a_writer_killed_at_any_moment_loses_nothing(lake, tmp_path):
-    """One that builds, refreshes, optimizes or vacuums in a loop is killed, while files come and go."""
-    random_ = random.Random(0)
-    warm = tmp_path / "warm"
-    warm.mkdir()
-    write(warm / "f.parquet", range(1000))
-    for number in range(3):
-        write(lake / f"g{number}.parquet", range(10_000 + 1000 * number, 11_000 + 1000 * number))
-    versions = refreshed = 0
-    survived = dict.fromkeys(("build", "refresh", "optimize", "vacuum"), 0)
-    children = {}
-    for kill in range(KILLS):
-        what = list(survived)[kill % 4]
-        child = children.pop(kill, None) or start_child(lake, what, warm)
-        if kill + 1 < KILLS:  # the next one loads its modules meanwhile
-            children[kill + 1] = start_child(lake, list(survived)[(kill + 1) % 4], warm)
-        write(lake / f"n{kill % 5}.parquet", range(50_000 + 100 * kill, 50_050 + 100 * kill), extra=kill + 1)
-        child.stdout.readline()
-        child.stdin.write("go\n")
-        child.stdin.flush()
-        time.sleep(random_.uniform(0.0, 0.25))
-        child.send_signal(signal.SIGKILL)
-        child.communicate()
-        assert child.returncode == -signal.SIGKILL
-        index = zb.open_index(lake)
-        versions = max(versions, index.version)
-        assert index.version == versions, "no version goes back"
-        assert_whole(lake, index, rows_of(lake))
-        done = index.refresh()
-        assert done.unreadable == ()
-        assert not index.search("k = 50", strict=True).reasons
-        survived[what] += 1
-        refreshed += done.version > versions
-    index = zb.open_index(lake)
-    assert_whole(lake, index, rows_of(lake))
-    index.vacuum(older_than=timedelta(0))
-    named = {path for entry in read_version(LocalStore(index.root), index.version).columns for path in entry.files}
-    there = {path.relative_to(index.root).as_posix() for path in (index.root / "columns").rglob("*.*")}
-    assert there == named, "what the dead left is gone"
-    assert not [path for path in (index.root / "versions").iterdir() if path.name.startswith(".")]
-    commits = versions - refreshed - 1
-    sys.stdout.write(f"kills survived: {survived}, commits of those killed: {commits}, rows lost: 0\n")
-
-
-def start_child(root: Path, what: str, warm: Path) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-c", CHILD, str(root), what, str(warm)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
