@@ -236,8 +236,13 @@ class Lake:
         InvalidArgumentError
             It has other columns, a filter, a join, options, or other files.
         """
-        plain = self._scans.plain(self._dataset.list())
-        is_plain = frame.schema == plain.schema and (frame.sameSemantics(plain) or frame.sameSemantics(self.frame()))
+        listing = self._dataset.list()
+        plain = self._scans.plain(listing)
+        is_plain = frame.schema == plain.schema and any(
+            frame.sameSemantics(self._scans.plain(listing, schema, scheme=scheme))
+            for scheme in ("file://", "", "file:")
+            for schema in (self.schema, None)
+        )
         if not is_plain:  # to Spark a mere change of names is no change
             message = "a frame to prune must be the plain scan spark.read.parquet(path) of the indexed data"
             raise InvalidArgumentError(

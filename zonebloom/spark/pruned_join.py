@@ -12,7 +12,7 @@ from __future__ import annotations
 import datetime as dt
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_
@@ -135,7 +135,7 @@ def _place(index: str | os.PathLike[str] | None) -> str | None:
 
 
 def _names(on: str | Sequence[str]) -> list[str]:
-    names = [on] if isinstance(on, str) else list(on)
+    names = [on] if isinstance(on, str) else list(on) if isinstance(on, Iterable) else []
     if not names or not all(isinstance(name, str) for name in names) or len(set(names)) != len(names):
         raise InvalidArgumentError(f"on must be one or more different names of columns of both sides, got {on!r}")
     return names

@@ -56,8 +56,15 @@ class Scans:
         self.spark = spark
         self.dataset = dataset
 
-    def plain(self, listing: Mapping[str, Any], schema: StructType | None = None) -> DataFrame:
+    def plain(
+        self, listing: Mapping[str, Any], schema: StructType | None = None, *, scheme: str = "file://"
+    ) -> DataFrame:
         """What a user would read; with a schema Spark infers none, which saves a job.
+
+        Parameters
+        ----------
+        scheme
+            How a path of this machine begins; Spark tells `/lake`, `file:/lake` and `file:///lake` apart.
 
         Raises
         ------
@@ -66,10 +73,10 @@ class Scans:
         """
         reader = self.spark.read if schema is None else self.spark.read.schema(schema)
         if self.dataset.layout == "folder":
-            return reader.parquet(escaped(url_of(self.dataset.location)))
+            return reader.parquet(_spelled(url_of(self.dataset.location), scheme))
         if self.dataset.layout == "files":
             reader = reader.option("basePath", url_of(self.dataset.location))
-        files = [self._path(path) for path in listing]
+        files = [_spelled(url_of(self.dataset.absolute(path)), scheme) for path in listing]
         if not files:
             raise DataFileError(f"a file of the data set {self.dataset.location} must be there, got none")
         return reader.parquet(*files)
@@ -100,3 +107,7 @@ class Scans:
 
     def _path(self, path: str) -> str:
         return escaped(url_of(self.dataset.absolute(path)))
+
+
+def _spelled(url: str, scheme: str) -> str:
+    return scheme + escaped(url).removeprefix("file://") if url.startswith("file://") else escaped(url)

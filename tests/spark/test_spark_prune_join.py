@@ -1,0 +1,237 @@
+"""`prune_join`: the keys of the small side choose what is read of the big side, and the join is Spark's.
+
+The oracle is Spark 4.3's join of the same frames, read whole.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from collections import Counter
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import zonebloom
+from zonebloom.errors import ColumnNotFoundError, InvalidArgumentError
+from zonebloom.spark import ZoneBloom
+
+NUM_FILES = 8
+NAN = float("nan")
+UTC = dt.UTC
+DAY = dt.date(2024, 2, 29)
+NOON = dt.datetime(2024, 2, 29, 12, tzinfo=UTC)
+TYPES: dict[str, tuple[Any, pa.DataType, str]] = {
+    "int": (lambda i: i, pa.int32(), "int"),
+    "int and bigint": (lambda i: i, pa.int32(), "bigint"),
+    "bigint and int": (lambda i: i, pa.int64(), "int"),
+    "text": (lambda i: f"user-{i}", pa.string(), "string"),
+    "bytes": (lambda i: b"%016d" % i, pa.binary(16), "binary"),
+    "date": (lambda i: DAY + dt.timedelta(days=i), pa.date32(), "date"),
+    "timestamp": (lambda i: NOON + dt.timedelta(milliseconds=i), pa.timestamp("ms", "UTC"), "timestamp"),
+    "decimal": (lambda i: Decimal(i) / 100, pa.decimal128(12, 2), "decimal(12,2)"),
+    "double": (lambda i: i / 8 - 100, pa.float64(), "double"),
+}
+
+
+@pytest.fixture
+def lake(tmp_path) -> Path:
+    """Eight files; `key` is a number that only one of them has, `day` is that file's, and a tenth of both is null."""
+    folder = tmp_path / "lake"
+    folder.mkdir()
+    for number in range(NUM_FILES):
+        pq.write_table(rows(number), folder / f"part-{number}.parquet")
+    zonebloom.build_index(folder, ["key", "day"], rows_per_zone=256, fpp=1e-6)
+    return folder
+
+
+def rows(number: int) -> pa.Table:
+    keys = [None if i % 10 == 9 else i * NUM_FILES + number for i in range(1000)]
+    days = [None if i % 10 == 8 else number for i in range(1000)]
+    return pa.table({"key": pa.array(keys, pa.int64()), "day": pa.array(days, pa.int32()), "row": np.arange(1000)})
+
+
+def shown(frame) -> Counter:
+    return Counter(tuple("nan" if isinstance(one, float) and math.isnan(one) else repr(one) for one in row)
+                   for row in frame.collect())  # fmt: skip
+
+
+def small_of(spark, keys: list[int | None], kind: str = "bigint"):
+    return spark.createDataFrame([(key, number) for number, key in enumerate(keys)], f"key {kind}, number int")
+
+
+def plainly(big, small, how: str):
+    """What Spark makes of the join."""
+    if how.startswith("right_") and how != "right_outer":
+        return small.join(big, "key", how.replace("right", "left"))
+    return big.join(small, "key", how)
+
+
+HOW = ["inner", "left_semi", "right", "right_outer", "right_semi", "right_anti"]
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_each_join_is_sparks(any_spark, lake, how):
+    small = small_of(any_spark, [8, 8, 16, 99_999_999, None, 24])
+    found = ZoneBloom(any_spark).prune_join(str(lake), small, "key", how=how)
+    expected = plainly(any_spark.read.parquet(str(lake)), small, how)
+    assert found.columns == expected.columns
+    assert shown(found) == shown(expected)
+
+
+def test_only_files_that_may_hold_a_key_are_read(spark, lake):
+    wanted = [i * NUM_FILES + number for number in (2, 5) for i in range(900) if i % 10 != 9]
+    pruned = ZoneBloom(spark).prune_by_keys(str(lake), small_of(spark, wanted), "key")
+    named = {Path(file).name for file in pruned.inputFiles()}
+    assert named <= {"part-2.parquet", "part-5.parquet"}
+    assert pruned.count() == len(wanted)
+
+
+@pytest.mark.parametrize("of_type", TYPES)
+def test_each_type_of_key(any_spark, tmp_path, of_type):
+    make, indexed, kind = TYPES[of_type]
+    folder = tmp_path / "lake"
+    folder.mkdir()
+    for number in range(4):
+        values = [None, *(make(i * 4 + number) for i in range(500))]
+        pq.write_table(pa.table({"key": pa.array(values, indexed)}), folder / f"{number}.parquet")
+    zonebloom.build_index(folder, "key", rows_per_zone=64)
+    small = small_of(any_spark, [None, *(make(i) for i in (1, 9, 801, 9001))], kind)
+    found = ZoneBloom(any_spark).prune_join(str(folder), small, "key")
+    expected = any_spark.read.parquet(str(folder)).join(small, "key")
+    assert shown(found) == shown(expected)
+    assert expected.count() >= 3
+
+
+@pytest.mark.parametrize("how", ["inner", "left_semi", "right", "right_semi", "right_anti"])
+def test_null_safe_joins(spark, lake, how):
+    small = small_of(spark, [8, 16, None, 99_999_999])
+    found = ZoneBloom(spark).prune_join(str(lake), small, "key", how=how, null_safe=True)
+    spark.read.parquet(str(lake)).createOrReplaceTempView("big")
+    small.createOrReplaceTempView("small")
+    condition = "big.key <=> small.key"
+    wanted = {
+        "inner": f"SELECT big.key, day, row, number FROM big JOIN small ON {condition}",
+        "left_semi": f"SELECT * FROM big LEFT SEMI JOIN small ON {condition}",
+        "right": f"SELECT day, row, small.key, number FROM big RIGHT JOIN small ON {condition}",
+        "right_semi": f"SELECT * FROM small LEFT SEMI JOIN big ON {condition}",
+        "right_anti": f"SELECT * FROM small LEFT ANTI JOIN big ON {condition}",
+    }
+    expected = spark.sql(wanted[how])
+    assert found.columns == expected.columns
+    assert shown(found) == shown(expected)
+
+
+def test_several_keys_choose_together(any_spark, lake):
+    small = any_spark.createDataFrame([(3, 8 * 5 + 3), (4, 8 * 6 + 4), (4, 8 * 7 + 5)], "day int, key bigint")
+    zb = ZoneBloom(any_spark)
+    found = zb.prune_join(str(lake), small, ["key", "day"])
+    assert shown(found) == shown(any_spark.read.parquet(str(lake)).join(small, ["key", "day"]))
+    assert found.count() == 2
+    pruned = zb.prune_by_keys(str(lake), small, ["key", "day"])
+    assert pruned.count() < zb.prune_by_keys(str(lake), small, "key").count()
+
+
+def test_one_indexed_key_of_two_is_enough(spark, lake):
+    small = spark.createDataFrame([(11, 1), (19, 2)], "key bigint, row bigint")
+    found = ZoneBloom(spark).prune_join(str(lake), small, ["key", "row"])
+    assert shown(found) == shown(spark.read.parquet(str(lake)).join(small, ["key", "row"]))
+    assert found.count() == 2
+    with pytest.raises(ColumnNotFoundError, match="row"):
+        ZoneBloom(spark).prune_join(str(lake), small, "row")
+
+
+def test_new_changed_and_deleted_files(any_spark, lake):
+    zb = ZoneBloom(any_spark)
+    pq.write_table(rows(100), lake / "part-a.parquet")
+    pq.write_table(rows(200), lake / "part-1.parquet")
+    (lake / "part-3.parquet").unlink()
+    small = small_of(any_spark, [8 * 7 + 100, 8 * 7 + 200, 8 * 7 + 1, 8 * 7 + 3, 8 * 7 + 2])
+    expected = any_spark.read.parquet(str(lake)).join(small, "key")
+    assert shown(zb.prune_join(str(lake), small, "key")) == shown(expected)
+    assert {100, 200} < {key - 8 * 7 for key in (row.key for row in expected.collect())}
+
+
+def test_no_keys_at_all(spark, lake):
+    for keys in ([], [None]):
+        assert ZoneBloom(spark).prune_join(str(lake), small_of(spark, keys), "key").count() == 0
+
+
+def test_a_frame_that_scans_the_data_set(any_spark, lake):
+    zb = ZoneBloom(any_spark)
+    big = any_spark.read.parquet(str(lake))
+    small = small_of(any_spark, [8, 9])
+    assert shown(zb.prune_join(big, small, "key")) == shown(big.join(small, "key"))
+    with pytest.raises(InvalidArgumentError, match="plain scan"):
+        zb.prune_join(big.withColumn("key", big["key"] + 1), small, "key")
+
+
+def warned(call, match: str):
+    with pytest.warns(RuntimeWarning, match=match) as caught:
+        found = call()
+    assert caught[0].filename == __file__
+    return found
+
+
+def test_more_keys_than_the_driver_may_hold(spark, lake):
+    small = small_of(spark, [8, 16, 24])
+    zb = ZoneBloom(spark)
+    found = warned(
+        lambda: zb.prune_join(str(lake), small, "key", max_keys=2), "more than 2 distinct keys; filter_by_index"
+    )
+    assert shown(found) == shown(spark.read.parquet(str(lake)).join(small, "key"))
+
+
+def test_keys_that_every_file_holds(spark, lake):
+    """Few keys of every file may still be read by the driver; many keep every file whole."""
+    folder = lake.parent / "wide"
+    folder.mkdir()
+    for number in range(3):
+        pq.write_table(pa.table({"key": np.arange(150_000) * 3 + number}), folder / f"{number}.parquet")
+    zonebloom.build_index(folder, "key")
+    small = spark.range(0, 450_000, 100).withColumnRenamed("id", "key")
+    zb = ZoneBloom(spark)
+    found = warned(lambda: zb.prune_join(str(folder), small, "key"), "3 of 3 files may hold one of 4,500 keys, 100%")
+    assert found.count() == 4500
+
+
+@pytest.mark.parametrize(("value", "kind", "says"), [
+    (NAN, "double", "NaN"),
+    (dt.date(1500, 1, 1), "date", "another calendar"),
+    (dt.datetime(1850, 1, 1, tzinfo=UTC), "timestamp", "another calendar"),
+])  # fmt: skip
+def test_keys_that_the_index_cannot_judge(spark, tmp_path, value, kind, says):
+    folder = tmp_path / "lake"
+    folder.mkdir()
+    pq.write_table(pa.table({"key": [value, None], "row": [1, 2]}), folder / "a.parquet")
+    zonebloom.build_index(folder, "key")
+    small = small_of(spark, [value], kind)
+    zb = ZoneBloom(spark)
+    assert warned(lambda: zb.prune_join(str(folder), small, "key"), says).count() == 1
+
+
+@pytest.mark.parametrize("how", ["left", "left_outer", "full", "outer", "left_anti", "anti", "cross", "sideways", None])
+def test_joins_that_need_all_of_the_big_side_are_refused(spark, lake, how):
+    with pytest.raises(InvalidArgumentError, match=f"how must be inner.*got {how!r}"):
+        ZoneBloom(spark).prune_join(str(lake), small_of(spark, [1]), "key", how=how)
+
+
+def test_types_that_spark_converts_are_refused(spark, lake):
+    with pytest.raises(InvalidArgumentError, match="column key must be of a type that Spark compares by value"):
+        ZoneBloom(spark).prune_join(str(lake), small_of(spark, ["8"], "string"), "key")
+
+
+@pytest.mark.parametrize("on", [[], ["key", "key"], 5, [5]])
+def test_bad_names_are_refused(spark, lake, on):
+    with pytest.raises(InvalidArgumentError, match="on must be one or more different names"):
+        ZoneBloom(spark).prune_join(str(lake), small_of(spark, [1]), on)
+
+
+def test_a_key_that_the_small_side_lacks(spark, lake):
+    with pytest.raises(ColumnNotFoundError, match="the small side"):
+        ZoneBloom(spark).prune_join(str(lake), small_of(spark, [1]).withColumnRenamed("key", "k"), "key")
