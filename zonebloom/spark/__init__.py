@@ -4,7 +4,8 @@
 adds distribution, nothing else. Every call works on a Spark Connect session too, for nothing here reaches into the JVM.
 
 `facade` is the surface; `catalog` finds indexes by name; `frames` knows which files a DataFrame scans; `building` and
-`tasks` are the distributed build; `reading`, `explaining`, `row_ranges` and `joining` use an index.
+`tasks` are the distributed build; `reading`, `explaining`, `row_ranges`, `source` (the data source) and `joining`
+use an index.
 
 Names are loaded when they are first used. Spec: specs/spark.md
 """
@@ -18,14 +19,16 @@ if TYPE_CHECKING:
     from zonebloom.spark.catalog import BFIndexConfig
     from zonebloom.spark.facade import ZoneBloom
     from zonebloom.spark.reading import read
+    from zonebloom.spark.source import register
 
 _HOME_OF = {
     "BFIndexConfig": "zonebloom.spark.catalog",
     "ZoneBloom": "zonebloom.spark.facade",
     "read": "zonebloom.spark.reading",
+    "register": "zonebloom.spark.source",
 }
 
-__all__ = ["BFIndexConfig", "ZoneBloom", "read"]
+__all__ = ["BFIndexConfig", "ZoneBloom", "read", "register"]
 
 
 def __getattr__(name: str) -> Any:

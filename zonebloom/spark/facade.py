@@ -9,7 +9,7 @@ Spec: specs/spark.md
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -65,6 +65,9 @@ class ZoneBloom:
         self.spark = session_of(spark)
         self.storage_options = storage_options
         self._catalog = Catalog(None if system_path is None else os.fspath(system_path))
+        from zonebloom.spark.source import register  # noqa: PLC0415 - loads pyspark.sql.datasource
+
+        register(self.spark)
 
     # --- the life of an index ---------------------------------------------------------------------------------------
 
@@ -267,7 +270,7 @@ class ZoneBloom:
         return why_not(self.spark, source, condition, index=place, storage_options=self.storage_options)
 
     def candidates(self, path: Source, condition: str | Column, *, index: Place = None) -> DataFrame:
-        """One row for each row range that may match: path, fragment_id, start, stop.
+        """One row for each row range that may match: path (relative to the data set), fragment_id, start, stop.
 
         Spec: specs/spark.md#row-ranges
         """
@@ -279,14 +282,19 @@ class ZoneBloom:
     def map_candidates(
         self,
         path: Source,
-        condition: str | Column,
-        function: Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]],
+        wanted: str | Column | DataFrame | pa.Table,
+        function: Callable[[Iterator[pa.RecordBatch]], Iterable[pa.RecordBatch]],
         schema: Any,
         *,
         columns: Sequence[str] | None = None,
         index: Place = None,
     ) -> DataFrame:
-        """`function` over the rows of the candidate row ranges alone, as `mapInArrow` does it over a whole frame.
+        """`function` over the rows of candidate row ranges alone, as `mapInArrow` does it over a whole frame.
+
+        Parameters
+        ----------
+        wanted
+            A condition, or row ranges as `candidates` gives them, all or some.
 
         Spec: specs/spark.md#row-ranges
         """
@@ -295,7 +303,7 @@ class ZoneBloom:
         return map_candidates(
             self.spark,
             path,
-            condition,
+            wanted,
             function,
             schema,
             columns=columns,

@@ -1,0 +1,170 @@
+"""Types of Arrow and of Spark: what Spark's own Parquet reader makes of a file, and batches as Spark takes them.
+
+Spark has no unsigned types, no fixed-size binaries and only microseconds, so a column may arrive in a wider type; what
+Spark cannot read from Parquet at all is refused by name.
+
+Spec: specs/spark.md#types
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pyarrow as pa
+from pyspark.sql import types as spark
+
+from zonebloom.errors import DataFileError, UnsupportedTypeError
+
+__all__ = ["arrow_schema", "arrow_type", "as_spark", "is_same_value", "spark_type"]
+
+_MAX_PRECISION = 38
+_UNSIGNED_64 = spark.DecimalType(20, 0)
+
+_PLAIN: list[tuple[Callable[[pa.DataType], bool], spark.DataType]] = [
+    (pa.types.is_boolean, spark.BooleanType()),
+    (pa.types.is_int8, spark.ByteType()),
+    (pa.types.is_int16, spark.ShortType()),
+    (pa.types.is_int32, spark.IntegerType()),
+    (pa.types.is_int64, spark.LongType()),
+    (pa.types.is_uint8, spark.ShortType()),
+    (pa.types.is_uint16, spark.IntegerType()),
+    (pa.types.is_uint32, spark.LongType()),
+    (pa.types.is_uint64, _UNSIGNED_64),
+    (pa.types.is_float32, spark.FloatType()),
+    (pa.types.is_float64, spark.DoubleType()),
+    (pa.types.is_date, spark.DateType()),
+    (pa.types.is_duration, spark.LongType()),  # Parquet has no such type: Arrow writes an int64
+    (pa.types.is_null, spark.IntegerType()),  # and for null an int32
+    (lambda one: one in (pa.string(), pa.large_string(), pa.string_view()), spark.StringType()),
+    (lambda one: one in (pa.binary(), pa.large_binary(), pa.binary_view()), spark.BinaryType()),
+    (pa.types.is_fixed_size_binary, spark.BinaryType()),
+]
+
+
+def spark_type(  # noqa: C901 - one case a family of types
+    column: str, stored: pa.DataType, *, is_int96: bool = False
+) -> spark.DataType:
+    """The type that Spark's Parquet reader gives a column that the library reads as `stored`.
+
+    Parameters
+    ----------
+    column
+        Its name, for the message.
+    is_int96
+        Whether nanoseconds without a zone in it are Parquet's INT96, which Spark takes for instants.
+
+    Raises
+    ------
+    UnsupportedTypeError
+        Spark's reader refuses the type too.
+
+    Spec: specs/spark.md#types
+    """
+
+    def of(inner: pa.DataType) -> spark.DataType:
+        return spark_type(column, inner, is_int96=is_int96)
+
+    types = pa.types
+    if isinstance(stored, pa.BaseExtensionType) and not isinstance(stored, pa.UuidType):
+        return of(stored.storage_type)
+    if types.is_dictionary(stored) or types.is_run_end_encoded(stored):
+        return of(stored.value_type)
+    for is_it, found in _PLAIN:
+        if is_it(stored) and not isinstance(stored, pa.UuidType):
+            return found
+    if types.is_decimal(stored) and stored.precision <= _MAX_PRECISION and stored.scale >= 0:
+        return spark.DecimalType(stored.precision, stored.scale)
+    if types.is_timestamp(stored) and (stored.unit != "ns" or is_int96):
+        is_instant = stored.tz is not None or stored.unit == "ns"
+        return spark.TimestampType() if is_instant else spark.TimestampNTZType()
+    if types.is_map(stored):
+        return spark.MapType(of(stored.key_type), of(stored.item_type), True)
+    if types.is_list(stored) or types.is_large_list(stored) or types.is_fixed_size_list(stored):
+        return spark.ArrayType(of(stored.value_type), True)
+    if types.is_struct(stored):
+        return spark.StructType([spark.StructField(field.name, of(field.type), True) for field in stored])
+    message = f"column {column} must be of a type that Spark reads from Parquet, got {stored}"
+    raise UnsupportedTypeError(f"{message}; name the other columns in the option columns")
+
+
+def is_same_value(stored: pa.DataType) -> bool:
+    """Whether two values that are equal in Spark are equal as `stored`, so that filters of the stored bytes may prune.
+
+    Nanoseconds become microseconds on their way to Spark, so two stored values may be one there.
+    """
+    if pa.types.is_nested(stored):
+        return all(is_same_value(stored.field(number).type) for number in range(stored.num_fields))
+    return not (pa.types.is_timestamp(stored) and stored.unit == "ns")
+
+
+_ARROW: dict[str, pa.DataType] = {
+    "boolean": pa.bool_(),
+    "byte": pa.int8(),
+    "short": pa.int16(),
+    "integer": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+    "void": pa.null(),
+}
+
+
+def arrow_type(of: spark.DataType) -> pa.DataType:
+    """The one Arrow type in which Spark takes values of a type, names and nullability of nested fields included.
+
+    Raises
+    ------
+    UnsupportedTypeError
+        No column of Parquet has the type here.
+    """
+    if isinstance(of, spark.DecimalType):
+        return pa.decimal128(of.precision, of.scale)
+    if isinstance(of, spark.ArrayType):
+        return pa.list_(pa.field("element", arrow_type(of.elementType), of.containsNull))
+    if isinstance(of, spark.MapType):
+        return pa.map_(arrow_type(of.keyType), pa.field("value", arrow_type(of.valueType), of.valueContainsNull))
+    if isinstance(of, spark.StructType):
+        return pa.struct([pa.field(one.name, arrow_type(one.dataType), one.nullable) for one in of])
+    found = _ARROW.get("string" if isinstance(of, spark.StringType) else of.typeName())
+    if found is None:
+        raise UnsupportedTypeError(
+            f"a column must be of a type that zonebloom reads for Spark, got {of.simpleString()}"
+        )
+    return found
+
+
+def arrow_schema(schema: spark.StructType) -> pa.Schema:
+    """The Arrow schema in which Spark takes rows of `schema`."""
+    return pa.schema([pa.field(one.name, arrow_type(one.dataType), one.nullable) for one in schema])
+
+
+def as_spark(columns: Sequence[pa.ChunkedArray], schema: pa.Schema, path: str) -> pa.Table:
+    """`columns`, in order, as a table of `schema`; values that Spark holds less precisely are cut, as Spark cuts them.
+
+    Raises
+    ------
+    DataFileError
+        A column of the file at `path` does not convert.
+    """
+    cast = []
+    for column, field in zip(columns, schema, strict=True):
+        try:
+            cast.append(_as_type(column, field.type))
+        except (pa.ArrowException, ValueError) as error:
+            message = f"column {field.name} of {path} must convert to {field.type}, got {column.type}: {error}"
+            raise DataFileError(f"{message}; refresh the index, and load the data set again") from error
+    return pa.Table.from_arrays(cast, schema=schema)
+
+
+def _as_type(column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
+    if isinstance(column.type, pa.BaseExtensionType):
+        storage = [chunk.storage for chunk in column.chunks]
+        column = pa.chunked_array(storage, column.type.storage_type)
+    if column.type == wanted:
+        return column
+    return column.cast(wanted, safe=is_same_value(column.type))
