@@ -58,6 +58,8 @@ class Files(Mapping[str, File]):
     """All of them."""
     is_known: NDArray[np.bool_]
     """For each, whether the index describes it as it is."""
+    num_changed: int
+    """Files whose fragments have another fingerprint."""
     num_deleted: int
     """Fragments whose files are gone."""
     reasons: tuple[Reason, ...]
@@ -68,10 +70,11 @@ class Files(Mapping[str, File]):
         """The files of `listing`; those that are no fragment as they are get ids from `next_id`, and are opened."""
         positions = fragments.compare(listing)
         is_known = positions >= 0
-        num_deleted = len(fragments) - int((is_known | (positions == CHANGED)).sum())
+        num_changed = int((positions == CHANGED).sum())
+        num_deleted = len(fragments) - int(is_known.sum()) - num_changed
         if is_known.all():
             is_whole = len(positions) == len(fragments) and bool((np.diff(positions) == 1).all())
-            return cls(fragments if is_whole else fragments.take(positions), is_known, num_deleted, ())
+            return cls(fragments if is_whole else fragments.take(positions), is_known, 0, num_deleted, ())
         names = list(listing)
         unknown = [names[place] for place in np.flatnonzero(~is_known).tolist()]
         changed = (positions[~is_known] == CHANGED).tolist()
@@ -79,7 +82,7 @@ class Files(Mapping[str, File]):
         table = FragmentTable.concatenated([fragments.take(positions[is_known]), FragmentTable.of(found)])
         order = np.empty(len(names), np.int64)
         order[np.concatenate([np.flatnonzero(is_known), np.flatnonzero(~is_known)])] = np.arange(len(names))
-        return cls(table.take(order), is_known, num_deleted, tuple(reasons))
+        return cls(table.take(order), is_known, num_changed, num_deleted, tuple(reasons))
 
     def __len__(self) -> int:
         return len(self.table)
