@@ -36,6 +36,8 @@ class Explanation:
     """Files that the index describes as they are."""
     num_unknown: int
     """Files that are new or changed: read whole."""
+    num_changed: int
+    """Of those, files that changed."""
     num_deleted: int
     """Files that the index describes and that are gone: ignored."""
     traffic: Traffic = field(default_factory=Traffic)
@@ -45,7 +47,12 @@ class Explanation:
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
-        files = {"covered": self.num_covered, "unknown": self.num_unknown, "deleted": self.num_deleted}
+        files = {
+            "covered": self.num_covered,
+            "unknown": self.num_unknown,
+            "changed": self.num_changed,
+            "deleted": self.num_deleted,
+        }
         found = self.result.to_dict()
         return {
             "predicate": self.predicate,
@@ -66,7 +73,8 @@ class Explanation:
             share = f"{kept[name] / total[name]:.4%}" if total[name] else "-"
             lines.append(f"  {name:<6} {kept[name]:>16,} of {total[name]:>16,}  ({share})")
         lines.append(
-            f"  index covers {self.num_covered:,} files; {self.num_unknown:,} new or changed are read whole; "
+            f"  index covers {self.num_covered:,} files; {self.num_unknown - self.num_changed:,} new and "
+            f"{self.num_changed:,} changed are read whole; "
             f"{self.num_deleted:,} deleted are ignored"
         )
         if self.traffic.num_requests:
@@ -89,7 +97,7 @@ def explain(view: View, predicate: Predicate, result: SearchResult) -> Explanati
     saturated = [reason for name in sorted(predicate.columns()) for reason in _saturation(view, name, result)]
     result = replace(result, reasons=(*result.reasons, *saturated))
     table = {} if view.declared is None else view.declared.state
-    return Explanation(str(predicate), result, num_covered, view.num_unknown, view.num_deleted, table=table)
+    return Explanation(str(predicate), result, num_covered, view.num_unknown, view.files.num_changed, view.num_deleted, table=table)
 
 
 def _saturation(view: View, column: str, result: SearchResult) -> list[Reason]:
