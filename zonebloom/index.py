@@ -182,6 +182,8 @@ class Index:
         self._storage_options = storage_options
         self._given = dataset
         self.dataset = self._dataset_of(snapshot)
+        self._past_traffic = Traffic()
+        """Of data sets that were looked at before this one."""
         self._view: View | None = None
 
     def __repr__(self) -> str:
@@ -211,7 +213,7 @@ class Index:
     @property
     def traffic(self) -> Traffic:
         """What this index asked of object stores so far, its own and that of the data."""
-        return self.store.traffic + self.dataset.traffic
+        return self._past_traffic + self.store.traffic + self.dataset.traffic
 
     @property
     def version(self) -> int:
@@ -380,7 +382,10 @@ class Index:
     def _move_to(self, version: int) -> None:
         if version != self.version:
             self._snapshot = load_snapshot(self.store, version)
-            self.dataset = self._dataset_of(self._snapshot)
+            dataset = self._dataset_of(self._snapshot)
+            if dataset is not self.dataset:
+                self._past_traffic += self.dataset.traffic
+            self.dataset = dataset
             self._view = None
 
     def refresh(
@@ -464,6 +469,9 @@ class Index:
                     raise
                 is_cached = False
                 continue
+            finally:
+                if dataset is not self.dataset:
+                    self._past_traffic += dataset.traffic
             break
         self._move_to(done.version)
         return done
