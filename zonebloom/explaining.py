@@ -97,8 +97,8 @@ def explain(view: View, predicate: Predicate, result: SearchResult) -> Explanati
     saturated = [reason for name in sorted(predicate.columns()) for reason in _saturation(view, name, result)]
     result = replace(result, reasons=(*result.reasons, *saturated))
     table = {} if view.declared is None else view.declared.state
-    num_changed = view.files.num_changed
-    return Explanation(str(predicate), result, num_covered, view.num_unknown, num_changed, view.num_deleted, table=table)
+    counts = (num_covered, view.num_unknown, view.files.num_changed, view.num_deleted)
+    return Explanation(str(predicate), result, *counts, table=table)
 
 
 def _saturation(view: View, column: str, result: SearchResult) -> list[Reason]:
