@@ -1,7 +1,7 @@
 """The life of an index, in any order: files come, change, move and go, the index is refreshed, merged, vacuumed,
 restored and damaged, and every answer equals what a dict of the rows says.
 
-`ZONEBLOOM_LIVES` sets the number of lives (default 100, of up to 40 steps each).
+`ZONEBLOOM_LIVES` sets the number of lives (default 120, of up to 50 steps each).
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import os
 import shutil
 import tempfile
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 
@@ -17,14 +18,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 import zonebloom as zb
-from zonebloom.errors import CorruptIndexError
+from zonebloom.errors import ConcurrentCommitError, CorruptIndexError
 from zonebloom.reasons import ReasonCode
 
-LIVES = int(os.environ.get("ZONEBLOOM_LIVES", "100"))
-STEPS = 40
+LIVES = int(os.environ.get("ZONEBLOOM_LIVES", "120"))
+STEPS = 50
 
 KEYS = st.one_of(st.integers(0, 40), st.none())
 ROWS = st.lists(KEYS, max_size=30)
@@ -42,6 +50,8 @@ def chosen(among: list, pick: int):
 
 
 class Life(RuleBasedStateMachine):
+    num_steps = 0
+
     def __init__(self):
         super().__init__()
         self.root = Path(tempfile.mkdtemp(prefix="zonebloom-life-"))
@@ -132,10 +142,14 @@ class Life(RuleBasedStateMachine):
 
     # --- what happens to the index ------------------------------------------------------------------------------------
 
-    @rule(mode=st.sampled_from(["incremental", "incremental", "quick", "full"]), check=st.booleans())
-    def refresh(self, mode, check):
+    @rule(
+        mode=st.sampled_from(["incremental", "incremental", "quick", "full"]),
+        check=st.booleans(),
+        commit_every=st.sampled_from([15, 10**9]),
+    )
+    def refresh(self, mode, check, commit_every):
         before = self.index.version
-        done = self.index.refresh(mode, check=check, workers=1)
+        done = self.index.refresh(mode, check=check, commit_every=commit_every, workers=1)
         assert done.version == self.index.version
         assert done.num_files_kept + done.num_files_added <= len(self.files)
         assert done.unreadable == ()
@@ -156,6 +170,58 @@ class Life(RuleBasedStateMachine):
     @rule(path=PATHS)
     def refresh_one(self, path):
         self.index.refresh(paths=[path], workers=1)
+
+    @rule(days=st.lists(st.integers(1, 3), min_size=1, max_size=2), form=st.sampled_from([dict, str]))
+    @precondition(lambda self: self.has_days)
+    def refresh_partitions(self, days, form):
+        """Just the files of those days are indexed as they are then."""
+        if "day" in self.index.schema.names:
+            self.index.refresh(partitions=[{"day": day} if form is dict else f"day={day}" for day in days], workers=1)
+            files = self.index.view().files
+            assert all(files[path].is_known for path in self.files if int(path[4]) in days)
+
+    @rule(rows_per_zone=st.sampled_from([5, 8, 13]), levels=st.booleans(), fpp=st.sampled_from([0.001, 0.1]))
+    def refresh_with_new_parameters(self, rows_per_zone, levels, fpp):
+        names = ("zone", "fragment", "dataset") if levels else ("zone",)
+        self.index.refresh("full", rows_per_zone=rows_per_zone, fpp=fpp, levels=names, workers=1)
+        for column in self.index.info()["columns"]:
+            assert column["rows_per_zone"] == rows_per_zone
+            assert [level["name"] for level in column["levels"]] == list(names[1:])
+
+    @rule(
+        works=st.lists(
+            st.sampled_from(["refresh", "one", "optimize", "steps", "vacuum", "restore"]), min_size=2, max_size=4
+        )
+    )
+    def write_at_once(self, works):
+        """Some writers, each with the index opened anew, while the one that is open answers."""
+        kept = [one.number for one in self.index.versions()]
+
+        def work(what: str) -> None:
+            try:
+                index = zb.open_index(self.root)
+                if what == "refresh":
+                    index.refresh(workers=1)
+                elif what == "one":
+                    index.refresh(paths=[chosen([*self.files, "none"], len(works))], workers=1)
+                elif what == "steps":
+                    index.refresh(commit_every=10, workers=1)
+                elif what == "optimize":
+                    index.optimize()
+                elif what == "restore":
+                    index.restore(kept[0])
+                else:
+                    index.vacuum(older_than=timedelta(hours=1))
+            except (ConcurrentCommitError, CorruptIndexError) as error:
+                assert self.is_damaged or isinstance(error, ConcurrentCommitError)  # noqa: PT017 - of one of the kinds
+
+        with ThreadPoolExecutor(len(works)) as pool:
+            running = [pool.submit(work, what) for what in works]
+            self.check(self.index, "k", self.asked)
+            for one in running:
+                one.result()
+        self.check(self.index, "k", self.asked)
+        self.index = zb.open_index(self.root)
 
     @rule()
     def optimize(self):
@@ -225,6 +291,7 @@ class Life(RuleBasedStateMachine):
         """Asked after each step: another key each time, for the life of an index without questions proves nothing."""
         if not hasattr(self, "index"):
             return
+        Life.num_steps += 1
         self.asked = (self.asked + 7) % 45
         self.check(self.index, "k", self.asked)
         there = any(self.asked in keys for keys, _ in self.files.values())
@@ -264,11 +331,16 @@ def spoil(path: Path, how: str) -> None:
         path.write_bytes(data[: len(data) // 2])
 
 
-TestLife = Life.TestCase
-TestLife.settings = settings(
-    max_examples=LIVES,
-    stateful_step_count=STEPS,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-    report_multiple_bugs=False,
-)
+def test_an_index_answers_right_all_its_life(figure):
+    Life.num_steps = 0
+    run_state_machine_as_test(
+        Life,
+        settings=settings(
+            max_examples=LIVES,
+            stateful_step_count=STEPS,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+            report_multiple_bugs=False,
+        ),
+    )
+    figure(f"steps of {LIVES} lives of an index: {Life.num_steps}, each followed by searches; 0 rows lost")

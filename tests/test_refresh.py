@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 import warnings
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -386,3 +387,126 @@ def test_the_command(lake):
     said = run(app, ["refresh", str(lake.root), "--mode", "full"])
     assert "version 3: 4 files added, 4 dropped, 0 kept; 166 zones added, 166 dropped, 0 kept" in said.output
     assert run(app, ["search", str(lake.root), "--where", "user_id = 'x'", "--strict"]).exit_code == 0
+
+
+# --- partitions -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def days(hive_lake):
+    for name in hive_lake.files:
+        settle(hive_lake.root / name)
+    zb.build_index(hive_lake.root, "user_id", rows_per_zone=100)
+    return hive_lake
+
+
+@pytest.fixture
+def listed(monkeypatch):
+    """Folders that are listed."""
+    found: list[str] = []
+    genuine = os.scandir
+    monkeypatch.setattr("os.scandir", lambda path: found.append(Path(path).name) or genuine(path))
+    return found
+
+
+@pytest.mark.parametrize("partitions", [{"day": 2}, {"day": "02"}, "day=2", ["day=2"], [{"day": 2}, "day=7"]])
+def test_a_partition_is_refreshed_and_no_other_is_listed(days, opened, listed, partitions):
+    for day in (1, 2):
+        write(days.root / f"day={day}" / "new.parquet", make_rows(300, seed=day))
+    (days.root / days.files[2]).unlink()
+    done = zb.open_index(days.root).refresh(partitions=partitions)
+    assert set(opened) == {"day=2/new.parquet"}
+    assert {name for name in listed if name.startswith("day=")} == {"day=2"}
+    assert counts(done) == (1, 1, 1)
+    index = zb.open_index(days.root)
+    assert index.view().files.unknown_paths == ["day=1/new.parquet"]
+    for day in (1, 2):
+        user = make_rows(300, seed=day)["user_id"][5].as_py()
+        assert index.to_table(zb.Equals("user_id", user)).num_rows == 1
+        assert index.search(zb.Equals("user_id", user)).kept.rows == (300 if day == 1 else 400)
+
+
+def test_a_new_partition_below_others_is_found(tmp_path, opened):
+    for month in (1, 2):
+        (tmp_path / f"year=2026/month={month}/day=1").mkdir(parents=True)
+        write(tmp_path / f"year=2026/month={month}/day=1/f.parquet", make_rows(50, seed=month))
+    index = zb.build_index(tmp_path, "user_id")
+    opened.clear()
+    for month in (2, 3):
+        (tmp_path / f"year=2026/month={month}/day=9").mkdir(parents=True)
+        write(tmp_path / f"year=2026/month={month}/day=9/f.parquet", make_rows(50, seed=month + 7))
+    assert counts(index.refresh(partitions={"day": 9, "month": 3})) == (1, 0, 0)
+    assert counts(index.refresh(partitions="year=2026/day=9")) == (1, 0, 1)
+    assert len(set(opened)) == 2
+
+
+@pytest.mark.parametrize(
+    ("partitions", "message"),
+    [
+        ({"week": 1}, r"partitions must be of the partition columns \(day\), got .*week"),
+        ("2", "partition columns"),
+        ([3], "a partition must be a dict or a text such as day=3, got 3"),
+    ],
+)
+def test_partitions_that_are_none_are_refused(days, partitions, message):
+    with pytest.raises(InvalidArgumentError, match=message):
+        zb.open_index(days.root).refresh(partitions=partitions)
+
+
+def test_the_command_refreshes_a_partition(days):
+    write(days.root / "day=2" / "new.parquet", make_rows(300, seed=2))
+    arguments = ["refresh", str(days.root), "--partition", "day=2", "--partition", "day=3"]
+    text = CliRunner().invoke(app, arguments).output
+    assert text.startswith("version 2: 1 files added, 0 dropped, 3 kept; 3 zones added, 0 dropped, ")
+
+
+def test_explain_counts_what_the_index_does_not_know(days):
+    write(days.root / "day=2" / "new.parquet", make_rows(300, seed=2))
+    write(days.root / days.files[0], make_rows(40, seed=3), extra=5)
+    (days.root / days.files[1]).unlink()
+    explained = zb.open_index(days.root).explain("user_id = 'x'")
+    shown = str(explained)
+    assert "index covers 3 files; 1 new and 1 changed are read whole; 1 deleted are ignored" in shown
+    assert explained.to_dict()["files"] == {"covered": 3, "unknown": 2, "changed": 1, "deleted": 1}
+
+
+# --- new parameters ---------------------------------------------------------------------------------------------------
+
+
+def test_a_full_refresh_takes_new_parameters(lake):
+    index = zb.open_index(lake.root)
+    done = index.refresh("full", rows_per_zone=250, fpp=0.01, sizing="exact", levels=("zone", "dataset"))
+    assert zones(done)[0] == 2 * (20 + 12 + 1)
+    for column in index.info()["columns"]:
+        assert (column["rows_per_zone"], column["fpp"], column["sizing"]) == (250, 0.01, "exact")
+        assert [level["name"] for level in column["levels"]] == ["dataset"]
+    user = lake.table["user_id"][77].as_py()
+    assert index.search(zb.Equals("user_id", user), strict=True).kept.zones == 1
+    write(lake.root / "new.parquet", make_rows(250, seed=9))
+    assert zones(index.refresh())[0] == 2
+    assert [level["num_filters"] for level in index.info()["columns"][0]["levels"]] == [2]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"fpp": 0.01}, "new parameters must come with a full refresh of all files, got mode 'incremental'"),
+        ({"mode": "full", "rows_per_zone": 10, "paths": ["part-0.parquet"]}, "new parameters"),
+        ({"mode": "full", "rows_per_zone": 0}, "rows_per_zone"),
+        ({"mode": "full", "fpp": 2.0}, "fpp"),
+        ({"mode": "full", "levels": ["file"]}, "levels"),
+        ({"commit_every": 0}, "commit_every must be a number of rows, at least 1, got 0"),
+        ({"paths": ["a"], "partitions": {"day": 1}}, "confined to paths or to partitions, got both"),
+    ],
+)
+def test_parameters_that_make_no_sense_are_refused(lake, options, message):
+    with pytest.raises(InvalidArgumentError, match=message):
+        zb.open_index(lake.root).refresh(**options)
+
+
+def test_the_command_takes_new_parameters(lake):
+    arguments = ["refresh", str(lake.root), "--mode", "full", "--rows-per-zone", "500", "--levels", "zone,fragment"]
+    assert CliRunner().invoke(app, arguments).exit_code == 0
+    column = zb.open_index(lake.root).info()["columns"][0]
+    assert column["rows_per_zone"] == 500
+    assert [level["name"] for level in column["levels"]] == ["fragment"]

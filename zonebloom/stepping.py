@@ -142,9 +142,7 @@ class Work:
         """The columns with the segments that `step` adds to them."""
         # without a file there is no filter of a level, but the level stays wanted
         wanted = {entry.name: () if step else no_levels([one.name for one in entry.levels]) for entry in self.columns}
-        built = {
-            entry.name: replace(entry, segments=(), unfit=(), levels=wanted[entry.name]) for entry in self.columns
-        }
+        built = {entry.name: replace(entry, segments=(), unfit=(), levels=wanted[entry.name]) for entry in self.columns}
         try:
             for entries, fragments in _passes(self.columns, step):
                 self._build_together(entries, fragments, on_rows, built)
