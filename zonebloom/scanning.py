@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Scan", "scan"]
 
+_SPARE_BYTES = 1 << 12
+"""So much more memory than they need may rows keep anyway."""
+
 
 def scan(
     view: View, predicate: Predicate, rows: RowSelection, columns: Sequence[str] | None, limit: int | None
@@ -162,9 +165,9 @@ class Scan:
         places = self._places(checked, task)
         if not len(places):
             return []
-        matching = _taken(checked, places)
+        matching = _compacted(checked.take(from_numpy(places, pa.int64())))
         rest = [name for name in self.schema.names if name not in self.predicate_columns]
-        others = self._columns(data, _narrowed(task, places), rest) if rest else None
+        others = _compacted(self._columns(data, _narrowed(task, places), rest)) if rest else None
         arrays = []
         for field in self.schema:
             source = others if others is not None and field.name in rest else matching
@@ -222,11 +225,11 @@ def _evaluated(table: pa.Table, expression: pc.Expression) -> NDArray[np.bool_]:
     return to_numpy(found.combine_chunks().fill_null(False), np.bool_)
 
 
-def _taken(table: pa.Table, places: NDArray[np.int64]) -> pa.Table:
-    """The rows at `places`."""
-    if len(places) == 1:
-        return table.slice(int(places[0]), 1)
-    return table.take(from_numpy(places, pa.int64()))
+def _compacted(table: pa.Table) -> pa.Table:
+    """The same rows, copied if they are few of those whose memory they would keep: a page is some 20 000 rows."""
+    if table.get_total_buffer_size() <= 2 * table.nbytes + _SPARE_BYTES:
+        return table
+    return table.take(from_numpy(np.arange(table.num_rows), pa.int64()))
 
 
 def _narrowed(task: Task, places: NDArray[np.int64]) -> Task:

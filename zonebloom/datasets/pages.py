@@ -91,6 +91,8 @@ class _Plan:
     leaves: tuple[_Leaf, ...]
     num_rows: int
     """Of the runs, the same for all leaves."""
+    num_wanted: int
+    """So many of them are decoded: up to the last one that is wanted."""
     first_rows: NDArray[np.int64]
     positions: NDArray[np.int64]
 
@@ -156,7 +158,9 @@ def _plan(number: int, maps: list[PageMap], ranges: Ranges) -> _Plan:
     for pages in maps:
         firsts, stops = np.searchsorted(pages.rows, first_rows), np.searchsorted(pages.rows, stop_rows)
         leaves.append(_Leaf.of(pages, tuple(zip(firsts.tolist(), stops.tolist(), strict=True))))
-    return _Plan(number, tuple(leaves), int(lengths.sum()), first_rows, lengths.cumsum() - lengths)
+    num_rows = int(lengths.sum())
+    num_wanted = num_rows - int(stop_rows[-1] - ranges[1][-1])
+    return _Plan(number, tuple(leaves), num_rows, num_wanted, first_rows, lengths.cumsum() - lengths)
 
 
 def _pays(plan: _Plan) -> bool:
@@ -190,7 +194,7 @@ def _decoded(footer: Footer, plan: _Plan, fetched: list[list[bytes]]) -> Cut | N
         table = pq.ParquetFile(pa.BufferReader(b"".join(parts)), pre_buffer=False).read_row_group(0, use_threads=False)
     except (pa.ArrowException, OSError):
         return None
-    if table.num_rows != plan.num_rows or table.schema.names != [field.name] or table.column(0).type != field.type:
+    if table.num_rows != plan.num_wanted or table.schema.names != [field.name] or table.column(0).type != field.type:
         return None
     return Cut(table.column(0), plan.first_rows, plan.positions)
 
@@ -241,12 +245,12 @@ def _footer(footer: Footer, plan: _Plan, chunks: list[bytes], num_bytes: int) ->
     group = {
         1: (LIST, write_list(STRUCT, chunks)),
         2: (I64, num_bytes),
-        3: (I64, plan.num_rows),
+        3: (I64, plan.num_wanted),
     }
     written: dict[int, tuple[int, Any]] = {
         1: (I32, 2),
         2: (LIST, described.schema),
-        3: (I64, plan.num_rows),
+        3: (I64, plan.num_wanted),
         4: (LIST, write_list(STRUCT, [write_struct(group)])),
     }
     if described.key_values:
