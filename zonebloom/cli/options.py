@@ -73,4 +73,5 @@ def open_it(path: str, index: str | None) -> Any:
     """The index that a command is about."""
     from zonebloom.index import open_index  # noqa: PLC0415 - `--help` must not load Arrow
 
-    return open_index(index or path, storage_options=storage_options())
+    table = path if index and path.endswith(".metadata.json") else None  # which snapshot of Iceberg's is meant
+    return open_index(index or path, storage_options=storage_options(), dataset=table)

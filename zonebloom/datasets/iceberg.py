@@ -25,7 +25,7 @@ from zonebloom.datasets.renaming import StoredName
 from zonebloom.datasets.source import Fingerprint, LocalSource, Source
 from zonebloom.datasets.tables import METADATA_SUFFIX, TableDataset, TableFile, TableSnapshot
 from zonebloom.errors import DataFileError, InvalidArgumentError, MissingDependencyError
-from zonebloom.storage.locations import absolute, is_url
+from zonebloom.storage.locations import is_url
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["IcebergDataset"]
 
+_FILE = re.compile(r"file:(//)?(?=/)")
 _HADOOP_VERSION = re.compile(r"v(\d+)(\.gz)?\.metadata\.json")
 
 
@@ -115,8 +116,9 @@ def _line(error: BaseException) -> str:
 
 
 def _plain(location: str) -> str:
-    """A local location as a path, another as it is."""
-    return absolute(location).rstrip("/") if location.startswith(("file:", "/")) else location.rstrip("/")
+    """A local location as a path, another as it is; Iceberg's are written as they are, not percent-encoded."""
+    match = _FILE.match(location)
+    return (location[match.end() :] if match else location).rstrip("/")
 
 
 def _newest_metadata(folder: str) -> str:
