@@ -70,7 +70,6 @@ def environment(scratch: Path) -> dict[str, str]:
     """What Spark's processes need in their environment."""
     return {
         "JAVA_HOME": java_home(scratch),
-        "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "SPARK_HOME": str(_own_home(scratch)),
         "SPARK_LOCAL_IP": "127.0.0.1",
@@ -139,14 +138,18 @@ def running(
     *,
     connect_port: int | None = None,
     options: Mapping[str, str] | None = None,
+    python: str = sys.executable,
 ) -> Iterator[SparkSession]:
-    """A classic session on a cluster of its own, which ends with the block; it serves Connect at `connect_port`."""
+    """A classic session on a cluster of its own, which ends with the block; it serves Connect at `connect_port`.
+
+    `python` is the one that executors start.
+    """
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     with tempfile.TemporaryDirectory(prefix="zonebloom-spark-", ignore_cleanup_errors=True) as folder:
         scratch = Path(folder)
-        with changed_environment(environment(scratch)):
+        with changed_environment({**environment(scratch), "PYSPARK_PYTHON": python}):
             builder = SparkSession.builder.master(master).appName("zonebloom")
             for name, value in {**settings(scratch, connect_port), **(options or {})}.items():
                 builder = builder.config(name, value)

@@ -79,6 +79,7 @@ def create_index(
         levels=levels,
         progress=progress,
         runner=SparkRunner(spark, storage_options, num_tasks=tasks, max_index_bytes=max_index_bytes),
+        storage_options=storage_options,
     )
 
 

@@ -127,16 +127,23 @@ def _tasks(
     """A function for `mapInArrow` that Spark pickles by value, so that it must not refer to this module."""
 
     def run(batches):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202 - names of types would be pickled too
-        import pyarrow  # noqa: ICN001, PLC0415 - on the executor
+        import sys  # noqa: PLC0415 - on the executor
 
-        try:
-            import numba  # noqa: F401, PLC0415 - as above
+        import pyarrow  # noqa: ICN001, PLC0415 - as above
 
-            import zonebloom as there  # noqa: PLC0415 - as above
+        found = ""
+        for is_last in (False, True):
+            try:
+                import numba  # noqa: F401, PLC0415 - as above
 
-            found = "" if there.__version__ == version else f"version {there.__version__}"
-        except ImportError as error:
-            found = f"none that can be imported ({error})"
+                import zonebloom as there  # noqa: PLC0415 - as above
+
+                found = "" if there.__version__ == version else f"version {there.__version__}"
+            except ImportError as error:
+                found = f"none that can be imported ({error})"
+            if found and not is_last:  # Spark's Python workers serve other sessions first, with other artifacts
+                for name in [one for one in sys.modules if one.partition(".")[0] == "zonebloom"]:
+                    del sys.modules[name]
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 result = None

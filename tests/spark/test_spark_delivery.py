@@ -1,0 +1,154 @@
+"""zonebloom on executors: installed there, sent along, missing, or of another version; and what users must install.
+
+Oracle: PySpark 4.3's own artifacts and archives.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+import zipfile
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import zonebloom
+from tests.spark import cluster, faults
+from zonebloom.errors import MissingDependencyError
+from zonebloom.spark import ZoneBloom
+from zonebloom.spark.remote import Cluster
+
+PACKAGE = Path(zonebloom.__file__).parent
+
+
+def zipped(path, text=None):
+    """The package as a zip file, or one of its name whose `__init__` is `text`."""
+    with zipfile.ZipFile(path, "w") as archive:
+        if text is not None:
+            archive.writestr("zonebloom/__init__.py", text)
+        for source in PACKAGE.rglob("*.py") if text is None else ():
+            archive.write(source, Path("zonebloom") / source.relative_to(PACKAGE))
+    return str(path)
+
+
+def run_python(code, **environment):
+    return subprocess.run(
+        [sys.executable, "-W", "error::FutureWarning", "-c", textwrap.dedent(code)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=cluster.ROOT,
+        env={**os.environ, **environment},
+    )
+
+
+# --- executors --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("__version__ = '0.0.1'", "got version 0.0.1"),
+        (
+            "raise ImportError('No module named zonebloom')",
+            r"got none that can be imported \(No module named zonebloom\)",
+        ),
+    ],
+)
+def test_executors_without_this_version_are_named(connect, flat_lake, tmp_path, text, found):
+    name = f"{len(text)}.zip"  # artifacts of all sessions lie in one folder
+    connect.addArtifacts(zipped(tmp_path / name, text), pyfile=True)
+    message = f"executors must have zonebloom {zonebloom.__version__} as the driver has, {found}"
+    with pytest.raises(MissingDependencyError, match=message):
+        ZoneBloom(connect).create_index(flat_lake.root, "user_id")
+
+
+def test_the_package_can_be_sent_as_an_artifact(connect, flat_lake, tmp_path):
+    connect.addArtifacts(zipped(tmp_path / "sent.zip"), pyfile=True)
+    (where,) = Cluster(connect).map(faults.where_zonebloom_is, None, [None])
+    assert "sent.zip/zonebloom/__init__.py" in where
+    index = ZoneBloom(connect).create_index(flat_lake.root, "user_id", rows_per_zone=512)
+    wanted = zonebloom.build_index(flat_lake.root, "user_id", index=tmp_path / "wanted", rows_per_zone=512)
+    assert index.zone_table("user_id").to_arrow().equals(wanted.zone_table("user_id").to_arrow())
+
+
+def test_an_environment_can_be_sent_as_an_archive(flat_lake, tmp_path):
+    """As venv-pack makes them, but small: its Python is the one of the tests, and sees no other zonebloom."""
+    environment = tmp_path / "environment"
+    (environment / "bin").mkdir(parents=True)
+    shutil.copytree(PACKAGE, environment / "lib/zonebloom", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(cluster.ROOT / "tests/spark", environment / "lib/tests/spark")
+    python = environment / "bin/python"
+    python.write_text(f'#!/bin/sh\nPYTHONPATH="$(dirname "$0")/../lib" exec {sys.executable} "$@"\n', "utf-8")
+    python.chmod(0o755)
+    archive = shutil.make_archive(str(tmp_path / "packed"), "gztar", environment)
+    done = run_python(
+        f"""
+        from tests.spark import cluster, faults
+        from zonebloom.spark import ZoneBloom
+        from zonebloom.spark.remote import Cluster
+
+        options = {{"spark.archives": {archive + "#sent"!r}}}
+        with cluster.running("local-cluster[1,1,1024]", options=options, python="./sent/bin/python") as spark:
+            print(Cluster(spark).map(faults.where_zonebloom_is, None, [None])[0])
+            print(ZoneBloom(spark).create_index({str(flat_lake.root)!r}, "user_id").num_fragments)
+        """
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    where, num_fragments = done.stdout.split()
+    assert "sent/" in where
+    assert num_fragments == "3"
+
+
+# --- the driver -------------------------------------------------------------------------------------------------------
+
+
+def test_the_library_works_without_pandas_and_spark(flat_lake):
+    done = run_python(
+        f"""
+        import sys
+
+        class Missing:
+            def find_spec(name, path=None, target=None):
+                if name.split(".")[0] in ("pandas", "pyspark"):
+                    raise ModuleNotFoundError(f"No module named {{name}}")
+
+        sys.meta_path.insert(0, Missing)
+        import zonebloom, zonebloom.spark
+        index = zonebloom.build_index({str(flat_lake.root)!r}, ["user_id", "amount"], levels=("zone", "dataset"))
+        print(index.to_table("amount = 0.0 OR user_id = 'nobody'").num_rows, len(index.exists("user_id", ["x"])))
+        index.refresh(); index.optimize(); index.verify(); print(index.explain("user_id = 'x'"))
+        try:
+            zonebloom.spark.ZoneBloom()
+        except zonebloom.errors.MissingDependencyError as error:
+            print(error)
+        """
+    )
+    assert done.returncode == 0, done.stderr
+    assert 'pip install "zonebloom[spark]"' in done.stdout
+
+
+def test_a_machine_without_java_is_told_so(tmp_path):
+    (tmp_path / "bash").symlink_to("/bin/bash")
+    done = run_python(
+        """
+        import zonebloom.errors
+        from zonebloom.spark import ZoneBloom
+        try:
+            ZoneBloom()
+        except zonebloom.errors.MissingDependencyError as error:
+            print(error)
+        """,
+        PATH=str(tmp_path),
+        JAVA_HOME="",
+    )
+    assert "Spark must find a Java 17 or 21 through JAVA_HOME or PATH" in done.stdout, done.stderr
+
+
+def test_what_is_no_session_is_refused():
+    with pytest.raises(zonebloom.errors.InvalidArgumentError, match="spark must be a SparkSession, got Table"):
+        ZoneBloom(pa.table({}))
