@@ -58,10 +58,10 @@ class StoredField:
 class Described:
     """What a file of one column of another says of it, as Parquet writes it."""
 
-    schema: bytes
-    """The list of schema elements: a root, and those of the column."""
-    key_values: bytes
-    """The list of key-value pairs: the Arrow schema, if the file has one."""
+    head: bytes
+    """Of its FileMetaData the fields 1 and 2: format, and schema elements: a root, and those of the column."""
+    tail: bytes
+    """The fields 5 and 6, and the end: the Arrow schema, if the file has one, and the writer."""
 
 
 class Footer:
@@ -129,11 +129,6 @@ class Footer:
         return {self.metadata.schema.column(i).path: i for i in range(self.metadata.num_columns)}
 
     @cached_property
-    def created_by(self) -> bytes:
-        """The writer: pyarrow reads pages of some old ones differently."""
-        return str(self.metadata.created_by or "").encode()
-
-    @cached_property
     def stored_fields(self) -> tuple[StoredField, ...]:
         """The top-level columns in order; none where the footer is too large, or not as the schema has it."""
         if not 0 < len(self._raw) <= _MAX_WALKED_BYTES:
@@ -176,12 +171,16 @@ class Footer:
         if number not in self._described:
             elements = self.stored_fields[number].schema
             root = thrift.write_struct({_NAME: (thrift.BINARY, b"schema"), _NUM_CHILDREN: (thrift.I32, 1)})
-            pairs = b""
+            schema = thrift.write_list(thrift.STRUCT, [root, *elements])
+            tail: dict[int, thrift.Field] = {}
             if _ARROW_SCHEMA in (self.metadata.metadata or {}):
                 arrow = base64.b64encode(pa.schema([self.schema.field(number)]).serialize())
                 pair = thrift.write_struct({1: (thrift.BINARY, _ARROW_SCHEMA), 2: (thrift.BINARY, arrow)})
-                pairs = thrift.write_list(thrift.STRUCT, [pair])
-            self._described[number] = Described(thrift.write_list(thrift.STRUCT, [root, *elements]), pairs)
+                tail[5] = thrift.LIST, thrift.write_list(thrift.STRUCT, [pair])
+            if self.metadata.created_by:  # pyarrow reads pages of some old writers differently
+                tail[6] = thrift.BINARY, str(self.metadata.created_by).encode()
+            head = thrift.write_fields({1: (thrift.I32, 2), 2: (thrift.LIST, schema)})
+            self._described[number] = Described(head, thrift.write_fields(tail, after=4) + thrift.STOP)
         return self._described[number]
 
     def chunk(self, group: int, leaf: int) -> dict[int, Any]:

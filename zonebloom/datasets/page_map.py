@@ -50,10 +50,8 @@ _MAX_KEPT = 4096
 class ChunkMeta:
     """What the footer says of one column chunk; the chunk lies in this file, and is not encrypted."""
 
-    physical_type: int
-    encodings: tuple[int, ...]
-    path: tuple[bytes, ...]
-    codec: int
+    head: bytes
+    """Of its ColumnMetaData the fields 1 to 4: physical type, encodings, path and codec."""
     start: int
     """Where its first page begins, dictionary or not."""
     data_offset: int
@@ -151,9 +149,15 @@ def _chunk_meta(footer: Footer, group: int, leaf: int) -> ChunkMeta | None:
         return None
     path, encodings, counted = lists
     stats = tuple(one for one in counted if isinstance(one, dict))
-    described = physical_type, tuple(encodings), tuple(path), codec
-    span = _index_span(footer, chunk)
-    return ChunkMeta(*described, start, data_offset, start + num_bytes, num_rows, stats, span)
+    head = thrift.write_fields(
+        {
+            _TYPE: (thrift.I32, physical_type),
+            _ENCODINGS: (thrift.LIST, thrift.write_list(thrift.I32, encodings)),
+            _PATH: (thrift.LIST, thrift.write_list(thrift.BINARY, path)),
+            _CODEC: (thrift.I32, codec),
+        }
+    )
+    return ChunkMeta(head, start, data_offset, start + num_bytes, num_rows, stats, _index_span(footer, chunk))
 
 
 def _index_span(footer: Footer, chunk: dict[int, Any]) -> tuple[int, int] | None:

@@ -14,7 +14,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +23,7 @@ from zonebloom.arrays import parquet as pq
 from zonebloom.datasets.footers import Footer
 from zonebloom.datasets.page_map import DICTIONARY_ENCODINGS, PageMap, page_encoding, page_maps
 from zonebloom.datasets.source import Source
-from zonebloom.datasets.thrift import BINARY, I32, I64, LIST, STRUCT, write_list, write_struct
+from zonebloom.datasets.thrift import I64, LIST, STOP, STRUCT, Field, write_fields, write_list, write_struct
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -224,37 +224,16 @@ def _checked(leaf: _Leaf, blobs: list[bytes]) -> tuple[bytes, bytes] | None:
 def _column_chunk(pages: PageMap, num_rows: int, position: int, dictionary_bytes: int, data_bytes: int) -> bytes:
     """Parquet's ColumnChunk for pages that lie at `position`."""
     size = dictionary_bytes + data_bytes
-    meta: dict[int, tuple[int, Any]] = {
-        1: (I32, pages.chunk.physical_type),
-        2: (LIST, write_list(I32, list(pages.chunk.encodings))),
-        3: (LIST, write_list(BINARY, list(pages.chunk.path))),
-        4: (I32, pages.chunk.codec),
-        5: (I64, num_rows),
-        6: (I64, size),
-        7: (I64, size),
-        9: (I64, position + dictionary_bytes),
-    }
+    meta: dict[int, Field] = {5: (I64, num_rows), 6: (I64, size), 7: (I64, size), 9: (I64, position + dictionary_bytes)}
     if dictionary_bytes:
         meta[11] = I64, position
-    return write_struct({2: (I64, position), 3: (STRUCT, write_struct(meta))})
+    written = pages.chunk.head + write_fields(meta, after=4) + STOP
+    return write_struct({2: (I64, position), 3: (STRUCT, written)})
 
 
 def _footer(footer: Footer, plan: _Plan, chunks: list[bytes], num_bytes: int) -> bytes:
     """Parquet's FileMetaData of a file of one column and one row group."""
+    group = write_struct({1: (LIST, write_list(STRUCT, chunks)), 2: (I64, num_bytes), 3: (I64, plan.num_wanted)})
+    body = write_fields({3: (I64, plan.num_wanted), 4: (LIST, write_list(STRUCT, [group]))}, after=2)
     described = footer.described(plan.number)
-    group = {
-        1: (LIST, write_list(STRUCT, chunks)),
-        2: (I64, num_bytes),
-        3: (I64, plan.num_wanted),
-    }
-    written: dict[int, tuple[int, Any]] = {
-        1: (I32, 2),
-        2: (LIST, described.schema),
-        3: (I64, plan.num_wanted),
-        4: (LIST, write_list(STRUCT, [write_struct(group)])),
-    }
-    if described.key_values:
-        written[5] = LIST, described.key_values
-    if footer.created_by:
-        written[6] = BINARY, footer.created_by
-    return write_struct(written)
+    return described.head + body + described.tail

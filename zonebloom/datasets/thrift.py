@@ -17,6 +17,7 @@ __all__ = [
     "I32",
     "I64",
     "LIST",
+    "STOP",
     "STRUCT",
     "ThriftError",
     "find_field",
@@ -24,6 +25,7 @@ __all__ = [
     "read_list_header",
     "read_struct",
     "skip",
+    "write_fields",
     "write_list",
     "write_struct",
 ]
@@ -31,6 +33,8 @@ __all__ = [
 TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, _, STRUCT = range(1, 13)
 """Type codes of the compact protocol; 11 is a map, which Parquet has none of."""
 
+STOP = b"\0"
+"""The end of a struct."""
 MAX_DEPTH = 32
 """Structs and lists in one another; Parquet's own go eight deep."""
 _MAX_VARINT_BITS = 63
@@ -257,8 +261,13 @@ def write_struct(fields: dict[int, Field]) -> bytes:
 
     A value may be `bytes` that are written already, for every type but `BINARY`: as those that `skip` found.
     """
+    return write_fields(fields) + STOP
+
+
+def write_fields(fields: dict[int, Field], after: int = 0) -> bytes:
+    """A part of a struct: its `fields`, which follow field `after`; the struct ends with `STOP`."""
     out = bytearray()
-    last = 0
+    last = after
     for field, (kind, value) in fields.items():
         if 0 < field - last <= _LONG_LIST:
             out.append((field - last) << 4 | kind)
@@ -267,7 +276,6 @@ def write_struct(fields: dict[int, Field]) -> bytes:
             _write_varint(out, field << 1)
         last = field
         _write(out, kind, value)
-    out.append(0)
     return bytes(out)
 
 
