@@ -670,3 +670,32 @@ def test_random_operations_against_the_tables_own_reader(tmp_path_factory, steps
     index.refresh()
     assert index.search("u = 'nowhere'").num_rows_kept == 0
     assert pc.all(pc.is_valid(index.to_table("id IS NOT NULL")["id"])).as_py() in (True, None)
+
+
+# --- object stores ----------------------------------------------------------------------------------------------------
+
+
+def test_a_table_in_an_object_store(s3):
+    url = s3.url("lake/table")
+    options = {"delta.enableDeletionVectors": "true"}
+    for start in (0, 40):
+        new = rows(start, start + 40, p=["a b/é%"] * 40)
+        write_deltalake(url, new, mode="append", partition_by=["p"], configuration=options, storage_options=s3.options)
+    index = zb.build_index(url, "u", rows_per_zone=ROWS_PER_ZONE, storage_options=s3.options)
+    assert index.location == f"{url}/_zonebloom"
+    index = zb.open_index(url, storage_options=s3.options)
+    assert index.search(user(50)).num_zones_kept == 1
+    assert index.to_table(user(50))["id"].to_pylist() == [50]
+    DeltaTable(url, storage_options=s3.options).delete("id < 45")
+    write_deltalake(url, rows(80, 90, p=["x"] * 10), mode="append", storage_options=s3.options)
+    theirs = plain(DeltaTable(url, storage_options=s3.options).scan())
+    assert_same(index.to_table("id IS NOT NULL"), theirs)
+    assert index.refresh().num_files_added == 2
+    assert_same(index.to_table("id IS NOT NULL"), theirs)
+    assert index.traffic.num_requests
+    given = zb.open_index(url, dataset=DeltaTable(url, 1, s3.options), storage_options=s3.options)
+    assert given.to_table("id IS NOT NULL").num_rows == 80
+    with pytest.raises(DataFileError, match="Delta table"):
+        zb.build_index(s3.url("lake"), "u", storage_options=s3.options)
+    with pytest.raises(DataFileError, match="Delta table"):
+        open_dataset(s3.url("lake"), s3.options).list_under(["table"])

@@ -82,7 +82,7 @@ def whatif(
         check_fpp(one)
     if workers is not None and workers < 1:
         raise InvalidArgumentError(f"workers must be at least 1, got {workers}")
-    dataset = open_dataset(source, storage_options)
+    dataset = open_dataset(source, storage_options).pin()
     listing = dataset.list()
     if not listing:
         raise DataFileError(f"a data set must have at least one file, got none in {dataset.location}")
