@@ -609,3 +609,31 @@ def test_random_operations_against_the_tables_own_reader(tmp_path_factory, steps
     index.refresh()
     assert index.search("u = 'nowhere'").num_rows_kept == 0
     catalog.close()
+
+
+# --- object stores ----------------------------------------------------------------------------------------------------
+
+
+def test_a_table_in_an_object_store_is_read_by_its_own_file_io(s3, tmp_path):
+    keys = {"s3.access-key-id": "key", "s3.secret-access-key": "secret", "s3.region": "us-east-1"}
+    catalog = SqlCatalog(
+        "there",
+        uri=f"sqlite:///{tmp_path}/catalog.db",
+        warehouse=s3.url("warehouse"),
+        **{"s3.endpoint": s3.server.url, **keys},
+    )
+    catalog.create_namespace("db")
+    table = catalog.create_table("db.t", schema=rows(0, 1).schema)
+    table.append(rows(0, 40))
+    table.append(rows(40, 80))
+    index = build(table, tmp_path / "index")
+    assert index.search(user(50)).num_zones_kept == 1
+    table.delete("id < 45")
+    assert_agrees(index, table)
+    assert index.refresh().num_files_added == 1
+    assert_agrees(index, table)
+    remote = zb.build_index(table, "u", index=s3.url("index"), storage_options=s3.options)
+    assert remote.to_table(user(50))["id"].to_pylist() == [50]
+    opened = zb.open_index(s3.url("index"), dataset=table, storage_options=s3.options)
+    assert_agrees(opened, table)
+    catalog.close()
