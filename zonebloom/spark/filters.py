@@ -74,6 +74,10 @@ def _of_filter(condition: Filter, judge: Judge) -> Predicate:
     value = _fitted(condition.value, target, judge)
     if isinstance(condition, EqualTo):
         return Equals(target.name, value)
+    return _null_safe(target, value)
+
+
+def _null_safe(target: Target, value: Any) -> Predicate:
     return IsNullPredicate(target.name) if value is None else Equals(target.name, value, null_safe=True)
 
 
@@ -131,8 +135,10 @@ def _of_leaf(leaf: Leaf, judge: Judge) -> Predicate:
     values = [judge.value(word, target) for word in leaf.words]
     if leaf.kind in ("in", "not in"):
         found: Predicate = IsIn(target.name, values)
+    elif leaf.kind == "<=>":
+        found = _null_safe(target, values[0])
     else:
-        found = Equals(target.name, values[0], null_safe=leaf.kind == "<=>")
+        found = Equals(target.name, values[0])
     return NotPredicate(found) if leaf.kind in ("!=", "not in") else found
 
 

@@ -169,8 +169,6 @@ class Reading:
                 columns.append(pa.chunked_array([pa.nulls(piece.num_rows, field.type)]))
             else:
                 columns.append(table[field.name])
-        if not columns:
-            return pa.Table.from_struct_array(pa.nulls(piece.num_rows, pa.struct([])))
         return as_spark(columns, target, piece.path)
 
 

@@ -115,16 +115,16 @@ class Options:
 
 
 def _names(text: str | None) -> tuple[str, ...] | None:
-    """Names with commas between them, or a JSON list of them."""
+    """Names with commas between them, or a JSON list of them; at least one."""
     if text is None:
         return None
-    if not text.lstrip().startswith("["):
-        return tuple(name.strip() for name in text.split(",") if name.strip())
-    try:
-        names = json.loads(text)
-    except ValueError as error:
-        raise InvalidArgumentError(f"columns must be a list of names, got {text!r:.200}") from error
-    if not all(isinstance(name, str) for name in names):
+    names: Any = [name.strip() for name in text.split(",") if name.strip()]
+    if text.lstrip().startswith("["):
+        try:
+            names = json.loads(text)
+        except ValueError:
+            names = []
+    if not names or not all(isinstance(name, str) for name in names):
         raise InvalidArgumentError(f"columns must be a list of names, got {text!r:.200}")
     return tuple(names)
 
