@@ -171,6 +171,24 @@ def test_a_frame_that_scans_the_data_set(any_spark, lake):
         zb.prune_join(big.withColumn("key", big["key"] + 1), small, "key")
 
 
+def test_few_row_ranges_of_every_file_are_read_by_executors(any_spark, tmp_path):
+    """The file in a folder, which Spark skips, keeps the driver from reading them itself."""
+    folder = tmp_path / "lake"
+    (folder / "hidden").mkdir(parents=True)
+    for number, name in enumerate(["a", "b", "c", "hidden/d"]):
+        table = pa.table({"key": np.arange(4000) * 4 + number, "text": [f"{name} {i}" for i in range(4000)]})
+        pq.write_table(table, folder / f"{name}.parquet", row_group_size=1000)
+    zonebloom.build_index(folder, "key", rows_per_zone=64)
+    small = small_of(any_spark, [4, 401, 4002, 15_999, 99_999_999, None])
+    zb = ZoneBloom(any_spark)
+    pruned = zb.prune_by_keys(str(folder), small, "key")
+    assert 3 * 64 <= pruned.count() < 8 * 64
+    assert not pruned.inputFiles()
+    expected = any_spark.read.parquet(str(folder)).join(small, "key")
+    assert shown(zb.prune_join(str(folder), small, "key")) == shown(expected)
+    assert expected.count() == 3
+
+
 def warned(call, match: str):
     with pytest.warns(RuntimeWarning, match=match) as caught:
         found = call()

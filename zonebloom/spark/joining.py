@@ -10,10 +10,11 @@ Spec: specs/spark.md#filter-by-index
 from __future__ import annotations
 
 import os
+import pickle
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import lru_cache, reduce
 from operator import and_, or_
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -21,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+import zonebloom
 from zonebloom.arrays import to_numpy
 from zonebloom.errors import InvalidArgumentError
 from zonebloom.hashing import hash_values, to_hashes
@@ -228,14 +230,38 @@ def _arrow_check(filters: tuple[Filter, ...], hashed_as: pa.DataType | None) -> 
     """A function of Spark: for hashes, or values hashed as `hashed_as`, whether they may be in a filter."""
     from pyspark.sql.functions import arrow_udf  # noqa: PLC0415 - an optional extra
 
-    def check(values: pa.Array) -> pa.Array:
-        return checked(filters, hashed_as, values)
-
-    return arrow_udf(check, "boolean")
+    return arrow_udf(_checking(zonebloom.__version__, pickle.dumps((filters, hashed_as), protocol=5)), "boolean")
 
 
-def checked(filters: Sequence[Filter], hashed_as: pa.DataType | None, values: pa.Array) -> pa.Array:
-    """What executors run: for each of `values`, whether any of `filters` may hold it; null where it is null."""
+def _checking(version: str, sent: bytes) -> Any:
+    """A function that Spark pickles by value, so that it must not refer to this module."""
+
+    def check(values):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202 - names of types would be pickled too
+        try:
+            import zonebloom as there  # noqa: PLC0415 - on the executor
+
+            found = there.__version__
+        except ImportError as error:
+            found = f"none that can be imported ({error})"
+        if found != version:
+            message = f"executors must have zonebloom {version} as the driver has, got {found}"
+            raise ImportError(f"{message}; install it there, or send it along: specs/spark.md#delivery")
+        from zonebloom.spark.joining import checked  # noqa: PLC0415 - as above
+
+        return checked(sent, values)
+
+    return check
+
+
+@lru_cache(maxsize=4)
+def _received(sent: bytes) -> tuple[tuple[Filter, ...], pa.DataType | None]:
+    found: tuple[tuple[Filter, ...], pa.DataType | None] = pickle.loads(sent)  # noqa: S301 - of our own driver
+    return found
+
+
+def checked(sent: bytes, values: pa.Array) -> pa.Array:
+    """On an executor: for each of `values`, whether any filter may hold it; null where it is null."""
+    filters, hashed_as = _received(sent)
     hashes = to_numpy(values, np.int64).view(np.uint64) if hashed_as is None else to_hashes(values.cast(hashed_as))
     found = pa.array(_may_be_in(filters, hashes))
     return pc.if_else(pc.is_valid(values), found, None) if values.null_count else found
