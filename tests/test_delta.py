@@ -403,6 +403,29 @@ def test_another_column_that_is_indexed_later_does_not_vouch_for_the_first(tmp_p
     assert index.search("u = 'x'").num_zones_kept == 0
 
 
+def test_a_refresh_that_a_rename_overtakes_starts_again(tmp_path):
+    fields = [("id", "long", 1, "col-1"), ("u", "string", 2, "col-2")]
+    hand_made(tmp_path, fields, mode="name")
+    names = ["col-1", "col-2"]
+    add_file(tmp_path, "a.parquet", with_ids(rows(0, 40).rename_columns(names), [1, 2]))
+    index = build(tmp_path)
+    add_file(tmp_path, "b.parquet", with_ids(rows(40, 80).rename_columns(names), [1, 2]))
+    overtaken = []
+
+    def overtake(_progress) -> None:
+        if not overtaken:
+            overtaken.append(True)
+            hand_made(tmp_path, [fields[0], ("u", "string", 7, "col-7")], mode="name")
+            zb.open_index(tmp_path).refresh()
+
+    index.refresh(progress=overtake)
+    assert overtaken
+    assert index.version == 2
+    assert index.to_table("u IS NULL").num_rows == 80
+    assert zb.open_index(tmp_path).exists("u", ["user 0"]).to_pylist() == [False]
+    assert_same(index.to_table("id IS NOT NULL"), their_rows(tmp_path))
+
+
 # --- deletion vectors -------------------------------------------------------------------------------------------------
 
 
@@ -462,6 +485,16 @@ def test_deleted_rows_of_partitions_with_odd_names(tmp_path):
         delta_log.delete_rows(tmp_path, add, [0], "u")
         assert_agrees(index, tmp_path)
     assert index.to_table("id IS NOT NULL").num_rows == their_rows(tmp_path).num_rows < 4
+
+
+def test_a_folder_with_an_odd_name(tmp_path):
+    root = tmp_path / "a é+b"
+    write_deltalake(root, rows(0, 40), configuration={"delta.enableDeletionVectors": "true"})
+    index = build(root)
+    (add,) = delta_log.actions(root, "add")
+    delta_log.delete_rows(root, add, [4], "u")
+    assert_agrees(index, root)
+    assert_agrees(zb.open_index(root, dataset=DeltaTable(root)), root)
 
 
 def test_a_scan_reads_one_version_whatever_is_committed_meanwhile(vectors):
@@ -528,9 +561,13 @@ def test_a_pinned_table_can_be_sent_to_another_process(vectors):
 def test_nothing_is_read_again_while_the_log_stands_still(root):
     dataset = open_dataset(root)
     first = dataset.pin()
-    assert dataset.pin() is first
-    os.utime(root / "_delta_log" / f"{2:020d}.json")
-    assert dataset.pin() is not first
+    last = root / "_delta_log" / f"{2:020d}.json"
+    os.utime(last, (1, 1))
+    second = dataset.pin()
+    assert second == first
+    assert dataset.pin() is second
+    os.utime(last)
+    assert dataset.pin() is not second
     write_deltalake(root, rows(120, 130), mode="append")
     assert dataset.pin().declared().state == {"table_version": 3}
 

@@ -308,6 +308,31 @@ def test_renamed_columns_go_by_their_ids(catalog, place):
         index.search(user(7))
 
 
+def test_fields_of_structs_come_and_go(catalog, place):
+    data = nested(0, 20)
+    table = catalog.create_table("db.t", schema=data.schema)
+    table.append(data)
+    index = build(table, place, ["u", "s.city"])
+    with table.update_schema() as change:
+        change.add_column(("s", "zip"), StringType())
+        change.delete_column("s.ages")
+    assert_agrees(index, table)
+    with table.update_schema() as change:
+        change.delete_column("s.city")
+        change.add_column(("s", "ages"), LongType())
+    with table.update_schema() as change:
+        change.add_column(("s", "city"), StringType())
+    people = [{"zip": f"zip {i}", "ages": i, "city": f"city {i}"} for i in range(20, 40)]
+    table.append(rows(20, 40, s=people))
+    for _refreshed in range(2):
+        assert_agrees(index, table)
+        assert index.to_table("s.city = 'city 7'").num_rows == 0
+        assert index.to_table("s.city = 'city 27'")["id"].to_pylist() == [27]
+        assert index.to_table("s.city IS NULL").num_rows == 20
+        index.refresh()
+    assert index.search("s.city = 'city 27'").num_zones_kept == 1
+
+
 def test_swapped_names_are_read_whole_until_a_refresh_makes_them_anew(catalog, place):
     data = rows(0, 40, v=[f"v{i}" for i in range(40)])
     table = catalog.create_table("db.t", schema=data.schema)
@@ -465,7 +490,10 @@ def test_a_metadata_file_stands_for_itself(table, place):
     assert newer.refresh().num_files_added == 1
     assert zb.open_index(place).to_table("id IS NOT NULL").num_rows == 130
     static = StaticTable.from_metadata(table.metadata_location)
-    assert_agrees(zb.open_index(place, dataset=static), table)
+    for one in (static, table):
+        opened = zb.open_index(place, dataset=one)
+        assert opened.view().num_unknown == 0
+        assert_agrees(opened, table)
 
 
 def test_a_folder_whose_metadata_a_catalog_names_is_refused(table, place):

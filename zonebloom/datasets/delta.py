@@ -11,8 +11,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -51,6 +51,8 @@ _READER_FEATURES = frozenset(
 """What a table may ask of its readers: all that is done here or in `deltalake`, or that concerns other columns."""
 _MAPPING = "delta.columnMapping"
 _NS_OF_MS = 1_000_000
+_SETTLED_NS = 2_000_000_000
+"""A log whose last entry is younger is read again: what is written over it may have the same time."""
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 
 
@@ -86,8 +88,10 @@ class DeltaDataset(TableDataset):
             return known if known is not None and is_same else _snapshot(self._table, self)
         if known is not None and self._stamp is not None and self._stamp == self._stamp_of(known.identity[-1]):
             return known
+        started = time.time_ns()
         found = _snapshot(_opened(self.location, self.storage_options), self)
-        self._stamp = self._stamp_of(found.identity[-1])
+        stamp = self._stamp_of(found.identity[-1])
+        self._stamp = stamp if stamp is not None and stamp[1] + _SETTLED_NS < started else None
         return found
 
     def _stamp_of(self, version: int) -> tuple[int, ...] | None:
@@ -134,6 +138,7 @@ def _identity(table: DeltaTable) -> tuple[Any, ...]:
 def _snapshot(table: DeltaTable, dataset: DeltaDataset) -> TableSnapshot:
     """The version that `table` has loaded."""
     location, options = dataset.location, dataset.storage_options
+    library = _library()
     features = _reader_features(table, location)
     schema = json.loads(table.schema().to_json())
     mode = table.metadata().configuration.get(f"{_MAPPING}.mode", "none")
@@ -141,19 +146,23 @@ def _snapshot(table: DeltaTable, dataset: DeltaDataset) -> TableSnapshot:
         raise DataFileError(f"{_MAPPING}.mode of {location} must be none, name or id, got {mode}")
     names = _Names(schema, mode)
     version = table.version()
+    try:
+        arrow = pa.schema([field.remove_metadata() for field in pa.schema(table.schema().to_arrow())])
+        files = _files(table, location, names.name_of if mode != "none" else None)
+    except (library.exceptions.DeltaError, pa.ArrowException, ValueError) as error:
+        raise DataFileError(f"the log of {location} must be readable, got: {_line(error)}") from error
     declared = Declared(
-        pa.schema(table.schema().to_arrow()).remove_metadata(),
+        arrow,
         tuple(table.metadata().partition_columns),
         names.ids,
         {"table_version": version},
     )
-    declared = replace(declared, schema=pa.schema([field.remove_metadata() for field in declared.schema]))
     deletes = partial(_deleted_rows, location, options, version) if "deletionVectors" in features else None
     return TableSnapshot(
         location,
         _identity(table),
         declared,
-        _files(table, location, names.name_of if mode != "none" else None),
+        files,
         partial(open_source, storage_options=options),
         deletes,
         {"kind": "delta"},
@@ -175,16 +184,16 @@ def _files(table: DeltaTable, location: str, naming: Callable[[StoredName], str 
     actions = pa.table(table.get_add_actions())
     written = actions["path"].to_pylist()
     sizes = actions["size_bytes"].to_pylist()
-    times = actions["modification_time"].to_pylist()
+    written_at = actions["modification_time"].to_pylist()
     parts: list[tuple[str, pa.ChunkedArray]] = []
     if "partition" in actions.column_names:
         struct = actions["partition"].combine_chunks()
         parts = [(one.name, struct.field(one.name)) for one in struct.type]
     found = {}
-    for row, (encoded, size, time) in enumerate(zip(written, sizes, times, strict=True)):
+    for row, (encoded, size, at) in enumerate(zip(written, sizes, written_at, strict=True)):
         path = _relative(encoded, location)
         values = {name: column[row] for name, column in parts}
-        fingerprint = Fingerprint(size, time * _NS_OF_MS)
+        fingerprint = Fingerprint(size, at * _NS_OF_MS)
         found[path] = TableFile(fingerprint, joined(location, path), values, naming)
     if len(found) != len(written):
         raise DataFileError(f"a version of {location} must list each file once, got some twice")

@@ -44,10 +44,17 @@ class IcebergDataset(TableDataset):
     """An Iceberg table, as it is at each call."""
 
     def __init__(
-        self, location: str, *, table: Table | None = None, catalog: str | None = None, name: str = ""
+        self,
+        location: str,
+        *,
+        table: Table | None = None,
+        metadata: str | None = None,
+        catalog: str | None = None,
+        name: str = "",
     ) -> None:
         super().__init__(location)
         self._table = table
+        self._metadata = metadata
         self._catalog = catalog
         self._name = name
 
@@ -56,14 +63,21 @@ class IcebergDataset(TableDataset):
         """The table that a `pyiceberg.table.Table` has loaded."""
         from pyiceberg.table import StaticTable  # noqa: PLC0415 - an extra; the caller has it
 
+        location = _plain(table.location())
         if isinstance(table, StaticTable):
-            return cls(_plain(table.metadata_location), table=table)
-        return cls(_plain(table.location()), table=table, catalog=table.catalog.name, name=".".join(table.name()))
+            return cls(location, table=table, metadata=_plain(table.metadata_location))
+        return cls(location, table=table, catalog=table.catalog.name, name=".".join(table.name()))
+
+    @classmethod
+    def of_path(cls, path: str) -> IcebergDataset:
+        """The table of a metadata file, or of a folder."""
+        return cls(path, metadata=path)
 
     @classmethod
     def from_json(cls, described: Mapping[str, Any]) -> IcebergDataset:
         """The table that a version file describes, as it is now."""
-        return cls(described["root"], catalog=described["catalog"], name=described["name"])
+        known = {key: described[key] for key in ("metadata", "catalog", "name")}
+        return cls(described["root"], **known)
 
     def load(self) -> TableSnapshot:
         """The current snapshot of the metadata that is loaded, or that the folder or the catalog has now."""
@@ -71,13 +85,13 @@ class IcebergDataset(TableDataset):
         known = self.last
         if known is not None and known.identity == _identity(table):
             return known
-        described = {"kind": "iceberg", "catalog": self._catalog, "name": self._name}
-        return _snapshot(table, self.location, described)
+        described = {"metadata": self._metadata, "catalog": self._catalog, "name": self._name}
+        return _snapshot(table, {"kind": "iceberg", **described})
 
     def _found(self) -> Table:
         if self._catalog is not None:
             return self._of_catalog(self._catalog)
-        location = self.location
+        location = self._metadata or self.location
         if not location.endswith(METADATA_SUFFIX):
             location = _newest_metadata(location)
         library = _library()
@@ -159,10 +173,10 @@ def _identity(table: Table) -> tuple[Any, ...]:
     )
 
 
-def _snapshot(table: Table, location: str, described: Mapping[str, Any]) -> TableSnapshot:
+def _snapshot(table: Table, described: Mapping[str, Any]) -> TableSnapshot:
     from pyiceberg.io.pyarrow import schema_to_pyarrow  # noqa: PLC0415 - an extra
 
-    schema = table.schema()
+    schema, location = table.schema(), _plain(table.location())
     _refuse_defaults(schema, location)
     try:
         tasks = list(table.scan().plan_files()) if table.metadata.current_snapshot_id is not None else []
@@ -225,6 +239,8 @@ def _refuse_defaults(schema: Schema, location: str) -> None:
 
 class _FileIOSource:
     """A file that is read through the table's own FileIO, with the credentials of its catalog."""
+
+    is_near = False
 
     def __init__(self, io: FileIO, location: str) -> None:
         self.path = location

@@ -86,7 +86,7 @@ def _at(location: str, storage_options: Mapping[str, str] | None) -> Dataset:
     if location.endswith(METADATA_SUFFIX) or (not is_url(location) and has_metadata(location)):
         from zonebloom.datasets.iceberg import IcebergDataset  # noqa: PLC0415 - only for tables
 
-        return IcebergDataset(location)
+        return IcebergDataset.of_path(location)
     if _has_log(location, storage_options):
         from zonebloom.datasets.delta import DeltaDataset  # noqa: PLC0415 - only for tables
 

@@ -56,6 +56,9 @@ METADATA_SUFFIX = ".metadata.json"
 _LOG_ENTRY = re.compile(r"\d{20}\.(json|checkpoint\..*)")
 
 
+_KEPT_FOOTERS = 64
+
+
 def is_log_entry(name: str) -> bool:
     """Whether a file in `_delta_log` makes that a log."""
     return _LOG_ENTRY.fullmatch(name) is not None
@@ -111,6 +114,11 @@ class LoggedSource:
             inner.close()
             message = f"data file {inner.path} must have the {logged.size} bytes that its table's log says"
             raise DataFileError(f"{message}, got {inner.fingerprint.size}")
+
+    @property
+    def is_near(self) -> bool:
+        """As the file is."""
+        return self._inner.is_near
 
     def current_fingerprint(self) -> Fingerprint:
         """The log's, unless the file changed since it was opened."""
@@ -169,6 +177,8 @@ class TableSnapshot:
     is_index_inside: bool
     """Whether the index may be in the folder of the table, and is by default."""
     _deleted: Mapping[str, NDArray[np.int64]] | None = None
+    _footers: dict[str, tuple[Footer, Footer]] = field(default_factory=dict)
+    """Of the files that were opened last, the footer as it is and as the table names it."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __eq__(self, other: object) -> bool:
@@ -178,11 +188,11 @@ class TableSnapshot:
         return hash((self.location, self.identity))
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the lock, for workers of other processes."""
-        return {name: value for name, value in self.__dict__.items() if name != "_lock"}
+        """Without the lock and the footers, for workers of other processes."""
+        return {name: value for name, value in self.__dict__.items() if name not in ("_lock", "_footers")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, _lock=threading.Lock())
+        self.__dict__.update(state, _lock=threading.Lock(), _footers={})
 
     def pin(self) -> TableSnapshot:
         """Itself."""
@@ -234,7 +244,24 @@ class TableSnapshot:
         """
         one = self._file(path)
         source = LoggedSource(self.opener(one.location), one.fingerprint)
-        return DataFile(source, None if one.naming is None else partial(_renamed, one))
+        return DataFile(source, None if one.naming is None else partial(self._renamed, one))
+
+    def _renamed(self, file: TableFile, footer: Footer) -> Footer:
+        """`footer` with the names that the table gives the columns of `file`; the last ones are kept."""
+        naming, key = file.naming, file.location
+        if naming is None:
+            return footer
+        with self._lock:
+            known = self._footers.get(key)
+        if known is not None and known[0] is footer:
+            return known[1]
+        found = footer.rewritten(lambda raw: renamed_footer(raw, naming, key))
+        with self._lock:
+            self._footers.pop(key, None)
+            self._footers[key] = footer, found
+            while len(self._footers) > _KEPT_FOOTERS:
+                del self._footers[next(iter(self._footers))]
+        return found
 
     def deleted_rows(self, path: str) -> NDArray[np.int64] | None:
         """Offsets of the deleted rows of a file, in order; None where none are.
@@ -317,12 +344,6 @@ class TableSnapshot:
             return self.files[path]
         except KeyError as error:
             raise DataFileError(f"data file {path} must be of the table's version, got one that is not") from error
-
-
-def _renamed(file: TableFile, footer: Footer) -> Footer:
-    """`footer` with the names that the table gives the columns of `file`."""
-    naming = file.naming
-    return footer if naming is None else footer.rewritten(lambda raw: renamed_footer(raw, naming, file.location))
 
 
 class TableDataset:
