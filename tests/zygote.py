@@ -85,9 +85,9 @@ def vacuum(root: str) -> None:
         index.vacuum(older_than=timedelta(0))
 
 
-def commit_often(root: str, number: int, commits: int) -> None:
-    """Add a file and index it, again and again."""
-    index = zb.open_index(root)
+def commit_often(root: str, number: int, commits: int, index: str = "", options: dict[str, str] | None = None) -> None:
+    """Add a file and index it, again and again; the index lies beside the data, or at a URL."""
+    index = zb.open_index(index or root, storage_options=options)
     for turn in range(commits):
         name = f"w{number}-{turn}.parquet"
         write(Path(root) / name, range(10_000 * number + 10 * turn, 10_000 * number + 10 * turn + 10))

@@ -26,8 +26,8 @@ from zonebloom.storage.store import Store
 __all__ = ["commit_change", "release_ids", "reserve_ids"]
 
 _MAX_ATTEMPTS = 200
-_LONGEST_PAUSE = 0.2
-"""Seconds; the pauses of writers that lost are random, so that they do not meet again."""
+_LONGEST_PAUSE = 32
+"""In attempts, which take as long as the store is slow; pauses are random, so that losers do not meet again."""
 _UNKNOWN_RESERVATION = 1 << 16
 """Ids that a reservation is taken to hold if it cannot be read."""
 _RESERVATION = re.compile(r"\d{20}")
@@ -44,13 +44,14 @@ def reserve_ids(store: Store, next_fragment_id: int, count: int) -> int:
     Spec: specs/refresh.md#ids
     """
     for attempt in range(_MAX_ATTEMPTS):
+        started = time.perf_counter()
         first = max(next_fragment_id, _reserved(store))
         if first + count > MAX_FRAGMENT_ID:
             message = f"fragment ids must stay below {MAX_FRAGMENT_ID}, got {count} more from {first}"
             raise StorageError(f"{message}; build the index anew in another folder")
         if store.create(f"ids/{first:020d}", f"{first + count} {secrets.token_hex(8)}".encode()):
             return first
-        _pause(attempt)
+        _pause(attempt, time.perf_counter() - started)
     message = f"one of {_MAX_ATTEMPTS} attempts to reserve fragment ids must succeed, got none in {store.location}/ids"
     raise ConcurrentCommitError(f"{message}; run again when fewer writers are busy")
 
@@ -93,6 +94,7 @@ def commit_change(store: Store, base: Manifest, change: Change) -> Manifest:
     current, following = base, None
     try:
         for attempt in range(_MAX_ATTEMPTS):
+            started = time.perf_counter()
             for entry in current.fragment_lists:
                 if entry.path not in lists and entry.path not in change.removed_lists:
                     lists[entry.path] = read_fragments(store, entry)
@@ -103,7 +105,7 @@ def commit_change(store: Store, base: Manifest, change: Change) -> Manifest:
             if _is_committed(store, current, following):
                 return following
             following = None
-            _pause(attempt)
+            _pause(attempt, time.perf_counter() - started)
             current = _newest(store)
         message = f"one of {_MAX_ATTEMPTS} attempts to commit {change.operation} must come first, got none"
         raise ConcurrentCommitError(f"{message}; the last was beaten by {name_of(current)}")  # noqa: TRY301 - as others
@@ -144,8 +146,8 @@ def _newest(store: Store) -> Manifest:
                 raise  # else a vacuum removed it, for there is a newer one
 
 
-def _pause(attempt: int) -> None:
-    time.sleep(random.uniform(0, min(_LONGEST_PAUSE, 0.002 * 2 ** min(attempt, 10))))  # noqa: S311 - no secret
+def _pause(attempt: int, elapsed: float) -> None:
+    time.sleep(random.uniform(0, elapsed * min(_LONGEST_PAUSE, 2**attempt)))  # noqa: S311 - no secret
 
 
 def _delete(store: Store, paths: Iterable[str]) -> None:

@@ -13,7 +13,7 @@ import os
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, get_args
 
@@ -34,12 +34,15 @@ from zonebloom.sizing import Sizing, check_fpp, check_rows_per_zone, num_blocks_
 from zonebloom.stepping import COMMIT_EVERY, Work, check_commit_every, no_levels, reserved_ids
 from zonebloom.storage.fragments import Fragment, FragmentTable, is_in_runs
 from zonebloom.storage.manifest import ColumnEntry
-from zonebloom.storage.segment import SegmentEntry, checksum
+from zonebloom.storage.segment import SegmentEntry, checksum, column_folder
 from zonebloom.storage.slice_segment import SliceSegment
 from zonebloom.storage.store import Store
 from zonebloom.storage.zone_segment import ZoneSegment
 
 __all__ = ["UNCHANGED", "Mode", "Refresh", "Wanted", "refresh"]
+
+_ASKED_ALONE = 4
+"""Up to so many segments of a column, each is asked for its size."""
 
 Mode = Literal["incremental", "quick", "full"]
 
@@ -234,7 +237,9 @@ def _plan(snapshot: Snapshot, dataset: Dataset, mode: Mode, scope: Scope, wanted
             message = "a refresh must be of the whole table after an indexed column became another one"
             raise InvalidArgumentError(f"{message}, got a part of it")
         mode = "full"
-    damaged = () if mode == "quick" else covered_by(_damaged(snapshot, check=check))
+    bad = frozenset() if mode == "quick" else _damaged(snapshot, check=check)
+    columns = snapshot.manifest.columns
+    damaged = covered_by(segment for entry in columns for segment in entry.segments if segment.path in bad)
     known = scope.of(snapshot.fragments)
     positions = known.compare(listing)
     is_kept = np.zeros(len(known), np.bool_)
@@ -242,40 +247,47 @@ def _plan(snapshot: Snapshot, dataset: Dataset, mode: Mode, scope: Scope, wanted
     is_kept &= ~is_in_runs(known.fragment_ids, damaged)
     kept, dropped = known.where(is_kept), known.where(~is_kept)
     new = {path: found for path, found in listing.items() if path not in kept}
-    bad_levels = frozenset(
-        segment.path
-        for entry in snapshot.manifest.columns
-        for level in entry.levels
-        for segment in level.segments
-        if mode != "quick" and not _is_sound(snapshot.store, segment, check=check)
-    )
-    gaps = {} if mode != "incremental" else {entry.name: _unseen(entry, kept) for entry in snapshot.manifest.columns}
+    bad_levels = bad - {segment.path for entry in columns for segment in entry.segments}
+    gaps = {} if mode != "incremental" else {entry.name: _unseen(entry, kept) for entry in columns}
     return _Plan(mode, wanted, scope.is_whole, new, dropped, kept, gaps, bad_levels)
 
 
-def _damaged(snapshot: Snapshot, *, check: bool) -> list[SegmentEntry]:
-    """Segments that are missing, have the wrong length, or are known to be damaged; all are read with `check`."""
-    return [
-        segment
-        for entry in snapshot.manifest.columns
-        for segment in entry.segments
-        if segment.path in snapshot.damaged_segments or not _is_sound(snapshot.store, segment, check=check)
-    ]
+def _damaged(snapshot: Snapshot, *, check: bool) -> frozenset[str]:
+    """Paths of segments that are missing, have the wrong length, or are known to be damaged; `check` reads them all."""
+    found = set(snapshot.damaged_segments)
+    for entry in snapshot.manifest.columns:
+        segments = [*entry.segments, *(segment for level in entry.levels for segment in level.segments)]
+        sizes = _sizes(snapshot.store, entry.name, segments)
+        for segment in segments:
+            is_there = sizes.get(segment.path) == segment.num_bytes
+            if not is_there or (check and not _is_sound(snapshot.store, segment)):
+                found.add(segment.path)
+    return frozenset(found)
 
 
-def _is_sound(store: Store, segment: SegmentEntry, *, check: bool) -> bool:
+def _sizes(store: Store, column: str, segments: Sequence[SegmentEntry]) -> dict[str, int]:
+    """Bytes of each of `segments` that exists; many are listed, which is a request for a thousand of them."""
+    if len(segments) > _ASKED_ALONE:
+        return {path: size for path, (size, _) in store.files(column_folder(column)).items()}
+    found = {}
+    for segment in segments:
+        with suppress(FileNotFoundError):
+            found[segment.path] = store.size(segment.path)
+    return found
+
+
+def _is_sound(store: Store, segment: SegmentEntry) -> bool:
+    """Whether the segment has all its checksums."""
     try:
-        if store.size(segment.path) != segment.num_bytes:
-            return False
-        if check and segment.kind == "zones":
+        if segment.kind == "zones":
             return not ZoneSegment(store, segment).zones()[1]
-        if check and segment.kind == "sbbf":
+        if segment.kind == "sbbf":
             data, first = store.read(segment.path), 0
             for span in segment.spans:
                 if checksum(data[first : first + span.num_bytes]) != span.checksum:
                     return False
                 first += span.num_bytes
-        if check and segment.kind == "slices":
+        if segment.kind == "slices":
             sliced = SliceSegment(store, segment)
             sliced.read_positions()
             return sliced.verify()
