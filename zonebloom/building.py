@@ -32,6 +32,7 @@ from zonebloom.levels import LevelBuilder, LevelSink
 from zonebloom.sizing import Sizing
 from zonebloom.storage.fragments import Fragment
 from zonebloom.storage.level import LevelEntry
+from zonebloom.storage.locations import is_url
 from zonebloom.storage.segment import SegmentEntry
 from zonebloom.storage.store import Store
 from zonebloom.storage.zone_segment import ZoneSegmentWriter
@@ -50,6 +51,7 @@ __all__ = [
     "build_units",
     "check_any",
     "collect",
+    "default_workers",
     "inspect",
     "num_cores",
     "units_of",
@@ -59,6 +61,7 @@ _SETTLED_NS = 20_000_000
 """A file younger than this is read only after it: a write that follows then gets another modification time."""
 _COARSELY_SETTLED_NS = 2_000_000_000
 """The same where the time is in whole seconds, as some file systems keep it."""
+_WAITING_WORKERS = 8
 _MIN_UNIT_ROWS = 1 << 20
 
 T = TypeVar("T")
@@ -135,6 +138,11 @@ def collect(outcomes: Iterable[tuple[str, tuple[Fragment, pa.Schema] | str]]) ->
 def num_cores() -> int:
     """Cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def default_workers(dataset: Dataset) -> int:
+    """Threads where nobody says: as many as there are cores, and more where each one waits for an object store."""
+    return max(num_cores(), _WAITING_WORKERS) if is_url(dataset.location) else num_cores()
 
 
 def inspect(
@@ -377,7 +385,7 @@ def _work(plan: BuildPlan, queue: _Queue, built: BuiltColumns, levels: LevelSink
 def _build_unit(plan: BuildPlan, unit: Unit, builders: Mapping[str, ZoneBuilder], levels: LevelSink | None) -> set[str]:
     """Insert the rows of `unit`; the columns that do not convert."""
     fragment = unit.fragment
-    _wait_until_settled(fragment.mtime_ns)
+    _wait_until_settled(fragment.mtime_ns, fragment.etag)
     for builder in builders.values():
         builder.start_fragment(fragment.fragment_id, first_row=unit.start)
     unfit: set[str] = set()
@@ -407,7 +415,9 @@ def _check_same(file: DataFile, fragment: Fragment) -> None:
         raise DataFileError(f"data file {fragment.path} must not change during a build, got a new version; refresh")
 
 
-def _wait_until_settled(mtime_ns: int) -> None:
+def _wait_until_settled(mtime_ns: int, etag: str | None) -> None:
+    if etag is not None:  # a write that follows has another
+        return
     settled = _SETTLED_NS if mtime_ns % 1_000_000_000 else _COARSELY_SETTLED_NS
     age = time.time_ns() - mtime_ns
     if 0 <= age < settled:

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from zonebloom import hashing
-from zonebloom.building import Parameters, Runner, Threads, check_any, num_cores
+from zonebloom.building import Parameters, Runner, Threads, check_any, default_workers
 from zonebloom.committing import commit_change
 from zonebloom.coverage import Snapshot
 from zonebloom.datasets import Dataset, open_dataset
@@ -95,7 +95,7 @@ def build_index(
         For URLs, of the data or of the index: credentials, region, endpoint and the like, under the names of the
         object_store library (`aws_region`). What is not given comes from the environment; the index keeps none.
     workers
-        Threads; by default as many as there are cores.
+        Threads; by default as many as there are cores, and at least 8 where the data is in an object store.
     overwrite
         Build columns anew that are indexed already.
     optimize
@@ -136,7 +136,7 @@ def build_index(
     dataset = given.pin()
     store = _index_store(dataset, index, storage_options)
     base = _current(store)
-    workers = workers or num_cores()
+    workers = workers or default_workers(dataset)
     runner = runner or Threads(workers)
     parameters = Parameters(rows_per_zone, fpp, sizing)
     if base is not None and not overwrite and _is_resumed(base, names, parameters, store):
@@ -208,7 +208,7 @@ def import_index(
     store = _index_store(dataset, index, storage_options)
     if _current(store) is not None:
         raise IndexExistsError(f"there must be no index yet to import one, got one at {store.location}")
-    workers = num_cores()
+    workers = default_workers(dataset)
     parameters = Parameters(zones.rows_per_zone, zones.fpp)
     builder = _Build(dataset, store, None, parameters, workers, runner=Threads(workers))
     builder.import_zones(zones, column, check=check)

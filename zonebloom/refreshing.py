@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from zonebloom import hashing
-from zonebloom.building import Inspected, Runner, Threads, as_declared, num_cores
+from zonebloom.building import Inspected, Runner, Threads, as_declared, default_workers
 from zonebloom.coverage import Snapshot, replaced_columns
 from zonebloom.datasets import Dataset
 from zonebloom.datasets.partitions import Partitions, agrees, wanted_partitions
@@ -152,7 +152,7 @@ def refresh(
         None if partitions is None else wanted_partitions(partitions, known_keys),
     )
     plan = _plan(snapshot, dataset, mode, scope, wanted, check=check)
-    workers = workers or num_cores()
+    workers = workers or default_workers(dataset)
     with _work(snapshot, dataset, plan, workers, runner or Threads(workers)) as (work, unreadable):
         work.is_unfinished |= is_unfinished
         work.first = replace(work.first, operation=operation, is_forced=is_forced)
