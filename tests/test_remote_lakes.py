@@ -573,7 +573,7 @@ sys.modules["obstore"] = None
 import zonebloom as zb
 from zonebloom.errors import MissingDependencyError
 index = zb.open_index({str(flat_lake.root)!r})
-print(index.to_table("user_id = 'x'").num_rows, sorted(name for name in sys.modules if "zonebloom" in name and "object_" in name))
+print(index.to_table("user_id = 'x'").num_rows, [one for one in sys.modules if "zonebloom" in one and "object_" in one])
 try:
     zb.open_index("s3://bucket/lake", storage_options={{"aws_access_key_id": "k", "aws_secret_access_key": "s"}})
 except MissingDependencyError as error:
