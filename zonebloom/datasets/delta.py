@@ -23,7 +23,7 @@ import pyarrow as pa
 from zonebloom.datasets.dataset import Declared
 from zonebloom.datasets.renaming import StoredName
 from zonebloom.datasets.source import Fingerprint
-from zonebloom.datasets.tables import LOG_FOLDER, TableDataset, TableFile, TableSnapshot, open_source
+from zonebloom.datasets.tables import LOG_FOLDER, SourceOpener, TableDataset, TableFile, TableSnapshot
 from zonebloom.errors import DataFileError, MissingDependencyError
 from zonebloom.storage.locations import absolute, is_url, joined
 
@@ -64,13 +64,15 @@ class DeltaDataset(TableDataset):
     ) -> None:
         super().__init__(absolute(location).rstrip("/"))
         self.storage_options = dict(storage_options or {})
+        self.opener = SourceOpener(self.storage_options)
         self._table = table
         self._stamp: tuple[int, ...] | None = None
 
     @classmethod
     def of_table(cls, table: DeltaTable) -> DeltaDataset:
         """The table that a `DeltaTable` has loaded."""
-        return cls(table.table_uri, table._storage_options, table=table)  # noqa: SLF001 - it has no public name
+        location = unquote(table.table_uri) if is_url(table.table_uri) else table.table_uri
+        return cls(location, table._storage_options, table=table)  # noqa: SLF001 - it has no public name
 
     @classmethod
     def from_json(
@@ -163,7 +165,7 @@ def _snapshot(table: DeltaTable, dataset: DeltaDataset) -> TableSnapshot:
         _identity(table),
         declared,
         files,
-        partial(open_source, storage_options=options),
+        dataset.opener,
         deletes,
         {"kind": "delta"},
         is_index_inside=True,

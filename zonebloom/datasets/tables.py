@@ -13,7 +13,7 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -32,10 +32,13 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from zonebloom.storage.object_client import ObjectClient
+
 __all__ = [
     "LOG_FOLDER",
     "METADATA_SUFFIX",
     "Opener",
+    "SourceOpener",
     "TableDataset",
     "TableFile",
     "TableSnapshot",
@@ -43,7 +46,6 @@ __all__ = [
     "has_metadata",
     "is_log_entry",
     "log_among_files",
-    "open_source",
 ]
 
 
@@ -142,15 +144,32 @@ class LoggedSource:
         self._inner.close()
 
 
-def open_source(location: str, *, storage_options: Mapping[str, str]) -> Source:
-    """The file at an absolute path or URL."""
-    if not is_url(location):
-        return LocalSource(Path(location))
-    from zonebloom.datasets.object_source import ObjectSource  # noqa: PLC0415 - only with object stores
-    from zonebloom.storage.object_client import ObjectClient  # noqa: PLC0415 - as above
+class SourceOpener:
+    """Opens files of this machine, and those of one bucket with one client, which counts its requests."""
 
-    url = Url.parse(location)
-    return ObjectSource(ObjectClient(replace(url, key=""), storage_options), url.key)
+    def __init__(self, storage_options: Mapping[str, str]) -> None:
+        self._options = dict(storage_options)
+        self._clients: dict[str, ObjectClient] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without connections, for workers of other processes."""
+        return {"_options": self._options, "_clients": {}}
+
+    def __call__(self, location: str) -> Source:
+        """The file at an absolute path or URL."""
+        if not is_url(location):
+            return LocalSource(Path(location))
+        from zonebloom.datasets.object_source import ObjectSource  # noqa: PLC0415 - only with object stores
+        from zonebloom.storage.object_client import ObjectClient  # noqa: PLC0415 - as above
+
+        url = Url.parse(location)
+        client = self._clients.setdefault(url.root, ObjectClient(replace(url, key=""), self._options))
+        return ObjectSource(client, url.key)
+
+    @property
+    def traffic(self) -> Traffic:
+        """What was asked of object stores so far."""
+        return sum((one.traffic for one in self._clients.values()), Traffic())
 
 
 @dataclass(eq=False)
@@ -202,14 +221,18 @@ class TableSnapshot:
         """What the table says of itself."""
         return self.declared_by_table
 
+    @cached_property
+    def _listing(self) -> dict[str, Fingerprint]:
+        return {path: one.fingerprint for path, one in self.files.items()}
+
     @property
     def traffic(self) -> Traffic:
-        """Zeros: the libraries that read logs do not count."""
-        return Traffic()
+        """What reading data files took; the libraries that read logs do not count."""
+        return self.opener.traffic if isinstance(self.opener, SourceOpener) else Traffic()
 
     def list(self) -> dict[str, Fingerprint]:
-        """The data files of this version, by path in order."""
-        return {path: one.fingerprint for path, one in self.files.items()}
+        """The data files of this version, by path in order; the same dict at each call."""
+        return self._listing
 
     def list_under(self, paths: Sequence[str]) -> dict[str, Fingerprint]:
         """As `list`, but only files that are one of `paths` or in one of them."""
@@ -286,7 +309,8 @@ class TableSnapshot:
             if one.name not in known:
                 continue
             try:
-                found[one.name] = known[one.name].cast(one.type)
+                value = known[one.name]
+                found[one.name] = value if value.type == one.type else value.cast(one.type)
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
                 return None
         return found
@@ -379,8 +403,8 @@ class TableDataset:
 
     @property
     def traffic(self) -> Traffic:
-        """Zeros: the libraries that read logs do not count."""
-        return Traffic()
+        """What reading data files took; the libraries that read logs do not count."""
+        return Traffic() if self.last is None else self.last.traffic
 
     def list(self) -> dict[str, Fingerprint]:
         """The data files of the current version, by path in order."""
