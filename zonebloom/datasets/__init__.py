@@ -9,7 +9,7 @@ is in them: `tables` has what they share, `renaming` the names of columns that f
 from zonebloom.datasets.data_file import DataFile
 from zonebloom.datasets.dataset import INDEX_FOLDER, Dataset, Declared
 from zonebloom.datasets.opening import dataset_from_json, open_dataset
-from zonebloom.datasets.parquet import ParquetDataset, absolute_path, beside_file
+from zonebloom.datasets.parquet import ParquetDataset
 
 __all__ = [
     "INDEX_FOLDER",
@@ -17,8 +17,6 @@ __all__ = [
     "Dataset",
     "Declared",
     "ParquetDataset",
-    "absolute_path",
-    "beside_file",
     "dataset_from_json",
     "open_dataset",
 ]

@@ -23,7 +23,7 @@ from zonebloom.datasets.tables import LOG_FOLDER, has_log, log_among_files
 from zonebloom.errors import DataFileError, InvalidArgumentError
 from zonebloom.storage.store import Traffic
 
-__all__ = ["ParquetDataset", "absolute_path", "beside_file", "is_hidden"]
+__all__ = ["ParquetDataset", "is_hidden"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +165,7 @@ class ParquetDataset:
         """`_zonebloom` in the folder, or `_<file>.zonebloom` beside one file."""
         if self.layout == "folder":
             return str(self.root / INDEX_FOLDER)
-        return str(beside_file(self.root / self.files[0])) if self.layout == "file" else None
+        return str(self.root / f"_{self.files[0]}.zonebloom") if self.layout == "file" else None
 
     def check_index(self, location: str) -> None:
         """Refuse a place where the index would be taken for data: a folder of the root that no name hides."""
@@ -193,22 +193,3 @@ class ParquetDataset:
 def is_hidden(name: str) -> bool:
     """Whether readers skip files and folders of this name."""
     return name.startswith(".") or (name.startswith("_") and "=" not in name)
-
-
-def beside_file(path: Path) -> Path:
-    """Where the index of one file is kept."""
-    return path.parent / f"_{path.name}.zonebloom"
-
-
-def absolute_path(path: str | os.PathLike[str]) -> Path:
-    """`path` from the root of the file system, links left alone.
-
-    Raises
-    ------
-    InvalidArgumentError
-        No file can have that path.
-    """
-    text = os.fspath(path)
-    if not isinstance(text, str) or "\0" in text:
-        raise InvalidArgumentError(f"a path must be a text without NUL, got {text!r}")
-    return Path(os.path.abspath(text))  # noqa: PTH100 - resolve() would follow links out of the root
