@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+from pyspark.sql import DataFrame
 
 import zonebloom
 from zonebloom.errors import InvalidArgumentError, StaleIndexError
@@ -30,7 +31,7 @@ from zonebloom.spark.pieces import packed, pieces_of
 from zonebloom.spark.session import session_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import Column, SparkSession
     from pyspark.sql.datasource import Filter
 
     from zonebloom.coverage import View
@@ -127,11 +128,10 @@ def map_candidates(
     layout = Layout(open_view(path, index, storage_options))
     asked = layout.schema(columns)
     reading = layout.reading(asked)
-    is_frame = hasattr(wanted, "toArrow")
-    if is_frame or isinstance(wanted, pa.Table):
-        rows = _given(layout.view, wanted.toArrow() if is_frame else wanted)  # type: ignore[union-attr] # it has
-    else:
-        rows = _searched(spark, layout, wanted)
+    if isinstance(wanted, DataFrame):
+        wanted = wanted.toArrow()
+    is_given = isinstance(wanted, pa.Table)
+    rows = _given(layout.view, wanted) if is_given else _searched(spark, layout, wanted)
     tasks = packed(pieces_of(layout.view, rows, lambda path: layout.partition_values(path, asked)))
     sent = [zlib.compress(pickle.dumps((reading, task), protocol=5), 1) for task in tasks]
     frame = spark.range(0, len(sent), 1, max(len(sent), 1))

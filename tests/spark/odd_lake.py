@@ -1,0 +1,96 @@
+"""A lake of all that is odd, and how the data source plans and reads it without Spark."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import zonebloom as zb
+from zonebloom.spark.paths import escaped, url_of
+from zonebloom.spark.schemas import arrow_schema
+from zonebloom.spark.source import Options, Plan, ZoneBloomReader, ZoneBloomSource
+
+UTC = dt.UTC
+ROWS_PER_FILE, ROWS_PER_ZONE = 400, 50
+CITIES = ("a%2Fb", "x y", "100%25", "ü [*]", "__HIVE_DEFAULT_PARTITION__")
+INDEXED = ("id", "name", "amount", "small", "price", "born", "seen", "local", "trace", "tiny", "huge", "o'dd `na.me`")
+
+
+def odd_rows(first: int, rng: np.random.Generator) -> pa.Table:
+    """Rows numbered from `first`, with nulls in each column but `n`, NaN and both zeros."""
+    num = ROWS_PER_FILE
+    numbers = range(first, first + num)
+    days = rng.integers(0, 20000, num)
+    amounts = np.round(rng.normal(0, 50, num), 1)
+    amounts[:4] = np.nan, 0.0, -0.0, np.inf
+    rng.shuffle(amounts)
+    moments = [dt.datetime.fromisoformat("2020-01-01") + dt.timedelta(minutes=17 * number) for number in numbers]
+
+    prices = [decimal.Decimal(one).scaleb(-2) for one in rng.integers(0, 10**6, num).tolist()]
+    pairs = pa.struct([("a", pa.int32()), ("b", pa.list_(pa.uint32()))])
+
+    def holed(values: Any, of: pa.DataType) -> pa.Array:
+        return pa.array([None if place % 23 == 5 else one for place, one in enumerate(values)], of)
+
+    return pa.table(
+        {
+            "n": pa.array(numbers, pa.int64()),
+            "id": holed(rng.permutation(np.arange(first, first + num)) * 7919, pa.int64()),
+            "name": holed([f"u{rng.integers(10**6)}" if one % 11 else "" for one in numbers], pa.string()),
+            "amount": holed(amounts, pa.float64()),
+            "small": holed((amounts * 4).astype(np.float32).tolist(), pa.float32()),
+            "price": holed(prices, pa.decimal128(9, 2)),
+            "born": holed([dt.date(1970, 1, 1) + dt.timedelta(int(one)) for one in days], pa.date32()),
+            "seen": holed(moments, pa.timestamp("us", "Europe/Paris")),
+            "local": holed(moments, pa.timestamp("ms")),
+            "trace": holed([rng.bytes(16) for _ in numbers], pa.binary(16)),
+            "tiny": holed(rng.integers(0, 256, num).tolist(), pa.uint8()),
+            "huge": holed([2**64 - 1 - one for one in numbers], pa.uint64()),
+            "o'dd `na.me`": holed([f"ü{one}" for one in numbers], pa.string()),
+            "pair": pa.array([{"a": one, "b": [one, None]} for one in numbers], pairs),
+        }
+    )
+
+
+def write_odd_lake(root: Path) -> Path:
+    """Partitions with special values, a file without rows, one without some columns, one not indexed, odd names."""
+    rng = np.random.default_rng(5)
+    for number, city in enumerate((*CITIES, *CITIES[:2])):
+        folder = root / f"day={number % 3 + 9}" / f"city={city}"
+        folder.mkdir(parents=True, exist_ok=True)
+        rows = odd_rows(number * ROWS_PER_FILE, rng)
+        if number == 1:
+            rows = rows.drop_columns(["price", "born"])
+        pq.write_table(rows, folder / f"part {number}%.parquet", row_group_size=150, write_page_index=number % 2 == 0)
+    pq.write_table(rows.slice(0, 0), root / "day=9" / f"city={CITIES[0]}" / "empty.parquet")
+    zb.build_index(root, [*INDEXED, "pair.a"], rows_per_zone=ROWS_PER_ZONE)
+    pq.write_table(odd_rows(100 * ROWS_PER_FILE, rng), root / "day=9" / f"city={CITIES[0]}" / "late.parquet")
+    return root
+
+
+def native(session: Any, root: Path) -> Any:
+    """Spark's own read, without its Parquet filters, by which it drops row groups with NaN where NaN is asked for."""
+    session.conf.set("spark.sql.parquet.filterPushdown", "false")
+    return session.read.option("mergeSchema", "true").parquet(escaped(url_of(str(root))))
+
+
+def plan_of(root: Path, where: str | None = None, columns: str | None = None) -> Plan:
+    given = {"path": str(root), "where": where, "columns": columns}
+    options = {name: text for name, text in given.items() if text is not None}
+    schema = ZoneBloomSource(options).schema()
+    return ZoneBloomReader(Options.of(options), schema).plan()
+
+
+def rows_of(plan: Plan) -> pa.Table:
+    batches = [batch for task in plan.tasks for batch in plan.reading.batches(task)]
+    return pa.Table.from_batches(batches, arrow_schema(plan.reading.schema))
+
+
+def numbers_of(frame: Any) -> list[int]:
+    return sorted(row["n"] for row in frame.select("n").collect())

@@ -1,0 +1,172 @@
+"""Row ranges as frames, and functions over their rows, on a cluster and on Spark Connect."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import functions
+
+import zonebloom as zb
+from tests.spark.odd_lake import ROWS_PER_FILE, ROWS_PER_ZONE, plan_of, rows_of, write_odd_lake
+from zonebloom.errors import DataFileError, InvalidArgumentError, MissingDependencyError, StaleIndexError
+from zonebloom.spark import ZoneBloom
+from zonebloom.spark import pieces as pieces_module
+from zonebloom.spark.row_ranges import candidates, map_candidates
+
+
+@pytest.fixture(scope="module")
+def odd_lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_odd_lake(tmp_path_factory.mktemp("lakes") / "a lake %41 [x]* ü")
+
+
+@pytest.fixture
+def small_lake(tmp_path: Path) -> Path:
+    for number in range(4):
+        rows = pa.table({"x": range(100 * number, 100 * number + 100), "s": [f"s{i}" for i in range(100)]})
+        pq.write_table(rows, tmp_path / f"{number}.parquet", row_group_size=50)
+    zb.build_index(tmp_path, ["x", "s"], rows_per_zone=10)
+    return tmp_path
+
+
+def same(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield from batches
+
+
+def with_empty_ones(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield batch.slice(0, 0)
+        yield batch
+        yield batch.slice(0, 0)
+
+
+def counted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield pa.RecordBatch.from_pydict({"num": [sum(batch.num_rows for batch in batches)]})
+
+
+def xs(frame: Any) -> list[int]:
+    return sorted(row["x"] for row in frame.collect())
+
+
+def test_candidates_are_those_of_the_library(any_spark, odd_lake):
+    name = rows_of(plan_of(odd_lake))["name"][7].as_py()
+    condition_of = (
+        f"name = '{name}'",
+        f"name IN ('{name}', 'u2', NULL) AND day >= 9",
+        "day = 9",
+        "name = 'nobody' OR id = 3",
+    )
+    for condition in condition_of:
+        found = ZoneBloom(any_spark).candidates(str(odd_lake), condition)
+        text = condition.replace(" AND day >= 9", "")
+        wanted = zb.open_index(odd_lake).search(text).to_arrow().to_pylist()
+        assert sorted(map(tuple, found.collect())) == sorted(tuple(row.values()) for row in wanted)
+        assert found.columns == ["path", "fragment_id", "start", "stop"]
+
+
+def test_a_function_gets_the_candidate_rows_and_no_others(any_spark, small_lake):
+    frame = ZoneBloom(any_spark).map_candidates(str(small_lake), "x IN (5, 317)", same, "x long, s string")
+    assert xs(frame) == [*range(10), *range(310, 320)]
+    column = functions.col("x") == 5
+    frame = ZoneBloom(any_spark).map_candidates(str(small_lake), column, same, "s string", columns=["s"])
+    assert sorted(row["s"] for row in frame.collect()) == [f"s{number}" for number in range(10)]
+
+
+def test_row_ranges_may_be_filtered_before_their_rows_are_read(any_spark, small_lake):
+    zone_bloom = ZoneBloom(any_spark)
+    ranges = zone_bloom.candidates(str(small_lake), "x >= 0").union(zone_bloom.candidates(str(small_lake), "x = 5"))
+    assert ranges.count() == 5
+    some = ranges.where("path = '0.parquet' OR path = '2.parquet'")
+    assert xs(zone_bloom.map_candidates(str(small_lake), some, same, "x long, s string")) == [
+        *range(100),
+        *range(200, 300),
+    ]
+    table = zb.open_index(small_lake).search("s = 's3'").to_arrow()
+    found = zone_bloom.map_candidates(str(small_lake), table, same, "x long, s string")
+    assert xs(found) == [one + first for first in (0, 100, 200, 300) for one in range(10)]
+
+
+def test_empty_batches_of_a_function_lose_no_rows(any_spark, small_lake):
+    frame = ZoneBloom(any_spark).map_candidates(str(small_lake), "x >= 0", with_empty_ones, "x long, s string")
+    assert xs(frame) == [*range(400)]
+
+
+def test_a_function_is_called_once_for_each_task_and_tasks_are_packed_by_size(spark, small_lake, monkeypatch):
+    one = map_candidates(spark, small_lake, "x >= 0", counted, "num long")
+    assert [row["num"] for row in one.collect()] == [400]
+    monkeypatch.setattr(pieces_module, "OPEN_BYTES", pieces_module.TASK_BYTES // 2 + 1)
+    four = map_candidates(spark, small_lake, "x >= 0", counted, "num long")
+    assert [row["num"] for row in four.collect()] == [100] * 4
+
+
+def test_where_nothing_can_match_no_task_reads(any_spark, small_lake):
+    zone_bloom = ZoneBloom(any_spark)
+    assert zone_bloom.candidates(str(small_lake), "x = -1").count() == 0
+    assert zone_bloom.map_candidates(str(small_lake), "x = -1", counted, "num long").collect() == []
+
+
+def test_ranges_of_files_that_changed_are_refused(spark, small_lake):
+    ranges = candidates(spark, small_lake, "x IN (5, 105)").toArrow()
+    fresh = map_candidates(spark, small_lake, ranges, same, "x long, s string")
+    pq.write_table(pa.table({"x": [7], "s": ["new"]}), small_lake / "1.parquet")
+    with pytest.raises(StaleIndexError, match=r"got some of 1\.parquet, which changed"):
+        map_candidates(spark, small_lake, ranges, same, "x long, s string")
+    with pytest.raises(PySparkException, match="must be the one that was listed"):
+        fresh.collect()
+    again = map_candidates(spark, small_lake, "x IN (5, 105)", same, "x long, s string")
+    assert xs(again) == [*range(7), 7, 7, 8, 9]
+
+
+def test_a_file_that_is_not_indexed_is_read_whole_or_not_at_all(spark, small_lake):
+    pq.write_table(pa.table({"x": [7, 8], "s": ["new", "newer"]}), small_lake / "9.parquet")
+    ranges = candidates(spark, small_lake, "x = -1").toArrow()
+    assert ranges.num_rows == 1
+    assert xs(map_candidates(spark, small_lake, ranges, same, "x long, s string")) == [7, 8]
+    part = ranges.set_column(3, "stop", pa.array([1]))
+    with pytest.raises(StaleIndexError):
+        map_candidates(spark, small_lake, part, same, "x long, s string")
+    pq.write_table(pa.table({"x": [7, 8, 9], "s": ["new", "newer", "newest"]}), small_lake / "9.parquet")
+    with pytest.raises(StaleIndexError):
+        map_candidates(spark, small_lake, ranges, same, "x long, s string")
+
+
+def test_what_is_no_row_range_is_refused(spark, small_lake):
+    with pytest.raises(InvalidArgumentError, match="row ranges must have the columns"):
+        map_candidates(spark, small_lake, pa.table({"path": ["0.parquet"]}), same, "x long")
+    beyond = pa.table({"path": ["0.parquet"], "fragment_id": [0], "start": [0], "stop": [101]})
+    with pytest.raises(StaleIndexError):
+        map_candidates(spark, small_lake, beyond, same, "x long")
+
+
+def test_an_unreadable_file_is_an_error(spark, small_lake):
+    (small_lake / "9.parquet").write_bytes(b"PAR1 no more")
+    with pytest.raises(DataFileError, match=r"9\.parquet"):
+        map_candidates(spark, small_lake, "x = 5", same, "x long, s string")
+
+
+def test_without_pandas_it_says_what_to_install(spark, small_lake, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(MissingDependencyError, match=r'pip install "zonebloom\[spark\]"'):
+        map_candidates(spark, small_lake, "x = 5", same, "x long, s string")
+
+
+def test_odd_rows_reach_the_function_as_spark_has_them(any_spark, odd_lake):
+    rows = rows_of(plan_of(odd_lake))
+    row = rows.filter(pc.equal(rows["city"], "a/b")).slice(3, 1)
+    trace = row["trace"][0].as_py()
+    condition = f"trace = X'{trace.hex()}' AND city = 'a/b'"
+    schema = "n long, trace binary, seen timestamp, huge decimal(20,0), city string, day int"
+    names = [part.split()[0] for part in schema.split(", ")]
+    frame = ZoneBloom(any_spark).map_candidates(str(odd_lake), condition, same, schema, columns=names)
+    found = frame.toArrow()
+    assert found.num_rows <= ROWS_PER_FILE + 2 * ROWS_PER_ZONE
+    is_it = pc.equal(found["trace"], pa.scalar(trace, pa.binary()))
+    for name in ("n", "trace", "huge", "city", "day", "seen"):
+        assert found.filter(is_it)[name].cast(row[name].type).to_pylist() == row[name].to_pylist(), name

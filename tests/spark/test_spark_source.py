@@ -1,0 +1,451 @@
+"""The data source `format("zonebloom")`, against Spark 4.3's own Parquet reader over the same lake."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import os
+import pickle
+import random
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql.datasource import EqualNullSafe, EqualTo, GreaterThan, In, IsNotNull, IsNull, Not, StringStartsWith
+
+import zonebloom as zb
+from tests.spark.odd_lake import (
+    INDEXED,
+    ROWS_PER_FILE,
+    ROWS_PER_ZONE,
+    UTC,
+    native,
+    numbers_of,
+    plan_of,
+    rows_of,
+    write_odd_lake,
+)
+from zonebloom.errors import (
+    ColumnNotFoundError,
+    DataFileError,
+    IndexNotFoundError,
+    InvalidArgumentError,
+    MissingDependencyError,
+)
+from zonebloom.spark import ZoneBloom, register
+from zonebloom.spark.pieces import Piece, packed
+from zonebloom.spark.session import is_connect
+from zonebloom.spark.source import (
+    Options,
+    ProbingSource,
+    PushingSource,
+    ZoneBloomReader,
+    ZoneBloomSource,
+    keeps_filters_apart,
+)
+
+
+@pytest.fixture(scope="module")
+def odd_lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_odd_lake(tmp_path_factory.mktemp("lakes") / "a lake %41 [x]* ü")
+
+
+# --- rows -------------------------------------------------------------------------------------------------------------
+
+
+def sql(value: Any) -> str:
+    """A literal that Spark reads as `value`."""
+    if value is None:
+        return "NULL"
+    if isinstance(value, str):
+        return "'{}'".format(value.replace("\\", "\\\\").replace("'", "\\'"))
+    if isinstance(value, bytes):
+        return f"X'{value.hex()}'"
+    if isinstance(value, float):
+        return f"DOUBLE('{value}')"
+    if isinstance(value, dt.datetime):
+        kind = "TIMESTAMP_NTZ" if value.tzinfo is None else "TIMESTAMP"
+        offset = "" if value.tzinfo is None else "+00:00"
+        return f"{kind} '{value.replace(tzinfo=None).isoformat(' ')}{offset}'"
+    return f"DATE '{value}'" if isinstance(value, dt.date) else str(value)
+
+
+def conditions(rows: pa.Table, count: int, seed: int) -> Iterator[str]:
+    """Random SQL over the columns of the odd lake, with literals that are there and others."""
+    rng = random.Random(seed)
+    names = [*INDEXED, "day", "city", "n"]
+
+    def leaf() -> str:
+        name = rng.choice(names)
+        column = f"`{name.replace('`', '``')}`"
+        values = [value.astimezone(UTC) if isinstance(value, dt.datetime) and value.tzinfo else value
+                  for value in (rows[name][rng.randrange(len(rows))].as_py() for _ in range(3))]  # fmt: skip
+        if rng.random() < 0.1:
+            values[0] = None
+        kind = rng.choice(["=", "=", "=", "<=>", "IN", "IN", "NOT IN", "<>", "IS NULL", "IS NOT NULL", ">=", "<"])
+        if kind.startswith("IS"):
+            return f"{column} {kind}"
+        if kind.endswith("IN"):
+            return f"{column} {kind} ({', '.join(map(sql, values))})"
+        return f"{column} {kind} {sql(values[0])}" if rng.random() < 0.9 else f"{sql(values[0])} {kind} {column}"
+
+    for _ in range(count):
+        shape = rng.randrange(6)
+        one, two, three = leaf(), leaf(), leaf()
+        yield (
+            one,
+            one,
+            f"{one} AND {two}",
+            f"{one} OR {two}",
+            f"NOT ({one}) AND ({two} OR {three})",
+            f"({one} OR {two}) AND {three}",
+        )[shape]
+
+
+def test_no_condition_loses_a_row_and_many_prune(spark, odd_lake):
+    everything = rows_of(plan_of(odd_lake))
+    texts = [*conditions(everything, 150, seed=1)]
+    texts += [f"amount = {one}" for one in ("DOUBLE('NaN')", "0", "0.0", "DOUBLE('-0.0')", "DOUBLE('inf')")]
+    texts += [f"small IN ({one}, 1.5)" for one in ("FLOAT('NaN')", "0", "FLOAT('-0.0')")]
+    texts += [
+        "day = '9'",
+        "day >= 10",
+        "city < 'b'",
+        "city = 'a/b' AND tiny = 7",
+        "tiny = 300",
+        "huge = 18446744073709551615",
+    ]
+    frame = native(spark, odd_lake).selectExpr("n", *(f"({text}) <=> TRUE AS p{i}" for i, text in enumerate(texts)))
+    answers = frame.toArrow()
+    num_pruned = 0
+    for number, text in enumerate(texts):
+        plan = plan_of(odd_lake, where=text, columns="n")
+        wanted = answers.filter(answers[f"p{number}"])["n"].to_pylist()
+        assert set(wanted) <= set(rows_of(plan)["n"].to_pylist()), text
+        num_pruned += plan.num_rows < plan.num_total_rows
+    assert num_pruned > len(texts) / 4
+
+
+def test_answers_are_sparks_own(any_spark, odd_lake):
+    register(any_spark)
+    pushdown = str(not is_connect(any_spark)).lower()
+    any_spark.conf.set("spark.sql.python.filterPushdown.enabled", pushdown)
+    any_spark.conf.set("spark.sql.session.timeZone", "Asia/Kolkata")
+    plain = native(any_spark, odd_lake)
+    everything = rows_of(plan_of(odd_lake))
+    texts = [
+        *conditions(everything, 5, seed=int(pushdown == "true") + 2),
+        f"name = {sql(everything['name'][7].as_py())}",
+        "day = 9 AND pair.a = 3",
+        "seen = '2020-01-01 05:30:00'",
+        "amount = DOUBLE('NaN') OR amount = 0",
+    ]
+    ours = theirs = None
+    for number, text in enumerate(texts):
+        whole = any_spark.read.format("zonebloom").option("where", text).load(str(odd_lake)).where(text)
+        parts = whole.selectExpr(f"{number} AS p", "n"), plain.where(text).selectExpr(f"{number} AS p", "n")
+        ours, theirs = parts if ours is None else (ours.unionAll(parts[0]), theirs.unionAll(parts[1]))
+    try:
+        assert sorted(map(tuple, ours.collect())) == sorted(map(tuple, theirs.collect()))
+    finally:
+        any_spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+        any_spark.conf.unset("spark.sql.session.timeZone")
+
+
+def test_all_columns_come_back_as_spark_reads_them(spark, odd_lake):
+    register(spark)
+    frame = spark.read.format("zonebloom").load(str(odd_lake))
+    ours, theirs = (
+        frame.orderBy("n"),
+        native(spark, odd_lake).select(*(f"`{one.replace('`', '``')}`" for one in frame.columns)),
+    )
+    found, wanted = ours.toArrow(), theirs.orderBy("n").toArrow()
+    assert found.num_rows == 8 * ROWS_PER_FILE
+    for name in found.column_names:
+        if name not in ("amount", "small"):
+            assert found[name].equals(wanted[name]), name
+    for name in ("amount", "small"):
+        assert list(map(repr, found[name].to_pylist())) == list(map(repr, wanted[name].to_pylist()))
+
+
+def test_a_view_in_sql(any_spark, odd_lake):
+    ZoneBloom(any_spark)
+    place = str(odd_lake).replace("'", "\\'")
+    where = "name IN ('u1', 'nobody') AND day = 9"
+    any_spark.sql(
+        "CREATE OR REPLACE TEMPORARY VIEW seen_lake USING zonebloom "
+        f"OPTIONS (path '{place}', where \"{where}\", columns 'n, name, day')"
+    )
+    assert any_spark.sql(f"SELECT count(*) AS num FROM seen_lake WHERE {where}").collect()[0]["num"] == 0
+    assert any_spark.table("seen_lake").count() < 8 * ROWS_PER_FILE
+
+
+# --- pruning ----------------------------------------------------------------------------------------------------------
+
+
+def test_only_candidate_row_ranges_are_read(odd_lake):
+    whole = plan_of(odd_lake)
+    assert (whole.num_files, whole.num_rows) == (8, 8 * ROWS_PER_FILE)
+    one = rows_of(whole)["id"][3].as_py()
+    found = plan_of(odd_lake, where=f"id = {one}")
+    assert found.num_rows == ROWS_PER_FILE + ROWS_PER_ZONE  # the file that is not indexed, and one zone
+    assert found.num_files == 2
+    assert plan_of(odd_lake, where=f"id = {one} AND day = 11").num_rows <= ROWS_PER_ZONE
+    assert "tasks read" in str(found)
+    assert "FILE_NOT_INDEXED" in str(found)
+
+
+@pytest.mark.parametrize(
+    ("where", "num_files"),
+    [
+        ("day = 9", 4), ("day IN (9, 10)", 6), ("day > 9 AND day <= 10", 2), ("city = 'a/b'", 3), ("city = '100%'", 1),
+        ("city IS NULL", 1), ("city IS NOT NULL", 7), ("city <=> NULL", 1), ("city <> 'a/b'", 4),
+        ("day NOT IN (9, 10)", 2), ("`city` >= 'x' AND city < 'x z'", 2), ("day = 9 OR day = 10", 6),
+        ("day = 9 AND rand() > 2", 4), ("day = 1.5", 8), ("day = NULL", 0),
+    ],
+)  # fmt: skip
+def test_partitions_prune(odd_lake, where, num_files):
+    assert plan_of(odd_lake, where=where).num_files == num_files
+
+
+def test_dates_of_partitions_prune(tmp_path):
+    for day in ("2024-01-01", "2024-02-01", "2024-03-01"):
+        (tmp_path / f"day={day}").mkdir()
+        pq.write_table(pa.table({"x": [1]}), tmp_path / f"day={day}" / "a.parquet")
+    zb.build_index(tmp_path, ["x"])
+    for where, num_files in (("day = '2024-02-01'", 1), ("day >= DATE '2024-02-01'", 2), ("day < '2024-2-1'", 3)):
+        assert plan_of(tmp_path, where=where).num_files == num_files
+
+
+def test_tasks_are_few_and_small(odd_lake):
+    plan = plan_of(odd_lake, where="name = 'u7'")
+    assert len(plan.tasks) == 1
+    sent = pickle.dumps((plan.reading, plan.tasks[0]))
+    assert len(sent) < 5000 + 400 * len(plan.pieces)
+
+
+def test_pieces_are_packed_in_order_by_weight():
+    none = np.zeros(0, np.int64)
+    weights = [5, 5, 20, 1, 1, 30, 2]
+    pieces = [Piece(str(place), (0, 0, None), 0, none, none, {}, weight) for place, weight in enumerate(weights)]
+    tasks = packed(pieces, task_bytes=10)
+    assert [[piece.weight for piece in task] for task in tasks] == [[5, 5], [20], [1, 1], [30], [2]]
+    assert packed([], task_bytes=10) == []
+
+
+def test_without_a_condition_it_says_that_every_row_is_read(odd_lake):
+    options = Options.of({"path": str(odd_lake)})
+    reader = ZoneBloomReader(options, ZoneBloomSource({"path": str(odd_lake)}).schema())
+    with pytest.warns(RuntimeWarning, match="reads every row"):
+        assert len(reader.partitions()) == 1
+
+
+# --- pushed filters ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def pushed(spark) -> Iterator[Any]:
+    """A session with pushdown on."""
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    yield spark
+    spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+    spark.dataSource.register(ZoneBloomSource)
+
+
+def test_this_spark_gives_one_plan_to_all_queries_of_a_frame(pushed):
+    """Where this fails, Spark is mended, and `register` of itself takes pushed filters."""
+    assert not keeps_filters_apart(pushed)
+    frame = pushed.read.format(ProbingSource.name()).load()
+    assert frame.where("x = 1").unionAll(frame.where("x = 2")).count() == 1  # of two
+
+
+def test_two_filters_over_one_frame_lose_nothing(pushed, odd_lake):
+    register(pushed)
+    frame = pushed.read.format("zonebloom").load(str(odd_lake)).select("n")
+    assert numbers_of(frame.where("n = 3").unionAll(frame.where("n = 1000"))) == [3, 1000]
+    assert frame.count() == 8 * ROWS_PER_FILE
+    assert frame.where("n = 3 OR n = 5").count() == 2
+
+
+def test_pushed_filters_prune_where_spark_keeps_them_apart(pushed, odd_lake):
+    pushed.dataSource.register(PushingSource)
+    everything = rows_of(plan_of(odd_lake))
+    values = {name: everything[name][11].as_py() for name in ("seen", "price", "o'dd `na.me`")}
+    conditions = [
+        f"`{name.replace('`', '``')}` = {sql(value.astimezone(UTC) if name == 'seen' else value)}"
+        for name, value in values.items()
+    ]
+    conditions += [
+        "day >= 10 AND city = 'x y'",
+        "pair.a = 17",
+        "amount = DOUBLE('NaN')",
+        "name IN ('', 'u1')",
+        "born IS NULL",
+    ]
+    plain = native(pushed, odd_lake)
+    for condition in conditions:  # a frame for each, and one query for each frame
+        frame = pushed.read.format("zonebloom").load(str(odd_lake))
+        assert numbers_of(frame.where(condition)) == numbers_of(plain.where(condition)), condition
+    pushed.conf.set("spark.sql.python.filterPushdown.enabled", "false")
+    frame = pushed.read.format("zonebloom").load(str(odd_lake))
+    assert numbers_of(frame.where("n = 3")) == [3]
+
+
+def test_the_filters_that_spark_pushes_choose_row_ranges(odd_lake):
+    given = {"path": str(odd_lake)}
+    reader = PushingSource(given).reader(ZoneBloomSource(given).schema())
+    whole = reader.plan().num_rows
+    id_of, name = (rows_of(plan_of(odd_lake))[column][11].as_py() for column in ("id", "name"))
+    for filters, is_less in [
+        ([EqualTo(("id",), id_of)], True),
+        ([IsNotNull(("id",)), In(("id",), (id_of, None))], True),
+        ([EqualNullSafe(("name",), name), GreaterThan(("n",), 5)], True),
+        ([EqualTo(("huge",), decimal.Decimal(2**64 - 5))], True),
+        ([EqualTo(("pair", "a"), 17)], True),
+        ([EqualTo(("day",), 9)], True),
+        ([StringStartsWith(("city",), "x")], True),
+        ([Not(EqualTo(("day",), 9))], True),
+        ([EqualTo(("amount",), float("nan"))], False),
+        ([Not(EqualTo(("id",), id_of))], False),
+        ([Not(IsNull(("id",)))], False),
+        ([StringStartsWith(("name",), "u")], False),
+        ([GreaterThan(("id",), 10**18)], False),
+        ([], False),
+    ]:
+        assert reader.pushFilters(filters) is filters
+        assert (reader.plan().num_rows < whole) is is_less, filters
+
+
+# --- files that change ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small_lake(tmp_path) -> Path:
+    for number in range(3):
+        rows = pa.table({"x": np.arange(100) + 100 * number, "s": [f"s{number}-{i}" for i in range(100)]})
+        pq.write_table(rows, tmp_path / f"{number}.parquet", row_group_size=40)
+    zb.build_index(tmp_path, ["x", "s"], rows_per_zone=10)
+    return tmp_path
+
+
+def test_new_changed_and_deleted_files_are_read_as_they_are(spark, small_lake):
+    register(spark)
+    pq.write_table(pa.table({"x": [5], "s": ["new"]}), small_lake / "3.parquet")
+    pq.write_table(pa.table({"x": [5, 6], "s": ["changed", "too"]}), small_lake / "1.parquet")
+    (small_lake / "2.parquet").unlink()
+    frame = spark.read.format("zonebloom").option("where", "x = 5").load(str(small_lake)).where("x = 5")
+    assert sorted(row["s"] for row in frame.collect()) == ["changed", "new", "s0-5"]
+    assert plan_of(small_lake, where="x = 5").num_rows == 10 + 2 + 1
+
+
+def test_a_file_that_changes_after_planning_is_an_error_and_the_next_query_is_right(spark, small_lake):
+    register(spark)
+    frame = spark.read.format("zonebloom").option("where", "x = 105").load(str(small_lake)).where("x = 105")
+    assert frame.count() == 1
+    plan = plan_of(small_lake, where="x = 105")
+    pq.write_table(pa.table({"x": [105, 105], "s": ["a", "b"]}), small_lake / "1.parquet")
+    with pytest.raises(DataFileError, match="must be the one that was listed"):
+        rows_of(plan)
+    with pytest.raises(PySparkException, match="must be the one that was listed"):
+        frame.count()
+    again = spark.read.format("zonebloom").option("where", "x = 105").load(str(small_lake)).where("x = 105")
+    assert sorted(row["s"] for row in again.collect()) == ["a", "b"]
+
+
+def test_a_file_that_is_overwritten_in_place_while_it_is_read_gives_no_rows(small_lake, monkeypatch):
+    from zonebloom.datasets import DataFile
+
+    plan = plan_of(small_lake, where="x = 105")
+    read_rows = DataFile.read_rows
+
+    def overwritten(data, *arguments, **options):
+        found = read_rows(data, *arguments, **options)
+        os.utime(small_lake / "1.parquet", ns=(1, 1))
+        return found
+
+    monkeypatch.setattr(DataFile, "read_rows", overwritten)
+    with pytest.raises(DataFileError, match="must not change while it is read"):
+        rows_of(plan)
+
+
+def test_a_file_that_vanishes_is_an_error(small_lake):
+    plan = plan_of(small_lake)
+    (small_lake / "1.parquet").unlink()
+    with pytest.raises(DataFileError, match="must exist"):
+        rows_of(plan)
+
+
+def test_another_version_on_an_executor_is_an_error(small_lake, monkeypatch):
+    plan = plan_of(small_lake)
+    monkeypatch.setattr(zb, "__version__", "99.0")
+    with pytest.raises(MissingDependencyError, match=r"executors must have zonebloom .* got 99.0"):
+        rows_of(plan)
+
+
+# --- options ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_schema_selects_columns_and_must_have_their_types(spark, small_lake):
+    register(spark)
+    reader = spark.read.format("zonebloom")
+    assert reader.schema("s string").load(str(small_lake)).columns == ["s"]
+    assert reader.schema("s string").load(str(small_lake)).count() == 300
+    with pytest.raises(PySparkException, match="column x must be of type bigint, got int"):
+        spark.read.format("zonebloom").schema("x int").load(str(small_lake)).count()
+    with pytest.raises(PySparkException, match="a column must exist"):
+        spark.read.format("zonebloom").schema("y int").load(str(small_lake)).count()
+
+
+def test_columns_are_names_with_commas_or_a_json_list(small_lake):
+    assert plan_of(small_lake, columns="s , x").reading.schema.names == ["s", "x"]
+    assert plan_of(small_lake, columns='["s"]').reading.schema.names == ["s"]
+    for strange in ("[", "[1]", "[]", " , "):
+        with pytest.raises(InvalidArgumentError, match="columns must be a list of names"):
+            plan_of(small_lake, columns=strange)
+    with pytest.raises(ColumnNotFoundError):
+        plan_of(small_lake, columns="y")
+
+
+def test_an_index_elsewhere_and_data_that_moved(small_lake, tmp_path_factory):
+    other = tmp_path_factory.mktemp("elsewhere") / "index"
+    zb.build_index(small_lake, ["x"], rows_per_zone=10, index=other)
+    schema = ZoneBloomSource({"index": str(other)}).schema()
+    assert ZoneBloomReader(Options.of({"index": str(other), "where": "x = 5"}), schema).plan().num_rows == 10
+    moved = other.parent / "moved"
+    shutil.copytree(small_lake, moved, ignore=shutil.ignore_patterns("_*"))
+    shutil.rmtree(small_lake)
+    given = {"index": str(other), "path": str(moved), "where": "x = 5"}
+    plan = ZoneBloomReader(Options.of(given), schema).plan()
+    assert rows_of(plan)["x"].to_pylist() == list(range(10))
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"path": "/a", "colums": "x"}, "options of format zonebloom must be among .* got colums"),
+        ({"where": "x = 1"}, "must be given one path"),
+        ({"paths": '["/a", "/b"]'}, "must be among"),
+    ],
+)
+def test_strange_options_are_refused(options, error):
+    with pytest.raises(InvalidArgumentError, match=error):
+        Options.of(options)
+
+
+def test_options_have_no_case_and_those_of_the_store_keep_their_names():
+    found = Options.of({"Path": "/a", "storage.AWS_REGION": "x"})
+    assert (found.path, dict(found.storage_options)) == ("/a", {"aws_region": "x"})
+
+
+def test_where_there_is_no_index_it_says_so(spark, tmp_path):
+    with pytest.raises(IndexNotFoundError):
+        plan_of(tmp_path)
+    register(spark)
+    with pytest.raises(PySparkException, match="an index must be at"):
+        spark.read.format("zonebloom").load(str(tmp_path))

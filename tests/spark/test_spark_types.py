@@ -1,0 +1,157 @@
+"""Types and partition columns of the data source, against Spark 4.3's own Parquet reader over the same files."""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import types as spark_types
+from pyspark.sql.pandas.types import to_arrow_schema
+
+import zonebloom as zb
+from tests.spark.odd_lake import native, plan_of, rows_of, write_odd_lake
+from zonebloom.errors import DataFileError, UnsupportedTypeError
+from zonebloom.spark import register
+from zonebloom.spark.schemas import arrow_schema
+
+
+@pytest.fixture(scope="module")
+def odd_lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_odd_lake(tmp_path_factory.mktemp("lakes") / "a lake %41 [x]* ü")
+
+
+def test_types_are_those_of_sparks_own_reader(spark, odd_lake):
+    register(spark)
+    ours = spark.read.format("zonebloom").load(str(odd_lake)).schema
+    theirs = {field.name: field.dataType for field in native(spark, odd_lake).schema}
+    assert {field.name: field.dataType for field in ours} == theirs
+    assert all(field.nullable for field in ours)
+
+
+TYPES = [
+    pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64(),
+    pa.float16(), pa.float32(), pa.float64(), pa.decimal128(5, 2), pa.decimal128(38, 3), pa.decimal32(5, 2),
+    pa.decimal64(12, 2), pa.decimal256(20, 2), pa.decimal256(50, 2), pa.date32(), pa.date64(), pa.time32("ms"),
+    pa.time64("us"), pa.time64("ns"), pa.timestamp("s"), pa.timestamp("ms"), pa.timestamp("us"), pa.timestamp("ns"),
+    pa.timestamp("ms", "UTC"), pa.timestamp("us", "Asia/Tokyo"), pa.timestamp("ns", "UTC"), pa.duration("s"),
+    pa.duration("us"), pa.null(), pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.large_binary(),
+    pa.binary(16), pa.binary_view(), pa.uuid(), pa.json_(), pa.dictionary(pa.int32(), pa.string()),
+    pa.list_(pa.uint8()), pa.large_list(pa.large_string()), pa.list_(pa.int32(), 2), pa.map_(pa.string(), pa.uint16()),
+    pa.struct([("x", pa.uint64()), ("y", pa.list_(pa.timestamp("ms", "UTC")))]),
+]  # fmt: skip
+
+
+def test_every_type_of_arrow_reads_as_spark_reads_it_or_is_refused_by_both(spark, tmp_path):
+    values = {"x": [None], **{f"c{number}": pa.nulls(1, of) for number, of in enumerate(TYPES)}}
+    refused = []
+    for number, of in enumerate(TYPES):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        pq.write_table(pa.table({"x": [1], "c": values[f"c{number}"]}), folder / "a.parquet")
+        zb.build_index(folder, ["x"])
+        try:
+            theirs = spark.read.parquet(str(folder)).schema["c"].dataType
+        except PySparkException:
+            refused.append(of)
+            with pytest.raises(UnsupportedTypeError, match="column c must be of a type that Spark reads"):
+                plan_of(folder)
+            assert rows_of(plan_of(folder, columns="x")).num_rows == 1
+            continue
+        plan = plan_of(folder)
+        assert plan.reading.schema["c"].dataType == theirs, of
+        assert arrow_schema(plan.reading.schema) == to_arrow_schema(plan.reading.schema, timezone="UTC")
+        assert rows_of(plan).column("c").null_count == 1
+    assert pa.uuid() in refused
+    assert len(refused) < len(TYPES) / 3
+
+
+def test_what_spark_wrote_comes_back_as_spark_reads_it(spark, tmp_path):
+    register(spark)
+    lake = str(tmp_path / "own")
+    spark.sql(
+        "SELECT TIMESTAMP '9999-12-31 00:00:00' AS far, CAST('A' AS STRING COLLATE UTF8_LCASE) AS word, 1 AS x, "
+        "DATE '0001-01-01' AS old, map('k', named_struct('y', array(TIMESTAMP_NTZ '1700-01-01 00:00:00'))) AS deep"
+    ).write.option("spark.sql.parquet.outputTimestampType", "INT96").parquet(lake)
+    zb.build_index(lake, ["x", "word"])
+    ours, theirs = spark.read.format("zonebloom").load(lake), spark.read.parquet(lake)
+    assert [field.dataType for field in ours.schema] == [field.dataType for field in theirs.schema]
+    assert ours.collect() == theirs.collect()
+    assert ours.where("word = 'a'").count() == 1
+    condition = "word = 'a'"
+    assert spark.read.format("zonebloom").option("where", condition).load(lake).where(condition).count() == 1
+
+
+def test_types_that_only_spark_knows_are_refused(spark, tmp_path):
+    lake = str(tmp_path / "own")
+    spark.sql("SELECT 1 AS x, INTERVAL '1' DAY AS span").write.parquet(lake)
+    zb.build_index(lake, ["x"])
+    with pytest.raises(UnsupportedTypeError, match="column span must be of a type that other readers"):
+        plan_of(Path(lake))
+    assert rows_of(plan_of(Path(lake), columns="x")).to_pydict() == {"x": [1]}
+
+
+PARTITIONS = [
+    ["1", "2"], ["1", "3000000000"], ["1", "99999999999999999999"], ["1e3", "7"], ["1.5", "2"], ["3000000000", "1.5"],
+    ["2024-01-01", "2024-12-31"], ["2024-01-01", "x"], ["2024-1-1"], ["2024-02-30"], ["01", "+5", "-0"], ["٣"],
+    ["NaN", "1.0"], ["1d", "2f"], ["true"], ["0x10"], ["1_0"], [" 7"], ["__HIVE_DEFAULT_PARTITION__", "3"],
+    ["__HIVE_DEFAULT_PARTITION__"], ["S%C3%A3o", "São"], ["100%", "%zz"], ["99999999999999999999", "1.0"], ["-5", "1."],
+]  # fmt: skip
+
+
+def test_partition_columns_are_typed_and_read_as_spark_does(spark, tmp_path):
+    for number, values in enumerate(PARTITIONS):
+        lake = tmp_path / str(number)
+        for value in values:
+            (lake / f"p={value}").mkdir(parents=True)
+            pq.write_table(pa.table({"x": [1]}), lake / f"p={value}" / "a.parquet")
+        zb.build_index(lake, ["x"])
+        theirs = spark.read.parquet(str(lake))
+        plan = plan_of(lake)
+        assert plan.reading.schema["p"].dataType == theirs.schema["p"].dataType, values
+        found = rows_of(plan)["p"].to_pylist()
+        assert sorted(map(repr, found)) == sorted(repr(row["p"]) for row in theirs.collect()), values
+
+
+def test_a_partition_that_only_a_time_zone_can_read_is_a_text(tmp_path):
+    for value in ("2024-01-01 10%3A00%3A00", "2024-01-01"):
+        (tmp_path / f"at={value}").mkdir()
+        pq.write_table(pa.table({"x": [1]}), tmp_path / f"at={value}" / "a.parquet")
+    zb.build_index(tmp_path, ["x"])
+    assert sorted(rows_of(plan_of(tmp_path))["at"].to_pylist()) == ["2024-01-01", "2024-01-01 10:00:00"]
+
+
+def test_every_spark_type_that_is_read_has_one_arrow_type():
+    simple = [spark_types.StringType(), spark_types.DateType(), spark_types.TimestampNTZType(), spark_types.ByteType()]
+    nested = [spark_types.ArrayType(one, flag) for one, flag in itertools.product(simple, (True, False))]
+    for of in [*simple, *nested, spark_types.MapType(spark_types.StringType(), nested[0], False)]:
+        schema = spark_types.StructType([spark_types.StructField("x", of, True)])
+        assert arrow_schema(schema) == to_arrow_schema(schema, timezone="UTC")
+
+
+def test_rows_of_the_old_calendar_are_refused_and_others_are_read(tmp_path):
+    for name, born in (("old", dt.date(1500, 1, 1)), ("new", dt.date(1990, 1, 1))):
+        rows = pa.table(
+            {
+                "x": [1],
+                "born": pa.array([born]),
+                "deep": pa.array([[{"at": dt.datetime.fromisoformat(f"{born}T00:00:00")}]]),
+            }
+        )
+        metadata = {"org.apache.spark.version": "3.5.0", "org.apache.spark.legacyDateTime": ""}
+        for number, marks in enumerate(({}, metadata, {"org.apache.spark.version": "2.4.8"})):
+            folder = tmp_path / f"{name}{number}"
+            folder.mkdir()
+            pq.write_table(rows.replace_schema_metadata(marks), folder / "a.parquet")
+            zb.build_index(folder, ["x"])
+            if name == "old" and number:
+                for columns in ("born", "deep", "x,born"):
+                    with pytest.raises(DataFileError, match="in the calendar of Spark 2"):
+                        rows_of(plan_of(folder, columns=columns))
+            else:
+                assert rows_of(plan_of(folder))["born"].to_pylist() == [born]
+            assert rows_of(plan_of(folder, columns="x")).num_rows == 1
