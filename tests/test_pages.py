@@ -23,7 +23,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from zonebloom.datasets import DataFile, page_map, pages, thrift
+import zonebloom as zb
+from zonebloom.datasets import DataFile, ParquetDataset, footers, page_map, pages, thrift
 from zonebloom.datasets.footers import read_footer
 from zonebloom.datasets.source import LocalSource
 from zonebloom.errors import DataFileError
@@ -243,7 +244,7 @@ PROBES = [([0], [1]), ([99], [101]), ([140, 477], [260, 480]), ([799], [800])]
 @pytest.fixture
 def indexed_file(tmp_path) -> Path:
     """8 pages of 100 rows, whose values are their row numbers."""
-    table = pa.table({"row": np.arange(NUM_ROWS)})
+    table = pa.table({"row": np.arange(NUM_ROWS)}, schema=pa.schema([pa.field("row", pa.int64(), nullable=False)]))
     options = {"data_page_size": 1, "write_batch_size": 100, "write_page_index": True}
     pq.write_table(table, tmp_path / "x.parquet", **options, **PLAIN)
     return tmp_path / "x.parquet"
@@ -287,8 +288,9 @@ def test_a_file_without_a_page_index_is_walked(indexed_file):
 def test_a_walk_over_damaged_headers_loses_no_row(indexed_file, seed):
     """As with a page index: damage gives an error of ours, or all rows that were asked for."""
     pq.write_table(pq.read_table(indexed_file), indexed_file, data_page_size=1, write_batch_size=100, **PLAIN)
-    first = pq.read_metadata(indexed_file).row_group(0).column(0).data_page_offset
-    check_damaged(indexed_file, first, first + 7000, Random(seed))
+    chunk = pq.read_metadata(indexed_file).row_group(0).column(0)
+    stop = chunk.data_page_offset + chunk.total_compressed_size
+    check_damaged(indexed_file, chunk.data_page_offset, stop, Random(seed))
 
 
 def test_no_flipped_bit_of_a_page_index_loses_a_row(indexed_file):
@@ -425,3 +427,206 @@ def test_thrift_reads_what_it_wrote(value):
     data = written(value)
     assert thrift.read_struct(data) == (value, len(data))
     assert thrift.skip(data, 0, thrift.STRUCT) == len(data)
+
+
+# --- files of other writers -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def events() -> pa.Table:
+    random = Random(3)
+    numbers = [random.randrange(2**40) for _ in range(60_000)]
+    return pa.table(
+        {
+            "k": numbers,
+            "text": [f"user {number % 5000}" for number in numbers],
+            "id": [f"{number:036}" for number in numbers],
+            "half": [None if number % 4 else number / 2 for number in numbers],
+            "flag": [number % 3 == 0 for number in numbers],
+            "at": pa.array(numbers, pa.timestamp("us", "UTC")),
+            "price": pa.array([decimal.Decimal(number % 10**7) / 100 for number in numbers], pa.decimal128(9, 2)),
+            "deep": [{"x": number, "y": str(number % 10)} for number in numbers],
+            "many": [[number, 1][: number % 3] for number in numbers],
+        }
+    )
+
+
+def check_file(path: Path, random: Random) -> set[str]:
+    """Random ranges of all columns are those of the row groups; the columns that a cut was made of."""
+    oracle = pq.ParquetFile(path)
+    with opened(path) as (data, source):
+        for group, num_rows in enumerate(data.row_group_rows):
+            for _ in range(4):
+                check_ranges(data, oracle, group, some_ranges(num_rows, random))
+        footer = read_footer(source)
+        one = np.array([data.row_group_rows[0] // 2])
+        return set(pages.read_cuts(source, footer, 0, (one, one + 1), data.schema.names))
+
+
+FLAT = {"k", "text", "id", "half", "flag", "at", "price"}
+
+
+def test_files_of_polars(events, tmp_path):
+    import polars as pl
+
+    frame = pl.from_arrow(events).with_columns(kind=pl.col("text").cast(pl.Categorical))
+    frame.write_parquet(tmp_path / "x.parquet", row_group_size=40_000, data_page_size=20_000)
+    assert check_file(tmp_path / "x.parquet", Random(1)) >= FLAT | {"kind"}
+
+
+@pytest.mark.parametrize("version", ["v1", "v2"])
+def test_files_of_duckdb(events, tmp_path, version):
+    """They have no page index, and a page for each column chunk: walked, and then read whole."""
+    import duckdb
+
+    connection = duckdb.connect()
+    connection.register("events", events)
+    connection.sql(f"copy events to '{tmp_path}/x.parquet' (format parquet, parquet_version {version})")
+    assert check_file(tmp_path / "x.parquet", Random(1)) == set()
+
+
+def test_files_of_datafusion(events, tmp_path):
+    import datafusion
+
+    context = datafusion.SessionContext()
+    context.register_record_batches("events", [events.to_batches()])
+    context.sql(f"copy events to '{tmp_path}/x.parquet' stored as parquet").collect()
+    assert check_file(tmp_path / "x.parquet", Random(1)) >= FLAT | {"deep"}
+
+
+# --- what is read, and what is kept ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def large_lake(tmp_path) -> Path:
+    """One file of two row groups of 100 000 rows, with a page index; `key` is unique."""
+    random = np.random.default_rng(2)
+    table = pa.table(
+        {
+            "key": random.permutation(200_000),
+            "text": [f"{number:036}" for number in random.integers(0, 2**60, 200_000)],
+            "amount": random.random(200_000),
+        }
+    )
+    (tmp_path / "lake").mkdir()
+    options = {"row_group_size": 100_000, "compression": "none", "use_dictionary": False, "write_page_index": True}
+    pq.write_table(table, tmp_path / "lake" / "x.parquet", data_page_size=1 << 16, **options)
+    os.utime(tmp_path / "lake" / "x.parquet", (1, 1))
+    return tmp_path / "lake"
+
+
+@pytest.fixture
+def counted(monkeypatch) -> list[CountingSource]:
+    """The local files that are opened from now on."""
+    sources: list[CountingSource] = []
+
+    def counting(path: Path) -> CountingSource:
+        sources.append(CountingSource(path))
+        return sources[-1]
+
+    monkeypatch.setattr("zonebloom.datasets.parquet.LocalSource", counting)
+    return sources
+
+
+def test_a_scan_of_one_key_reads_a_page_of_each_column(large_lake, counted):
+    """Of 10 MB: its page of `key`, and one of each other column, in two lists of ranges; the footer is known."""
+    index = zb.build_index(large_lake, "key", rows_per_zone=1000, fpp=1e-6)
+    expected = pq.read_table(large_lake / "x.parquet", filters=[("key", "=", 77)])
+    counted.clear()
+    assert index.to_table("key = 77").equals(expected)
+    assert [one.num_whole for one in counted] == [0]
+    assert counted[0].num_bytes < 4 * (1 << 16)
+    counted.clear()
+    assert index.to_table("key = 77").equals(expected)
+    assert [len(one.requests) for one in counted] == [2]
+    counted.clear()
+    assert index.to_table("key = 77 and amount > 2").num_rows == 0
+    assert [len(one.requests) for one in counted] == [1]
+
+
+def test_a_row_that_is_found_does_not_keep_its_page(large_lake):
+    index = zb.build_index(large_lake, "key", rows_per_zone=1000)
+    found = index.to_table("key = 77")
+    assert found.get_total_buffer_size() < 1000
+
+
+def test_a_footer_is_parsed_once_for_all_who_open_the_file(large_lake):
+    path = large_lake / "x.parquet"
+    assert read_footer(LocalSource(path)) is read_footer(LocalSource(path))
+    os.utime(path, (2, 2))
+    second = read_footer(LocalSource(path))
+    assert second is read_footer(LocalSource(path))
+    pq.write_table(pa.table({"key": [1]}), path)
+    os.utime(path, (2, 2))
+    assert read_footer(LocalSource(path)).metadata.num_rows == 1
+
+
+def test_the_footer_of_a_new_file_is_not_kept(tmp_path):
+    """Who writes again in the same instant may leave size and time as they are."""
+    pq.write_table(pa.table({"key": [1, 2]}), tmp_path / "x.parquet")
+    assert read_footer(LocalSource(tmp_path / "x.parquet")) is not read_footer(LocalSource(tmp_path / "x.parquet"))
+
+
+def test_footers_are_kept_up_to_a_size(tmp_path, monkeypatch):
+    paths = [tmp_path / f"{number}.parquet" for number in range(3)]
+    for path in paths:
+        pq.write_table(pa.table({"key": [1, 2]}), path)
+        os.utime(path, (1, 1))
+    size = read_footer(LocalSource(paths[0])).num_bytes
+    monkeypatch.setattr(footers, "_KEPT", footers._Kept(max_bytes=2 * size))
+    first, second, third = (read_footer(LocalSource(path)) for path in paths)
+    assert read_footer(LocalSource(paths[2])) is third
+    assert read_footer(LocalSource(paths[1])) is second
+    assert read_footer(LocalSource(paths[0])) is not first
+
+
+def test_a_file_that_changes_under_a_kept_footer_is_an_error(large_lake):
+    index = zb.build_index(large_lake, "key", rows_per_zone=1000)
+    assert index.to_table("key = 77").num_rows == 1
+    reader = index.scan("key = 77")
+    table = pq.read_table(large_lake / "x.parquet")
+    pq.write_table(table.slice(0, 5), large_lake / "x.parquet")
+    with pytest.raises(DataFileError, match="must not change during a scan"):
+        reader.read_all()
+    assert index.to_table("key >= 0").num_rows == 5
+
+
+def test_where_most_rows_are_wanted_the_row_group_is_read(large_lake, monkeypatch):
+    monkeypatch.undo()
+    with opened(large_lake / "x.parquet") as (data, source):
+        starts = np.arange(0, 100_000, 1000)
+        found = data.read_rows(0, starts, starts + 990, ["key", "text"])
+        assert found.num_rows == 99_000
+        assert source.num_whole == 1
+
+
+def test_a_row_group_with_fewer_rows_than_its_footer_says_is_an_error(indexed_file):
+    """pyarrow 26 gives the rows that there are."""
+    offset = locations_of(indexed_file)[7][0]
+    whole = indexed_file.read_bytes()
+    count, fewer = (thrift.write_fields({1: (thrift.I32, number)}) for number in (100, 99))
+    place = whole.index(count, offset)
+    indexed_file.write_bytes(whole[:place] + fewer + whole[place + len(count) :])
+    with opened(indexed_file) as (data, _source), pytest.raises(DataFileError, match="must hold 800 rows, got 799"):
+        data.read_row_group(0, ["row"])
+
+
+# --- deleted rows ---------------------------------------------------------------------------------------------------
+
+
+class WithDeletions(ParquetDataset):
+    """A data set some rows of which its table deleted."""
+
+    def deleted_rows(self, path):
+        return np.array([0, 5, 77, 150_000] if path == "x.parquet" else [])
+
+
+def test_deleted_rows_are_no_candidates(large_lake):
+    index = zb.build_index(large_lake, "key", rows_per_zone=1000)
+    keys = pq.read_table(large_lake / "x.parquet")["key"]
+    index.dataset = WithDeletions(large_lake, "folder")
+    assert index.to_table("key >= 0", columns=["key"])["key"].to_pylist() == [
+        key for row, key in enumerate(keys.to_pylist()) if row not in (0, 5, 77, 150_000)
+    ]
+    for row, num_rows in ((5, 0), (6, 1), (150_000, 0)):
+        assert index.to_table(zb.col("key") == keys[row].as_py()).num_rows == num_rows

@@ -29,12 +29,15 @@ from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgument
 from zonebloom.files import File
 from zonebloom.predicates import Predicate
 from zonebloom.selection import RowSelection
+from zonebloom.storage.locations import is_url
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = ["Scan", "scan"]
 
+_WAITING_READERS = 8
+"""Threads that read from an object store, where each one mostly waits."""
 _SPARE_BYTES = 1 << 12
 """So much more memory than they need may rows keep anyway."""
 
@@ -124,7 +127,7 @@ class Scan:
             for task in first:
                 yield from self.read(task)
             return
-        workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        workers = _WAITING_READERS if is_url(self.view.dataset.location) else _num_cores()
         pool = ThreadPoolExecutor(workers, thread_name_prefix="zonebloom-scan")
         pending: deque[Future[list[pa.RecordBatch]]] = deque()
         try:
@@ -223,6 +226,10 @@ def _evaluated(table: pa.Table, expression: pc.Expression) -> NDArray[np.bool_]:
     )
     found = plan.to_table(use_threads=False)["is_matching"]
     return to_numpy(found.combine_chunks().fill_null(False), np.bool_)
+
+
+def _num_cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _compacted(table: pa.Table) -> pa.Table:
