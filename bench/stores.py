@@ -59,7 +59,7 @@ def _fill(bucket: Bucket, rows_per_zone: int) -> tuple[str, int]:
         table = pa.table({"key": keys, "amount": random.random(len(keys))})
         sink = io.BytesIO()
         pq.write_table(table, sink, row_group_size=2 * rows_per_zone)
-        bucket.put(f"lake/part-{number:05}.parquet", sink.getvalue())
+        bucket.put_at_once(f"lake/part-{number:05}.parquet", sink.getvalue())
     return bucket.url("lake"), key
 
 

@@ -271,7 +271,7 @@ def test_upkeep_of_a_remote_index(s3: Bucket, make_lake):
     lake = make_lake((3000, 3000))
     url = s3.upload(lake.root, "lake")
     index = zb.build_index(url, "user_id", rows_per_zone=8, optimize=False, storage_options=s3.options)
-    assert index.info()["columns"][0]["kinds"] == {"zones": 2}
+    assert index.info()["columns"][0]["kinds"].keys() == {"zones"}
     index.optimize()
     assert index.info()["columns"][0]["kinds"].keys() >= {"slices"}
     assert_finds(index, lake.table, some_keys(lake))
@@ -294,7 +294,7 @@ def test_small_columns_are_sliced_where_reads_are_dear(s3: Bucket, make_lake):
     assert index.verify(sample=1.0).is_sound
     assert_finds(index, lake.table, some_keys(lake))
     local = zb.build_index(lake.root, "user_id", rows_per_zone=8)
-    assert local.info()["columns"][0]["kinds"] == {"zones": 2}
+    assert local.info()["columns"][0]["kinds"].keys() == {"zones"}
     assert index.zone_table("user_id").to_arrow().equals(local.zone_table("user_id").to_arrow())
 
 
@@ -476,7 +476,7 @@ def wide_lake(s3_server):
     with ThreadPoolExecutor(2) as pool:
         files = pool.map(lambda mine: parquet(pa.table({"k": mine, "v": np.arange(len(mine))}), 64), keys)
         for number, data in enumerate(files):
-            bucket.put(f"lake/part-{number:04}.parquet", data)
+            bucket.put_at_once(f"lake/part-{number:04}.parquet", data)
     zb.build_index(bucket.url("lake"), "k", rows_per_zone=32, storage_options=bucket.options)
     return bucket, keys
 
