@@ -597,7 +597,7 @@ def test_a_part_of_a_table_and_a_folder_of_tables_are_refused(root):
     write_deltalake(root.parent / "parted", rows(0, 4, day=[1] * 4), partition_by=["day"])
     with pytest.raises(InvalidArgumentError, match="whole table"):
         zb.build_index(root.parent / "parted" / "day=1", "u")
-    with pytest.raises(DataFileError, match="Delta table"):
+    with pytest.raises(DataFileError, match="as what it is"):
         zb.build_index(root.parent, "u")
 
 
@@ -606,8 +606,15 @@ def test_a_folder_that_becomes_a_table_is_not_read_as_files(root):
     log.rename(root.parent / "log")
     index = build(root)
     (root.parent / "log").rename(log)
-    with pytest.raises(DataFileError, match="Delta table"):
+    with pytest.raises(DataFileError, match="as what it is"):
         index.to_table("id IS NOT NULL")
+
+
+def test_the_folder_of_a_hudi_table_is_refused(tmp_path):
+    pq.write_table(rows(0, 4), tmp_path / "a.parquet")
+    (tmp_path / ".hoodie").mkdir()
+    with pytest.raises(DataFileError, match="Hudi"):
+        zb.build_index(tmp_path, "u")
 
 
 def test_a_shallow_clone_is_refused(root):
@@ -732,7 +739,7 @@ def test_a_table_in_an_object_store(s3):
     assert index.dataset.traffic.num_requests > 0
     given = zb.open_index(url, dataset=DeltaTable(url, 1, s3.options), storage_options=s3.options)
     assert given.to_table("id IS NOT NULL").num_rows == 80
-    with pytest.raises(DataFileError, match="Delta table"):
+    with pytest.raises(DataFileError, match="as what it is"):
         zb.build_index(s3.url("lake"), "u", storage_options=s3.options)
-    with pytest.raises(DataFileError, match="Delta table"):
+    with pytest.raises(DataFileError, match="as what it is"):
         open_dataset(s3.url("lake"), s3.options).list_under(["table"])

@@ -543,6 +543,14 @@ def test_the_place_of_the_index_must_be_given(table):
         zb.build_index(table, "u")
 
 
+def test_files_of_a_table_are_not_read_alone(table, tmp_path):
+    folder = local(table.location())
+    with pytest.raises(InvalidArgumentError, match="whole table"):
+        zb.build_index(folder / "data", "u")
+    with pytest.raises(DataFileError, match="as what it is"):
+        zb.build_index(folder.parent, "u")
+
+
 def test_a_file_without_ids_in_a_table_without_a_name_mapping_is_refused(catalog, place):
     table = catalog.create_table("db.bare", schema=rows(0, 1).schema)
     table.append(rows(0, 20))

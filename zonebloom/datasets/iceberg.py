@@ -50,13 +50,13 @@ class IcebergDataset(TableDataset):
         table: Table | None = None,
         metadata: str | None = None,
         catalog: str | None = None,
-        name: str = "",
+        name: Sequence[str] = (),
     ) -> None:
         super().__init__(location)
         self._table = table
         self._metadata = metadata
         self._catalog = catalog
-        self._name = name
+        self._name = list(name)
 
     @classmethod
     def of_table(cls, table: Table) -> IcebergDataset:
@@ -66,7 +66,7 @@ class IcebergDataset(TableDataset):
         location = _plain(table.location())
         if isinstance(table, StaticTable):
             return cls(location, table=table, metadata=_plain(table.metadata_location))
-        return cls(location, table=table, catalog=table.catalog.name, name=".".join(table.name()))
+        return cls(location, table=table, catalog=table.catalog.name, name=table.name())
 
     @classmethod
     def of_path(cls, path: str) -> IcebergDataset:
@@ -107,11 +107,11 @@ class IcebergDataset(TableDataset):
         from pyiceberg.exceptions import NoSuchTableError  # noqa: PLC0415 - an extra
 
         try:
-            return load_catalog(catalog).load_table(self._name)
+            return load_catalog(catalog).load_table(tuple(self._name))
         except NoSuchTableError as error:
-            raise DataFileError(f"table {self._name} must be in catalog {catalog}, got none") from error
+            raise DataFileError(f"table {'.'.join(self._name)} must be in catalog {catalog}, got none") from error
         except Exception as error:  # whatever a catalog's client raises
-            message = f"catalog {catalog} of pyiceberg's configuration must have table {self._name}"
+            message = f"catalog {catalog} of pyiceberg's configuration must have table {'.'.join(self._name)}"
             hint = "open the index with the table: open_index(path, dataset=table)"
             raise InvalidArgumentError(f"{message}, got: {_line(error)}; {hint}") from error
 

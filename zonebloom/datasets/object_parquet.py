@@ -23,7 +23,7 @@ from zonebloom.datasets.dataset import INDEX_FOLDER
 from zonebloom.datasets.object_source import ObjectSource, fingerprint_of
 from zonebloom.datasets.parquet import is_hidden
 from zonebloom.datasets.source import Fingerprint
-from zonebloom.datasets.tables import LOG_FOLDER, is_log_entry, log_among_files
+from zonebloom.datasets.tables import LOG_FOLDER, table_among_files, table_of_object
 from zonebloom.errors import DataFileError, InvalidArgumentError
 from zonebloom.storage.locations import Url, absolute, is_url
 from zonebloom.storage.object_client import ObjectClient
@@ -166,18 +166,12 @@ class ObjectDataset:
         found = {}
         for meta in self._client.list_all(self._key(folder)):
             path = meta.key[start:]
-            if LOG_FOLDER in path:
-                self._refuse_log(path)
+            table = table_of_object(path)
+            if table is not None:
+                raise table_among_files(f"{self.location}/{table}")
             if meta.size and not any(is_hidden(name) for name in path.split("/")):
                 found[path] = fingerprint_of(meta)
         return dict(sorted(found.items()))
-
-    def _refuse_log(self, path: str) -> None:
-        """Raise `DataFileError` if the object at `path` is of the log of a table."""
-        folder, _, name = path.rpartition("/")
-        above, _, last = folder.rpartition("/")
-        if last == LOG_FOLDER and is_log_entry(name):
-            raise log_among_files(f"{self.location}/{above}")
 
     def list_partitions(self, wanted: Sequence[Mapping[str, str | None]]) -> dict[str, Fingerprint]:
         """As `list`, but only files in folders that agree with one of `wanted`; no other folder is listed."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from zonebloom.datasets.dataset import Dataset
 from zonebloom.datasets.parquet import ParquetDataset
-from zonebloom.datasets.tables import LOG_FOLDER, METADATA_SUFFIX, has_log, has_metadata, is_log_entry
+from zonebloom.datasets.tables import LOG_FOLDER, METADATA_SUFFIX, has_log, has_metadata, is_log_entry, is_table_folder
 from zonebloom.errors import DataFileError, InvalidArgumentError, UnsupportedFormatError
 from zonebloom.storage.locations import Url, absolute, is_url, joined
 
@@ -98,8 +98,8 @@ def _at(location: str, storage_options: Mapping[str, str] | None) -> Dataset:
     path = Path(location)
     if os.path.isdir(path):  # noqa: PTH112 - never raises, where Path does for a name that is too long
         for parent in path.parents:
-            if has_log(str(parent)):
-                message = f"a data set must be a whole table, got {path}, a part of the Delta table {parent}"
+            if is_table_folder(str(parent)):
+                message = f"a data set must be a whole table, got {path}, a part of the table {parent}"
                 raise InvalidArgumentError(f"{message}; its files alone do not say which rows are deleted")
         return ParquetDataset(path, "folder")
     if os.path.exists(path):  # noqa: PTH110 - as above

@@ -19,7 +19,7 @@ from zonebloom.datasets import partitions
 from zonebloom.datasets.data_file import DataFile
 from zonebloom.datasets.dataset import INDEX_FOLDER
 from zonebloom.datasets.source import Fingerprint, LocalSource, fingerprint_of
-from zonebloom.datasets.tables import LOG_FOLDER, has_log, log_among_files
+from zonebloom.datasets.tables import TABLE_MARKS, is_table_folder, table_among_files
 from zonebloom.errors import DataFileError, InvalidArgumentError
 from zonebloom.storage.store import Traffic
 
@@ -105,9 +105,9 @@ class ParquetDataset:
         try:
             for entry in list(os.scandir(self.root / folder)):
                 name = entry.name
+                if name in TABLE_MARKS and is_table_folder(str(self.root / folder)):
+                    raise table_among_files(str(self.root / folder))
                 if is_hidden(name):
-                    if name == LOG_FOLDER and has_log(str(self.root / folder)):
-                        raise log_among_files(str(self.root / folder))
                     continue
                 if not name.isprintable() and "\udc80" <= max(name) <= "\udcff":
                     message = f"names of files and folders must be UTF-8, got {os.fsencode(entry.path)!r}"
