@@ -255,6 +255,8 @@ class BuildPlan:
     """Called with the number of rows that were done since the last call, from the workers."""
     levels: tuple[str, ...] = ("zone",)
     """The levels to make, as `check_levels` gives them."""
+    like: Mapping[str, int] = field(default_factory=dict)
+    """By column, blocks of the filter of the data set that a new one will be united with."""
 
 
 class Runner(Protocol):
@@ -302,7 +304,7 @@ def build_segments(plan: BuildPlan, fragments: Sequence[Fragment]) -> BuiltColum
     """Write the zones of `fragments` as new segments, in threads; see `Runner.build`."""
     units = units_of(fragments, plan.parameters.rows_per_zone, plan.workers)
     fpp = plan.parameters.fpp
-    with LevelBuilder(plan.store, plan.columns, plan.levels, fpp, fragments) as levels:
+    with LevelBuilder(plan.store, plan.columns, plan.levels, fpp, fragments, like=plan.like) as levels:
         has_levels = len(plan.levels) > 1
         built = build_units(plan, units, levels if has_levels else None)
     if has_levels:

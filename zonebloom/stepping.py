@@ -167,7 +167,8 @@ class Work:
         types = {entry.name: entry.column_type for entry in entries}
         parameters = Parameters(one.rows_per_zone, one.fpp, _sizing(one))
         levels = ("zone", *(level.name for level in one.levels))
-        plan = BuildPlan(self.dataset, self.store, types, parameters, self.workers, on_rows, levels)
+        like = {name: _blocks_of_dataset(self.base.column(name)) for name in types}
+        plan = BuildPlan(self.dataset, self.store, types, parameters, self.workers, on_rows, levels, like)
         made = self.runner.build(plan, fragments)
         for name in types:
             before = built[name]
@@ -205,6 +206,14 @@ class Work:
 
 def _sizing(entry: ColumnEntry) -> Sizing:
     return cast("Sizing", "power_of_two" if entry.sizing == "imported" else entry.sizing)
+
+
+def _blocks_of_dataset(entry: ColumnEntry | None) -> int:
+    """Blocks of the largest filter of the data set that a column has."""
+    levels = entry.levels if entry else ()
+    return max(
+        (one.filter_bytes // 32 for level in levels if level.name == "dataset" for one in level.segments), default=0
+    )
 
 
 def _cut(

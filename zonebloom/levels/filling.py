@@ -60,6 +60,8 @@ USELESS_FPP: Final = 0.1
 _KEPT_HASHES = 1 << 22
 _FOLDABLE = 5040
 """Sizes that are a multiple of it fold by 60 divisors at least, so the least size is never far."""
+_ALIKE, _ALIKE_BLOCKS = 8, 1 << 17
+"""A filter is made as large as another if that is at most so many times its own size, or 4 MiB."""
 _WHOLE_FRAGMENT = (1 << 32) - 1
 _BATCH_BYTES = 4 << 20
 _BATCH_ROWS = 1024
@@ -100,10 +102,13 @@ class Filling:
         At most so many values will come.
     fpp
         False positive probability to reach, which 128 MiB may not be enough for.
+    like
+        Blocks of a filter that this one will be united with: that size is taken if it is enough, and not far too much.
     """
 
-    def __init__(self, num_rows: int, fpp: float, *, kept_hashes: int = _KEPT_HASHES) -> None:
+    def __init__(self, num_rows: int, fpp: float, *, like: int = 0, kept_hashes: int = _KEPT_HASHES) -> None:
         self._fpp = fpp
+        self._like = like
         self._lock = threading.Lock()
         self._hashes: list[NDArray[np.uint64]] = []
         self._blocks: NDArray[np.uint32] | None = None
@@ -151,12 +156,18 @@ class Filling:
             hashes = np.concatenate([np.zeros(0, np.uint64), *self._hashes])
             self._hashes.clear()
             num_values = kernels.count_distinct(hashes)
-            blocks = np.zeros((num_blocks_for(num_values, self._fpp, "exact"), 8), np.uint32)
+            least = num_blocks_for(num_values, self._fpp, "exact")
+            blocks = np.zeros((self._like if self._is_alike(least) else least, 8), np.uint32)
             kernels.filter_insert(blocks, hashes)
         else:
             num_values = estimated_values(self._blocks)
-            blocks = _folded(self._blocks, num_values, self._fpp)
+            least = num_blocks_for(num_values, self._fpp, "exact")
+            fits = self._is_alike(least) and not len(self._blocks) % self._like
+            blocks = _folded(self._blocks, self._like if fits else least)
         return Filled(blocks, num_values, float(kernels.measured_fpp(blocks[None])[0]))
+
+    def _is_alike(self, least: int) -> bool:
+        return least <= self._like <= max(_ALIKE_BLOCKS, _ALIKE * least)
 
 
 def _foldable_blocks(num_rows: int, fpp: float) -> int:
@@ -172,11 +183,10 @@ def estimated_values(blocks: NDArray[np.uint32]) -> int:
     return round(math.log1p(-share) / math.log1p(-1 / (32 * len(blocks))))
 
 
-def _folded(blocks: NDArray[np.uint32], num_values: int, fpp: float) -> NDArray[np.uint32]:
-    """`blocks` folded to the least size that holds `num_values` at `fpp`; as they are where none does."""
+def _folded(blocks: NDArray[np.uint32], least: int) -> NDArray[np.uint32]:
+    """`blocks` folded to the least size of at least `least` blocks; as they are where there is none."""
     from zonebloom.kernels import sbbf as kernels  # noqa: PLC0415 - as above
 
-    least = num_blocks_for(num_values, fpp, "exact")
     factor = next(k for k in range(max(len(blocks) // least, 1), 0, -1) if len(blocks) % k == 0)
     return kernels.fold(blocks[None], factor)[0] if factor > 1 else blocks
 
@@ -216,6 +226,8 @@ class LevelBuilder:
         levels: Iterable[str],
         fpp: float,
         fragments: Sequence[Fragment],
+        *,
+        like: Mapping[str, int] | None = None,
     ) -> None:
         self._store = store
         self._fpp = fpp
@@ -225,7 +237,9 @@ class LevelBuilder:
         self._num_rows = {fragment.fragment_id: fragment.num_rows for fragment in fragments}
         total = sum(self._num_rows.values())
         self._has_fragments = "fragment" in levels
-        self._datasets = {name: Filling(total, fpp) for name in columns} if "dataset" in levels else {}
+        sizes = like or {}
+        datasets = columns if "dataset" in levels else ()
+        self._datasets = {name: Filling(total, fpp, like=sizes.get(name, 0)) for name in datasets}
         self._covered: dict[str, set[int]] = {name: set() for name in columns}
         self._rows: dict[str, FragmentRows] = {}
         if self._has_fragments:

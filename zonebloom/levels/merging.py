@@ -1,8 +1,9 @@
 """Merging the filters of one level, which each refresh and each step of a build adds to.
 
-Fragments' filters are put into one segment. Filters of the data set become one: each is brought to one size, which
-keeps all that it holds, and they are united. A filter of z blocks has the hashes of block j where
-`floor(hash / 2^32 * z) = j`, so it is brought to Z blocks by giving each of them all blocks that its hashes may lie in.
+Fragments' filters are put into one segment. Filters of the data set become one: they are united, if need be brought to
+one size first. A build makes them of one size where that is cheap, for then nothing is lost. A filter of z blocks has
+the hashes of block j where `floor(hash / 2^32 * z) = j`, so it is brought to Z blocks by giving each of them all blocks
+that its hashes may lie in.
 
 Spec: specs/levels.md#merging
 """
@@ -18,9 +19,8 @@ import pyarrow as pa
 
 from zonebloom.arrays import to_numpy
 from zonebloom.errors import CorruptIndexError
-from zonebloom.levels.filling import USELESS_FPP, estimated_values, write_dataset_filter
+from zonebloom.levels.filling import estimated_values, write_dataset_filter
 from zonebloom.levels.probing import DatasetFilter
-from zonebloom.sizing import MAX_BLOCKS
 from zonebloom.storage.level import LevelEntry
 from zonebloom.storage.segment import SegmentEntry
 from zonebloom.storage.store import Store
@@ -31,10 +31,8 @@ if TYPE_CHECKING:
 
 __all__ = ["merge_level", "resized", "united"]
 
-_GROWTH = (1, 2, 4, 8)
-"""Sizes that are tried, in multiples of the largest filter: the larger, the less of the others is blurred."""
-_TOLERATED = 1.5
-"""Times the sum of the probabilities, which separate filters have together; a size that reaches it is taken."""
+_MOST_FPP = 0.05
+"""Filters that together are wrong more often stay apart."""
 
 
 def resized(blocks: NDArray[np.uint32], num_blocks: int) -> NDArray[np.uint32]:
@@ -53,27 +51,17 @@ def resized(blocks: NDArray[np.uint32], num_blocks: int) -> NDArray[np.uint32]:
 
 
 def united(filters: Sequence[NDArray[np.uint32]]) -> tuple[NDArray[np.uint32], float] | None:
-    """One filter that holds all that `filters` hold, and its probability; None where it would hold nearly everything.
+    """One filter of the largest size that holds all that `filters` hold, and its probability; None if above 5 %.
 
-    Cost: at most 8 times the bytes of the largest, and never more than 128 MiB.
+    Of equal sizes it is the filter into which all values were inserted.
     """
     from zonebloom.kernels import sbbf as kernels  # noqa: PLC0415 - Numba is loaded by who merges
 
-    apart = sum(float(kernels.measured_fpp(one[None])[0]) for one in filters)
-    largest = max(map(len, filters))
-    best: tuple[NDArray[np.uint32], float] | None = None
-    for factor in _GROWTH:
-        if factor > 1 and factor * largest > MAX_BLOCKS:
-            break
-        blocks = np.zeros((factor * largest, 8), np.uint32)
-        for one in filters:
-            blocks |= resized(one, len(blocks))
-        fpp = float(kernels.measured_fpp(blocks[None])[0])
-        if best is None or fpp < best[1]:
-            best = blocks, fpp
-        if fpp <= _TOLERATED * apart:
-            break
-    return best if best and best[1] <= USELESS_FPP else None
+    blocks = np.zeros((max(map(len, filters)), 8), np.uint32)
+    for one in filters:
+        blocks |= one if len(one) == len(blocks) else resized(one, len(blocks))
+    fpp = float(kernels.measured_fpp(blocks[None])[0])
+    return (blocks, fpp) if fpp <= _MOST_FPP else None
 
 
 def merge_level(
