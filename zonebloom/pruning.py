@@ -249,6 +249,7 @@ class Evaluator:
             self.partition_rows is not None
             and 0 < len(predicate.columns()) <= len(self.partition_columns)
             and (predicate.columns() <= self.partition_columns)
+            and all(node.is_evaluable for node in predicate.walk() if isinstance(node, Opaque))
         ):
             return self.partition_rows(predicate)
         if isinstance(predicate, And):

@@ -292,6 +292,11 @@ class Opaque(Predicate):
     def text(self) -> str:
         """The condition as people write it."""
 
+    @property
+    def is_evaluable(self) -> bool:
+        """Whether `to_expression` knows it; else only the engine that it came from does."""
+        return True
+
     def _shown(self, parts: list[str]) -> str:  # noqa: ARG002 -- a leaf
         return f"{type(self).__name__}({self.text!r})"
 

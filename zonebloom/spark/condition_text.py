@@ -276,7 +276,7 @@ def parts_of_column(printed: str) -> Part:
 def _part_of_call(text: str) -> Part:
     found = _CALL.match(text)
     if found is None or not text.endswith(")"):
-        return Leaf("column", text, tuple(text.split("."))) if re.fullmatch(r"[\w.]+", text) else Leaf("opaque", text)
+        return Leaf("column", text, (text,)) if re.fullmatch(r"[\w.]+", text) else Leaf("opaque", text)
     called, inner = found[1], text[found.end() : -1]
     arguments = _arguments(inner)
     if called in _JOINTS:
@@ -290,12 +290,15 @@ def _part_of_call(text: str) -> Part:
     return Leaf(kind, text, name, tuple(_raw(one) for one in values)) if values else Leaf("opaque", text)
 
 
+_QUOTED_NAME = re.compile(r"(?:`(?:[^`]|``)*`|\w+)(?:\.(?:`(?:[^`]|``)*`|\w+))*")
+
+
 def _name_of_column(text: str) -> tuple[str, ...]:
-    """Classic sessions print `A b` and `s.x`, Connect what the caller wrote: with backticks."""
-    if "`" in text:
-        pieces = re.findall(r"`((?:[^`]|``)*)`|([^.`]+)", text)
+    """Connect prints names as they were written, with backticks; classic sessions print `A b` and `s.x` bare."""
+    if "`" in text and _QUOTED_NAME.fullmatch(text):
+        pieces = re.findall(r"`((?:[^`]|``)*)`|(\w+)", text)
         return tuple(quoted.replace("``", "`") or bare for quoted, bare in pieces)
-    return tuple(text.split("."))
+    return (text,)
 
 
 def _raw(text: str) -> Word:

@@ -60,6 +60,11 @@ class Unjudged(Opaque):
         """The piece, and why it is not judged."""
         return self._text
 
+    @property
+    def is_evaluable(self) -> bool:
+        """False: only Spark evaluates it."""
+        return False
+
     def _leaf_columns(self) -> Iterable[str]:
         return ()
 
@@ -125,19 +130,20 @@ def understand(given: str | Column | Predicate, judge: Judge, template: DataFram
         return _of_predicate(given, judge)
     if isinstance(given, str):
         part = parts_of_text(given)
-        found = Condition(given.strip(), _predicate(part, judge), given)
-        long = _long_lists(part, judge)
+        judged: dict[int, Predicate] = {}
+        found = Condition(given.strip(), _predicate(part, judge, judged), given)
+        long = _long_lists(part, judged)
         if long:
             return _with_keys(found, part, long, judge, template)
-        if _SIMPLE.fullmatch(given) and isinstance(part, Leaf) and _is_in_schema(part, judge):
+        if id(part) in judged and _SIMPLE.fullmatch(given):  # so its name is a column's, and no keyword
             return found
         return _verified(found, _shortened(given, part), part, judge, template)
     shown = str(given)
-    part = parts_of_column(shown)
-    found = Condition(shown.removeprefix("Column<'").removesuffix("'>"), _predicate(part, judge), given)
+    part = _spelled(parts_of_column(shown), judge)
+    found = Condition(shown.removeprefix("Column<'").removesuffix("'>"), _predicate(part, judge, {}), given)
     if isinstance(part, Leaf) and part.kind == "opaque":  # made by expr(): what it prints is SQL
         part = parts_of_text(found.shown)
-        found = replace(found, predicate=_predicate(part, judge))
+        found = replace(found, predicate=_predicate(part, judge, {}))
     return _verified(found, given, part, judge, template)
 
 
@@ -160,17 +166,26 @@ def keys_condition(path: tuple[str, ...], values: pa.Array, judge: Judge) -> Con
     )
 
 
+def _spelled(part: Part, judge: Judge) -> Part:
+    """`part` of what a Column printed, with names that are dotted cut where the schema says."""
+    if isinstance(part, Joint):
+        return replace(part, parts=tuple(_spelled(one, judge) for one in part.parts))
+    return replace(part, name=judge.path(part.name[0])) if len(part.name) == 1 else part
+
+
 # --- pruning ----------------------------------------------------------------------------------------------------------
 
 
-def _predicate(part: Part, judge: Judge) -> Predicate:
+def _predicate(part: Part, judge: Judge, judged: dict[int, Predicate]) -> Predicate:
+    """What prunes soundly for `part`; leaves that filters judge are noted in `judged` by their id."""
     if isinstance(part, Joint):
-        children = [_predicate(one, judge) for one in part.parts]
+        children = [_predicate(one, judge, judged) for one in part.parts]
         return {"and": And, "or": Or}[part.kind](children) if part.kind != "not" else ~children[0]
     try:
-        return _leaf(part, judge)
+        found = judged[id(part)] = _leaf(part, judge)
     except UnjudgedError as error:
         return Unjudged(f"{part.text:.200}: {error}", error.reason.code)
+    return found
 
 
 def _leaf(leaf: Leaf, judge: Judge) -> Predicate:
@@ -189,15 +204,6 @@ def _leaf(leaf: Leaf, judge: Judge) -> Predicate:
     else:
         found = Equals(target.name, values[0])
     return Not(found) if leaf.kind in ("not in", "!=") else found
-
-
-def _is_in_schema(leaf: Leaf, judge: Judge) -> bool:
-    """Whether the leaf was judged, so that its name is a column's and no keyword."""
-    try:
-        _leaf(leaf, judge)
-    except UnjudgedError:
-        return False
-    return True
 
 
 # --- asking Spark -----------------------------------------------------------------------------------------------------
@@ -288,27 +294,26 @@ def _leaves(part: Part) -> Iterable[Leaf]:
 # --- long lists -------------------------------------------------------------------------------------------------------
 
 
-def _long_lists(part: Part, judge: Judge) -> list[Leaf]:
-    """IN lists among the parts of the outermost AND that become a join."""
+def _long_lists(part: Part, judged: dict[int, Predicate]) -> list[tuple[Leaf, IsIn]]:
+    """Judged IN lists among the parts of the outermost AND, which become a join."""
     parts = part.parts if isinstance(part, Joint) and part.kind == "and" else (part,)
-    return [
-        one
-        for one in parts
-        if isinstance(one, Leaf) and one.kind == "in" and len(one.words) > MAX_LITERALS and _is_in_schema(one, judge)
-    ]
+    pairs = [(one, judged.get(id(one))) for one in parts if isinstance(one, Leaf) and len(one.words) > MAX_LITERALS]
+    return [(leaf, found) for leaf, found in pairs if leaf.kind == "in" and isinstance(found, IsIn)]
 
 
-def _with_keys(found: Condition, part: Part, long: list[Leaf], judge: Judge, template: DataFrame) -> Condition:
+def _with_keys(
+    found: Condition, part: Part, long: list[tuple[Leaf, IsIn]], judge: Judge, template: DataFrame
+) -> Condition:
     checked = _verified(found, _shortened(found.residual, part), part, judge, template)
     if isinstance(checked.predicate, Unjudged):
         return checked
+    leaves = {id(leaf) for leaf, _ in long}
     parts = part.parts if isinstance(part, Joint) else (part,)
-    rest = [_column(one, judge) for one in parts if one not in long]
+    rest = [_column(one, judge) for one in parts if id(one) not in leaves]
     keys = []
-    for leaf in long:
+    for leaf, values in long:
         target = judge.target(leaf.name)
-        values = [value for word in leaf.words if (value := judge.value(word, target)) is not None]
-        keys.append(Keys(target, _fitted(values, target)))
+        keys.append(Keys(target, _fitted(values.values, target)))
     return replace(
         checked,
         shown=_shortened(found.shown, part) or "",

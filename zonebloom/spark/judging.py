@@ -68,6 +68,8 @@ class Target:
     """As the index does."""
     spark: DataType
     arrow: pa.DataType
+    kind: str
+    """Of the pair of types; in each, Spark compares the very values that the index has hashed."""
 
 
 class Judge:
@@ -138,9 +140,12 @@ class Judge:
             raise UnjudgedError(ReasonCode.PREDICATE_NOT_SUPPORTED, message)
         if _CHAR in metadata:
             raise _unfit(f"column {name} must have no padding, got {metadata[_CHAR]}")
-        found = Target(tuple(spelled), name, held, resolve_column(self._arrow, name).type)
-        _kind_of(found)
-        return found
+        arrow = resolve_column(self._arrow, name).type
+        kind = _pair(held, arrow)
+        if kind is None:
+            stored = f"got {held.simpleString()} of {arrow}"
+            raise _unfit(f"column {name} must be compared as it is stored, {stored}")
+        return Target(tuple(spelled), name, held, arrow, kind)
 
     def value(self, word: Word, target: Target) -> Any:
         """The value with which Spark compares the column `target`; None is NULL.
@@ -158,8 +163,7 @@ class Judge:
             value = _python(value)
         if value is None:
             return None
-        kind = _kind_of(target)
-        fitted = _FITS[kind](value, target)
+        fitted = _FITS[target.kind](value, target)
         if fitted is None:
             raise _unfit(f"Spark does not compare {target.spark.simpleString()} with {value!r:.80} as it is")
         return fitted
@@ -168,7 +172,7 @@ class Judge:
         if word.kind == "null":
             return None
         if word.kind == "raw":
-            return _raw(word.value, _kind_of(target))
+            return _raw(word.value, target.kind)
         if word.kind == "string":
             return word.value
         if word.kind == "bool":
@@ -268,16 +272,8 @@ def _raw(text: str, kind: str) -> Any:
 # --- pairs of types ---------------------------------------------------------------------------------------------------
 
 
-def _kind_of(target: Target) -> str:
-    """The kind of the pair of types; in each, Spark compares the very values that the index has hashed."""
-    kind = _pair(target.spark, target.arrow)
-    if kind is None:
-        message = f"column {target.name} must be compared as it is stored"
-        raise _unfit(f"{message}, got {target.spark.simpleString()} of {target.arrow}")
-    return kind
-
-
 def _pair(spark: DataType, arrow: pa.DataType) -> str | None:  # noqa: C901, PLR0912 - one case a pair
+    """The kind of a pair of types, if Spark compares the very values that the index has hashed."""
     from pyspark.sql import types  # noqa: PLC0415 - an optional extra
 
     while pa.types.is_dictionary(arrow):

@@ -356,7 +356,7 @@ class Lake:
         if table is None:
             choice = Choice("candidates", "dates of old calendars are Spark's to read")
             return self._by_spark(replace(plan, choice=choice))
-        frame = local_frame(self.spark, table, self.schema)
+        frame = local_frame(self.spark, table, self.schema) if table.num_rows else self._template.where("1 = 0")
         return PrunedRead(plan.condition.filtered(frame), plan)
 
     def _by_spark(self, plan: Plan) -> PrunedRead:

@@ -128,6 +128,7 @@ def _mentions(column_type: pa.DataType, is_kind: Any) -> bool:
 def local_frame(spark: SparkSession, table: pa.Table, schema: StructType) -> DataFrame:
     """A frame of `table`, which Spark filters as it plans, without a job.
 
-    The chunks are joined first: Spark 4.3 drops the rows that follow an empty record batch.
+    The chunks are joined first: Spark 4.3 drops the rows that follow an empty record batch. And there must be a row: it
+    has no empty structs.
     """
     return spark.createDataFrame(table.combine_chunks(), schema)

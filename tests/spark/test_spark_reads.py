@@ -1,0 +1,741 @@
+"""Every way to read gives the rows of Spark's own plain read, whatever the condition, the types, the names, the files.
+
+Oracle: PySpark 4.3, `spark.read.parquet(path).where(condition)`, listed at the same moment. Lakes are pyarrow's.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import os
+import re
+import threading
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import zonebloom as zb
+from zonebloom.errors import InvalidArgumentError, PredicateError, StaleIndexError
+from zonebloom.spark.explaining import explain, why_not
+from zonebloom.spark.local_rows import local_frame
+from zonebloom.spark.paths import escaped, url_of
+from zonebloom.spark.reading import prune, read
+
+PUSHDOWN = "spark.sql.parquet.filterPushdown"
+"""Left on, Spark's own read loses NaN: `x = double('NaN')` is TRUE for Spark, and Parquet's statistics know no NaN."""
+WAYS = ("driver", "candidates", "exclusion", "plain")
+PACKAGE = Path(zb.__file__).parent
+MOMENT = dt.datetime(2026, 3, 29, 1, 30, tzinfo=dt.UTC)  # 02:30 in Berlin, when clocks went forward
+ODD = "A b.`c"
+INDEXED = [
+    "user_id",
+    "n",
+    "i8",
+    "u32",
+    "u64",
+    "f32",
+    "f64",
+    "price",
+    "day_of",
+    "at",
+    "local_at",
+    "flag",
+    "raw",
+    ODD,
+    "s.x",
+]
+
+
+def make_rows(num_rows: int, seed: int) -> pa.Table:
+    random = np.random.default_rng(seed)
+    numbers = random.integers(0, 40, num_rows)
+
+    def column(values, column_type, nulls=0.1):
+        return pa.array(values, column_type, mask=random.random(num_rows) < nulls, from_pandas=False)
+
+    floats = random.choice([1.5, -2.25, np.nan, 0.0, -0.0, np.inf, 3.0], num_rows)
+    return pa.table(
+        {
+            "user_id": column([f"u-{seed}-{n}" if n % 5 else "" for n in range(num_rows)], pa.string()),
+            "n": column(numbers * 2**40 + seed, pa.int64()),
+            "i8": column(numbers % 100, pa.int8()),
+            "u32": column(numbers + 2**32 - 50, pa.uint32()),
+            "u64": column(numbers.astype(np.uint64) + np.uint64(2**64 - 50), pa.uint64()),
+            "f32": column(floats.astype(np.float32), pa.float32()),
+            "f64": column(floats, pa.float64()),
+            "price": column([decimal.Decimal(int(n)) / 4 for n in numbers], pa.decimal128(10, 2)),
+            "day_of": column([dt.date(2026, 1, 1) + dt.timedelta(int(n)) for n in numbers], pa.date32()),
+            "at": column([MOMENT + dt.timedelta(minutes=30 * int(n)) for n in numbers], pa.timestamp("us", "UTC")),
+            "local_at": column(
+                [MOMENT.replace(tzinfo=None) + dt.timedelta(minutes=30 * int(n)) for n in numbers], pa.timestamp("us")
+            ),
+            "flag": column(numbers % 2 == 0, pa.bool_()),
+            "raw": column([bytes([n]) * 3 for n in numbers.tolist()], pa.binary()),
+            ODD: column([f"o'{n}\\" for n in numbers], pa.string()),
+            "s": pa.array(
+                [{"x": int(n), "y": f"y{n}"} if n % 7 else None for n in numbers],
+                pa.struct({"x": pa.int64(), "y": pa.string()}),
+            ),
+            "tags": pa.array([[int(n), None] for n in numbers], pa.list_(pa.int32())),
+        }
+    )
+
+
+def write(root: Path, name: str, table: pa.Table) -> None:
+    path = root / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(table, path, row_group_size=64)
+
+
+@pytest.fixture(scope="module")
+def hard_lake(tmp_path_factory) -> Path:
+    """Partitions and folders with odd names; an empty file; a file without a column; and after the build a new file,
+    a changed one and a deleted one."""
+    root = tmp_path_factory.mktemp("hard") / "a b%20[c]*{d} ü"
+    write(root, "day=1/city=São Paulo/p [1].parquet", make_rows(200, 1))
+    write(root, "day=1/city=a%2Fb/p*2.parquet", make_rows(150, 2))
+    write(root, "day=2/city=__HIVE_DEFAULT_PARTITION__/p 3.parquet", make_rows(100, 3).drop_columns(["flag", "price"]))
+    write(root, "day=2/city=x'y/p'4.parquet", make_rows(120, 4))
+    write(root, "day=3/city=x/empty.parquet", make_rows(0, 5))
+    write(root, "day=3/city=x/changed.parquet", make_rows(90, 6))
+    write(root, "day=3/city=x/deleted.parquet", make_rows(90, 7))
+    zb.build_index(root, INDEXED, rows_per_zone=32, fpp=0.001)
+    write(root, "day=3/city=x/changed.parquet", make_rows(95, 8))
+    (root / "day=3/city=x/deleted.parquet").unlink()
+    write(root, "day=4/city=new/p.parquet", make_rows(50, 9))
+    return root
+
+
+def plain_read(spark, root):
+    return spark.read.parquet(escaped(url_of(str(root))))
+
+
+def shown(frame) -> list[str]:
+    return sorted(map(repr, frame.collect()))
+
+
+def kept(lake, condition, **options):
+    return lake.plan(condition, **options).result.kept
+
+
+# --- random conditions ------------------------------------------------------------------------------------------------
+
+LEAVES = [
+    "user_id = 'u-1-{a}'",
+    "user_id = 'u-{s}-{a}'",
+    "USER_ID IN ('u-1-{a}', 'u-{s}-{b}', 'nobody')",
+    "'u-{s}-{a}' = user_id",
+    "user_id <=> 'u-{s}-{a}'",
+    "user_id <=> NULL",
+    "user_id = ''",
+    "user_id IS NULL",
+    "user_id IS NOT NULL",
+    "user_id != 'u-1-1'",
+    "user_id NOT IN ('u-1-1', NULL)",
+    "user_id = NULL",
+    "lower(user_id) = 'u-{s}-{a}'",
+    "n = {big}",
+    "n IN ({big}, 5L, -3)",
+    "n = {big}.0",
+    "n BETWEEN 5 AND {big}",
+    "n = '{big}'",
+    "i8 = {a}",
+    "i8 = 300",
+    "i8 = {a}.5",
+    "u32 = {u32}",
+    "u64 = {u64}",
+    "f32 = 1.5",
+    "f32 = 1.5D",
+    "f32 = 0",
+    "f64 = 0.0",
+    "f64 = -0.0",
+    "f64 IN (-2.25, 3)",
+    "f64 = double('NaN')",
+    "isnan(f64)",
+    "price = {a}.25",
+    "price = {a}",
+    "price = {a}.255",
+    "day_of = DATE '2026-01-{d:02}'",
+    "day_of = '2026-01-{d:02}'",
+    "day_of = '2026-1-{d}'",
+    "day_of IN ('2026-01-{d:02}', '2026-02-01')",
+    "at = TIMESTAMP '2026-03-29 0{h}:30:00'",
+    "at = TIMESTAMP '2026-03-29 0{h}:30:00+00:00'",
+    "at = '2026-03-29 0{h}:30:00'",
+    "local_at = TIMESTAMP_NTZ '2026-03-29 0{h}:30:00'",
+    "local_at = TIMESTAMP '2026-03-29 0{h}:30:00'",
+    "flag",
+    "NOT flag",
+    "flag = true",
+    "raw = X'{x}{x}{x}'",
+    "raw = 'aaa'",
+    "`A b.``c` = 'o\\'{a}\\\\'",
+    "`A b.``c` = 'o''{a}\\\\'",
+    "s.x = {a}",
+    "s.x IS NULL",
+    "s.y = 'y{a}'",
+    "day = {p}",
+    "city = 'x'",
+    "city = 'a/b'",
+    "city = 'São Paulo'",
+    "city IS NULL",
+    "CASE WHEN i8 = {a} AND flag THEN true ELSE false END",
+    "array_contains(tags, {a})",
+]
+
+
+def random_condition(random) -> str:
+    def leaf() -> str:
+        number = int(random.integers(0, 40))
+        return LEAVES[random.integers(len(LEAVES))].format(
+            a=number,
+            b=int(random.integers(0, 100)),
+            s=int(random.integers(1, 10)),
+            d=number % 28 + 1,
+            h=number % 9,
+            p=number % 5,
+            x=f"{number:02x}",
+            big=number * 2**40 + int(random.integers(1, 10)),
+            u32=number + 2**32 - 50,
+            u64=number + 2**64 - 50,
+        )
+
+    shape = random.integers(6)
+    if shape == 0:
+        return leaf()
+    if shape == 1:
+        return f"{leaf()} AND {leaf()}"
+    if shape == 2:
+        return f"({leaf()}) or {leaf()}"
+    if shape == 3:
+        return f"NOT ({leaf()} AND {leaf()})"
+    if shape == 4:
+        return f"{leaf()} AND ({leaf()} OR NOT {leaf()}) AND {leaf()}"
+    return f"!({leaf()}) and {leaf()}"
+
+
+@pytest.mark.parametrize(("zone", "ansi"), [("Europe/Berlin", "false"), ("UTC", "true")])
+def test_random_conditions_give_the_rows_of_a_plain_read(spark, hard_lake, zone, ansi):
+    check_random_conditions(spark, hard_lake, zone, ansi, seed=len(zone), num_conditions=20)
+
+
+def test_random_conditions_on_connect(connect, hard_lake):
+    check_random_conditions(connect, hard_lake, "America/New_York", "true", seed=1, num_conditions=8)
+
+
+def check_random_conditions(spark, root, zone, ansi, *, seed, num_conditions):
+    from pyspark.errors import PySparkException
+
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    spark.conf.set("spark.sql.ansi.enabled", ansi)
+    spark.conf.set(PUSHDOWN, "false")
+    try:
+        lake = read(spark, str(root))
+        plain = plain_read(spark, root)
+        random = np.random.default_rng(seed)
+        pruned = 0
+        for _ in range(num_conditions):
+            condition = random_condition(random)
+            try:
+                expected = shown(plain.where(condition))
+            except PySparkException:  # such as a text that is no number: each way may skip the row that has it
+                continue
+            for way in WAYS[:3]:
+                found = lake.prepare(condition, method=way)
+                assert shown(found.frame) == expected, (condition, way)
+                assert found.frame.schema == plain.schema
+            pruned += kept(lake, condition).rows < kept(lake, "true").rows
+        assert pruned > num_conditions // 5
+    finally:
+        spark.conf.unset("spark.sql.session.timeZone")
+        spark.conf.unset("spark.sql.ansi.enabled")
+        spark.conf.unset(PUSHDOWN)
+
+
+def test_each_leaf_gives_the_rows_of_a_plain_read(spark, hard_lake):
+    """Each form once, with a value that is there where there is one; settings are Spark's own."""
+    from pyspark.errors import PySparkException
+
+    lake, plain = read(spark, str(hard_lake)), plain_read(spark, hard_lake)
+    pruned = set()
+    for leaf in LEAVES:
+        condition = leaf.format(
+            a=8, b=11, s=2, d=9, h=8, p=2, x="08", big=8 * 2**40 + 2, u32=8 + 2**32 - 50, u64=8 + 2**64 - 50
+        )
+        try:
+            expected = shown(plain.where(condition))
+        except PySparkException:
+            continue
+        if "NaN" in condition:
+            assert len(expected) < len(shown(lake.where(condition)))  # see PUSHDOWN
+            continue
+        assert shown(lake.where(condition)) == expected, condition
+        assert shown(lake.where(condition, method="exclusion")) == expected, condition
+        if kept(lake, condition).rows < kept(lake, "true").rows:
+            pruned.add(leaf)
+    must_prune = [
+        leaf
+        for leaf in LEAVES
+        if re.match(
+            r"(?i)user_id (=|<=>|in|is null)|'u-|n (=|in) .?\{|i8 = (\{a\}|300)$|u32|u64|price = \{a\}(.25)?$", leaf
+        )
+        and not leaf.startswith(("n = {big}.0", "user_id = ''"))
+    ]
+    assert set(must_prune) - pruned == set()
+    assert not pruned & {
+        "lower(user_id) = 'u-{s}-{a}'",
+        "n = '{big}'",
+        "f64 = double('NaN')",
+        "raw = 'aaa'",
+        "s.y = 'y{a}'",
+    }
+
+
+# --- columns and predicates -------------------------------------------------------------------------------------------
+
+
+def test_columns_and_predicates_are_understood(any_spark, hard_lake):
+    from pyspark.sql import functions as f
+
+    lake, plain = read(any_spark, str(hard_lake)), plain_read(any_spark, hard_lake)
+    everything = kept(lake, "true").rows
+    quoted = f.col("`A b.``c`")
+    conditions = [
+        f.col("user_id") == "u-1-3",
+        (f.col("user_id") == "u-1-3") & (f.col("day") == 1),
+        f.col("user_id").isin("u-1-3", "u-2-4"),
+        f.col("user_id").isNull() & (f.col("n") == 3 * 2**40 + 1),
+        f.col("price") == decimal.Decimal("2.25"),
+        f.col("day_of") == dt.date(2026, 1, 9),
+        f.col("at") == MOMENT + dt.timedelta(minutes=240),
+        f.col("s.x") == 8,
+        quoted == "o'8\\",
+        f.expr("user_id = 'u-1-3' AND flag"),
+        f.col("user_id").eqNullSafe("u-1-3"),
+    ]
+    for condition in conditions:
+        assert shown(lake.where(condition)) == shown(plain.where(condition)), str(condition)
+        assert kept(lake, condition).rows < everything, str(condition)
+    for condition in [f.lower("user_id") == "u-1-3", ~(f.col("user_id") == "u-1-3"), f.col("user_id") == f.col("city")]:
+        assert shown(lake.where(condition)) == shown(plain.where(condition)), str(condition)
+        assert kept(lake, condition).rows == everything
+    column = zb.col("user_id")
+    for predicate, text in [
+        (column == "u-1-3", "user_id = 'u-1-3'"),
+        ((column == "u-1-3") | column.is_null(), "user_id = 'u-1-3' OR user_id IS NULL"),
+        (column.isin(["u-1-3", "o'\\"]) & ~(zb.col("n") == 5), "user_id = 'u-1-3' AND NOT n = 5"),
+        (zb.col("at") == MOMENT, "at = TIMESTAMP '2026-03-29 01:30:00+00:00'"),
+        (zb.col("local_at") == MOMENT.replace(tzinfo=None, hour=4), "local_at = TIMESTAMP_NTZ '2026-03-29 04:30:00'"),
+        (zb.col("u64") == 2**64 - 42, f"u64 = {2**64 - 42}"),
+        (zb.col("raw") == b"\x08\x08\x08", "raw = X'080808'"),
+        (zb.col("s.x") == 8, "s.x = 8"),
+        (zb.col(ODD) == "o'8\\", "`A b.``c` = 'o''8\\\\'"),
+    ]:
+        assert shown(lake.where(predicate)) == shown(plain.where(text)), text
+        assert kept(lake, predicate).rows < everything, text
+
+
+def test_a_text_that_looks_like_a_column_is_one_or_the_other(any_spark, tmp_path):
+    """Columns print texts and names alike on Connect: Spark says which was meant."""
+    from pyspark.sql import functions as f
+
+    write(tmp_path, "a.parquet", pa.table({"a": ["b", "x"], "b": ["q", "x"]}))
+    write(tmp_path, "b.parquet", pa.table({"a": ["z", "z) OR =(a, x"], "b": ["z", "y"]}))
+    zb.build_index(tmp_path, ["a", "b"])
+    lake, plain = read(any_spark, str(tmp_path)), plain_read(any_spark, tmp_path)
+    for condition in [
+        f.col("a") == "b",
+        f.col("a") == f.col("b"),
+        f.col("a") == "z) OR =(a, x",
+        (f.col("a") == "z") | (f.col("a") == "x, y"),
+        f.col("a").isin("b, x", "z"),
+    ]:
+        for way in WAYS:
+            assert shown(lake.where(condition, method=way)) == shown(plain.where(condition)), str(condition)
+
+
+SETTINGS = [
+    ("spark.sql.parser.escapedStringLiterals", "true", r"a = 'x\n'"),
+    ("spark.sql.parser.escapedStringLiterals", "false", r"a = 'x\n'"),
+    ("spark.sql.legacy.consecutiveStringLiterals.enabled", "true", "a = 'it''s'"),
+    ("spark.sql.legacy.consecutiveStringLiterals.enabled", "false", "a = 'it''s'"),
+    ("spark.sql.ansi.doubleQuotedIdentifiers", "true", 'a = "b"'),
+    ("spark.sql.ansi.doubleQuotedIdentifiers", "false", 'a = "b"'),
+    ("spark.sql.caseSensitive", "true", "a = 'b'"),
+    ("spark.sql.ansi.enabled", "false", "a = 1"),
+    ("spark.sql.ansi.enabled", "false", "a IN ('b', 1)"),
+    ("spark.sql.ansi.enabled", "true", "a = 'b' /* AND a = 'x' */"),
+    ("spark.sql.ansi.enabled", "true", "a = 'b' -- AND a = 'x'"),
+    ("spark.sql.ansi.enabled", "true", "a = 'b' COLLATE UTF8_LCASE"),
+    ("spark.sql.ansi.enabled", "true", "a = 'i' 't''s'"),
+    ("spark.sql.ansi.enabled", "true", "a = r'x\\n'"),
+    ("spark.sql.ansi.enabled", "true", "a || '' = 'b' AND a = 'b'"),
+    ("spark.sql.ansi.enabled", "true", "a BETWEEN 'a' AND 'b' AND a = 'b'"),
+]
+
+
+@pytest.mark.parametrize(("setting", "value", "condition"), SETTINGS)
+def test_settings_of_the_parser_lose_no_row(spark, tmp_path, setting, value, condition):
+    values = ["b", "it's", "its", "x\n", "x\\n", "1", "01", "B", "n", "x", "is", "xn"]
+    for number, one in enumerate(values):
+        write(tmp_path, f"{number}.parquet", pa.table({"a": [one], "b": [one if number % 2 else "b"]}))
+    zb.build_index(tmp_path, ["a", "b"])
+    spark.conf.set(setting, value)
+    try:
+        lake, plain = read(spark, str(tmp_path)), plain_read(spark, tmp_path)
+        for way in WAYS:
+            assert shown(lake.where(condition, method=way)) == shown(plain.where(condition)), way
+    finally:
+        spark.conf.unset(setting)
+
+
+def test_collated_and_padded_columns_are_kept_whole(spark, tmp_path):
+    root = tmp_path / "lake"
+    spark.sql("SELECT 'a' COLLATE UTF8_LCASE AS c, CAST('a' AS CHAR(5)) AS p").write.parquet(url_of(str(root)))
+    zb.build_index(root, ["c", "p"])
+    lake, plain = read(spark, str(root)), plain_read(spark, root)
+    for condition in ["c = 'A'", "p = 'a'", "p = 'a    '"]:
+        assert shown(lake.where(condition)) == shown(plain.where(condition)), condition
+    assert len(shown(lake.where("c = 'A'"))) == 1
+
+
+def test_columns_that_differ_in_case_are_kept_whole(spark, tmp_path):
+    write(tmp_path, "a.parquet", pa.table({"key": ["a"]}))
+    write(tmp_path, "b.parquet", pa.table({"KEY": ["b"]}))
+    zb.build_index(tmp_path, ["key"])
+    lake, plain = read(spark, str(tmp_path)), plain_read(spark, tmp_path)
+    for condition in ["key = 'b'", "KEY = 'a'"]:
+        assert shown(lake.where(condition)) == shown(plain.where(condition))
+        assert len(shown(lake.where(condition))) == 1
+    write(tmp_path, "c.parquet", pa.table({"Key": ["c"]}))  # the index has not seen this spelling
+    assert len(shown(lake.where("key = 'c'"))) == 1
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small_lake(tmp_path) -> Path:
+    root = tmp_path / "small"
+    for number in range(6):
+        write(root, f"part-{number}.parquet", pa.table({"key": [f"k-{number}-{n}" for n in range(200)]}))
+    zb.build_index(root, ["key"], rows_per_zone=50)
+    return root
+
+
+@pytest.mark.parametrize("way", ["auto", *WAYS])
+def test_new_changed_and_deleted_files_give_exact_answers(any_spark, small_lake, way):
+    lake = read(any_spark, str(small_lake), method=way)
+    condition = "key IN ('k-1-7', 'new', 'k-2-5', 'k-3-5')"
+    assert len(shown(lake.where(condition))) == 3
+    write(small_lake, "part-9.parquet", pa.table({"key": ["new", "other"]}))
+    write(small_lake, "part-2.parquet", pa.table({"key": ["k-1-7", "k-8-8"]}))
+    (small_lake / "part-3.parquet").unlink()
+    expected = shown(plain_read(any_spark, small_lake).where(condition))
+    assert len(expected) == 3
+    assert shown(lake.where(condition)) == expected
+
+
+@pytest.mark.parametrize("way", ["driver", "candidates", "exclusion"])
+def test_files_that_change_between_listing_and_read_lose_no_row(spark, small_lake, way, monkeypatch):
+    """The candidate is overwritten, a file that cannot match is too, one comes and one goes after the search."""
+    lake = read(spark, str(small_lake), method=way)
+    lake.where("key = 'k-1-7'").collect()
+    searched = lake._planned
+    calls = []
+
+    def planned(*arguments):
+        plan = searched(*arguments)
+        if not calls:
+            write(small_lake, "part-1.parquet", pa.table({"key": ["k-1-7", "again"]}))
+            write(small_lake, "part-2.parquet", pa.table({"key": ["k-1-7", "x", "y"]}))
+            write(small_lake, "part-7.parquet", pa.table({"key": ["k-1-7"]}))
+        calls.append(plan)
+        return plan
+
+    monkeypatch.setattr(lake, "_planned", planned)
+    found = len(shown(lake.where("key = 'k-1-7'")))
+    assert found >= {"driver": 3, "candidates": 1, "exclusion": 3}[way]
+    assert len(shown(lake.where("key = 'k-1-7'"))) == 3
+
+
+def test_a_candidate_that_vanishes_is_listed_anew(spark, small_lake, monkeypatch):
+    for way in ("driver", "candidates"):
+        lake = read(spark, str(small_lake), method=way)
+        searched, gone = lake._planned, small_lake / f"part-{len(way) % 6}.parquet"
+
+        def planned(*arguments, gone=gone, searched=searched):
+            plan = searched(*arguments)
+            gone.unlink(missing_ok=True)
+            return plan
+
+        monkeypatch.setattr(lake, "_planned", planned)
+        name = gone.stem.removeprefix("part-")
+        assert shown(lake.where(f"key = 'k-{name}-7'")) == []
+
+
+def test_an_old_frame_that_is_pruned_reads_files_that_changed_since(spark, small_lake):
+    frame = plain_read(spark, small_lake)
+    write(small_lake, "part-2.parquet", pa.table({"key": ["k-1-7", "x", "y"]}))
+    assert len(shown(prune(spark, frame, "key = 'k-1-7'"))) == 2
+    zb.open_index(small_lake).refresh()
+    frame = plain_read(spark, small_lake)
+    write(small_lake, "part-3.parquet", pa.table({"key": ["k-1-7", "x", "y", "z"]}))
+    zb.open_index(small_lake).refresh()
+    assert len(shown(prune(spark, frame, "key = 'k-1-7'"))) == 3
+
+
+def test_files_that_spark_skips_are_skipped(spark, tmp_path):
+    flat, keyed = tmp_path / "flat", tmp_path / "keyed"
+    for root in (flat, keyed):
+        inner = "day=1/" if root is keyed else ""
+        write(root, f"{inner}a.parquet", pa.table({"key": ["a", "x"]}))
+        write(root, f"{inner}c.parquet._COPYING_", pa.table({"key": ["c", "x"]}))
+    write(flat, "nested/b.parquet", pa.table({"key": ["b", "x"]}))
+    write(keyed, "d.parquet", pa.table({"key": ["d", "x"]}))
+    for root in (flat, keyed):
+        zb.build_index(root, ["key"])
+        lake, plain = read(spark, str(root)), plain_read(spark, root)
+        for condition in ["key = 'a'", "key = 'b'", "key = 'c'", "key = 'd'", "key = 'x'"]:
+            for way in ("auto", "candidates", "exclusion"):
+                assert shown(lake.where(condition, method=way)) == shown(plain.where(condition)), (condition, way)
+
+
+def test_a_file_of_no_bytes_and_one_of_no_rows_harm_nothing(spark, tmp_path):
+    write(tmp_path, "a.parquet", pa.table({"key": ["a", "b"]}))
+    write(tmp_path, "none.parquet", pa.table({"key": pa.array([], pa.string())}))
+    zb.build_index(tmp_path, ["key"])
+    (tmp_path / "void.parquet").touch()
+    lake, plain = read(spark, str(tmp_path)), plain_read(spark, tmp_path)
+    for way in ("auto", "candidates", "exclusion", "plain"):
+        assert shown(lake.where("key = 'b'", method=way)) == shown(plain.where("key = 'b'"))
+
+
+def test_one_file_and_a_list_of_files(spark, tmp_path):
+    names = [f"day={n}/p {n}.parquet" for n in range(3)]
+    for number, name in enumerate(names):
+        write(tmp_path, name, pa.table({"key": [f"k-{number}", "x"]}))
+    one = tmp_path / names[0]
+    zb.build_index(one, ["key"])
+    lake = read(spark, str(one))
+    assert lake.columns == ["key"]
+    assert [len(shown(lake.where("key = 'k-0'", method=way))) for way in WAYS] == [1] * 4
+    zb.build_index([tmp_path / name for name in names[:2]], ["key"], index=tmp_path / "_index")
+    lake = read(spark, [str(tmp_path / name) for name in names[:2]], index=str(tmp_path / "_index"))
+    assert lake.columns == ["key", "day"]
+    for way in WAYS:
+        assert [row.day for row in lake.where("key IN ('k-1', 'k-2')", method=way).collect()] == [1]
+
+
+def test_many_candidates_are_read_without_a_setting_of_the_session(spark, tmp_path):
+    for number in range(70):
+        write(tmp_path, f"p-{number:03}.parquet", pa.table({"key": [f"k-{number}", f"odd {number % 2}"]}))
+    zb.build_index(tmp_path, ["key"])
+    lake = read(spark, str(tmp_path), method="candidates")
+    name = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
+    before = spark.conf.get(name)
+    assert lake.where("key = 'odd 1'").count() == 35
+    assert spark.conf.get(name) == before
+
+
+# --- types ------------------------------------------------------------------------------------------------------------
+
+
+def test_each_way_has_the_schema_of_a_plain_read(any_spark, hard_lake):
+    lake, plain = read(any_spark, str(hard_lake)), plain_read(any_spark, hard_lake)
+    for way in WAYS:
+        frame = lake.where("user_id = 'u-1-3'", method=way)
+        assert frame.schema == plain.schema
+        assert frame.count() == 1
+    assert lake.where("user_id = 'nobody'").schema == plain.schema
+
+
+def test_old_dates_and_int96_are_left_to_spark(spark, tmp_path):
+    for name, column, options in [
+        ("dates", pa.array([dt.date(1500, 1, 1), dt.date(2026, 1, 1)]), {}),
+        ("times", pa.array([0, -(5 * 10**15)], pa.timestamp("us", "UTC")), {}),
+        ("int96", pa.array([0, 10**15], pa.timestamp("us")), {"use_deprecated_int96_timestamps": True}),
+    ]:
+        root = tmp_path / name
+        root.mkdir()
+        pq.write_table(pa.table({"key": ["a", "a"], "at": column}), root / "p.parquet", **options)
+        zb.build_index(root, ["key"])
+        lake, plain = read(spark, str(root)), plain_read(spark, root)
+        found = lake.prepare("key = 'a'")
+        assert shown(found.frame) == shown(plain.where("key = 'a'"))
+        assert found.method != "driver"
+
+
+def test_a_local_relation_keeps_the_rows_after_an_empty_batch(any_spark):
+    from pyspark.sql.types import LongType, StructField, StructType
+
+    chunks = pa.chunked_array([[1, 2], pa.array([], pa.int64()), [3]], pa.int64())
+    table = pa.table({"x": chunks})
+    assert table.column(0).num_chunks == 3
+    assert local_frame(any_spark, table, StructType([StructField("x", LongType())])).count() == 3
+
+
+# --- jobs, lists, threads ---------------------------------------------------------------------------------------------
+
+
+def num_jobs(spark, action) -> int:
+    name = f"counted-{os.urandom(4).hex()}"
+    spark.sparkContext.setJobGroup(name, name)
+    action()
+    return len(spark.sparkContext.statusTracker().getJobIdsForGroup(name))
+
+
+def test_a_lookup_by_the_driver_needs_no_job(spark, small_lake):
+    lake = read(spark, str(small_lake))
+    assert lake.schema
+    present, absent = "key = 'k-1-7'", "key = 'nobody'"
+    assert kept(lake, present).zones == 1
+    assert kept(lake, absent).files == 0
+    assert num_jobs(spark, lambda: lake.where(present).collect()) == 0
+    assert num_jobs(spark, lambda: lake.where(absent).collect()) == 0
+    assert num_jobs(spark, lambda: plain_read(spark, small_lake).where(absent).collect()) > 0
+
+
+def test_exclusion_and_candidates_open_only_files_that_may_match(spark, small_lake):
+    lake = read(spark, str(small_lake))
+    for way in ("candidates", "exclusion"):
+        frame = lake.where("key = 'k-1-7'", method=way)
+        opened = frame.selectExpr("input_file_name() AS name").distinct().collect()
+        assert len(opened) == 1
+        assert kept(lake, "key = 'k-1-7'").files == 1
+    spark.conf.set("spark.sql.files.openCostInBytes", str(1 << 30))  # a file to each partition
+    spark.conf.set("spark.sql.files.minPartitionNum", "1")
+    try:
+        assert plain_read(spark, small_lake).rdd.getNumPartitions() == 6
+        for way in ("candidates", "exclusion"):
+            assert lake.where("key = 'k-1-7'", method=way).rdd.getNumPartitions() == 1
+    finally:
+        spark.conf.unset("spark.sql.files.openCostInBytes")
+        spark.conf.unset("spark.sql.files.minPartitionNum")
+
+
+@pytest.mark.parametrize(("way", "num_keys"), [("auto", 3000), ("candidates", 3000), ("exclusion", 100_000)])
+def test_long_lists_get_no_literal_into_the_plan(any_spark, small_lake, way, num_keys, capsys):
+    keys = [f"k-1-{n}" for n in range(100, 100 + num_keys)]
+    lake = read(any_spark, str(small_lake), method=way)
+    texts = ", ".join(f"'{key}'" for key in keys)
+    frame_of_keys = any_spark.createDataFrame(pa.table({"key": keys}))
+    asked = [
+        lambda: lake.where(zb.col("key").isin(keys) & ~(zb.col("key") == "nobody")),
+        lambda: lake.where(f"key IN ({texts})"),
+        lambda: lake.where(f"key != 'nobody' AND key IN ({texts})"),
+        lambda: lake.where_in("key", keys),
+        lambda: lake.where_in("KEY", frame_of_keys),
+    ]
+    for frame in [ask() for ask in asked[:: 1 if num_keys < 10_000 else 2]]:
+        capsys.readouterr()
+        frame.explain("extended")
+        assert len(capsys.readouterr().out) < 20_000
+        assert frame.count() == 100
+
+
+def test_long_lists_elsewhere_are_refused_or_left_to_spark(spark, small_lake):
+    keys = [f"k-1-{n}" for n in range(2000)]
+    lake = read(spark, str(small_lake))
+    with pytest.raises(PredicateError, match="long lists"):
+        lake.where(zb.col("key").isin(keys) | (zb.col("key") == "a"))
+    with pytest.raises(PredicateError, match="type of column"):
+        lake.where_in("key", range(5))
+    assert lake.where(f"NOT key IN ({', '.join(map(repr, keys))})").count() == 1000
+
+
+def test_threads_share_a_lake(spark, small_lake):
+    lake = read(spark, str(small_lake))
+    found: dict[int, int] = {}
+
+    def ask(number):
+        plan = lake.plan(f"key = 'k-{number}-7'")
+        found[number] = (lake.where(f"key = 'k-{number}-7'").count(), plan.paths)
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == {number: (1, (f"part-{number}.parquet",)) for number in range(6)}
+
+
+def test_a_new_version_of_the_index_is_used(spark, small_lake):
+    lake = read(spark, str(small_lake))
+    lake._looked = float("-inf")
+    write(small_lake, "part-9.parquet", pa.table({"key": ["new"] * 10}))
+    assert lake.plan("key = 'k-1-7'").view.num_unknown == 1
+    zb.open_index(small_lake).refresh()
+    lake._looked = float("-inf")
+    assert lake.plan("key = 'k-1-7'").view.num_unknown == 0
+
+
+def test_strict_refuses_files_that_the_index_does_not_know(spark, small_lake):
+    lake = read(spark, str(small_lake))
+    assert lake.where("key = 'k-1-7'", strict=True).count() == 1
+    write(small_lake, "part-9.parquet", pa.table({"key": ["new"]}))
+    with pytest.raises(StaleIndexError, match=r"part-9\.parquet"):
+        lake.where("key = 'k-1-7'", strict=True)
+
+
+# --- prune, explain ---------------------------------------------------------------------------------------------------
+
+
+def test_prune_takes_a_plain_scan_and_nothing_else(any_spark, small_lake):
+    from pyspark.sql import functions as f
+
+    frame = plain_read(any_spark, small_lake)
+    assert prune(any_spark, frame, "key = 'k-1-7'").count() == 1
+    assert prune(any_spark, frame, frame.key == "k-1-7").count() == 1
+    write(small_lake, "part-2.parquet", pa.table({"key": ["k-1-7", "x", "y"]}))
+    for derived in [
+        frame.where("key > 'a'"),
+        frame.select(f.lower("key").alias("key")),
+        frame.withColumnRenamed("key", "other"),
+        frame.withColumn("key", f.lit("k-1-7")),
+        frame.limit(5),
+        frame.union(frame),
+        any_spark.read.option("mergeSchema", "true").parquet(escaped(url_of(str(small_lake)))),
+    ]:
+        with pytest.raises(InvalidArgumentError, match="plain scan"):
+            prune(any_spark, derived, "key = 'k-1-7'")
+
+
+def test_explain_and_why_not_say_what_is_read_and_why(any_spark, small_lake):
+    lake = read(any_spark, str(small_lake))
+    told = explain(any_spark, lake, "key = 'k-1-7'")
+    assert "1 of                6" in str(told)
+    assert told.to_dict()["method"] == "driver"
+    rows = {row.part: row for row in told.to_df().collect()}
+    assert (rows["files"].kept, rows["files"].total) == (1, 6)
+    assert (rows["zones"].kept, rows["zones"].total) == (1, 24)
+    assert rows["method"].code == "driver"
+    write(small_lake, "part-9.parquet", pa.table({"key": ["new"]}))
+    reasons = why_not(any_spark, str(small_lake), "lower(key) = 'k-1-7'").to_df().collect()
+    assert {row.code for row in reasons} == {"PREDICATE_NOT_SUPPORTED", "FILE_NOT_INDEXED"}
+    assert "FILE_NOT_INDEXED" in str(why_not(any_spark, plain_read(any_spark, small_lake), "key = 'k-1-7'"))
+    (small_lake / "part-9.parquet").unlink()
+    assert "nothing more" in str(why_not(any_spark, lake, "key = 'k-1-7'"))
+
+
+def test_a_condition_on_metadata_is_sparks_alone(any_spark, small_lake):
+    lake = read(any_spark, str(small_lake))
+    found = lake.prepare("key = 'k-1-7' AND _metadata.file_size > 0")
+    assert found.method != "driver"
+    assert found.frame.count() == 1
+    with pytest.raises(InvalidArgumentError, match="the driver must know"):
+        lake.where("_metadata.file_size > 0", method="driver")
+
+
+def test_an_unknown_method_is_refused(spark, small_lake):
+    with pytest.raises(InvalidArgumentError, match="method must be one of auto, driver"):
+        read(spark, str(small_lake), method="fast")
+
+
+def test_nothing_reaches_into_the_jvm():
+    for source in sorted((PACKAGE / "spark").rglob("*.py")):
+        text = source.read_text("utf-8")
+        assert not re.search(r"\b_(jvm|jdf|jsparkSession|jc|jsc|jreader|gateway|sc)\b", text), source.name
