@@ -630,3 +630,20 @@ def test_deleted_rows_are_no_candidates(large_lake):
     ]
     for row, num_rows in ((5, 0), (6, 1), (150_000, 0)):
         assert index.to_table(zb.col("key") == keys[row].as_py()).num_rows == num_rows
+
+
+def test_of_an_object_store_little_is_fetched_for_one_key(large_lake, s3):
+    """The file's end with footer and page index; the page of `key`, then those of the two other columns at once.
+
+    The first time, the header of each column's last page comes with them. The scan after that asks for 3 pages alone.
+    """
+    url = s3.upload(large_lake, "lake")
+    index = zb.build_index(url, "key", rows_per_zone=1000, fpp=1e-6, storage_options=s3.options)
+    footers._KEPT.clear()
+    expected = pq.read_table(large_lake / "x.parquet", filters=[("key", "=", 77)])
+    for num_requests, num_bytes in ((7, 5 * (1 << 16)), (3, 4 * (1 << 16))):
+        with s3.server.recorded() as requests:
+            assert index.to_table("key = 77").equals(expected)
+        of_data = [one for one in requests if one.path.endswith("x.parquet")]
+        assert len(of_data) == num_requests
+        assert sum(one.num_bytes for one in of_data) < num_bytes

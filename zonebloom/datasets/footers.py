@@ -237,6 +237,11 @@ class _Kept:
             self._footers.move_to_end(key)
             return found[0]
 
+    def clear(self) -> None:
+        with self._lock:
+            self._footers.clear()
+            self._num_bytes = 0
+
     def put(self, key: tuple[Any, ...], footer: Footer) -> None:
         size = footer.num_bytes
         with self._lock:
