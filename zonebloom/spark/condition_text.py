@@ -298,7 +298,8 @@ def _name_of_column(text: str) -> tuple[str, ...]:
     if "`" in text and _QUOTED_NAME.fullmatch(text):
         pieces = re.findall(r"`((?:[^`]|``)*)`|(\w+)", text)
         return tuple(quoted.replace("``", "`") or bare for quoted, bare in pieces)
-    return (text,)
+    is_quoted = len(text) > 1 and text[0] == text[-1] == "`"  # classic, of a name that has a backtick
+    return (text[1:-1] if is_quoted else text,)
 
 
 def _raw(text: str) -> Word:
