@@ -37,7 +37,8 @@ class Request:
 
 
 Fault = Callable[[str, str, str], str | None]
-"""From method, path and query: None, `refuse` (503, nothing done), `deny` (403), or `lose` (done, and no answer)."""
+"""From method, path and query: None, `refuse` (503, nothing done), `deny` (403), `lose` (done, and no answer), `break`
+(done, and half of the answer)."""
 
 
 class S3Server:
@@ -93,7 +94,7 @@ class S3Server:
         self._note(method, path, query, len(body))
         if fault == "lose":
             environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
-        return [body]
+        return _half_of(body, environ["werkzeug.socket"]) if fault == "break" else [body]
 
     def _note(self, method: str, path: str, query: str, num_bytes: int) -> None:
         with self._lock:
@@ -114,6 +115,11 @@ class S3Server:
             yield
         finally:
             self.fault = None
+
+
+def _half_of(body: bytes, connection: socket.socket) -> Iterator[bytes]:
+    yield body[: len(body) // 2]
+    connection.shutdown(socket.SHUT_RDWR)
 
 
 @dataclass

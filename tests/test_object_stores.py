@@ -5,6 +5,7 @@ Expected rows come from pyarrow over the local files that were uploaded; expecte
 
 from __future__ import annotations
 
+import os
 import pickle
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +15,7 @@ import pytest
 
 from tests.s3 import KEYS, Bucket
 from zonebloom.errors import InvalidArgumentError, StorageError
+from zonebloom.storage import object_options
 from zonebloom.storage.local_store import LocalStore
 from zonebloom.storage.locations import Url, absolute
 from zonebloom.storage.opening import open_store
@@ -149,6 +151,26 @@ def test_a_writer_may_use_its_memory_again(s3: Bucket):
     assert s3.get("x/one") == np.repeat(np.arange(20, dtype=np.uint8), 1 << 20).tobytes()
 
 
+@pytest.mark.parametrize("kind", ["lose", "break", "refuse"])
+@pytest.mark.parametrize("step", ["uploads=", "partNumber=2", "POST uploadId="])
+def test_a_large_object_survives_bad_connections(s3: Bucket, kind, step):
+    store = open_store(s3.url("x"), s3.options)
+    assert store.list("") == []
+    data = np.random.default_rng(1).bytes(19 << 20)
+    hit = []
+
+    def fault(method, path, query):
+        if not hit and step in f"{method} {query}":
+            hit.append(query)
+            return kind
+        return None
+
+    with s3.server.misbehaving(fault), store.writing("one") as file:
+        file.write(data)
+    assert hit
+    assert s3.get("x/one") == data
+
+
 @pytest.mark.parametrize("num_bytes", [10, 19 << 20])
 def test_nothing_stays_of_an_object_whose_writer_fails(s3: Bucket, num_bytes):
     store = open_store(s3.url("x"), s3.options)
@@ -224,6 +246,32 @@ def test_throttling_and_broken_connections_pass(s3: Bucket):
         with store.writing("two") as file:
             file.write(b"2")
     assert store.read("two") == b"2"
+
+
+def test_an_answer_that_breaks_off_is_asked_for_again(s3: Bucket):
+    store = open_store(s3.url("x"), s3.options)
+    data = np.random.default_rng(1).bytes(10 << 20)
+    s3.put("x/one", data)
+    broken = []
+
+    def fault(method, path, query):
+        if method == "GET" and len(broken) < 3:
+            broken.append(path)
+            return "break"
+        return None
+
+    for read in (
+        store.read,
+        lambda path: store.read_ranges(path, [(0, 10 << 20)])[0],
+        lambda path: bytes(store.mapping(path).buffer),
+    ):
+        broken.clear()
+        with s3.server.misbehaving(fault):
+            assert read("one") == data
+        assert len(broken) == 3
+    broken.clear()
+    with s3.server.misbehaving(fault):
+        assert store.list("") == ["one"]
 
 
 def test_a_store_that_overwrites_is_refused(s3: Bucket, monkeypatch):
@@ -308,6 +356,46 @@ def test_options_come_from_the_environment_too(s3: Bucket, monkeypatch):
     s3.put("x/one", b"1")
     assert open_store(s3.url("x")).read("one") == b"1"
     assert open_store(s3.url("x"), {"AWS_REGION": "us-east-1", "azure_storage_account_name": "n"}).read("one") == b"1"
+
+
+def test_every_store_says_what_credentials_it_needs(monkeypatch):
+    monkeypatch.setattr(object_options, "_METADATA_SERVICE", ("127.0.0.1", 9))
+    monkeypatch.setenv("HOME", "/nowhere")
+    for name in list(os.environ):
+        if name.startswith(("GOOGLE_", "AZURE_", "AWS_")):
+            monkeypatch.delenv(name)
+    wanted = {"s3": "aws_access_key_id", "gs": "google_service_account", "az": "azure_storage_account_key"}
+    for scheme, option in wanted.items():
+        with pytest.raises(StorageError, match=f"credentials must be given .*{option}"):
+            open_store(f"{scheme}://bucket/x").list("versions")
+
+
+@pytest.mark.parametrize(
+    ("url", "options"),
+    [
+        (
+            "abfss://box@account.dfs.core.windows.net/x",
+            {
+                "azure_storage_account_key": "Zm9v",
+                "azure_storage_endpoint": "http://127.0.0.1:9",
+                "azure_allow_http": "true",
+            },
+        ),
+        ("gs://bucket/x", {"google_skip_signature": "true", "google_proxy_url": "http://127.0.0.1:9"}),
+    ],
+)
+def test_other_stores_take_the_same_dict(url, options):
+    """Keys of all providers in one dict: each store takes its own, and is asked."""
+    store = open_store(url, {**KEYS, "aws_endpoint": "http://127.0.0.1:9", **options})
+    with pytest.raises(StorageError, match="no answer; check the endpoint"):
+        store.list("versions")
+
+
+def test_an_option_that_is_missing_is_told():
+    with pytest.raises(
+        InvalidArgumentError, match=r"storage_options must fit az://box, got: .*Account must be specified"
+    ):
+        open_store("az://box/x", {"azure_storage_account_key": "Zm9v"}).list("versions")
 
 
 def test_no_error_shows_a_secret(s3: Bucket):

@@ -14,6 +14,7 @@ import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from itertools import cycle
 
 import numpy as np
 import pyarrow as pa
@@ -151,6 +152,12 @@ def test_lakes_that_others_write(s3: Bucket):
     assert_same(index.to_table(zb.col("user_id") == key), whole.to_table(filter=pc.field("user_id") == key))
     with pytest.raises(InvalidArgumentError, match="give the URL of the folder"):
         zb.build_index(whole, "user_id", index=s3.url("i"), storage_options=s3.options)
+
+
+def test_file_urls_are_local_paths(flat_lake: Lake):
+    built = zb.build_index(f"file://{flat_lake.root}", "user_id", rows_per_zone=64)
+    assert built.root == flat_lake.root / "_zonebloom"
+    assert_finds(zb.open_index(f"file:{flat_lake.root}"), flat_lake.table, some_keys(flat_lake))
 
 
 def test_an_index_in_the_data_must_be_hidden(s3: Bucket, flat_lake: Lake):
@@ -369,12 +376,15 @@ def test_nothing_is_committed_where_a_write_is_refused(s3: Bucket, flat_lake: La
     assert_finds(index, flat_lake.table, some_keys(flat_lake))
 
 
-def test_throttling_only_takes_time(s3: Bucket, flat_lake: Lake):
+def test_throttling_and_bad_connections_only_take_time(s3: Bucket, flat_lake: Lake):
     url = s3.upload(flat_lake.root, "lake")
-    count = iter(range(10**9))
-    with s3.server.misbehaving(lambda *_: "refuse" if next(count) % 7 == 3 else None):
+    faults = cycle([None, None, None, "refuse", None, None, "break", None, None, None, None, "lose", None])
+    with s3.server.misbehaving(lambda *_: next(faults)):
         index = zb.build_index(url, "user_id", rows_per_zone=64, storage_options=s3.options)
         assert_finds(index, flat_lake.table, some_keys(flat_lake)[:1])
+        assert index.refresh("full").num_files_added == 3
+    assert index.version == 2
+    assert_finds(zb.open_index(url, storage_options=s3.options), flat_lake.table, some_keys(flat_lake))
 
 
 # --- damage and outages -----------------------------------------------------------------------------------------------

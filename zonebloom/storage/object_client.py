@@ -30,8 +30,8 @@ __all__ = ["PART_BYTES", "ChangedObjectError", "ObjectClient", "ObjectFile", "Ob
 _T = TypeVar("_T")
 
 _GAP_BYTES = 1 << 18
-"""Ranges that are nearer come in one request, and so do the 8 bit rows of a key: two neighbours are 63 rows of 4096 bytes
-apart at most."""
+"""Ranges that are nearer come in one request, and so do the 8 bit rows of a key: neighbours are at most 63 rows of 4096
+bytes apart."""
 PART_BYTES = 8 << 20
 """A longer range comes in parts, at once."""
 _CONCURRENCY = 16
@@ -51,6 +51,8 @@ _PATIENT = {
 _WEAK = "W/"
 """Begins a tag that a condition never matches."""
 _CREATE_ATTEMPTS = 6
+_BODY_ATTEMPTS = 6
+_BROKEN_OFF = re.compile(r"response body error|error decoding response body", re.IGNORECASE)
 _UNREACHABLE = re.compile(r"error sending request|dns error|connection refused|tcp connect|timed out", re.IGNORECASE)
 _NO_BUCKET = re.compile(r"NoSuchBucket|ContainerNotFound|specified (bucket|container) does not exist")
 _TRY_AGAIN = re.compile(r"status code: (429|5\d\d)")
@@ -330,14 +332,14 @@ class ObjectClient:
         self._count(pages)
         with self.explaining(verb, key):
             if bucket.is_reached:
-                return ask(bucket.patient)
+                return _whole(ask, bucket.patient)
             try:
-                found = ask(bucket.hasty)
+                found = _whole(ask, bucket.hasty)
             except Exception as error:
                 bucket.is_reached = not _UNREACHABLE.search(str(error))
                 if not _TRY_AGAIN.search(str(error)):
                     raise
-                return ask(bucket.patient)
+                return _whole(ask, bucket.patient)
             bucket.is_reached = True
             return found
 
@@ -379,6 +381,18 @@ class ObjectClient:
         if _WRONG_REGION.search(text) and self.url.provider == "s3":
             return f"the bucket seems to be in another region; give aws_region in storage_options ({plain[:300]})"
         return plain[:500]
+
+
+def _whole(ask: Callable[[Any], _T], store: Any) -> _T:
+    """The answer, asked for again where it broke off, as obstore does not; `create` then meets its own object."""
+    for attempt in range(_BODY_ATTEMPTS):
+        try:
+            return ask(store)
+        except Exception as error:
+            if not _BROKEN_OFF.search(str(error)):
+                raise
+            time.sleep(0.1 * 2**attempt)
+    return ask(store)
 
 
 def _meta(found: Mapping[str, Any]) -> ObjectMeta:
