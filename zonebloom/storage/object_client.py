@@ -303,9 +303,9 @@ class ObjectClient:
         try:
             with self.explaining("write", key):
                 writer.close()
-        except StorageError:
+        except (StorageError, FileNotFoundError) as error:  # the second where an upload was completed already
             if self._size_or_none(key) != file.num_bytes:  # else only the answer was lost: no other writer has the key
-                raise
+                raise StorageError(f"cannot write {self.url.root}/{key}: {error}") from error
         self._count(1 if file.num_bytes < PART_BYTES else 2 - -file.num_bytes // PART_BYTES)
         self._count(0, bytes_written=file.num_bytes)
 
