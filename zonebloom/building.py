@@ -257,6 +257,8 @@ class BuildPlan:
     """The levels to make, as `check_levels` gives them."""
     like: Mapping[str, int] = field(default_factory=dict)
     """By column, blocks of the filter of the data set that a new one will be united with."""
+    of_rows: int = 0
+    """Rows of all steps of a build, where this is the first of several."""
 
 
 class Runner(Protocol):
@@ -304,7 +306,8 @@ def build_segments(plan: BuildPlan, fragments: Sequence[Fragment]) -> BuiltColum
     """Write the zones of `fragments` as new segments, in threads; see `Runner.build`."""
     units = units_of(fragments, plan.parameters.rows_per_zone, plan.workers)
     fpp = plan.parameters.fpp
-    with LevelBuilder(plan.store, plan.columns, plan.levels, fpp, fragments, like=plan.like) as levels:
+    like, of_rows = plan.like, plan.of_rows
+    with LevelBuilder(plan.store, plan.columns, plan.levels, fpp, fragments, like=like, of_rows=of_rows) as levels:
         has_levels = len(plan.levels) > 1
         built = build_units(plan, units, levels if has_levels else None)
     if has_levels:

@@ -164,7 +164,7 @@ def optimize_column(
             source.release()
     levels, merged = [], []
     for level in entry.levels:
-        one, bad = merge_level(store, entry.name, level, live, on_written)
+        one, bad = merge_level(store, entry.name, level, live, on_written, fpp=entry.fpp)
         levels.append(one)
         merged += [level.name] if one is not level else []
         damage += bad

@@ -167,8 +167,9 @@ class Work:
         types = {entry.name: entry.column_type for entry in entries}
         parameters = Parameters(one.rows_per_zone, one.fpp, _sizing(one))
         levels = ("zone", *(level.name for level in one.levels))
+        of_rows = self.num_rows if self.is_rebuild and not self.added else 0
         like = {name: _blocks_of_dataset(self.base.column(name)) for name in types}
-        plan = BuildPlan(self.dataset, self.store, types, parameters, self.workers, on_rows, levels, like)
+        plan = BuildPlan(self.dataset, self.store, types, parameters, self.workers, on_rows, levels, like, of_rows)
         made = self.runner.build(plan, fragments)
         for name in types:
             before = built[name]

@@ -47,6 +47,7 @@ __all__ = [
     "LevelSink",
     "check_levels",
     "estimated_values",
+    "folded",
     "warn_of_useless",
     "write_dataset_filter",
 ]
@@ -60,6 +61,8 @@ USELESS_FPP: Final = 0.1
 _KEPT_HASHES = 1 << 22
 _FOLDABLE = 5040
 """Sizes that are a multiple of it fold by 60 divisors at least, so the least size is never far."""
+_WELL_FOLDABLE = 60
+"""The same for a filter of known size, to which it adds little."""
 _ALIKE, _ALIKE_BLOCKS = 8, 1 << 17
 """A filter is made as large as another if that is at most so many times its own size, or 4 MiB."""
 _WHOLE_FRAGMENT = (1 << 32) - 1
@@ -104,16 +107,21 @@ class Filling:
         False positive probability to reach, which 128 MiB may not be enough for.
     like
         Blocks of a filter that this one will be united with: that size is taken if it is enough, and not far too much.
+    of_rows
+        Rows of all steps, of which this is the first: it leaves as much room for the values of the others.
     """
 
-    def __init__(self, num_rows: int, fpp: float, *, like: int = 0, kept_hashes: int = _KEPT_HASHES) -> None:
+    def __init__(
+        self, num_rows: int, fpp: float, *, like: int = 0, of_rows: int = 0, kept_hashes: int = _KEPT_HASHES
+    ) -> None:
         self._fpp = fpp
         self._like = like
+        self._share = num_rows / of_rows if of_rows > num_rows else 1.0
         self._lock = threading.Lock()
         self._hashes: list[NDArray[np.uint64]] = []
         self._blocks: NDArray[np.uint32] | None = None
         if num_rows > kept_hashes:
-            self._blocks = np.zeros((_foldable_blocks(num_rows, fpp), 8), np.uint32)
+            self._blocks = np.zeros((_foldable_blocks(max(num_rows, of_rows), fpp), 8), np.uint32)
 
     @classmethod
     def part(cls, num_rows: int, of_rows: int, fpp: float) -> Self:
@@ -156,23 +164,31 @@ class Filling:
             hashes = np.concatenate([np.zeros(0, np.uint64), *self._hashes])
             self._hashes.clear()
             num_values = kernels.count_distinct(hashes)
-            least = num_blocks_for(num_values, self._fpp, "exact")
+            least = self._least(num_values)
             blocks = np.zeros((self._like if self._is_alike(least) else least, 8), np.uint32)
             kernels.filter_insert(blocks, hashes)
         else:
             num_values = estimated_values(self._blocks)
-            least = num_blocks_for(num_values, self._fpp, "exact")
+            least = self._least(num_values)
             fits = self._is_alike(least) and not len(self._blocks) % self._like
-            blocks = _folded(self._blocks, self._like if fits else least)
+            blocks = folded(self._blocks, self._like if fits else least)
         return Filled(blocks, num_values, float(kernels.measured_fpp(blocks[None])[0]))
+
+    def _least(self, num_values: int) -> int:
+        if self._share == 1:
+            return num_blocks_for(num_values, self._fpp, "exact")
+        return min(_foldable(num_blocks_for(math.ceil(num_values / self._share), self._fpp, "exact")), MAX_BLOCKS)
 
     def _is_alike(self, least: int) -> bool:
         return least <= self._like <= max(_ALIKE_BLOCKS, _ALIKE * least)
 
 
 def _foldable_blocks(num_rows: int, fpp: float) -> int:
-    wanted = -(-num_blocks_for(num_rows, fpp, "exact") // _FOLDABLE) * _FOLDABLE
-    return min(wanted, MAX_BLOCKS // _FOLDABLE * _FOLDABLE)
+    return min(_foldable(num_blocks_for(num_rows, fpp, "exact"), _FOLDABLE), MAX_BLOCKS // _FOLDABLE * _FOLDABLE)
+
+
+def _foldable(num_blocks: int, factor: int = _WELL_FOLDABLE) -> int:
+    return -(-num_blocks // factor) * factor
 
 
 def estimated_values(blocks: NDArray[np.uint32]) -> int:
@@ -183,7 +199,7 @@ def estimated_values(blocks: NDArray[np.uint32]) -> int:
     return round(math.log1p(-share) / math.log1p(-1 / (32 * len(blocks))))
 
 
-def _folded(blocks: NDArray[np.uint32], least: int) -> NDArray[np.uint32]:
+def folded(blocks: NDArray[np.uint32], least: int) -> NDArray[np.uint32]:
     """`blocks` folded to the least size of at least `least` blocks; as they are where there is none."""
     from zonebloom.kernels import sbbf as kernels  # noqa: PLC0415 - as above
 
@@ -228,6 +244,7 @@ class LevelBuilder:
         fragments: Sequence[Fragment],
         *,
         like: Mapping[str, int] | None = None,
+        of_rows: int = 0,
     ) -> None:
         self._store = store
         self._fpp = fpp
@@ -239,7 +256,7 @@ class LevelBuilder:
         self._has_fragments = "fragment" in levels
         sizes = like or {}
         datasets = columns if "dataset" in levels else ()
-        self._datasets = {name: Filling(total, fpp, like=sizes.get(name, 0)) for name in datasets}
+        self._datasets = {name: Filling(total, fpp, like=sizes.get(name, 0), of_rows=of_rows) for name in datasets}
         self._covered: dict[str, set[int]] = {name: set() for name in columns}
         self._rows: dict[str, FragmentRows] = {}
         if self._has_fragments:

@@ -19,8 +19,9 @@ import pyarrow as pa
 
 from zonebloom.arrays import to_numpy
 from zonebloom.errors import CorruptIndexError
-from zonebloom.levels.filling import estimated_values, write_dataset_filter
+from zonebloom.levels.filling import estimated_values, folded, write_dataset_filter
 from zonebloom.levels.probing import DatasetFilter
+from zonebloom.sizing import num_blocks_for
 from zonebloom.storage.level import LevelEntry
 from zonebloom.storage.segment import SegmentEntry
 from zonebloom.storage.store import Store
@@ -65,15 +66,22 @@ def united(filters: Sequence[NDArray[np.uint32]]) -> tuple[NDArray[np.uint32], f
 
 
 def merge_level(
-    store: Store, column: str, level: LevelEntry, live: Collection[int], on_written: Callable[[str], object]
+    store: Store,
+    column: str,
+    level: LevelEntry,
+    live: Collection[int],
+    on_written: Callable[[str], object],
+    *,
+    fpp: float,
 ) -> tuple[LevelEntry, list[str]]:
     """The level with its segments merged, which are written but not committed, and those that are damaged.
 
-    The same `level` comes back where there is nothing to do. `on_written` gets the path of each new segment.
+    The same `level` comes back where there is nothing to do. `on_written` gets the path of each new segment; `fpp` is
+    the probability asked for.
     """
     known = set(live)
     if level.name == "dataset":
-        return _merge_datasets(store, column, level, known, on_written)
+        return _merge_datasets(store, column, level, known, on_written, fpp=fpp)
     return _merge_fragments(store, column, level, known, on_written)
 
 
@@ -82,8 +90,10 @@ def _ids(segments: Sequence[SegmentEntry], live: set[int]) -> set[int]:
 
 
 def _merge_datasets(
-    store: Store, column: str, level: LevelEntry, live: set[int], on_written: Callable[[str], object]
+    store: Store, column: str, level: LevelEntry, live: set[int], on_written: Callable[[str], object], *, fpp: float
 ) -> tuple[LevelEntry, list[str]]:
+    from zonebloom.kernels import sbbf as kernels  # noqa: PLC0415 - as above
+
     sound, filters, damage = [], [], []
     for segment in level.segments if len(level.segments) > 1 else ():
         try:
@@ -94,11 +104,13 @@ def _merge_datasets(
     made = united(filters) if len(filters) > 1 else None
     if made is None:
         return level, damage
-    blocks, fpp = made
+    num_values = estimated_values(made[0])
+    blocks = folded(made[0], num_blocks_for(num_values, fpp, "exact"))
     new = write_dataset_filter(store, column, blocks, _ids(sound, live))
     on_written(new.path)
     kept = tuple(segment for segment in level.segments if segment not in sound)
-    return LevelEntry(level.name, estimated_values(blocks), fpp, (*kept, new)), damage
+    measured = float(kernels.measured_fpp(blocks[None])[0])
+    return LevelEntry(level.name, num_values, measured, (*kept, new)), damage
 
 
 def _merge_fragments(
