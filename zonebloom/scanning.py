@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import acero
 
 from zonebloom.arrays import from_numpy, to_numpy
 from zonebloom.coverage import View
@@ -218,6 +217,8 @@ class Scan:
 
 def _evaluated(table: pa.Table, expression: pc.Expression) -> NDArray[np.bool_]:
     """For each row, whether `expression` is true; `Table.filter` does it with threads, which take longer to start."""
+    from pyarrow import acero  # noqa: PLC0415 - it loads pandas where there is one, and `exists` does without
+
     plan = acero.Declaration.from_sequence(
         [
             acero.Declaration("table_source", acero.TableSourceNodeOptions(table)),
