@@ -159,9 +159,18 @@ def test_no_row_that_joins_is_lost_and_others_are_dropped(ansi, tmp_path, case):
     probe = of_frame(ansi, tmp_path, with_nulls(probed), of_type)
     kept = filter_by_index(ansi, probe, index, "key")
     assert rows_of(joined(kept, lake)) == rows_of(joined(probe, lake))
-    assert kept.count() < 0.75 * probe.count()
-    kept = filter_by_index(ansi, probe, index, "key", null_safe=True)
+    assert len(kept.collect()) < 0.75 * len(probed)
+
+
+@pytest.mark.parametrize("case", ["bool", "uint32-bigint", "float64", "string", "decimal-scale"])
+def test_null_safe_joins_keep_null(any_spark, tmp_path, case):
+    values, indexed, probed, of_type = CASES[case]
+    index = lake_of(tmp_path / "lake", with_nulls(values), indexed)
+    lake = any_spark.read.parquet(str(tmp_path / "lake"))
+    probe = of_frame(any_spark, tmp_path, with_nulls(probed), of_type)
+    kept = filter_by_index(any_spark, probe, index, "key", null_safe=True)
     assert rows_of(joined(kept, lake, null_safe=True)) == rows_of(joined(probe, lake, null_safe=True))
+    assert len(kept.collect()) < 0.75 * len(probed) + 2
 
 
 @pytest.mark.parametrize("case", ["int32-bigint", "int64", "float64", "string", "timestamp-ms", "ntz-ms"])
@@ -236,6 +245,17 @@ def test_padded_text_is_refused_by_name(spark, tmp_path):
             filter_by_index(spark, spark.table("padded"), index, "key")
     finally:
         spark.sql("drop table padded")
+
+
+def test_local_times_that_spark_reads_as_instants_are_refused(spark, tmp_path):
+    index = lake_of(tmp_path / "lake", TIMES, pa.timestamp("us"))
+    probe = spark.range(3).selectExpr("timestamp_ntz'2024-01-01' AS key")
+    spark.conf.set("spark.sql.parquet.inferTimestampNTZ.enabled", "false")
+    try:
+        with pytest.raises(InvalidArgumentError, match="inferTimestampNTZ"):
+            filter_by_index(spark, probe, index, "key")
+    finally:
+        spark.conf.unset("spark.sql.parquet.inferTimestampNTZ.enabled")
 
 
 def test_new_and_changed_files_join(any_spark, tmp_path):

@@ -132,10 +132,11 @@ def dataset_filters(
     view = index.view()
     entry = view.snapshot.manifest.column(column)
     assert entry is not None
-    segments = [one for level in entry.levels if level.name == "dataset" for one in level.segments]
-    if not segments:
+    levels = [level for level in entry.levels if level.name == "dataset"]
+    if not levels:
         message = f"column {column} must have the level dataset, got {[level.name for level in entry.levels] or 'none'}"
         raise IndexNotFoundError(f'{message}; build it with levels=("zone", "dataset")')
+    segments = [one for level in levels for one in level.segments]
     found: list[Filter] = []
     ids = view.files.table.fragment_ids
     needed = view.files.table.num_rows > 0

@@ -122,10 +122,11 @@ def filter_by_index(
         opened = index if isinstance(index, Index) else open_index(index, storage_options=storage_options)
         indexed = opened.column_type(name)
         check_pair(field, indexed)  # before any data is read
+        check_local_times(spark, field)
         found = dataset_filters(opened, name, max_new_rows, storage_options)
         if isinstance(found, str):
             message = f"the filter of column {name} must hold every file of {opened.dataset.location}, got {found}"
-            warnings.warn(f"{message}; no row is dropped: refresh the index", RuntimeWarning, stacklevel=2)
+            warnings.warn(f"{message}; no row is dropped: refresh the index", RuntimeWarning, stacklevel=3)
             return frame
         filters = found
     key = join_key(value, field, indexed)
@@ -143,6 +144,20 @@ def column_of(frame: DataFrame, name: str) -> tuple[Column, StructField]:
     is_whole = name in frame.columns
     column = F.col("`" + name.replace("`", "``") + "`" if is_whole else name)
     return column, frame.select(column).schema[0]
+
+
+def check_local_times(spark: SparkSession, field: StructField) -> None:
+    """Refuse a key without a zone where Spark reads the indexed side, which has none either, as one with a zone.
+
+    Raises
+    ------
+    InvalidArgumentError
+        It is one, and Spark does.
+    """
+    setting = "spark.sql.parquet.inferTimestampNTZ.enabled"
+    if field.dataType.simpleString() == "timestamp_ntz" and spark.conf.get(setting, "true") != "true":
+        message = f"{setting} must be true for key {field.name} of type timestamp_ntz, got false"
+        raise InvalidArgumentError(f"{message}; Spark would shift the values of the indexed side")
 
 
 def _check_options(how: str, path: str) -> None:

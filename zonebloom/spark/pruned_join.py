@@ -33,7 +33,7 @@ from zonebloom.errors import (
 )
 from zonebloom.predicates import And, IsIn, IsNull, Or, Predicate
 from zonebloom.spark.join_keys import check_pair
-from zonebloom.spark.joining import column_of
+from zonebloom.spark.joining import check_local_times, column_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -180,7 +180,9 @@ class _Pruning:
             if name not in small.columns:
                 raise ColumnNotFoundError.among(name, small.columns, "the small side")
         for name in indexed:
-            check_pair(column_of(small, name)[1], opened.column_type(name))
+            field = column_of(small, name)[1]
+            check_pair(field, opened.column_type(name))
+            check_local_times(self.spark, field)
         found = self._found(lake, small, indexed)
         if isinstance(found, str):
             warnings.warn(f"prune_join reads the big side whole: {found}", RuntimeWarning, stacklevel=4)
