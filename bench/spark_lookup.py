@@ -1,0 +1,188 @@
+"""Lookups on Spark with an index, against a plain read and against Parquet's own bloom filters.
+
+The same rows are written twice: plain, and with a Parquet bloom filter for each row group, which Spark uses when it
+reads. A query is the whole of it: the listing, the search of the index, the plan and the rows. Each round asks for
+another key. Bytes are those that this process and Spark's read from files, caches of the system included; jobs are
+Spark's own count.
+
+    python -m bench.spark_lookup [--files 40] [--file-rows 500000] [--key string|long] [--rounds 9] [--keys 10000]
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import zonebloom as zb
+from bench.data import integers, uuids
+from bench.harness import Result, Rounds, interleaved, scratch
+from tests.spark import cluster
+from zonebloom.spark import read
+
+FPP = 0.001
+"""Of Parquet's filters."""
+PLAIN, NATIVE, AUTO = "plain read", "Parquet's bloom filters", "zonebloom, its own choice"
+WAYS = {AUTO: "auto", "zonebloom, driver": "driver", "zonebloom, candidates": "candidates"}
+EXCLUSION = "zonebloom, exclusion"
+
+
+def main() -> None:
+    """One table of lookups and one of an IN list."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--files", type=int, default=40)
+    parser.add_argument("--file-rows", type=int, default=500_000)
+    parser.add_argument("--key", choices=["string", "long"], default="string")
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--keys", type=int, default=10_000)
+    asked = parser.parse_args()
+    name = f"spark_lookup_{asked.files}_{asked.key}"
+    about = f"Lookups through PySpark, local[2]: {asked.files} files of {asked.file_rows:,} rows in the page cache."
+    result = Result(name, about, packages=["pyspark"])
+    with cluster.running("local[2]", options={"spark.driver.memory": "3g"}) as spark, scratch() as folder:
+        keys = _write(folder, asked.files, asked.file_rows, asked.key)
+        zb.build_index(folder / "plain", ["key"]).optimize()
+        bench = Bench(spark, folder)
+        _lookups(result, bench, keys, asked)
+        _lists(result, bench, keys, asked)
+        result.save()
+
+
+def _write(folder: Path, num_files: int, num_rows: int, kind: str) -> list[Any]:
+    """Both lakes; gives some keys of each file."""
+    rng = np.random.default_rng(3)
+    keys: list[Any] = []
+    for name in ("plain", "native"):
+        (folder / name).mkdir()
+    for number in range(num_files):
+        key = uuids(num_rows, rng) if kind == "string" else integers(num_rows, rng)
+        amounts = rng.normal(size=num_rows)
+        table = pa.table({"key": key, "amount": amounts, "n": rng.integers(0, 1000, num_rows)})
+        path = f"part-{number:05}.parquet"
+        pq.write_table(table, folder / "plain" / path, write_page_index=True)
+        filters = {"key": {"ndv": num_rows, "fpp": FPP}}
+        pq.write_table(table, folder / "native" / path, write_page_index=True, bloom_filter_options=filters)
+        keys += key.take(pa.array(rng.integers(0, num_rows, 300))).to_pylist()
+    rng.shuffle(keys)
+    return keys
+
+
+class Bench:
+    """Queries of one session over both lakes."""
+
+    def __init__(self, spark: Any, folder: Path) -> None:
+        self.spark = spark
+        self.plain = str(folder / "plain")
+        self.native = str(folder / "native")
+        self.lake = read(spark, self.plain)
+        self.groups = itertools.count()
+
+    def cases(self, condition: Callable[[], str], *, is_present: bool) -> dict[str, Callable[[], list[Any]]]:
+        """Each way to ask; all give the same rows."""
+
+        def ask(method: str) -> Callable[[], list[Any]]:
+            return lambda: self.lake.where(condition(), method=method).collect()
+
+        found: dict[str, Callable[[], list[Any]]] = {
+            PLAIN: lambda: self.spark.read.parquet(self.plain).where(condition()).collect(),
+            NATIVE: lambda: self.spark.read.parquet(self.native).where(condition()).collect(),
+        }
+        found |= {name: ask(method) for name, method in WAYS.items() if is_present or method == "auto"}
+        return found | ({EXCLUSION: ask("exclusion")} if is_present else {})
+
+    def seen(self, case: Callable[[], Any]) -> tuple[int, int]:
+        """Spark jobs and bytes read of one run."""
+        group = f"bench-{next(self.groups)}"
+        self.spark.sparkContext.setJobGroup(group, group)
+        before = _bytes_read()
+        case()
+        return len(self.spark.sparkContext.statusTracker().getJobIdsForGroup(group)), _bytes_read() - before
+
+
+def _bytes_read() -> int:
+    own = psutil.Process(os.getpid())
+    return sum(one.io_counters().read_chars for one in (own, *own.children(recursive=True)))
+
+
+def _literal(key: Any) -> str:
+    return f"'{key}'" if isinstance(key, str) else str(key)
+
+
+def _absent(kind: str) -> Iterator[Any]:
+    rng = np.random.default_rng(99)
+    while True:
+        yield from (uuids(64, rng) if kind == "string" else integers(64, rng)).to_pylist()
+
+
+def _lookups(result: Result, bench: Bench, keys: list[Any], asked: argparse.Namespace) -> None:
+    for is_present in (True, False):
+        rotating = itertools.cycle(keys) if is_present else _absent(asked.key)
+        current = [next(rotating)]
+        cases = bench.cases(lambda: f"key = {_literal(current[0])}", is_present=is_present)  # noqa: B023 - of this turn
+        answers = {name: sorted(map(repr, case())) for name, case in cases.items()}
+        assert all(answer == answers[PLAIN] for answer in answers.values())
+        assert bool(answers[PLAIN]) is is_present
+
+        def another() -> None:
+            current[0] = next(rotating)  # noqa: B023 - as above
+
+        measured = interleaved(cases, rounds=asked.rounds, warm_up=2, prepare=dict.fromkeys(cases, another))
+        kept = bench.lake.plan(f"key = {_literal(current[0])}").result.kept
+        which = "that is there" if is_present else "that is not there"
+        title = f"One {asked.key} key {which}, {asked.files} files"
+        rows = [_row(name, measured, bench.seen(case), kept.files, asked.files) for name, case in cases.items()]
+        result.table(title, COLUMNS, rows, f"The index keeps {kept.files} files and {kept.rows:,} rows.")
+        _targets(result, measured, bench.seen(cases[AUTO])[0], is_present=is_present, asked=asked)
+
+
+COLUMNS = ["query", "ms", "times faster than plain", "than Parquet's filters", "files opened", "MB read", "jobs"]
+
+
+def _row(name: str, measured: Rounds, seen: tuple[int, int], num_kept: int, num_files: int) -> list[Any]:
+    opened = num_files if name in (PLAIN, NATIVE) else num_kept
+    ratios = [measured.ratio(one, name) for one in (PLAIN, NATIVE)]
+    return [name, measured.wall(name, 1e-3), *ratios, opened, round(seen[1] / 1e6, 1), seen[0]]
+
+
+def _targets(result: Result, measured: Rounds, num_jobs: int, *, is_present: bool, asked: argparse.Namespace) -> None:
+    if not is_present:
+        result.target("jobs for a key that is not there", num_jobs, 0, "jobs")
+        return
+    plain, native = (measured.ratio(one, AUTO)["median"] for one in (PLAIN, NATIVE))
+    where = f"{asked.files} files, {asked.key}"
+    result.target(f"lookup against a plain read, {where}", plain, 10, "times", at_most=False)
+    result.target(f"lookup against Parquet's bloom filters, {where}", native, 3, "times", at_most=False)
+
+
+def _lists(result: Result, bench: Bench, keys: list[Any], asked: argparse.Namespace) -> None:
+    """An IN list of which one in a hundred exists: many keys pass some filter of every file, so little is skipped."""
+    absent = itertools.islice(_absent(asked.key), asked.keys - asked.keys // 100)
+    wanted = [*keys[: asked.keys // 100], *absent]
+    frame = bench.spark.createDataFrame(pa.table({"key": wanted}))
+    cases: dict[str, Callable[[], Any]] = {
+        PLAIN: lambda: bench.spark.read.parquet(bench.plain).join(frame.hint("broadcast"), "key", "left_semi").count(),
+        AUTO: lambda: bench.lake.where_in("key", wanted).count(),
+        "zonebloom, a frame of keys": lambda: bench.lake.where_in("key", frame).count(),
+    }
+    answers = {name: case() for name, case in cases.items()}
+    assert len(set(answers.values())) == 1
+    measured = interleaved(cases, rounds=max(3, asked.rounds // 3))
+    found = bench.lake.plan(zb.col("key").isin(wanted))
+    rows = [[name, measured.wall(name, 1e-3), measured.ratio(PLAIN, name), *bench.seen(cases[name])] for name in cases]
+    note = (
+        f"The index keeps {found.result.kept.zones} of {found.result.total.zones} zones; read by {found.choice.method}."
+    )
+    title = f"IN list of {asked.keys:,} {asked.key} keys, 1 % of which exist, {asked.files} files"
+    result.table(title, ["query", "ms", "times faster than plain", "jobs", "bytes read"], rows, note)
+
+
+if __name__ == "__main__":
+    main()
