@@ -19,7 +19,8 @@ import pyarrow as pa
 
 from zonebloom.datasets.source import Fingerprint
 from zonebloom.errors import DataFileError
-from zonebloom.storage.object_client import ChangedObjectError, ObjectClient, ObjectMeta, coalesced
+from zonebloom.storage.object_client import ChangedObjectError, ObjectClient, ObjectMeta
+from zonebloom.storage.ranges import coalesced, cut
 
 __all__ = ["ObjectSource", "fingerprint_of"]
 
@@ -79,7 +80,7 @@ class ObjectSource:
         for _, meta in found:
             self._check(meta)
         pieces = [(start, data) for (start, _), (data, _) in zip(parts, found, strict=True)]
-        return [_cut(pieces, offset, length) for offset, length in whole]
+        return [cut(pieces, offset, length) for offset, length in whole]
 
     def will_need(self, ranges: Sequence[tuple[int, int]]) -> None:
         """Fetch the ranges `(offset, length)`, which are read in about this order, ahead of the reader."""
@@ -94,7 +95,7 @@ class ObjectSource:
             pieces, metas = self._ahead.read(offset, length)
         for meta in metas:
             self._check(meta)
-        return _cut(pieces, offset, length)
+        return cut(pieces, offset, length)
 
     def _check(self, meta: ObjectMeta) -> None:
         found = fingerprint_of(meta)
@@ -191,13 +192,3 @@ class _Reader(io.RawIOBase):
         data = self._source.read(self._position, left if size is None or size < 0 else size)
         self._position += len(data)
         return data
-
-
-def _cut(pieces: Sequence[tuple[int, memoryview]], offset: int, length: int) -> bytes:
-    """Bytes `[offset, offset + length)` out of pieces that hold them, by their offsets."""
-    found = []
-    for start, data in pieces:
-        first, last = max(offset - start, 0), min(offset + length - start, len(data))
-        if first < last:
-            found.append(data[first:last])
-    return b"".join(found)

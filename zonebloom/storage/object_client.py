@@ -23,17 +23,13 @@ from typing import Any, NamedTuple, TypeVar
 from zonebloom.errors import StorageError
 from zonebloom.storage.locations import Url
 from zonebloom.storage.object_options import StorageOptions, check_credentials, check_options, connect, environment_of
+from zonebloom.storage.ranges import PART_BYTES, coalesced, cut
 from zonebloom.storage.store import Traffic
 
-__all__ = ["PART_BYTES", "ChangedObjectError", "ObjectClient", "ObjectFile", "ObjectMeta", "coalesced"]
+__all__ = ["ChangedObjectError", "ObjectClient", "ObjectFile", "ObjectMeta"]
 
 _T = TypeVar("_T")
 
-_GAP_BYTES = 1 << 18
-"""Ranges that are nearer come in one request, and so do the 8 bit rows of a key: neighbours are at most 63 rows of 4096
-bytes apart."""
-PART_BYTES = 8 << 20
-"""A longer range comes in parts, at once."""
 _CONCURRENCY = 16
 _KEYS_PER_PAGE = {"s3": 1000, "gcs": 1000, "azure": 5000}
 _HASTY = {
@@ -98,17 +94,6 @@ def _bucket(root: Url, options: tuple[tuple[str, str], ...], _environment: Any, 
 @lru_cache(1)
 def _pool(_process: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(_CONCURRENCY, thread_name_prefix="zonebloom-get")
-
-
-def coalesced(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Requests that fetch the ranges `(offset, length)`, in order: near ones together, long ones in parts of 8 MiB."""
-    spans: list[list[int]] = []
-    for offset, length in sorted(one for one in ranges if one[1]):
-        if spans and offset - spans[-1][1] <= _GAP_BYTES:
-            spans[-1][1] = max(spans[-1][1], offset + length)
-        else:
-            spans.append([offset, offset + length])
-    return [(at, min(PART_BYTES, stop - at)) for start, stop in spans for at in range(start, stop, PART_BYTES)]
 
 
 class ObjectFile:
@@ -205,8 +190,8 @@ class ObjectClient:
         """
         parts = coalesced(ranges) or [(0, 1)]
         found = self.get_parts(key, parts)
-        data = [one for one, _ in found]
-        return [_cut(parts, data, offset, length) for offset, length in ranges], found[0][1].size
+        pieces = [(start, data) for (start, _), (data, _) in zip(parts, found, strict=True)]
+        return [cut(pieces, offset, length) for offset, length in ranges], found[0][1].size
 
     def list_all(self, prefix: str) -> list[ObjectMeta]:
         """All objects whose key begins with the folder `prefix`, in order of key.
@@ -287,12 +272,11 @@ class ObjectClient:
     @contextlib.contextmanager
     def writing(self, key: str) -> Iterator[ObjectFile]:
         """A new object at `key`, sent in parts while it is written; nothing stays there if the block raises."""
+        store = self._connected().patient
         import obstore  # noqa: PLC0415 - an optional dependency, which `_connected` has checked
 
         with self.explaining("write", key):
-            writer = obstore.open_writer(
-                self._connected().patient, key, buffer_size=PART_BYTES, max_concurrency=_CONCURRENCY // 4
-            )
+            writer = obstore.open_writer(store, key, buffer_size=PART_BYTES, max_concurrency=_CONCURRENCY // 4)
         file = ObjectFile(self, key, writer)
         try:
             yield file
@@ -305,7 +289,7 @@ class ObjectClient:
                 writer.close()
         except (StorageError, FileNotFoundError) as error:  # the second where an upload was completed already
             if self._size_or_none(key) != file.num_bytes:  # else only the answer was lost: no other writer has the key
-                raise StorageError(f"cannot write {self.url.root}/{key}: {error}") from error
+                raise error if isinstance(error, StorageError) else StorageError(f"cannot write {error}") from error
         self._count(1 if file.num_bytes < PART_BYTES else 2 - -file.num_bytes // PART_BYTES)
         self._count(0, bytes_written=file.num_bytes)
 
@@ -400,13 +384,3 @@ def _meta(found: Mapping[str, Any]) -> ObjectMeta:
     if etag is not None and not etag.startswith(_WEAK):
         etag = etag.strip('"')
     return ObjectMeta(str(found["path"]), int(found["size"]), found["last_modified"], etag or None)
-
-
-def _cut(parts: Sequence[tuple[int, int]], found: Sequence[memoryview], offset: int, length: int) -> bytes:
-    """Bytes `[offset, offset + length)` out of parts that hold them."""
-    pieces = []
-    for (start, _), data in zip(parts, found, strict=True):
-        first, last = max(offset - start, 0), min(offset + length - start, len(data))
-        if first < last:
-            pieces.append(data[first:last])
-    return bytes(pieces[0]) if len(pieces) == 1 else b"".join(pieces)

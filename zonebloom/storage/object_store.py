@@ -21,7 +21,8 @@ import pyarrow as pa
 
 from zonebloom.errors import CorruptIndexError, StorageError
 from zonebloom.storage.locations import Url
-from zonebloom.storage.object_client import PART_BYTES, ObjectClient, ObjectFile, coalesced
+from zonebloom.storage.object_client import ObjectClient, ObjectFile
+from zonebloom.storage.ranges import PART_BYTES, coalesced
 from zonebloom.storage.store import Traffic
 
 __all__ = ["ObjectStore"]

@@ -1,0 +1,41 @@
+"""Byte ranges of a remote object: which requests fetch them, and cutting them out of what came.
+
+Spec: specs/index-format.md#object-stores
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+__all__ = ["PART_BYTES", "coalesced", "cut"]
+
+_GAP_BYTES = 1 << 18
+"""Ranges that are nearer come in one request, and so do the 8 bit rows of a key: neighbours are at most 63 rows of 4096
+bytes apart."""
+PART_BYTES = 8 << 20
+"""A longer range comes in parts, at once."""
+
+
+def coalesced(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Requests that fetch the ranges `(offset, length)`, in order: near ones together, long ones in parts of 8 MiB.
+
+    >>> coalesced([(1_000_000, 10), (0, 100), (50, 200), (200_000, 5)])
+    [(0, 200005), (1000000, 10)]
+    """
+    spans: list[list[int]] = []
+    for offset, length in sorted(one for one in ranges if one[1]):
+        if spans and offset - spans[-1][1] <= _GAP_BYTES:
+            spans[-1][1] = max(spans[-1][1], offset + length)
+        else:
+            spans.append([offset, offset + length])
+    return [(at, min(PART_BYTES, stop - at)) for start, stop in spans for at in range(start, stop, PART_BYTES)]
+
+
+def cut(pieces: Sequence[tuple[int, memoryview]], offset: int, length: int) -> bytes:
+    """Bytes `[offset, offset + length)` out of pieces that hold them, each with its offset; fewer at their end."""
+    found = []
+    for start, data in pieces:
+        first, last = max(offset - start, 0), min(offset + length - start, len(data))
+        if first < last:
+            found.append(data[first:last])
+    return b"".join(found)
