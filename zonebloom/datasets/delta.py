@@ -23,7 +23,8 @@ import pyarrow as pa
 from zonebloom.datasets.dataset import Declared
 from zonebloom.datasets.renaming import StoredName
 from zonebloom.datasets.source import Fingerprint
-from zonebloom.datasets.tables import LOG_FOLDER, SourceOpener, TableDataset, TableFile, TableSnapshot
+from zonebloom.datasets.table_marks import LOG_FOLDER
+from zonebloom.datasets.tables import SourceOpener, TableDataset, TableFile, TableSnapshot
 from zonebloom.errors import DataFileError, MissingDependencyError
 from zonebloom.storage.locations import absolute, is_url, joined
 

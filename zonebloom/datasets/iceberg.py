@@ -23,7 +23,8 @@ from zonebloom.arrays import parquet as pq
 from zonebloom.datasets.dataset import Declared
 from zonebloom.datasets.renaming import StoredName
 from zonebloom.datasets.source import Fingerprint, LocalSource, Source
-from zonebloom.datasets.tables import METADATA_SUFFIX, TableDataset, TableFile, TableSnapshot
+from zonebloom.datasets.table_marks import METADATA_SUFFIX
+from zonebloom.datasets.tables import TableDataset, TableFile, TableSnapshot
 from zonebloom.errors import DataFileError, InvalidArgumentError, MissingDependencyError
 from zonebloom.storage.locations import is_url
 

@@ -23,7 +23,7 @@ from zonebloom.datasets.dataset import INDEX_FOLDER
 from zonebloom.datasets.object_source import ObjectSource, fingerprint_of
 from zonebloom.datasets.parquet import is_hidden
 from zonebloom.datasets.source import Fingerprint
-from zonebloom.datasets.tables import LOG_FOLDER, table_among_files, table_of_object
+from zonebloom.datasets.table_marks import LOG_FOLDER, table_among_files, table_of_object
 from zonebloom.errors import DataFileError, InvalidArgumentError
 from zonebloom.storage.locations import Url, absolute, is_url
 from zonebloom.storage.object_client import ObjectClient

@@ -12,7 +12,14 @@ from typing import Any
 
 from zonebloom.datasets.dataset import Dataset
 from zonebloom.datasets.parquet import ParquetDataset
-from zonebloom.datasets.tables import LOG_FOLDER, METADATA_SUFFIX, has_log, has_metadata, is_log_entry, is_table_folder
+from zonebloom.datasets.table_marks import (
+    LOG_FOLDER,
+    METADATA_SUFFIX,
+    has_log,
+    has_metadata,
+    is_log_entry,
+    is_table_folder,
+)
 from zonebloom.errors import DataFileError, InvalidArgumentError, UnsupportedFormatError
 from zonebloom.storage.locations import Url, absolute, is_url, joined
 

@@ -19,7 +19,7 @@ from zonebloom.datasets import partitions
 from zonebloom.datasets.data_file import DataFile
 from zonebloom.datasets.dataset import INDEX_FOLDER
 from zonebloom.datasets.source import Fingerprint, LocalSource, fingerprint_of
-from zonebloom.datasets.tables import TABLE_MARKS, is_table_folder, table_among_files
+from zonebloom.datasets.table_marks import TABLE_MARKS, is_table_folder, table_among_files
 from zonebloom.errors import DataFileError, InvalidArgumentError
 from zonebloom.storage.store import Traffic
 
