@@ -3,8 +3,8 @@
 `dataset` says what a data set is; `parquet` lists Parquet files in a folder (hive-partitioned or not), one file, or a
 list of files, `object_parquet` the same at a URL; `partitions` turns `key=value` folders into columns. `delta` and
 `iceberg` are tables, whose logs say what is in them: `tables` has what they share, `table_marks` what makes a folder a
-table, `renaming` the names of columns that files call otherwise. `data_file` reads one Parquet file, whose bytes `source` provides. `opening` finds the data set
-that a user or a version file names.
+table, `renaming` the names of columns that files call otherwise. `data_file` reads one Parquet file, whose bytes
+`source` provides. `opening` finds the data set that a user or a version file names.
 """
 
 from zonebloom.datasets.data_file import DataFile
