@@ -55,8 +55,6 @@ class ObjectSource:
 
     is_near = False
 
-    is_near = False
-
     def __init__(self, client: ObjectClient, key: str, known: Fingerprint | None = None) -> None:
         self._client = client
         self._key = key

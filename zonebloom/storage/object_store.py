@@ -9,10 +9,12 @@ Spec: specs/index-format.md#object-stores
 from __future__ import annotations
 
 import contextlib
+import math
 import mmap
 import os
 import tempfile
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -27,6 +29,8 @@ from zonebloom.storage.store import Traffic
 
 __all__ = ["ObjectStore"]
 
+_FRESH_SECONDS = 1.0
+"""An object that was read less than so long ago is taken to be there still, with the size that the answer had."""
 _GRAIN = 4096
 """Bytes of a mapping are fetched in multiples of this."""
 
@@ -98,7 +102,7 @@ class ObjectStore:
         self._url = Url.parse(location)
         self._options = storage_options
         self._client = ObjectClient(self._url, storage_options)
-        self._sizes: dict[str, int] = {}
+        self._sizes: dict[str, tuple[int, float]] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ObjectStore, (self.location, self._options)
@@ -125,15 +129,17 @@ class ObjectStore:
         return f"{self._url.key}/{path}" if self._url.key and path else path or self._url.key
 
     def size(self, path: str) -> int:
-        """Bytes of the object at `path`; no request where some of it was read before."""
-        if path not in self._sizes:
-            self._sizes[path] = self._client.head(self._key(path)).size
-        return self._sizes[path]
+        """Bytes of the object at `path`; no request where some of it was read just now."""
+        size, seen = self._sizes.get(path, (0, -math.inf))
+        return size if time.monotonic() - seen < _FRESH_SECONDS else self._client.head(self._key(path)).size
+
+    def _saw(self, path: str, size: int) -> None:
+        self._sizes[path] = (size, time.monotonic())
 
     def read(self, path: str) -> bytes:
         """All bytes of the object at `path`."""
         data = self._client.get_whole(self._key(path))
-        self._sizes[path] = len(data)
+        self._saw(path, len(data))
         return data
 
     def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
@@ -141,7 +147,8 @@ class ObjectStore:
 
         Cost: ranges less than 256 KiB apart come in one request, all requests at once.
         """
-        found, self._sizes[path] = self._client.get_ranges(self._key(path), ranges)
+        found, size = self._client.get_ranges(self._key(path), ranges)
+        self._saw(path, size)
         return found
 
     def will_need(self, path: str, ranges: Sequence[tuple[int, int]]) -> None:
@@ -152,7 +159,7 @@ class ObjectStore:
         if is_sparse:
             return ObjectMapping(self._client, self._key(path), self.size(path))
         first, meta = self._client.get(self._key(path), 0, PART_BYTES)
-        self._sizes[path] = meta.size
+        self._saw(path, meta.size)
         mapping = ObjectMapping(self._client, self._key(path), meta.size)
         mapping.put(0, first)
         mapping.need([(0, meta.size)])
