@@ -1,0 +1,62 @@
+"""Thrift's compact protocol: what is written is read, and bytes that are nothing end with an error.
+
+Files of pyarrow, arrow-rs and parquet-java are read in tests/test_pages.py.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from zonebloom.datasets import thrift
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.binary(max_size=200), st.integers(0, 12))
+def test_thrift_of_any_bytes_ends_with_a_value_or_its_own_error(data, kind):
+    calls = [
+        lambda: thrift.read_struct(data),
+        lambda: thrift.skip(data, 0, kind),
+        lambda: thrift.find_field(data, 0, 4),
+        lambda: thrift.read_list_header(data, 0),
+        lambda: thrift.read_int(data, 0),
+    ]
+    for call in calls:
+        try:
+            call()
+        except thrift.ThriftError:
+            continue
+
+
+numbers = st.integers(-(2**63), 2**63 - 1)
+structs = st.recursive(
+    st.fixed_dictionaries({}, optional={1: numbers, 2: st.binary(max_size=20), 40: st.lists(numbers, max_size=40)}),
+    lambda inner: st.fixed_dictionaries({}, optional={3: inner, 5: st.lists(inner, max_size=20), 300: numbers}),
+    max_leaves=8,
+)
+
+
+def written(value: dict[int, Any]) -> bytes:
+    fields: dict[int, Any] = {}
+    for field, one in sorted(value.items()):
+        if isinstance(one, bytes):
+            fields[field] = thrift.BINARY, one
+        elif isinstance(one, int):
+            fields[field] = thrift.I64, one
+        elif isinstance(one, dict):
+            fields[field] = thrift.STRUCT, written(one)
+        elif one and isinstance(one[0], dict):
+            fields[field] = thrift.LIST, thrift.write_list(thrift.STRUCT, [written(part) for part in one])
+        else:
+            fields[field] = thrift.LIST, thrift.write_list(thrift.I64, one)
+    return thrift.write_struct(fields)
+
+
+@settings(deadline=None)
+@given(structs)
+def test_thrift_reads_what_it_wrote(value):
+    data = written(value)
+    assert thrift.read_struct(data) == (value, len(data))
+    assert thrift.skip(data, 0, thrift.STRUCT) == len(data)
