@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import deltalake
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -449,3 +450,18 @@ def test_where_there_is_no_index_it_says_so(spark, tmp_path):
     register(spark)
     with pytest.raises(PySparkException, match="an index must be at"):
         spark.read.format("zonebloom").load(str(tmp_path))
+
+
+def test_a_task_carries_only_the_files_that_it_reads_of_a_table(tmp_path):
+    lake = tmp_path / "table"
+    for number in range(40):
+        rows = pa.table({"x": range(100 * number, 100 * number + 100), "day": [f"2024-01-{number % 9 + 1:02}"] * 100})
+        deltalake.write_deltalake(lake, rows, mode="append", partition_by=["day"])
+    zb.build_index(lake, ["x"], rows_per_zone=10)
+    deltalake.DeltaTable(lake).delete("x = 303")
+    plan = plan_of(lake, where="x IN (303, 505) AND day <= '2024-01-06'")
+    assert sorted(rows_of(plan)["x"].to_pylist()) == [*(x for x in range(300, 400) if x != 303), *range(500, 510)]
+    whole, sent = len(pickle.dumps(plan.reading)), len(pickle.dumps(plan.reading.only(plan.tasks[0])))
+    assert sent < whole / 4
+    reading = pickle.loads(pickle.dumps(plan.reading.only(plan.tasks[0])))
+    assert sum(batch.num_rows for batch in reading.batches(plan.tasks[0])) == 109

@@ -12,7 +12,7 @@ import itertools
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -21,7 +21,8 @@ import pyarrow.compute as pc
 from pyspark.sql import types as spark
 
 import zonebloom
-from zonebloom.datasets import Dataset
+from zonebloom.datasets import Dataset, ParquetDataset
+from zonebloom.datasets.tables import TableSnapshot
 from zonebloom.errors import DataFileError, MissingDependencyError
 from zonebloom.scanning import Scan
 from zonebloom.spark.calendars import check_calendar, is_old_writer
@@ -122,6 +123,16 @@ class Reading:
     """The columns, in the types of Spark."""
     version: str = zonebloom.__version__
     """Of zonebloom on the driver."""
+
+    def only(self, pieces: Sequence[Piece]) -> Reading:
+        """As it travels with `pieces`: a table's snapshot has no file but theirs, nor a list of files."""
+        paths = sorted({piece.path for piece in pieces})
+        if isinstance(self.dataset, TableSnapshot):
+            files = {path: self.dataset.files[path] for path in paths}
+            return replace(self, dataset=replace(self.dataset, files=files, deletes=None, _deleted=None))
+        if isinstance(self.dataset, ParquetDataset) and self.dataset.files:
+            return replace(self, dataset=replace(self.dataset, files=tuple(paths)))
+        return self
 
     def batches(self, pieces: Sequence[Piece]) -> Iterator[pa.RecordBatch]:
         """The rows of `pieces`, in order, none of the batches empty.

@@ -133,7 +133,7 @@ def map_candidates(
     is_given = isinstance(wanted, pa.Table)
     rows = _given(layout.view, wanted) if is_given else _searched(spark, layout, wanted)
     tasks = packed(pieces_of(layout.view, rows, lambda path: layout.partition_values(path, asked)))
-    sent = [zlib.compress(pickle.dumps((reading, task), protocol=5), 1) for task in tasks]
+    sent = [zlib.compress(pickle.dumps((reading.only(task), task), protocol=5), 1) for task in tasks]
     frame = spark.range(0, len(sent), 1, max(len(sent), 1))
     return frame.mapInArrow(_mapping(zonebloom.__version__, sent, function), schema)
 

@@ -238,7 +238,7 @@ class ZoneBloomReader(DataSourceReader):  # type: ignore[misc] # pyspark is not 
             advice = "give the condition as option where too, or read whole data sets with spark.read.parquet"
             warnings.warn(f"{message}; {advice}", RuntimeWarning, stacklevel=2)
         plan = self.plan()
-        return [InputPartition((plan.reading, task)) for task in plan.tasks or [()]]
+        return [InputPartition((plan.reading.only(task), task)) for task in plan.tasks or [()]]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task."""
