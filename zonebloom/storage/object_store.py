@@ -31,6 +31,8 @@ __all__ = ["ObjectStore"]
 
 _FRESH_SECONDS = 1.0
 """An object that was read less than so long ago is taken to be there still, with the size that the answer had."""
+_PARTS_IN_MEMORY = 16
+"""Of 8 MiB at most, before they are written to the temporary file."""
 _GRAIN = 4096
 """Bytes of a mapping are fetched in multiples of this."""
 
@@ -66,11 +68,15 @@ class ObjectMapping:
                     start = first * _GRAIN
                     missing.append((start, min(last * _GRAIN, self._size) - start))
             parts = coalesced(missing)
-            for (offset, length), (data, _) in zip(parts, self._client.get_parts(self._key, parts), strict=True):
-                if len(data) != length:
-                    message = f"{self._client.url.root}/{self._key} must have {self._size} bytes, got fewer"
-                    raise CorruptIndexError(message)
-                self.put(offset, data)
+            for first in range(0, len(parts), _PARTS_IN_MEMORY):
+                self._fetch(parts[first : first + _PARTS_IN_MEMORY])
+
+    def _fetch(self, parts: Sequence[tuple[int, int]]) -> None:
+        for (offset, length), (data, _) in zip(parts, self._client.get_parts(self._key, parts), strict=True):
+            if len(data) != length:
+                message = f"{self._client.url.root}/{self._key} must have {self._size} bytes, got fewer"
+                raise CorruptIndexError(message)
+            self.put(offset, data)
 
     def put(self, offset: int, data: memoryview) -> None:
         """Keep bytes that were fetched, of whole multiples of 4096 or up to the end."""
