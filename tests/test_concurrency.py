@@ -140,6 +140,25 @@ def test_optimize_and_refresh_both_land(lake, monkeypatch):
     assert_whole(lake, index, rows_of(lake))
 
 
+def test_the_same_segments_are_not_merged_twice(lake, monkeypatch):
+    """Else each of their zones would be there twice."""
+    store = LocalStore(lake / "_zonebloom")
+    write(lake / "x.parquet", range(5000, 7000))
+    zb.open_index(lake).refresh()
+    base = read_version(store, 2)
+    held = []
+    monkeypatch.setattr("zonebloom.optimizing.commit_change", lambda *args: held.append(args[2]) or args[1])
+    zb.open_index(lake).optimize()
+    monkeypatch.undo()
+    assert zb.open_index(lake).optimize().version == 3
+    num_zones = zb.open_index(lake).info()["columns"][0]["num_zones"]
+    with pytest.raises(ConcurrentCommitError, match=r"segments of column k .* version 3 \(optimize"):
+        commit_change(store, base, held[0])
+    assert list_versions(store) == [1, 2, 3]
+    assert zb.open_index(lake).info()["columns"][0]["num_zones"] == num_zones
+    assert not any((store.root / path).exists() for path in held[0].written)
+
+
 def test_a_new_column_and_a_refresh_both_land(lake, monkeypatch):
     store, base = LocalStore(lake / "_zonebloom"), read_version(LocalStore(lake / "_zonebloom"), 1)
     write(lake / "a.parquet", range(1000, 1100))
