@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from zonebloom.levels import DatasetFilter, LevelBuilder
+from zonebloom.levels.filling import Filling
 from zonebloom.levels.partials import PartialLevels, joined, merge_dataset, merge_fragments
 from zonebloom.storage.fragments import Fragment
 from zonebloom.storage.level import LevelEntry
@@ -62,7 +63,7 @@ def by_writers(store, values, fragments, shares):
     if split:
         found.append(merge_fragments(store, "key", pa.int64(), split, fpp=FPP, rows=rows))
     whole = [part for part in parts if part.fragment_id is None]
-    found.append(merge_dataset(store, "key", whole, fpp=FPP, num_rows=total, covered=rows)[0])
+    found.append(merge_dataset(store, "key", whole, Filling(total, FPP), covered=rows)[0])
     return joined(found), parts
 
 

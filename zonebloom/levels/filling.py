@@ -124,11 +124,11 @@ class Filling:
             self._blocks = np.zeros((_foldable_blocks(max(num_rows, of_rows), fpp), 8), np.uint32)
 
     @classmethod
-    def part(cls, num_rows: int, of_rows: int, fpp: float) -> Self:
-        """A filling of `num_rows` rows that becomes one with others, of `of_rows` rows in all; of the fewest bytes."""
-        num_blocks = _foldable_blocks(of_rows, fpp)
+    def part(cls, num_rows: int, fpp: float, *, all_rows: int, of_rows: int = 0) -> Self:
+        """A filling of `num_rows` rows that becomes one with others, of `all_rows` rows, in the fewest bytes."""
+        num_blocks = _foldable_blocks(max(all_rows, of_rows), fpp)
         filling = cls(0, fpp)
-        if of_rows > _KEPT_HASHES and num_rows * 8 > num_blocks * 32:
+        if all_rows > _KEPT_HASHES and num_rows * 8 > num_blocks * 32:
             filling._blocks = np.zeros((num_blocks, 8), np.uint32)
         return filling
 

@@ -61,6 +61,8 @@ class PartialLevels:
         Rows of each fragment that come here, by id.
     total_rows
         Rows of all fragments of the build.
+    of_rows
+        As for `LevelBuilder`.
     """
 
     def __init__(
@@ -73,6 +75,7 @@ class PartialLevels:
         *,
         rows: Mapping[int, int],
         total_rows: int,
+        of_rows: int = 0,
     ) -> None:
         self._store = store
         here = sum(rows.values())
@@ -85,10 +88,10 @@ class PartialLevels:
         self._written: list[str] = []
         for column in columns:
             if "dataset" in levels:
-                self._fillings[column, None] = Filling.part(here, total_rows, fpp)
+                self._fillings[column, None] = Filling.part(here, fpp, all_rows=total_rows, of_rows=of_rows)
             for one in fragments:
                 if has_fragments and one.fragment_id not in self._whole:
-                    filling = Filling.part(rows[one.fragment_id], one.num_rows, fpp)
+                    filling = Filling.part(rows[one.fragment_id], fpp, all_rows=one.num_rows)
                     self._fillings[column, one.fragment_id] = filling
 
     def __enter__(self) -> Self:
@@ -134,21 +137,20 @@ class PartialLevels:
         return Part(column, fragment_id, path, is_hashes, (column, fragment_id) in self._has_null)
 
 
-def _merged(store: Store, parts: Iterable[Part], num_rows: int, fpp: float) -> Filled:
-    filling = Filling(num_rows, fpp)
+def _merged(store: Store, parts: Iterable[Part], filling: Filling) -> Filled:
     for part in parts:
         filling.add_content(store.read(part.path), is_hashes=part.is_hashes)
     return filling.finish()
 
 
 def merge_dataset(
-    store: Store, column: str, parts: Sequence[Part], *, fpp: float, num_rows: int, covered: Iterable[int]
+    store: Store, column: str, parts: Sequence[Part], filling: Filling, *, covered: Iterable[int]
 ) -> tuple[LevelEntry | None, int, float]:
     """The data set's filter of `parts`, which has all values of the fragments `covered`; its values and its fpp.
 
-    None in place of a filter that is too small to be of use.
+    `filling` is empty, and for as many rows. None in place of a filter that is too small to be of use.
     """
-    filled = _merged(store, parts, num_rows, fpp)
+    filled = _merged(store, parts, filling)
     if filled.fpp > USELESS_FPP:
         return None, filled.num_values, filled.fpp
     segment = write_dataset_filter(store, column, filled.blocks, covered)
@@ -166,7 +168,7 @@ def merge_fragments(
     table = FragmentRows(store, column, column_type, fpp)
     with table.writer:
         for fragment_id, mine in sorted(found.items()):
-            filled = _merged(store, mine, rows[fragment_id], fpp)
+            filled = _merged(store, mine, Filling(rows[fragment_id], fpp))
             if filled.fpp <= USELESS_FPP:
                 table.add(fragment_id, rows[fragment_id], filled, has_null=any(part.has_null for part in mine))
         table.flush()

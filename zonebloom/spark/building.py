@@ -161,7 +161,9 @@ class SparkRunner:
         units = units_of(fragments, plan.parameters.rows_per_zone, self._cluster.slots)
         total = sum(fragment.num_rows for fragment in fragments)
         place = Place(plan.store.location, self._storage_options)
-        work = Work(place, plan.dataset, dict(plan.columns), plan.parameters, plan.levels, total)
+        work = Work(
+            place, plan.dataset, dict(plan.columns), plan.parameters, plan.levels, total, dict(plan.like), plan.of_rows
+        )
         shares = self._shares(units, total, has_fragment_level="fragment" in plan.levels)
         on_rows = plan.on_rows
 

@@ -16,6 +16,7 @@ from zonebloom.building import BuildPlan, BuiltColumns, Parameters, Unit, build_
 from zonebloom.datasets import Dataset
 from zonebloom.datasets.source import Fingerprint
 from zonebloom.index import open_index
+from zonebloom.levels.filling import Filling
 from zonebloom.levels.partials import Part, PartialLevels, merge_dataset, merge_fragments
 from zonebloom.optimizing import Optimization
 from zonebloom.storage.fragments import Fragment
@@ -51,6 +52,9 @@ class Work:
     parameters: Parameters
     levels: tuple[str, ...]
     total_rows: int
+    like: dict[str, int]
+    of_rows: int
+    """As the plan has them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +97,14 @@ def build(work: Work, units: Sequence[Unit]) -> Built:
     fragments = list({unit.fragment.fragment_id: unit.fragment for unit in units}.values())
     fpp = work.parameters.fpp
     with PartialLevels(
-        store, work.columns, work.levels, fpp, fragments, rows=rows, total_rows=work.total_rows
+        store,
+        work.columns,
+        work.levels,
+        fpp,
+        fragments,
+        rows=rows,
+        total_rows=work.total_rows,
+        of_rows=work.of_rows,
     ) as levels:
         built = build_units(plan, units, levels)
     built.levels, parts = levels.finish(built.failed)
@@ -118,9 +129,8 @@ def merge(work: Work, task: Merge) -> tuple[str, LevelEntry | None, int, float]:
         column_type = work.columns[task.column]
         entry = merge_fragments(store, task.column, column_type, task.parts, fpp=fpp, rows=task.rows)
         return task.column, entry, 0, 0.0
-    entry, num_values, found = merge_dataset(
-        store, task.column, task.parts, fpp=fpp, num_rows=work.total_rows, covered=task.rows
-    )
+    filling = Filling(work.total_rows, fpp, like=work.like.get(task.column, 0), of_rows=work.of_rows)
+    entry, num_values, found = merge_dataset(store, task.column, task.parts, filling, covered=task.rows)
     return task.column, entry, num_values, found
 
 
