@@ -392,6 +392,22 @@ def test_settings_of_the_parser_lose_no_row(spark, tmp_path, setting, value, con
         spark.conf.unset(setting)
 
 
+def test_a_column_whose_name_may_be_a_function_loses_no_row(spark, tmp_path):
+    me = spark.sql("SELECT current_user()").collect()[0][0]
+    write(tmp_path, "a.parquet", pa.table({"user": ["a", "b"]}))
+    write(tmp_path, "b.parquet", pa.table({"user": [me, "c"]}))
+    zb.build_index(tmp_path, ["user"])
+    lake, plain = read(spark, str(tmp_path)), plain_read(spark, tmp_path)
+    for reserved in ("true", "false"):
+        spark.conf.set("spark.sql.ansi.enforceReservedKeywords", reserved)
+        try:
+            for condition in [f"user = '{me}'", f"`user` = '{me}'", f"user IN ('{me}', 'x')"]:
+                assert shown(lake.where(condition)) == shown(plain.where(condition)), (condition, reserved)
+        finally:
+            spark.conf.unset("spark.sql.ansi.enforceReservedKeywords")
+    assert kept(lake, "`user` = 'a'").files == 1
+
+
 def test_collated_and_padded_columns_are_kept_whole(spark, tmp_path):
     root = tmp_path / "lake"
     spark.sql("SELECT 'a' COLLATE UTF8_LCASE AS c, CAST('a' AS CHAR(5)) AS p").write.parquet(url_of(str(root)))

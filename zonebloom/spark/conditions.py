@@ -37,6 +37,10 @@ _NAME = r"(`[^`]+`|[A-Za-z_]\w*)"
 _WORD = r"('[^'\\]*'|-?\d{1,18})"
 _SIMPLE = re.compile(rf"\s*{_NAME}\s*(?:==?\s*{_WORD}|[iI][nN]\s*\(\s*{_WORD}(?:\s*,\s*{_WORD})*\s*\))\s*")
 """A condition that reads the same under every setting, so that Spark need not be asked."""
+_FUNCTIONS = frozenset(
+    {"user", "current_user", "session_user", "current_date", "current_time", "current_timestamp", "localtime"}
+)
+"""Names that are functions without brackets where Spark reserves keywords."""
 
 
 class Unjudged(Opaque):
@@ -135,7 +139,8 @@ def understand(given: str | Column | Predicate, judge: Judge, template: DataFram
         long = _long_lists(part, judged)
         if long:
             return _with_keys(found, part, long, judge, template)
-        if id(part) in judged and _SIMPLE.fullmatch(given):  # so its name is a column's, and no keyword
+        simple = _SIMPLE.fullmatch(given)
+        if id(part) in judged and simple and simple[1].lower() not in _FUNCTIONS:  # judged: it names a column
             return found
         return _verified(found, _shortened(given, part), part, judge, template)
     shown = str(given)
