@@ -204,19 +204,16 @@ class _Pruning:
         try:
             plan = lake.plan(And(predicates))
             frame = self._by_row_ranges(lake, plan)
-            read = None if frame is not None else lake.prepare(And(predicates))
+            if frame is not None:
+                return frame
+            if plan.choice.method != "plain":
+                return lake.prepare(And(predicates)).frame
         except PredicateError as error:
             return str(error)
-        if frame is not None or read is None:
-            return frame
-        if read.method == "plain":
-            kept, total = read.plan.result.kept, read.plan.result.total
-            share = kept.rows / max(total.rows, 1)
-            shown = (
-                f"{kept.files} of {total.files} files may hold one of {keys.num_rows:,} keys, {share:.0%} of the rows"
-            )
-            return f"{shown}; {_ADVICE}, or sort the data set by {indexed[0]}"
-        return read.frame
+        kept, total = plan.result.kept, plan.result.total
+        share = kept.rows / max(total.rows, 1)
+        shown = f"{kept.files} of {total.files} files may hold one of {keys.num_rows:,} keys, {share:.0%} of the rows"
+        return f"{shown}; {_ADVICE}, or sort the data set by {indexed[0]}"
 
     def _by_row_ranges(self, lake: Lake, plan: Plan) -> DataFrame | None:
         """The candidate row ranges, read by Python on the executors; None where Spark's own reader is as good."""
