@@ -127,18 +127,19 @@ def _tasks(
     """A function for `mapInArrow` that Spark pickles by value, so that it must not refer to this module."""
 
     def run(batches):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202 - names of types would be pickled too
-        import sys  # noqa: PLC0415 - on the executor
+        import importlib.util  # noqa: PLC0415 - on the executor
+        import sys  # noqa: PLC0415 - as above
 
         import pyarrow  # noqa: ICN001, PLC0415 - as above
 
         found = ""
         for is_last in (False, True):
             try:
-                import numba  # noqa: F401, PLC0415 - as above
-
                 import zonebloom as there  # noqa: PLC0415 - as above
 
                 found = "" if there.__version__ == version else f"version {there.__version__}"
+                if importlib.util.find_spec("numba") is None:
+                    found = "none that can be used (No module named 'numba')"
             except ImportError as error:
                 found = f"none that can be imported ({error})"
             if found and not is_last:  # Spark's Python workers serve other sessions first, with other artifacts
