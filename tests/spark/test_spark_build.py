@@ -256,6 +256,8 @@ def test_refresh_is_confined_to_paths(spark, hive_lake):
     for day in (1, 2):
         pq.write_table(make_rows(10, seed=day), hive_lake.root / f"day={day}/new.parquet")
     assert zb.refresh_index(hive_lake.root, paths=["day=2"]).num_files_added == 1
+    pq.write_table(make_rows(10, seed=3), hive_lake.root / "day=3/new.parquet")
+    assert zb.refresh_index(hive_lake.root, partitions={"day": 3}).num_files_added == 1
     assert zb.refreshIndex(hive_lake.root).num_files_added == 1
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from zonebloom.building import BuildPlan, BuiltColumns, Inspected, Unit, collect, inspect, units_of
 from zonebloom.creating import build_index
 from zonebloom.datasets import Dataset
+from zonebloom.datasets.partitions import Partitions
 from zonebloom.datasets.source import Fingerprint
 from zonebloom.errors import InvalidArgumentError
 from zonebloom.index import Index
@@ -90,6 +91,7 @@ def refresh_index(
     mode: Mode = "incremental",
     *,
     paths: Iterable[str | os.PathLike[str]] | None = None,
+    partitions: Partitions | None = None,
     check: bool = False,
     tasks: int | None = None,
     progress: bool | Callable[[Progress], None] = False,
@@ -98,7 +100,7 @@ def refresh_index(
     """See `ZoneBloom.refresh_index`."""
     runner = SparkRunner(spark, storage_options, num_tasks=tasks)
     index = open_index(place, storage_options)
-    return index.refresh(mode, paths=paths, check=check, progress=progress, runner=runner)
+    return index.refresh(mode, paths=paths, partitions=partitions, check=check, progress=progress, runner=runner)
 
 
 def optimize_index(

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame, SparkSession
 
+    from zonebloom.datasets.partitions import Partitions
     from zonebloom.index import Index
     from zonebloom.optimizing import Optimization
     from zonebloom.progress import Progress
@@ -143,6 +144,7 @@ class ZoneBloom:
         mode: Mode = "incremental",
         *,
         paths: Iterable[str | os.PathLike[str]] | None = None,
+        partitions: Partitions | None = None,
         check: bool = False,
         tasks: int | None = None,
         progress: bool | Callable[[Progress], None] = False,
@@ -153,7 +155,7 @@ class ZoneBloom:
         ----------
         source
             The data set's path, the index's place, or its name.
-        mode, paths, check
+        mode, paths, partitions, check
             As for `zonebloom.Index.refresh`.
         tasks, progress
             As for `create_index`.
@@ -167,6 +169,7 @@ class ZoneBloom:
             self._place(source),
             mode,
             paths=paths,
+            partitions=partitions,
             check=check,
             tasks=tasks,
             progress=progress,
