@@ -19,6 +19,7 @@ import pytest
 
 import zonebloom as zb
 from zonebloom.errors import InvalidArgumentError, PredicateError, StaleIndexError
+from zonebloom.spark.conditions import keys_condition
 from zonebloom.spark.explaining import explain, why_not
 from zonebloom.spark.local_rows import local_frame
 from zonebloom.spark.paths import escaped, url_of
@@ -583,6 +584,18 @@ def test_old_dates_and_int96_are_left_to_spark(spark, tmp_path):
         found = lake.prepare("key = 'a'")
         assert shown(found.frame) == shown(plain.where("key = 'a'"))
         assert found.method != "driver"
+
+
+def test_lists_of_old_dates_prune_nothing(spark, tmp_path):
+    for number, day in enumerate([dt.date(1500, 1, 1), dt.date(2026, 1, 1)]):
+        pq.write_table(pa.table({"at": pa.array([day] * 3)}), tmp_path / f"{number}.parquet")
+    zb.build_index(tmp_path, ["at"])
+    lake = read(spark, str(tmp_path))
+    for day, files in ((dt.date(1500, 1, 1), 2), (dt.date(2026, 1, 1), 1)):
+        assert lake.where_in("at", [day]).count() == 3
+        view, judge = lake._state(strict=False)
+        condition = keys_condition(("at",), pa.array([day]), judge)
+        assert view.search(condition.predicate).kept.files == files
 
 
 def test_a_local_relation_keeps_the_rows_after_an_empty_batch(any_spark):

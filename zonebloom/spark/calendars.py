@@ -19,7 +19,7 @@ from zonebloom.errors import DataFileError
 if TYPE_CHECKING:
     from pyarrow.parquet import FileMetaData
 
-__all__ = ["check_calendar", "is_old_writer"]
+__all__ = ["check_calendar", "has_old_key", "is_old_writer"]
 
 _VERSION = b"org.apache.spark.version"
 _MARKS = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
@@ -54,6 +54,20 @@ def check_calendar(table: pa.Table, path: str) -> None:
             message = f"column {name} of {path} must have no dates before 1582-10-15 and no times before 1900"
             message = f"{message}, got some in the calendar of Spark 2"
             raise DataFileError(f"{message}; read it with spark.read.parquet, or write it again")
+
+
+def has_old_key(values: pa.Array) -> bool:
+    """Whether one of `values` (no nulls) may be what Spark makes of another value in a file of an old writer.
+
+    A day and a year more than the calendar says, whatever the time zone is.
+    """
+    if pa.types.is_date(values.type):
+        first = pa.scalar(dt.date(1582, 10, 16), values.type)
+    elif pa.types.is_timestamp(values.type):
+        first = pa.scalar(dt.datetime(1901, 1, 1, tzinfo=dt.UTC if values.type.tz else None), values.type)
+    else:
+        return False
+    return bool(len(values) and pc.any(pc.less(values, first)).as_py())
 
 
 def _has_old(column: pa.ChunkedArray) -> bool:

@@ -22,6 +22,7 @@ import pyarrow as pa
 from zonebloom.errors import PredicateError
 from zonebloom.predicates import And, Equals, IsIn, IsNull, Not, Opaque, Or, Predicate
 from zonebloom.reasons import ReasonCode
+from zonebloom.spark.calendars import has_old_key
 from zonebloom.spark.condition_text import Joint, Leaf, Part, Word, is_plain, parts_of_column, parts_of_text
 from zonebloom.spark.judging import Judge, Target, UnjudgedError, text_of
 from zonebloom.spark.predicate_columns import MAX_LITERALS, column_of
@@ -166,9 +167,12 @@ def keys_condition(path: tuple[str, ...], values: pa.Array, judge: Judge) -> Con
     except UnjudgedError as error:
         message = f"a long list of values must be of the type of column {'.'.join(path)}, got: {error}"
         raise PredicateError(message) from error
-    return Condition(
-        f"{target.name} IN ({len(fitted)} values)", IsIn(target.name, fitted), None, (Keys(target, fitted),)
-    )
+    shown = f"{target.name} IN ({len(fitted)} values)"
+    predicate: Predicate = IsIn(target.name, fitted)
+    if has_old_key(fitted):
+        message = f"{shown}: keys before 1901 may be of another calendar in old files"
+        predicate = Unjudged(message, ReasonCode.PREDICATE_NOT_SUPPORTED)
+    return Condition(shown, predicate, None, (Keys(target, fitted),))
 
 
 def _spelled(part: Part, judge: Judge) -> Part:

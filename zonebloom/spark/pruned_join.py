@@ -10,7 +10,6 @@ Spec: specs/spark.md#prune-join
 
 from __future__ import annotations
 
-import datetime as dt
 import os
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,6 +31,7 @@ from zonebloom.errors import (
     UnsupportedTypeError,
 )
 from zonebloom.predicates import And, IsIn, IsNull, Or, Predicate
+from zonebloom.spark.calendars import has_old_key
 from zonebloom.spark.join_keys import check_pair
 from zonebloom.spark.joining import check_local_times, column_of
 
@@ -59,8 +59,6 @@ _HOW = {
 """Joins to whose result rows of the big side without a partner give nothing."""
 _SUFFIX = "__zonebloom"
 _ADVICE = "filter_by_index on the other side drops its rows that cannot join"
-_FIRST_DATE = dt.date(1582, 10, 16)
-_FIRST_MOMENT = dt.datetime(1901, 1, 1, tzinfo=dt.UTC)
 
 
 def prune_join(
@@ -248,7 +246,7 @@ class _Pruning:
         known = values.drop_null()
         if pa.types.is_floating(known.type) and pc.any(pc.is_nan(known)).as_py():
             return f"a NaN among the keys {name} equals NaN of any bits; join it apart"
-        if _is_old(known):
+        if has_old_key(known):
             return f"keys {name} before 1901 may be of another calendar in old files; join them apart"
         if not self.null_safe or not values.null_count:
             return IsIn(name, known)
@@ -260,15 +258,6 @@ class _Pruning:
 def is_here(_: None, __: None) -> bool:
     """On an executor: it can run zonebloom."""
     return True
-
-
-def _is_old(values: pa.Array) -> bool:
-    if not len(values) or not (pa.types.is_date(values.type) or pa.types.is_timestamp(values.type)):
-        return False
-    if pa.types.is_date(values.type):
-        return bool(pc.any(pc.less(values, pa.scalar(_FIRST_DATE, values.type))).as_py())
-    first = _FIRST_MOMENT if values.type.tz else _FIRST_MOMENT.replace(tzinfo=None)
-    return bool(pc.any(pc.less(values, pa.scalar(first, values.type))).as_py())
 
 
 def _null_safe_join(pruned: DataFrame, small: DataFrame, names: Sequence[str], kind: str) -> DataFrame:
