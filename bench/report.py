@@ -12,7 +12,10 @@ from typing import Any
 
 from bench.harness import RESULTS, cell_text
 
-ORDER = ("kernels", "build", "memory", "startup", "search", "slices", "growth", "levels")
+ORDER = (
+    *("kernels", "build", "memory", "startup", "search", "pages", "slices", "growth", "levels", "refresh", "stores"),
+    *("spark_build", "spark_lookup_40", "spark_lookup_400", "spark_join", "spark_source"),
+)
 BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
 HERE = Path(__file__).parent
 

@@ -318,7 +318,7 @@ class View:
         reasons = list(self.reasons)
         reasons += loaded.damage
         reasons = list(dict.fromkeys(reasons))
-        if not loaded.damage:
+        if len(uncovered) and not loaded.damage:  # NumPy's set operations load numpy.ma, 8 ms of a first search
             unseen = np.intersect1d(uncovered.fragment_ids, self.live_ids)
             for one, is_unfit in zip(unseen.tolist(), is_in_runs(unseen, entry.unfit).tolist(), strict=True):
                 cause = "its values do not convert to the index's type" if is_unfit else "refresh the index"
