@@ -28,7 +28,7 @@ demo: $(VENV)/demo.stamp
 	@$(VENV)/bin/zonebloom demo $(DEMO_ARGS)
 
 test: $(VENV)/test.stamp
-	$(PY) -m pytest -n 2 --dist loadgroup $(PYTEST_ARGS)
+	$(PY) -m pytest -n 2 --dist loadscope $(PYTEST_ARGS)
 
 lint: $(VENV)/lint.stamp
 	$(PY) -m ruff check

@@ -145,6 +145,22 @@ def figure(record_property: Callable[[str, object], None]) -> Callable[[str], No
     return lambda text: record_property("figure", text)
 
 
+_TOGETHER = ("tests/spark/", "tests/test_remote_lakes.py")
+"""Tests of one worker: those of Spark have one cluster, those of remote lakes one that takes long to fill."""
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    """Each test is sent alone, but `_TOGETHER`. With pytest 9.2, xdist 3.8 does not see its own mark `xdist_group`."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Scheduler(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return next((start for start in _TOGETHER if nodeid.startswith(start)), nodeid)
+
+    return Scheduler(config, log)
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print the figures of all tests that passed."""
     passed = [report for report in terminalreporter.stats.get("passed", []) if report.when == "call"]

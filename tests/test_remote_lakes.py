@@ -491,7 +491,6 @@ def wide_lake(s3_server):
     return bucket, keys
 
 
-@pytest.mark.xdist_group("wide lake")  # which takes long to fill
 def test_a_cold_search_takes_few_requests_and_a_second_one_fewer(wide_lake):
     bucket, keys = wide_lake
     with bucket.server.recorded() as cold:
@@ -514,7 +513,6 @@ def test_a_cold_search_takes_few_requests_and_a_second_one_fewer(wide_lake):
     assert len(together) <= 6
 
 
-@pytest.mark.xdist_group("wide lake")  # which takes long to fill
 def test_a_scan_adds_the_reads_of_its_row_group(wide_lake):
     bucket, keys = wide_lake
     index = zb.open_index(bucket.url("lake"), storage_options=bucket.options)
@@ -536,7 +534,6 @@ def test_a_scan_adds_the_reads_of_its_row_group(wide_lake):
     assert sum(one.num_bytes for one in again if one.path.endswith(".parquet")) <= 2 * group
 
 
-@pytest.mark.xdist_group("wide lake")  # which takes long to fill
 def test_explain_shows_the_requests(wide_lake, capsys):
     bucket, _ = wide_lake
     index = zb.open_index(bucket.url("lake"), storage_options=bucket.options)

@@ -1,4 +1,4 @@
-"""One Spark cluster for all tests of this folder, which therefore run in one worker of xdist.
+"""One Spark cluster for all tests of this folder, which run in one worker of xdist, as tests/conftest.py says.
 
 `spark` is a classic session on a cluster of two executor processes, `connect` a Spark Connect session of the same
 cluster. In a test that uses `connect`, `pyspark.sql.functions` make columns for Connect, so use one of the two there.
@@ -8,7 +8,6 @@ cluster. In a test that uses `connect`, `pyspark.sql.functions` make columns for
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,15 +16,6 @@ from tests.spark import cluster
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-HERE = Path(__file__).parent
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if HERE in item.path.parents:
-            item.add_marker(pytest.mark.xdist_group("spark"))
 
 
 @pytest.fixture(scope="session")
