@@ -11,7 +11,9 @@ import subprocess
 import sys
 import textwrap
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
@@ -21,6 +23,9 @@ from tests.spark import cluster, faults
 from zonebloom.errors import MissingDependencyError
 from zonebloom.spark import ZoneBloom
 from zonebloom.spark.remote import Cluster
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 PACKAGE = Path(zonebloom.__file__).parent
 
@@ -46,6 +51,33 @@ def run_python(code, **environment):
     )
 
 
+_SERVER = """
+import sys
+from tests.spark import cluster
+with cluster.running(connect_port=int(sys.argv[1])):
+    print("ready", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture(scope="module")
+def port() -> Iterator[int]:
+    """Of a Connect server in a process of its own: what is sent to executors stays there, for all sessions."""
+    found = cluster.free_port()
+    command = [sys.executable, "-c", _SERVER, str(found)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, cwd=cluster.ROOT, text=True, **pipes) as server:
+        assert server.stdout.readline() == "ready\n"
+        yield found
+
+
+@pytest.fixture
+def remote(port: int) -> Iterator[SparkSession]:
+    """A session of that server."""
+    with cluster.connected(port) as session:
+        yield session
+
+
 # --- executors --------------------------------------------------------------------------------------------------------
 
 
@@ -59,19 +91,19 @@ def run_python(code, **environment):
         ),
     ],
 )
-def test_executors_without_this_version_are_named(connect, flat_lake, tmp_path, text, found):
+def test_executors_without_this_version_are_named(remote, flat_lake, tmp_path, text, found):
     name = f"{len(text)}.zip"  # artifacts of all sessions lie in one folder
-    connect.addArtifacts(zipped(tmp_path / name, text), pyfile=True)
+    remote.addArtifacts(zipped(tmp_path / name, text), pyfile=True)
     message = f"executors must have zonebloom {zonebloom.__version__} as the driver has, {found}"
     with pytest.raises(MissingDependencyError, match=message):
-        ZoneBloom(connect).create_index(flat_lake.root, "user_id")
+        ZoneBloom(remote).create_index(flat_lake.root, "user_id")
 
 
-def test_the_package_can_be_sent_as_an_artifact(connect, flat_lake, tmp_path):
-    connect.addArtifacts(zipped(tmp_path / "sent.zip"), pyfile=True)
-    (where,) = Cluster(connect).map(faults.where_zonebloom_is, None, [None])
+def test_the_package_can_be_sent_as_an_artifact(remote, flat_lake, tmp_path):
+    remote.addArtifacts(zipped(tmp_path / "sent.zip"), pyfile=True)
+    (where,) = Cluster(remote).map(faults.where_zonebloom_is, None, [None])
     assert "sent.zip/zonebloom/__init__.py" in where
-    index = ZoneBloom(connect).create_index(flat_lake.root, "user_id", rows_per_zone=512)
+    index = ZoneBloom(remote).create_index(flat_lake.root, "user_id", rows_per_zone=512)
     wanted = zonebloom.build_index(flat_lake.root, "user_id", index=tmp_path / "wanted", rows_per_zone=512)
     assert index.zone_table("user_id").to_arrow().equals(wanted.zone_table("user_id").to_arrow())
 
