@@ -37,6 +37,7 @@ FLOORS = (
     "datasets",
     "files",
     "coverage",
+    "loading",
     "building",
     "rebasing",
     "committing",

@@ -31,8 +31,9 @@ from zonebloom.errors import (
     InvalidZoneTableError,
     StorageError,
 )
-from zonebloom.index import Index, load_snapshot, load_trusted
+from zonebloom.index import Index
 from zonebloom.levels import check_levels
+from zonebloom.loading import load_snapshot, load_trusted
 from zonebloom.optimizing import finish
 from zonebloom.progress import Progress, reporting
 from zonebloom.rebasing import NO_VERSION, Change, ColumnChange
