@@ -232,8 +232,9 @@ def test_what_is_no_data_set_is_refused(source):
 
 
 def test_pyarrow_datasets_that_are_no_local_parquet_are_refused(tmp_path):
-    pa.csv = pytest.importorskip("pyarrow.csv")
-    pa.csv.write_csv(pa.table({"a": [1]}), tmp_path / "a.csv")
+    import pyarrow.csv
+
+    pyarrow.csv.write_csv(pa.table({"a": [1]}), tmp_path / "a.csv")
     with pytest.raises(InvalidArgumentError, match="of Parquet files, got csv"):
         zb.build_index(pads.dataset(tmp_path / "a.csv", format="csv"), "a", index=tmp_path / "i")
     with pytest.raises(InvalidArgumentError, match="a data set must be"):

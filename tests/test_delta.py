@@ -698,7 +698,8 @@ def test_random_operations_against_the_tables_own_reader(tmp_path_factory, steps
             if adds:
                 chosen = adds[sorted(adds)[number % len(adds)]]
                 if "deletionVector" not in chosen:
-                    delta_log.delete_rows(root, chosen, [number % 5], "iu"[number % 2])
+                    num_rows = json.loads(chosen["stats"])["numRecords"]
+                    delta_log.delete_rows(root, chosen, [number % num_rows], "iu"[number % 2])
         elif step == "restore" and table.version():
             table.restore(table.version() - 1)
         elif step == "vacuum":

@@ -193,7 +193,7 @@ def test_reason_file_not_indexed_changed_and_unreadable(hive_lake, index):
     }
     assert found.files == sorted([*hive_lake.files[:2], "day=1/new.parquet"])
     text = str(index.explain("user_id = 'nobody'"))
-    assert "3 new or changed are read whole" in text
+    assert "1 new and 2 changed are read whole" in text
     assert "FILE_UNREADABLE" in text
 
 
@@ -233,7 +233,7 @@ def test_explain_prints_the_funnel(hive_lake, index):
     document = json.loads(json.dumps(explained.to_dict()))
     assert document["kept"]["zones"] == 1
     assert document["total"]["zones"] == 72
-    assert document["files"] == {"covered": 5, "unknown": 0, "deleted": 0}
+    assert document["files"] == {"covered": 5, "unknown": 0, "changed": 0, "deleted": 0}
 
 
 def test_explain_counts_deleted_files(hive_lake, index):

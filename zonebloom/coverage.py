@@ -28,7 +28,6 @@ from zonebloom.errors import (
 )
 from zonebloom.files import Files
 from zonebloom.hashing import leaf_paths, resolve_column
-from zonebloom.levels import LeveledZones, open_levels
 from zonebloom.predicates import Predicate
 from zonebloom.pruning import Evaluator, ProbedColumn, SearchResult, TouchedRanges
 from zonebloom.reasons import Reason, ReasonCode
@@ -43,6 +42,8 @@ from zonebloom.zones import ZoneTable
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from zonebloom.levels import LeveledZones
 
 __all__ = ["LoadedColumn", "Snapshot", "View", "replaced_columns"]
 
@@ -219,6 +220,8 @@ class Snapshot:
             return self.column(entry)
         if entry.name not in self._leveled:
             note = partial(self._note_damaged_level, entry.name)
+            from zonebloom.levels import open_levels  # noqa: PLC0415 - most columns have no levels
+
             self._leveled[entry.name] = open_levels(self.store, entry.levels, self.column(entry), note)
         return self._leveled[entry.name]
 

@@ -7,10 +7,14 @@ table, `renaming` the names of columns that files call otherwise. `data_file` re
 `source` provides. `opening` finds the data set that a user or a version file names.
 """
 
-from zonebloom.datasets.data_file import DataFile
+from typing import TYPE_CHECKING, Any
+
 from zonebloom.datasets.dataset import INDEX_FOLDER, Dataset, Declared
 from zonebloom.datasets.opening import dataset_from_json, open_dataset
 from zonebloom.datasets.parquet import ParquetDataset
+
+if TYPE_CHECKING:
+    from zonebloom.datasets.data_file import DataFile
 
 __all__ = [
     "INDEX_FOLDER",
@@ -21,3 +25,12 @@ __all__ = [
     "dataset_from_json",
     "open_dataset",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """`DataFile` when it is first asked for: a search of a few keys opens no file, and what reads one loads slowly."""
+    if name != "DataFile":
+        raise AttributeError(f"module 'zonebloom.datasets' has no attribute {name!r}")
+    from zonebloom.datasets.data_file import DataFile  # noqa: PLC0415 - as above
+
+    return DataFile

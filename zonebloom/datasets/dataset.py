@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
-from zonebloom.datasets.data_file import DataFile
 from zonebloom.datasets.source import Fingerprint
 from zonebloom.storage.store import Traffic
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from zonebloom.datasets.data_file import DataFile
 
 __all__ = ["INDEX_FOLDER", "Dataset", "Declared"]
 

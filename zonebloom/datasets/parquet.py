@@ -11,17 +11,19 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from zonebloom.datasets import partitions
-from zonebloom.datasets.data_file import DataFile
 from zonebloom.datasets.dataset import INDEX_FOLDER
 from zonebloom.datasets.source import Fingerprint, LocalSource, fingerprint_of
 from zonebloom.datasets.table_marks import TABLE_MARKS, is_table_folder, table_among_files
 from zonebloom.errors import DataFileError, InvalidArgumentError
 from zonebloom.storage.store import Traffic
+
+if TYPE_CHECKING:
+    from zonebloom.datasets.data_file import DataFile
 
 __all__ = ["ParquetDataset", "is_hidden"]
 
@@ -133,6 +135,8 @@ class ParquetDataset:
         DataFileError
             It is missing, or no whole Parquet file.
         """
+        from zonebloom.datasets.data_file import DataFile  # noqa: PLC0415 - a plain search opens no file
+
         return DataFile(LocalSource(self.root / path))
 
     def deleted_rows(self, path: str) -> None:
