@@ -141,9 +141,18 @@ def _lookups(result: Result, bench: Bench, keys: list[Any], asked: argparse.Name
         rows = [_row(name, measured, bench.seen(case), kept.files, asked.files) for name, case in cases.items()]
         result.table(title, COLUMNS, rows, f"The index keeps {kept.files} files and {kept.rows:,} rows.")
         _targets(result, measured, bench.seen(cases[AUTO])[0], is_present=is_present, asked=asked)
+        if is_present:
+            result.headline.append(headline(rows, asked.key, asked.files))
 
 
 COLUMNS = ["query", "ms", "times faster than plain", "than Parquet's filters", "files opened", "MB read", "jobs"]
+
+
+def headline(rows: list[list[Any]], key: str, num_files: int) -> list[str]:
+    """The line of the README, of the rows of a table."""
+    plain, native, ours = (next(row[1]["median"] for row in rows if row[0] == name) for name in (PLAIN, NATIVE, AUTO))
+    against = f"plain read {plain:,.0f} ms; Parquet's own bloom filters {native:,.0f} ms"
+    return [f"Spark: one {key} key among {num_files} files, the whole query", f"{ours:.0f} ms", against]
 
 
 def _row(name: str, measured: Rounds, seen: tuple[int, int], num_kept: int, num_files: int) -> list[Any]:
