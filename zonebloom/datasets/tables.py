@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -321,7 +322,7 @@ class TableSnapshot:
             raise DataFileError(f"data file {path} must be of the table's version, got one that is not") from error
 
 
-class TableDataset:
+class TableDataset(ABC):
     """A table as it is at each call; `pin` gives one version of it."""
 
     def __init__(self, location: str) -> None:
@@ -329,9 +330,9 @@ class TableDataset:
         self.last: TableSnapshot | None = None
         """What the last `pin` gave."""
 
+    @abstractmethod
     def load(self) -> TableSnapshot:
         """The current version; `last` itself where it is that."""
-        raise NotImplementedError
 
     def pin(self) -> TableSnapshot:
         """The current version.
