@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -151,7 +152,7 @@ def build_index(
             operation="build",
             is_unfinished=optimize,
         )
-        finish(base.store, load_trusted(store)[0].manifest, names, is_merged=optimize)
+        runner.run(partial(finish, is_merged=optimize), base.store, names)
     else:
         builder = _Build(dataset, store, base, parameters, workers, runner=runner)
         builder.run(names, progress, optimize=optimize, levels=levels, commit_every=commit_every)
@@ -287,9 +288,9 @@ class _Build:
             is_small = work.num_rows <= commit_every or bool(work.replaced)
             work.is_unfinished = optimize and not is_small
             with reporting(progress, work.num_rows) as on_rows:
-                manifest = work.run(sys.maxsize if is_small else commit_every, on_rows)
+                work.run(sys.maxsize if is_small else commit_every, on_rows)
         if not is_small:
-            finish(self.store, manifest, names, is_merged=optimize)
+            self.runner.run(partial(finish, is_merged=optimize), self.store, names)
 
     def import_zones(self, zones: ZoneTable, column: str, *, check: bool) -> None:
         """The zones as one segment, after they were set against the files."""

@@ -24,9 +24,10 @@ from zonebloom.arrays import from_numpy
 from zonebloom.committing import commit_change
 from zonebloom.errors import CorruptIndexError
 from zonebloom.levels import merge_level
+from zonebloom.loading import load_trusted
 from zonebloom.rebasing import Change, ColumnChange
 from zonebloom.storage.fragments import is_in_runs, read_fragments
-from zonebloom.storage.manifest import ColumnEntry, Manifest, read_version
+from zonebloom.storage.manifest import ColumnEntry, Manifest
 from zonebloom.storage.segment import SegmentEntry
 from zonebloom.storage.slice_layout import FULL_GROUP, ROWS_PER_BLOCK, ZonePositions, cut_into_groups
 from zonebloom.storage.slice_segment import SliceSegment
@@ -99,8 +100,10 @@ def optimize(store: Store, manifest: Manifest) -> Optimization:
     return _optimize(store, manifest, frozenset())
 
 
-def finish(store: Store, manifest: Manifest, columns: Sequence[str], *, is_merged: bool) -> Manifest:
+def finish(store: Store, columns: Sequence[str], *, is_merged: bool) -> None:
     """End a build that went in steps: merge what the steps wrote, if that is wanted, and take the mark off `columns`.
+
+    It starts from the current version, so that a second call after one that came to its end changes nothing.
 
     Raises
     ------
@@ -109,11 +112,14 @@ def finish(store: Store, manifest: Manifest, columns: Sequence[str], *, is_merge
 
     Spec: specs/refresh.md#steps
     """
+    manifest = load_trusted(store)[0].manifest
     if is_merged:
-        return read_version(store, _optimize(store, manifest, frozenset(columns)).version)
+        _optimize(store, manifest, frozenset(columns))
+        return
     entries = [entry for entry in manifest.columns if entry.name in columns and entry.is_unfinished]
     changes = [ColumnChange.between(entry, replace(entry, is_unfinished=False)) for entry in entries]
-    return commit_change(store, manifest, Change("build", tuple(changes)))
+    if changes:
+        commit_change(store, manifest, Change("build", tuple(changes)))
 
 
 def _optimize(store: Store, manifest: Manifest, finished: frozenset[str]) -> Optimization:
