@@ -38,6 +38,7 @@ FLOORS = (
     "files",
     "coverage",
     "loading",
+    "conforming",
     "building",
     "rebasing",
     "committing",

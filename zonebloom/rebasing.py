@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from zonebloom.building import unified
+from zonebloom.conforming import unified
 from zonebloom.datasets import partitions
 from zonebloom.errors import ConcurrentCommitError
 from zonebloom.storage.fragments import Fragment, FragmentListEntry, FragmentTable, is_in_runs, write_fragments

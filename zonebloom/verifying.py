@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from zonebloom import hashing
-from zonebloom.building import column_values
+from zonebloom.conforming import column_values
 from zonebloom.coverage import View
 from zonebloom.datasets import Dataset
 from zonebloom.errors import InvalidArgumentError, InvalidZoneTableError

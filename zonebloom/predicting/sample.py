@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from zonebloom import hashing
-from zonebloom.building import column_values
+from zonebloom.conforming import column_values
 from zonebloom.datasets import Dataset
 from zonebloom.errors import DataFileError
 from zonebloom.storage.fragments import Fragment

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from zonebloom.building import column_values, num_cores
+from zonebloom.building import num_cores
+from zonebloom.conforming import column_values
 from zonebloom.coverage import View
 from zonebloom.errors import CorruptIndexError, DataFileError, IndexNotFoundError
 from zonebloom.files import File
