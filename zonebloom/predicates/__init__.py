@@ -6,6 +6,7 @@ module                       what lives there
 ``nodes``                    the tree: `Equals`, `IsIn`, `IsNull`, `Opaque`, `And`, `Or`, `Not`
 ``conditions``               what no filter judges but a re-check evaluates: ranges, functions, casts
 ``columns``                  `col`, the way to write a predicate in Python
+``plain``                    the commonest SQL text, ``column = literal`` → tree, without the parser
 ``sql``                      SQL text → tree
 ``expression_tree, arrow``   pyarrow Expression → tree
 ``merging``                  ORs of equalities → one IN list
@@ -23,6 +24,7 @@ from zonebloom.errors import PredicateError
 from zonebloom.predicates.columns import Column, col
 from zonebloom.predicates.merging import merged
 from zonebloom.predicates.nodes import And, Equals, IsIn, IsNull, Not, Opaque, Or, Predicate
+from zonebloom.predicates.plain import plain_equality
 
 __all__ = ["And", "Column", "Equals", "IsIn", "IsNull", "Not", "Opaque", "Or", "Predicate", "col", "parse_predicate"]
 
@@ -45,6 +47,8 @@ def parse_predicate(predicate: Any) -> Predicate:
     if isinstance(predicate, Predicate):
         return merged(predicate)
     if isinstance(predicate, str):
+        if (plain := plain_equality(predicate)) is not None:
+            return plain
         from zonebloom.predicates.sql import parse_sql  # noqa: PLC0415 -- sqlglot is slow to import
 
         return merged(parse_sql(predicate))
