@@ -149,10 +149,9 @@ class RowSelection:
             order = np.argsort(firsts, kind="stable")  # timsort: linear where the input is two sorted runs
             firsts, ends = firsts[order], ends[order]
         if len(firsts) and not (firsts[1:] > ends[:-1]).all():
-            reach = np.maximum.accumulate(ends)
-            begins = np.concatenate(([True], firsts[1:] > reach[:-1]))
-            closes = np.concatenate((begins[1:], [True]))
-            firsts, ends = firsts[begins], reach[closes]
+            reach = ends if (firsts[1:] >= ends[:-1]).all() else np.maximum.accumulate(ends)
+            begins = (firsts[1:] > reach[:-1]).nonzero()[0] + 1  # numbers: five times faster than a mask as an index
+            firsts, ends = firsts[np.append(0, begins)], reach[np.append(begins - 1, len(reach) - 1)]
         return cls._trusted(firsts, ends)
 
     # --- what it holds ------------------------------------------------------------------------------------------------
