@@ -29,6 +29,7 @@ FLOORS = (
     "sbbf",
     "literals",
     "selection",
+    "zone_sets",
     "predicates",
     "pruning",
     "zones",

@@ -38,6 +38,7 @@ from zonebloom.storage.segment import SegmentEntry
 from zonebloom.storage.slice_segment import FEW_HASHES, SliceSegment
 from zonebloom.storage.store import Store
 from zonebloom.storage.zone_segment import ZoneSegment
+from zonebloom.zone_sets import ZoneGrid
 from zonebloom.zones import ZoneTable
 
 if TYPE_CHECKING:
@@ -307,10 +308,10 @@ class View:
         loaded = self.snapshot.column(entry)
         if entry.name in self._replaced:
             message = f"{entry.name} is another column than the one that was indexed; it is read whole until a refresh"
-            none_live = np.zeros(len(loaded), np.bool_)
             why = (Reason(ReasonCode.COLUMN_NOT_INDEXED, message, entry.name),)
-            zones = self.snapshot.zones(entry)
-            return ProbedColumn(entry.name, self.column_type(entry.name), zones, self.universe, none_live, why)
+            none_live = np.zeros(len(loaded), np.bool_)
+            grid, places = self._grid_of(loaded, self.universe, none_live)
+            return ProbedColumn(entry.name, self.column_type(entry.name), self.snapshot.zones(entry), grid, places, why)
         is_live = np.isin(loaded.fragment_ids, self.live_ids)
         live = None if bool(is_live.all()) else is_live
         covered = loaded.covered
@@ -327,7 +328,17 @@ class View:
                 cause = "its values do not convert to the index's type" if is_unfit else "refresh the index"
                 message = f"column {entry.name} of this file has no filters: {cause}"
                 reasons.append(Reason(ReasonCode.COLUMN_NOT_INDEXED, message, entry.name, self.paths[one]))
-        return ProbedColumn(entry.name, entry.column_type, self.snapshot.zones(entry), uncovered, live, tuple(reasons))
+        grid, places = self._grid_of(loaded, uncovered, live)
+        return ProbedColumn(entry.name, entry.column_type, self.snapshot.zones(entry), grid, places, tuple(reasons))
+
+    def _grid_of(
+        self, loaded: LoadedColumn, uncovered: RowSelection, live: NDArray[np.bool_] | None
+    ) -> tuple[ZoneGrid, NDArray[np.intp] | None]:
+        """The grid of a column's zones, and their numbers there; columns whose zones have the same rows share one."""
+        positions = (loaded.fragment_ids, loaded.zone_starts, loaded.zone_lengths)
+        grid, places = ZoneGrid.of(*positions, uncovered, live)
+        same = next((one.grid for one in self._probed.values() if one.grid.has_rows_of(grid)), grid)
+        return same, places
 
     def search(self, predicate: Predicate) -> SearchResult:
         """Rows of this listing that may match."""
@@ -369,13 +380,11 @@ class View:
             column = self.column(entry.name)
             if column is None:
                 return None
-            zones = column.zones
-            order = np.lexsort((zones.zone_starts, zones.fragment_ids))
-            if column.live is not None:
-                order = order[column.live[order]]
-            starts = zones.zone_starts[order]
-            stops = starts + zones.zone_lengths[order]
-            self._counted[entry.name] = TouchedRanges(zones.fragment_ids[order], starts, stops)
+            zones, live = column.zones, slice(None) if column.live is None else column.live
+            starts = zones.zone_starts[live]
+            self._counted[entry.name] = TouchedRanges(
+                zones.fragment_ids[live], starts, starts + zones.zone_lengths[live]
+            )
         return self._counted[entry.name]
 
     def _partition_rows(self, predicate: Predicate) -> Bounds:

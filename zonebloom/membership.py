@@ -124,7 +124,7 @@ def _fitted(array: pa.Array, column_type: pa.DataType) -> _Fitted:
 
 def _may_exist(probed: ProbedColumn, array: pa.Array, column_type: pa.DataType) -> NDArray[np.bool_]:
     """Slot by slot; True where the filters cannot deny the value, and anything where it is null."""
-    if len(probed.uncovered):
+    if len(probed.grid.uncovered):
         return np.ones(len(array), np.bool_)
     found = np.zeros(len(array), np.bool_)
     fitted = _fitted(array, column_type)

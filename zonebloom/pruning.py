@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
+from operator import and_, or_
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -27,6 +28,7 @@ from zonebloom.literals import fit_values, plain_hash
 from zonebloom.predicates import And, Equals, IsIn, IsNull, Not, Opaque, Or, Predicate, parse_predicate
 from zonebloom.reasons import Reason, ReasonCode
 from zonebloom.selection import Bounds, Kind, RowSelection
+from zonebloom.zone_sets import ZoneGrid, ZoneSet
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -204,25 +206,24 @@ class ProbedColumn:
     """Type whose bytes were hashed; None where the table does not say: then each of Lance's types is tried."""
     zones: Zones
     """The zones, in order."""
-    uncovered: RowSelection
-    """Rows of the universe that no trusted zone describes."""
-    live: NDArray[np.bool_] | None = None
-    """Zones of files that are unchanged; None where all are."""
+    grid: ZoneGrid
+    """The zones of files that are unchanged, and the rows of the universe that no trusted zone describes."""
+    places: NDArray[np.intp] | None = None
+    """The number in `grid` of each of `zones`, -1 where its file is not as it was; None where they have one order."""
     reasons: tuple[Reason, ...] = ()
     """Why rows are uncovered."""
 
-    def rows_of(self, chosen: NDArray[np.intp]) -> RowSelection:
-        """The rows of the zones with these numbers, and those that are uncovered."""
-        if self.live is not None:
-            chosen = chosen[self.live[chosen]]
-        firsts = self._firsts[chosen]
-        found = RowSelection.from_addresses(firsts, firsts + self.zones.zone_lengths[chosen])
-        return found | self.uncovered if len(self.uncovered) else found
-
     @cached_property
-    def _firsts(self) -> NDArray[np.uint64]:
-        """The address of each zone's first row."""
-        return self.zones.fragment_ids << np.uint64(32) | self.zones.zone_starts
+    def live(self) -> NDArray[np.bool_] | None:
+        """Which zones are in `grid`; None where all are."""
+        return None if self.places is None else self.places >= 0
+
+    def rows_of(self, chosen: NDArray[np.intp]) -> RowSelection:
+        """The rows of the zones with these numbers, ascending, and those that are uncovered."""
+        if self.places is not None:
+            chosen = self.places[chosen]
+            chosen = np.sort(chosen[chosen >= 0])
+        return self.grid.rows_of(chosen)
 
 
 @dataclass
@@ -253,7 +254,7 @@ class Evaluator:
         ):
             return self.partition_rows(predicate)
         if isinstance(predicate, And):
-            return reduce(lambda left, right: left & right, map(self.evaluate, predicate.children))
+            return _joined(and_, [self.evaluate(child) for child in predicate.children])
         if isinstance(predicate, Or):
             return self._any_of(predicate)
         if isinstance(predicate, Not):
@@ -269,7 +270,7 @@ class Evaluator:
 
     def _any_of(self, predicate: Or) -> Bounds:
         branches = [self.evaluate(child) for child in predicate.children]
-        found = reduce(lambda left, right: left | right, branches)
+        found = _joined(or_, branches)
         # A branch of which nothing is known has the universe itself; one that may match everywhere has an equal set.
         is_unjudged = [branch.true_rows is self.universe for branch in branches]
         if any(is_unjudged) and not all(is_unjudged) and len(self.universe):
@@ -306,6 +307,16 @@ class Evaluator:
 
     def _note(self, reason: Reason) -> None:
         self.reasons[reason] = None
+
+
+def _joined(joint: Callable[[Bounds, Bounds], Bounds], branches: Iterable[Bounds]) -> Bounds:
+    """All of `branches` joined by `and_` or `or_`: first those that are over one grid, as zones."""
+    of_grid: dict[ZoneGrid | None, Bounds] = {}
+    for one in branches:
+        rows = one.true_rows
+        grid = rows.grid if isinstance(rows, ZoneSet) else None
+        of_grid[grid] = joint(of_grid[grid], one) if grid in of_grid else one
+    return reduce(joint, of_grid.values())
 
 
 def _hashes_to_probe(values: Any, column_type: pa.DataType | None, column: str) -> NDArray[np.uint64] | Reason:
@@ -378,7 +389,8 @@ def search_zones(zones: Zones, predicate: Predicate | str | Any) -> SearchResult
     stops = zones.zone_starts + zones.zone_lengths
     universe = RowSelection.from_arrays(zones.fragment_ids, zones.zone_starts, stops)
     column_type = getattr(zones, "column_type", None)
-    evaluator = Evaluator(universe, lambda name: ProbedColumn(name, column_type, zones, RowSelection.empty()))
+    grid, places = ZoneGrid.of(zones.fragment_ids, zones.zone_starts, zones.zone_lengths, RowSelection.empty())
+    evaluator = Evaluator(universe, lambda name: ProbedColumn(name, column_type, zones, grid, places))
     bounds = evaluator.evaluate(tree)
     touched = TouchedRanges(zones.fragment_ids, zones.zone_starts, stops)
     return SearchResult(
