@@ -83,6 +83,12 @@ def refuse(work, units):
     raise StorageError("the store must be there, got none")
 
 
+def refuse_the_last_file(work, units):
+    """The store refuses whoever builds the file that is the last in order of path."""
+    last = max(work.dataset.list())
+    return refuse(work, units) if any(unit.fragment.path == last for unit in units) else tasks.build(work, units)
+
+
 def where_zonebloom_is(shared, argument):
     """The file from which this executor imported zonebloom."""
     import zonebloom

@@ -6,6 +6,7 @@ Oracle: `zonebloom.build_index` over the same files.
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +24,7 @@ from zonebloom.errors import (
     StorageError,
     UnsupportedTypeError,
 )
+from zonebloom.optimizing import finish
 from zonebloom.spark import BFIndexConfig, ZoneBloom, building, tasks
 from zonebloom.spark.building import SparkRunner
 
@@ -197,12 +199,42 @@ def test_a_build_that_fails_leaves_the_index_as_it_was(any_spark, flat_lake, mon
     assert (index.version, index.columns) == (1, ["user_id"])
 
 
+def test_a_build_in_steps_that_fails_goes_on_where_it_ended(spark, make_lake, tmp_path, monkeypatch):
+    lake = make_lake((3000, 2500, 2000, 1500))
+    made, wanted = tmp_path / "made", tmp_path / "wanted"
+    options = {"rows_per_zone": 2, "commit_every": 4000, "levels": LEVELS}
+    read = []
+    monkeypatch.setattr(tasks, "build", faults.refuse_the_last_file)
+    with pytest.raises(StorageError, match="the store must be there"):
+        ZoneBloom(spark).create_index(lake.root, COLUMNS, index=made, **options)
+    assert zonebloom.open_index(made).num_fragments == 2
+    monkeypatch.undo()
+    index = ZoneBloom(spark).create_index(lake.root, COLUMNS, index=made, progress=read.append, **options)
+    assert read[-1].total_rows == 3500
+    assert index.info()["columns"][0]["kinds"].keys() == {"slices"}
+    once = zonebloom.build_index(lake.root, COLUMNS, index=wanted, **options)
+    for column in COLUMNS:  # the files that were left have other ids
+        ours, theirs = (one.zone_table(column).to_arrow().drop_columns("fragment_id") for one in (index, once))
+        assert ours.equals(theirs)
+    with pytest.raises(IndexExistsError):
+        ZoneBloom(spark).create_index(lake.root, COLUMNS, index=made, **options)
+
+
+def test_the_end_of_a_build_in_steps_may_run_twice(make_lake, tmp_path):
+    lake = make_lake((3000, 2500))
+    made = tmp_path / "made"
+    version = zonebloom.build_index(lake.root, "user_id", index=made, rows_per_zone=2, commit_every=3000).version
+    tasks.call(tasks.Place(str(made), None), (partial(finish, is_merged=True), (["user_id"],)))
+    assert zonebloom.open_index(made).version == version == 3
+
+
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
         ({"columns": "nothing"}, ColumnNotFoundError, "nothing"),
         ({"columns": "tags"}, UnsupportedTypeError, "list"),
         ({"columns": "user_id", "fpp": 2}, InvalidArgumentError, "fpp"),
+        ({"columns": "user_id", "commit_every": 0}, InvalidArgumentError, "commit_every must be a number of rows"),
         ({"columns": "user_id", "tasks": 0}, InvalidArgumentError, "tasks must be at least 1, got 0"),
         ({"columns": "user_id", "max_index_bytes": 1000}, InvalidArgumentError, "at most 1,000 bytes, got an estimate"),
     ],
@@ -248,6 +280,27 @@ def test_refresh_makes_what_the_librarys_makes(any_spark, make_lake, tmp_path, m
     assert ours == theirs
     assert ours.num_zones_added == {"incremental": 3 * 7, "full": 3 * 11, "quick": 0}[mode]
     assert_same_index(made, wanted, levels=LEVELS)
+
+
+def test_a_full_refresh_takes_new_parameters(any_spark, flat_lake, tmp_path):
+    zb = ZoneBloom(any_spark)
+    zb.create_index(flat_lake.root, "user_id", rows_per_zone=256)
+    wanted = {"rows_per_zone": 512, "fpp": 0.01, "sizing": "exact", "levels": LEVELS}
+    with pytest.raises(InvalidArgumentError, match="new parameters must come with a full refresh"):
+        zb.refresh_index(flat_lake.root, rows_per_zone=512)
+    zb.refresh_index(flat_lake.root, "full", **wanted)
+    zonebloom.build_index(flat_lake.root, "user_id", index=tmp_path / "wanted").refresh("full", **wanted)
+    assert_same_index(flat_lake.root / "_zonebloom", tmp_path / "wanted", ["user_id"], LEVELS)
+    assert zb.open_index(flat_lake.root, version=1).info()["columns"][0]["rows_per_zone"] == 256
+
+
+def test_a_refresh_is_committed_in_steps(spark, make_lake):
+    zb, lake = ZoneBloom(spark), make_lake((1000,))
+    zb.create_index(lake.root, "user_id")
+    for number in range(4):
+        pq.write_table(make_rows(500, seed=number), lake.root / f"new-{number}.parquet")
+    assert zb.refresh_index(lake.root, commit_every=1000).version == 3
+    assert zb.open_index(lake.root).num_fragments == 5
 
 
 def test_refresh_is_confined_to_paths(spark, hive_lake):

@@ -23,7 +23,7 @@ from zonebloom.datasets.table_marks import (
 from zonebloom.errors import DataFileError, InvalidArgumentError, UnsupportedFormatError
 from zonebloom.storage.locations import Url, absolute, is_url, joined
 
-__all__ = ["dataset_from_json", "open_dataset"]
+__all__ = ["dataset_from_json", "has_log_at", "open_dataset"]
 
 
 def dataset_from_json(
@@ -94,7 +94,7 @@ def _at(location: str, storage_options: Mapping[str, str] | None) -> Dataset:
         from zonebloom.datasets.iceberg import IcebergDataset  # noqa: PLC0415 - only for tables
 
         return IcebergDataset.of_path(location)
-    if _has_log(location, storage_options):
+    if has_log_at(location, storage_options):
         from zonebloom.datasets.delta import DeltaDataset  # noqa: PLC0415 - only for tables
 
         return DeltaDataset(location, storage_options)
@@ -114,7 +114,7 @@ def _at(location: str, storage_options: Mapping[str, str] | None) -> Dataset:
     raise DataFileError(f"a data set must be a folder or a Parquet file, got {path}, which does not exist")
 
 
-def _has_log(location: str, storage_options: Mapping[str, str] | None) -> bool:
+def has_log_at(location: str, storage_options: Mapping[str, str] | None) -> bool:
     """Whether a folder is a Delta table."""
     log = joined(location, LOG_FOLDER)
     if not is_url(location):

@@ -32,6 +32,7 @@ from zonebloom.spark.frames import data_set_of
 from zonebloom.spark.listing import open_index
 from zonebloom.spark.remote import Cluster
 from zonebloom.spark.tasks import Built, Merge, Place, Work
+from zonebloom.stepping import COMMIT_EVERY
 from zonebloom.storage.fragments import Fragment
 from zonebloom.storage.level import LevelEntry
 from zonebloom.storage.store import Store
@@ -63,6 +64,7 @@ def create_index(
     levels: Sequence[str] = ("zone",),
     overwrite: bool = False,
     optimize: bool = True,
+    commit_every: int | None = None,
     max_index_bytes: int | None = None,
     tasks: int | None = None,
     progress: bool | Callable[[Progress], None] = False,
@@ -79,6 +81,7 @@ def create_index(
         overwrite=overwrite,
         optimize=optimize,
         levels=levels,
+        commit_every=COMMIT_EVERY if commit_every is None else commit_every,
         progress=progress,
         runner=SparkRunner(spark, storage_options, num_tasks=tasks, max_index_bytes=max_index_bytes),
         storage_options=storage_options,
@@ -87,20 +90,35 @@ def create_index(
 
 def refresh_index(
     spark: SparkSession,
-    place: str,
+    index: Index,
     mode: Mode = "incremental",
     *,
     paths: Iterable[str | os.PathLike[str]] | None = None,
     partitions: Partitions | None = None,
+    rows_per_zone: int | None = None,
+    fpp: float | None = None,
+    sizing: Sizing | None = None,
+    levels: Sequence[str] | None = None,
     check: bool = False,
+    commit_every: int | None = None,
     tasks: int | None = None,
     progress: bool | Callable[[Progress], None] = False,
     storage_options: Mapping[str, str] | None = None,
 ) -> Refresh:
     """See `ZoneBloom.refresh_index`."""
-    runner = SparkRunner(spark, storage_options, num_tasks=tasks)
-    index = open_index(place, storage_options)
-    return index.refresh(mode, paths=paths, partitions=partitions, check=check, progress=progress, runner=runner)
+    return index.refresh(
+        mode,
+        paths=paths,
+        partitions=partitions,
+        rows_per_zone=rows_per_zone,
+        fpp=fpp,
+        sizing=sizing,
+        levels=levels,
+        check=check,
+        commit_every=commit_every,
+        progress=progress,
+        runner=SparkRunner(spark, storage_options, num_tasks=tasks),
+    )
 
 
 def optimize_index(

@@ -84,6 +84,7 @@ class ZoneBloom:
         levels: Sequence[str] = ("zone",),
         overwrite: bool = False,
         optimize: bool = True,
+        commit_every: int | None = None,
         max_index_bytes: int | None = None,
         tasks: int | None = None,
         progress: bool | Callable[[Progress], None] = False,
@@ -96,9 +97,10 @@ class ZoneBloom:
         Parameters
         ----------
         source
-            A path, a list of paths, or a DataFrame that is a plain scan of files.
-        rows_per_zone, fpp, sizing, levels, overwrite, optimize
-            As for `zonebloom.build_index`.
+            A path, a list of paths, a table (`deltalake.DeltaTable`, `pyiceberg.table.Table`), or a DataFrame that is a
+            plain scan of files, of a Delta or an Iceberg table too.
+        rows_per_zone, fpp, sizing, levels, overwrite, optimize, commit_every
+            As for `zonebloom.build_index`: a build that dies keeps what it committed, and the same call goes on there.
         index
             Where to, by default beside the data; or a name in the system path.
         max_index_bytes
@@ -132,6 +134,7 @@ class ZoneBloom:
             levels=levels,
             overwrite=overwrite,
             optimize=optimize,
+            commit_every=commit_every,
             max_index_bytes=max_index_bytes,
             tasks=tasks,
             progress=progress,
@@ -145,18 +148,26 @@ class ZoneBloom:
         *,
         paths: Iterable[str | os.PathLike[str]] | None = None,
         partitions: Partitions | None = None,
+        rows_per_zone: int | None = None,
+        fpp: float | None = None,
+        sizing: Sizing | None = None,
+        levels: Sequence[str] | None = None,
         check: bool = False,
+        commit_every: int | None = None,
+        index: Place = None,
         tasks: int | None = None,
         progress: bool | Callable[[Progress], None] = False,
     ) -> Refresh:
-        """Bring an index in line with its data set: executors build new and changed files, the driver commits once.
+        """Bring an index in line with its data set: executors build new and changed files, the driver commits.
 
         Parameters
         ----------
         source
-            The data set's path, the index's place, or its name.
-        mode, paths, partitions, check
+            The data set's path, the index's place, or its name; with `index` what `create_index` takes.
+        mode, paths, partitions, rows_per_zone, fpp, sizing, levels, check, commit_every
             As for `zonebloom.Index.refresh`.
+        index
+            Place or name of the index, where `source` is the data set as it is to be read: a table of a catalog, say.
         tasks, progress
             As for `create_index`.
 
@@ -166,11 +177,16 @@ class ZoneBloom:
 
         return refresh_index(
             self.spark,
-            self._place(source),
+            self.open_index(source, index=index),
             mode,
             paths=paths,
             partitions=partitions,
+            rows_per_zone=rows_per_zone,
+            fpp=fpp,
+            sizing=sizing,
+            levels=levels,
             check=check,
+            commit_every=commit_every,
             tasks=tasks,
             progress=progress,
             storage_options=self.storage_options,
@@ -201,8 +217,15 @@ class ZoneBloom:
         """Make the content of an older version current, as a new version, whose number it is."""
         return self.open_index(source).restore(version)
 
-    def open_index(self, source: Source) -> Index:
+    def open_index(self, source: Source, *, index: Place = None, version: int | None = None) -> Index:
         """The library's index: of a data set's path, a place, a name, or a DataFrame that scans its files.
+
+        Parameters
+        ----------
+        index
+            Place or name of the index, where `source` is the data set as it is to be read.
+        version
+            An older version; by default the current one.
 
         Raises
         ------
@@ -211,7 +234,14 @@ class ZoneBloom:
         """
         from zonebloom.spark.listing import open_index  # noqa: PLC0415 - as above
 
-        return open_index(self._place(source), self.storage_options)
+        is_found_by_index = isinstance(source, (str, os.PathLike)) or hasattr(source, "inputFiles")
+        place, dataset = self._catalog.place(index), None
+        if place is not None or not is_found_by_index:
+            from zonebloom.spark.frames import data_set_of  # noqa: PLC0415 - as above
+
+            dataset = data_set_of(source, self.storage_options)
+        place = self._place(source) if place is None else place
+        return open_index(place, self.storage_options, version=version, dataset=dataset)
 
     def indexes(self, *sources: Source) -> DataFrame:
         """One row for each index of the system path and of `sources`: name, place, data set, columns, rows, bytes."""
@@ -231,10 +261,9 @@ class ZoneBloom:
             place = self._catalog.place(source)
             assert place is not None
             return place
-        from zonebloom.spark.frames import common_folder, files_of  # noqa: PLC0415 - as above
+        from zonebloom.spark.frames import place_of  # noqa: PLC0415 - as above
 
-        files = files_of(source)
-        return files[0] if len(files) == 1 else common_folder(files)
+        return place_of(source)
 
     # --- reading ----------------------------------------------------------------------------------------------------
 

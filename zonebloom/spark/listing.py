@@ -29,9 +29,11 @@ _COLUMNS = (
 )
 
 
-def open_index(place: str, storage_options: Mapping[str, str] | None) -> Index:
+def open_index(
+    place: str, storage_options: Mapping[str, str] | None, *, version: int | None = None, dataset: Any = None
+) -> Index:
     """The library's index at `place`."""
-    return open_library_index(place, storage_options=storage_options)
+    return open_library_index(place, version=version, storage_options=storage_options, dataset=dataset)
 
 
 def delete_index(place: str, storage_options: Mapping[str, str] | None) -> None:
