@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import zonebloom as zb
+from zonebloom import building
 from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, UnsupportedTypeError
 
 
@@ -149,6 +150,56 @@ def test_a_footer_that_is_garbage(built):
             index.to_table("user_id = 'nobody'")
         except DataFileError:
             continue
+
+
+def of_rows(num_rows):
+    """A field of that many rows in a footer: its type, and twice the number in groups of 7 bits."""
+    twice, written = 2 * num_rows, b"\x16"
+    while twice > 127:
+        written += bytes([twice & 127 | 128])
+        twice >>= 7
+    return written + bytes([twice])
+
+
+def claim(path, claims):
+    """Change numbers of rows in the footer of `path`: `(old, new, which of those that are the same)`."""
+    data = path.read_bytes()
+    start = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    for old, new, number in claims:
+        at = start
+        for _ in range(number + 1):
+            at = data.index(of_rows(old), at + 1)
+        assert len(of_rows(old)) == len(of_rows(new))
+        data = data[:at] + of_rows(new) + data[at + len(of_rows(old)) :]
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize(
+    "claims",
+    [
+        pytest.param([(3000, 2500, 0)], id="the file has fewer rows than its row groups"),
+        pytest.param([(1000, 1100, 1)], id="a row group has more rows than the file"),
+        pytest.param([(3000, 3100, 0), (1000, 1100, 1)], id="the first row group holds fewer rows than it says"),
+        pytest.param([(3000, 3100, 0), (1000, 1100, 5)], id="the last row group holds fewer rows than it says"),
+    ],
+)
+@pytest.mark.parametrize("share", [1 << 20, 1200], ids=["whole", "in units"])
+def test_a_footer_that_counts_wrong_is_kept_and_said(tmp_path, monkeypatch, claims, share):
+    monkeypatch.setattr(building, "_MIN_UNIT_ROWS", share)
+    root = tmp_path / "lake"
+    root.mkdir()
+    for name in ("good", "wrong"):
+        plain = {"use_dictionary": False, "compression": "none", "row_group_size": 1000}
+        pq.write_table(pa.table({"x": np.arange(3000)}), root / f"{name}.parquet", **plain)
+    claim(root / "wrong.parquet", claims)
+    assert pq.read_table(root / "wrong.parquet").num_rows == 3000  # pyarrow does not care
+    with pytest.warns(RuntimeWarning, match=r"wrong\.parquet must hold"):
+        index = zb.build_index(root, "x", rows_per_zone=100, workers=1)
+    for value in (0, 999, 1000, 1500, 2700, 2999):
+        found = index.search(zb.Equals("x", value))
+        assert "wrong.parquet" in found.files
+        assert found.row_ranges.num_rows >= 3000 + 100
+        assert zb.ReasonCode.FILE_NOT_INDEXED in {reason.code for reason in found.reasons}
 
 
 def test_a_deleted_data_file_is_no_match(built):

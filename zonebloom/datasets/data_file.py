@@ -17,6 +17,7 @@ from zonebloom.arrays import parquet as pq
 from zonebloom.datasets.footers import Footer, first_line, read_footer
 from zonebloom.datasets.source import Fingerprint, Source
 from zonebloom.errors import ColumnNotFoundError, DataFileError
+from zonebloom.selection import MAX_ROWS
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -47,10 +48,17 @@ class DataFile:
             self._footer = read_footer(source)
             if rename is not None:
                 self._footer = rename(self._footer)
+            self._metadata = self._footer.metadata
+            self._check_rows()
         except DataFileError:
             source.close()
             raise
-        self._metadata = self._footer.metadata
+
+    def _check_rows(self) -> None:
+        in_groups = sum(self.row_group_rows)
+        if in_groups != self.num_rows or in_groups > MAX_ROWS or min(self.row_group_rows, default=0) < 0:
+            message = f"the row groups of data file {self._path} must hold its {self.num_rows} rows, at most {MAX_ROWS}"
+            raise DataFileError(f"{message}, got {in_groups}")
 
     def __enter__(self) -> Self:
         return self
@@ -116,7 +124,7 @@ class DataFile:
         Raises
         ------
         DataFileError
-            A page cannot be decoded.
+            A page cannot be decoded, or there are fewer rows than the footer says.
         """
         groups, position = self._groups_of(start, stop)
         present = [column for column in columns if has_column(self.schema, column)]
@@ -149,8 +157,18 @@ class DataFile:
             *((run, batch_rows) for run in whole),
             (groups[-1:], min(batch_rows, num_rows - rows_before_last)),
         ):
-            if run:
-                yield from reader.iter_batches(rows, row_groups=run, columns=columns, use_threads=False)
+            held = 0
+            for batch in reader.iter_batches(rows, row_groups=run, columns=columns, use_threads=False) if run else ():
+                held += batch.num_rows
+                yield batch
+            self._check_held(held, run)
+
+    def _check_held(self, held: int, groups: Sequence[int]) -> None:
+        """Raise where pages hold fewer values than the footer says, of which pyarrow 26 says nothing: all rows move up."""
+        rows = sum(self.row_group_rows[number] for number in groups)
+        if held != rows:
+            numbers = ", ".join(map(str, groups))
+            raise DataFileError(f"row group {numbers} of data file {self._path} must hold {rows} rows, got {held}")
 
     def _value_bytes(self, column: str) -> int:
         leaf = self._leaves.get(column)
@@ -227,10 +245,7 @@ class DataFile:
         with self._decoding():
             reader = self._reader([], int96_unit=int96_unit)
             table = reader.read_row_group(number, columns=columns, use_threads=False)
-        rows = self.row_group_rows[number]
-        if table.num_rows != rows:  # pyarrow 26 says nothing of pages that hold fewer values than the footer has
-            message = f"row group {number} of data file {self._path} must hold {rows} rows, got {table.num_rows}"
-            raise DataFileError(message)
+        self._check_held(table.num_rows, [number])
         return table
 
     def _chunk_ranges(self, groups: Sequence[int], columns: Sequence[str]) -> list[tuple[int, int]]:
