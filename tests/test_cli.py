@@ -48,11 +48,7 @@ def run(capsys, monkeypatch):
 
     def command(*arguments: object) -> Outcome:
         monkeypatch.setattr(sys, "argv", ["zonebloom", *map(str, arguments)])
-        code = 0
-        try:
-            cli.main()
-        except SystemExit as stop:
-            code = stop.code or 0
+        code = cli.run()
         captured = capsys.readouterr()
         assert "Traceback" not in captured.err
         return Outcome(code, captured.out, captured.err)
@@ -370,3 +366,15 @@ def test_help_names_every_command():
     text = CliRunner().invoke(cli.app, ["--help"]).output
     for command in ("build", "search", "scan", "exists", "explain", "info", "verify", "export", "import", "demo"):
         assert command in text
+
+
+def test_the_process_ends_as_python_does(lake):
+    """What is registered to run at the end runs, and what was printed arrives, though nothing is freed one by one."""
+    script = "import atexit, threading, time\n"
+    script += "atexit.register(print, 'at exit')\n"
+    script += "threading.Thread(target=lambda: (time.sleep(0.2), print('thread'))).start()\n"
+    script += "from zonebloom.cli import main; main()"
+    command = [sys.executable, "-c", script, "search", str(lake.root), "-w", "user_id = 'nobody'"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-2:] == ["thread", "at exit"]
+    assert done.stderr.startswith("at_most: 0 of 3 files")

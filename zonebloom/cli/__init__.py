@@ -10,6 +10,6 @@ fault, 2 for the caller's mistake; one line on stderr, a traceback only with `--
 from __future__ import annotations
 
 from zonebloom.cli import making, searching, upkeep
-from zonebloom.cli.root import app, main
+from zonebloom.cli.root import app, main, run
 
-__all__ = ["app", "main", "making", "searching", "upkeep"]
+__all__ = ["app", "main", "making", "run", "searching", "upkeep"]

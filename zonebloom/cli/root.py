@@ -5,16 +5,17 @@ click and not typer, which loads pydantic: a search of one key would spend more 
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import warnings
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
 from zonebloom import errors
 
-__all__ = ["app", "main"]
+__all__ = ["app", "main", "run"]
 
 _CALLERS_MISTAKES = (ValueError, TypeError, LookupError, ImportError)
 
@@ -34,13 +35,21 @@ def _show_warning(message: Warning | str, *_: Any) -> None:
     click.echo(f"zonebloom: warning: {message}", err=True)
 
 
-def main() -> None:
-    """Run the command; every error is one line on stderr."""
+def main() -> NoReturn:
+    """Run the command as all that this process does."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # NumPy would start threads that spin, and we multiply no matrix
+    status = run()
+    gc.freeze()  # nothing is freed one by one as Python ends; what is registered to run at the end still runs
+    raise SystemExit(status)
+
+
+def run() -> int:
+    """Run the command, and give its exit status; every error is one line on stderr."""
     with warnings.catch_warnings():
         warnings.simplefilter("always", RuntimeWarning)
         warnings.showwarning = _show_warning  # type: ignore[assignment]
         try:
-            status = app(standalone_mode=False)
+            status = int(app(standalone_mode=False) or 0)
             sys.stdout.flush()
         except click.exceptions.NoArgsIsHelpError as error:
             click.echo(error.format_message(), err=True)
@@ -57,7 +66,7 @@ def main() -> None:
         except BrokenPipeError:  # `zonebloom scan … | head`; what is left must not fail again as Python ends
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             status = 1
-    raise SystemExit(status)
+    return status
 
 
 def _fail(error: Exception, message: str) -> None:
