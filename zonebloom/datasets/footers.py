@@ -40,6 +40,8 @@ _SCHEMA, _ROW_GROUPS = 2, 4
 _COLUMNS = 1
 _REPETITION, _NAME, _NUM_CHILDREN = 3, 4, 5
 _REPEATED = 2
+_MAX_DESCRIBED = 256
+"""Files of some columns that a footer keeps the description of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +58,10 @@ class StoredField:
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """What a file of one column of another says of it, as Parquet writes it."""
+    """What a file of some columns of another says of them, as Parquet writes it."""
 
     head: bytes
-    """Of its FileMetaData the fields 1 and 2: format, and schema elements: a root, and those of the column."""
+    """Of its FileMetaData the fields 1 and 2: format, and schema elements: a root, and those of the columns."""
     tail: bytes
     """The fields 5 and 6, and the end: the Arrow schema, if the file has one, and the writer."""
 
@@ -76,9 +78,11 @@ class Footer:
         self._lock = threading.Lock()
         self._groups: list[list[int]] = []
         self._next_group = 0
-        self._described: dict[int, Described] = {}
+        self._described: dict[tuple[int, ...], Described] = {}
         self.page_maps: dict[tuple[int, int], Any] = {}
         """Where pages are, by row group and leaf: for `pages`, which fills it."""
+        self.integer_ranges: dict[tuple[int, str, Any], tuple[int, int] | None] = {}
+        """Least and greatest values, by row group, column and type: for `DataFile`, which fills it."""
 
     def rewritten(self, rewrite: Callable[[bytes], bytes]) -> Footer:
         """The footer that `rewrite` makes of its bytes; itself where that leaves them.
@@ -166,22 +170,24 @@ class Footer:
             leaf += num_leaves
         return tuple(fields)
 
-    def described(self, number: int) -> Described:
-        """What a file of top-level column `number` alone has to say, for pyarrow to read the same type from it."""
-        if number not in self._described:
-            elements = self.stored_fields[number].schema
-            root = thrift.write_struct({_NAME: (thrift.BINARY, b"schema"), _NUM_CHILDREN: (thrift.I32, 1)})
+    def described(self, numbers: tuple[int, ...]) -> Described:
+        """What a file of some top-level columns alone has to say, for pyarrow to read the same types from it."""
+        if numbers not in self._described:
+            elements = [element for number in numbers for element in self.stored_fields[number].schema]
+            root = thrift.write_struct({_NAME: (thrift.BINARY, b"schema"), _NUM_CHILDREN: (thrift.I32, len(numbers))})
             schema = thrift.write_list(thrift.STRUCT, [root, *elements])
             tail: dict[int, thrift.Field] = {}
             if _ARROW_SCHEMA in (self.metadata.metadata or {}):
-                arrow = base64.b64encode(pa.schema([self.schema.field(number)]).serialize())
+                arrow = base64.b64encode(pa.schema([self.schema.field(number) for number in numbers]).serialize())
                 pair = thrift.write_struct({1: (thrift.BINARY, _ARROW_SCHEMA), 2: (thrift.BINARY, arrow)})
                 tail[5] = thrift.LIST, thrift.write_list(thrift.STRUCT, [pair])
             if self.metadata.created_by:  # pyarrow reads pages of some old writers differently
                 tail[6] = thrift.BINARY, str(self.metadata.created_by).encode()
             head = thrift.write_fields({1: (thrift.I32, 2), 2: (thrift.LIST, schema)})
-            self._described[number] = Described(head, thrift.write_fields(tail, after=4) + thrift.STOP)
-        return self._described[number]
+            if len(self._described) == _MAX_DESCRIBED:
+                self._described.clear()
+            self._described[numbers] = Described(head, thrift.write_fields(tail, after=4) + thrift.STOP)
+        return self._described[numbers]
 
     def chunk(self, group: int, leaf: int) -> dict[int, Any]:
         """The column chunk of a row group, as Parquet's struct `ColumnChunk`.

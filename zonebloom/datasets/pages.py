@@ -1,8 +1,9 @@
 """Reading some rows of a row group by the pages that hold them.
 
-The pages of a column are fetched with its dictionary, put into a Parquet file of that one column in memory, and pyarrow
-decodes that: so every type, codec and encoding is as pyarrow reads it. Where a file has no page index, or anything is
-not as it promises, there is no cut, and the caller reads the row group.
+The pages of a column, with its dictionary, get a footer of their own, and pyarrow decodes by that: so every type, codec
+and encoding is as pyarrow reads it. Of a file on a disk they stay where they are, if they follow each other; else they
+are fetched into memory. Where a file has no page index, or anything is not as it promises, there is no cut, and the
+caller reads the row group.
 
 Spec: specs/pages.md#cut
 """
@@ -14,14 +15,14 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from zonebloom.arrays import parquet as pq
 from zonebloom.datasets.footers import Footer
-from zonebloom.datasets.page_map import DICTIONARY_ENCODINGS, PageMap, page_encoding, page_maps
+from zonebloom.datasets.page_map import DICTIONARY_ENCODINGS, PageMap, page_encoding, page_encoding_at, page_maps
 from zonebloom.datasets.source import Source
 from zonebloom.datasets.thrift import I64, LIST, STOP, STRUCT, Field, write_fields, write_list, write_struct
 
@@ -73,6 +74,11 @@ class _Leaf:
         """Whether the first span is the dictionary."""
         return self.runs[0][0] < self.pages.num_dictionary_pages
 
+    @property
+    def is_in_place(self) -> bool:
+        """Whether all bytes that are needed follow each other in the file: one run, and the dictionary before it."""
+        return len(self.runs) == 1 and (not self.has_dictionary or self.runs[0][0] == 0)
+
     @classmethod
     def of(cls, pages: PageMap, runs: tuple[tuple[int, int], ...]) -> _Leaf:
         """The leaf with what its runs need."""
@@ -97,24 +103,33 @@ class _Plan:
     positions: NDArray[np.int64]
 
 
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A plan whose pages are as promised."""
+
+    plan: _Plan
+    chunks: list[bytes]
+    """Parquet's ColumnChunk of each leaf, with the places of its pages in the file that pyarrow is to read."""
+
+
 def read_cuts(source: Source, footer: Footer, group: int, ranges: Ranges, names: Sequence[str]) -> dict[str, Cut]:
     """The pages that hold rows of `ranges`, for those top-level columns among `names` of which they can be read alone.
 
     A column is left out where it has no page index, where that or a page is not as it should be, or where its whole
     chunk costs less. `source` is asked at most twice, for all columns together: for the page indexes that are not known
-    yet, and for the pages.
+    yet, and for the pages. Pages of a near file that follow each other are decoded from where they are.
 
     Spec: specs/pages.md#cut
     """
     plans = _plans(source, footer, group, ranges, names)
-    spans = [span for plan in plans for leaf in plan.leaves for span in leaf.spans]
-    blobs = iter(source.read_ranges(spans) if spans else [])
+    near = [plan for plan in plans if source.is_near and all(leaf.is_in_place for leaf in plan.leaves)]
     cuts = {}
-    for plan in plans:
-        fetched = [list(itertools.islice(blobs, len(leaf.spans))) for leaf in plan.leaves]
-        cut = _decoded(footer, plan, fetched)
-        if cut is not None:
-            cuts[footer.schema.field(plan.number).name] = cut
+    if near:
+        found = [one for plan in near if (one := _in_place(source, plan)) is not None]
+        cuts = _decoded(footer, found, source.arrow_file())
+    if len(near) < len(plans):
+        found, fetched = _fetched(source, [plan for plan in plans if plan not in near])
+        cuts |= _decoded(footer, found, pa.BufferReader(fetched))
     return cuts
 
 
@@ -173,43 +188,61 @@ def _pays(plan: _Plan) -> bool:
     return saved_rows > num_pages * _ROWS_PER_PAGE or saved_bytes > num_pages * _BYTES_PER_PAGE
 
 
-# --- decoding ---------------------------------------------------------------------------------------------------------
+# --- reading ----------------------------------------------------------------------------------------------------------
 
 
-def _decoded(footer: Footer, plan: _Plan, fetched: list[list[bytes]]) -> Cut | None:
-    """The rows of a plan, for each leaf of which its spans were read; None if anything is not as promised."""
-    parts, chunks, position = [_MAGIC], [], len(_MAGIC)
-    for leaf, blobs in zip(plan.leaves, fetched, strict=True):
-        found = _checked(leaf, blobs)
-        if found is None:
+def _in_place(source: Source, plan: _Plan) -> _Found | None:
+    """The pages of a plan where they are, of which the headers alone are read; None if one is not as promised."""
+    chunks = []
+    for leaf in plan.leaves:
+        pages, (first, stop) = leaf.pages, leaf.runs[0]
+        if not pages.is_proven and not pages.prove(source.read_ranges([pages.last_header])[0]):
             return None
-        dictionary, data = found
-        chunks.append(_column_chunk(leaf.pages, plan.num_rows, position, len(dictionary), len(data)))
-        parts += [dictionary, data]
-        position += len(dictionary) + len(data)
-    footer_bytes = _footer(footer, plan, chunks, position)
-    parts += [footer_bytes, _END.pack(len(footer_bytes), _MAGIC)]
-    field = footer.schema.field(plan.number)
-    try:
-        table = pq.ParquetFile(pa.BufferReader(b"".join(parts)), pre_buffer=False).read_row_group(0, use_threads=False)
-    except (pa.ArrowException, OSError):
-        return None
-    if table.num_rows != plan.num_wanted or table.schema.names != [field.name] or table.column(0).type != field.type:
-        return None
-    return Cut(table.column(0), plan.first_rows, plan.positions)
+        offsets, rows = pages.offsets[first : stop + 1].tolist(), pages.rows[first : stop + 1].tolist()
+        encodings = [
+            page_encoding_at(source, offset, end, last - row)
+            for offset, end, row, last in zip(offsets, offsets[1:], rows, rows[1:], strict=False)
+        ]
+        dictionary = pages.dictionary[1] if leaf.has_dictionary else 0
+        if None in encodings or (not dictionary and not DICTIONARY_ENCODINGS.isdisjoint(encodings)):
+            return None
+        chunks.append(
+            _column_chunk(pages, plan.num_rows, offsets[0] - dictionary, dictionary, offsets[-1] - offsets[0])
+        )
+    return _Found(plan, chunks)
 
 
-def _checked(leaf: _Leaf, blobs: list[bytes]) -> tuple[bytes, bytes] | None:
-    """The dictionary page, if one is needed, and the data pages; None if one of them is not as promised."""
+def _fetched(source: Source, plans: Sequence[_Plan]) -> tuple[list[_Found], bytes]:
+    """The pages of those plans that are as promised, in one piece of memory."""
+    blobs = iter(source.read_ranges([span for plan in plans for leaf in plan.leaves for span in leaf.spans]))
+    parts, position, found = [_MAGIC], len(_MAGIC), []
+    for plan in plans:
+        read = [list(itertools.islice(blobs, len(leaf.spans))) for leaf in plan.leaves]
+        checked = [_checked(leaf, own) for leaf, own in zip(plan.leaves, read, strict=True)]
+        chunks = []
+        for leaf, one in zip(plan.leaves, checked, strict=True):
+            if one is None:
+                break
+            dictionary_bytes, data_bytes = len(one[0]), sum(map(len, one[1]))
+            chunks.append(_column_chunk(leaf.pages, plan.num_rows, position, dictionary_bytes, data_bytes))
+            parts += [one[0], *one[1]]
+            position += dictionary_bytes + data_bytes
+        else:
+            found.append(_Found(plan, chunks))
+    return found, b"".join(parts)
+
+
+def _checked(leaf: _Leaf, blobs: list[bytes]) -> tuple[bytes, list[bytes]] | None:
+    """The dictionary page, if one is needed, and the runs of data pages; None if one of them is not as promised."""
     if any(len(blob) != size for blob, (_offset, size) in zip(blobs, leaf.spans, strict=True)):
         return None
     if not leaf.pages.is_proven and not leaf.pages.prove(blobs[-1]):
         return None
     first = int(leaf.has_dictionary)
-    dictionary, data = b"".join(blobs[:first]), b"".join(blobs[first : first + len(leaf.runs)])
-    uses_dictionary, position = False, 0
-    for start, stop in leaf.runs:
-        sizes = np.diff(leaf.pages.offsets[start : stop + 1]).tolist()
+    runs = blobs[first : first + len(leaf.runs)]
+    uses_dictionary = False
+    for data, (start, stop) in zip(runs, leaf.runs, strict=True):
+        sizes, position = np.diff(leaf.pages.offsets[start : stop + 1]).tolist(), 0
         for size, num_rows in zip(sizes, np.diff(leaf.pages.rows[start : stop + 1]).tolist(), strict=True):
             encoding = page_encoding(data, position, size, num_rows)
             if encoding is None:
@@ -217,8 +250,34 @@ def _checked(leaf: _Leaf, blobs: list[bytes]) -> tuple[bytes, bytes] | None:
             uses_dictionary = uses_dictionary or encoding in DICTIONARY_ENCODINGS
             position += size
     if uses_dictionary:
-        return (dictionary, data) if dictionary else None
-    return b"", data
+        return (blobs[0], runs) if first else None
+    return b"", runs
+
+
+# --- decoding ---------------------------------------------------------------------------------------------------------
+
+
+def _decoded(footer: Footer, found: Sequence[_Found], file: Any) -> dict[str, Cut]:
+    """The rows of plans whose pages are in `file`; without those that pyarrow does not decode as it is to."""
+    cuts = {}
+    by_rows: dict[int, list[_Found]] = {}
+    for one in found:
+        by_rows.setdefault(one.plan.num_wanted, []).append(one)
+    for num_wanted, together in by_rows.items():
+        numbers = tuple(one.plan.number for one in together)
+        written = _footer(footer, numbers, [chunk for one in together for chunk in one.chunks], num_wanted)
+        fields = [footer.schema.field(number) for number in numbers]
+        try:
+            metadata = pq.read_metadata(pa.BufferReader(_MAGIC + written + _END.pack(len(written), _MAGIC)))
+            reader = pq.ParquetFile(file, metadata=metadata, pre_buffer=False)
+            table = reader.read_row_group(0, use_threads=False)
+        except (pa.ArrowException, OSError):
+            continue
+        is_as_promised = table.num_rows == num_wanted and table.schema.names == [field.name for field in fields]
+        if is_as_promised and table.schema.types == [field.type for field in fields]:
+            for one, values in zip(together, table.columns, strict=True):
+                cuts[footer.schema.field(one.plan.number).name] = Cut(values, one.plan.first_rows, one.plan.positions)
+    return cuts
 
 
 def _column_chunk(pages: PageMap, num_rows: int, position: int, dictionary_bytes: int, data_bytes: int) -> bytes:
@@ -231,9 +290,9 @@ def _column_chunk(pages: PageMap, num_rows: int, position: int, dictionary_bytes
     return write_struct({2: (I64, position), 3: (STRUCT, written)})
 
 
-def _footer(footer: Footer, plan: _Plan, chunks: list[bytes], num_bytes: int) -> bytes:
-    """Parquet's FileMetaData of a file of one column and one row group."""
-    group = write_struct({1: (LIST, write_list(STRUCT, chunks)), 2: (I64, num_bytes), 3: (I64, plan.num_wanted)})
-    body = write_fields({3: (I64, plan.num_wanted), 4: (LIST, write_list(STRUCT, [group]))}, after=2)
-    described = footer.described(plan.number)
+def _footer(footer: Footer, numbers: tuple[int, ...], chunks: list[bytes], num_rows: int) -> bytes:
+    """Parquet's FileMetaData of a file of some columns and one row group."""
+    group = write_struct({1: (LIST, write_list(STRUCT, chunks)), 2: (I64, 0), 3: (I64, num_rows)})
+    body = write_fields({3: (I64, num_rows), 4: (LIST, write_list(STRUCT, [group]))}, after=2)
+    described = footer.described(numbers)
     return described.head + body + described.tail
