@@ -98,12 +98,15 @@ class Scans:
     def excluded(
         self, frame: DataFrame, listing: Mapping[str, Any], kept: frozenset[str], condition: Condition
     ) -> DataFrame:
-        """`frame`, a plain scan, where `condition`, without the files of `listing` that are not `kept`."""
-        fingerprints = {
-            url_of(self.dataset.absolute(path)): found for path, found in listing.items() if path not in kept
-        }
-        text = exclusion(list(fingerprints), fingerprints)
-        return filtered(self.spark, frame if text is None else frame.where(text), condition)
+        """`frame`, a plain scan, where `condition`, without the files of `listing` that are not `kept`.
+
+        The condition comes first, so that Spark asks the other of those rows alone that meet it.
+        """
+        text = exclusion(
+            {url_of(self.dataset.absolute(path)): found for path, found in listing.items() if path not in kept}
+        )
+        frame = condition.filtered(frame)
+        return filtered(self.spark, frame if text is None else frame.where(text), replace(condition, residual=None))
 
     def _path(self, path: str) -> str:
         return escaped(url_of(self.dataset.absolute(path)))
