@@ -148,7 +148,7 @@ class Work:
                 self._build_together(entries, fragments, on_rows, built)
             if self.is_sliced:
                 live = {one.fragment_id for one, _ in step} - self.failed.keys()
-                for name, entry in list(built.items()):
+                for name, entry in [one for one in built.items() if _is_worth_slicing(self.store, one[1])]:
                     built[name] = self.runner.run(_sliced, self.store, entry, live)
         except BaseException:
             _delete(self.store, built)
@@ -251,10 +251,12 @@ def _passes(
     return together.values()
 
 
+def _is_worth_slicing(store: Store, column: ColumnEntry) -> bool:
+    return column.num_zones > (0 if store.is_remote else _ZONES_WORTH_SLICING)  # far away, whole filters cost more
+
+
 def _sliced(store: Store, column: ColumnEntry, live: set[int]) -> ColumnEntry:
     """A column of many zones with slice segments, which replace those that were written just now."""
-    if column.num_zones <= (0 if store.is_remote else _ZONES_WORTH_SLICING):  # far away, whole filters cost more
-        return column
     written: list[str] = []
     try:
         sliced, _ = optimize_column(store, column, live, written.append)
