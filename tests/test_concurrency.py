@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,8 +17,11 @@ import zonebloom as zb
 from tests.lives import rows_of, write
 from tests.zygote import Zygote
 from zonebloom.committing import commit_change, reserve_ids
-from zonebloom.errors import ConcurrentCommitError
+from zonebloom.errors import ConcurrentCommitError, IndexNotFoundError
+from zonebloom.levels import merge_level
 from zonebloom.rebasing import Change, ColumnChange
+from zonebloom.retention import delete_index
+from zonebloom.stepping import reserved_ids
 from zonebloom.storage.local_store import LocalStore
 from zonebloom.storage.manifest import list_versions, read_version
 from zonebloom.storage.opening import open_store
@@ -202,6 +207,63 @@ def test_reserved_ids_never_meet(tmp_path):
     ids = [one for run in taken for one in run]
     assert len(taken) == 4 * 29
     assert sorted(ids) == list(range(len(ids)))
+
+
+class PausingStore(LocalStore):
+    """Lets others do something between looking for a free id and taking it."""
+
+    meanwhile: Callable[[], None] | None = None
+
+    def create(self, path: str, data: bytes) -> bool:
+        if self.meanwhile is not None:
+            meanwhile, self.meanwhile = self.meanwhile, None
+            meanwhile()
+        return super().create(path, data)
+
+
+def test_ids_of_a_writer_that_failed_are_not_given_to_two_others(lake):
+    store, other = PausingStore(lake / "_zonebloom"), LocalStore(lake / "_zonebloom")
+    taken: list[range] = []
+
+    def fail() -> None:
+        with reserved_ids(other, 3, 5):
+            taken.append(range(first := reserve_ids(other, 3, 2), first + 2))
+            raise KeyboardInterrupt
+
+    def meanwhile() -> None:
+        with pytest.raises(KeyboardInterrupt):
+            fail()
+
+    store.meanwhile = meanwhile
+    taken.append(range(first := reserve_ids(store, 3, 100), first + 100))
+    assert not set(taken[0]) & set(taken[1])
+
+
+def test_levels_are_not_merged_over_a_column_that_was_made_anew(tmp_path):
+    """The new one may have the same fragments, but other values: a column of a table that took the name."""
+    root = tmp_path / "lake"
+    root.mkdir()
+    write(root / "f0.parquet", range(100))
+    index = zb.build_index(root, "k", rows_per_zone=10, levels=("zone", "fragment"))
+    write(root / "f1.parquet", range(100, 200))
+    index.refresh()
+    store = LocalStore(root / "_zonebloom")
+    base = read_version(store, index.version)
+    column = base.columns[0]
+    merged, _ = merge_level(store, "k", column.levels[0], {0, 1}, str, fpp=column.fpp)
+    change = Change("optimize", (ColumnChange.between(column, replace(column, levels=(merged,))),))
+    zb.build_index(root, "k", rows_per_zone=10, levels=("zone", "fragment"), overwrite=True)
+    with pytest.raises(ConcurrentCommitError, match=r"segments of column k .* version 3 \(build"):
+        commit_change(store, base, change)
+
+
+def test_an_index_that_was_deleted_is_not_refreshed(lake):
+    index = zb.open_index(lake)
+    store = LocalStore(lake / "_zonebloom")
+    delete_index(store)
+    with pytest.raises(IndexNotFoundError, match="build it"):
+        index.refresh()
+    assert not list_versions(store)
 
 
 # --- many processes ---------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ import secrets
 import time
 from collections.abc import Iterable
 
-from zonebloom.errors import ConcurrentCommitError, CorruptIndexError, StorageError
+from zonebloom.errors import ConcurrentCommitError, CorruptIndexError, IndexNotFoundError, StorageError
 from zonebloom.rebasing import Change, Rebase, name_of
 from zonebloom.selection import MAX_FRAGMENT_ID
 from zonebloom.storage.fragments import FragmentTable, read_fragments
@@ -138,11 +138,13 @@ def _may_exist(store: Store, version: int) -> bool:
 
 def _newest(store: Store) -> Manifest:
     while True:
-        number = list_versions(store)[-1]
+        numbers = list_versions(store)
+        if not numbers:
+            raise IndexNotFoundError(f"an index must have a version, got none in {store.location}; build it")
         try:
-            return read_version(store, number)
+            return read_version(store, numbers[-1])
         except CorruptIndexError:
-            if list_versions(store)[-1] == number:
+            if list_versions(store)[-1:] == numbers[-1:]:
                 raise  # else a vacuum removed it, for there is a newer one
 
 

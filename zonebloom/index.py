@@ -421,8 +421,8 @@ class Index:
 
     def _current(self, *, is_cached: bool) -> tuple[Snapshot, bool]:
         """The current version, and whether its file is sound; an older one stands in for a damaged file."""
-        newest = list_versions(self._snapshot.store)[-1]
-        if is_cached and newest == self.version and not self._snapshot.is_distrusted:
+        newest = list_versions(self._snapshot.store)[-1:]
+        if is_cached and newest == [self.version] and not self._snapshot.is_distrusted:
             return self._snapshot, True
         return load_trusted(self.store)
 

@@ -192,7 +192,7 @@ class Rebase:
             raise self._overlap(f"column {new.name}")
         known = {segment.path for segment in base.segments}
         kept = [segment for segment in current.segments if segment.path not in change.removed]
-        added = covered_by(new.segments)
+        added = covered_by((*new.segments, *(segment for level in new.levels for segment in level.segments)))
         is_clear = {one.path: one.path in known or not _meet(added, one.fragments) for one in kept}
         if change.is_rebuilt:
             kept = [one for one in kept if is_same and one.path not in known and is_clear[one.path]]

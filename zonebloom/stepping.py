@@ -12,20 +12,20 @@ from __future__ import annotations
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from zonebloom.building import BuildPlan, Parameters, Runner
 from zonebloom.committing import commit_change, release_ids, reserve_ids
 from zonebloom.datasets import Dataset
-from zonebloom.errors import DataFileError, InvalidArgumentError
+from zonebloom.errors import DataFileError, InvalidArgumentError, StorageError
 from zonebloom.optimizing import optimize_column
 from zonebloom.rebasing import Change, ColumnChange, joined_levels
 from zonebloom.sizing import Sizing
 from zonebloom.storage.fragments import Fragment
 from zonebloom.storage.level import LevelEntry
-from zonebloom.storage.manifest import ColumnEntry, Manifest
+from zonebloom.storage.manifest import ColumnEntry, Manifest, list_versions
 from zonebloom.storage.segment import runs
 from zonebloom.storage.store import Store
 
@@ -57,9 +57,9 @@ def no_levels(names: Sequence[str]) -> tuple[LevelEntry, ...]:
 
 @contextmanager
 def reserved_ids(store: Store, next_fragment_id: int, count: int) -> Iterator[int]:
-    """The first of `count` fragment ids that are reserved for the block; given back if it raises.
+    """The first of `count` fragment ids that are reserved for the block; they are wasted if it raises.
 
-    A version that was committed all the same names ids above all of them as its next.
+    Only where there is no index yet they are given back, so that nothing stays of it.
     """
     if not count:
         yield next_fragment_id
@@ -68,7 +68,9 @@ def reserved_ids(store: Store, next_fragment_id: int, count: int) -> Iterator[in
     try:
         yield first
     except BaseException:
-        release_ids(store, first)
+        with suppress(StorageError):  # the caller's error matters more
+            if not list_versions(store):
+                release_ids(store, first)
         raise
 
 
@@ -126,7 +128,7 @@ class Work:
             built = self._build(step, on_rows)
             added = [one for one, _ in step if one.fragment_id in new and one.fragment_id not in self.failed]
             if self.base.version == 0 and not added and len(steps) == 1:
-                _delete(self.store, built)
+                _delete(self.store, _files(built))
                 message = f"at least one data file must be readable, got: {next(iter(self.failed.values()))}"
                 raise DataFileError(message)
             change = self._change(built, added, is_first=not number, is_last=number + 1 == len(steps))
@@ -150,8 +152,9 @@ class Work:
                 live = {one.fragment_id for one, _ in step} - self.failed.keys()
                 for name, entry in [one for one in built.items() if _is_worth_slicing(self.store, one[1])]:
                     built[name] = self.runner.run(_sliced, self.store, entry, live)
+                    _delete(self.store, sorted({*entry.files}.difference(built[name].files)))
         except BaseException:
-            _delete(self.store, built)
+            _delete(self.store, _files(built))
             raise
         self.num_zones += sum(entry.num_zones for entry in built.values())
         return built
@@ -256,7 +259,7 @@ def _is_worth_slicing(store: Store, column: ColumnEntry) -> bool:
 
 
 def _sliced(store: Store, column: ColumnEntry, live: set[int]) -> ColumnEntry:
-    """A column of many zones with slice segments, which replace those that were written just now."""
+    """A column of many zones with slice segments, which are to replace those that were written just now."""
     written: list[str] = []
     try:
         sliced, _ = optimize_column(store, column, live, written.append)
@@ -264,12 +267,14 @@ def _sliced(store: Store, column: ColumnEntry, live: set[int]) -> ColumnEntry:
         for path in written:
             store.delete(path)
         raise
-    for segment in set(column.segments) - set(sliced.segments):
-        store.delete(segment.path)
     return sliced
 
 
-def _delete(store: Store, built: dict[str, ColumnEntry]) -> None:
-    for entry in built.values():
-        for path in entry.files:
+def _files(built: dict[str, ColumnEntry]) -> list[str]:
+    return [path for entry in built.values() for path in entry.files]
+
+
+def _delete(store: Store, paths: Iterable[str]) -> None:
+    for path in paths:
+        with suppress(StorageError):  # what stays is removed by a vacuum
             store.delete(path)
