@@ -87,6 +87,37 @@ def test_a_version_that_lost_a_file_is_not_restored(index):
     assert list_versions(LocalStore(index.root)) == [1, 2, 3]
 
 
+def test_data_files_in_folders_of_the_names_that_an_index_has(tmp_path):
+    """They are named in the version, and are no files of the index."""
+    for folder in ("columns", "fragments"):
+        (tmp_path / "lake" / folder).mkdir(parents=True)
+        write(tmp_path / "lake" / folder / "a.parquet", range(100))
+    files = sorted((tmp_path / "lake").rglob("*.parquet"))
+    index = zb.build_index(files, "k", rows_per_zone=10, index=tmp_path / "index")
+    write(files[0], range(100, 200), extra=7)
+    index.refresh()
+    assert index.restore(1) == 3
+    index.vacuum(older_than=NOW)
+    assert index.to_table("k = 150").num_rows == 1
+    assert index.search("k = 50").kept.rows == 100 + 10
+
+
+def test_versions_from_the_future_are_not_told(index):
+    text = (index.root / version_path(2)).read_text()
+    (index.root / version_path(2)).write_text(text.replace('"format_version": 1', '"format_version": 2'))
+    assert [one.number for one in index.versions()] == [1, 3]
+
+
+def test_a_version_file_under_the_number_of_another_is_none(index):
+    (index.root / version_path(9)).write_bytes((index.root / version_path(3)).read_bytes())
+    with pytest.warns(RuntimeWarning, match=r"0009\.json must hold version 9, got 3"):
+        opened = zb.open_index(index.root)
+    assert opened.search("k = 150").kept.rows == 200
+    with pytest.warns(RuntimeWarning, match="must hold version 9"):
+        assert opened.refresh().version == 10
+    assert zb.open_index(index.root).search("k = 150").kept.zones == 1
+
+
 def test_vacuum_keeps_what_is_young(index):
     before = files_of(index)
     assert index.vacuum().files == ()

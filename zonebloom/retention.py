@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
-from zonebloom.errors import CorruptIndexError, InvalidArgumentError
+from zonebloom.errors import CorruptIndexError, InvalidArgumentError, UnsupportedFormatError
 from zonebloom.storage.manifest import (
     Manifest,
     commit,
@@ -67,7 +67,7 @@ def versions(store: Store) -> list[Version]:
     for number in list_versions(store):
         try:
             manifest = read_version(store, number)
-        except CorruptIndexError:
+        except (CorruptIndexError, UnsupportedFormatError):
             continue
         dropped = sum(stop - start for start, stop in manifest.dropped)
         found.append(
@@ -104,7 +104,9 @@ def restore(store: Store, version: int) -> Manifest:
     wanted = read_version(store, version)
     if version == kept[-1]:
         return wanted
-    missing = next((path for path in sorted(named_paths(wanted)) if not _exists(store, path)), None)
+    needed = [entry.path for entry in wanted.fragment_lists]
+    needed += [path for entry in wanted.columns for path in entry.files]
+    missing = next((path for path in needed if not _exists(store, path)), None)
     if missing:
         raise CorruptIndexError(f"all files of version {version} must exist to restore it, got none at {missing}")
     ids = [one.next_fragment_id for one in _readable(store, kept)]

@@ -112,7 +112,10 @@ def version_path(version: int) -> str:
 
 
 def named_paths(manifest: Manifest) -> set[str]:
-    """Paths of all files that a version needs: whatever its body says that lies in one of their folders."""
+    """Paths of all files that a version may need: whatever its body says that lies in one of their folders.
+
+    Those of later formats are among them, and data files that happen to be in folders of such names.
+    """
     found: set[str] = set()
     pending: list[Any] = [_body(manifest)]
     while pending:
@@ -238,6 +241,8 @@ def read_version(store: Store, version: int) -> Manifest:
         found = checksum(_canonical(body))
         if found != document["checksum"]:
             raise CorruptIndexError(f"{path} must have checksum {document['checksum']}, got {found}")
+        if body["version"] != version:
+            raise CorruptIndexError(f"{path} must hold version {version}, got {body['version']}")
         return _manifest(body)
     except FileNotFoundError as error:
         raise CorruptIndexError(f"{path} must exist, got no such file") from error
