@@ -85,14 +85,22 @@ def literal_of(node: exp.Expr) -> tuple[bool, Any]:
         return literal_of(node.this)
     if isinstance(node, exp.Neg):
         is_literal, value = literal_of(node.this)
-        is_number = isinstance(value, (int, float, decimal.Decimal)) and not isinstance(value, bool)
-        return is_literal and is_number, -value if is_number else None
+        return is_literal and _is_number(value), _negated(value) if _is_number(value) else None
     if isinstance(node, exp.HexString):
         return True, _bytes(node)
     if isinstance(node, exp.Cast) and not isinstance(node, exp.TryCast):
         is_literal, value = literal_of(node.this)
         return is_literal, _cast(node, value) if is_literal else None
     return False, None
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float, decimal.Decimal)) and not isinstance(value, bool)
+
+
+def _negated(number: Any) -> Any:
+    """All digits of it: a minus rounds a Decimal to the digits of the caller's context."""
+    return number.copy_negate() if isinstance(number, decimal.Decimal) else -number
 
 
 def _number(text: str) -> int | float | decimal.Decimal:
@@ -118,7 +126,7 @@ def _cast(node: exp.Cast, value: Any) -> Any:
     target = arrow_type(node.to)
     if value is None:
         return None
-    if isinstance(value, str):
+    if isinstance(value, str) and target not in (pa.string(), pa.binary()):
         value = value.strip()
         if pa.types.is_timestamp(target):
             digits = re.search(r"\.(\d+)", value)
