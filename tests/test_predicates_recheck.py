@@ -18,6 +18,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from zonebloom.errors import ColumnNotFoundError, PredicateError
+from zonebloom.literals import fit_values
 from zonebloom.predicates import Equals, IsIn, IsNull, col, parse_predicate
 
 UTC = dt.UTC
@@ -187,6 +188,82 @@ def test_a_numeral_means_the_nearest_float_of_the_column():
     table = one([0.1], pa.float32())
     assert outcomes(table, "x = 0.1") == outcomes(table, "x IN (0.1)") == [True]
     assert outcomes(table, x == 0.1) == outcomes(table, x.isin([0.1])) == [False]
+
+
+KINDS = [
+    (pa.date32(), [SMALL.date(), LARGE.date()]),
+    (pa.timestamp("s"), [SMALL, SMALL.replace(hour=10)]),
+    (pa.timestamp("us", "UTC"), [AWARE[0]]),
+    (pa.time32("s"), [dt.time(1)]),
+    (pa.duration("s"), [dt.timedelta(seconds=1)]),
+    (pa.int64(), [1, 2**53]),
+    (pa.float32(), [1.0, 0.1, float("inf"), float("-inf")]),
+    (pa.float64(), [1.0, 0.1, 2.0**53, float("inf"), float("-inf")]),
+    (pa.float16(), [1.0, float("inf")]),
+    (pa.decimal128(5, 2), [Decimal("1.00")]),
+    (pa.decimal128(3, -2), [Decimal(100)]),
+    (pa.bool_(), [True]),
+    (pa.string(), ["1", "a"]),
+    (pa.binary(), [b"1"]),
+    (pa.uuid(), [UUIDS[0].bytes]),
+]
+LITERALS = [
+    *(
+        SMALL.date(),
+        SMALL,
+        SMALL.replace(hour=10),
+        SMALL.replace(microsecond=7),
+        AWARE[0],
+        dt.time(1),
+        dt.time(1, 0, 0, 5),
+    ),
+    *(dt.timedelta(seconds=1), dt.timedelta(microseconds=5), 1, 2**53 + 1, 10**400, -(10**400), 1.5, 0.1, 1e300),
+    *(
+        Decimal("0.1"),
+        Decimal("1.001"),
+        Decimal(100_000),
+        Decimal("1e400"),
+        True,
+        "1",
+        "a",
+        "2020-01-01",
+        b"1",
+        UUIDS[0],
+    ),
+]
+
+
+@pytest.mark.parametrize(("data_type", "rows"), KINDS, ids=str)
+def test_a_list_finds_what_equality_finds(data_type, rows):
+    """pyarrow 26 casts the values of is_in to the column's type: 1 is in [True], and all in a UUID."""
+    table = one([*rows, None], data_type)
+    for literal in LITERALS:
+        try:
+            equal = outcomes(table, x == literal)
+        except PredicateError:
+            with pytest.raises(PredicateError):
+                outcomes(table, x.isin([literal]))
+            continue
+        assert outcomes(table, x.isin([literal])) == equal, literal
+        for other in LITERALS:
+            if fit_values(other, data_type).reason is None:
+                both = [None if row is None else bool(row) for row in outcomes(table, (x == literal) | (x == other))]
+                assert outcomes(table, x.isin([other, literal])) == both, (literal, other)
+
+
+@pytest.mark.parametrize("data_type", [pa.float16(), pa.float32(), pa.float64()], ids=str)
+def test_a_finite_number_is_never_infinite(data_type):
+    rows = [float("-inf"), 0.0, float("inf"), None]
+    for number in (10**400, Decimal("1e400"), Decimal(10) ** 39 if data_type == pa.float32() else Decimal("1e310")):
+        table = one(rows, data_type)
+        assert outcomes(table, x == number) == outcomes(table, x.isin([number])) == [False, False, False, None]
+        assert outcomes(table, x < number) == outcomes(table, x <= number) == [True, True, False, None]
+        assert outcomes(table, x > -number) == outcomes(table, x >= -number) == [False, True, True, None]
+
+
+def test_values_may_be_views_with_nulls():
+    values = pa.array(["a", None], pa.string_view())
+    assert outcomes(one(["a", "b", None], pa.string()), x.isin(values)) == [True, None, None]
 
 
 # --- floats -----------------------------------------------------------------------------------------------------------

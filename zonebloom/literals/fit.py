@@ -118,7 +118,7 @@ def _fit_source(source: pa.Array | list[Number], value_type: pa.DataType) -> Par
 
 
 def _decoded(source: pa.Array) -> pa.Array:
-    """The array with plain values: dictionaries, run-end encoding and unknown extension types taken off."""
+    """The array with plain values: dictionaries, run-end encoding, views and unknown extension types taken off."""
     while True:
         if isinstance(source, pa.DictionaryArray):
             source = source.dictionary_decode()
@@ -126,6 +126,8 @@ def _decoded(source: pa.Array) -> pa.Array:
             source = pc.run_end_decode(source)
         elif isinstance(source, pa.ExtensionArray) and not isinstance(source.type, pa.UuidType):
             source = source.storage
+        elif source.type in (pa.string_view(), pa.binary_view()):  # which pyarrow 26 cannot filter
+            source = source.cast(pa.large_string() if source.type == pa.string_view() else pa.large_binary())
         else:
             return source
 

@@ -11,6 +11,7 @@ module                       what lives there
 ``expression_tree, arrow``   pyarrow Expression → tree
 ``merging``                  ORs of equalities → one IN list
 ``recheck``                  tree → pyarrow Expression with SQL's three-valued semantics
+``numbers``                  numbers of any kind among the values of a column's type, exactly
 ===========================  =========================================================================
 
 Spec: specs/pruning.md#predicates.

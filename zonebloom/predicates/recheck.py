@@ -16,15 +16,11 @@ Spec: specs/pruning.md#to-expression.
 
 from __future__ import annotations
 
-import decimal
 import math
-import numbers
 from collections.abc import Callable
 from dataclasses import dataclass
-from fractions import Fraction
-from typing import Any, TypeAlias
+from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -33,15 +29,44 @@ from zonebloom.errors import ColumnNotFoundError, PredicateError
 from zonebloom.hashing import resolve_column
 from zonebloom.literals import fit_values
 from zonebloom.predicates.nodes import is_null_literal
+from zonebloom.predicates.numbers import (
+    Number,
+    as_double,
+    equal_number,
+    is_bounded,
+    is_infinite,
+    is_nan,
+    is_number,
+    number_of,
+    numbers_of,
+    unit_bounds,
+    units_of,
+    value_of_units,
+)
 
-__all__ = ["Operand", "column_operand", "compare", "compare_operands", "equals", "is_in", "is_null", "result_type"]
-
-Number: TypeAlias = int | float | decimal.Decimal
+__all__ = [
+    "Operand",
+    "column_operand",
+    "compare",
+    "compare_operands",
+    "equals",
+    "is_in",
+    "is_null",
+    "kernel_type",
+    "result_type",
+    "to_kernel",
+    "with_both_zeros",
+]
 
 _FALSE = pc.scalar(False)
 _TRUE = pc.scalar(True)
 _NULL = pc.scalar(pa.scalar(None, pa.bool_()))
 
+_PAST_ALL_FLOATS = {
+    True: {"<": "<", "<=": "<", ">": ">=", ">=": ">="},
+    False: {"<": "<=", "<=": "<=", ">": ">", ">=": ">"},
+}
+"""By whether a finite number that no double reaches is positive, its order in terms of the infinity on its side."""
 _ORDERS: dict[str, Callable[[Any, Any], Any]] = {
     "=": lambda left, right: left == right,
     "!=": lambda left, right: left != right,
@@ -138,7 +163,7 @@ def result_type(expression: pc.Expression, schema: pa.Schema, text: str) -> pa.D
         raise PredicateError(f"a condition must have a pyarrow kernel for its types, got {text} ({cause})") from error
 
 
-def _to_kernel(values: pa.Array) -> pa.Array:
+def to_kernel(values: pa.Array) -> pa.Array:
     """Fitted values in the type their column's operand has."""
     while isinstance(values, pa.ExtensionArray):
         values = values.storage
@@ -178,9 +203,9 @@ def compare(operand: Operand, operator: str, value: Any) -> pc.Expression:
     apply = _ORDERS[operator]
     fit = fit_values([value], operand.type)
     if fit.reason is None and len(fit.values):
-        return apply(operand.expression, pc.scalar(_to_kernel(fit.values)[0]))
-    number = _number(value)
-    if number is not None and _is_number(operand.type):
+        return apply(operand.expression, pc.scalar(to_kernel(fit.values)[0]))
+    number = number_of(value)
+    if number is not None and is_number(operand.type):
         return _compare_number(operand, operator, number)
     if fit.reason is None and operator in ("=", "!="):
         return operand.always(operator == "!=")
@@ -223,26 +248,39 @@ def _value_set(operand: Operand, values: pa.Array | list[Any]) -> pa.Array:
     """The values that can equal a value of the operand, in its kernel type; both zeros if one of them is there."""
     fit = fit_values(values, operand.type)
     if fit.reason is None:
-        fitted = _to_kernel(fit.values)
-    elif _is_number(operand.type) and (listed := _numbers_of(values)) is not None:
-        exact = [equal for number in listed if (equal := _equal_number(number, operand.type)) is not None]
-        fitted = _to_kernel(pa.array(exact, operand.type))
+        fitted = to_kernel(fit.values)
+    elif is_number(operand.type) and (listed := numbers_of(values)) is not None:
+        exact = [equal for number in listed if (equal := equal_number(number, operand.type)) is not None]
+        fitted = to_kernel(pa.array(exact, operand.type))
     else:
-        fitted = _as_pyarrow(operand, values)
-    if pa.types.is_floating(fitted.type) and pc.any(pc.equal(fitted, 0)).as_py():
-        fitted = pa.concat_arrays([fitted, pa.array([0.0, -0.0], fitted.type)])
-    return fitted
+        fitted = to_kernel(_comparable(operand, values))
+    return with_both_zeros(fitted)
 
 
-def _as_pyarrow(operand: Operand, values: pa.Array | list[Any]) -> pa.Array:
-    """Values of another type, if pyarrow has an ``is_in`` for the two types."""
-    try:
-        array = (values if isinstance(values, pa.Array) else pa.array(values)).drop_null()
-        _check_types(operand, array.type)
-        result_type(operand.expression.isin(array), operand.schema, operand.text)
-    except (pa.ArrowException, PredicateError, OverflowError) as error:
-        raise _mismatch(operand, next(value for value in values if not is_null_literal(value))) from error
-    return array
+def with_both_zeros(values: pa.Array) -> pa.Array:
+    """`values` for ``is_in``, which compares floats by bits: where one zero is among them, so is the other."""
+    if pa.types.is_floating(values.type) and pc.any(pc.equal(values, 0)).as_py():
+        return pa.concat_arrays([values, pa.array([0.0, -0.0], values.type)])
+    return values
+
+
+def _comparable(operand: Operand, values: pa.Array | list[Any]) -> pa.Array:
+    """Those of `values` that a row can equal, one by one; others that pyarrow compares are finer.
+
+    pyarrow 26 casts the values of ``is_in`` to the column's type: 1 is in [True], a day in its hours, all in a UUID.
+    """
+    fitting: list[pa.Array] = []
+    compared: set[Any] = set()
+    for value in values:
+        fit = fit_values([value], operand.type)
+        if fit.reason is None:
+            fitting.append(fit.values)
+            continue
+        kind = type(value), getattr(value, "type", None), getattr(value, "tzinfo", None) is None
+        if kind not in compared:
+            _compare_as_pyarrow(operand, "=", value)
+            compared.add(kind)
+    return pa.concat_arrays(fitting) if fitting else fit_values([], operand.type).values
 
 
 def _compare_as_pyarrow(operand: Operand, operator: str, value: Any) -> pc.Expression:
@@ -278,54 +316,20 @@ def _mismatch(operand: Operand, value: Any) -> PredicateError:
 # --- numbers, by value ------------------------------------------------------------------------------------------------
 
 
-def _is_number(column_type: pa.DataType) -> bool:
-    tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
-    return any(test(column_type) for test in tests)
-
-
-def _number(value: Any) -> Number | None:
-    """The number that a literal is; None for anything else, booleans too."""
-    if isinstance(value, pa.Scalar):
-        value = value.as_py() if _is_number(value.type) else None
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, bool) or not isinstance(value, (numbers.Real, decimal.Decimal)):
-        return None
-    return value if isinstance(value, (int, float, decimal.Decimal)) else float(value)
-
-
-def _numbers_of(values: pa.Array | list[Any]) -> list[Number] | None:
-    """The values that are not null, if every one is a number."""
-    listed = values.to_pylist() if isinstance(values, pa.Array) else values
-    found = [_number(value) for value in listed if not is_null_literal(value)]
-    return None if any(number is None for number in found) else [number for number in found if number is not None]
-
-
-def _equal_number(number: Number, column_type: pa.DataType) -> Any | None:
-    """The value of the type that equals `number`; None if there is none, as for NaN."""
-    if math.isnan(number):
-        return None
-    if pa.types.is_floating(column_type):
-        nearest = _nearest(number, column_type)
-        return nearest if isinstance(number, decimal.Decimal) or nearest == number else None
-    if math.isinf(number):
-        return None
-    units = Fraction(number) * 10 ** _scale(column_type)
-    low, high = _unit_bounds(column_type)
-    return _value_of_units(int(units), column_type) if units.denominator == 1 and low <= units <= high else None
-
-
 def _compare_number(operand: Operand, operator: str, number: Number) -> pc.Expression:
     """A comparison with a number that is no value of the operand's type, exact."""
-    if math.isnan(number):
+    if is_nan(number):
         return operand.always(operator == "!=")
     if pa.types.is_floating(operand.type):
-        nearest = _nearest(number, operand.type)
-        wide = nearest if isinstance(number, decimal.Decimal) else _nearest(number, pa.float64())
-        return _ORDERS[operator](operand.expression, pc.scalar(pa.scalar(wide, pa.float64())))
-    equal = _equal_number(number, operand.type)
+        double = as_double(number, operand.type)
+        if not is_bounded(double, number):  # beyond all floats, but short of infinity
+            if operator in ("=", "!="):
+                return operand.always(operator == "!=")
+            operator = _PAST_ALL_FLOATS[number > 0][operator]
+        return _ORDERS[operator](operand.expression, pc.scalar(pa.scalar(double, pa.float64())))
+    equal = equal_number(number, operand.type)
     if equal is not None:
-        scalar = _to_kernel(pa.array([equal], operand.type))[0]
+        scalar = to_kernel(pa.array([equal], operand.type))[0]
         return _ORDERS[operator](operand.expression, pc.scalar(scalar))
     if operator in ("=", "!="):
         return operand.always(operator == "!=")
@@ -335,40 +339,11 @@ def _compare_number(operand: Operand, operator: str, number: Number) -> pc.Expre
 def _compare_between(operand: Operand, operator: str, number: Number) -> pc.Expression:
     """An order against a number between two neighbours of a type, or outside it: against the neighbour below."""
     is_below = operator in ("<", "<=")
-    low, high = _unit_bounds(operand.type)
-    if math.isinf(number):
+    low, high = unit_bounds(operand.type)
+    if is_infinite(number):
         return operand.always(is_below == (number > 0))
-    units = math.floor(Fraction(number) * 10 ** _scale(operand.type))
+    units = math.floor(units_of(number, operand.type))
     if not low <= units < high:
         return operand.always(is_below == (units >= high))
-    neighbour = _to_kernel(pa.array([_value_of_units(units, operand.type)], operand.type))[0]
+    neighbour = to_kernel(pa.array([value_of_units(units, operand.type)], operand.type))[0]
     return _ORDERS["<=" if is_below else ">"](operand.expression, pc.scalar(neighbour))
-
-
-def _nearest(number: Number, column_type: pa.DataType) -> float:
-    """The value of a floating type nearest to `number`, infinite beyond its range."""
-    try:
-        double = float(number)
-    except OverflowError:
-        double = math.inf if number > 0 else -math.inf
-    with np.errstate(over="ignore"):
-        return float(column_type.to_pandas_dtype()(double))
-
-
-def _scale(column_type: pa.DataType) -> int:
-    return column_type.scale if pa.types.is_decimal(column_type) else 0
-
-
-def _unit_bounds(column_type: pa.DataType) -> tuple[int, int]:
-    """The least and greatest value of an integer or decimal type, in units of its last digit."""
-    if pa.types.is_decimal(column_type):
-        return 1 - 10**column_type.precision, 10**column_type.precision - 1
-    info = np.iinfo(column_type.to_pandas_dtype())
-    return int(info.min), int(info.max)
-
-
-def _value_of_units(units: int, column_type: pa.DataType) -> Number:
-    if not pa.types.is_decimal(column_type):
-        return units
-    sign, digits = int(units < 0), tuple(map(int, str(abs(units))))
-    return decimal.Decimal((sign, digits, -column_type.scale))

@@ -1,0 +1,124 @@
+"""Numbers compared by value, exactly: what a number of any kind is among the values of a column's type.
+
+Spec: specs/pruning.md#to-expression.
+"""
+
+from __future__ import annotations
+
+import decimal
+import math
+import numbers
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from zonebloom.predicates.nodes import is_null_literal
+
+__all__ = [
+    "Number",
+    "as_double",
+    "equal_number",
+    "is_bounded",
+    "is_infinite",
+    "is_nan",
+    "is_number",
+    "number_of",
+    "numbers_of",
+    "unit_bounds",
+    "units_of",
+    "value_of_units",
+]
+
+Number: TypeAlias = int | float | decimal.Decimal
+
+
+def is_number(column_type: pa.DataType) -> bool:
+    """Whether values of the type are numbers."""
+    tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
+    return any(test(column_type) for test in tests)
+
+
+def number_of(value: Any) -> Number | None:
+    """The number that a literal is; None for anything else, booleans too."""
+    if isinstance(value, pa.Scalar):
+        value = value.as_py() if is_number(value.type) else None
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, bool) or not isinstance(value, (numbers.Real, decimal.Decimal)):
+        return None
+    return value if isinstance(value, (int, float, decimal.Decimal)) else float(value)
+
+
+def numbers_of(values: pa.Array | list[Any]) -> list[Number] | None:
+    """The values that are not null, if every one is a number."""
+    listed = values.to_pylist() if isinstance(values, pa.Array) else values
+    found = [number_of(value) for value in listed if not is_null_literal(value)]
+    return None if any(number is None for number in found) else [number for number in found if number is not None]
+
+
+def equal_number(number: Number, column_type: pa.DataType) -> Any | None:
+    """The value of the type that equals `number`; None if there is none, as for NaN."""
+    if is_nan(number):
+        return None
+    if pa.types.is_floating(column_type):
+        double = as_double(number, column_type)
+        return double if _nearest(double, column_type) == double and is_bounded(double, number) else None
+    if is_infinite(number):
+        return None
+    units = units_of(number, column_type)
+    low, high = unit_bounds(column_type)
+    return value_of_units(int(units), column_type) if units.denominator == 1 and low <= units <= high else None
+
+
+def as_double(number: Number, column_type: pa.DataType) -> float:
+    """What `number` is against a floating column: a double; a decimal numeral is the nearest of the column's own."""
+    nearest = _nearest(number, column_type if isinstance(number, decimal.Decimal) else pa.float64())
+    return nearest if is_bounded(nearest, number) else _nearest(number, pa.float64())
+
+
+def is_nan(number: Number) -> bool:
+    """As `math.isnan`, which makes a float of an int, of whatever size."""
+    return not isinstance(number, int) and math.isnan(number)
+
+
+def is_infinite(number: Number) -> bool:
+    """As `math.isinf`, for ints of whatever size."""
+    return number in (math.inf, -math.inf)
+
+
+def is_bounded(double: float, number: Number) -> bool:
+    """Whether `double` is infinite only if `number` is."""
+    return math.isinf(double) <= is_infinite(number)
+
+
+def _nearest(number: Number, column_type: pa.DataType) -> float:
+    """The value of a floating type nearest to `number`, infinite beyond its range."""
+    try:
+        double = float(number)
+    except OverflowError:
+        double = math.inf if number > 0 else -math.inf
+    with np.errstate(over="ignore"):
+        return float(column_type.to_pandas_dtype()(double))
+
+
+def units_of(number: Number, column_type: pa.DataType) -> Fraction:
+    """`number` in units of the last digit of an integer or decimal type."""
+    return Fraction(number) * Fraction(10) ** (column_type.scale if pa.types.is_decimal(column_type) else 0)
+
+
+def unit_bounds(column_type: pa.DataType) -> tuple[int, int]:
+    """The least and greatest value of an integer or decimal type, in units of its last digit."""
+    if pa.types.is_decimal(column_type):
+        return 1 - 10**column_type.precision, 10**column_type.precision - 1
+    info = np.iinfo(column_type.to_pandas_dtype())
+    return int(info.min), int(info.max)
+
+
+def value_of_units(units: int, column_type: pa.DataType) -> Number:
+    """The value of an integer or decimal type that has so many units."""
+    if not pa.types.is_decimal(column_type):
+        return units
+    sign, digits = int(units < 0), tuple(map(int, str(abs(units))))
+    return decimal.Decimal((sign, digits, -column_type.scale))
