@@ -17,7 +17,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from zonebloom.hashing import hash_array, hash_values
@@ -63,7 +63,7 @@ FITS = [
         for t in INTS
         for value in (7, 7.0, D("7.00"), np.uint8(7), np.float32(7), pa.scalar(7, pa.int16()))
     ],
-    *[(value, t, 7.0) for t in FLOATS for value in (7, 7.0, D(7), np.float16(7), pa.scalar(7, pa.decimal32(3, 1)))],
+    *[(value, t, 7.0) for t in FLOATS for value in (7, 7.0, D(7), np.float16(7), pa.scalar(7, pa.decimal32(3, 0)))],
     *[(value, t, 700) for t in DECIMALS for value in (700, 700.0, D("700.000"), np.int64(700)) if t.precision <= 15],
     *[(value, t, 700) for t in DECIMALS for value in (700, D("700.000"), pa.scalar(D(700), pa.decimal256(50, 9)))],
     *[(value, t, "é") for t in TEXTS for value in ("é", "é".encode(), np.str_("é"), pa.scalar("é", pa.string_view()))],
@@ -350,7 +350,7 @@ def test_a_numeral_is_the_double_that_python_reads_it_as():
     numerals = [D(n).scaleb(-k) for n in (1001, 3, 7, 12345678901234567, 2**53 + 1) for k in range(0, 30, 3)]
     assert fit_values(numerals, pa.float64()).values.to_pylist() == [float(str(n)) for n in numerals]
     array = pa.array(numerals, pa.decimal256(60, 30))
-    assert fit_values(array, pa.float64()).values.to_pylist() == [float(str(n)) for n in numerals]
+    assert fit_values(array, pa.float64()).reason is not None  # pyarrow's own comparison may find another double
 
 
 def test_the_callers_decimal_context_changes_nothing():
@@ -442,11 +442,7 @@ def test_arrays_fit_as_their_values_do_one_by_one(values, source_type, column_ty
 
 @given(numbers, arrow_numbers, number_types)
 def test_no_row_that_pyarrow_says_equals_is_missed(number, literal_type, column_type):
-    """Engines that widen both sides to one type before they compare must find no row outside the fit.
-
-    Not asked of a decimal and doubles: there the fit is the nearest double, and pyarrow 26 is off by a last place.
-    """
-    assume(not (pa.types.is_decimal(literal_type) and column_type == pa.float64()))
+    """Engines that widen both sides to one type before they compare must find no row outside the fit."""
     for member in members(literal_type, number):
         literal = pa.scalar(member, literal_type)
         rows = sorted(set(members(column_type, member)))

@@ -100,7 +100,7 @@ def test_what_is_unknown_is_opaque_with_its_own_expression(expression, columns, 
     assert "\n" not in tree.text
 
 
-@pytest.mark.parametrize("value", [float("nan"), 0.0, -0.0, 1e300])
+@pytest.mark.parametrize("value", [float("nan"), 0.0, -0.0, 1e300, float("inf")])
 def test_floats_that_is_in_compares_by_bits_are_opaque(value):
     """NaN matches NaN, one zero misses the other, and 1e300 is infinite once cast to float32."""
     for data_type in (pa.float32(), pa.float64()):
@@ -280,6 +280,13 @@ POOL = [
     (pa.decimal128(9, 2), [Decimal("1.00"), Decimal("0.10"), Decimal("-1.00")]),
     (pa.decimal128(20, 5), [Decimal("1.00001"), Decimal("0.10000"), Decimal(1)]),
     (pa.decimal256(40, 0), [Decimal(1), Decimal(2**64)]),
+    (pa.decimal128(1, 1), [Decimal("0.3")]),  # to pyarrow 26 it equals the double 0.30000000000000004
+    (pa.decimal256(60, 5), [Decimal("0.3"), Decimal(35 * 10**37)]),
+    (pa.float64(), [0.3, 0.1 + 0.2]),
+    (pa.float16(), [np.float16("inf"), np.float16(1)]),
+    (pa.uint16(), [1, 65535]),
+    (pa.string_view(), ["1", "2020-01-01", "a"]),
+    (pa.binary_view(), [b"1", b"abcd"]),
     (pa.string(), ["1", "0.1", "2020-01-01", "a", "true", ""]),
     (pa.large_string(), ["1", "a"]),
     (pa.binary(), [b"1", b"a", b"abcd"]),

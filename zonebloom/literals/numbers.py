@@ -119,8 +119,10 @@ def exact_cast(source: pa.Array, stored: pa.DataType) -> Part:
 
 
 def decimal_to_float(source: pa.Array, stored: pa.DataType) -> Part:
-    """The nearest double; in narrower columns only exact values."""
-    return fit_numbers(source.to_pylist(), stored)
+    """Exact integers of scale 0; pyarrow 26 compares others with a float that may be the next one."""
+    if source.type.scale:
+        raise misfit(source, stored)
+    return fit_numbers([int(number) for number in source.to_pylist()], stored)
 
 
 def fit_numbers(numbers: list[Number], stored: pa.DataType) -> Part:

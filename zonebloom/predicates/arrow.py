@@ -225,15 +225,17 @@ def _is_in(node: Call) -> Predicate | None:
 
 
 def _is_special(values: pa.Array) -> bool:
-    """Whether ``is_in`` would compare these floats as no ``=`` does.
+    """Whether ``is_in`` would compare these values as no ``=`` does.
 
     It hashes: NaN matches NaN, a zero matches one zero only; and it casts them to the column's type, where a double
-    that is too large for a float32 becomes infinite.
+    that is too large for a float32 becomes infinite, and infinity an integer. Of views it compares something else.
     """
+    if values.type in (pa.string_view(), pa.binary_view()):
+        return True
     if not pa.types.is_floating(values.type):
         return False
-    floats = values.drop_null().to_numpy(zero_copy_only=False)
-    is_large = np.isfinite(floats) & (np.abs(floats) > _FLOAT32_MAX)
+    floats = values.drop_null().to_numpy(zero_copy_only=False).astype(np.float64)
+    is_large = np.abs(floats) > _FLOAT32_MAX
     return bool((np.isnan(floats) | (floats == 0) | is_large).any())
 
 
