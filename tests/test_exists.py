@@ -197,6 +197,19 @@ def test_values_must_be_an_array(build, values):
         build(pa.array(["u-1"])).exists("c", values)
 
 
+@pytest.mark.parametrize(
+    "values",
+    [
+        [dt.date(2020, 1, 1), dt.datetime(2020, 1, 1, 10)],  # noqa: DTZ001 - Arrow would take the day of it
+        {dt.datetime(2020, 1, 1), dt.datetime(2020, 1, 1, tzinfo=dt.UTC)},  # noqa: DTZ001 - and drop the zone
+    ],
+)
+def test_times_are_not_mixed_with_what_arrow_would_make_of_them(build, values):
+    index = build(pa.array([dt.datetime(2020, 1, 1, 10)], pa.timestamp("us")))  # noqa: DTZ001 - a local time
+    with pytest.raises(InvalidArgumentError, match="values must be of one type"):
+        index.exists("c", values)
+
+
 class Exporting:
     """A column of some other library, by the Arrow PyCapsule interface."""
 

@@ -5,6 +5,7 @@ Spec: specs/pruning.md#exists
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
@@ -56,7 +57,7 @@ def _as_array(values: Any) -> pa.Array:
     ):
         raise InvalidArgumentError(f"values must be an array or a list of values, got {values!r:.80}")
     try:
-        array = values if isinstance(values, (pa.Array, pa.ChunkedArray)) else pa.array(values)
+        array = values if isinstance(values, (pa.Array, pa.ChunkedArray)) else pa.array(_unmixed(values))
     except OverflowError:
         array = _large_integers(list(values))
     except (pa.ArrowException, TypeError) as error:
@@ -69,6 +70,16 @@ def _as_array(values: Any) -> pa.Array:
     if pa.types.is_string_view(array.type) or pa.types.is_binary_view(array.type):  # which pyarrow 26 cannot take
         return array.cast(pa.large_string() if pa.types.is_string_view(array.type) else pa.large_binary())
     return array
+
+
+def _unmixed(values: Any) -> Any:
+    """`values`, unless Arrow would make days of its times, or local times of its instants."""
+    if not isinstance(values, (list, tuple, set, frozenset)):
+        return values
+    kinds = {(type(value), value.tzinfo is None) for value in values if isinstance(value, dt.datetime)}
+    if len(kinds) > 1 or (kinds and any(type(value) is dt.date for value in values)):
+        raise InvalidArgumentError("values must be of one type, got days and times, or times with a zone and without")
+    return list(values)
 
 
 def _large_integers(values: list[Any]) -> pa.Array:
