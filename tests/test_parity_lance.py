@@ -168,3 +168,19 @@ def test_a_table_from_lance_is_searched_without_its_type(tmp_path):
         assert kept.row_ranges.fragment(1).num_rows == 1
         if name in ("int64", "utf8"):
             assert kept.num_zones_kept < kept.num_zones
+
+
+def test_a_numeral_finds_its_nearest_floats_where_the_type_is_unknown(tmp_path):
+    """DataFusion compares float32 with the nearest float32 of 0.1, and doubles with the nearest double of 2^53 + 1."""
+    for name, stored, texts in (
+        ("float32", 0.1, ("c = 0.1", "c IN (0.1, 0.2)")),
+        ("float64", 2.0**53, ("c = 9007199254740993",)),
+    ):
+        folder = tmp_path / name
+        folder.mkdir()
+        values = pa.array(np.full(COUNT, stored), name.replace("float64", "double").replace("float32", "float"))
+        zones = zb.ZoneTable.from_arrow(_lance_index(folder, _fragments(values), rows_per_zone=256, fpp=0.0001))
+        for text in texts:
+            kept = zones.search(text)
+            assert kept.num_rows_kept == kept.num_rows > 0, text
+        assert zones.search("c = 7").num_zones_kept < len(zones)

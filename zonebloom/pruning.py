@@ -13,7 +13,9 @@ Spec: specs/pruning.md#evaluate
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from decimal import Decimal
 from functools import cached_property, reduce
 from operator import and_, or_
 from typing import TYPE_CHECKING, Any, Protocol
@@ -359,16 +361,21 @@ def _hashes_of_each_form(values: Any, column: str) -> NDArray[np.uint64] | Reaso
     if not fitted:
         message = "the zone table does not say its column's type, and no type of Lance's holds the literal"
         return Reason(ReasonCode.TYPE_MISMATCH, message, column=column)
-    found.update(_nearest_float32(values))
+    found.update(_nearest_floats(values))
     return np.array(sorted(found), np.uint64)
 
 
-def _nearest_float32(values: Any) -> Iterable[int]:
-    """Engines may compare a float32 column with the nearest float32 of a double literal: probe that as well."""
-    floats = [one for one in (values if isinstance(values, (list, tuple, set)) else [values]) if isinstance(one, float)]
-    if not floats:
-        return []
-    return (int(one) for one in hashing.hash_values(pa.array(np.array(floats, np.float64).astype(np.float32))))
+def _nearest_floats(values: Any) -> Iterable[int]:
+    """Engines may compare a column of floats with the nearest float of a number: probe that as well."""
+    given = values if isinstance(values, (list, tuple, set)) else [values]
+    floats = []
+    for one in given:
+        if isinstance(one, (int, float, Decimal)):
+            with suppress(OverflowError):
+                floats.append(float(one))
+    with np.errstate(over="ignore"):
+        nearest = [np.array(floats, np.float64), np.array(floats, np.float32)]
+    return (int(one) for column in nearest for one in hashing.hash_values(pa.array(column)))
 
 
 def search_zones(zones: Zones, predicate: Predicate | str | Any) -> SearchResult:
