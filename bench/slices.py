@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import zonebloom as zb
-from bench.harness import Result, interleaved, scratch, spread
+from bench.harness import Result, compile_sources, interleaved, scratch, spread
 from zonebloom.coverage import View
 from zonebloom.datasets import open_dataset
 from zonebloom.storage.fragments import Fragment, FragmentTable, write_fragments
@@ -192,6 +192,7 @@ def _process(result: Result, root: Path) -> list[Any]:
     """Wall and CPU milliseconds of the command."""
     keys = iter(_absent(100, 9))
     command = [str(Path(sys.executable).with_name("zonebloom")), "search", str(root), "--where"]
+    compile_sources()
 
     def run() -> None:
         subprocess.run([*command, f"key = {next(keys)}"], check=True, capture_output=True)

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 import zonebloom as zb
 from bench.data import uuids, write_files
-from bench.harness import Result, interleaved, scratch
+from bench.harness import Result, compile_sources, interleaved, scratch
 
 _EVERY_NAME = "import zonebloom\nfor name in zonebloom.__all__: getattr(zonebloom, name)"
 
@@ -21,6 +21,7 @@ def main() -> None:
     """Run each process in turn."""
     result = Result("startup", "Whole processes, started in turn; the files are in the page cache.")
     rng = np.random.default_rng(4)
+    compile_sources()
     with scratch() as folder:
         keys = [uuids(1_000_000, rng) for _ in range(4)]
         write_files(folder, (pa.table({"key": key}) for key in keys))
