@@ -19,6 +19,7 @@ import pytest
 
 import zonebloom as zb
 from zonebloom.errors import InvalidArgumentError, PredicateError, StaleIndexError
+from zonebloom.spark import ZoneBloom
 from zonebloom.spark.conditions import keys_condition
 from zonebloom.spark.explaining import explain, why_not
 from zonebloom.spark.local_rows import local_frame
@@ -479,6 +480,24 @@ def test_files_that_change_between_listing_and_read_lose_no_row(spark, small_lak
     assert len(shown(lake.where("key = 'k-1-7'"))) == 3
 
 
+def test_a_file_of_the_size_and_time_of_an_excluded_one_is_read(any_spark, tmp_path, capsys):
+    """These are compared first, in one number, and for each row that is read; the path then decides."""
+    for name in "abc":
+        write(tmp_path, f"{name}.parquet", pa.table({"key": [f"k-{name}", "all"]}))
+        os.utime(tmp_path / f"{name}.parquet", (1e9, 1e9))
+    assert len({path.stat().st_size for path in tmp_path.glob("*.parquet")}) == 1
+    zb.build_index(tmp_path, ["key"])
+    lake = read(any_spark, str(tmp_path), method="exclusion")
+    for name in "abc":
+        frame = lake.where(f"key = 'k-{name}'")
+        files = [row.name for row in frame.selectExpr("input_file_name() AS name").collect()]
+        assert [Path(file).stem for file in files] == [name]
+        frame.explain()
+        plan = capsys.readouterr().out
+        assert plan.index(f"= k-{name}") < plan.index(" ^ ") < plan.index("concat_ws")
+    assert lake.where("key = 'all'").count() == 3
+
+
 def test_a_candidate_that_vanishes_is_listed_anew(spark, small_lake, monkeypatch):
     for way in ("driver", "candidates"):
         lake = read(spark, str(small_lake), method=way)
@@ -748,6 +767,21 @@ def test_explain_and_why_not_say_what_is_read_and_why(any_spark, small_lake):
     assert "FILE_NOT_INDEXED" in str(why_not(any_spark, plain_read(any_spark, small_lake), "key = 'k-1-7'"))
     (small_lake / "part-9.parquet").unlink()
     assert "nothing more" in str(why_not(any_spark, lake, "key = 'k-1-7'"))
+
+
+def test_a_method_can_be_asked_for_wherever_one_is_chosen(spark, small_lake):
+    zonebloom, root, condition = ZoneBloom(spark), str(small_lake), "key = 'k-1-7'"
+    for way in WAYS:
+        for lake in (zonebloom.read(root, method=way), read(spark, root, method=way)):
+            assert lake.prepare(condition).method == way
+            assert lake.where(condition).count() == 1
+            assert zonebloom.explain(lake, condition).to_dict()["method"] == way
+        assert zonebloom.explain(root, condition, method=way).to_dict()["method"] == way
+        assert zonebloom.read(root).prepare(condition, method=way).method == way
+    for source in (root, zonebloom.read(root, method="plain")):
+        assert zonebloom.explain(source, condition, method="auto").to_dict()["method"] == "driver"
+    with pytest.raises(InvalidArgumentError, match="method must be one of auto, driver"):
+        zonebloom.explain(root, condition, method="fast")
 
 
 def test_a_condition_on_metadata_is_sparks_alone(any_spark, small_lake):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from zonebloom.explaining import explain as explain_search
-from zonebloom.spark.reading import Lake, Plan, place_of, read
+from zonebloom.spark.reading import Asked, Lake, Plan, place_of, read
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -76,9 +76,24 @@ def explain(
     *,
     index: str | None = None,
     storage_options: Mapping[str, str] | None = None,
+    method: Asked | None = None,
 ) -> Explained:
-    """The funnel of a read of `source`, a path, a `Lake` or a plain scan, and a reason for what is kept; print it."""
-    return _explained(spark, source, condition, index, storage_options, is_whole=True)
+    """The funnel of a read of `source`, a path, a `Lake` or a plain scan, and a reason for what is kept; print it.
+
+    Parameters
+    ----------
+    method
+        As for `read`; by default that of a `Lake`, else `auto`.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The method that was asked for cannot read this.
+
+    Spec: specs/spark.md#explain
+    """
+    lake, template = _lake_of(spark, source, index, storage_options)
+    return _explained(spark, lake.plan(condition, method=method, template=template), is_whole=True)
 
 
 def why_not(
@@ -90,26 +105,22 @@ def why_not(
     storage_options: Mapping[str, str] | None = None,
 ) -> Explained:
     """Why a read of `source` does not skip more: the reasons alone; print it."""
-    return _explained(spark, source, condition, index, storage_options, is_whole=False)
+    lake, template = _lake_of(spark, source, index, storage_options)
+    return _explained(spark, lake.plan(condition, template=template), is_whole=False)
 
 
-def _explained(
-    spark: SparkSession,
-    source: Any,
-    condition: str | Column | Predicate,
-    index: str | None,
-    storage_options: Mapping[str, str] | None,
-    *,
-    is_whole: bool,
-) -> Explained:
-    template = None
-    lake = source
-    if not isinstance(source, Lake):
-        path = source
-        if hasattr(source, "inputFiles"):
-            path, template = place_of(source), source
-        lake = read(spark, path, index=index, storage_options=storage_options)
-        if template is not None:
-            lake.check_plain_scan(template)
-    plan = lake.plan(condition, template=template)
+def _lake_of(
+    spark: SparkSession, source: Any, index: str | None, storage_options: Mapping[str, str] | None
+) -> tuple[Lake, DataFrame | None]:
+    """What reads `source`, and `source` itself if it is a frame."""
+    if isinstance(source, Lake):
+        return source, None
+    if not hasattr(source, "inputFiles"):
+        return read(spark, source, index=index, storage_options=storage_options), None
+    lake = read(spark, place_of(source), index=index, storage_options=storage_options)
+    lake.check_plain_scan(source)
+    return lake, source
+
+
+def _explained(spark: SparkSession, plan: Plan, *, is_whole: bool) -> Explained:
     return Explained(spark, plan, explain_search(plan.view, plan.condition.predicate, plan.result), is_whole)

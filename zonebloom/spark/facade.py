@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from zonebloom.retention import Vacuum
     from zonebloom.sizing import Sizing
     from zonebloom.spark.explaining import Explained
-    from zonebloom.spark.reading import Lake
+    from zonebloom.spark.lake import Asked, Lake
 
 __all__ = ["ZoneBloom"]
 
@@ -267,14 +267,20 @@ class ZoneBloom:
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
-    def read(self, path: Source, *, index: Place = None) -> Lake:
+    def read(self, path: Source, *, index: Place = None, method: Asked = "auto") -> Lake:
         """The data set at `path`, to be read with `.where(condition)`: what cannot match is not read.
+
+        Parameters
+        ----------
+        method
+            `auto` chooses for each query; `driver`, `candidates`, `exclusion` and `plain` force one way.
 
         Spec: specs/spark.md#reads
         """
         from zonebloom.spark.reading import read  # noqa: PLC0415 - as above
 
-        return read(self.spark, path, index=self._catalog.place(index), storage_options=self.storage_options)
+        place = self._catalog.place(index)
+        return read(self.spark, path, index=place, storage_options=self.storage_options, method=method)
 
     def prune(self, frame: DataFrame, condition: str | Column, *, index: Place = None) -> DataFrame:
         """`frame`, which is a plain scan, where `condition`: files that cannot match are not read.
@@ -286,15 +292,22 @@ class ZoneBloom:
         place = self._catalog.place(index)
         return prune(self.spark, frame, condition, index=place, storage_options=self.storage_options)
 
-    def explain(self, source: Source, condition: str | Column, *, index: Place = None) -> Explained:
+    def explain(
+        self, source: Source, condition: str | Column, *, index: Place = None, method: Asked | None = None
+    ) -> Explained:
         """The funnel of a read, from files to bytes, and coded reasons for what is kept; as text and as a DataFrame.
+
+        Parameters
+        ----------
+        method
+            As for `read`; by default that of `source`, if it is what `read` gave.
 
         Spec: specs/spark.md#explain
         """
         from zonebloom.spark.explaining import explain  # noqa: PLC0415 - as above
 
         place = self._catalog.place(index)
-        return explain(self.spark, source, condition, index=place, storage_options=self.storage_options)
+        return explain(self.spark, source, condition, index=place, storage_options=self.storage_options, method=method)
 
     def why_not(self, source: Source, condition: str | Column, *, index: Place = None) -> Explained:
         """Why a read did not skip more: each part that was kept, with its reason.

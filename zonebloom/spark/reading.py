@@ -17,7 +17,7 @@ from zonebloom.spark.listing import open_index
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-__all__ = ["Lake", "Plan", "PrunedRead", "place_of", "prune", "read"]
+__all__ = ["Asked", "Lake", "Plan", "PrunedRead", "place_of", "prune", "read"]
 
 
 def read(
