@@ -55,10 +55,12 @@ __all__ = [
     "units_of",
 ]
 
-_SETTLED_NS = 20_000_000
-"""A file younger than this is read only after it: a write that follows then gets another modification time."""
-_COARSELY_SETTLED_NS = 2_000_000_000
+_SETTLED_SECONDS = 0.02
+"""A young file is read only so long after its time was seen: a write that follows then gets another one."""
+_COARSELY_SETTLED_SECONDS = 2.0
 """The same where the time is in whole seconds, as some file systems keep it."""
+_OLD_NS = 60_000_000_000
+"""An older file is not young, though the clock of a file server may be somewhat ahead or behind."""
 _WAITING_WORKERS = 8
 _MIN_UNIT_ROWS = 1 << 20
 
@@ -304,6 +306,8 @@ class _Queue:
     def __init__(self, units: Sequence[Unit]) -> None:
         self._units = iter(units)
         self.lock = threading.Lock()
+        self.started = time.monotonic()
+        """When the times of the files had been seen already."""
 
     def stop(self) -> None:
         with self.lock:
@@ -335,6 +339,7 @@ def _work(plan: BuildPlan, queue: _Queue, built: BuiltColumns, levels: LevelSink
             writers[column] = stack.enter_context(ZoneSegmentWriter(plan.store, column, builder.schema))
             builders[column] = builder
         for unit in queue:
+            _wait_until_settled(unit.fragment, queue.started)
             try:
                 unfit = _build_unit(plan, unit, builders, levels)
             except DataFileError as error:
@@ -359,7 +364,6 @@ def _work(plan: BuildPlan, queue: _Queue, built: BuiltColumns, levels: LevelSink
 def _build_unit(plan: BuildPlan, unit: Unit, builders: Mapping[str, ZoneBuilder], levels: LevelSink | None) -> set[str]:
     """Insert the rows of `unit`; the columns that do not convert."""
     fragment = unit.fragment
-    _wait_until_settled(fragment.mtime_ns, fragment.etag)
     for builder in builders.values():
         builder.start_fragment(fragment.fragment_id, first_row=unit.start)
     unfit: set[str] = set()
@@ -389,10 +393,16 @@ def _check_same(file: DataFile, fragment: Fragment) -> None:
         raise DataFileError(f"data file {fragment.path} must not change during a build, got a new version; refresh")
 
 
-def _wait_until_settled(mtime_ns: int, etag: str | None) -> None:
-    if etag is not None:  # a write that follows has another
+def _wait_until_settled(fragment: Fragment, seen: float) -> None:
+    """Wait until a write that follows gets another time, if the file is young; its time was `seen` then, at the latest.
+
+    That counts from when it was seen, not from the time itself, which may be of another clock.
+    """
+    if (
+        fragment.etag is not None or time.time_ns() - fragment.mtime_ns > _OLD_NS
+    ):  # a write that follows has another tag
         return
-    settled = _SETTLED_NS if mtime_ns % 1_000_000_000 else _COARSELY_SETTLED_NS
-    age = time.time_ns() - mtime_ns
-    if 0 <= age < settled:
-        time.sleep((settled - age) / 1e9)
+    settled = _SETTLED_SECONDS if fragment.mtime_ns % 1_000_000_000 else _COARSELY_SETTLED_SECONDS
+    left = seen + settled - time.monotonic()
+    if left > 0:
+        time.sleep(left)
