@@ -290,7 +290,8 @@ def test_info_says_what_is_there(flat_lake):
 
 
 @pytest.mark.parametrize(
-    "name", ["a b", "a/b", "../up", "é", "a.b", "%2E", "", ".", "..", "x" * 200, "CON", 'q"', "a\nb"]
+    "name",
+    ["a b", "a/b", "../up", "é", "a.b", "%2E", "", ".", "..", "x" * 200, "x" * 201, "é" * 99, "CON", 'q"', "a\nb"],
 )
 def test_any_name_of_a_column_is_a_folder(tmp_path, name):
     root = tmp_path / "lake"

@@ -20,6 +20,8 @@ from zonebloom.storage.store import NewFile
 
 __all__ = ["CheckedFile", "Runs", "SegmentEntry", "Span", "checksum", "column_folder", "runs"]
 
+_MAX_NAME = 200
+"""Characters; file systems have room for 255."""
 Runs = tuple[tuple[int, int], ...]
 """Half-open runs of fragment ids, in order."""
 
@@ -33,8 +35,12 @@ def checksum(data: bytes | memoryview | pa.Buffer) -> str:
 
 
 def column_folder(column: str) -> str:
-    """The folder of a column's segments: its name, percent-encoded where a file name could not hold it."""
-    return "columns/" + (quote(column, safe=" ").replace(".", "%2E") or "%00")
+    """The folder of a column's segments: its name, percent-encoded where a file name could not hold it, cut if long.
+
+    Spec: specs/index-format.md#directory
+    """
+    name = quote(column, safe=" ").replace(".", "%2E") or "%00"
+    return "columns/" + (name if len(name) <= _MAX_NAME else f"{name[:_MAX_NAME]}%{checksum(column.encode())}")
 
 
 @dataclass(frozen=True, slots=True)
