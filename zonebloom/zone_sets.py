@@ -68,8 +68,8 @@ class ZoneGrid:
 
     @cached_property
     def is_disjoint(self) -> bool:
-        """Whether no two zones share a row; else the rows of an AND are more than those of the zones of both sides."""
-        return bool((self.firsts[1:] >= self.ends[:-1]).all())
+        """Whether each zone has rows, and no two share one; else the rows of an AND are not those of its zones."""
+        return bool((self.firsts < self.ends).all() and (self.firsts[1:] >= self.ends[:-1]).all())
 
     def has_rows_of(self, other: ZoneGrid) -> bool:
         """Whether zone i has the same rows in both, for each i, and the same rows are uncovered."""
@@ -127,9 +127,10 @@ class ZoneSet(RowSelection):
 
     def to_ranges(self) -> RowSelection:
         """The same rows without the zones."""
-        firsts, ends = self.grid.firsts[self.numbers], self.grid.ends[self.numbers]
-        found = RowSelection.from_addresses(firsts, ends)
-        return found | self.grid.uncovered if len(self.grid.uncovered) else found
+        grid, numbers = self.grid, self.numbers
+        made = RowSelection.from_sorted_addresses if grid.is_disjoint else RowSelection.from_addresses
+        found = made(grid.firsts[numbers], grid.ends[numbers])
+        return found | grid.uncovered if len(grid.uncovered) else found
 
     def __getattr__(self, name: str) -> Any:
         """Fill the slots of the row ranges, as Python comes here while they are empty."""
