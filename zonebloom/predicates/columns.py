@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from zonebloom.errors import PredicateError
-from zonebloom.predicates.conditions import ColumnTerm, Comparison, LiteralTerm
 from zonebloom.predicates.nodes import And, Equals, IsIn, IsNull, Not, Predicate, is_null_literal
 
 __all__ = ["Column", "col"]
@@ -86,6 +85,12 @@ class Column:
         return Equals(self.name, value)
 
     def _compared(self, operator: str, value: Any) -> Predicate:
+        from zonebloom.predicates.conditions import (  # noqa: PLC0415 -- a search of one key has no need of them
+            ColumnTerm,
+            Comparison,
+            LiteralTerm,
+        )
+
         self._refuse_null(operator, value)
         other = ColumnTerm(value.name) if isinstance(value, Column) else LiteralTerm(value)
         return Comparison(ColumnTerm(self.name), operator, other)

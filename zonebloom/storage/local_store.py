@@ -11,7 +11,7 @@ import contextlib
 import errno
 import mmap
 import os
-import secrets
+import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from time import perf_counter
@@ -236,7 +236,7 @@ class LocalStore:
         target = self.root / path
         with _explained("write", target):
             target.parent.mkdir(parents=True, exist_ok=True)
-            staged = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
+            staged = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
             try:
                 with staged.open("xb") as file:
                     file.write(data)

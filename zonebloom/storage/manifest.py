@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-import secrets
+import uuid
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -194,7 +194,7 @@ def commit(store: Store, manifest: Manifest) -> None:
     document = {
         "format": "zonebloom",
         "format_version": FORMAT_VERSION,
-        "commit": secrets.token_hex(16),  # no other writer has these bytes: a lost answer is no lost race
+        "commit": uuid.uuid4().hex,  # no other writer has these bytes: a lost answer is no lost race
         "checksum": checksum(_canonical(body)),
         "body": body,
     }
