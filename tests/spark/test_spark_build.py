@@ -111,7 +111,7 @@ def test_a_large_file_among_small_ones_is_no_single_task(spark, tmp_path, monkey
         pq.write_table(table, root / f"{number}.parquet", row_group_size=300_000, use_dictionary=False)
     shares = []
     monkeypatch.setattr(tasks, "build", faults.build_at_the_second_attempt)
-    runner = SparkRunner(spark)
+    runner = SparkRunner(spark, num_tasks=6)
     cut = runner._shares
 
     def noted(*arguments, **options):
@@ -131,7 +131,7 @@ def test_a_large_file_among_small_ones_is_no_single_task(spark, tmp_path, monkey
 
 def test_footers_of_many_files_are_read_by_executors(spark, make_lake, tmp_path, monkeypatch):
     monkeypatch.setattr(building, "_FOOTERS_PER_TASK", 1)
-    monkeypatch.setattr(building, "inspect", None)
+    monkeypatch.setattr(building, "Threads", None)
     lake = make_lake((300, 200, 100))
     (lake.root / "part-2.parquet").write_bytes(b"no Parquet")
     with pytest.warns(RuntimeWarning, match=r"part-2\.parquet must be a whole Parquet file"):

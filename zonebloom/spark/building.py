@@ -14,7 +14,16 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from zonebloom.building import BuildPlan, BuiltColumns, Inspected, Unit, collect, inspect, units_of
+from zonebloom.building import (
+    BuildPlan,
+    BuiltColumns,
+    Inspected,
+    Threads,
+    Unit,
+    collect,
+    default_workers,
+    units_of,
+)
 from zonebloom.creating import build_index
 from zonebloom.datasets import Dataset
 from zonebloom.datasets.partitions import Partitions
@@ -44,12 +53,14 @@ __all__ = ["SparkRunner", "create_index", "estimated_bytes", "optimize_index", "
 
 T = TypeVar("T")
 
-_FOOTERS_PER_TASK = 64
+_FOOTERS_PER_TASK = 256
 """Up to twice as many files, the driver reads the footers itself: that is faster than two tasks are started."""
 _ROWS_PER_TASK = 1 << 26
 """A task that is lost costs at most about so many rows; it takes some seconds for each column."""
+_ROWS_WORTH_A_TASK = 1 << 25
+"""A slot gets another task only for so many rows more: an empty task takes 60 ms and more, a row of it some ns."""
 _TASKS_PER_SLOT = 3
-"""So many tasks even out what some are slower; each costs about 60 ms."""
+"""So many tasks even out what some are slower."""
 
 
 def create_index(
@@ -137,7 +148,7 @@ class SparkRunner:
     Parameters
     ----------
     num_tasks
-        Spark tasks of a build; by default three for each slot, more where there is much to do.
+        Spark tasks of a build; by default one to three for each slot, more where there is much to do.
     max_index_bytes
         Refuse to build more, by estimate.
     """
@@ -159,9 +170,9 @@ class SparkRunner:
 
     def read_footers(self, dataset: Dataset, listing: Mapping[str, Fingerprint], ids: Mapping[str, int]) -> Inspected:
         """Shape and schema of each file of `listing`; read by executors where there are many."""
+        if len(listing) <= 2 * _FOOTERS_PER_TASK:
+            return Threads(default_workers(dataset)).read_footers(dataset, listing, ids)
         files = [(path, fingerprint, ids[path]) for path, fingerprint in listing.items()]
-        if len(files) <= 2 * _FOOTERS_PER_TASK:
-            return collect((path, inspect(dataset, path, found, number)) for path, found, number in files)
         num_tasks = min(-(-len(files) // _FOOTERS_PER_TASK), self._cluster.slots * _TASKS_PER_SLOT)
         size = -(-len(files) // num_tasks)
         shares = [files[first : first + size] for first in range(0, len(files), size)]
@@ -213,7 +224,9 @@ class SparkRunner:
         """Units for each task, about as many rows each; the units of a fragment that has a level of its own together,
         unless it is longer than a task.
         """
-        wanted = self._num_tasks or max(self._cluster.slots * _TASKS_PER_SLOT, -(-total // _ROWS_PER_TASK))
+        slots = self._cluster.slots
+        each = min(max(total // (slots * _ROWS_WORTH_A_TASK), 1), _TASKS_PER_SLOT)
+        wanted = self._num_tasks or max(slots * each, -(-total // _ROWS_PER_TASK))
         bundles = list(_bundles(units, -(-total // wanted) if has_fragment_level else 0))
         bundles.sort(key=_num_rows, reverse=True)
         shares: list[list[Unit]] = [[] for _ in range(min(wanted, len(bundles)))]

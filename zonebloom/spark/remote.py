@@ -30,6 +30,7 @@ __all__ = ["Cluster", "perform"]
 
 _SCHEMA = "number long, found string, result binary"
 _RAISED = re.compile(r"zonebloom\.errors\.(\w+): ([^\n]+)")
+_MOST_SLOTS = 4096
 _JOBS = 16
 """With progress, tasks go out in so many jobs at most, two at a time, and each that ends is reported."""
 
@@ -46,8 +47,8 @@ class Cluster:
     def slots(self) -> int:
         """Tasks that run at once, as far as Spark says: the partitions that it gives a range."""
         if self._slots is None:
-            frame = self._spark.range(0, 1 << 16).selectExpr("spark_partition_id() AS part")
-            self._slots = int(frame.selectExpr("max(part) AS last").collect()[0]["last"]) + 1
+            rows = self._spark.range(0, _MOST_SLOTS).selectExpr("spark_partition_id()").collect()
+            self._slots = len({row[0] for row in rows})  # a maximum would be two stages, and twice the time
         return self._slots
 
     def map(
