@@ -2,8 +2,8 @@
 
 The same rows are written twice: plain, and with a Parquet bloom filter for each row group, which Spark uses when it
 reads. A query is the whole of it: the listing, the search of the index, the plan and the rows. Each round asks for
-another key. Bytes are those that this process and Spark's read from files, caches of the system included; jobs are
-Spark's own count.
+another key. Files opened are counted by the system (`bench.traffic`), as are the bytes that this process and Spark's
+read, caches included; jobs are Spark's own count.
 
     python -m bench.spark_lookup [--files 40] [--file-rows 500000] [--key string|long] [--rounds 9] [--keys 10000]
 """
@@ -12,19 +12,18 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 import zonebloom as zb
 from bench.data import integers, uuids
 from bench.harness import Result, Rounds, interleaved, scratch
+from bench.traffic import Traffic, traffic
 from tests.spark import cluster
 from zonebloom.spark import read
 
@@ -80,6 +79,7 @@ class Bench:
 
     def __init__(self, spark: Any, folder: Path) -> None:
         self.spark = spark
+        self.folder = folder
         self.plain = str(folder / "plain")
         self.native = str(folder / "native")
         self.lake = read(spark, self.plain)
@@ -98,18 +98,12 @@ class Bench:
         found |= {name: ask(method) for name, method in WAYS.items() if is_present or method == "auto"}
         return found | ({EXCLUSION: ask("exclusion")} if is_present else {})
 
-    def seen(self, case: Callable[[], Any]) -> tuple[int, int]:
-        """Spark jobs and bytes read of one run."""
+    def seen(self, name: str, case: Callable[[], Any]) -> tuple[int, Traffic]:
+        """Spark jobs, and what is read, of one run."""
         group = f"bench-{next(self.groups)}"
         self.spark.sparkContext.setJobGroup(group, group)
-        before = _bytes_read()
-        case()
-        return len(self.spark.sparkContext.statusTracker().getJobIdsForGroup(group)), _bytes_read() - before
-
-
-def _bytes_read() -> int:
-    own = psutil.Process(os.getpid())
-    return sum(one.io_counters().read_chars for one in (own, *own.children(recursive=True)))
+        read_by_it = traffic(case, self.folder / ("native" if name == NATIVE else "plain"))
+        return len(self.spark.sparkContext.statusTracker().getJobIdsForGroup(group)), read_by_it
 
 
 def _literal(key: Any) -> str:
@@ -138,9 +132,9 @@ def _lookups(result: Result, bench: Bench, keys: list[Any], asked: argparse.Name
         kept = bench.lake.plan(f"key = {_literal(current[0])}").result.kept
         which = "that is there" if is_present else "that is not there"
         title = f"One {asked.key} key {which}, {asked.files} files"
-        rows = [_row(name, measured, bench.seen(case), kept.files, asked.files) for name, case in cases.items()]
+        rows = [_row(name, measured, bench.seen(name, case)) for name, case in cases.items()]
         result.table(title, COLUMNS, rows, f"The index keeps {kept.files} files and {kept.rows:,} rows.")
-        _targets(result, measured, bench.seen(cases[AUTO])[0], is_present=is_present, asked=asked)
+        _targets(result, measured, bench.seen(AUTO, cases[AUTO])[0], is_present=is_present, asked=asked)
         if is_present:
             result.headline.append(headline(rows, asked.key, asked.files))
 
@@ -155,10 +149,10 @@ def headline(rows: list[list[Any]], key: str, num_files: int) -> list[str]:
     return [f"Spark: one {key} key among {num_files} files, the whole query", f"{ours:.0f} ms", against]
 
 
-def _row(name: str, measured: Rounds, seen: tuple[int, int], num_kept: int, num_files: int) -> list[Any]:
-    opened = num_files if name in (PLAIN, NATIVE) else num_kept
+def _row(name: str, measured: Rounds, seen: tuple[int, Traffic]) -> list[Any]:
     ratios = [measured.ratio(one, name) for one in (PLAIN, NATIVE)]
-    return [name, measured.wall(name, 1e-3), *ratios, opened, round(seen[1] / 1e6, 1), seen[0]]
+    num_jobs, read_by_it = seen
+    return [name, measured.wall(name, 1e-3), *ratios, read_by_it.files, round(read_by_it.num_bytes / 1e6, 1), num_jobs]
 
 
 def _targets(result: Result, measured: Rounds, num_jobs: int, *, is_present: bool, asked: argparse.Namespace) -> None:
@@ -169,6 +163,9 @@ def _targets(result: Result, measured: Rounds, num_jobs: int, *, is_present: boo
     where = f"{asked.files} files, {asked.key}"
     result.target(f"lookup against a plain read, {where}", plain, 10, "times", at_most=False)
     result.target(f"lookup against Parquet's bloom filters, {where}", native, 3, "times", at_most=False)
+    for name in ("zonebloom, candidates", EXCLUSION):
+        ratio = measured.ratio(NATIVE, name)["median"]
+        result.target(f"{name}, against Parquet's bloom filters, {where}", ratio, 1, "times", at_most=False)
 
 
 def _lists(result: Result, bench: Bench, keys: list[Any], asked: argparse.Namespace) -> None:
@@ -185,12 +182,18 @@ def _lists(result: Result, bench: Bench, keys: list[Any], asked: argparse.Namesp
     assert len(set(answers.values())) == 1
     measured = interleaved(cases, rounds=max(3, asked.rounds // 3))
     found = bench.lake.plan(zb.col("key").isin(wanted))
-    rows = [[name, measured.wall(name, 1e-3), measured.ratio(PLAIN, name), *bench.seen(cases[name])] for name in cases]
+    rows = [_row_of_list(name, measured, bench.seen(name, case)) for name, case in cases.items()]
     note = (
         f"The index keeps {found.result.kept.zones} of {found.result.total.zones} zones; read by {found.choice.method}."
     )
     title = f"IN list of {asked.keys:,} {asked.key} keys, 1 % of which exist, {asked.files} files"
-    result.table(title, ["query", "ms", "times faster than plain", "jobs", "bytes read"], rows, note)
+    result.table(title, ["query", "ms", "times faster than plain", "files opened", "MB read", "jobs"], rows, note)
+
+
+def _row_of_list(name: str, measured: Rounds, seen: tuple[int, Traffic]) -> list[Any]:
+    num_jobs, read_by_it = seen
+    mb = round(read_by_it.num_bytes / 1e6, 1)
+    return [name, measured.wall(name, 1e-3), measured.ratio(PLAIN, name), read_by_it.files, mb, num_jobs]
 
 
 if __name__ == "__main__":
