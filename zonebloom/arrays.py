@@ -58,6 +58,8 @@ def from_values(values: list[Any], arrow_type: pa.DataType) -> pa.Array:
         value = values[0]
         if arrow_type == pa.int64() and -(2**63) <= value < 2**63:
             return from_numpy(np.array([value], np.int64), arrow_type)
+        if arrow_type == pa.bool_() and isinstance(value, bool):
+            return pa.Array.from_buffers(arrow_type, 1, [None, pa.py_buffer(b"\1" if value else b"\0")])
         if arrow_type == pa.float64():
             return from_numpy(np.array([value], np.float64), arrow_type)
         if arrow_type in (pa.large_string(), pa.large_binary()):

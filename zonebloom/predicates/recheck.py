@@ -24,7 +24,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zonebloom.arrays import python_value
+from zonebloom.arrays import from_values, python_value
 from zonebloom.errors import ColumnNotFoundError, PredicateError
 from zonebloom.hashing import resolve_column
 from zonebloom.literals import fit_values
@@ -58,9 +58,8 @@ __all__ = [
     "with_both_zeros",
 ]
 
-_FALSE = pc.scalar(False)
-_TRUE = pc.scalar(True)
-_NULL = pc.scalar(pa.scalar(None, pa.bool_()))
+_FALSE, _TRUE = (pc.scalar(from_values([value], pa.bool_())[0]) for value in (False, True))  # without pandas
+_NULL = pc.scalar(pa.nulls(1, pa.bool_())[0])
 
 _PAST_ALL_FLOATS = {
     True: {"<": "<", "<=": "<", ">": ">=", ">=": ">="},
