@@ -24,6 +24,7 @@ from zonebloom.errors import (
     IndexExistsError,
     IndexNotFoundError,
     InvalidArgumentError,
+    StaleIndexError,
 )
 from zonebloom.storage.local_store import LocalStore
 from zonebloom.storage.manifest import commit, read_version
@@ -254,8 +255,20 @@ def test_adding_a_column_after_files_changed_keeps_the_first_honest(flat_lake):
     assert index.to_table(zb.Equals("user_id", lost)).num_rows == 0
     assert index.exists("user_id", ["new 5"]).to_pylist() == [True]
     live = {one.fragment_id for one in index._snapshot.fragments.values()}
-    assert set(index.zone_table("user_id").fragment_ids.tolist()) <= live
     assert set(index.zone_table("device_id").fragment_ids.tolist()) == live
+    with pytest.raises(StaleIndexError, match=r"400 without, first of part-0\.parquet: refresh"):
+        index.zone_table("user_id")
+    index.refresh()
+    assert set(index.zone_table("user_id").fragment_ids.tolist()) == live
+
+
+def test_a_column_with_a_file_that_does_not_convert_has_no_whole_zone_table(tmp_path):
+    pq.write_table(pa.table({"k": [1, 2]}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"k": ["one"]}), tmp_path / "b.parquet")
+    index = zb.build_index(tmp_path, "k", rows_per_zone=1)
+    assert index.search("k = 5").kept.rows == 1
+    with pytest.raises(StaleIndexError, match=r"1 without, first of b\.parquet: its values do not convert"):
+        index.zone_table("k")
 
 
 def test_of_two_writers_one_wins(flat_lake):

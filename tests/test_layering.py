@@ -45,6 +45,7 @@ FLOORS = (
     "committing",
     "scanning",
     "explaining",
+    "exporting",
     "membership",
     "verifying",
     "optimizing",

@@ -19,8 +19,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from zonebloom.arrays import compute as pc
-from zonebloom.arrays import from_numpy
 from zonebloom.coverage import Snapshot, View
 from zonebloom.datasets import INDEX_FOLDER, Dataset, dataset_from_json, open_dataset
 from zonebloom.errors import (
@@ -37,7 +35,6 @@ from zonebloom.storage.locations import Url, absolute, is_url, joined
 from zonebloom.storage.manifest import ColumnEntry, list_versions, read_version
 from zonebloom.storage.opening import open_store
 from zonebloom.storage.store import Store, Traffic
-from zonebloom.zones import ZoneTable, zone_schema
 
 if TYPE_CHECKING:
     from zonebloom.building import Runner
@@ -50,6 +47,7 @@ if TYPE_CHECKING:
     from zonebloom.sbbf import Sbbf
     from zonebloom.sizing import Sizing
     from zonebloom.verifying import Verification
+    from zonebloom.zones import ZoneTable
 
 __all__ = ["Index", "open_index"]
 
@@ -491,22 +489,12 @@ class Index:
             The column is not indexed.
         CorruptIndexError
             A segment is damaged: an incomplete table would lose rows for whoever searches it.
+        StaleIndexError
+            Rows of a live fragment have no zones of this column, for the same reason.
         """
-        entry = self._column(column)
-        loaded = self._snapshot.column(entry)
-        if loaded.damage or self._snapshot.damage:
-            message = (loaded.damage or self._snapshot.damage)[0].message
-            raise CorruptIndexError(f"every segment must be sound for a whole zone table, got: {message}")
-        tables = [table.to_arrow() for table in loaded.tables]
-        if not tables:
-            schema = zone_schema(entry.rows_per_zone, entry.fpp, column=entry.name, column_type=entry.column_type)
-            return ZoneTable([], schema)
-        whole = pa.concat_tables(tables)
-        live = from_numpy(self._snapshot.fragments.fragment_ids, pa.uint64())
-        is_live = pc.is_in(whole["fragment_id"], live)
-        if not pc.all(is_live).as_py():
-            whole = whole.filter(is_live)
-        return ZoneTable.from_arrow(whole, column=entry.name, column_type=entry.column_type)
+        from zonebloom.exporting import zone_table  # noqa: PLC0415 - a plain search does without
+
+        return zone_table(self._snapshot, self._column(column))
 
     def dataset_filter(self, column: str) -> Sbbf:
         """The filter of all values of `column`, which others can load too: its file is the plain bitset.
@@ -524,22 +512,9 @@ class Index:
 
         Spec: specs/levels.md#dataset-filter
         """
-        from zonebloom.levels import DatasetFilter, united  # noqa: PLC0415 - a plain search does without
-        from zonebloom.sbbf import Sbbf  # noqa: PLC0415 - as above
+        from zonebloom.exporting import dataset_filter  # noqa: PLC0415 - a plain search does without
 
-        levels = [level for level in self._column(column).levels if level.name == "dataset" and level.segments]
-        if not levels:
-            message = f"column {column} must have the level dataset, got none"
-            raise IndexNotFoundError(f'{message}; build it with levels=("zone", "dataset")')
-        store = self._snapshot.store
-        filters = [DatasetFilter(store, segment, str).to_sbbf() for segment in levels[0].segments]
-        if len(filters) == 1:
-            return filters[0]
-        made = united([one.blocks for one in filters])
-        if made is None:
-            message = f"the {len(filters)} filters of column {column} must be of sizes that can be united, got others"
-            raise IndexNotFoundError(f'{message}; refresh("full") makes one')
-        return Sbbf(made[0])
+        return dataset_filter(self._snapshot, self._column(column))
 
     def info(self) -> dict[str, Any]:
         """Version, counts, and parameters and size of each column; the object of `zonebloom info --format json`."""
