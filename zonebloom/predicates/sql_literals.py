@@ -140,6 +140,8 @@ def _cast(node: exp.Cast, value: Any) -> Any:
     try:
         if isinstance(value, str) and pa.types.is_time(target):  # pyarrow 26 has no cast from text to time
             return dt.time.fromisoformat(value)
+        if isinstance(value, decimal.Decimal) and pa.types.is_floating(target):
+            value = float(value)  # pyarrow 26 makes 0.30000000000000004 of Decimal("0.3")
         scalar = (value if isinstance(value, pa.Scalar) else pa.scalar(value)).cast(target)
     except (pa.ArrowException, OverflowError, ValueError) as error:
         cause = str(error).splitlines()[0]
