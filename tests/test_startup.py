@@ -1,0 +1,89 @@
+"""What a process loads, by name: each module costs a whole search of the command, which is short, a share of its time.
+
+The bar is what `import click, pyarrow, xxhash` loads. What is on no list here must not be loaded by accident: put it on
+one only where a search of one key needs it.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from zonebloom.creating import build_index
+
+SMALL_PARTS_OF_PYTHON = {
+    *("base64", "binascii", "bisect", "concurrent", "difflib", "fnmatch", "glob", "ipaddress", "locale", "mmap"),
+    *("ntpath", "pathlib", "urllib"),
+}
+FLOORS_OF_A_SEARCH = {
+    *("arrays", "cli", "coverage", "datasets", "errors", "files", "hashing", "index", "literals", "loading"),
+    *("predicates", "pruning", "reasons", "selection", "sizing", "storage", "zone_sets", "zones"),
+}
+SLOW = {
+    *("asyncio", "email", "numba", "numpy.ma", "numpy.random", "pandas", "rich", "secrets", "sqlglot", "tempfile"),
+    *("pyarrow.acero", "pyarrow.dataset"),
+}
+ONLY_FOR_ROWS = {"pyarrow.compute", "pyarrow.fs", "pyarrow.parquet"}
+OTHER_MODULES_OF_ITS_FLOORS = {
+    *("zonebloom.datasets.data_file", "zonebloom.datasets.tables", "zonebloom.predicates.conditions"),
+    *("zonebloom.predicates.recheck", "zonebloom.predicates.sql", "zonebloom.storage.object_client"),
+}
+
+
+def loaded_by(code: str, *arguments: object) -> set[str]:
+    """All modules of a process that runs `code`."""
+    code = f"{code}\nimport json, sys\nprint(file=sys.stderr)\nprint(json.dumps(list(sys.modules)), file=sys.stderr)"
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return set(json.loads(done.stderr.splitlines()[-1]))
+
+
+def loaded_by_the_command(*arguments: object) -> set[str]:
+    return loaded_by("from zonebloom import cli\nassert cli.run() == 0", *arguments)
+
+
+@pytest.fixture(params=["zones", "slices"])
+def lake(flat_lake, request):
+    index = build_index(flat_lake.root, "user_id", rows_per_zone=256)
+    if request.param == "slices":
+        index.optimize()
+    return flat_lake
+
+
+def test_help_loads_no_arrow():
+    assert not loaded_by_the_command("--help") & {"numpy", "pyarrow", "sqlglot"}
+
+
+def test_the_command_sets_numpy_up_before_it_is_loaded():
+    assert not loaded_by("import zonebloom.cli") & {"numpy", "pyarrow"}
+    code = "import atexit, os\natexit.register(lambda: print(os.environ['OPENBLAS_NUM_THREADS']))\n"
+    code += "from zonebloom.cli import main\nmain()"
+    done = subprocess.run([sys.executable, "-c", code, "--help"], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "1"
+
+
+def test_a_search_of_one_key_loads_nothing_that_it_has_no_need_of(lake):
+    bar = loaded_by("import click, pyarrow, xxhash")
+    loaded = loaded_by_the_command("search", lake.root, "-w", "user_id = 'nobody'") - bar
+    others = {name.split(".")[0].lstrip("_") for name in loaded} - {"zonebloom"}
+    assert others <= SMALL_PARTS_OF_PYTHON
+    ours = {name.split(".")[1] for name in loaded if name.startswith("zonebloom.")}
+    assert ours <= FLOORS_OF_A_SEARCH
+    assert not loaded & (SLOW | ONLY_FOR_ROWS | OTHER_MODULES_OF_ITS_FLOORS)
+
+
+def test_a_scan_of_one_key_loads_no_pandas_and_no_parser(lake):
+    condition = f"user_id = '{lake.table['user_id'][4000].as_py()}'"
+    loaded = loaded_by_the_command("scan", lake.root, "-w", condition)
+    assert loaded > ONLY_FOR_ROWS
+    assert not loaded & SLOW
+
+
+def test_the_names_here_exist():
+    code = "import importlib\n"
+    for name in sorted(SLOW | ONLY_FOR_ROWS | OTHER_MODULES_OF_ITS_FLOORS):
+        code += f"importlib.import_module({name!r})\n"
+    assert loaded_by(code) > SLOW | ONLY_FOR_ROWS | OTHER_MODULES_OF_ITS_FLOORS
