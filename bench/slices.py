@@ -13,6 +13,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
+from operator import and_, or_
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +26,12 @@ import zonebloom as zb
 from bench.harness import Result, compile_sources, interleaved, scratch, spread
 from zonebloom.coverage import View
 from zonebloom.datasets import open_dataset
+from zonebloom.selection import RowSelection
 from zonebloom.storage.fragments import Fragment, FragmentTable, write_fragments
 from zonebloom.storage.local_store import LocalStore
 from zonebloom.storage.manifest import ColumnEntry, Manifest, commit
 from zonebloom.storage.zone_segment import ZoneSegmentWriter
+from zonebloom.zone_sets import ZoneSet
 from zonebloom.zones import ZoneBuilder
 
 ROWS_PER_ZONE, ZONES_PER_FILE, FPP = 8192, 1024, 0.00057
@@ -79,12 +83,17 @@ def large_index(result: Result, root: Path) -> None:
         if name == "slices":
             _targets(result, measured, num_bytes)
             process = _process(result, root)
+            joints = _joints(result, view)
     _same_answers(root)
     columns = ["layout", "open + first, ms", "Equals warm, ms", "with listing, ms", "Equals cold, ms"]
     columns += [f"IsIn-{KEYS} warm, new keys, ms", f"IsIn-{KEYS} again, ms", "bytes for a key, MB"]
     note = "From literal to row ranges; `with listing` is `Index.search`, which lists 128 files each time."
     result.table(f"One key among {num_rows:,} rows, {LARGE:,} zones", columns, rows, note)
     result.table("`zonebloom search` for one key, the whole process", ["wall, ms", "CPU, ms"], [process])
+    columns = ["keys a side", "zones a side", "AND of zones, ms", "AND of row ranges, ms", "OR of zones, ms"]
+    columns += ["OR of row ranges, ms", "AND, whole search, ms"]
+    note = "From the zones that each side keeps to row ranges: combined as zones first, or as row ranges at once."
+    result.table(f"AND and OR of two IsIn, {LARGE:,} zones", columns, joints, note)
     cpu = done["cpu"] / num_rows * 1e9
     memory = [[f"{cpu:.2f}", f"{done['wall']:.1f}", done["anonymous"] * MB, done["peak"] * MB, done["bytes"] * GB]]
     columns = ["CPU, ns a row", "wall, s", "anonymous memory, MB", "peak with mapped files, MB", "index, GB"]
@@ -200,6 +209,33 @@ def _process(result: Result, root: Path) -> list[Any]:
     rounds = result.note_load(interleaved({"search": run}, rounds=15))
     result.target("zonebloom search, the whole process, warm", rounds.wall("search")["median"], 0.25, "s")
     return [rounds.wall("search", 1e-3), rounds.cpu("search", 1e-3)]
+
+
+def _joints(result: Result, view: View) -> list[list[Any]]:
+    """For few and many zones a side, what row ranges of an AND or OR cost, from the zones that two leaves gave."""
+    column = view.column("key")
+    assert column is not None
+    grid = column.grid
+    forms: list[Callable[[Any], RowSelection]] = [
+        grid.rows_of,
+        lambda numbers: RowSelection.from_addresses(grid.firsts[numbers], grid.ends[numbers]),
+    ]
+
+    def made(joint: Callable[..., RowSelection], form: Callable[[Any], RowSelection], numbers: list[Any]) -> None:
+        for _ in range(10):
+            len(joint(*map(form, numbers)))  # which asks for row ranges
+
+    table = []
+    for count in (5, 300, 20_000):
+        sides = [zb.col("key").isin(_absent(count, 300 + seed)) for seed in range(2)]
+        numbers = [rows.numbers for rows in (view.search(one).row_ranges for one in sides) if isinstance(rows, ZoneSet)]
+        assert all(joint(*map(forms[0], numbers)) == joint(*map(forms[1], numbers)) for joint in (and_, or_))
+        cases = [partial(made, joint, form, numbers) for joint in (and_, or_) for form in forms]
+        cases.append(partial(view.search, sides[0] & sides[1]))
+        rounds = result.note_load(interleaved({str(number): case for number, case in enumerate(cases)}, rounds=9))
+        times = [rounds.wall(str(number), 1e-2) for number in range(4)]
+        table.append([count, len(numbers[0]), *times, rounds.wall("4", 1e-3)])
+    return table
 
 
 def _check_present(view: View, present: Sequence[int]) -> None:
