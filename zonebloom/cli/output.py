@@ -11,27 +11,42 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from zonebloom import errors
+from zonebloom.cli.blobs import blob_of, text_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["print_csv", "print_info", "print_json", "python_rows", "read_table", "read_values", "write_table"]
+__all__ = [
+    "print_csv",
+    "print_info",
+    "print_json",
+    "printable",
+    "python_rows",
+    "read_table",
+    "read_values",
+    "write_table",
+]
 
 
 def print_json(document: Any, *, indent: int | None = 2) -> None:
     """`document` on stdout; what is no number becomes null."""
     try:
-        text = json.dumps(document, indent=indent, ensure_ascii=False, default=str, allow_nan=False)
+        text = json.dumps(document, indent=indent, ensure_ascii=False, default=_shown, allow_nan=False)
     except ValueError:  # JSON has no NaN and no infinity
-        text = json.dumps(_without_nan(document), indent=indent, ensure_ascii=False, default=str)
+        text = json.dumps(_without_nan(document), indent=indent, ensure_ascii=False, default=_shown)
     click.echo(text)
+
+
+def _shown(value: Any) -> str:
+    """What JSON has no form of, as text."""
+    return text_of(value) if isinstance(value, bytes) else str(value)
 
 
 def _without_nan(value: Any) -> Any:
     """`value` with null for each float that is not finite, as JavaScript has it."""
     if isinstance(value, dict):
         return {key: _without_nan(one) for key, one in value.items()}
-    if isinstance(value, list):
+    if isinstance(value, (list, tuple)):
         return [_without_nan(one) for one in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
@@ -63,7 +78,18 @@ def print_csv(reader: pa.RecordBatchReader) -> None:
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(reader.schema.names)
     for batch in reader:
-        writer.writerows(row.values() for row in python_rows(batch))
+        writer.writerows([printable(value) for value in row.values()] for row in python_rows(batch))
+
+
+def printable(value: Any) -> Any:
+    """`value`, as Python has it, with bytes as the text of them, inside lists and structs too."""
+    if isinstance(value, bytes):
+        return text_of(value)
+    if isinstance(value, dict):
+        return {key: printable(one) for key, one in value.items()}
+    if type(value) in (list, tuple):  # intervals are tuples too, with names
+        return type(value)(map(printable, value))
+    return value
 
 
 def python_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
@@ -94,9 +120,18 @@ def read_values(path: Path, index: Any, column: str) -> pa.Array:
     wanted = index.column_type(column)
     texts = pa.array([line for line in lines if line], pa.string())
     try:
+        if _is_blob(wanted):
+            return pa.array([blob_of(line) for line in lines if line], wanted)
         return texts if pa.types.is_string(wanted) or pa.types.is_large_string(wanted) else texts.cast(wanted)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+    except (ValueError, pa.ArrowNotImplementedError) as error:
         raise errors.InvalidArgumentError(f"each line of {path} must be a {wanted}, got: {error}") from error
+
+
+def _is_blob(column_type: pa.DataType) -> bool:
+    import pyarrow as pa  # noqa: PLC0415 - `--help` must not load Arrow
+
+    is_kind = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view, pa.types.is_fixed_size_binary)
+    return any(check(column_type) for check in is_kind)
 
 
 def write_table(table: pa.Table, path: Path) -> None:

@@ -15,7 +15,7 @@ from zonebloom.cli.options import (
     strict_option,
     where_option,
 )
-from zonebloom.cli.output import print_csv, print_json, python_rows, read_values, write_table
+from zonebloom.cli.output import print_csv, print_json, printable, python_rows, read_values, write_table
 from zonebloom.cli.root import app
 
 __all__ = ["exists", "explain", "scan", "search"]
@@ -64,7 +64,10 @@ def scan(
     index: str | None,
     output_format: str,
 ) -> None:
-    """Print the rows that match, as a full scan would find them: CSV, or one JSON object a line."""
+    r"""Print the rows that match, as a full scan would find them: CSV, or one JSON object a line.
+
+    Bytes are printed as DuckDB prints them: \xAA for each that is no printable ASCII.
+    """
     names = columns.split(",") if columns else None
     reader = open_it(path, index).scan(where, columns=names, limit=limit, strict=strict)
     if output is not None:
@@ -91,7 +94,10 @@ def scan(
 @index_option
 @format_option
 def exists(path: str, column: str, values: Path, exact: bool, index: str | None, output_format: str) -> None:
-    """For each value of a file, say whether the column may hold it; false is certain."""
+    r"""For each value of a file, say whether the column may hold it; false is certain.
+
+    In a text, \xAA is a byte of a column of bytes.
+    """
     opened = open_it(path, index)
     wanted = read_values(values, opened, column)
     found = opened.exists(column, wanted, exact=exact)
@@ -100,7 +106,7 @@ def exists(path: str, column: str, values: Path, exact: bool, index: str | None,
         print_json([{"value": value, "exists": answer} for value, answer in rows])
         return
     for value, answer in zip(wanted.to_pylist(), found.to_pylist(), strict=True):
-        click.echo(f"{value}\t{str(answer).lower()}")
+        click.echo(f"{printable(value)}\t{str(answer).lower()}")
     click.echo(f"{found.true_count:,} of {len(found):,} may exist", err=True)
 
 
