@@ -37,6 +37,7 @@ FLOORS = (
     "levels",
     "datasets",
     "files",
+    "loaded_column",
     "coverage",
     "loading",
     "conforming",

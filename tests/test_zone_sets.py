@@ -15,7 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import zonebloom as zb
-from zonebloom.coverage import LoadedColumn
+from zonebloom.loaded_column import LoadedColumn
 from zonebloom.predicates import Predicate, parse_predicate
 from zonebloom.pruning import Evaluator, ProbedColumn
 from zonebloom.selection import Bounds, RowSelection

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
-from functools import cached_property, reduce
+from functools import cached_property
 from operator import and_, or_
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -30,7 +30,7 @@ from zonebloom.literals import fit_values, plain_hash
 from zonebloom.predicates import And, Equals, IsIn, IsNull, Not, Opaque, Or, Predicate, parse_predicate
 from zonebloom.reasons import Reason, ReasonCode
 from zonebloom.selection import Bounds, Kind, RowSelection
-from zonebloom.zone_sets import ZoneGrid, ZoneSet
+from zonebloom.zone_sets import ZoneGrid, joined
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -256,7 +256,7 @@ class Evaluator:
         ):
             return self.partition_rows(predicate)
         if isinstance(predicate, And):
-            return _joined(and_, [self.evaluate(child) for child in predicate.children])
+            return joined(and_, [self.evaluate(child) for child in predicate.children])
         if isinstance(predicate, Or):
             return self._any_of(predicate)
         if isinstance(predicate, Not):
@@ -272,7 +272,7 @@ class Evaluator:
 
     def _any_of(self, predicate: Or) -> Bounds:
         branches = [self.evaluate(child) for child in predicate.children]
-        found = _joined(or_, branches)
+        found = joined(or_, branches)
         # A branch of which nothing is known has the universe itself; one that may match everywhere has an equal set.
         is_unjudged = [branch.true_rows is self.universe for branch in branches]
         if any(is_unjudged) and not all(is_unjudged) and len(self.universe):
@@ -309,16 +309,6 @@ class Evaluator:
 
     def _note(self, reason: Reason) -> None:
         self.reasons[reason] = None
-
-
-def _joined(joint: Callable[[Bounds, Bounds], Bounds], branches: Iterable[Bounds]) -> Bounds:
-    """All of `branches` joined by `and_` or `or_`: first those that are over one grid, as zones."""
-    of_grid: dict[ZoneGrid | None, Bounds] = {}
-    for one in branches:
-        rows = one.true_rows
-        grid = rows.grid if isinstance(rows, ZoneSet) else None
-        of_grid[grid] = joint(of_grid[grid], one) if grid in of_grid else one
-    return reduce(joint, of_grid.values())
 
 
 def _hashes_to_probe(values: Any, column_type: pa.DataType | None, column: str) -> NDArray[np.uint64] | Reason:

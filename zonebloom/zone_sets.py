@@ -11,19 +11,20 @@ Spec: specs/pruning.md#zone-sets
 
 from __future__ import annotations
 
-from functools import cached_property
+from collections.abc import Callable, Iterable
+from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from zonebloom.selection import RowSelection
+from zonebloom.selection import Bounds, RowSelection
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from zonebloom.selection import Addresses
 
-__all__ = ["ZoneGrid", "ZoneSet"]
+__all__ = ["ZoneGrid", "ZoneSet", "joined"]
 
 _ZONES_OF_ONE_NUMBER = 16
 """A number costs as much as so many zones of a bitmap (measured at 131 072 zones: 8000 numbers)."""
@@ -161,3 +162,13 @@ class ZoneSet(RowSelection):
             added = other.numbers[~self.mask[other.numbers]]
             return ZoneSet.of(self.grid, np.sort(np.concatenate((self.numbers, added))))
         return ZoneSet.of(self.grid, mask=self.mask | other.mask)
+
+
+def joined(joint: Callable[[Bounds, Bounds], Bounds], branches: Iterable[Bounds]) -> Bounds:
+    """All of `branches` joined by `and_` or `or_`: first those that are over one grid, as zones."""
+    of_grid: dict[ZoneGrid | None, Bounds] = {}
+    for one in branches:
+        rows = one.true_rows
+        grid = rows.grid if isinstance(rows, ZoneSet) else None
+        of_grid[grid] = joint(of_grid[grid], one) if grid in of_grid else one
+    return reduce(joint, of_grid.values())

@@ -116,7 +116,7 @@ class DatasetFilter:
 
 
 class _Base(Protocol):
-    """The zones beneath, as `coverage.LoadedColumn` has them."""
+    """The zones beneath, as `LoadedColumn` has them."""
 
     fragment_ids: NDArray[np.uint64]
     zone_starts: NDArray[np.uint64]
