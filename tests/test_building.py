@@ -1,16 +1,21 @@
-"""What a build waits for, so that a later write shows."""
+"""What a build waits for, so that a later write shows, and that it believes no file which changes under it."""
 
 from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import zonebloom as zb
+from tests.lives import write
 from zonebloom import building
+from zonebloom.building import Threads
 
 SECOND = 1_000_000_000
 
@@ -40,3 +45,44 @@ def test_a_build_reads_a_young_file_once_its_time_has_passed(tmp_path, monkeypat
     monkeypatch.setattr(building.time, "sleep", sleep)
     zb.build_index(tmp_path, "k", workers=1)
     assert sum(slept) == pytest.approx(expected), "once, not once a file"
+
+
+class MeddledThreads(Threads):
+    """Builds as ever, while another process does something: before files are opened, or while they are read."""
+
+    when = "before"
+    meddle: Callable[[], None]
+
+    def build(self, plan, fragments):
+        if self.when == "before":
+            type(self).meddle()
+            return super().build(plan, fragments)
+        return super().build(replace(plan, on_rows=lambda _: type(self).meddle()), fragments)
+
+
+def replaced(path: Path) -> None:
+    write(path, range(500, 600), extra=9)
+
+
+def written_to(path: Path) -> None:
+    data = path.read_bytes()
+    with path.open("r+b") as file:
+        file.write(data)
+
+
+@pytest.mark.parametrize(("when", "change"), [("before", replaced), ("before", written_to), ("while", written_to)])
+@pytest.mark.parametrize("is_new", [True, False])
+def test_a_file_that_changes_during_a_build_is_left_out(tmp_path, when, change, is_new):
+    """Of the same size and shape; whatever of it was read belongs to no version of it that the index may name."""
+    for number in range(2):
+        write(tmp_path / f"f{number}.parquet", range(number * 100, number * 100 + 100))
+    if not is_new:
+        zb.build_index(tmp_path, "s", rows_per_zone=10)
+    MeddledThreads.when, MeddledThreads.meddle = when, lambda: change(tmp_path / "f1.parquet")
+    with pytest.warns(RuntimeWarning, match=r"f1\.parquet must not change"):
+        index = zb.build_index(tmp_path, "k", rows_per_zone=10, workers=1, runner=MeddledThreads(1))
+    assert list(index._snapshot.fragments) == ["f0.parquet"]
+    for key in pq.read_table(tmp_path / "f1.parquet")["k"].to_pylist():
+        assert index.search(zb.Equals("k", key)).kept.rows in {100, 110}
+    assert index.refresh().num_files_added == 1
+    assert index.search("k = 50", strict=True).kept.rows == 10

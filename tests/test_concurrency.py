@@ -22,6 +22,7 @@ from zonebloom.levels import merge_level
 from zonebloom.rebasing import Change, ColumnChange
 from zonebloom.retention import delete_index
 from zonebloom.stepping import reserved_ids
+from zonebloom.storage.fragments import read_fragments
 from zonebloom.storage.local_store import LocalStore
 from zonebloom.storage.manifest import list_versions, read_version
 from zonebloom.storage.opening import open_store
@@ -237,6 +238,20 @@ def test_ids_of_a_writer_that_failed_are_not_given_to_two_others(lake):
     store.meanwhile = meanwhile
     taken.append(range(first := reserve_ids(store, 3, 100), first + 100))
     assert not set(taken[0]) & set(taken[1])
+
+
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_an_id_that_is_there_already_overlaps(lake, is_gone):
+    """Else zones of two files would have one id; also if the fragment is gone, whose zones may still lie about."""
+    store = LocalStore(lake / "_zonebloom")
+    base = read_version(store, 1)
+    if is_gone:
+        (lake / "f0.parquet").unlink()
+        zb.open_index(lake).refresh()
+    fragment = replace(read_fragments(store, base.fragment_lists[0]).at(0), path="new.parquet")
+    assert fragment.fragment_id == 0
+    with pytest.raises(ConcurrentCommitError, match=r"fragment id 0 of new\.parquet"):
+        commit_change(store, base, Change("refresh", added=(fragment,)))
 
 
 def test_levels_are_not_merged_over_a_column_that_was_made_anew(tmp_path):

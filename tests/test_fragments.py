@@ -118,3 +118,14 @@ def test_many_files_that_are_new_take_linear_time(tmp_path):
     assert len(found.reasons) == 3000
     assert found.kept.rows == 20 + 30_000
     assert index.view().files.num_changed == 0
+
+
+@pytest.mark.parametrize(
+    "there",
+    [(99, 500, "a"), (101, 500, "a"), (100, 499, "a"), (100, 501, "a"), (100, 500, "b"), (100, 500, None)],
+)
+def test_a_file_is_known_only_under_its_very_fingerprint(there):
+    """Smaller and older too: another version may have been moved there."""
+    table = FragmentTable.of([Fragment(0, "x", 100, 500, "a", 1, (1,), (9,))])
+    assert table.compare({"x": Fingerprint(100, 500, "a")}).tolist() == [0]
+    assert table.compare({"x": Fingerprint(*there)}).tolist() == [CHANGED]
