@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from zonebloom.errors import ColumnNotFoundError, PredicateError
 from zonebloom.literals import fit_values
 from zonebloom.predicates import Equals, IsIn, IsNull, col, parse_predicate
+from zonebloom.predicates.matching import plain_matcher
 
 UTC = dt.UTC
 NAN = float("nan")
@@ -27,9 +28,23 @@ x = col("x")
 
 
 def outcomes(table, predicate):
-    """TRUE, FALSE or None for each row."""
-    expression = parse_predicate(predicate).to_expression(table.schema)
-    return ds.dataset(table).to_table(columns={"outcome": expression})["outcome"].to_pylist()
+    """TRUE, FALSE or None for each row; plain kernels, where there are some, find the same rows."""
+    tree = parse_predicate(predicate)
+    expression = tree.to_expression(table.schema)
+    found = ds.dataset(table).to_table(columns={"outcome": expression})["outcome"].to_pylist()
+    matcher = plain_matcher(tree, table.schema)
+    if matcher is not None:
+        assert [one is True for one in matcher(table).to_pylist()] == [one is True for one in found]
+    return found
+
+
+def test_equalities_and_and_or_have_plain_kernels():
+    table = pa.table({"x": [1, 2, None], "y": ["a", "b", "c"], "z": [0.0, -0.0, NAN]})
+    for text in ("x = 1", "x IN (1, 2)", "x = 1 AND (y = 'b' OR z = 0)", "x = NULL"):
+        assert plain_matcher(parse_predicate(text), table.schema) is not None
+        outcomes(table, text)
+    for text in ("x > 1", "NOT x = 1", "x = 1 OR y LIKE 'a%'", "x IS NULL"):
+        assert plain_matcher(parse_predicate(text), table.schema) is None
 
 
 def one(values, data_type):

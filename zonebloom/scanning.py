@@ -1,7 +1,8 @@
 """Scanning: candidate row ranges → the rows that match, read, sliced and re-checked.
 
-Only row groups that hold a candidate are opened. Of each, the predicate's columns are read first; the other columns
-only where a row matched. What comes out equals a full scan with the same predicate.
+Only row groups that hold a candidate are opened, and of those whose statistics deny the predicate no page is read. Of
+each other, the predicate's columns are read first; the other columns only where a row matched. What comes out equals a
+full scan with the same predicate.
 
 Spec: specs/pruning.md#scan
 """
@@ -11,7 +12,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -27,16 +28,20 @@ from zonebloom.datasets.data_file import places_of
 from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, PredicateError
 from zonebloom.files import File
 from zonebloom.predicates import Predicate
+from zonebloom.predicates.bounds import Bound, required
+from zonebloom.predicates.matching import plain_matcher
 from zonebloom.selection import RowSelection
 from zonebloom.storage.locations import is_url
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Scan", "scan"]
+__all__ = ["Task", "scan", "tasks_of"]
 
 _WAITING_READERS = 8
 """Threads that read from an object store, where each one mostly waits."""
+_FEW_RANGES, _FEW_ROWS = 16, 1 << 17
+"""So few candidate ranges with so few rows of local files are read without threads, which take longer to start."""
 _SPARE_BYTES = 1 << 12
 """So much more memory than they need may rows keep anyway."""
 
@@ -65,7 +70,15 @@ def scan(
             raise ColumnNotFoundError.among(name, view.schema.names, f"the data set {view.dataset.location}")
     schema = pa.schema([view.schema.field(name) for name in names])
     evaluated = pa.schema([field.with_type(_evaluable(field.type)) for field in view.schema])
-    plan = Scan(view, predicate.to_expression(evaluated), _top_level(view.schema, predicate.columns()), schema)
+    judged = {entry.name for entry in view.snapshot.manifest.columns}
+    elsewhere = {field.name for field in view.partition_fields}
+    plan = _Scan(
+        view,
+        plain_matcher(predicate, evaluated) or _by_expression(predicate.to_expression(evaluated)),
+        [bound for bound in required(predicate, evaluated, judged) if bound.column not in elsewhere],
+        _top_level(view.schema, predicate.columns()),
+        schema,
+    )
     return pa.RecordBatchReader.from_batches(schema, _limited(plan.batches(rows), limit))
 
 
@@ -109,24 +122,42 @@ class Task:
     stops: NDArray[np.int64]
 
 
+def tasks_of(view: View, rows: RowSelection) -> Iterator[Task]:
+    """The row groups with rows of `rows` that are not deleted, in order of path."""
+    for file in sorted(view.files.of_fragments(rows.fragment_ids), key=lambda one: one.path):
+        ranges = rows.fragment(file.fragment_id)
+        if not file.is_known:
+            file = _reopened(view, file)  # noqa: PLW2901 - the same file with its shape of this moment
+            ranges = RowSelection.from_ranges([(file.fragment_id, 0, file.num_rows)])
+        deleted = view.dataset.deleted_rows(file.path)
+        if deleted is not None and len(deleted):
+            ids = np.full(len(deleted), file.fragment_id)
+            ranges -= RowSelection.from_arrays(ids, deleted, deleted + 1)
+        yield from _tasks_of(file, ranges)
+
+
 @dataclass(frozen=True, slots=True)
-class Scan:
+class _Scan:
     """Reads candidate rows and re-checks them."""
 
     view: View
-    expression: pc.Expression
+    matched: Callable[[pa.Table], pa.ChunkedArray]
+    """For each row of the predicate's columns, true if it matches, and false or null if not."""
+    bounds: list[Bound]
     predicate_columns: list[str]
     schema: pa.Schema
 
     def batches(self, rows: RowSelection) -> Iterator[pa.RecordBatch]:
-        """The matching rows, row group by row group; of several, a few are read ahead."""
-        tasks = self.tasks(rows)
+        """The matching rows, row group by row group; of many, a few are read ahead."""
+        tasks = tasks_of(self.view, rows)
+        is_remote = is_url(self.view.dataset.location)
+        is_small = not is_remote and len(rows) <= _FEW_RANGES and rows.num_rows <= _FEW_ROWS
         first = list(itertools.islice(tasks, 2))
-        if len(first) <= 1:  # as for most keys: a pool would take longer to start than the rows to read
-            for task in first:
+        if is_small or len(first) <= 1:
+            for task in itertools.chain(first, tasks):
                 yield from self.read(task)
             return
-        workers = _WAITING_READERS if is_url(self.view.dataset.location) else _num_cores()
+        workers = _WAITING_READERS if is_remote else _num_cores()
         pool = ThreadPoolExecutor(workers, thread_name_prefix="zonebloom-scan")
         pending: deque[Future[list[pa.RecordBatch]]] = deque()
         try:
@@ -139,19 +170,6 @@ class Scan:
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
 
-    def tasks(self, rows: RowSelection) -> Iterator[Task]:
-        """The row groups with candidates, in order of path."""
-        for file in sorted(self.view.files.of_fragments(rows.fragment_ids), key=lambda one: one.path):
-            ranges = rows.fragment(file.fragment_id)
-            if not file.is_known:
-                file = _reopened(self.view, file)  # noqa: PLW2901 - the same file with its shape of this moment
-                ranges = RowSelection.from_ranges([(file.fragment_id, 0, file.num_rows)])
-            deleted = self.view.dataset.deleted_rows(file.path)
-            if deleted is not None and len(deleted):
-                ids = np.full(len(deleted), file.fragment_id)
-                ranges -= RowSelection.from_arrays(ids, deleted, deleted + 1)
-            yield from _tasks_of(file, ranges)
-
     def read(self, task: Task) -> list[pa.RecordBatch]:
         """The matching rows of one row group."""
         with self.view.dataset.open(task.file.path) as data:
@@ -163,6 +181,10 @@ class Scan:
         return found
 
     def _matching(self, data: DataFile, task: Task) -> list[pa.RecordBatch]:
+        for bound in self.bounds:
+            found = data.integer_range(task.group, bound.column, bound.type)
+            if found is not None and not bound.may_hold(*found):
+                return []
         checked = self._columns(data, task, self.predicate_columns)
         places = self._places(checked, task)
         if not len(places):
@@ -184,11 +206,11 @@ class Scan:
     def _places(self, checked: pa.Table, task: Task) -> NDArray[np.int64]:
         """Which of the rows `checked` match."""
         try:
-            is_matching = _evaluated(checked, self.expression)
+            found = pc.indices_nonzero(self.matched(checked))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             message = f"the predicate must hold for every value of {task.file.path}, got: {str(error).splitlines()[0]}"
             raise PredicateError(message) from error
-        return np.flatnonzero(is_matching)
+        return to_numpy(found, np.uint64).astype(np.int64)
 
     def _columns(self, data: DataFile, task: Task, names: Sequence[str]) -> pa.Table:
         """`names` of the task's rows with the types of the data set; partition columns and missing ones filled in."""
@@ -215,18 +237,17 @@ class Scan:
         return pa.table(arrays, names=list(names))
 
 
-def _evaluated(table: pa.Table, expression: pc.Expression) -> NDArray[np.bool_]:
-    """For each row, whether `expression` is true; `Table.filter` does it with threads, which take longer to start."""
+def _by_expression(expression: pc.Expression) -> Callable[[pa.Table], pa.ChunkedArray]:
+    """For each row, the value of `expression`; `Table.filter` does it with threads, which take longer to start."""
     from pyarrow import acero  # noqa: PLC0415 - it loads pandas where there is one, and `exists` does without
 
-    plan = acero.Declaration.from_sequence(
-        [
-            acero.Declaration("table_source", acero.TableSourceNodeOptions(table)),
-            acero.Declaration("project", acero.ProjectNodeOptions([expression], ["is_matching"])),
-        ]
-    )
-    found = plan.to_table(use_threads=False)["is_matching"]
-    return to_numpy(found.combine_chunks().fill_null(False), np.bool_)
+    project = acero.Declaration("project", acero.ProjectNodeOptions([expression], ["is_matching"]))
+
+    def matched(table: pa.Table) -> pa.ChunkedArray:
+        source = acero.Declaration("table_source", acero.TableSourceNodeOptions(table))
+        return acero.Declaration.from_sequence([source, project]).to_table(use_threads=False)["is_matching"]
+
+    return matched
 
 
 def _num_cores() -> int:

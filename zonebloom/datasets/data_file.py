@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from types import TracebackType
@@ -32,6 +33,8 @@ _TEXT_BYTES = 128
 """What a value of no fixed width is taken to need, so that one such column comes in batches of 65 536 rows."""
 _READ_BYTES = 1 << 18
 """Column chunks are read in pieces of this size, not whole: less memory, and faster by a tenth (int64)."""
+_TIME_UNITS = {"ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
+"""What Parquet calls the units in which it stores times; pyarrow's seconds are stored as milliseconds."""
 _MAX_SLICES = 64
 """More ranges are gathered into one array than are kept as slices of it."""
 _DICTIONARY_BYTES_PER_VALUE = 6
@@ -164,7 +167,7 @@ class DataFile:
             self._check_held(held, run)
 
     def _check_held(self, held: int, groups: Sequence[int]) -> None:
-        """Raise where pages hold fewer values than the footer says, of which pyarrow 26 says nothing: all rows move up."""
+        """Raise where pages hold fewer values than the footer says, of which pyarrow 26 says nothing."""
         rows = sum(self.row_group_rows[number] for number in groups)
         if held != rows:
             numbers = ", ".join(map(str, groups))
@@ -296,6 +299,36 @@ class DataFile:
             if group.num_rows:
                 found.append(_least_and_greatest(known))
         return found
+
+    def integer_range(self, group: int, column: str, wanted: pa.DataType) -> tuple[int, int] | None:
+        """Bounds of the values of a top-level column in a row group, as integers that `wanted` stores them as.
+
+        None where the footer does not say, or not for sure: they are of the file's own type, so that must be the same,
+        or both signed integers.
+
+        Spec: specs/pruning.md#statistics
+        """
+        known = self._footer.integer_ranges
+        if (group, column, wanted) not in known:
+            known[group, column, wanted] = self._integer_range(group, column, wanted)
+        return known[group, column, wanted]
+
+    def _integer_range(self, group: int, column: str, wanted: pa.DataType) -> tuple[int, int] | None:
+        leaf, number = self._leaves.get(column), self.schema.get_field_index(column)
+        if leaf is None or number < 0:
+            return None
+        own, described = self.schema.field(number).type, self._metadata.schema.column(leaf)
+        if own != wanted and not (pa.types.is_signed_integer(own) and pa.types.is_signed_integer(wanted)):
+            return None
+        if pa.types.is_timestamp(own):
+            if json.loads(described.logical_type.to_json()).get("timeUnit") != _TIME_UNITS.get(own.unit):
+                return None
+        elif not (pa.types.is_signed_integer(own) or pa.types.is_date32(own)):
+            return None
+        known = self._metadata.row_group(group).column(leaf).statistics
+        if described.physical_type not in ("INT32", "INT64") or known is None or not known.has_min_max:
+            return None
+        return known.min_raw, known.max_raw
 
     def _is_dictionary(self, column: str) -> bool:
         leaf = self._leaves.get(column)

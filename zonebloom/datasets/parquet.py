@@ -137,7 +137,7 @@ class ParquetDataset:
         """
         from zonebloom.datasets.data_file import DataFile  # noqa: PLC0415 - a plain search opens no file
 
-        return DataFile(LocalSource(self.root / path))
+        return DataFile(LocalSource(f"{self.root}{os.sep}{path}"))
 
     def deleted_rows(self, path: str) -> None:
         """None: what a plain file holds is there."""

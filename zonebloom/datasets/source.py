@@ -73,7 +73,7 @@ class LocalSource:
 
     is_near = True
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: str | Path) -> None:
         self.path = str(path)
         try:
             self._file = pa.OSFile(self.path, "rb")

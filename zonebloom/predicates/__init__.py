@@ -11,6 +11,8 @@ module                       what lives there
 ``expression_tree, arrow``   pyarrow Expression → tree
 ``merging``                  ORs of equalities → one IN list
 ``recheck``                  tree → pyarrow Expression with SQL's three-valued semantics
+``matching``                 equalities, AND and OR → plain kernels that find the same rows
+``bounds``                   tree → ranges that statistics of row groups may deny
 ``numbers``                  numbers of any kind among the values of a column's type, exactly
 ===========================  =========================================================================
 

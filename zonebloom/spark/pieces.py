@@ -17,14 +17,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import types as spark
 
 import zonebloom
 from zonebloom.datasets import Dataset, ParquetDataset
 from zonebloom.datasets.tables import TableSnapshot
 from zonebloom.errors import DataFileError, MissingDependencyError
-from zonebloom.scanning import Scan
+from zonebloom.scanning import tasks_of
 from zonebloom.spark.calendars import check_calendar, is_old_writer
 from zonebloom.spark.schemas import arrow_schema, as_spark
 
@@ -89,7 +88,7 @@ def pieces_of(view: View, rows: RowSelection, values_of: Callable[[str], Mapping
     """
     last: str | None = None
     values: Mapping[str, Any] = {}
-    for task in Scan(view, pc.scalar(True), [], pa.schema([])).tasks(rows):
+    for task in tasks_of(view, rows):
         starts, stops = np.asarray(task.starts, np.int64), np.asarray(task.stops, np.int64)
         share = int((stops - starts).sum()) / task.file.row_group_rows[task.group]
         weight = int(task.file.row_group_bytes[task.group] * share)

@@ -1,0 +1,72 @@
+"""The rows that match, by plain kernels, for the predicates that most scans have.
+
+What is made of equalities, IN lists, AND and OR needs no pyarrow Expression, whose plan takes longer to start than a
+zone to compare. Without NOT, a NULL counts as FALSE all the way up, so SQL's three values are two here. For anything
+else there is `Predicate.to_expression`.
+
+Spec: specs/pruning.md#to-expression.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce
+from typing import TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from zonebloom.literals import fit_values
+from zonebloom.predicates.nodes import And, Equals, IsIn, Or, Predicate
+from zonebloom.predicates.recheck import to_kernel, with_both_zeros
+
+__all__ = ["Matcher", "plain_matcher"]
+
+Matcher: TypeAlias = Callable[[pa.Table], pa.ChunkedArray]
+"""A table of the schema → for each row true if it matches, and false or null if not."""
+
+
+def plain_matcher(predicate: Predicate, schema: pa.Schema) -> Matcher | None:
+    """What is true in just the rows where the predicate's expression is; None if that takes more than plain kernels.
+
+    It raises nothing: what cannot be evaluated has no plain kernels.
+    """
+    tests: dict[int, Matcher] = {}
+    for node in predicate.walk():
+        if isinstance(node, (Equals, IsIn)):
+            test = _membership(node, schema)
+            if test is None:
+                return None
+            tests[id(node)] = test
+        elif type(node) not in (And, Or):  # a pyarrow Expression is an And that is evaluated as it was given
+            return None
+
+    def matched(node: Predicate, parts: list[pa.ChunkedArray], table: pa.Table) -> pa.ChunkedArray:
+        if not parts:
+            return tests[id(node)](table)
+        return reduce(pc.and_kleene if isinstance(node, And) else pc.or_kleene, parts)
+
+    return lambda table: predicate.fold(lambda node, parts: matched(node, parts, table))
+
+
+def _membership(leaf: Equals | IsIn, schema: pa.Schema) -> Matcher | None:
+    """Whether the column has one of the leaf's values."""
+    name = leaf.column
+    if schema.get_field_index(name) < 0:
+        return None
+    column_type = schema.field(name).type
+    fit = fit_values([leaf.value] if isinstance(leaf, Equals) else leaf.values, column_type)
+    if fit.reason is not None or pa.types.is_null(column_type):
+        return None
+    values = to_kernel(fit.values)
+    casts = []
+    while pa.types.is_dictionary(column_type):
+        column_type = column_type.value_type
+        casts.append(column_type)
+    if values.type != column_type:
+        casts.append(values.type)
+    if len(values) == 1:
+        value = values[0]
+        return lambda table: pc.equal(reduce(pc.cast, casts, table[name]), value)
+    listed = with_both_zeros(values)
+    return lambda table: pc.is_in(reduce(pc.cast, casts, table[name]), value_set=listed)
