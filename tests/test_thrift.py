@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zonebloom.datasets import thrift
+from zonebloom.datasets.renaming import renamed_footer
+from zonebloom.errors import DataFileError
 
 
 @settings(max_examples=300, deadline=None)
@@ -28,6 +31,39 @@ def test_thrift_of_any_bytes_ends_with_a_value_or_its_own_error(data, kind):
             call()
         except thrift.ThriftError:
             continue
+
+
+_SCHEMA = thrift.write_list(
+    thrift.STRUCT,
+    [
+        thrift.write_struct({4: (thrift.BINARY, b"schema"), 5: (thrift.I32, 2)}),
+        thrift.write_struct({1: (thrift.I32, 2), 3: (thrift.I32, 1), 4: (thrift.BINARY, b"id"), 9: (thrift.I32, 1)}),
+        thrift.write_struct({3: (thrift.I32, 1), 4: (thrift.BINARY, b"tags"), 5: (thrift.I32, 1), 6: (thrift.I32, 3)}),
+        thrift.write_struct({3: (thrift.I32, 2), 4: (thrift.BINARY, b"list"), 5: (thrift.I32, 1)}),
+        thrift.write_struct({1: (thrift.I32, 6), 3: (thrift.I32, 1), 4: (thrift.BINARY, b"element")}),
+    ],
+)
+_FOOTER = thrift.write_struct({1: (thrift.I32, 2), 2: (thrift.LIST, _SCHEMA), 3: (thrift.I64, 0)})
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, len(_FOOTER) - 1), st.binary(max_size=2)), min_size=1, max_size=3))
+def test_a_damaged_schema_gets_new_names_or_is_refused(edits):
+    footer = _FOOTER
+    for place, piece in edits:
+        footer = footer[:place] + piece + footer[place + 1 :]
+    try:
+        renamed_footer(footer, lambda stored: f"new {stored.path[-1]}", "a.parquet")
+    except DataFileError:
+        return
+
+
+def test_a_name_that_is_no_text_is_refused():
+    element = thrift.write_struct({4: (thrift.I64, 1 << 40)})  # as many bytes, if it were taken for a size
+    root = thrift.write_struct({4: (thrift.BINARY, b"schema"), 5: (thrift.I32, 1)})
+    footer = thrift.write_struct({2: (thrift.LIST, thrift.write_list(thrift.STRUCT, [root, element]))})
+    with pytest.raises(DataFileError, match="must have a Parquet schema"):
+        renamed_footer(footer, lambda _: "new", "a.parquet")
 
 
 numbers = st.integers(-(2**63), 2**63 - 1)

@@ -137,7 +137,7 @@ class Footer:
         """The top-level columns in order; none where the footer is too large, or not as the schema has it."""
         if not 0 < len(self._raw) <= _MAX_WALKED_BYTES:
             return ()
-        with contextlib.suppress(ThriftError, IndexError):
+        with contextlib.suppress(ThriftError, IndexError, TypeError):  # fields that have another type, too
             fields = self._stored_fields()
             if len(fields) == len(self.schema) and sum(len(one.leaves) for one in fields) == self.metadata.num_columns:
                 return fields

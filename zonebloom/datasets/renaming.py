@@ -49,7 +49,8 @@ class _Element:
 
     @property
     def name(self) -> str:
-        return bytes(self.fields[_NAME]).decode()
+        name: bytes = self.fields[_NAME]
+        return name.decode()
 
     @property
     def is_list(self) -> bool:
@@ -72,7 +73,7 @@ def renamed_footer(footer: bytes, name_of: Callable[[StoredName], str | None], l
         root = _schema(footer)
         new: dict[int, tuple[_Element, str]] = {}
         _rename(root, (), name_of, new, location)
-    except (thrift.ThriftError, IndexError, KeyError, UnicodeDecodeError) as error:
+    except (thrift.ThriftError, LookupError, TypeError, AttributeError, UnicodeDecodeError) as error:  # or other types
         raise DataFileError(f"data file {location} must have a Parquet schema, got: {error}") from error
     if all(element.name == name for element, name in new.values()):
         return footer
