@@ -329,6 +329,7 @@ def test_the_dictionary_cache_tells_slices_types_and_contents_apart():
         dictionary,
         dictionary[1:],
         dictionary[:7],
+        dictionary[2:9],
         dictionary.cast(pa.binary()),
         dictionary.cast(pa.large_string()),
     ]
