@@ -127,6 +127,19 @@ def test_zones_interleaved_over_segments_are_sorted(tmp_path):
     assert done.num_zones_dropped == 0
 
 
+def test_a_group_of_many_bodies_keeps_every_bit(tmp_path, monkeypatch):
+    """Bodies take turns in two buffers, and the rows of each have checksums by their number in the group."""
+    monkeypatch.setattr("zonebloom.storage.slice_layout._BODY_BYTES", 2 * 256 * 128)
+    store = LocalStore(tmp_path)
+    zones = random_zones(4, 240, [7], 0)
+    merged, _ = optimize_column(store, column_of([write_zones(store, zones)]), set(range(4)), lambda _: None)
+    (table,) = open_all(store, merged)
+    assert isinstance(table, SliceSegment)
+    assert len(table.layout.bodies()) == 4
+    assert table.verify()
+    assert rows_of(store, merged) == sorted(zones)
+
+
 def test_a_full_group_is_left_alone_and_small_ones_are_merged(tmp_path, monkeypatch):
     monkeypatch.setattr("zonebloom.optimizing.FULL_GROUP", 448)
     store = LocalStore(tmp_path)
