@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from zonebloom.arrays import compute as pc
+from zonebloom.arrays import from_values
 from zonebloom.hashing import is_supported, storage_type
 from zonebloom.literals import numbers, temporal, texts
 from zonebloom.literals.misfit import MisfitError, Part, misfit, nan_misfit
@@ -41,6 +42,9 @@ def fit_values(values: Any, column_type: pa.DataType) -> Fit:
 
     Spec: specs/hashing.md#fit_values
     """
+    if column_type == pa.int64() and type(values) is list and len(values) == 1 and type(values[0]) is int:
+        is_in_range = -(2**63) <= values[0] < 2**63  # a shorter way for the commonest literal
+        return Fit(from_values(values if is_in_range else [], column_type), None, int(not is_in_range))
     if not is_supported(column_type):
         message = f"the column's type must have a hash input, got {column_type}"
         return Fit(pa.nulls(0), Reason(ReasonCode.TYPE_MISMATCH, message), 0)
