@@ -270,8 +270,8 @@ class Membership(_Condition):
         return self.term, self.values
 
 
-class IsNullTerm(_Condition):
-    """``term IS NULL`` where the term is no plain column."""
+class _OfTerm(_Condition):
+    """A condition that one term decides."""
 
     __slots__ = ("term",)
 
@@ -283,6 +283,15 @@ class IsNullTerm(_Condition):
     def _terms(self) -> tuple[Term, ...]:
         return (self.term,)
 
+    def _key(self) -> tuple[Any, ...]:
+        return (self.term,)
+
+
+class IsNullTerm(_OfTerm):
+    """``term IS NULL`` where the term is no plain column."""
+
+    __slots__ = ()
+
     @property
     def text(self) -> str:
         """The condition as people write it."""
@@ -290,9 +299,6 @@ class IsNullTerm(_Condition):
 
     def _expression(self, schema: pa.Schema, parts: list[pc.Expression]) -> pc.Expression:  # noqa: ARG002 -- a leaf
         return self.term.operand(schema).expression.is_null()
-
-    def _key(self) -> tuple[Any, ...]:
-        return (self.term,)
 
 
 class Like(_Condition):
@@ -347,18 +353,10 @@ class Like(_Condition):
         return self.term, self.pattern, self.escape, self.ignore_case
 
 
-class Truth(_Condition):
+class Truth(_OfTerm):
     """A boolean term as a condition: TRUE, FALSE and NULL are its values."""
 
-    __slots__ = ("term",)
-
-    term: Term
-
-    def __init__(self, term: Term) -> None:
-        self._set(term=term)
-
-    def _terms(self) -> tuple[Term, ...]:
-        return (self.term,)
+    __slots__ = ()
 
     @property
     def text(self) -> str:
@@ -372,6 +370,3 @@ class Truth(_Condition):
         if not pa.types.is_boolean(operand.type):
             raise PredicateError(f"a condition must be true or false, got {self.text} of type {operand.type}")
         return operand.expression
-
-    def _key(self) -> tuple[Any, ...]:
-        return (self.term,)
