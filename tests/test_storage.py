@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
@@ -216,6 +217,20 @@ def test_a_build_after_a_damaged_version_starts_a_sound_one(root):
     assert index.version == 3
     assert index.search("c = 31").num_rows_kept == 3
     assert index.to_table("c IS NULL").num_rows == sum(value is None for value in VALUES)
+
+
+def test_threads_share_a_store_of_more_files_than_stay_open(tmp_path):
+    store, names = LocalStore(tmp_path), [str(number) for number in range(300)]
+    for name in names:
+        (tmp_path / name).write_text(name)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            found = list(pool.map(lambda name: store.read_ranges(name, [(0, 9)]), names * 20))
+    finally:
+        sys.setswitchinterval(interval)
+    assert found == [[name.encode()] for name in names * 20]
 
 
 def test_a_commit_is_created_if_absent(tmp_path):

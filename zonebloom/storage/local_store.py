@@ -181,7 +181,7 @@ class LocalStore:
         file = self._open_files.pop(path, None) or _OpenFile(self.root / path)
         self._open_files[path] = file  # last in order: the first is the one that was longest unused
         if len(self._open_files) > _MAX_OPEN_FILES:
-            self._open_files.pop(next(iter(self._open_files)), None)
+            self._open_files.pop(list(self._open_files)[0], None)  # noqa: RUF015 - other threads change it meanwhile
         return file
 
     def mapping(self, path: str, *, is_sparse: bool = False) -> LocalMapping:
