@@ -190,7 +190,7 @@ def test_spark_hashes_as_the_index_does(spark, tmp_path, case):
     _, _, values, of_type = CASES[case]
     values = [one for one in values if str(one) not in ("nan", "-0.0")]
     frame = of_frame(spark, tmp_path, values, of_type).orderBy("id")
-    hashes = [row[0] for row in frame.select(hash_of(frame["key"])).collect()]
+    hashes = [row[0] for row in frame.selectExpr(hash_of("key")).collect()]
     assert hashes == hash_array(pa.array(values, of_type)).view(np.int64).tolist()
 
 
@@ -343,7 +343,7 @@ def test_the_sql_check_runs_in_sparks_own_code(spark, tmp_path):
         spark.conf.unset("spark.sql.adaptive.enabled")
     assert "Python" not in plan
     assert "ArrowEval" not in plan
-    assert plan.count("LocalTableScan [words") == 1  # evaluated once a query
+    assert plan.count("LocalTableScan [words") == 4  # each array once a query
     assert "*(1) Filter" in plan  # whole-stage code
 
 
@@ -398,6 +398,13 @@ def test_odd_column_names(spark, tmp_path, name):
     quoted = "`" + name.replace("`", "``") + "`"
     probe = spark.range(1000).selectExpr(f"id as {quoted}")
     assert 100 <= filter_by_index(spark, probe, index, name, indexed_column="key").count() < 110
+
+
+def test_a_name_that_spark_would_substitute_is_refused(spark, tmp_path):
+    index = lake_of(tmp_path / "lake", list(range(100)))
+    probe = spark.range(9).withColumnRenamed("id", "${spark.app.name}")
+    with pytest.raises(InvalidArgumentError, match="column must have no"):
+        filter_by_index(spark, probe, index, "${spark.app.name}", indexed_column="key")
 
 
 def test_a_leaf_of_a_struct(spark, tmp_path):

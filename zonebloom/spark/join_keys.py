@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -21,7 +20,6 @@ from zonebloom.errors import InvalidArgumentError
 from zonebloom.hashing import storage_type
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column
     from pyspark.sql.types import DataType, StructField
 
 __all__ = ["JoinKey", "check_pair", "join_key", "natural_type"]
@@ -42,18 +40,18 @@ _FIRST_MOMENT = "1901-01-01 00:00:00"
 
 @dataclass(frozen=True, slots=True)
 class JoinKey:
-    """A column, ready to be looked up in the filters of an indexed column.
+    """A column, ready to be looked up in the filters of an indexed column; expressions are SQL text.
 
     - A row whose `proofs` are not all true equals no value of the indexed type.
     """
 
     kind: Literal["hash", "domain", "decimal"]
     """`hash`: XXH64 of `value` is the index's hash; `domain`: `value` is one of `domain`; `decimal`: Arrow hashes."""
-    value: Column
+    value: str
     """What is looked up."""
-    proofs: tuple[Column, ...] = ()
+    proofs: tuple[str, ...] = ()
     """Conditions that hold for each row which can equal a value of the indexed type."""
-    exempt: tuple[Column, ...] = ()
+    exempt: tuple[str, ...] = ()
     """Conditions under which a row is kept whatever the filters say."""
     is_float: bool = False
     """Whether -0.0 equals 0.0; NaN is exempt."""
@@ -61,8 +59,8 @@ class JoinKey:
     """All values of the indexed type, in the order of their bits as unsigned integers."""
 
 
-def join_key(value: Column, field: StructField, indexed: pa.DataType) -> JoinKey:
-    """`value`, a column described by `field`, as the index of a column of type `indexed` hashed its values.
+def join_key(value: str, field: StructField, indexed: pa.DataType) -> JoinKey:
+    """`value`, SQL for a column described by `field`, as the index of a column of type `indexed` hashed its values.
 
     Raises
     ------
@@ -120,7 +118,7 @@ def natural_type(field: StructField) -> pa.DataType:
     return known[name]
 
 
-_Maker = Callable[["Column", "DataType", pa.DataType], JoinKey]
+_Maker = Callable[[str, "DataType", pa.DataType], JoinKey]
 
 
 def _plain(indexed: pa.DataType) -> pa.DataType:
@@ -162,91 +160,80 @@ def _maker(field: StructField, stored: pa.DataType) -> _Maker | None:
     return None
 
 
-def _as_it_is(value: Column, _: DataType, __: pa.DataType) -> JoinKey:
+def _as_it_is(value: str, _: DataType, __: pa.DataType) -> JoinKey:
     return JoinKey("hash", value)
 
 
-def _boolean(value: Column, _: DataType, __: pa.DataType) -> JoinKey:
-    return JoinKey("domain", value.cast("bigint"), domain=pa.array([False, True]))
+def _boolean(value: str, _: DataType, __: pa.DataType) -> JoinKey:
+    return JoinKey("domain", f"cast({value} as bigint)", domain=pa.array([False, True]))
 
 
-def _integer(value: Column, found: DataType, stored: pa.DataType) -> JoinKey:
+def _integer(value: str, found: DataType, stored: pa.DataType) -> JoinKey:
     """Integers of any width on both sides; what is out of the indexed type's range equals nothing."""
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - an optional extra; Spark's own habit
-
     bits, is_signed = stored.bit_width, pa.types.is_signed_integer(stored)
     least = -(2 ** (bits - 1)) if is_signed else 0
     most = least + 2**bits - 1
     found_bits = _INTEGERS.get(found.simpleString())
     is_within = found_bits is not None and is_signed and found_bits <= bits
-    proofs = () if is_within else (value.between(_number(least), _number(most)),)
+    proofs = () if is_within else (f"{value} between {_number(least)} and {_number(most)}",)
     if found_bits is None:
+        whole = value
         if bits == 64 and not is_signed:  # noqa: PLR2004 - the upper half, as the same bits
-            value = F.when(value > _number(2**63 - 1), value - _number(2**64)).otherwise(value)
-        wide = value.try_cast("bigint")
+            lower = f"{value} - {_number(2**64)}"
+            whole = f"case when {value} > {_number(2**63 - 1)} then {lower} else {value} end"
+        wide = f"try_cast({whole} as bigint)"
     else:
-        wide = value.cast("bigint")
+        wide = f"cast({value} as bigint)"
     if bits <= _DOMAIN_BITS:
         unsigned = np.arange(2**bits, dtype=np.uint16 if bits == _DOMAIN_BITS else np.uint8)
         return JoinKey("domain", wide, proofs, domain=from_numpy(unsigned, stored))
     if bits == 32:  # noqa: PLR2004 - shifted up and down, the low half is a signed int, and no cast overflows
-        narrow = value if found_bits == bits else F.shiftright(F.shiftleft(wide, 32), 32).cast("int")
+        narrow = value if found_bits == bits else f"cast(shiftright(shiftleft({wide}, 32), 32) as int)"
         return JoinKey("hash", narrow, proofs)
     return JoinKey("hash", wide, proofs)
 
 
-def _number(value: int) -> Column:
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - as above
+def _number(value: int) -> str:
+    """A literal of type bigint, or decimal where that has no such value, or no such literal."""
+    return f"{value}L" if -(2**63) < value < 2**63 else f"{value}BD"
 
-    return F.lit(value) if -(2**63) <= value < 2**63 else F.lit(Decimal(value))
 
-
-def _float(value: Column, found: DataType, stored: pa.DataType) -> JoinKey:
+def _float(value: str, found: DataType, stored: pa.DataType) -> JoinKey:
     """A float32 equals a double exactly where the double is that float32; NaN equals NaN, whatever their bits."""
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - as above
-
+    is_nan = f"isnan({value})"
     if found.simpleString() == "double" and stored == pa.float32():
-        narrow = value.cast("float")
-        exact = narrow.cast("double") == value
-        return JoinKey("hash", narrow, (exact,), exempt=(F.isnan(value),), is_float=True)
-    same = value.cast("float" if stored == pa.float32() else "double")
-    return JoinKey("hash", same, exempt=(F.isnan(value),), is_float=True)
+        narrow = f"cast({value} as float)"
+        exact = f"cast({narrow} as double) = {value}"
+        return JoinKey("hash", narrow, (exact,), exempt=(is_nan,), is_float=True)
+    same = f"cast({value} as {'float' if stored == pa.float32() else 'double'})"
+    return JoinKey("hash", same, exempt=(is_nan,), is_float=True)
 
 
-def _date(value: Column, _: DataType, stored: pa.DataType) -> JoinKey:
+def _date(value: str, _: DataType, stored: pa.DataType) -> JoinKey:
     """Days, or the milliseconds at which they begin."""
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - as above
-
-    old = value < F.expr(f"date'{_FIRST_DATE}'")
+    old = f"{value} < date'{_FIRST_DATE}'"
     if stored == pa.date32():
         return JoinKey("hash", value, exempt=(old,))
-    milliseconds = F.unix_date(value).cast("bigint") * F.lit(_MILLISECONDS_PER_DAY).cast("bigint")
+    milliseconds = f"cast(unix_date({value}) as bigint) * {_MILLISECONDS_PER_DAY}L"
     return JoinKey("hash", milliseconds, exempt=(old,))
 
 
-def _timestamp(value: Column, _: DataType, stored: pa.DataType) -> JoinKey:
+def _timestamp(value: str, _: DataType, stored: pa.DataType) -> JoinKey:
     """Spark's microseconds as the index's unit, where they have one."""
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - as above
-
     first = f"timestamp_ltz'{_FIRST_MOMENT} UTC'" if stored.tz else f"timestamp_ntz'{_FIRST_MOMENT}'"
-    old = value < F.expr(first)
+    old = f"{value} < {first}"
     ticks = _TICKS[stored.unit]
     if ticks == 1:
         return JoinKey("hash", value, exempt=(old,))
-    micros = F.unix_micros(value) if stored.tz else _local_micros(value)
-    unit = F.lit(ticks).cast("bigint")
-    is_whole = micros % unit == F.lit(0).cast("bigint")
-    return JoinKey("hash", F.call_function("div", micros, unit), (is_whole,), exempt=(old,))
+    micros = f"unix_micros({value})" if stored.tz else f"({_local_micros(value)})"
+    return JoinKey("hash", f"{micros} div {ticks}L", (f"{micros} % {ticks}L = 0L",), exempt=(old,))
 
 
-def _local_micros(value: Column) -> Column:
+def _local_micros(value: str) -> str:
     """Microseconds of a timestamp without zone, whatever the session's zone is."""
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - as above
-
-    day = F.unix_date(value.cast("date")).cast("bigint") * F.lit(_MILLISECONDS_PER_DAY * 1000).cast("bigint")
-    minutes = F.hour(value).cast("bigint") * F.lit(60).cast("bigint") + F.minute(value).cast("bigint")
-    seconds = (F.date_part(F.lit("SECOND"), value) * F.lit(1_000_000)).cast("bigint")
-    return day + minutes * F.lit(60_000_000).cast("bigint") + seconds
+    days = f"cast(unix_date(cast({value} as date)) as bigint) * {_MILLISECONDS_PER_DAY * 1000}L"
+    minutes = f"(cast(hour({value}) as bigint) * 60L + cast(minute({value}) as bigint)) * 60000000L"
+    return f"{days} + {minutes} + cast(date_part('SECOND', {value}) * 1000000 as bigint)"
 
 
 def _has_common_decimal(found: Any, stored: Any) -> bool:
@@ -255,8 +242,8 @@ def _has_common_decimal(found: Any, stored: Any) -> bool:
     return bool(whole + max(found.scale, stored.scale) <= _MAX_DIGITS and stored.scale >= 0)
 
 
-def _decimal(value: Column, found: Any, stored: pa.DataType) -> JoinKey:
+def _decimal(value: str, found: Any, stored: pa.DataType) -> JoinKey:
     if (found.precision, found.scale) == (stored.precision, stored.scale):
         return JoinKey("decimal", value)
-    exact = value.try_cast(f"decimal({stored.precision},{stored.scale})")
-    return JoinKey("decimal", exact, (exact == value,))
+    exact = f"try_cast({value} as decimal({stored.precision},{stored.scale}))"
+    return JoinKey("decimal", exact, (f"{exact} = {value}",))

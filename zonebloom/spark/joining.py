@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, reduce
-from operator import and_, or_
+from operator import or_
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
@@ -32,7 +32,6 @@ from zonebloom.spark.dataset_filters import Filter, Kept, dataset_filters
 from zonebloom.spark.join_keys import JoinKey, check_pair, join_key, natural_type
 from zonebloom.spark.sql_filter import (
     bitmap_words,
-    filter_words,
     fold_to_bytes,
     hash_of,
     in_bitmap,
@@ -131,19 +130,31 @@ def filter_by_index(
         filters = found
     key = join_key(value, field, indexed)
     hit = _Lookup(spark, indexed, filters, path, max_sql_bytes).of(key)
-    hit = reduce(and_, (*key.proofs, hit))
-    exempt = [*key.exempt, *([value == F.lit(0.0)] if key.is_float and _has_zero(filters, indexed) else [])]
-    hit = reduce(or_, (*exempt, hit))
-    return frame.where(value.isNull() | hit if null_safe else value.isNotNull() & hit)
+    if key.proofs:
+        hit = F.expr(" and ".join(key.proofs)) & hit
+    exempt = [*key.exempt, *([f"{value} = 0.0"] if key.is_float and _has_zero(filters, indexed) else [])]
+    if exempt:
+        hit = F.expr(" or ".join(exempt)) | hit
+    return frame.where(F.expr(f"{value} is null") | hit if null_safe else F.expr(f"{value} is not null") & hit)
 
 
-def column_of(frame: DataFrame, name: str) -> tuple[Column, StructField]:
-    """Column `name` of `frame`, or the leaf at that dotted path, and its field."""
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - as above
+def column_of(frame: DataFrame, name: str) -> tuple[str, StructField]:
+    """SQL for column `name` of `frame`, or for the leaf at that dotted path, and its field.
 
+    Raises
+    ------
+    InvalidArgumentError
+        Spark would replace a part of the name, before it reads the SQL.
+    """
+    if "${" in name:
+        raise InvalidArgumentError(
+            f"column must have no ${{ in its name, which Spark substitutes, got {name}; rename it"
+        )
     is_whole = name in frame.columns
-    column = F.col("`" + name.replace("`", "``") + "`" if is_whole else name)
-    return column, frame.select(column).schema[0]
+    is_quoted = not is_whole and "`" in name
+    parts = [name] if is_whole else name.split(".")
+    text = name if is_quoted else ".".join("`" + part.replace("`", "``") + "`" for part in parts)
+    return text, frame.selectExpr(text).schema[0]
 
 
 def check_local_times(spark: SparkSession, field: StructField) -> None:
@@ -196,19 +207,20 @@ class _Lookup:
             if self.path == "sql":
                 message = f"path must be arrow or auto for a key of type {self.indexed}, which Spark hashes otherwise"
                 raise InvalidArgumentError(f"{message}, got sql")
-            return _arrow_check(tuple(self.filters), self.indexed)(key.value)
+            return _arrow_check(tuple(self.filters), self.indexed)(F.expr(key.value))
         return self._of_hashes(hash_of(key.value))
 
-    def _of_hashes(self, hashes: Column) -> Column:
+    def _of_hashes(self, hashes: str) -> Column:
+        from pyspark.sql import functions as F  # noqa: N812, PLC0415 - as above
+
         folded = None if self.path == "arrow" else _folded(self.filters, self.max_sql_bytes)
         if folded is not None:
-            each = (may_hold(hashes, words_of(self.spark, filter_words(one)), one.num_blocks) for one in folded)
-            return reduce(or_, each)
+            return reduce(or_, (may_hold(self.spark, hashes, one) for one in folded))
         if self.path == "sql":
             total = sum(one.num_bytes for one in self.filters)
             message = f"filters must be foldable to {self.max_sql_bytes:,} bytes for path sql, got {total:,} bytes"
             raise InvalidArgumentError(f"{message}; raise max_sql_bytes, or take path arrow")
-        return _arrow_check(tuple(self.filters), None)(hashes)
+        return _arrow_check(tuple(self.filters), None)(F.expr(hashes))
 
 
 def _folded(filters: Sequence[Filter], max_bytes: int) -> list[Sbbf] | None:

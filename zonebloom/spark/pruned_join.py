@@ -190,7 +190,7 @@ class _Pruning:
     def _found(self, lake: Lake, small: DataFrame, indexed: Sequence[str]) -> DataFrame | str:
         """The pruned frame, or why there is none and what to do."""
         columns = [column_of(small, name)[0] for name in indexed]
-        keys = small.select(*columns).distinct().limit(self.max_keys + 1).toArrow()
+        keys = small.selectExpr(*columns).distinct().limit(self.max_keys + 1).toArrow()
         if keys.num_rows > self.max_keys:
             return f"the small side has more than {self.max_keys:,} distinct keys; {_ADVICE}"
         predicates = []

@@ -1,8 +1,10 @@
 """The check of a Split Block Bloom Filter as plain SQL expressions, which Spark compiles into its own scan stage.
 
-The ladder: `hash_of` is XXH64 with seed 0, as the index hashes; `words_of` makes a filter a column of `array<bigint>`,
-one row for the whole cluster; `may_hold` looks a hash up in it; `in_bitmap` does so for types of so few values that
-all of them were asked beforehand. Nothing here runs Python for a row, overflows in ANSI mode or reads past the array.
+The ladder: `hash_of` is XXH64 with seed 0, as the index hashes; `words_of` makes words a column of `array<bigint>`,
+one row for the whole cluster; `may_hold` looks a hash up in four of them; `in_bitmap` does so for types of so few
+values that all of them were asked beforehand. What has no array in it is SQL text: each Column that Python makes is
+some eight calls of the JVM, a text is one. Nothing here runs Python for a row, overflows in ANSI mode or reads past the
+array.
 
 Spec: specs/spark.md#sql-filter
 """
@@ -32,28 +34,26 @@ SEED_ZERO: Final = -365884300664092260
 Spec: specs/spark.md#xxhash64
 """
 
-_WORDS_PER_BLOCK = 4
-"""Of 64 bits, each two of the filter's words."""
+_PAIRS = 4
+"""Of a block: 64 bits, two of the filter's words."""
 _LOW_32 = 0xFFFFFFFF
 _WORDS = pa.list_(pa.field("element", pa.int64(), nullable=False))
 
 
-def hash_of(value: Column) -> Column:
-    """XXH64 with seed 0 of the bytes of `value`: bigint; of null, some constant.
+def hash_of(value: str) -> str:
+    """XXH64 with seed 0 of the bytes of `value`: bigint; of null, some constant. SQL text, as `value`.
 
     Equal to `zonebloom.hashing` for int, bigint, float and double (but -0.0 and NaN), string, binary, date, timestamp.
 
     Spec: specs/spark.md#xxhash64
     """
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - an optional extra; Spark's own habit
-
-    return F.xxhash64(F.lit(SEED_ZERO), value)
+    return f"xxhash64({SEED_ZERO}L, {value})"
 
 
 def words_of(spark: SparkSession, words: NDArray[np.int64]) -> Column:
-    """`words` (int64, one dimension) as a scalar subquery of type `array<bigint>` without nulls.
+    """`words` (int64, one dimension) as a scalar subquery of type `array<bigint>` without nulls: name it once.
 
-    Spark evaluates it once a query, however often it is named, and ships it with the stage that uses it.
+    Spark evaluates it once a query, but sends a copy along for each place where it is named.
     """
     offsets = from_numpy(np.array([0, len(words)], np.int32), pa.int32())
     values = from_numpy(np.ascontiguousarray(words, np.int64), pa.int64())
@@ -62,55 +62,44 @@ def words_of(spark: SparkSession, words: NDArray[np.int64]) -> Column:
     return spark.createDataFrame(pa.table([column], schema=schema)).scalar()
 
 
-def filter_words(filter_: Sbbf) -> NDArray[np.int64]:
-    """The words of `filter_` two by two: shape (4 * num_blocks,); the even one of each pair in the low half."""
-    return filter_.blocks.astype("<u4", copy=False).reshape(-1).view("<i8")
+def pairs_of(filter_: Sbbf) -> NDArray[np.int64]:
+    """The words of `filter_` two by two: shape (4, num_blocks); the even one of each pair in the low half."""
+    pairs = filter_.blocks.astype("<u4", copy=False).view("<i8").reshape(filter_.num_blocks, _PAIRS)
+    return np.ascontiguousarray(pairs.T)
 
 
-def may_hold(hashes: Column, words: Column, num_blocks: int) -> Column:
-    """For each of `hashes` (bigint) true if the filter with `words` and `num_blocks` may hold it, false if not.
+def may_hold(spark: SparkSession, hashes: str, filter_: Sbbf) -> Column:
+    """For each of `hashes` (SQL, bigint) true if `filter_` may hold it, false if not.
 
-    Four conjuncts, one a pair of words, so that most absent values cost one read.
+    Four conjuncts, each with an array of its own, so that most absent values cost one read of a quarter of the filter.
 
     Spec: specs/spark.md#sql-filter
     """
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - an optional extra; Spark's own habit
+
+    block = F.expr(f"shiftrightunsigned(shiftrightunsigned({hashes}, 32) * {filter_.num_blocks}L, 32)")
+    none = F.expr("0L")
+    checks = []
+    for pair, words in enumerate(pairs_of(filter_)):
+        even, odd = (_bit_of(hashes, salt) for salt in SALT[2 * pair : 2 * pair + 2])
+        mask = F.expr(f"shiftleft(1L, {even}) | shiftleft({1 << 32}L, {odd})")
+        checks.append(F.bitwise_not(words_of(spark, words)[block]).bitwiseAND(mask) == none)
+    return reduce(and_, checks)
+
+
+def _bit_of(hashes: str, salt: np.uint32) -> str:
+    """`uint32(hash * salt) >> 27` as int. A salt read as a signed number keeps the product within a bigint."""
+    product = f"({hashes} & {_LOW_32}L) * {int(salt.astype(np.int32))}L"
+    return f"cast(shiftrightunsigned({product}, 27) & 31L as int)"
+
+
+def in_bitmap(value: str, words: Column, num_values: int) -> Column:
+    """For `value` (SQL, bigint) its bit in `words`, at the place that its low bits say; `num_values` is 2^k."""
     from pyspark.sql import functions as F  # noqa: N812, PLC0415 - as above
 
-    block = F.shiftrightunsigned(F.shiftrightunsigned(hashes, 32) * F.lit(num_blocks).cast("bigint"), 32)
-    first = block * F.lit(_WORDS_PER_BLOCK).cast("bigint")
-    low = hashes.bitwiseAND(F.lit(_LOW_32))
-    pairs = []
-    for pair in range(_WORDS_PER_BLOCK):
-        even, odd = (_bit_of(low, salt) for salt in SALT[2 * pair : 2 * pair + 2])
-        mask = _shifted(1, even).bitwiseOR(_shifted(1 << 32, odd))
-        word = words[first + F.lit(pair).cast("bigint") if pair else first]
-        pairs.append(F.bitwise_not(word).bitwiseAND(mask) == F.lit(0).cast("bigint"))
-    return reduce(and_, pairs)
-
-
-def _bit_of(low: Column, salt: np.uint32) -> Column:
-    """`uint32(low * salt) >> 27` as int. A salt read as a signed number keeps the product within a bigint."""
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - as above
-
-    signed = int(salt.astype(np.int32))
-    product = low * F.lit(signed).cast("bigint")
-    return F.shiftrightunsigned(product, 27).bitwiseAND(F.lit(31).cast("bigint")).cast("int")
-
-
-def _shifted(one: int, by: Column) -> Column:
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - as above
-
-    return F.call_function("shiftleft", F.lit(one).cast("bigint"), by)
-
-
-def in_bitmap(values: Column, words: Column, num_values: int) -> Column:
-    """For each of `values` (bigint) its bit in `words`, at the place that its low bits say; `num_values` is 2^k."""
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - as above
-
-    place = values.bitwiseAND(F.lit(num_values - 1).cast("bigint"))
-    word = words[F.shiftrightunsigned(place, 6)]
-    bit = _shifted(1, place.bitwiseAND(F.lit(63).cast("bigint")).cast("int"))
-    return word.bitwiseAND(bit) != F.lit(0).cast("bigint")
+    place = f"({value} & {num_values - 1}L)"
+    word = words[F.expr(f"shiftrightunsigned({place}, 6)")]
+    return word.bitwiseAND(F.expr(f"shiftleft(1L, cast({place} & 63L as int))")) != F.expr("0L")
 
 
 def bitmap_words(is_set: Sequence[bool] | NDArray[np.bool_]) -> NDArray[np.int64]:
