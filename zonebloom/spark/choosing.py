@@ -17,7 +17,7 @@ Method: TypeAlias = Literal["driver", "candidates", "exclusion", "plain"]
 
 DRIVER_ROWS = 1 << 18
 DRIVER_FILES = 64
-DRIVER_BYTES = 256 << 20
+DRIVER_BYTES = 512 << 20
 CANDIDATE_FILES = 32
 MANY_CANDIDATES = 1024
 
