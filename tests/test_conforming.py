@@ -6,6 +6,7 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -43,6 +44,56 @@ def test_an_integer_stays_the_same_value_or_is_refused(found, wanted, value):
     values = pa.array([min(max(value, low), high)], found)
     made = conformed(values, wanted)
     assert made is None or (made.type == wanted and made.to_pylist() == values.to_pylist())
+
+
+D, T = pa.decimal128, pa.timestamp
+
+
+@pytest.mark.parametrize(
+    ("value", "found", "wanted"),
+    [
+        (5, pa.int32(), pa.int64()),
+        (5, pa.int64(), pa.uint8()),
+        (0.1, pa.float32(), pa.float64()),
+        (Decimal("1.50"), D(5, 2), D(9, 3)),
+        (Decimal("1.50"), D(20, 2), pa.decimal32(5, 2)),
+        ("é", pa.string(), pa.large_string()),
+        ("é", pa.string_view(), pa.string()),
+        ("é", pa.dictionary(pa.int8(), pa.string()), pa.large_string()),
+        (b"\xff", pa.binary(), pa.large_binary()),
+        (10**6, T("s"), T("us")),
+        (10**9, T("ns"), T("us")),
+        (10**6, T("us", "UTC"), T("us", "Europe/Paris")),
+    ],
+)
+def test_what_converts(value, found, wanted):
+    array = pa.array([value, None], found)
+    made = conformed(array, wanted)
+    assert made is not None
+    assert made.type == wanted
+    assert made.cast(found if not pa.types.is_dictionary(found) else pa.string()).to_pylist() == array.to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("value", "found", "wanted"),
+    [
+        (300, pa.int64(), pa.int8()),
+        (5, pa.int8(), pa.float64()),
+        (0.5, pa.float64(), pa.float32()),
+        (Decimal("1.500"), D(9, 3), D(5, 2)),
+        (Decimal("999.99"), D(5, 2), D(4, 2)),
+        ("5", pa.string(), pa.int64()),
+        ("a", pa.string(), pa.binary()),
+        (b"a", pa.binary(), pa.string()),
+        (True, pa.bool_(), pa.int8()),
+        (5, pa.date32(), T("us")),
+        (1, T("ns"), T("us")),
+        (10**6, T("us"), T("us", "UTC")),
+        (10**6, T("us", "UTC"), T("us")),
+    ],
+)
+def test_what_does_not_convert(value, found, wanted):
+    assert conformed(pa.array([value, None], found), wanted) is None
 
 
 def test_a_decimal_too_large_for_the_index_is_found(tmp_path):
