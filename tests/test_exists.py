@@ -10,6 +10,7 @@ import decimal
 import math
 import time
 import uuid
+from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
@@ -208,6 +209,36 @@ def test_times_are_not_mixed_with_what_arrow_would_make_of_them(build, values):
     index = build(pa.array([dt.datetime(2020, 1, 1, 10)], pa.timestamp("us")))  # noqa: DTZ001 - a local time
     with pytest.raises(InvalidArgumentError, match="values must be of one type"):
         index.exists("c", values)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pa.array([1, 1000, None, 300], pa.float16()),
+        pa.array([Decimal(1), Decimal(1000), None, Decimal(300)], pa.decimal32(6, 1)),
+        pa.array([Decimal(1), Decimal(1000), None, Decimal(300)], pa.decimal64(12, 1)),
+    ],
+    ids=lambda values: str(values.type),
+)
+def test_values_that_arrow_cannot_sort(build, values):
+    index = build(pa.array([1, 2], pa.int8()))
+    for exact in (False, True):
+        assert index.exists("c", values, exact=exact).to_pylist() == [True, False, None, False]
+
+
+NUMERALS = [Decimal("0.1"), Decimal("0.3"), Decimal("123.45"), Decimal(10) ** 39, Decimal(1)]
+
+
+@pytest.mark.parametrize(
+    "column_type", [pa.float16(), pa.float32(), pa.float64(), pa.decimal32(5, 2), pa.int64()], ids=str
+)
+def test_exact_finds_what_equality_finds(build, column_type):
+    """A decimal numeral means the nearest of a column's floats, which it does not equal by value."""
+    rows = [1, 123] if pa.types.is_integer(column_type) else [1.0, 0.1, 123.45]
+    index = build(pa.array(rows).cast(column_type, safe=False))
+    for numeral in NUMERALS:
+        expected = index.to_table(zb.col("c") == numeral).num_rows > 0
+        assert index.exists("c", [numeral], exact=True).to_pylist() == [expected], numeral
 
 
 class Exporting:

@@ -20,6 +20,7 @@ from zonebloom.coverage import View
 from zonebloom.errors import ColumnNotFoundError, InvalidArgumentError
 from zonebloom.literals import fit_values
 from zonebloom.predicates import IsIn
+from zonebloom.predicates.numbers import equal_number, is_number, numbers_of
 from zonebloom.pruning import ProbedColumn
 from zonebloom.scanning import scan
 
@@ -38,6 +39,12 @@ def exists(view: View, column: str, values: Any, *, exact: bool) -> pa.BooleanAr
     ------
     ColumnNotFoundError
         The column is not indexed.
+    InvalidArgumentError
+        `values` is no collection, or one of several types.
+    PredicateError
+        With `exact`, a value is of a kind that cannot be compared with the column.
+
+    Spec: specs/pruning.md#exists
     """
     probed = view.column(column)
     if probed is None:
@@ -69,6 +76,10 @@ def _as_array(values: Any) -> pa.Array:
         raise InvalidArgumentError(f"values must be such as a column can be indexed by, got {array.type}")
     if pa.types.is_string_view(array.type) or pa.types.is_binary_view(array.type):  # which pyarrow 26 cannot take
         return array.cast(pa.large_string() if pa.types.is_string_view(array.type) else pa.large_binary())
+    if pa.types.is_float16(array.type):  # nor sort this, nor the small decimals
+        return array.cast(pa.float32())
+    if pa.types.is_decimal32(array.type) or pa.types.is_decimal64(array.type):
+        return array.cast(pa.decimal128(array.type.precision, array.type.scale))
     return array
 
 
@@ -173,12 +184,13 @@ def _verified(view: View, column: str, array: pa.Array, maybe: NDArray[np.bool_]
     if not seen:
         return found
     every = pa.chunked_array(seen).unique()
-    fitted = _fitted(candidates, view.column_type(column))
+    column_type = view.column_type(column)
+    fitted = _fitted(candidates, column_type)
     found[slots[fitted.slots]] = pc.is_in(_comparable(fitted.values), every).to_numpy(zero_copy_only=False)
-    if len(fitted.misfits):
-        equal = set(every.to_pylist())  # Python compares numbers of all kinds by value
-        misfits = candidates.take(pa.array(fitted.misfits)).to_pylist()
-        found[slots[fitted.misfits]] = [value in equal for value in misfits]
+    if len(fitted.misfits) and is_number(column_type):  # what was compared and is no number is too fine for the column
+        equal = set(every.to_pylist())
+        misfits = numbers_of(candidates.take(pa.array(fitted.misfits))) or ()
+        found[slots[fitted.misfits]] = [equal_number(number, column_type) in equal for number in misfits]
     return found
 
 
@@ -192,6 +204,8 @@ def _comparable(values: pa.Array) -> pa.Array:
         values = pc.run_end_decode(values)
     if pa.types.is_string_view(values.type) or pa.types.is_binary_view(values.type):
         values = values.cast(pa.large_binary())
+    if pa.types.is_decimal32(values.type) or pa.types.is_decimal64(values.type):
+        values = values.cast(pa.decimal128(values.type.precision, values.type.scale))
     if pa.types.is_floating(values.type):
         values = values.cast(pa.float64())
         return pc.if_else(pc.equal(values, 0.0), 0.0, values)
