@@ -162,7 +162,6 @@ def _probe_all(probed: ProbedColumn, values: pa.Array) -> NDArray[np.bool_]:
         zeros = np.flatnonzero(floats == 0)
         other = pa.array(-floats[zeros], values.type)
         found[zeros] |= _probe_hashes(probed, hashing.hash_array(other))
-        found |= np.isnan(floats)
     return found
 
 
