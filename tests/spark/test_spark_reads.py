@@ -340,6 +340,18 @@ def test_columns_and_predicates_are_understood(any_spark, hard_lake):
         assert kept(lake, predicate).rows < everything, text
 
 
+def test_integers_of_64_bits_are_judged(any_spark, tmp_path):
+    numbers = [2**63 - 1, -(2**63 - 1), 4109125379036153425, -4109125379036153425, -(2**63)]
+    for number in numbers:
+        write(tmp_path, f"{number}.parquet", pa.table({"n": [number]}))
+    zb.build_index(tmp_path, ["n"])
+    lake, plain = read(any_spark, str(tmp_path)), plain_read(any_spark, tmp_path)
+    for number in [*numbers, 2**63]:
+        for condition in (f"n = {number}", f"n IN ({number}, 4109125379036153426)"):
+            assert shown(lake.where(condition)) == shown(plain.where(condition)), condition
+    assert all(kept(lake, f"n = {number}").files == 1 for number in numbers[:4])
+
+
 def test_a_text_that_looks_like_a_column_is_one_or_the_other(any_spark, tmp_path):
     """Columns print texts and names alike on Connect: Spark says which was meant."""
     from pyspark.sql import functions as f

@@ -190,6 +190,18 @@ def test_a_view_in_sql(any_spark, odd_lake):
 # --- pruning ----------------------------------------------------------------------------------------------------------
 
 
+def test_integers_of_64_bits_prune(tmp_path):
+    """Most random ones have 19 digits; what no bigint holds is a decimal to Spark, and prunes nothing."""
+    for name, numbers in (("a", [2**63 - 1, 4109125379036153425]), ("b", [-(2**63 - 1), -4109125379036153425])):
+        pq.write_table(pa.table({"n": numbers}), tmp_path / f"{name}.parquet")
+    zb.build_index(tmp_path, ["n"])
+    for number in (2**63 - 1, 4109125379036153425, -(2**63 - 1), -4109125379036153425):
+        assert plan_of(tmp_path, where=f"n = {number}").num_files == 1
+        assert plan_of(tmp_path, where=f"n IN ({number}, 5)").num_files == 1
+    assert plan_of(tmp_path, where="n = 4109125379036153426").num_files == 0
+    assert plan_of(tmp_path, where=f"n = {2**63}").num_files == 2
+
+
 def test_only_candidate_row_ranges_are_read(odd_lake):
     whole = plan_of(odd_lake)
     assert (whole.num_files, whole.num_rows) == (8, 8 * ROWS_PER_FILE)

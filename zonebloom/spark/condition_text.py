@@ -29,7 +29,9 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _SPACE = re.compile(r"\s*")
-_PLAIN = re.compile(r"'[^'\\]*'|-?\d{1,18}")
+_PLAIN = re.compile(r"'[^'\\]*'|-?\d{1,19}")
+_MAX_BIGINT = 2**63 - 1
+"""A larger number is a decimal to Spark."""
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "0": "\0", "Z": "\x1a"}
 
 
@@ -86,7 +88,9 @@ class _Token:
 
 def is_plain(word: Word) -> bool:
     """Whether the literal reads the same under every setting of Spark: a text without escapes, an integer."""
-    return _PLAIN.fullmatch(word.text) is not None
+    if _PLAIN.fullmatch(word.text) is None:
+        return False
+    return word.text.startswith("'") or abs(int(word.text)) <= _MAX_BIGINT
 
 
 # --- SQL text ---------------------------------------------------------------------------------------------------------

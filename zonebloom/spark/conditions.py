@@ -35,7 +35,7 @@ __all__ = ["Condition", "Keys", "Unjudged", "keys_condition", "understand"]
 _COMPARED_LITERALS = 64
 """Of a longer list only the first literal is shown to Spark; the others must be plain."""
 _NAME = r"(`[^`]+`|[A-Za-z_]\w*)"
-_WORD = r"('[^'\\]*'|-?\d{1,18})"
+_WORD = r"('[^'\\]*'|-?(?:\d{1,18}|[0-8]\d{18}))"
 _SIMPLE = re.compile(rf"\s*{_NAME}\s*(?:==?\s*{_WORD}|[iI][nN]\s*\(\s*{_WORD}(?:\s*,\s*{_WORD})*\s*\))\s*")
 """A condition that reads the same under every setting, so that Spark need not be asked."""
 _FUNCTIONS = frozenset(
