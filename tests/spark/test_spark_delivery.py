@@ -11,6 +11,7 @@ import subprocess
 import sys
 import textwrap
 import zipfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,7 +23,7 @@ import zonebloom
 from tests.spark import cluster, faults
 from zonebloom.errors import MissingDependencyError
 from zonebloom.spark import ZoneBloom
-from zonebloom.spark.remote import Cluster
+from zonebloom.spark.remote import Cluster, unpacked
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -97,6 +98,12 @@ def test_executors_without_this_version_are_named(remote, flat_lake, tmp_path, t
     message = f"executors must have zonebloom {zonebloom.__version__} as the driver has, {found}"
     with pytest.raises(MissingDependencyError, match=message):
         ZoneBloom(remote).create_index(flat_lake.root, "user_id")
+
+
+def test_executors_without_a_tables_library_are_told_so():
+    sent = zlib.compress(b"cpyiceberg_that_is_not_there.io\nFileIO\n.")  # a pickle of that name
+    with pytest.raises(MissingDependencyError, match="executors must have pyiceberg_that_is_not_there as the driver"):
+        unpacked(sent)
 
 
 def test_the_package_can_be_sent_as_an_artifact(remote, flat_lake, tmp_path):

@@ -1,44 +1,289 @@
-"""Delta tables through Spark: built by executors, read by the data source, as their log has them.
+"""Delta and Iceberg tables through Spark: built by executors, read as their log has them, whatever was done to them.
 
-Oracle: deltalake 1.6's own reader. Spark itself reads Delta only with a JAR, which nothing here needs.
+Oracles: deltalake 1.6's and pyiceberg 0.12's own readers, and the library's build. Spark itself reads either only with
+a JAR, which nothing here needs; deletion vectors and position deletes are committed by hand, after the protocols.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.manifest import DataFileContent
 
 import zonebloom
+from tests import delta_log
 from tests.conftest import make_rows
+from tests.iceberg_log import commit_deletes, position_deletes, puffin
+from zonebloom.errors import InvalidArgumentError
 from zonebloom.spark import ZoneBloom
 
-
-@pytest.fixture
-def table(tmp_path):
-    """Two files, of which one was rewritten by a delete; and the keys that are gone."""
-    root = tmp_path / "table"
-    rows = make_rows(2000).select(["user_id", "device_id", "note"])
-    write_deltalake(root, rows.slice(0, 1200))
-    write_deltalake(root, rows.slice(1200), mode="append")
-    gone = rows["user_id"][77].as_py()
-    DeltaTable(root).delete(f"user_id = '{gone}'")
-    return root, rows["user_id"][1500].as_py(), gone
+ROWS_PER_ZONE = 256
 
 
-def test_a_delta_table_is_built_as_the_library_builds_it(any_spark, table, tmp_path):
-    root, _, _ = table
-    made = ZoneBloom(any_spark).create_index(root, "user_id", index=tmp_path / "made", rows_per_zone=256)
-    wanted = zonebloom.build_index(root, "user_id", index=tmp_path / "wanted", rows_per_zone=256)
-    assert made.zone_table("user_id").to_arrow().equals(wanted.zone_table("user_id").to_arrow())
-    assert made.info()["num_rows"] == 1999
+def numbered(start: int, stop: int) -> pa.Table:
+    """Rows with an `id` of their own, whose key is a text of it; partition `part` is 0 or 1."""
+    ids = range(start, stop)
+    keys = [f"key {one * 7919 % 100_003}" for one in ids]
+    return pa.table(
+        {"id": pa.array(ids, pa.int64()), "key": keys, "part": pa.array([one % 2 for one in ids], pa.int32())}
+    )
 
 
-def test_the_data_source_reads_the_rows_of_a_delta_tables_log(any_spark, table):
-    root, present, gone = table
-    ZoneBloom(any_spark).create_index(root, "user_id", rows_per_zone=256)
-    for key, count in ((present, 1), (gone, 0)):
-        condition = f"user_id = '{key}'"
-        frame = any_spark.read.format("zonebloom").option("where", condition).load(str(root))
-        assert frame.where(condition).count() == count
-        assert frame.count() <= 256
-    assert any_spark.read.format("zonebloom").option("where", "user_id IS NOT NULL").load(str(root)).count() == 1999
+def key(row: int) -> str:
+    return f"key {row * 7919 % 100_003}"
+
+
+def ids_of(frame) -> list[int]:
+    return sorted(row.id for row in frame.select("id").collect())
+
+
+class Delta:
+    """A partitioned table of three versions with deletion vectors in some files, and columns mapped to other names."""
+
+    def __init__(self, folder: Path) -> None:
+        self.root = self.source = folder / "table é 100%"
+        self.index = None
+        write_deltalake(self.root, numbered(0, 3000), partition_by=["part"], name="t")
+        write_deltalake(self.root, numbered(3000, 6000), mode="append")
+        add = delta_log.actions(self.root, "add")
+        delta_log.commit(self.root, _protocol("deletionVectors"))
+        for one in add[:2]:
+            delta_log.delete_rows(self.root, one, [0, 7, 500])
+
+    def append(self, rows: pa.Table) -> None:
+        write_deltalake(self.root, rows, mode="append")
+
+    def delete_more(self) -> None:
+        add = delta_log.actions(self.root, "add")[-1]
+        delta_log.delete_rows(self.root, add, [1, 2, 3])
+
+    def rows(self) -> pa.Table:
+        """As deltalake's engine reads it."""
+        from deltalake import QueryBuilder
+
+        found = QueryBuilder().register("t", DeltaTable(self.root)).execute("SELECT id, key, part FROM t")
+        return pa.table(found.read_all())
+
+
+class Iceberg:
+    """A partitioned table of an SQL catalog with position deletes."""
+
+    def __init__(self, folder: Path) -> None:
+        self.catalog = SqlCatalog("here", uri=f"sqlite:///{folder}/catalog.db", warehouse=(folder / "w").as_uri())
+        self.catalog.create_namespace("db")
+        self.folder, self.index = folder, folder / "index"
+        self.source = self.catalog.create_table("db.t", schema=numbered(0, 1).schema)
+        for start in (0, 2000, 4000):
+            self.source.append(numbered(start, start + 2000))
+        self.number = 0
+        self._delete([0, 7, 500], first=0)
+
+    def _delete(self, positions: list[int], first: int) -> None:
+        self.number += 1
+        files = [task.file.file_path for task in self.source.scan().plan_files()]
+        name = f"deletes-{self.number}.{'puffin' if self.number % 2 == 0 else 'parquet'}"
+        write = puffin if name.endswith("puffin") else position_deletes
+        write(self.folder / name, {files[first]: positions})
+        commit_deletes(self.source, self.folder / name, DataFileContent.POSITION_DELETES)
+        self.source.refresh()
+
+    def append(self, rows: pa.Table) -> None:
+        self.source.append(rows)
+
+    def delete_more(self) -> None:
+        self._delete([1, 2, 3], first=1)
+
+    def rows(self) -> pa.Table:
+        """As pyiceberg reads it."""
+        return self.source.scan().to_arrow()
+
+
+def _protocol(feature: str) -> dict:
+    return {
+        "protocol": {
+            "minReaderVersion": 3,
+            "minWriterVersion": 7,
+            "readerFeatures": [feature],
+            "writerFeatures": [feature],
+        }
+    }
+
+
+@pytest.fixture(params=["delta", "iceberg"])
+def table(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Delta | Iceberg]:
+    """A table of each kind."""
+    made = Delta(tmp_path) if request.param == "delta" else Iceberg(tmp_path)
+    yield made
+    if isinstance(made, Iceberg):
+        made.catalog.close()
+
+
+def assert_agrees(lake, table) -> None:
+    """All rows, some keys, and a partition, on each way to read."""
+    rows = table.rows()
+    every = sorted(rows["id"].to_pylist())
+    assert ids_of(lake.frame()) == every
+    wanted = [0, 14, 15, 1000, 1002, 4003, 4500]
+    for method in ("driver", "candidates", "plain"):
+        found = ids_of(lake.where(f"key IN ({', '.join(repr(key(one)) for one in wanted)})", method=method))
+        assert found == [one for one in wanted if one in every]
+    odd = rows.select(["id", "part"]).filter(pc.and_(pc.equal(rows["part"], 1), pc.less(rows["id"], 900)))
+    assert ids_of(lake.where("part = 1 AND id < 900")) == sorted(odd["id"].to_pylist())
+    assert ids_of(lake.where_in("key", [key(one) for one in wanted])) == [one for one in wanted if one in every]
+
+
+# --- build and refresh ------------------------------------------------------------------------------------------------
+
+
+def test_a_table_is_built_and_refreshed_as_by_the_library(any_spark, table, tmp_path):
+    zb = ZoneBloom(any_spark)
+    places = made, wanted = tmp_path / "made", tmp_path / "wanted"
+    options = {"rows_per_zone": ROWS_PER_ZONE, "levels": ("zone", "fragment", "dataset")}
+    zb.create_index(table.source, "key", index=made, **options)
+    zonebloom.build_index(table.source, "key", index=wanted, **options)
+    table.append(numbered(6000, 7000))
+    done = zb.refresh_index(table.source, index=made)
+    assert done == zonebloom.open_index(wanted, dataset=table.source).refresh()
+    assert done.num_files_added > 0
+    ours, theirs = (zb.open_index(table.source, index=place) for place in places)
+    assert ours.zone_table("key").to_arrow().equals(theirs.zone_table("key").to_arrow())
+    assert ours.to_table("id >= 0")["id"].sort().equals(theirs.to_table("id >= 0")["id"].sort())
+
+
+def test_a_frame_of_all_files_stands_for_their_table(spark, tmp_path):
+    table = Delta(tmp_path)
+    files = [str(one) for one in table.root.rglob("*.parquet")]
+    whole, part = spark.read.parquet(*files), spark.read.parquet(*files[:1])
+    zb = ZoneBloom(spark)
+    index = zb.create_index(whole, "key", rows_per_zone=ROWS_PER_ZONE)
+    assert index.info()["dataset"] == str(table.root)
+    assert zb.refresh_index(whole).num_files_kept == len(files)
+    with pytest.raises(InvalidArgumentError, match="must scan the files that the table has now"):
+        zb.create_index(part, "id")
+
+
+def test_a_frame_that_names_its_files_as_icebergs_do_stands_for_their_table(spark, tmp_path):
+    table = Iceberg(tmp_path)
+    files = [(task.file.file_path,) for task in table.source.scan().plan_files()]
+    frame = spark.createDataFrame(files, "_file string")
+    with pytest.raises(InvalidArgumentError, match=r"got other files of .*; pass the path, or the DeltaTable or"):
+        ZoneBloom(spark).create_index(frame, "key", index=tmp_path / "made")  # only the catalog knows the version
+    metadata = Path(table.source.metadata_location.removeprefix("file://"))
+    for one in metadata.parent.glob("*.metadata.json"):
+        one.rename(metadata.with_name("v1.metadata.json" if one == metadata else f"{one.name}.old"))
+    index = ZoneBloom(spark).create_index(frame, "key", index=tmp_path / "made")
+    assert index.num_fragments == 3
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+def test_reads_give_the_rows_that_the_table_has(any_spark, table):
+    zb = ZoneBloom(any_spark)
+    zb.create_index(table.source, "key", index=table.index, rows_per_zone=ROWS_PER_ZONE)
+    assert_agrees(zb.read(table.source, index=table.index), table)
+
+
+def test_reads_follow_a_table_that_changes(spark, table):
+    zb = ZoneBloom(spark)
+    zb.create_index(table.source, "key", index=table.index, rows_per_zone=ROWS_PER_ZONE)
+    lake = zb.read(table.source, index=table.index)
+    table.delete_more()
+    assert_agrees(lake, table)
+    table.append(numbered(6000, 6500))
+    assert ids_of(lake.where(f"key = '{key(6100)}'")) == [6100]
+    assert_agrees(lake, table)
+
+
+def test_few_zones_are_read_and_explained(spark, table):
+    zb = ZoneBloom(spark)
+    zb.create_index(table.source, "key", index=table.index, rows_per_zone=ROWS_PER_ZONE)
+    lake = zb.read(table.source, index=table.index)
+    found = lake.prepare(f"key = '{key(4321)}'")
+    assert (found.method, found.plan.result.num_zones_kept) == ("driver", 1)
+    assert found.plan.result.num_zones > 20
+    by_tasks = lake.prepare(f"key = '{key(4321)}'", method="candidates")
+    assert by_tasks.frame.rdd.getNumPartitions() == 1
+    assert ids_of(by_tasks.frame) == [4321]
+    assert lake.where("key = 'nobody'", method="candidates").count() == 0
+    said = zb.explain(table.source, f"key = '{key(4321)}'", index=table.index)
+    assert "read by: driver" in str(said)
+    assert {row.part for row in said.to_df().collect()} >= {"files", "zones", "rows", "bytes", "method"}
+    assert str(zb.why_not(table.source, "id + 1 = 3", index=table.index))
+
+
+def test_a_delta_table_is_joined_by_keys(spark, tmp_path):
+    table = Delta(tmp_path)
+    zb = ZoneBloom(spark)
+    zb.create_index(table.root, "key", rows_per_zone=ROWS_PER_ZONE)
+    small = spark.createDataFrame([(key(one), one) for one in (0, 15, 4500, 99_999)], "key string, was long")
+    every = set(table.rows()["id"].to_pylist())
+    joined = zb.prune_join(str(table.root), small, "key")
+    assert sorted((row.id, row.was) for row in joined.collect()) == [(i, i) for i in (0, 15, 4500) if i in every]
+
+
+def test_the_data_source_reads_the_rows_of_the_log(any_spark, tmp_path):
+    table = Delta(tmp_path)
+    ZoneBloom(any_spark).create_index(table.root, "key", rows_per_zone=ROWS_PER_ZONE)
+    every = sorted(table.rows()["id"].to_pylist())
+    condition = f"key = '{key(1003)}'"
+    frame = any_spark.read.format("zonebloom").option("where", condition).load(str(table.root))
+    assert ids_of(frame.where(condition)) == [1003]
+    assert frame.count() <= ROWS_PER_ZONE
+    whole = any_spark.read.format("zonebloom").option("where", "key IS NOT NULL").load(str(table.root))
+    assert ids_of(whole) == every
+
+
+def test_the_data_source_reads_iceberg_by_its_metadata(spark, tmp_path):
+    table = Iceberg(tmp_path)
+    metadata = table.source.metadata_location.removeprefix("file://")
+    ZoneBloom(spark).create_index(metadata, "key", index=table.index, rows_per_zone=ROWS_PER_ZONE)
+    frame = spark.read.format("zonebloom").option("index", str(table.index)).option("where", "key IS NOT NULL")
+    assert ids_of(frame.load(metadata)) == sorted(table.rows()["id"].to_pylist())
+
+
+# --- what cannot be read ----------------------------------------------------------------------------------------------
+
+
+def test_a_scan_of_a_tables_files_is_not_pruned(spark, tmp_path):
+    table = Delta(tmp_path)
+    zb = ZoneBloom(spark)
+    zb.create_index(table.root, "key")
+    frame = spark.read.parquet(*map(str, table.root.rglob("*.parquet")))
+    with pytest.raises(InvalidArgumentError, match=r"must scan Parquet files.*read\(table\)\.where"):
+        zb.prune(frame, "key = 'x'")
+
+
+def test_an_iceberg_table_needs_a_place_for_its_index(spark, tmp_path):
+    table = Iceberg(tmp_path)
+    with pytest.raises(InvalidArgumentError, match="index must name a folder"):
+        ZoneBloom(spark).create_index(table.source, "key")
+    with pytest.raises(InvalidArgumentError, match="index of a Table must be named by index=, got none"):
+        ZoneBloom(spark).read(table.source)
+
+
+def test_equality_deletes_are_refused(spark, tmp_path):
+    table = Iceberg(tmp_path)
+    position_deletes(tmp_path / "equality.parquet", {"x": [1]})
+    commit_deletes(table.source, tmp_path / "equality.parquet", DataFileContent.EQUALITY_DELETES)
+    table.source.refresh()
+    with pytest.raises(zonebloom.errors.DataFileError, match="position deletes"):
+        ZoneBloom(spark).create_index(table.source, "key", index=table.index)
+
+
+def test_rows_of_many_types_come_as_sparks_own(spark, tmp_path):
+    rows = make_rows(500)
+    write_deltalake(tmp_path / "t", rows)
+    zb = ZoneBloom(spark)
+    zb.create_index(tmp_path / "t", "user_id", rows_per_zone=64)
+    lake = zb.read(tmp_path / "t")
+    some = rows["user_id"][77].as_py()
+    frames = [lake.where(f"user_id = '{some}'", method=method) for method in ("driver", "candidates")]
+    assert frames[0].schema == frames[1].schema
+    assert [row.asDict() for row in frames[0].collect()] == [row.asDict() for row in frames[1].collect()]

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from zonebloom.building import (
@@ -28,6 +29,7 @@ from zonebloom.creating import build_index
 from zonebloom.datasets import Dataset
 from zonebloom.datasets.partitions import Partitions
 from zonebloom.datasets.source import Fingerprint
+from zonebloom.datasets.tables import TableSnapshot
 from zonebloom.errors import InvalidArgumentError
 from zonebloom.index import Index
 from zonebloom.levels.filling import warn_of_useless
@@ -176,7 +178,7 @@ class SparkRunner:
         num_tasks = min(-(-len(files) // _FOOTERS_PER_TASK), self._cluster.slots * _TASKS_PER_SLOT)
         size = -(-len(files) // num_tasks)
         shares = [files[first : first + size] for first in range(0, len(files), size)]
-        found = self._cluster.map(tasks.read_footers, dataset, shares)
+        found = self._cluster.map(tasks.read_footers, _sent(dataset), shares)
         return collect(
             (path, outcome if isinstance(outcome, str) else (outcome, schemas[number]))
             for schemas, outcomes in found
@@ -193,7 +195,14 @@ class SparkRunner:
         total = sum(fragment.num_rows for fragment in fragments)
         place = Place(plan.store.location, self._storage_options)
         work = Work(
-            place, plan.dataset, dict(plan.columns), plan.parameters, plan.levels, total, dict(plan.like), plan.of_rows
+            place,
+            _sent(plan.dataset),
+            dict(plan.columns),
+            plan.parameters,
+            plan.levels,
+            total,
+            dict(plan.like),
+            plan.of_rows,
         )
         shares = self._shares(units, total, has_fragment_level="fragment" in plan.levels)
         on_rows = plan.on_rows
@@ -266,6 +275,11 @@ class SparkRunner:
         for part in parts:
             plan.store.delete(part.path)
         return {column: joined(found[column]) for column in plan.columns}
+
+
+def _sent(dataset: Dataset) -> Dataset:
+    """As it travels: zones are of all rows, so nobody needs those that a table deleted."""
+    return replace(dataset, deletes=None, _deleted=None) if isinstance(dataset, TableSnapshot) else dataset
 
 
 def _ids(parts: Iterable[Any]) -> set[int]:

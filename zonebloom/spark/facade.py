@@ -268,7 +268,7 @@ class ZoneBloom:
     # --- reading ----------------------------------------------------------------------------------------------------
 
     def read(self, path: Source, *, index: Place = None, method: Asked = "auto") -> Lake:
-        """The data set at `path`, to be read with `.where(condition)`: what cannot match is not read.
+        """The data set or table at `path`, to be read with `.where(condition)`: what cannot match is not read.
 
         Parameters
         ----------

@@ -6,6 +6,7 @@ Spec: specs/spark.md#frames
 from __future__ import annotations
 
 import contextlib
+import os
 import posixpath
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
@@ -112,13 +113,15 @@ def _table_around(folder: str, storage_options: Mapping[str, str] | None) -> str
 
 
 def place_of(source: Any) -> str:
-    """Where the index of `source` lies if nobody says: for a DataFrame by the folder of its files, or its one file.
+    """Where the index of `source` is looked for if nobody says: a path itself, of a DataFrame the folder or the file.
 
     Raises
     ------
     InvalidArgumentError
         It has no place of its own.
     """
+    if isinstance(source, (str, os.PathLike)):
+        return os.fspath(source)
     if hasattr(source, "inputFiles"):
         files = files_of(source)
         table = _table_around(common_folder(files), None) if "://" not in files[0] else None

@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import pyarrow as pa
@@ -286,10 +286,9 @@ class Lake:
         _check_method(asked)
         with self._lock:
             result = view.search(condition.predicate)
-        is_keyed = are_folders_keys(view.listing)
-        is_listed = self._dataset.layout != "folder"
-        paths = tuple(path for path in result.files if is_visible(path, is_keyed=is_keyed, is_listed=is_listed))
-        hidden = any(not is_visible(path, is_keyed=is_keyed, is_listed=is_listed) for path in view.listing)
+        is_seen = self._is_seen(view)
+        paths = tuple(filter(is_seen, result.files))
+        hidden = not all(map(is_seen, view.listing))
         kept = Kept(
             files=len(paths),
             of_files=len(view.listing),
@@ -298,7 +297,15 @@ class Lake:
             of_bytes=result.total.bytes,
             obstacle=self._obstacle(condition, view, judge, paths, hidden=hidden),
         )
-        return Plan(condition, result, choose(kept, asked), view, paths)
+        return Plan(condition, result, self._choose(kept, asked), view, paths)
+
+    def _choose(self, kept: Kept, asked: Asked) -> Choice:
+        return choose(kept, asked)
+
+    def _is_seen(self, view: View) -> Callable[[str], bool]:
+        """Whether Spark reads a file of the listing."""
+        is_keyed, is_listed = are_folders_keys(view.listing), self._dataset.layout != "folder"
+        return partial(is_visible, is_keyed=is_keyed, is_listed=is_listed)
 
     def _obstacle(
         self, condition: Condition, view: View, judge: Judge, paths: tuple[str, ...], *, hidden: bool

@@ -5,17 +5,21 @@ Spec: specs/spark.md#reads
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from zonebloom.datasets import ParquetDataset
+from zonebloom.datasets.tables import TableDataset
 from zonebloom.errors import InvalidArgumentError
-from zonebloom.spark.frames import common_folder, files_of
+from zonebloom.spark.frames import place_of
 from zonebloom.spark.lake import Asked, Lake, Plan, PrunedRead
 from zonebloom.spark.listing import open_index
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
+
+    from zonebloom.index import Index
 
 __all__ = ["Asked", "Lake", "Plan", "PrunedRead", "place_of", "prune", "read"]
 
@@ -31,12 +35,13 @@ def read(
     """The data set at `path`, to be read with `.where(condition)`: what cannot match is not read, and nothing else.
 
     The schema is that of `spark.read.parquet(path)` at this moment; files are listed for each query. One `Lake` serves
-    any number of queries and threads, and keeps the index open.
+    any number of queries and threads, and keeps the index open. A table is read without its deleted rows, by the driver
+    or from candidate row ranges.
 
     Parameters
     ----------
     path
-        The data set, as `build_index` was given it.
+        The data set, as `build_index` was given it; a table of a catalog is read as the object stands for it.
     index
         The place of the index, if it is not beside the data.
     storage_options
@@ -53,15 +58,25 @@ def read(
 
     Spec: specs/spark.md#reads
     """
-    place = index if index is not None else path
-    if not isinstance(place, str) and not hasattr(place, "__fspath__"):
-        raise InvalidArgumentError(f"an index of a list of files must be named by index=, got {place!r:.80}")
-    opened = open_index(str(place), storage_options)
-    if not isinstance(opened.dataset, ParquetDataset):
-        kind = type(opened.dataset).__name__
-        message = f"the data set must be Parquet files, got {kind}"
-        raise InvalidArgumentError(f'{message}; read it with spark.read.format("zonebloom")')
-    return Lake(spark, opened, opened.dataset, lambda: open_index(str(place), storage_options), method)
+    place = place_of(path) if index is None else index
+
+    def opened() -> Index:
+        found = open_index(place, storage_options)
+        is_named = index is None and isinstance(path, (str, os.PathLike))
+        if is_named or isinstance(path, (list, tuple)) or not isinstance(found.dataset, TableDataset):
+            return found
+        return open_index(place, storage_options, dataset=path)  # as it is given, a version of its own maybe
+
+    first = opened()
+    if isinstance(first.dataset, ParquetDataset):
+        return Lake(spark, first, first.dataset, opened, method)
+    if isinstance(first.dataset, TableDataset):
+        from zonebloom.spark.table_lake import TableLake  # noqa: PLC0415 - only for tables
+
+        return TableLake(spark, first, opened, method)
+    kind = type(first.dataset).__name__
+    message = f"the data set must be Parquet files of this machine, or a table, got {kind}"
+    raise InvalidArgumentError(f'{message}; read it with spark.read.format("zonebloom")')
 
 
 def prune(
@@ -89,9 +104,3 @@ def prune(
     lake.check_plain_scan(frame)
     plan = lake.plan(condition, method="exclusion", template=frame)
     return lake.excluded(frame, plan)
-
-
-def place_of(frame: DataFrame) -> str:
-    """The folder of the files that `frame` scans, or its one file."""
-    files = files_of(frame)
-    return files[0] if len(files) == 1 else common_folder(files)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-__all__ = ["Cluster", "perform"]
+__all__ = ["Cluster", "perform", "unpacked"]
 
 _SCHEMA = "number long, found string, result binary"
 _RAISED = re.compile(r"zonebloom\.errors\.(\w+): ([^\n]+)")
@@ -167,7 +167,23 @@ def _tasks(
 
 def perform(common: bytes, argument: bytes) -> bytes:
     """On an executor: the call that `Cluster.map` packed, and its result."""
-    module, name, shared = pickle.loads(zlib.decompress(common))  # noqa: S301 - of our own driver
+    module, name, shared = unpacked(common)
     function = getattr(importlib.import_module(module), name)
-    found = function(shared, pickle.loads(zlib.decompress(argument)))  # noqa: S301 - as above
-    return pickle.dumps(found, protocol=5)
+    return pickle.dumps(function(shared, unpacked(argument)), protocol=5)
+
+
+def unpacked(data: bytes) -> Any:
+    """On an executor: what the driver pickled and compressed.
+
+    Raises
+    ------
+    MissingDependencyError
+        It is of a library that is not installed here, such as that of a table.
+    """
+    try:
+        return pickle.loads(zlib.decompress(data))  # noqa: S301 - of our own driver
+    except ModuleNotFoundError as error:
+        message = f"executors must have {error.name} as the driver has, got none"
+        raise MissingDependencyError(
+            f"{message}; install it there, or send it along: specs/spark.md#delivery"
+        ) from error

@@ -28,16 +28,18 @@ from zonebloom.spark.judging import Judge
 from zonebloom.spark.layouts import Layout
 from zonebloom.spark.partition_columns import may_be_true
 from zonebloom.spark.pieces import packed, pieces_of
+from zonebloom.spark.remote import unpacked
 from zonebloom.spark.session import session_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
     from pyspark.sql.datasource import Filter
+    from pyspark.sql.types import StructType
 
     from zonebloom.coverage import View
     from zonebloom.reasons import Reason
 
-__all__ = ["Function", "candidates", "kept_rows", "map_candidates", "open_view", "rows_of"]
+__all__ = ["Function", "candidates", "kept_rows", "map_candidates", "mapped", "open_view", "rows_of"]
 
 Function = Callable[[Iterator[pa.RecordBatch]], Iterable[pa.RecordBatch]]
 """What `mapInArrow` takes."""
@@ -126,12 +128,18 @@ def map_candidates(
     """
     spark = session_of(spark)
     layout = Layout(open_view(path, index, storage_options))
-    asked = layout.schema(columns)
-    reading = layout.reading(asked)
     if isinstance(wanted, DataFrame):
         wanted = wanted.toArrow()
     is_given = isinstance(wanted, pa.Table)
     rows = _given(layout.view, wanted) if is_given else _searched(spark, layout, wanted)
+    return mapped(spark, layout, rows, layout.schema(columns), function=function, schema=schema)
+
+
+def mapped(
+    spark: SparkSession, layout: Layout, rows: RowSelection, asked: StructType, *, function: Function, schema: Any
+) -> DataFrame:
+    """`function` over the columns `asked` of `rows`, read by executors."""
+    reading = layout.reading(asked)
     tasks = packed(pieces_of(layout.view, rows, lambda path: layout.partition_values(path, asked)))
     sent = [zlib.compress(pickle.dumps((reading.only(task), task), protocol=5), 1) for task in tasks]
     frame = spark.range(0, len(sent), 1, max(len(sent), 1))
@@ -203,7 +211,7 @@ def kept_rows(
 
 def rows_of(sent: bytes) -> Iterator[pa.RecordBatch]:
     """On an executor: the rows of a task that `map_candidates` packed."""
-    reading, task = pickle.loads(zlib.decompress(sent))  # noqa: S301 - of our own driver
+    reading, task = unpacked(sent)
     found: Iterator[pa.RecordBatch] = reading.batches(task)
     return found
 

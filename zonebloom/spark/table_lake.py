@@ -1,0 +1,107 @@
+"""`TableLake`: a Delta or Iceberg table on Spark with its index, without a JAR for either.
+
+Spark's Parquet reader knows nothing of deleted rows, of columns that files call otherwise, or of partition values in a
+log, so it reads no file of a table. The rows come from the driver, where they are few, else from tasks that read the
+candidate row ranges alone; both are of one version of the table, without its deleted rows.
+
+Spec: specs/spark.md#tables
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import TYPE_CHECKING, cast
+
+from zonebloom.errors import InvalidArgumentError
+from zonebloom.spark.choosing import Choice, Kept, choose
+from zonebloom.spark.lake import Asked, Lake, Plan, PrunedRead
+from zonebloom.spark.layouts import Layout
+from zonebloom.spark.local_rows import local_schema
+from zonebloom.spark.row_ranges import mapped
+from zonebloom.spark.scans import filtered
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from zonebloom.coverage import View
+    from zonebloom.datasets import ParquetDataset
+    from zonebloom.index import Index
+    from zonebloom.selection import RowSelection
+    from zonebloom.spark.conditions import Condition
+    from zonebloom.spark.judging import Judge
+
+__all__ = ["TableLake"]
+
+
+class TableLake(Lake):
+    """A table on Spark with its index; `where` reads the candidate row ranges of the version that the table has then.
+
+    Parameters
+    ----------
+    spark, index, reopen, method
+        As for `Lake`; `exclusion` is taken as `candidates`.
+    """
+
+    def __init__(self, spark: SparkSession, index: Index, reopen: Callable[[], Index], method: Asked = "auto") -> None:
+        super().__init__(spark, index, cast("ParquetDataset", index.dataset), reopen, method)
+
+    @cached_property
+    def schema(self) -> StructType:
+        """The table's columns in the types of Spark's Parquet reader, when it was first asked for."""
+        return Layout(self._index.view()).schema()
+
+    def frame(self) -> DataFrame:
+        """All rows of the version that the table has now."""
+        view = self._index.view()
+        return self._rows(view, view.universe)
+
+    def check_plain_scan(self, frame: DataFrame) -> None:
+        """Refuse any frame: Spark's own scan of a table cannot be compared with what is read here.
+
+        Raises
+        ------
+        InvalidArgumentError
+            Always.
+        """
+        message = f"a frame to prune must scan Parquet files, got columns {', '.join(frame.columns)[:200]} of a table"
+        raise InvalidArgumentError(f"{message}; use read(table).where(condition)")
+
+    def _is_seen(self, view: View) -> Callable[[str], bool]:
+        return view.listing.__contains__
+
+    def _obstacle(
+        self,
+        condition: Condition,
+        view: View,
+        judge: Judge,
+        paths: tuple[str, ...],
+        *,
+        hidden: bool,  # noqa: ARG002 - nothing of a table is
+    ) -> str | None:
+        if not condition.is_local:
+            return "the condition reads more than the table's columns"
+        if paths and judge.is_ambiguous:
+            return "names of columns differ in case alone"
+        if paths and local_schema(self.schema, view.schema) is None:
+            return "a column has a type that Spark makes in its own way"
+        return None
+
+    def _choose(self, kept: Kept, asked: Asked) -> Choice:
+        if asked in ("driver", "plain"):
+            return choose(kept, asked)
+        found = choose(kept, "auto")
+        if asked == "auto" and found.method == "driver":
+            return found
+        return Choice("candidates", f"executors read {kept.rows:,} rows of {kept.files} of {kept.of_files} files")
+
+    def _by_spark(self, plan: Plan) -> PrunedRead:
+        view = plan.view
+        is_whole = plan.choice.method == "plain"
+        frame = self._rows(view, view.universe if is_whole else plan.result.row_ranges)
+        return PrunedRead(filtered(self.spark, frame, plan.condition), plan)
+
+    def _rows(self, view: View, rows: RowSelection) -> DataFrame:
+        layout, asked = Layout(view), self.schema
+        return mapped(self.spark, layout, rows, asked, function=lambda batches: batches, schema=asked)
