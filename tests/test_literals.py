@@ -340,6 +340,11 @@ def test_many_literals_are_converted_with_their_stragglers():
     assert len(fit_values([D(n) / 4 for n in many[:2000]] + [D(10**30)], pa.decimal64(10, 2)).values) == 2000
 
 
+def test_an_integer_that_python_refuses_to_show_raises_nothing():
+    assert fit_values(10**5000, pa.int8()).num_out_of_range == 1
+    assert "an integer of 16610 bits" in fit_values(10**5000, pa.string()).reason.message
+
+
 def test_pyarrows_wrapping_decimal_cast_does_not_fit_values_that_are_none():
     wrapping = pa.array([2**32 - 99_999, 2**32, 5], pa.int64())  # pyarrow 26 casts these to decimal32 as -99999, 0, 5
     fit = fit_values(wrapping, pa.decimal32(7, 2))

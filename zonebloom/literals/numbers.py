@@ -30,6 +30,7 @@ __all__ = [
 
 _MANTISSA_BITS = {16: 11, 32: 24, 64: 53}
 _MAX_DIGITS = 76
+_SHOWN_BITS = 1024
 _DOUBLE_DIGITS = 15
 """Decimals of up to 15 digits have a double of their own."""
 _EXACT = decimal.Context(
@@ -144,7 +145,10 @@ def fit_numbers(numbers: list[Number], stored: pa.DataType) -> Part:
 
 
 def _number_misfit(number: Number, stored: pa.DataType) -> MisfitError:
-    return MisfitError(f"a literal must convert exactly to {stored}, got {str(number)[:80]}")
+    if isinstance(number, int) and number.bit_length() > _SHOWN_BITS:  # Python refuses to show the largest
+        return MisfitError(f"a literal must convert exactly to {stored}, got an integer of {number.bit_length()} bits")
+    shown = str(number)[:80]
+    return MisfitError(f"a literal must convert exactly to {stored}, got {shown}")
 
 
 def _number_to_int(number: Number, stored: pa.DataType) -> int | None:

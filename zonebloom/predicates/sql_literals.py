@@ -46,6 +46,8 @@ _TYPES: dict[Any, pa.DataType] = {
 }
 _OFFSET = re.compile(r"\d\d:\d\d.*(Z|[+-]\d\d(:?\d\d)?)$", re.IGNORECASE)
 _DECIMAL_PRECISION, _DECIMAL_SCALE = 18, 3
+_MAX_DIGITS = 1000
+"""Longer integers, of which Python refuses the longest, are decimals without a point."""
 
 
 def arrow_type(node: exp.DataType) -> pa.DataType:
@@ -104,7 +106,7 @@ def _negated(number: Any) -> Any:
 
 
 def _number(text: str) -> int | float | decimal.Decimal:
-    if re.fullmatch(r"\d+", text):
+    if re.fullmatch(r"\d+", text) and len(text) <= _MAX_DIGITS:
         return int(text)
     if re.fullmatch(r"\d*\.\d*|\d+", text):
         return decimal.Decimal(text)
