@@ -7,7 +7,6 @@ constants that say when a page pays are set to nothing here, so that small files
 from __future__ import annotations
 
 import decimal
-import io
 import os
 import uuid
 from collections.abc import Iterator
@@ -37,8 +36,6 @@ class CountingSource(LocalSource):
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         self.requests: list[list[tuple[int, int]]] = []
-        self.decoded: list[tuple[int, int]] = []
-        """What pyarrow read."""
         self.num_whole = 0
         """Row groups that were read whole."""
 
@@ -50,36 +47,13 @@ class CountingSource(LocalSource):
         self.num_whole += 1
         super().will_need(ranges)
 
-    def arrow_file(self):
-        return pa.PythonFile(NotedFile(super().arrow_file(), self.decoded), mode="r")
+    def read_into(self, memory, ranges):
+        self.requests.append(list(ranges))
+        return super().read_into(memory, ranges)
 
     @property
     def num_bytes(self) -> int:
-        return sum(length for ranges in (*self.requests, self.decoded) for _offset, length in ranges)
-
-
-class NotedFile(io.RawIOBase):
-    """A file for pyarrow that notes offset and bytes of each read."""
-
-    def __init__(self, file: pa.NativeFile, noted: list[tuple[int, int]]) -> None:
-        self._file = file
-        self._noted = noted
-
-    def readable(self):
-        return True
-
-    def seekable(self):
-        return True
-
-    def tell(self):
-        return self._file.tell()
-
-    def seek(self, offset, whence=io.SEEK_SET):
-        return self._file.seek(offset, whence)
-
-    def read(self, size=-1):
-        self._noted.append((self._file.tell(), size))
-        return self._file.read(size)
+        return sum(length for ranges in self.requests for _offset, length in ranges)
 
 
 @contextmanager
@@ -88,7 +62,6 @@ def opened(path: Path) -> Iterator[tuple[DataFile, CountingSource]]:
     source = CountingSource(path)
     with DataFile(source) as data:
         source.requests.clear()
-        source.decoded.clear()
         yield data, source
 
 
@@ -365,7 +338,7 @@ def counted(monkeypatch) -> list[CountingSource]:
 
 
 def test_a_scan_of_one_key_reads_a_page_of_each_column(large_lake, counted):
-    """Of 10 MB: its page of `key`, and one of each other column; the footer is known."""
+    """Of 10 MB: its page of `key`, and one of each other column, in two lists of ranges; the footer is known."""
     index = zb.build_index(large_lake, "key", rows_per_zone=1000, fpp=1e-6)
     expected = pq.read_table(large_lake / "x.parquet", filters=[("key", "=", 77)])
     counted.clear()
@@ -374,10 +347,10 @@ def test_a_scan_of_one_key_reads_a_page_of_each_column(large_lake, counted):
     assert counted[0].num_bytes < 4 * (1 << 16)
     counted.clear()
     assert index.to_table("key = 77").equals(expected)
-    assert [len(one.decoded) for one in counted] == [3]
+    assert [len(one.requests) for one in counted] == [2]
     counted.clear()
     assert index.to_table("key = 77 and amount > 2").num_rows == 0
-    assert [len(one.decoded) for one in counted] == [2]
+    assert [len(one.requests) for one in counted] == [1]
 
 
 def test_a_row_that_is_found_does_not_keep_its_page(large_lake):

@@ -17,12 +17,12 @@ import numpy as np
 from zonebloom.datasets import thrift
 from zonebloom.datasets.footers import Footer
 from zonebloom.datasets.source import Source
-from zonebloom.datasets.thrift import ThriftError
+from zonebloom.datasets.thrift import Bytes, ThriftError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["DICTIONARY_ENCODINGS", "ChunkMeta", "PageMap", "page_encoding", "page_encoding_at", "page_maps"]
+__all__ = ["DICTIONARY_ENCODINGS", "ChunkMeta", "PageMap", "page_encoding", "page_maps"]
 
 _META, _INDEX_OFFSET, _INDEX_LENGTH = 3, 4, 5
 _FILE_PATH, _CRYPTO, _ENCRYPTED = 1, 8, 9
@@ -300,7 +300,7 @@ def _num_values(header: bytes) -> int | None:
     return None
 
 
-def page_encoding(data: bytes, position: int, num_bytes: int, num_rows: int) -> int | None:
+def page_encoding(data: Bytes, position: int, num_bytes: int, num_rows: int) -> int | None:
     """The encoding of the data page at `position`; None if it is no data page of so many bytes and rows.
 
     Spec: specs/pages.md#page-header
@@ -311,14 +311,5 @@ def page_encoding(data: bytes, position: int, num_bytes: int, num_rows: int) -> 
         return None
     page = _data_page(header)
     if page is None or page[0] != num_rows or header.get(3) != num_bytes - (stop - position):
-        return None
-    return page[1]
-
-
-def page_encoding_at(source: Source, position: int, stop: int, num_rows: int) -> int | None:
-    """As `page_encoding`, of the page that lies at `[position, stop)` of a near file: its header alone is read."""
-    found = _header_at(source, position, stop)
-    page = None if found is None else _data_page(found[0])
-    if found is None or page is None or page[0] != num_rows or found[1] != stop:
         return None
     return page[1]

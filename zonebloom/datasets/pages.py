@@ -1,29 +1,27 @@
 """Reading some rows of a row group by the pages that hold them.
 
-The pages of a column, with its dictionary, get a footer of their own, and pyarrow decodes by that: so every type, codec
-and encoding is as pyarrow reads it. Of a file on a disk they stay where they are, if they follow each other; else they
-are fetched into memory. Where a file has no page index, or anything is not as it promises, there is no cut, and the
-caller reads the row group.
+The pages of columns are fetched with their dictionaries, side by side, and get a footer of their own, by which pyarrow
+decodes them: so every type, codec and encoding is as pyarrow reads it. Where a file has no page index, or anything is
+not as it promises, there is no cut, and the caller reads the row group.
 
 Spec: specs/pages.md#cut
 """
 
 from __future__ import annotations
 
-import itertools
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from zonebloom.arrays import parquet as pq
 from zonebloom.datasets.footers import Footer
-from zonebloom.datasets.page_map import DICTIONARY_ENCODINGS, PageMap, page_encoding, page_encoding_at, page_maps
-from zonebloom.datasets.source import Source
+from zonebloom.datasets.page_map import DICTIONARY_ENCODINGS, PageMap, page_encoding, page_maps
+from zonebloom.datasets.source import LocalSource, Source
 from zonebloom.datasets.thrift import I64, LIST, STOP, STRUCT, Field, write_fields, write_list, write_struct
 
 if TYPE_CHECKING:
@@ -74,11 +72,6 @@ class _Leaf:
         """Whether the first span is the dictionary."""
         return self.runs[0][0] < self.pages.num_dictionary_pages
 
-    @property
-    def is_in_place(self) -> bool:
-        """Whether all bytes that are needed follow each other in the file: one run, and the dictionary before it."""
-        return len(self.runs) == 1 and (not self.has_dictionary or self.runs[0][0] == 0)
-
     @classmethod
     def of(cls, pages: PageMap, runs: tuple[tuple[int, int], ...]) -> _Leaf:
         """The leaf with what its runs need."""
@@ -109,7 +102,7 @@ class _Found:
 
     plan: _Plan
     chunks: list[bytes]
-    """Parquet's ColumnChunk of each leaf, with the places of its pages in the file that pyarrow is to read."""
+    """Parquet's ColumnChunk of each leaf, with the places of its pages in the memory that they were fetched into."""
 
 
 def read_cuts(source: Source, footer: Footer, group: int, ranges: Ranges, names: Sequence[str]) -> dict[str, Cut]:
@@ -117,20 +110,15 @@ def read_cuts(source: Source, footer: Footer, group: int, ranges: Ranges, names:
 
     A column is left out where it has no page index, where that or a page is not as it should be, or where its whole
     chunk costs less. `source` is asked at most twice, for all columns together: for the page indexes that are not known
-    yet, and for the pages. Pages of a near file that follow each other are decoded from where they are.
+    yet, and for the pages.
 
     Spec: specs/pages.md#cut
     """
     plans = _plans(source, footer, group, ranges, names)
-    near = [plan for plan in plans if source.is_near and all(leaf.is_in_place for leaf in plan.leaves)]
-    cuts = {}
-    if near:
-        found = [one for plan in near if (one := _in_place(source, plan)) is not None]
-        cuts = _decoded(footer, found, source.arrow_file())
-    if len(near) < len(plans):
-        found, fetched = _fetched(source, [plan for plan in plans if plan not in near])
-        cuts |= _decoded(footer, found, pa.BufferReader(fetched))
-    return cuts
+    if not plans:
+        return {}
+    found, fetched = _fetched(source, plans)
+    return _decoded(footer, found, fetched)
 
 
 # --- choosing ---------------------------------------------------------------------------------------------------------
@@ -191,74 +179,62 @@ def _pays(plan: _Plan) -> bool:
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-def _in_place(source: Source, plan: _Plan) -> _Found | None:
-    """The pages of a plan where they are, of which the headers alone are read; None if one is not as promised."""
-    chunks = []
-    for leaf in plan.leaves:
-        pages, (first, stop) = leaf.pages, leaf.runs[0]
-        if not pages.is_proven and not pages.prove(source.read_ranges([pages.last_header])[0]):
-            return None
-        offsets, rows = pages.offsets[first : stop + 1].tolist(), pages.rows[first : stop + 1].tolist()
-        encodings = [
-            page_encoding_at(source, offset, end, last - row)
-            for offset, end, row, last in zip(offsets, offsets[1:], rows, rows[1:], strict=False)
-        ]
-        dictionary = pages.dictionary[1] if leaf.has_dictionary else 0
-        if None in encodings or (not dictionary and not DICTIONARY_ENCODINGS.isdisjoint(encodings)):
-            return None
-        chunks.append(
-            _column_chunk(pages, plan.num_rows, offsets[0] - dictionary, dictionary, offsets[-1] - offsets[0])
-        )
-    return _Found(plan, chunks)
-
-
-def _fetched(source: Source, plans: Sequence[_Plan]) -> tuple[list[_Found], bytes]:
-    """The pages of those plans that are as promised, in one piece of memory."""
-    blobs = iter(source.read_ranges([span for plan in plans for leaf in plan.leaves for span in leaf.spans]))
-    parts, position, found = [_MAGIC], len(_MAGIC), []
+def _fetched(source: Source, plans: Sequence[_Plan]) -> tuple[list[_Found], pa.Buffer]:
+    """Those plans whose pages are as promised, and the pages of all in one piece of memory."""
+    spans = [span for plan in plans for leaf in plan.leaves for span in leaf.spans]
+    fetched = _read_together(source, spans)
+    memory, position, found = memoryview(fetched).cast("B"), len(_MAGIC), []
+    if len(memory) != position + sum(size for _offset, size in spans):
+        return [], fetched
     for plan in plans:
-        read = [list(itertools.islice(blobs, len(leaf.spans))) for leaf in plan.leaves]
-        checked = [_checked(leaf, own) for leaf, own in zip(plan.leaves, read, strict=True)]
         chunks = []
-        for leaf, one in zip(plan.leaves, checked, strict=True):
-            if one is None:
-                break
-            dictionary_bytes, data_bytes = len(one[0]), sum(map(len, one[1]))
-            chunks.append(_column_chunk(leaf.pages, plan.num_rows, position, dictionary_bytes, data_bytes))
-            parts += [one[0], *one[1]]
-            position += dictionary_bytes + data_bytes
-        else:
-            found.append(_Found(plan, chunks))
-    return found, b"".join(parts)
+        for leaf in plan.leaves:
+            chunks.append(_checked(leaf, plan.num_rows, memory, position))
+            position += sum(size for _offset, size in leaf.spans)
+        whole = [chunk for chunk in chunks if chunk is not None]
+        if len(whole) == len(chunks):
+            found.append(_Found(plan, whole))
+    return found, fetched
 
 
-def _checked(leaf: _Leaf, blobs: list[bytes]) -> tuple[bytes, list[bytes]] | None:
-    """The dictionary page, if one is needed, and the runs of data pages; None if one of them is not as promised."""
-    if any(len(blob) != size for blob, (_offset, size) in zip(blobs, leaf.spans, strict=True)):
-        return None
-    if not leaf.pages.is_proven and not leaf.pages.prove(blobs[-1]):
-        return None
-    first = int(leaf.has_dictionary)
-    runs = blobs[first : first + len(leaf.runs)]
-    uses_dictionary = False
-    for data, (start, stop) in zip(runs, leaf.runs, strict=True):
-        sizes, position = np.diff(leaf.pages.offsets[start : stop + 1]).tolist(), 0
-        for size, num_rows in zip(sizes, np.diff(leaf.pages.rows[start : stop + 1]).tolist(), strict=True):
-            encoding = page_encoding(data, position, size, num_rows)
+def _read_together(source: Source, spans: Sequence[tuple[int, int]]) -> pa.Buffer:
+    """The bytes of all spans, one after the other; of a local file in memory of Arrow, which it uses again."""
+    if not isinstance(source, LocalSource):
+        return pa.py_buffer(b"".join([_MAGIC, *source.read_ranges(spans)]))
+    buffer = pa.allocate_buffer(len(_MAGIC) + sum(size for _offset, size in spans))
+    memory = memoryview(buffer).cast("B")
+    memory[: len(_MAGIC)] = _MAGIC  # a dictionary at place 0 would be none to pyarrow
+    return buffer.slice(0, len(_MAGIC) + source.read_into(memory[len(_MAGIC) :], spans))
+
+
+def _checked(leaf: _Leaf, num_rows: int, memory: memoryview, position: int) -> bytes | None:
+    """The ColumnChunk of a leaf whose spans lie at `position` of `memory`; None if they are not as promised."""
+    sizes = [size for _offset, size in leaf.spans]
+    if not leaf.pages.is_proven:
+        stop = position + sum(sizes)
+        if not leaf.pages.prove(bytes(memory[stop - sizes[-1] : stop])):
+            return None
+    dictionary = sizes[0] if leaf.has_dictionary else 0
+    place, uses_dictionary = position + dictionary, False
+    for start, stop in leaf.runs:
+        offsets, rows = leaf.pages.offsets[start : stop + 1].tolist(), leaf.pages.rows[start : stop + 1].tolist()
+        for offset, end, row, after in zip(offsets, offsets[1:], rows, rows[1:], strict=False):
+            encoding = page_encoding(memory, place, end - offset, after - row)
             if encoding is None:
                 return None
             uses_dictionary = uses_dictionary or encoding in DICTIONARY_ENCODINGS
-            position += size
-    if uses_dictionary:
-        return (blobs[0], runs) if first else None
-    return b"", runs
+            place += end - offset
+    if uses_dictionary and not dictionary:
+        return None
+    used = dictionary if uses_dictionary else 0
+    return _column_chunk(leaf.pages, num_rows, position + dictionary - used, used, place - position - dictionary)
 
 
 # --- decoding ---------------------------------------------------------------------------------------------------------
 
 
-def _decoded(footer: Footer, found: Sequence[_Found], file: Any) -> dict[str, Cut]:
-    """The rows of plans whose pages are in `file`; without those that pyarrow does not decode as it is to."""
+def _decoded(footer: Footer, found: Sequence[_Found], fetched: pa.Buffer) -> dict[str, Cut]:
+    """The rows of plans whose pages are in `fetched`; without those that pyarrow does not decode as it is to."""
     cuts = {}
     by_rows: dict[int, list[_Found]] = {}
     for one in found:
@@ -269,7 +245,7 @@ def _decoded(footer: Footer, found: Sequence[_Found], file: Any) -> dict[str, Cu
         fields = [footer.schema.field(number) for number in numbers]
         try:
             metadata = pq.read_metadata(pa.BufferReader(_MAGIC + written + _END.pack(len(written), _MAGIC)))
-            reader = pq.ParquetFile(file, metadata=metadata, pre_buffer=False)
+            reader = pq.ParquetFile(pa.BufferReader(fetched), metadata=metadata, pre_buffer=False)
             table = reader.read_row_group(0, use_threads=False)
         except (pa.ArrowException, OSError):
             continue

@@ -19,6 +19,7 @@ __all__ = [
     "LIST",
     "STOP",
     "STRUCT",
+    "Bytes",
     "ThriftError",
     "find_field",
     "read_int",
@@ -41,6 +42,9 @@ _MAX_VARINT_BITS = 63
 _LONG_LIST = 15
 _MAX_VARINT_BYTE = 0x80
 
+Bytes: TypeAlias = bytes | memoryview
+"""What is read; binary fields of a view are views of the same memory."""
+
 Field: TypeAlias = tuple[int, Any]
 """Type code and value, for writing; of a list, the type code and the values of its elements; of raw bytes, `bytes`."""
 
@@ -49,7 +53,7 @@ class ThriftError(Exception):
     """The bytes are no value of the compact protocol."""
 
 
-def _varint(data: bytes, position: int) -> tuple[int, int]:
+def _varint(data: Bytes, position: int) -> tuple[int, int]:
     value = shift = 0
     while True:
         byte = data[position]
@@ -62,7 +66,7 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
             raise ThriftError("an integer must have at most 10 bytes")
 
 
-def read_struct(data: bytes, position: int = 0) -> tuple[dict[int, Any], int]:
+def read_struct(data: Bytes, position: int = 0) -> tuple[dict[int, Any], int]:
     """The struct at `position`, and where it ends.
 
     Raises
@@ -76,7 +80,7 @@ def read_struct(data: bytes, position: int = 0) -> tuple[dict[int, Any], int]:
         raise ThriftError("a struct must end before its bytes do") from error
 
 
-def skip(data: bytes, position: int, kind: int) -> int:
+def skip(data: Bytes, position: int, kind: int) -> int:
     """Where the value of type `kind` at `position` ends; a third of the time of reading it.
 
     Raises
@@ -90,7 +94,7 @@ def skip(data: bytes, position: int, kind: int) -> int:
         raise ThriftError("a value must end before its bytes do") from error
 
 
-def find_field(data: bytes, position: int, wanted: int) -> int | None:
+def find_field(data: Bytes, position: int, wanted: int) -> int | None:
     """Where the value of field `wanted` of the struct at `position` begins; None if it has none, in order of fields.
 
     Raises
@@ -116,7 +120,7 @@ def find_field(data: bytes, position: int, wanted: int) -> int | None:
     return None
 
 
-def read_int(data: bytes, position: int) -> int:
+def read_int(data: Bytes, position: int) -> int:
     """The integer at `position`.
 
     Raises
@@ -131,7 +135,7 @@ def read_int(data: bytes, position: int) -> int:
     return (number >> 1) ^ -(number & 1)
 
 
-def read_list_header(data: bytes, position: int) -> tuple[int, int, int]:
+def read_list_header(data: Bytes, position: int) -> tuple[int, int, int]:
     """Number and type code of the elements of the list at `position`, and where the first begins.
 
     Raises
@@ -145,7 +149,7 @@ def read_list_header(data: bytes, position: int) -> tuple[int, int, int]:
         raise ThriftError("a list must end before its bytes do") from error
 
 
-def _list_header(data: bytes, position: int) -> tuple[int, int, int]:
+def _list_header(data: Bytes, position: int) -> tuple[int, int, int]:
     head = data[position]
     size, kind = head >> 4, head & 15
     position += 1
@@ -156,7 +160,7 @@ def _list_header(data: bytes, position: int) -> tuple[int, int, int]:
     return size, kind, position
 
 
-def _struct(data: bytes, position: int, depth: int) -> tuple[dict[int, Any], int]:
+def _struct(data: Bytes, position: int, depth: int) -> tuple[dict[int, Any], int]:
     if depth > MAX_DEPTH:
         raise ThriftError(f"structs must be nested at most {MAX_DEPTH} deep")
     found: dict[int, Any] = {}
@@ -178,7 +182,7 @@ def _struct(data: bytes, position: int, depth: int) -> tuple[dict[int, Any], int
             found[field], position = _value(data, position, kind, depth)
 
 
-def _value(data: bytes, position: int, kind: int, depth: int) -> tuple[Any, int]:
+def _value(data: Bytes, position: int, kind: int, depth: int) -> tuple[Any, int]:
     if kind in (I64, I32, I16):
         number, position = _varint(data, position)
         return (number >> 1) ^ -(number & 1), position
@@ -202,7 +206,7 @@ def _value(data: bytes, position: int, kind: int, depth: int) -> tuple[Any, int]
     raise ThriftError(f"a type code must be one that Parquet uses, got {kind}")
 
 
-def _list(data: bytes, position: int, depth: int) -> tuple[list[Any], int]:
+def _list(data: Bytes, position: int, depth: int) -> tuple[list[Any], int]:
     if depth > MAX_DEPTH:
         raise ThriftError(f"lists must be nested at most {MAX_DEPTH} deep")
     size, kind, position = _list_header(data, position)
@@ -213,7 +217,7 @@ def _list(data: bytes, position: int, depth: int) -> tuple[list[Any], int]:
     return values, position
 
 
-def _skip(data: bytes, position: int, kind: int, depth: int) -> int:
+def _skip(data: Bytes, position: int, kind: int, depth: int) -> int:
     if kind == STRUCT:
         return _skip_struct(data, position, depth + 1)
     if kind in (I64, I32, I16):
@@ -230,7 +234,7 @@ def _skip(data: bytes, position: int, kind: int, depth: int) -> int:
     return _value(data, position, kind, depth)[1]
 
 
-def _skip_struct(data: bytes, position: int, depth: int) -> int:
+def _skip_struct(data: Bytes, position: int, depth: int) -> int:
     if depth > MAX_DEPTH:
         raise ThriftError(f"structs must be nested at most {MAX_DEPTH} deep")
     while True:
