@@ -9,6 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.parse import quote
 
+import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
@@ -122,6 +123,33 @@ def test_a_new_partition_that_is_no_int_is_kept(tmp_path):
     assert "day=soon/part-2.parquet" in index.search("day = 1").files
     assert index.search("day = 1").kind == "at_most"
     with pytest.raises(DataFileError, match=r"day=soon.* must fit day: int32"):
+        index.to_table("day = 1")
+
+
+@pytest.mark.parametrize("indexed", [["id"], ["id", "day"]])
+def test_a_column_that_some_files_hold_and_of_others_a_folder_is_in_all(tmp_path, indexed):
+    write_hive(tmp_path, ["day=2", f"day={NULL}"])
+    (tmp_path / "day=1").mkdir()
+    held = pa.table({"id": [100, 101], "day": pa.array([1, 1], pa.int32())})
+    pq.write_table(held, tmp_path / "day=1" / "held.parquet")
+    index = zb.build_index(tmp_path, indexed, rows_per_zone=1)
+    whole = pads.dataset(tmp_path, partitioning="hive").to_table().sort_by("id").select(["id", "day"])
+    assert index.to_table("id >= 0", columns=["id", "day"]).sort_by("id").to_pylist() == whole.to_pylist()
+    for condition in ("day = 2", "day = 1", "day IS NULL", "day > 1", "day = 2 AND id = 1", "NOT day = 1"):
+        expected = duckdb.from_arrow(whole).filter(condition).order("id").fetchall()
+        found = index.to_table(condition, columns=["id", "day"]).sort_by("id")
+        assert [tuple(row.values()) for row in found.to_pylist()] == expected, condition
+    assert index.search("id = 1").kept.rows == 1
+    assert "day" not in indexed or index.exists("day", [2, 1]).to_pylist() == [True, True]
+    assert index.verify().is_sound
+
+
+def test_a_folder_that_does_not_fit_the_column_of_other_files_is_an_error(tmp_path):
+    write_hive(tmp_path, ["day=soon"])
+    (tmp_path / "day=1").mkdir()
+    pq.write_table(pa.table({"id": [100], "day": [1]}), tmp_path / "day=1" / "held.parquet")
+    index = zb.build_index(tmp_path, ["id", "day"])
+    with pytest.raises(DataFileError, match="day=soon .* must be of the type int64"):
         index.to_table("day = 1")
 
 

@@ -22,7 +22,7 @@ from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 
-from zonebloom.conforming import column_values, unified
+from zonebloom.conforming import column_values, columns_of_folders, unified
 from zonebloom.datasets import DataFile, Dataset
 from zonebloom.datasets.source import Fingerprint
 from zonebloom.errors import DataFileError
@@ -366,9 +366,9 @@ def _build_unit(plan: BuildPlan, unit: Unit, builders: Mapping[str, ZoneBuilder]
     fragment = unit.fragment
     for builder in builders.values():
         builder.start_fragment(fragment.fragment_id, first_row=unit.start)
-    unfit: set[str] = set()
     with plan.dataset.open(fragment.path) as file:
         _check_same(file, fragment)
+        unfit = columns_of_folders(file, plan.dataset.path_values(fragment.path), builders)
         for batch in file.column_batches(list(builders), unit.start, unit.stop):
             for column, builder in builders.items():
                 if column in unfit:

@@ -8,15 +8,15 @@ Spec: specs/zones.md#schema-evolution
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import chain
 
 import pyarrow as pa
 
 from zonebloom import hashing
-from zonebloom.datasets.data_file import has_column
+from zonebloom.datasets.data_file import DataFile, has_column
 
-__all__ = ["column_values", "conformed", "unified"]
+__all__ = ["column_values", "columns_of_folders", "conformed", "unified"]
 
 _PLAIN_DECIMAL_BITS = 128
 
@@ -59,6 +59,14 @@ def column_values(batch: pa.RecordBatch, column: str, column_type: pa.DataType) 
         return pa.nulls(batch.num_rows, column_type)
     values = hashing.column_array(batch, column)
     return conformed(values, column_type)
+
+
+def columns_of_folders(file: DataFile, folders: Collection[str], columns: Iterable[str]) -> set[str]:
+    """Those of `columns` that other files hold, and of this one a folder of its path: they have no zones here.
+
+    Spec: specs/pruning.md#partition-columns
+    """
+    return {column for column in columns if column in folders and not has_column(file.schema, column)}
 
 
 def conformed(values: pa.Array, column_type: pa.DataType) -> pa.Array | None:

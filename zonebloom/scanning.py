@@ -36,7 +36,7 @@ from zonebloom.storage.locations import is_url
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Task", "scan", "tasks_of"]
+__all__ = ["Task", "folder_value", "scan", "tasks_of"]
 
 _WAITING_READERS = 8
 """Threads that read from an object store, where each one mostly waits."""
@@ -223,11 +223,15 @@ class _Scan:
         stored = [name for name in names if name not in values]
         table = data.read_rows(task.group, task.starts, task.stops, stored)
         num_rows = table.num_rows
+        folders = self.view.dataset.path_values(task.file.path) if len(table.column_names) < len(stored) else {}
         arrays = []
         for name in names:
             wanted = _evaluable(self.view.schema.field(name).type)
             if name in values:
                 arrays.append(pa.chunked_array([pa.repeat(values[name], num_rows)], wanted))
+            elif table.schema.get_field_index(name) < 0 and name in folders:
+                value = folder_value(folders[name], wanted, name, task.file.path)
+                arrays.append(pa.chunked_array([pa.repeat(value, num_rows)], wanted))
             elif table.schema.get_field_index(name) < 0:
                 arrays.append(pa.chunked_array([pa.nulls(num_rows, wanted)], wanted))
             else:
@@ -276,6 +280,18 @@ def _as_type(column: pa.ChunkedArray, wanted: pa.DataType, name: str, path: str)
         return column.cast(wanted)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         message = f"column {name} of {path} must convert to the data set's type {wanted}, got {column.type}: {error}"
+        raise DataFileError(message) from error
+
+
+def folder_value(text: str | None, wanted: pa.DataType, name: str, path: str) -> pa.Scalar:
+    """The value of a column that a file lacks, as a folder of its path has it.
+
+    Spec: specs/pruning.md#partition-columns
+    """
+    try:
+        return pa.scalar(text, pa.string()).cast(wanted)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        message = f"the folder {name}={text} of {path} must be of the type {wanted} that files have, got: {error}"
         raise DataFileError(message) from error
 
 

@@ -159,6 +159,15 @@ def test_answers_are_sparks_own(any_spark, odd_lake):
         any_spark.conf.unset("spark.sql.session.timeZone")
 
 
+def test_a_column_that_a_file_lacks_has_the_value_of_its_folder(tmp_path):
+    for day, held in ((1, {"id": [1], "day": pa.array([1], pa.int32())}), (2, {"id": [2]})):
+        (tmp_path / f"day={day}").mkdir()
+        pq.write_table(pa.table(held), tmp_path / f"day={day}" / "part.parquet")
+    zb.build_index(tmp_path, ["id", "day"])
+    assert sorted(map(tuple, (row.values() for row in rows_of(plan_of(tmp_path)).to_pylist()))) == [(1, 1), (2, 2)]
+    assert 2 in rows_of(plan_of(tmp_path, where="day = 2"))["id"].to_pylist()
+
+
 def test_all_columns_come_back_as_spark_reads_them(spark, odd_lake):
     register(spark)
     frame = spark.read.format("zonebloom").load(str(odd_lake))

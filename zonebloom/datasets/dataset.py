@@ -65,6 +65,10 @@ class Dataset(Protocol):
         """
         ...
 
+    def path_values(self, path: str) -> Mapping[str, str | None]:
+        """What the folders of a path say of columns that its file may lack; nothing where a log says it."""
+        ...
+
     @property
     def location(self) -> str:
         """Folder, URL or table that holds all files, as a user writes it."""

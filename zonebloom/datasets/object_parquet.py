@@ -120,6 +120,10 @@ class ObjectDataset:
         """The `key=value` folders of `path` in the types of `fields`; None where one does not fit its type."""
         return partitions.typed(path, fields)
 
+    def path_values(self, path: str) -> dict[str, str | None]:
+        """The `key=value` folders of `path` as texts."""
+        return partitions.partition_values(path)
+
     @property
     def location(self) -> str:
         """The URL of the root."""

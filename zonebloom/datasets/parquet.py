@@ -53,6 +53,10 @@ class ParquetDataset:
         """The `key=value` folders of `path` in the types of `fields`; None where one does not fit its type."""
         return partitions.typed(path, fields)
 
+    def path_values(self, path: str) -> dict[str, str | None]:
+        """The `key=value` folders of `path` as texts."""
+        return partitions.partition_values(path)
+
     def list(self) -> dict[str, Fingerprint]:
         """The data files there are now, by path in order; those of a list that are gone are left out.
 

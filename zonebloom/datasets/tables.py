@@ -267,6 +267,10 @@ class TableSnapshot:
                 return None
         return found
 
+    def path_values(self, path: str) -> dict[str, str | None]:  # noqa: ARG002 - of the protocol
+        """Nothing: the log alone says what a column of a file is, whatever its folder is called."""
+        return {}
+
     def relative(self, path: str | os.PathLike[str]) -> str:
         """`path`, which is absolute or relative to the table's folder, as the listing has it.
 
@@ -385,6 +389,10 @@ class TableDataset(ABC):
     def partition_values(self, path: str, fields: Iterable[pa.Field]) -> dict[str, pa.Scalar] | None:
         """The values that the log gives, of `fields`; None where one does not convert."""
         return self._with(path).partition_values(path, fields)
+
+    def path_values(self, path: str) -> dict[str, str | None]:
+        """Nothing: the log alone says what a column of a file is, whatever its folder is called."""
+        return self.pin().path_values(path)
 
     def relative(self, path: str | os.PathLike[str]) -> str:
         """`path`, which is absolute or relative to the table's folder, as the listing has it."""

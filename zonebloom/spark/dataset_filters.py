@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from zonebloom.building import num_cores
-from zonebloom.conforming import column_values
+from zonebloom.conforming import column_values, columns_of_folders
 from zonebloom.coverage import View
 from zonebloom.errors import CorruptIndexError, DataFileError, IndexNotFoundError
 from zonebloom.files import File
@@ -187,6 +187,8 @@ def _add_file(view: View, file: File, column: ColumnEntry, filling: Filling) -> 
     with view.dataset.open(file.path) as data:
         if tuple(data.fingerprint) != tuple(file.fingerprint):
             return f"{file.path}, which changed meanwhile"
+        if columns_of_folders(data, view.dataset.path_values(file.path), [column.name]):
+            return f"{file.path}, of which only a folder has {column.name}"
         for batch in data.column_batches([column.name], 0, data.num_rows):
             values = column_values(batch, column.name, column.column_type)
             if values is None:

@@ -23,7 +23,7 @@ import zonebloom
 from zonebloom.datasets import Dataset, ParquetDataset
 from zonebloom.datasets.tables import TableSnapshot
 from zonebloom.errors import DataFileError, MissingDependencyError
-from zonebloom.scanning import tasks_of
+from zonebloom.scanning import folder_value, tasks_of
 from zonebloom.spark.calendars import check_calendar, is_old_writer
 from zonebloom.spark.schemas import arrow_schema, as_spark
 
@@ -170,10 +170,14 @@ class Reading:
         target = arrow_schema(self.schema)
         stored = [field.name for field in target if field.name not in piece.values]
         table = data.read_rows(piece.group, piece.starts, piece.stops, stored, int96_unit="us")
+        folders = self.dataset.path_values(piece.path)
         columns = []
         for field in target:
             if field.name in piece.values:
                 value = pa.scalar(piece.values[field.name], field.type)
+                columns.append(pa.chunked_array([pa.repeat(value, piece.num_rows)]))
+            elif table.schema.get_field_index(field.name) < 0 and field.name in folders:
+                value = folder_value(folders[field.name], field.type, field.name, piece.path)
                 columns.append(pa.chunked_array([pa.repeat(value, piece.num_rows)]))
             elif table.schema.get_field_index(field.name) < 0:
                 columns.append(pa.chunked_array([pa.nulls(piece.num_rows, field.type)]))

@@ -51,10 +51,7 @@ def hash_of(value: str) -> str:
 
 
 def words_of(spark: SparkSession, words: NDArray[np.int64]) -> Column:
-    """`words` (int64, one dimension) as a scalar subquery of type `array<bigint>` without nulls: name it once.
-
-    Spark evaluates it once a query, but sends a copy along for each place where it is named.
-    """
+    """`words` (int64, one dimension) as a scalar subquery of type `array<bigint>` without nulls: name it once."""
     offsets = from_numpy(np.array([0, len(words)], np.int32), pa.int32())
     values = from_numpy(np.ascontiguousarray(words, np.int64), pa.int64())
     column = pa.ListArray.from_arrays(offsets, values, type=_WORDS)
