@@ -149,7 +149,7 @@ def test_a_folder_that_does_not_fit_the_column_of_other_files_is_an_error(tmp_pa
     (tmp_path / "day=1").mkdir()
     pq.write_table(pa.table({"id": [100], "day": [1]}), tmp_path / "day=1" / "held.parquet")
     index = zb.build_index(tmp_path, ["id", "day"])
-    with pytest.raises(DataFileError, match="day=soon .* must be of the type int64"):
+    with pytest.raises(DataFileError, match=r"day=soon .* must be of the type int64"):
         index.to_table("day = 1")
 
 
