@@ -398,9 +398,8 @@ def _wait_until_settled(fragment: Fragment, seen: float) -> None:
 
     That counts from when it was seen, not from the time itself, which may be of another clock.
     """
-    if (
-        fragment.etag is not None or time.time_ns() - fragment.mtime_ns > _OLD_NS
-    ):  # a write that follows has another tag
+    has_tag = fragment.etag is not None  # a write that follows has another
+    if has_tag or time.time_ns() - fragment.mtime_ns > _OLD_NS:
         return
     settled = _SETTLED_SECONDS if fragment.mtime_ns % 1_000_000_000 else _COARSELY_SETTLED_SECONDS
     left = seen + settled - time.monotonic()
