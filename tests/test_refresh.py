@@ -241,6 +241,13 @@ def test_all_files_gone_is_an_empty_index_and_no_folder_an_error(lake):
         outside.refresh()
 
 
+def test_levels_of_no_file_are_no_reason_for_another_version(tmp_path):
+    write(tmp_path / "a.parquet", make_rows(200, seed=3))
+    index = zb.build_index(tmp_path, "user_id", levels=("zone", "fragment", "dataset"))
+    (tmp_path / "a.parquet").unlink()
+    assert [index.refresh().version for _ in range(3)] == [2, 2, 2]
+
+
 @pytest.mark.parametrize("how", ["missing", "short", "flipped"])
 @pytest.mark.parametrize("what", ["segment", "list"])
 def test_damage_is_repaired(lake, what, how):

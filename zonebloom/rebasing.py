@@ -283,7 +283,7 @@ def _without(level: LevelEntry, removed: frozenset[str]) -> LevelEntry:
     segments = tuple(segment for segment in level.segments if segment.path not in removed)
     if len(segments) == len(level.segments):
         return level
-    kept = replace(level, segments=segments)
+    kept = replace(level, fpp=level.fpp if segments else 0.0, segments=segments)
     return replace(kept, num_values=round(level.num_values * kept.index_bytes / level.index_bytes))
 
 
