@@ -19,6 +19,7 @@ from zonebloom import hashing
 from zonebloom.errors import InvalidArgumentError, InvalidZoneTableError, UnsupportedTypeError
 from zonebloom.sizing import expected_fpp, num_blocks_for
 from zonebloom.zones import ZONE_FIELDS
+from zonebloom.zones.chunk import FilterChunk
 
 SIZINGS = ("power_of_two", "exact", "adaptive", "parquet")
 ROWS = 1000
@@ -341,3 +342,25 @@ def test_two_billion_bytes_of_filters_make_a_table():
     assert found.num_zones == 66 * 1024
     assert set(found.row_ranges.fragment_ids.tolist()) == set(range(66))
     assert found.num_zones_kept < 200
+
+
+def test_many_keys_are_looked_up_by_a_kernel_however_few_zones_a_batch_has(monkeypatch):
+    column = pa.array(RANDOM.integers(0, 2**60, 1030))
+    builder = zb.ZoneBuilder(column.type, rows_per_zone=1, fpp=0.01)
+    builder.add(0, column)
+    zones = builder.finish()
+    keys = hashing.hash_array(pa.concat_arrays([column.slice(77, 1), pa.array(RANDOM.integers(0, 2**60, 99))]))
+    filters = [zb.Sbbf.from_bytes(bits.as_py()) for bits in zones.to_arrow()["bloom_filter_data"]]
+    expected = [bool(filter_.check_hashes(keys).any()) for filter_ in filters]
+    assert len(zones.measured_fpp()) == len(filters)  # which loads the kernels
+    used = []
+    plain = FilterChunk.may_contain
+
+    def noted(chunk, hashes, *, by_kernel):
+        used.append((len(chunk), by_kernel))
+        return plain(chunk, hashes, by_kernel=by_kernel)
+
+    monkeypatch.setattr(FilterChunk, "may_contain", noted)
+    assert zones.may_contain(keys).tolist() == expected
+    assert zones.may_contain(keys[:3])[77]
+    assert used == [(1024, True), (6, True), (1024, False), (6, False)]

@@ -21,7 +21,7 @@ import pyarrow as pa
 from zonebloom.arrays import to_numpy
 from zonebloom.errors import InvalidArgumentError, InvalidZoneTableError
 from zonebloom.pruning import SearchResult, search_zones
-from zonebloom.zones.chunk import BYTES_PER_BLOCK, FilterChunk
+from zonebloom.zones.chunk import BYTES_PER_BLOCK, FilterChunk, is_work_for_kernel
 from zonebloom.zones.schema import ZONE_FIELDS, described_by, parameters_of, zone_schema
 
 if TYPE_CHECKING:
@@ -196,9 +196,10 @@ class ZoneTable:
     def may_contain(self, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
         """For each zone, whether any of `hashes` (uint64, XXH64 seed 0) may be of a value in it; False is certain.
 
-        Cost: one block (32 bytes) for each zone and hash; Numba is loaded only past some two million such pairs.
+        Cost: one block (32 bytes) for each zone and hash; Numba is loaded only past some four million such pairs.
         """
-        parts = [chunk.may_contain(hashes) for chunk in self._chunks]
+        by_kernel = is_work_for_kernel(len(self) * len(hashes))
+        parts = [chunk.may_contain(hashes, by_kernel=by_kernel) for chunk in self._chunks]
         return np.concatenate(parts) if parts else np.zeros(0, np.bool_)
 
     def candidates(self, hashes: NDArray[np.uint64]) -> NDArray[np.intp]:
