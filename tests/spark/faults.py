@@ -50,6 +50,9 @@ class Deadly:
             signal.pause()
         return self.inner.open(path)
 
+    def path_values(self, path: str) -> Any:
+        return self.inner.path_values(path)
+
 
 def build_or_die(work, units):
     """The Python worker is killed in the middle."""
