@@ -29,6 +29,8 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _SPACE = re.compile(r"\s*")
+_VARIABLE = "${"
+"""Spark replaces `${name}` by a setting, in literals too, before it reads SQL."""
 _PLAIN = re.compile(r"'[^'\\]*'|-?\d{1,19}")
 _MAX_BIGINT = 2**63 - 1
 """A larger number is a decimal to Spark."""
@@ -88,7 +90,7 @@ class _Token:
 
 def is_plain(word: Word) -> bool:
     """Whether the literal reads the same under every setting of Spark: a text without escapes, an integer."""
-    if _PLAIN.fullmatch(word.text) is None:
+    if _PLAIN.fullmatch(word.text) is None or _VARIABLE in word.text:
         return False
     return word.text.startswith("'") or abs(int(word.text)) <= _MAX_BIGINT
 
@@ -97,9 +99,9 @@ def is_plain(word: Word) -> bool:
 
 
 def parts_of_text(text: str) -> Part:
-    """The condition `text` taken apart; one opaque leaf where it holds comments or is not understood."""
+    """The condition `text` taken apart; one opaque leaf where it holds comments or variables, or is not understood."""
     tokens = list(_tokens(text))
-    if not tokens or any(token.kind == "comment" for token in tokens):
+    if not tokens or _VARIABLE in text or any(token.kind == "comment" for token in tokens):
         return Leaf("opaque", text)
     try:
         return _any_of(text, tokens)
