@@ -422,6 +422,33 @@ def test_a_column_whose_name_may_be_a_function_loses_no_row(spark, tmp_path):
     assert kept(lake, "`user` = 'a'").files == 1
 
 
+def test_nan_as_a_literal_is_found_on_each_way(any_spark, tmp_path):
+    """To Spark NaN equals NaN, to Arrow it equals nothing."""
+    from pyspark.sql import functions as f
+
+    nan = float("nan")
+    for number, values in enumerate([[1.5, 2.0], [nan, 3.0]]):
+        write(tmp_path, f"{number}.parquet", pa.table({"f": values, "g": pa.array(values, pa.float32())}))
+    zb.build_index(tmp_path, ["f", "g"])
+    any_spark.conf.set(PUSHDOWN, "false")
+    try:
+        lake = read(any_spark, str(tmp_path))
+        for condition, count in [
+            (f.col("f") == nan, 1),
+            (f.col("g") == nan, 1),
+            (f.col("f").eqNullSafe(nan), 1),
+            (f.col("f").isin(nan, 1.5), 2),
+            (~(f.col("f") == nan), 3),
+            (zb.col("f") == nan, 1),
+            (zb.col("f").isin([nan, 1.5]), 2),
+            (~zb.col("f").isin([nan]), 3),
+        ]:
+            for way in WAYS:
+                assert lake.where(condition, method=way).count() == count, (str(condition), way)
+    finally:
+        any_spark.conf.unset(PUSHDOWN)
+
+
 def test_collated_and_padded_columns_are_kept_whole(spark, tmp_path):
     root = tmp_path / "lake"
     spark.sql("SELECT 'a' COLLATE UTF8_LCASE AS c, CAST('a' AS CHAR(5)) AS p").write.parquet(url_of(str(root)))

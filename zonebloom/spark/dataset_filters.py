@@ -27,6 +27,7 @@ from zonebloom.levels import DatasetFilter
 from zonebloom.levels.filling import USELESS_FPP, Filling
 from zonebloom.sbbf import Sbbf
 from zonebloom.selection import MAX_ROWS
+from zonebloom.spark.names import Names, respelled
 from zonebloom.storage.manifest import ColumnEntry
 from zonebloom.storage.opening import open_store
 from zonebloom.storage.segment import SegmentEntry
@@ -131,6 +132,8 @@ def dataset_filters(
     """
     index.column_type(column)
     view = index.view()
+    if not Names(view).is_same(column):
+        return "columns or folders whose names Spark takes for this one and the index does not"
     entry = view.snapshot.manifest.column(column)
     assert entry is not None
     levels = [level for level in entry.levels if level.name == "dataset"]
@@ -187,6 +190,8 @@ def _add_file(view: View, file: File, column: ColumnEntry, filling: Filling) -> 
     with view.dataset.open(file.path) as data:
         if tuple(data.fingerprint) != tuple(file.fingerprint):
             return f"{file.path}, which changed meanwhile"
+        if respelled(data.schema, view.schema):
+            return f"{file.path}, which spells a column otherwise"
         if columns_of_folders(data, view.dataset.path_values(file.path), [column.name]):
             return f"{file.path}, of which only a folder has {column.name}"
         for batch in data.column_batches([column.name], 0, data.num_rows):

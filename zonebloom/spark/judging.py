@@ -12,17 +12,17 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from zonebloom.datasets.partitions import partition_values
-from zonebloom.hashing import leaf_paths, resolve_column
+from zonebloom.hashing import resolve_column
 from zonebloom.reasons import Reason, ReasonCode
 from zonebloom.spark.condition_text import Word
+from zonebloom.spark.names import Names
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
@@ -89,22 +89,7 @@ class Judge:
         self._schema = schema
         self._arrow = view.schema
         self._zone_of = zone_of
-        self._leaves = leaf_paths(view.schema)
-        self._partitions = {field.name for field in view.partition_fields}
-        names = [name.lower() for name in view.schema.names]
-        self._twice = {name for name in names if names.count(name) > 1}
-        keys, self._escaped = _folders(view.listing)
-        self._twice |= {key.lower() for key in keys - self._partitions if key.lower() in set(names)}
-
-    @property
-    def is_ambiguous(self) -> bool:
-        """Whether Spark and the library may take different columns for one name."""
-        return bool(self._twice)
-
-    @property
-    def escaped_partitions(self) -> frozenset[str]:
-        """Partition columns some value of which Spark and the library decode differently."""
-        return self._escaped
+        self.names = Names(view)
 
     def path(self, name: str) -> tuple[str, ...]:
         """The parts of a dotted name: a column of that very name, else the way to a leaf of a struct."""
@@ -135,7 +120,7 @@ class Judge:
             held, metadata = same[0].dataType, same[0].metadata
         name = ".".join(spelled)
         is_dotted = len(spelled) > 1 and any("." in one for one in spelled)
-        if is_dotted or spelled[0].lower() in self._twice or name in self._escaped or self._leaves.count(name) != 1:
+        if is_dotted or not self.names.is_same(name):
             message = f"column {name} must be the same for Spark and the index, got names that they read differently"
             raise UnjudgedError(ReasonCode.PREDICATE_NOT_SUPPORTED, message)
         if _CHAR in metadata:
@@ -203,19 +188,6 @@ class Judge:
         if known is None:
             raise _unfit(f"a timestamp must have an offset, or the session a known time zone, got {word.value}")
         return known
-
-
-def _folders(listing: Iterable[str]) -> tuple[set[str], frozenset[str]]:
-    """All keys of `key=value` folders, and those with a value that Spark decodes byte by byte."""
-    keys: set[str] = set()
-    escaped: set[str] = set()
-    for folder in {path.rpartition("/")[0] for path in listing}:
-        if "=" in folder:
-            found = partition_values(f"{folder}/")
-            keys |= found.keys()
-            if re.search(r"%(?![0-7][0-9A-Fa-f])", folder):
-                escaped |= found.keys()
-    return keys, frozenset(escaped)
 
 
 def _python(value: Any) -> Any:
@@ -314,7 +286,11 @@ def _same(kind: type) -> Callable[[Any, Target], Any]:
 def _fit_float(value: Any, target: Target) -> float | None:
     if type(value) is int:
         return float(value) if abs(value) <= _EXACT_INTEGERS[target.spark.simpleString()] else None
-    return float(value) if type(value) in (float, decimal.Decimal) else None
+    if type(value) not in (float, decimal.Decimal):
+        return None
+    if value != value:  # noqa: PLR0124 - NaN, which equals itself in Spark and nothing in Arrow
+        raise UnjudgedError(ReasonCode.NAN_LITERAL, "NaN equals NaN of any bits in Spark, and filters know the bits")
+    return float(value)
 
 
 def _fit_decimal(value: Any, target: Target) -> decimal.Decimal | None:

@@ -28,6 +28,7 @@ from zonebloom.spark.choosing import Choice, Kept, Method, choose
 from zonebloom.spark.conditions import Condition, keys_condition, understand
 from zonebloom.spark.judging import Judge
 from zonebloom.spark.local_rows import local_frame, local_schema, local_table
+from zonebloom.spark.names import misread
 from zonebloom.spark.paths import are_folders_keys, is_visible
 from zonebloom.spark.scans import Scans, filtered
 from zonebloom.storage.manifest import list_versions
@@ -317,21 +318,9 @@ class Lake:
             return None
         if hidden:
             return "the folder has files that Spark skips"
-        if judge.is_ambiguous or judge.escaped_partitions:
-            return "Spark and the library read some column names or folders differently"
         if local_schema(self.schema, view.schema) is None:
             return "a column has a type that Spark makes in its own way"
-        names = {name.lower(): name for name in view.schema.names}
-        for path in set(view.files.unknown_paths) & set(paths):
-            try:
-                with view.dataset.open(path) as data:
-                    is_known = all(names.get(name.lower()) == name for name in data.schema.names if name)
-                    is_whole = set(data.schema.names) <= set(view.schema.names)
-            except DataFileError:
-                return f"{path} cannot be read"
-            if not is_known or not is_whole:
-                return f"{path} has columns that the index does not know"
-        return None
+        return misread(view, judge.names, paths)
 
     # --- ways to read -----------------------------------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ from zonebloom.datasets.tables import TableSnapshot
 from zonebloom.errors import DataFileError, MissingDependencyError
 from zonebloom.scanning import folder_value, tasks_of
 from zonebloom.spark.calendars import check_calendar, is_old_writer
+from zonebloom.spark.names import respelled
 from zonebloom.spark.schemas import arrow_schema, as_spark
 
 if TYPE_CHECKING:
@@ -158,6 +159,10 @@ class Reading:
             if tuple(data.fingerprint) != tuple(pieces[0].fingerprint):
                 message = f"data file {self.dataset.absolute(path)} must be the one that was listed, got a new version"
                 raise DataFileError(f"{message}; run the query again, from load() on")
+            strange = respelled(data.schema, arrow_schema(self.schema))
+            if strange is not None:
+                message = f"{self.dataset.absolute(path)} must spell its columns as the index does, got {strange}"
+                raise DataFileError(f"{message}; write it again, or read the data set with spark.read.parquet")
             tables = [self._columns(data, piece) for piece in pieces]
             is_old = is_old_writer(data.metadata)
             data.check_unchanged()

@@ -219,12 +219,15 @@ class _Pruning:
     def _by_row_ranges(self, lake: Lake, plan: Plan) -> DataFrame | None:
         """The candidate row ranges, read by Python on the executors; None where Spark's own reader is as good."""
         from zonebloom.spark.layouts import Layout  # noqa: PLC0415 - as above
+        from zonebloom.spark.names import Names, misread  # noqa: PLC0415 - as above
         from zonebloom.spark.remote import Cluster  # noqa: PLC0415 - as above
         from zonebloom.spark.row_ranges import map_candidates  # noqa: PLC0415 - as above
 
         kept, total = plan.result.kept, plan.result.total
         rows_of_files = total.rows * kept.files / max(total.files, 1)
         if plan.choice.method == "driver" or kept.rows * _ROW_RANGES_PAY > rows_of_files:
+            return None
+        if misread(plan.view, Names(plan.view), plan.paths) is not None:
             return None
         ranges = plan.result.to_arrow()
         ranges = ranges.filter(pc.is_in(ranges["path"], pa.array(plan.paths, pa.string())))

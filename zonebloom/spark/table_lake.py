@@ -82,7 +82,7 @@ class TableLake(Lake):
     ) -> str | None:
         if not condition.is_local:
             return "the condition reads more than the table's columns"
-        if paths and judge.is_ambiguous:
+        if paths and judge.names.is_ambiguous:
             return "names of columns differ in case alone"
         if paths and local_schema(self.schema, view.schema) is None:
             return "a column has a type that Spark makes in its own way"

@@ -1,0 +1,147 @@
+"""Names that Spark and the library read differently lose no row: other case, folders named like columns, variables.
+
+Oracle: PySpark 4.3, `spark.read.parquet(path)`, and joins with it. Lakes are pyarrow's.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import zonebloom as zb
+from zonebloom.spark import ZoneBloom
+from zonebloom.spark.filters import conditions_of_text
+from zonebloom.spark.judging import Judge
+from zonebloom.spark.layouts import Layout
+from zonebloom.spark.names import respelled
+from zonebloom.spark.paths import url_of
+from zonebloom.spark.reading import read
+
+WAYS = ("auto", "candidates", "exclusion")
+
+
+def write(root: Path, name: str, table: pa.Table) -> None:
+    path = root / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(table, path)
+
+
+def shown(frame) -> list[str]:
+    return sorted(map(repr, frame.collect()))
+
+
+def check(spark, root, *conditions) -> None:
+    lake, plain = read(spark, str(root)), spark.read.parquet(url_of(str(root)))
+    for condition in conditions:
+        expected = shown(plain.where(condition))
+        assert expected, condition
+        for way in WAYS:
+            assert shown(lake.where(condition, method=way)) == expected, (condition, way)
+
+
+@pytest.fixture
+def two_cases(tmp_path) -> Path:
+    """1000 rows with `key` and `s.x`, and two with `KEY` and `s.X`, which Spark takes for the same."""
+    numbers = range(1000)
+    write(tmp_path, "a.parquet", pa.table({"key": numbers, "o": numbers, "s": [{"x": one} for one in numbers]}))
+    zb.build_index(tmp_path, ["key", "o", "s.x"], rows_per_zone=50, levels=("zone", "dataset"))
+    write(tmp_path, "b.parquet", pa.table({"KEY": [5005, 5006], "o": [7, 8], "s": [{"X": 5005}, {"X": 6}]}))
+    return tmp_path
+
+
+@pytest.fixture(params=["new", "indexed"])
+def cased_lake(request, two_cases) -> Path:
+    if request.param == "indexed":
+        zb.open_index(two_cases).refresh()
+    return two_cases
+
+
+def test_columns_and_fields_of_another_case_are_read(any_spark, cased_lake):
+    check(any_spark, cased_lake, "key = 5005", "s.x = 5005", "s.X = 5005", "key = 7", "o = 7")
+
+
+@pytest.mark.filterwarnings("ignore:prune_join:RuntimeWarning")
+def test_a_pruned_join_finds_columns_of_another_case(spark, cased_lake):
+    plain, zonebloom = spark.read.parquet(url_of(str(cased_lake))), ZoneBloom(spark)
+    small = spark.createDataFrame([(1, 1), (5005, 7), (9999, 9)], "key long, o long")
+    for on in ("key", ["key", "o"]):
+        found = zonebloom.prune_join(str(cased_lake), small.select(on), on)
+        assert shown(found.select("key", "o")) == shown(plain.join(small.select(on), on).select("key", "o"))
+        assert found.count() == 2
+
+
+def test_a_filter_knows_of_columns_of_another_case(spark, cased_lake):
+    zonebloom, keys = ZoneBloom(spark), spark.createDataFrame([(1,), (5005,), (9999,)], "key long")
+    for column in ("key", "s.x"):
+        with pytest.warns(RuntimeWarning, match=r"no row is dropped"):
+            assert zonebloom.filter_by_index(keys, str(cased_lake), "key", indexed_column=column).count() == 3
+
+
+@pytest.mark.filterwarnings("ignore:prune_join:RuntimeWarning")
+def test_folders_that_are_named_like_columns_prune_no_join(spark, tmp_path):
+    for number in (1, 2):
+        write(tmp_path, f"day={number}/a.parquet", pa.table({"day": pa.array([7, 8], pa.int32())}))
+    zb.build_index(tmp_path, ["day"], levels=("zone", "dataset"))
+    keys = spark.createDataFrame([(1,), (7,)], "day int")
+    zonebloom, plain = ZoneBloom(spark), spark.read.parquet(url_of(str(tmp_path)))
+    assert plain.join(keys, "day").count() == 2
+    with pytest.warns(RuntimeWarning, match="names Spark takes for this one"):
+        assert zonebloom.filter_by_index(keys, str(tmp_path), "day").count() == 2
+    assert zonebloom.prune_join(str(tmp_path), keys, "day").count() == 2
+
+
+def test_row_ranges_of_a_file_with_another_case_are_refused(spark, two_cases):
+    rows = ZoneBloom(spark).map_candidates(str(two_cases), "key = 5005", lambda batches: batches, "key long, o long")
+    with pytest.raises(Exception, match="must spell its columns as the index does, got KEY"):
+        rows.collect()
+
+
+def test_names_within_lists_and_maps_are_compared():
+    def schema(name):
+        inner = pa.struct([(name, pa.int32())])
+        return pa.schema({"l": pa.list_(inner), "m": pa.map_(pa.string(), inner), "s": pa.struct([("i", inner)])})
+
+    assert respelled(schema("a"), schema("a")) is None
+    assert respelled(schema("b"), schema("a")) is None
+    assert respelled(schema("A"), schema("a")) is not None
+    for name in ("l", "m", "s"):
+        assert respelled(pa.schema([schema("A").field(name)]), schema("a")) is not None
+    assert respelled(pa.schema({"K": pa.int32()}), pa.schema({"k": pa.int32(), "K": pa.int32()})) is None
+
+
+# --- variables --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def variable(any_spark):
+    any_spark.conf.set("my.word", "b")
+    yield any_spark
+    any_spark.conf.unset("my.word")
+
+
+def test_a_variable_that_spark_replaces_in_a_text_loses_no_row(variable, tmp_path):
+    for number, word in enumerate(["b", "${my.word}", "c"]):
+        write(tmp_path, f"{number}.parquet", pa.table({"key": [word]}))
+    zb.build_index(tmp_path, ["key"])
+    many = ", ".join(["'c'", "'${my.word}'", *(f"'no {number}'" for number in range(70))])
+    more = f"{many}, " + ", ".join(f"'not {number}'" for number in range(1000))
+    check(variable, tmp_path, "key = '${my.word}'", "key IN ('${my.word}')", f"key IN ({many})", f"key IN ({more})")
+    lake = read(variable, str(tmp_path))
+    assert lake.plan("key = 'b'").result.kept.files == 1
+    assert lake.plan(zb.col("key") == "${my.word}").result.kept.files == 1
+    condition = "key = '${my.word}'"
+    ZoneBloom(variable)
+    frame = variable.read.format("zonebloom").option("where", condition).load(str(tmp_path))
+    assert [row.key for row in frame.where(condition).collect()] == ["b"]
+
+
+def test_a_variable_in_a_condition_on_folders_is_not_read(tmp_path):
+    for word in ("b", "x"):
+        write(tmp_path, f"word={word}/a.parquet", pa.table({"key": [1]}))
+    view = zb.build_index(tmp_path, ["key"]).view()
+    layout = Layout(view)
+    for text, count in [("word < '${my.word}'", 0), ("word = '${my.word}'", 0), ("word < 'c'", 1), ("word = 'c'", 1)]:
+        assert len(conditions_of_text(text, Judge(layout.readable, view), layout.folders)[1]) == count
