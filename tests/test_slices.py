@@ -10,6 +10,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
@@ -301,6 +302,43 @@ def test_a_damaged_row_makes_the_whole_group_may_match(tmp_path, count):
     assert "bit row" in told[0]
     with pytest.raises(CorruptIndexError, match="bit row"):
         segment.zones()
+
+
+@pytest.mark.parametrize("count", [1, FEW_HASHES + 1])
+def test_values_meet_the_damage_first(tmp_path, count):
+    """`contained` believes no row because it was read; nobody else has asked before."""
+    entry = write_slices(tmp_path, np.full((1000, 4, 8), 2**32 - 1, np.uint32))
+    hashes = hashes_of(count)
+    layout = SliceSegment(LocalStore(tmp_path), entry).layout
+    path = tmp_path / entry.path
+    data = bytearray(path.read_bytes())
+    row = layout.offset(rows_of_hash(int(hashes[0]), 4)[3])
+    data[row : row + 125] = bytes(125)  # all its bits are cleared, so that no zone seems to hold the hash
+    path.write_bytes(bytes(data))
+    told: list[str] = []
+    segment = SliceSegment(LocalStore(tmp_path), entry, on_damage=told.append)
+    assert segment.contained(hashes).all()
+    assert len(told) == 1
+
+
+def test_headers_between_bodies_and_the_tail_are_checked(tmp_path, monkeypatch):
+    """They are for Arrow's readers: `verify` finds a flip in a header, opening one in the tail."""
+    monkeypatch.setattr(slice_layout, "_BODY_BYTES", 256 * 64)
+    filters = random_filters(20, 3)
+    entry = write_slices(tmp_path, filters)
+    assert [bool(span.checksum) for span in entry.spans] == [True, False, True, False, True, False, True]
+    starts = [0, *accumulate(span.num_bytes for span in entry.spans)]
+    path = tmp_path / entry.path
+    for header in (2, 4):
+        flip(path, starts[header] + 5, 0)
+        segment = SliceSegment(LocalStore(tmp_path), entry)
+        assert np.array_equal(segment.may_contain(hashes_of(5)), expected_zones(filters, hashes_of(5)))
+        assert not segment.verify()
+        flip(path, starts[header] + 5, 0)
+    assert SliceSegment(LocalStore(tmp_path), entry).verify()
+    flip(path, starts[6] + 5, 0)
+    with pytest.raises(CorruptIndexError, match="span 6"):
+        SliceSegment(LocalStore(tmp_path), entry)
 
 
 def test_rows_that_changed_places_are_found(tmp_path):
