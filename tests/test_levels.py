@@ -246,6 +246,17 @@ def test_a_damaged_data_set_filter_is_as_none(tmp_path):
         again.to_sbbf()
 
 
+@pytest.mark.parametrize("count", [1, 1024, 1025])
+def test_however_many_hashes_meet_the_damage_first(tmp_path, count):
+    blocks = np.zeros((3 * SPAN_BYTES // 32, 8), np.uint32)
+    entry = write_dataset_filter(LocalStore(tmp_path), "key", blocks + np.uint32(2**32 - 1), [0])
+    (tmp_path / entry.path).write_bytes(bytes(blocks.nbytes))
+    damage: list[str] = []
+    opened = DatasetFilter(LocalStore(tmp_path), entry, damage.append)
+    assert opened.check(np.random.default_rng(0).integers(0, 2**64, count, np.uint64)).all()
+    assert len(damage) == 1
+
+
 def test_only_the_span_of_a_block_is_checked(tmp_path):
     store = LocalStore(tmp_path)
     blocks = np.zeros((3 * SPAN_BYTES // 32 + 5, 8), np.uint32)
