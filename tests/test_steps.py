@@ -17,6 +17,7 @@ from zonebloom.errors import (
     InvalidArgumentError,
     UnsupportedTypeError,
 )
+from zonebloom.levels import filling
 from zonebloom.storage.local_store import LocalStore
 from zonebloom.storage.manifest import list_versions, read_version
 
@@ -127,13 +128,27 @@ def test_a_refresh_of_a_part_does_not_end_it(lake):
     assert_every_row_is_found(lake, build(lake), is_fresh=True)
 
 
-@pytest.mark.parametrize("options", [{"rows_per_zone": 20}, {"fpp": 0.1}, {"sizing": "exact"}])
+@pytest.mark.parametrize("options", [{"rows_per_zone": 20}, {"fpp": 0.1}, {"sizing": "exact"}, {"levels": ("zone",)}])
 def test_a_build_that_died_goes_on_only_as_it_began(lake, options):
     begun(lake, 1)
-    same = {"columns": ["k", "s"], "rows_per_zone": 10} | options
-    with pytest.raises(IndexExistsError, match=r"must be ended with the same columns and parameters, got .* 10 rows"):
+    same = {"columns": ["k", "s"], "rows_per_zone": 10, "levels": LEVELS} | options
+    with pytest.raises(
+        IndexExistsError,
+        match=r"must be ended with the same columns and parameters, got .* 10 rows.* levels zone, fragment, dataset;",
+    ):
         zb.build_index(lake, **same)
     assert_every_row_is_found(lake, zb.build_index(lake, **same, overwrite=True))
+
+
+def test_a_level_that_is_of_no_use_stays_wanted(lake, monkeypatch):
+    """So the same build goes on, and what comes later gets filters."""
+    monkeypatch.setattr(filling, "USELESS_FPP", -1.0)
+    with pytest.warns(RuntimeWarning, match="that level is left out"):
+        begun(lake, 1)
+    monkeypatch.undo()
+    done = build(lake)
+    assert [level["num_filters"] for level in done.info()["columns"][0]["levels"]] == [4, 1]
+    assert_every_row_is_found(lake, done, is_fresh=True)
 
 
 def test_a_column_is_added_in_steps(lake):

@@ -141,7 +141,7 @@ def build_index(
     workers = workers or default_workers(dataset)
     runner = runner or Threads(workers)
     parameters = Parameters(rows_per_zone, fpp, sizing)
-    if base is not None and not overwrite and _is_resumed(base, names, parameters, store):
+    if base is not None and not overwrite and _is_resumed(base, names, parameters, levels, store):
         refresh(
             base,
             dataset,
@@ -159,7 +159,9 @@ def build_index(
     return Index(load_snapshot(store, None), storage_options, dataset=None if given is dataset else given)
 
 
-def _is_resumed(base: Snapshot, names: Sequence[str], parameters: Parameters, store: Store) -> bool:
+def _is_resumed(
+    base: Snapshot, names: Sequence[str], parameters: Parameters, levels: Sequence[str], store: Store
+) -> bool:
     """Whether the columns are those of a build that did not come to its end.
 
     Raises
@@ -170,13 +172,16 @@ def _is_resumed(base: Snapshot, names: Sequence[str], parameters: Parameters, st
     found = [entry for entry in base.manifest.columns if entry.name in names]
     if not found:
         return False
-    made = (parameters.rows_per_zone, parameters.fpp, parameters.sizing)
+    wanted = (parameters.rows_per_zone, parameters.fpp, parameters.sizing, tuple(levels))
     for entry in found:
         if not entry.is_unfinished:
             message = f"column {entry.name} must not be indexed yet, got an index of it at {store.location}"
             raise IndexExistsError(f"{message}; refresh it, or build with overwrite=True")
-        if (entry.rows_per_zone, entry.fpp, entry.sizing) != made or len(found) < len(names):
-            begun = f"{entry.rows_per_zone} rows a zone, fpp {entry.fpp} and sizing {entry.sizing}"
+        made = ("zone", *(level.name for level in entry.levels))
+        if (entry.rows_per_zone, entry.fpp, entry.sizing, made) != wanted or len(found) < len(names):
+            begun = (
+                f"{entry.rows_per_zone} rows a zone, fpp {entry.fpp}, sizing {entry.sizing}, levels {', '.join(made)}"
+            )
             message = f"a build of {entry.name} that was begun must be ended with the same columns and parameters"
             raise IndexExistsError(f"{message}, got one at {store.location} with {begun}; or build with overwrite=True")
     return True

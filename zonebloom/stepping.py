@@ -142,8 +142,8 @@ class Work:
         self, step: Sequence[tuple[Fragment, frozenset[str]]], on_rows: Callable[[int], None] | None
     ) -> dict[str, ColumnEntry]:
         """The columns with the segments that `step` adds to them."""
-        # without a file there is no filter of a level, but the level stays wanted
-        wanted = {entry.name: () if step else no_levels([one.name for one in entry.levels]) for entry in self.columns}
+        # a level of which no filter is made, for lack of files or as it would be too small, stays wanted
+        wanted = {entry.name: no_levels([one.name for one in entry.levels]) for entry in self.columns}
         built = {entry.name: replace(entry, segments=(), unfit=(), levels=wanted[entry.name]) for entry in self.columns}
         try:
             for entries, fragments in _passes(self.columns, step):
