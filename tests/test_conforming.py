@@ -107,3 +107,29 @@ def test_a_decimal_too_large_for_the_index_is_found(tmp_path):
     found = index.search(zb.Equals("x", large))
     assert found.row_ranges.num_rows == 1
     assert [reason.code for reason in found.reasons] == [zb.ReasonCode.COLUMN_NOT_INDEXED]
+
+
+NARROW, WIDE = pa.dictionary(pa.int8(), pa.string()), pa.dictionary(pa.int32(), pa.string())
+
+
+@pytest.mark.parametrize(
+    ("types", "expected"),
+    [
+        ((NARROW, pa.string()), WIDE),
+        ((pa.string(), NARROW), pa.string()),
+        ((NARROW, WIDE), WIDE),
+        ((NARROW, pa.int64()), NARROW),
+    ],
+)
+def test_files_with_dictionaries_have_one_type_that_holds_the_values_of_all(tmp_path, types, expected):
+    many = pa.array([str(number) for number in range(1000)])
+    for name, of_type in zip("ab", types, strict=True):
+        values = many[:100] if of_type == NARROW else many
+        encoded = values.dictionary_encode() if pa.types.is_dictionary(of_type) else values
+        pq.write_table(pa.table({"x": encoded.cast(of_type)}), tmp_path / f"{name}.parquet")
+    index = zb.build_index(tmp_path, "x", rows_per_zone=100)
+    assert index.schema.field("x").type == expected
+    if expected != NARROW:
+        assert index.search("x = '999'").num_rows_kept < index.search("x >= '0'").num_rows_kept
+        assert index.to_table("x = '999'")["x"].to_pylist() == ["999"] * (1 + (NARROW not in types))
+        assert index.to_table("x >= '0'").num_rows == 2000 - 900 * (NARROW in types)

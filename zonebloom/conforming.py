@@ -39,6 +39,10 @@ def unified(schemas: Sequence[pa.Schema]) -> pa.Schema:
 
 def _wider(known: pa.DataType, found: pa.DataType) -> pa.DataType:
     """The least type that keeps the values of both, where they are of one family; else the known one."""
+    if pa.types.is_dictionary(known) and not pa.types.is_dictionary(found):
+        found = pa.dictionary(pa.int32(), found, known.ordered)  # it may have more values than narrow indices reach
+    elif pa.types.is_dictionary(found) and not pa.types.is_dictionary(known):
+        found = found.value_type
     both = [pa.schema([pa.field("", one)]) for one in (known, found)]
     for promotion in ("default", "permissive"):
         try:
@@ -90,6 +94,8 @@ def conformed(values: pa.Array, column_type: pa.DataType) -> pa.Array | None:
 
 def _keeps_values(found: pa.DataType, wanted: pa.DataType) -> bool:
     t = pa.types
+    if t.is_dictionary(found) and t.is_dictionary(wanted):
+        return found.value_type == wanted.value_type or _keeps_values(found.value_type, wanted.value_type)
     if t.is_integer(found) and t.is_integer(wanted):
         return True
     if t.is_floating(found) and t.is_floating(wanted):
