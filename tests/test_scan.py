@@ -23,7 +23,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import zonebloom as zb
-from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError
+from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, PredicateError
 
 Row = dict[str, Any]
 
@@ -403,6 +403,49 @@ def test_struct_leaves_are_indexed_and_scanned(tmp_path):
 
 
 # --- projection and limit -------------------------------------------------------------------------------------------
+
+
+def test_a_field_of_a_struct_is_not_taken_for_a_column_with_a_dot_in_its_name(tmp_path):
+    fields = [None if number % 2 else {"b": {"c": number}} for number in range(100)]
+    table = pa.table({"a.b": list(range(100)), "a": fields})
+    pq.write_table(table, tmp_path / "x.parquet")
+    index = zb.build_index(tmp_path, "a.b", rows_per_zone=10)
+    assert index.to_table(pc.field("a", "b").is_null())["a.b"].to_pylist() == list(range(1, 100, 2))
+    assert index.to_table(pc.field("a.b") == 7)["a.b"].to_pylist() == [7]
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([[str(number)] for number in range(300)], pa.list_(pa.string_view())),
+        pa.array([[str(number)] for number in range(300)], pa.large_list(pa.string_view())),
+        pa.array([[(str(number), b"x")] for number in range(300)], pa.map_(pa.string_view(), pa.binary_view())),
+    ],
+    ids=lambda column: str(column.type),
+)
+def test_views_within_other_values_are_read(tmp_path, column):
+    """Views, of which pyarrow filters and takes none, are read as plain text and come as what they are."""
+    pq.write_table(pa.table({"k": range(300), "v": column}), tmp_path / "x.parquet")
+    index = zb.build_index(tmp_path, "k", rows_per_zone=10)
+    assert index.search("k = 77").num_rows_kept == 10
+    whole = pq.read_table(tmp_path / "x.parquet")
+    assert index.to_table("k = 77") == whole.slice(77, 1)
+    assert index.to_table("k >= 0") == whole
+    assert index.to_table(zb.col("k").isin(list(range(0, 300, 2))))["v"].to_pylist() == column.to_pylist()[::2]
+
+
+def test_a_cast_that_fails_on_a_folder_is_said(hive_lake):
+    (hive_lake.root / "day=x").mkdir()
+    pq.write_table(hive_lake.table.select(["user_id"]).slice(0, 1), hive_lake.root / "day=x" / "new.parquet")
+    index = zb.build_index(hive_lake.root, ["user_id"])
+    with pytest.raises(PredicateError, match=r"the predicate must hold for the folders of every file, got: Failed"):
+        index.search("CAST(day AS INT) = 3")
+
+
+@pytest.mark.parametrize("expression", [pc.field("amount"), pc.field("amount") + 1, pc.scalar(1), pc.scalar(None)])
+def test_an_expression_that_is_no_condition_is_refused(index, expression):
+    with pytest.raises(PredicateError, match=r"a condition must be true or false, got .* of type"):
+        index.to_table(expression)
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["compute", "from_numpy", "from_values", "parquet", "python_value", "to_numpy"]
+__all__ = ["compute", "from_numpy", "from_values", "parquet", "python_value", "to_numpy", "without_views"]
 
 
 class _Lazy:
@@ -67,6 +67,35 @@ def from_values(values: list[Any], arrow_type: pa.DataType) -> pa.Array:
             offsets = np.array([0, len(data)], np.int64)
             return pa.Array.from_buffers(arrow_type, 1, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
     return pa.array(values, arrow_type, from_pandas=False)
+
+
+def without_views(arrow_type: pa.DataType) -> pa.DataType:
+    """The type of the same values in plain texts and bytes, also within lists, maps, structs and dictionaries.
+
+    pyarrow 26 has no kernels that filter or take views.
+    """
+    if pa.types.is_string_view(arrow_type):
+        return pa.large_string()
+    if pa.types.is_binary_view(arrow_type):
+        return pa.large_binary()
+    if pa.types.is_dictionary(arrow_type):
+        return pa.dictionary(arrow_type.index_type, without_views(arrow_type.value_type), arrow_type.ordered)
+    if not pa.types.is_nested(arrow_type):
+        return arrow_type
+    inner = [arrow_type.field(number) for number in range(arrow_type.num_fields)]
+    plain = [field.with_type(without_views(field.type)) for field in inner]
+    if plain == inner:
+        return arrow_type
+    if pa.types.is_struct(arrow_type):
+        return pa.struct(plain)
+    if pa.types.is_map(arrow_type):
+        key, item = plain[0].type
+        return pa.map_(key, item, arrow_type.keys_sorted)
+    if pa.types.is_fixed_size_list(arrow_type):
+        return pa.list_(plain[0], arrow_type.list_size)
+    if pa.types.is_list(arrow_type):
+        return pa.list_(plain[0])
+    return pa.large_list(plain[0]) if pa.types.is_large_list(arrow_type) else arrow_type
 
 
 def python_value(scalar: pa.Scalar) -> Any:

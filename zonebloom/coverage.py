@@ -311,7 +311,11 @@ class View:
             }
         )
         expression = predicate.to_expression(table.schema)
-        found = pads.dataset(table).to_table(columns={"is_true": expression})["is_true"].to_pylist()
+        try:
+            found = pads.dataset(table).to_table(columns={"is_true": expression})["is_true"].to_pylist()
+        except pa.ArrowException as error:
+            message = f"the predicate must hold for the folders of every file, got: {str(error).splitlines()[0]}"
+            raise PredicateError(message) from error
         is_true = [odd or one is True for one, odd in zip(found, strange, strict=True)]
         is_false = [odd or one is False for one, odd in zip(found, strange, strict=True)]
         true_rows, false_rows = (self.files.rows(np.array(chosen, np.bool_)) for chosen in (is_true, is_false))
@@ -341,5 +345,14 @@ def replaced_columns(manifest: Manifest, declared: Declared | None) -> frozenset
 
 
 def _is_ambiguous(schema: pa.Schema, name: str) -> bool:
-    """Whether `name` is a column and a leaf of a struct as well: a pyarrow Expression may mean either."""
-    return leaf_paths(schema).count(name) > 1
+    """Whether `name` is a column and a field of a struct as well: a pyarrow Expression may mean either."""
+    return _num_meanings(schema, name) > 1
+
+
+def _num_meanings(fields: Iterable[pa.Field], name: str) -> int:
+    found = 0
+    for one in fields:
+        found += one.name == name
+        if pa.types.is_struct(one.type) and name.startswith(f"{one.name}."):
+            found += _num_meanings(one.type, name[len(one.name) + 1 :])
+    return found

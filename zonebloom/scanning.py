@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zonebloom.arrays import from_numpy, to_numpy
+from zonebloom.arrays import from_numpy, to_numpy, without_views
 from zonebloom.coverage import View
 from zonebloom.datasets import DataFile
 from zonebloom.datasets.data_file import places_of
@@ -69,7 +69,7 @@ def scan(
         if view.schema.get_field_index(name) < 0:
             raise ColumnNotFoundError.among(name, view.schema.names, f"the data set {view.dataset.location}")
     schema = pa.schema([view.schema.field(name) for name in names])
-    evaluated = pa.schema([field.with_type(_evaluable(field.type)) for field in view.schema])
+    evaluated = pa.schema([field.with_type(without_views(field.type)) for field in view.schema])
     judged = {entry.name for entry in view.snapshot.manifest.columns}
     elsewhere = {field.name for field in view.partition_fields}
     plan = _Scan(
@@ -82,20 +82,15 @@ def scan(
     return pa.RecordBatchReader.from_batches(schema, _limited(plan.batches(rows), limit))
 
 
-def _evaluable(column_type: pa.DataType) -> pa.DataType:
-    """Pyarrow 26 has no kernels that filter or take views: they are read as plain text, and become views at the end."""
-    if pa.types.is_string_view(column_type):
-        return pa.large_string()
-    return pa.large_binary() if pa.types.is_binary_view(column_type) else column_type
-
-
 def _top_level(schema: pa.Schema, columns: set[str]) -> list[str]:
     """The columns of `schema` that hold `columns`, some of which are leaves of structs."""
     found: dict[str, None] = {}
     for name in sorted(columns):
         parts = name.split(".")
         heads = [".".join(parts[:end]) for end in range(len(parts), 0, -1)]
-        found[next((head for head in heads if schema.get_field_index(head) >= 0), name)] = None
+        held = [head for head in heads if schema.get_field_index(head) >= 0]
+        structs = [head for head in held if pa.types.is_struct(schema.field(head).type)]
+        found |= dict.fromkeys(held[:1] + structs or [name])  # an Expression may mean a field of any of them
     return list(found)
 
 
@@ -226,7 +221,7 @@ class _Scan:
         folders = self.view.dataset.path_values(task.file.path) if len(table.column_names) < len(stored) else {}
         arrays = []
         for name in names:
-            wanted = _evaluable(self.view.schema.field(name).type)
+            wanted = without_views(self.view.schema.field(name).type)
             if name in values:
                 arrays.append(pa.chunked_array([pa.repeat(values[name], num_rows)], wanted))
             elif table.schema.get_field_index(name) < 0 and name in folders:

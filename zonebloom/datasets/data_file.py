@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from zonebloom import hashing
-from zonebloom.arrays import from_numpy
+from zonebloom.arrays import from_numpy, without_views
 from zonebloom.arrays import parquet as pq
 from zonebloom.datasets.footers import Footer, first_line, read_footer
 from zonebloom.datasets.source import Fingerprint, Source
@@ -229,7 +229,8 @@ class DataFile:
                 values, positions = cuts[name].values, cuts[name].positions_of(ranges[0])
             else:
                 values, positions = whole[name], ranges[0]
-            found.append(_at(_as_plain(values), positions, lengths))
+            plain = without_views(values.type)
+            found.append(_at(values if plain == values.type else values.cast(plain), positions, lengths))
         fields = [self.schema.field(name).with_type(one.type) for name, one in zip(present, found, strict=True)]
         return pa.table(found, schema=pa.schema(fields))
 
@@ -345,12 +346,6 @@ class DataFile:
     @property
     def _leaves(self) -> dict[str, int]:
         return self._footer.leaves
-
-
-def _as_plain(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    if pa.types.is_string_view(values.type):
-        return values.cast(pa.large_string())
-    return values.cast(pa.large_binary()) if pa.types.is_binary_view(values.type) else values
 
 
 def _at(values: pa.ChunkedArray, positions: NDArray[np.int64], lengths: NDArray[np.int64]) -> pa.ChunkedArray:

@@ -21,6 +21,7 @@ from zonebloom.predicates.conditions import LiteralTerm, Truth
 from zonebloom.predicates.expression_tree import Call, Field, Literal, Node, Tree, UnreadableExpressionError, take_apart
 from zonebloom.predicates.merging import merged
 from zonebloom.predicates.nodes import And, Equals, IsIn, IsNull, Opaque, Or, Predicate
+from zonebloom.predicates.recheck import result_type
 from zonebloom.reasons import ReasonCode
 
 __all__ = ["FromExpression", "OpaqueExpression", "from_expression"]
@@ -44,6 +45,10 @@ class FromExpression(And):
         return ()
 
     def _expression(self, schema: pa.Schema, parts: list[pc.Expression]) -> pc.Expression:  # noqa: ARG002 -- itself
+        shown = " ".join(str(self.expression).split())
+        found = result_type(self.expression, schema, shown)
+        if not pa.types.is_boolean(found):
+            raise PredicateError(f"a condition must be true or false, got {shown:.200} of type {found}")
         return self.expression
 
     def _key(self) -> tuple[Any, ...]:
