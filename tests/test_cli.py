@@ -165,6 +165,14 @@ def test_exists(lake, run, tmp_path):
     ]
 
 
+def test_a_mark_of_the_byte_order_is_no_part_of_the_first_value(lake, run, tmp_path):
+    """Editors on Windows write one: a value that is there must not be called absent."""
+    user = lake.table["user_id"][4000].as_py()
+    (tmp_path / "values.txt").write_bytes(b"\xef\xbb\xbf" + user.encode() + b"\r\nnobody\r\n")
+    found = run("exists", lake.root, "-c", "user_id", "--values", tmp_path / "values.txt")
+    assert found.out == f"{user}\ttrue\nnobody\tfalse\n"
+
+
 def test_exists_of_other_types_and_files(lake, run, tmp_path):
     device = lake.table["device_id"][5].as_py()
     (tmp_path / "values.txt").write_text(f"{device}\n7\n")
@@ -366,6 +374,19 @@ def test_help_names_every_command():
     text = CliRunner().invoke(cli.app, ["--help"]).output
     for command in ("build", "search", "scan", "exists", "explain", "info", "verify", "export", "import", "demo"):
         assert command in text
+
+
+def test_version(run):
+    outcome = run("--version")
+    assert (outcome.code, outcome.out, outcome.err) == (0, f"zonebloom {zb.__version__}\n", "")
+
+
+def test_what_nobody_confirms_is_not_done_and_said(lake):
+    command = [sys.executable, "-c", "from zonebloom.cli import main; main()", "delete", str(lake.root)]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.endswith("zonebloom: stopped\n")
+    assert (lake.root / "_zonebloom" / "versions").exists()
 
 
 def test_the_process_ends_as_python_does(lake):

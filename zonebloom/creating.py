@@ -214,7 +214,9 @@ def import_index(
     dataset = given.pin()
     store = _index_store(dataset, index, storage_options)
     if _current(store) is not None:
-        raise IndexExistsError(f"there must be no index yet to import one, got one at {store.location}")
+        raise IndexExistsError(
+            f"there must be no index yet to import one, got one at {store.location}; delete it, or set index="
+        )
     workers = default_workers(dataset)
     parameters = Parameters(zones.rows_per_zone, zones.fpp)
     builder = _Build(dataset, store, None, parameters, workers, runner=Threads(workers))

@@ -114,7 +114,8 @@ def read_values(path: Path, index: Any, column: str) -> pa.Array:
             raise errors.InvalidArgumentError(f"--values must have a column, got {path}, which has none")
         return table.column(0).combine_chunks()
     try:
-        lines = path.read_text(encoding="utf-8").split("\n")  # splitlines() also cuts at characters inside a value
+        text = path.read_text(encoding="utf-8-sig")  # a mark of the byte order is no part of the first value
+        lines = text.split("\n")  # splitlines() also cuts at characters inside a value
     except (OSError, UnicodeDecodeError) as error:
         raise errors.InvalidArgumentError(f"--values must be a readable file of UTF-8, got {path}: {error}") from error
     wanted = index.column_type(column)

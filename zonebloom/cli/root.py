@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 import click
 
-from zonebloom import errors
+from zonebloom import __version__, errors
 
 __all__ = ["app", "main", "run"]
 
@@ -22,6 +22,7 @@ _CALLERS_MISTAKES = (ValueError, TypeError, LookupError, ImportError)
 
 @click.group(name="zonebloom", no_args_is_help=True, context_settings={"show_default": True})
 @click.option("--verbose", is_flag=True, help="Show tracebacks.")
+@click.version_option(__version__, message="zonebloom %(version)s", help="Print the version.")
 def app(verbose: bool) -> None:
     """Find which rows of a data lake can hold a value."""
     _State.verbose = verbose
@@ -58,7 +59,8 @@ def run() -> int:
             command = error.ctx.command_path if error.ctx else "zonebloom"
             _fail(error, f"{error.format_message().rstrip('.')}; see {command} --help")
             status = 2
-        except click.Abort:
+        except click.Abort:  # a key stopped it, or nobody could answer a question
+            click.echo("zonebloom: stopped", err=True)
             status = 1
         except errors.ZoneBloomError as error:
             _fail(error, str(error))

@@ -88,7 +88,7 @@ def scan(
     "--values",
     type=click.Path(path_type=Path),
     required=True,
-    help="Text (one value a line), .arrow or .parquet (1st column).",
+    help="Text of UTF-8 (one value a line; empty lines are none), .arrow or .parquet (1st column).",
 )
 @click.option("--exact", is_flag=True, help="Read the candidates: true is certain.")
 @index_option

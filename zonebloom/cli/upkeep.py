@@ -171,7 +171,7 @@ def delete(path: str, yes: bool, index: str | None) -> None:
 
     store = open_it(path, index).store
     if not yes:
-        click.confirm(f"Remove the index {store.location}?", abort=True)
+        click.confirm(f"Remove the index {store.location}?", abort=True, err=True)
     click.echo(f"removed {delete_index(store):,} files of {store.location}")
 
 
