@@ -16,9 +16,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import settings
 
 if TYPE_CHECKING:
     from tests.s3 import Bucket, S3Server
+
+settings.register_profile("no test measures time", parent=settings(), deadline=None)
+settings.load_profile("no test measures time")
 
 NUM_DEVICES = 500
 
