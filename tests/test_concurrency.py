@@ -72,6 +72,8 @@ def test_refreshes_of_different_files_both_land(lake, monkeypatch):
     assert commit_change(store, base, first).version == 3
     index = zb.open_index(lake)
     assert index.num_fragments == 5
+    named = {entry.path for one in list_versions(store) for entry in read_version(store, one).fragment_lists}
+    assert {f"fragments/{name}" for name in store.list("fragments")} == named, "no list stays of the attempt that lost"
     assert index.search("k = 1050", strict=True).kept.zones == 1
     assert index.search("k = 2050", strict=True).kept.zones == 1
     assert index.refresh().version == 3

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
+from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
@@ -341,6 +342,40 @@ def test_searches_during_optimize_answer_alike(make_lake):
         thread.join()
     assert wrong == []
     assert everything(zb.open_index(lake.root), lake) == before
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of what the vacuum took away under a reader
+def test_searches_find_every_row_while_others_rebuild_optimize_and_vacuum(make_lake):
+    """A vacuum that keeps nothing of the past makes searches read more, at worst."""
+    lake = make_lake((2000, 2000))
+    index = build(lake)
+    keys = lake.table["user_id"][::400].to_pylist()
+    stop = threading.Event()
+    found: list[object] = []
+
+    def search():
+        held = zb.open_index(lake.root)
+        while not stop.is_set():
+            try:
+                for one in (held, zb.open_index(lake.root)):
+                    found.append(one.to_table(zb.col("user_id").isin(keys)).num_rows)
+                    found.append(one.exists("user_id", keys).true_count)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the test fails
+                found.append(error)
+
+    threads = [threading.Thread(target=search) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for _ in range(3):
+        index.refresh("full")
+        index.optimize()
+        index.vacuum(older_than=timedelta(0))
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert set(found) == {len(keys)}
+    assert kinds(index) == [{"slices": 2}] * 2
+    assert index.search(zb.col("user_id") == keys[0]).kept.zones < 10
 
 
 def test_a_damaged_row_keeps_its_group_whole_and_says_so(flat_lake):
