@@ -112,6 +112,29 @@ def test_names_within_lists_and_maps_are_compared():
     assert respelled(pa.schema({"K": pa.int32()}), pa.schema({"k": pa.int32(), "K": pa.int32()})) is None
 
 
+def test_columns_that_spark_finds_by_their_ids_lose_no_row(spark, tmp_path):
+    from pyspark.sql import types
+
+    for name, number in (("a", 1), ("b", 5)):
+        field = types.StructField(name, types.LongType(), True, {"parquet.field.id": 1})
+        frame = spark.createDataFrame([(number,)], types.StructType([field]))
+        frame.write.mode("append").parquet(url_of(str(tmp_path / "lake")))
+    zb.build_index(tmp_path / "lake", ["a", "b"], levels=("zone", "dataset"))
+    setting = "spark.sql.parquet.fieldId.read.enabled"
+    lake = read(spark, str(tmp_path / "lake"))
+    name = lake.columns[0]
+    assert lake.plan(f"{name} = 5").result.kept.rows == (name == "b")
+    spark.conf.set(setting, "true")
+    try:
+        check(spark, tmp_path / "lake", f"{name} = 1", f"{name} = 5")
+        keys = spark.createDataFrame([(1,), (5,)], "k long")
+        with pytest.warns(RuntimeWarning, match="by their ids"):
+            found = ZoneBloom(spark).filter_by_index(keys, str(tmp_path / "lake"), "k", indexed_column=name)
+        assert found.count() == 2
+    finally:
+        spark.conf.unset(setting)
+
+
 # --- variables --------------------------------------------------------------------------------------------------------
 
 

@@ -189,6 +189,27 @@ def test_few_row_ranges_of_every_file_are_read_by_executors(any_spark, tmp_path)
     assert expected.count() == 3
 
 
+def test_row_ranges_with_dates_that_spark_moves_are_sparks_to_read(spark, tmp_path, monkeypatch):
+    monkeypatch.setattr("zonebloom.spark.choosing.DRIVER_ROWS", -1)
+    small, zb = small_of(spark, [0, 5, 1700]), ZoneBloom(spark)
+    query = "SELECT id AS key, date'1500-01-01' AS day FROM range(2000)"
+    for setting, writes in (("datetimeRebaseModeInWrite", True), ("datetimeRebaseModeInRead", False)):
+        folder = tmp_path / setting
+        spark.conf.set(f"spark.sql.parquet.{setting}", "LEGACY")
+        try:
+            spark.sql(query).coalesce(1).write.parquet(f"file://{folder}")
+            if not writes:  # what Spark did not write is moved as the setting says
+                for path in list(folder.glob("part-*.parquet")):
+                    pq.write_table(pq.read_table(path).replace_schema_metadata(None), folder / "rows.parquet")
+                    path.unlink()
+            zonebloom.build_index(folder, "key", rows_per_zone=64)
+            expected = spark.read.parquet(str(folder)).join(small, "key")
+            assert shown(zb.prune_join(str(folder), small, "key")) == shown(expected)
+            assert expected.count() == 3
+        finally:
+            spark.conf.unset(f"spark.sql.parquet.{setting}")
+
+
 def warned(call, match: str):
     with pytest.warns(RuntimeWarning, match=match) as caught:
         found = call()

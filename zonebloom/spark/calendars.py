@@ -9,6 +9,7 @@ Spec: specs/spark.md#source-tasks
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -18,13 +19,17 @@ from zonebloom.errors import DataFileError
 
 if TYPE_CHECKING:
     from pyarrow.parquet import FileMetaData
+    from pyspark.sql import SparkSession
 
-__all__ = ["check_calendar", "has_old_key", "is_old_writer"]
+    from zonebloom.coverage import View
+
+__all__ = ["check_calendar", "has_old_key", "is_moving", "is_old_writer"]
 
 _VERSION = b"org.apache.spark.version"
 _MARKS = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 _NEW = (3, 1)
 """From here on Spark marks the files that it writes in the old calendar."""
+_NUM_FOOTERS = 32
 _FIRST_DATE = dt.date(1582, 10, 15)
 _FIRST_MOMENT = dt.datetime(1900, 1, 1)  # noqa: DTZ001 - compared with times of any zone, for which a day does not count
 
@@ -54,6 +59,21 @@ def check_calendar(table: pa.Table, path: str) -> None:
             message = f"column {name} of {path} must have no dates before 1582-10-15 and no times before 1900"
             message = f"{message}, got some in the calendar of Spark 2"
             raise DataFileError(f"{message}; read it with spark.read.parquet, or write it again")
+
+
+def is_moving(spark: SparkSession, view: View, paths: Sequence[str]) -> bool:
+    """Whether Spark may move old dates and times as it reads: by a setting, or for one of the first of some files.
+
+    Of the other files, a task refuses the rows that Spark would move.
+    """
+    settings = ("spark.sql.parquet.datetimeRebaseModeInRead", "spark.sql.parquet.int96RebaseModeInRead")
+    if any(spark.conf.get(name, "EXCEPTION") == "LEGACY" for name in settings):
+        return True
+    for path in paths[:_NUM_FOOTERS]:
+        with view.dataset.open(path) as data:
+            if is_old_writer(data.metadata):
+                return True
+    return False
 
 
 def has_old_key(values: pa.Array) -> bool:

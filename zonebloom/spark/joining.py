@@ -30,6 +30,7 @@ from zonebloom.index import Index, open_index
 from zonebloom.sbbf import Sbbf
 from zonebloom.spark.dataset_filters import Filter, Kept, dataset_filters
 from zonebloom.spark.join_keys import JoinKey, check_pair, join_key, natural_type
+from zonebloom.spark.session import reads_by_id
 from zonebloom.spark.sql_filter import (
     bitmap_words,
     fold_to_bytes,
@@ -123,6 +124,8 @@ def filter_by_index(
         check_pair(field, indexed)  # before any data is read
         check_local_times(spark, field)
         found = dataset_filters(opened, name, max_new_rows, storage_options)
+        if reads_by_id(spark):
+            found = "files whose columns Spark finds by their ids"
         if isinstance(found, str):
             message = f"the filter of column {name} must hold every file of {opened.dataset.location}, got {found}"
             warnings.warn(f"{message}; no row is dropped: refresh the index", RuntimeWarning, stacklevel=3)

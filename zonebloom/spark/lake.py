@@ -23,14 +23,16 @@ from zonebloom.datasets import ParquetDataset
 from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, StaleIndexError
 from zonebloom.predicates.conditions import LiteralTerm, Truth
 from zonebloom.pruning import SearchResult
+from zonebloom.reasons import ReasonCode
 from zonebloom.scanning import scan
 from zonebloom.spark.choosing import Choice, Kept, Method, choose
-from zonebloom.spark.conditions import Condition, keys_condition, understand
+from zonebloom.spark.conditions import Condition, Unjudged, keys_condition, understand
 from zonebloom.spark.judging import Judge
 from zonebloom.spark.local_rows import local_frame, local_schema, local_table
 from zonebloom.spark.names import misread
 from zonebloom.spark.paths import are_folders_keys, is_visible
 from zonebloom.spark.scans import Scans, filtered
+from zonebloom.spark.session import reads_by_id
 from zonebloom.storage.manifest import list_versions
 
 if TYPE_CHECKING:
@@ -48,6 +50,7 @@ _ATTEMPTS = 3
 _MAX_KEYS = 1_000_000
 _LOOK_AFTER_SECONDS = 1.0
 """How long a new version of the index may go unnoticed."""
+_BY_ID = "Spark finds columns by their ids, and the index by their names"
 _UTC = frozenset({"UTC", "Etc/UTC", "GMT", "Z", "+00:00", "Etc/GMT"})
 
 
@@ -125,6 +128,13 @@ class Lake:
     def schema(self) -> StructType:
         """Of Spark's plain read, when it was first asked for."""
         return self._scans.plain(self._dataset.list()).schema
+
+    @cached_property
+    def _has_ids(self) -> bool:
+        return '"parquet.field.id"' in self.schema.json()
+
+    def _reads_by_id(self) -> bool:
+        return self._has_ids and reads_by_id(self.spark)
 
     @property
     def columns(self) -> list[str]:
@@ -285,6 +295,9 @@ class Lake:
     def _planned(self, condition: Condition, view: View, judge: Judge, method: Asked | None) -> Plan:
         asked = self.method if method is None else method
         _check_method(asked)
+        is_by_id = self._reads_by_id()
+        if is_by_id:
+            condition = replace(condition, predicate=Unjudged(_BY_ID, ReasonCode.PREDICATE_NOT_SUPPORTED))
         with self._lock:
             result = view.search(condition.predicate)
         is_seen = self._is_seen(view)
@@ -296,7 +309,7 @@ class Lake:
             rows=result.kept.rows,
             bytes=result.kept.bytes,
             of_bytes=result.total.bytes,
-            obstacle=self._obstacle(condition, view, judge, paths, hidden=hidden),
+            obstacle=_BY_ID if is_by_id else self._obstacle(condition, view, judge, paths, hidden=hidden),
         )
         return Plan(condition, result, self._choose(kept, asked), view, paths)
 

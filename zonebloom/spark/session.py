@@ -12,7 +12,7 @@ from zonebloom.errors import InvalidArgumentError, MissingDependencyError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["is_connect", "session_of"]
+__all__ = ["is_connect", "reads_by_id", "session_of"]
 
 _LEAST = (4, 1)
 
@@ -52,3 +52,8 @@ def session_of(spark: SparkSession | None = None) -> SparkSession:
 def is_connect(spark: Any) -> bool:
     """Whether the session is one of Spark Connect."""
     return type(spark).__module__.startswith("pyspark.sql.connect.")
+
+
+def reads_by_id(spark: SparkSession) -> bool:
+    """Whether Spark finds a column that has an id in a file by it, not by its name."""
+    return bool(spark.conf.get("spark.sql.parquet.fieldId.read.enabled", "false") == "true")
