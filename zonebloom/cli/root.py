@@ -13,7 +13,8 @@ from typing import Any, NoReturn
 
 import click
 
-from zonebloom import __version__, errors
+import zonebloom
+from zonebloom import errors
 
 __all__ = ["app", "main", "run"]
 
@@ -22,7 +23,7 @@ _CALLERS_MISTAKES = (ValueError, TypeError, LookupError, ImportError)
 
 @click.group(name="zonebloom", no_args_is_help=True, context_settings={"show_default": True})
 @click.option("--verbose", is_flag=True, help="Show tracebacks.")
-@click.version_option(__version__, message="zonebloom %(version)s", help="Print the version.")
+@click.version_option(zonebloom.__version__, message="zonebloom %(version)s", help="Print the version.")
 def app(verbose: bool) -> None:
     """Find which rows of a data lake can hold a value."""
     _State.verbose = verbose
