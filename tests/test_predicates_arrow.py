@@ -107,8 +107,27 @@ def test_floats_that_is_in_compares_by_bits_are_opaque(value):
         table = pa.table({"a": pa.array([float("nan"), 0.0, -0.0, float("inf"), 1.0, None], data_type)})
         expression = f("a").isin([value])
         assert isinstance(tree_of(expression), Opaque)
+        assert isinstance(tree_of(f("a").isin(pa.array([value]).dictionary_encode())), Opaque)
         again = parse_predicate(expression).to_expression(table.schema)
         assert outcomes(table, again) == outcomes(table, expression)
+
+
+def test_a_set_of_float16_is_opaque():
+    """Cast to int16, 32768 is 32767 for pyarrow."""
+    table = pa.table({"a": pa.array([32767, -5, None], pa.int16())})
+    expression = f("a").isin(pa.array([np.float16(32768)], pa.float16()))
+    assert outcomes(table, expression) == [True, False, False]
+    assert isinstance(tree_of(expression), Opaque)
+
+
+def test_an_expression_of_bytes_that_are_no_text_has_a_text():
+    expression = f("a") < pa.scalar(b"\xff", pa.binary_view())
+    tree = tree_of(expression)
+    assert tree.text == r"(a < \xff)"
+    assert repr(parse_predicate(expression)) == r"FromExpression((a < \xff))"
+    assert tree != tree_of(f("a") < pa.scalar(b"\xfe", pa.binary_view()))
+    with pytest.raises(PredicateError, match="kernel for its types"):
+        parse_predicate(expression).to_expression(pa.schema({"a": pa.binary()}))
 
 
 def test_a_piece_is_the_expression_of_its_own_literals_and_options():

@@ -45,17 +45,17 @@ class FromExpression(And):
         return ()
 
     def _expression(self, schema: pa.Schema, parts: list[pc.Expression]) -> pc.Expression:  # noqa: ARG002 -- itself
-        shown = " ".join(str(self.expression).split())
+        shown = _text(self.expression)
         found = result_type(self.expression, schema, shown)
         if not pa.types.is_boolean(found):
             raise PredicateError(f"a condition must be true or false, got {shown:.200} of type {found}")
         return self.expression
 
     def _key(self) -> tuple[Any, ...]:
-        return (str(self.expression),)
+        return (_text(self.expression),)
 
     def _shown(self, parts: list[str]) -> str:  # noqa: ARG002 -- as the expression
-        return f"FromExpression({self.expression})"
+        return f"FromExpression({_text(self.expression)})"
 
 
 class OpaqueExpression(Opaque):
@@ -78,7 +78,7 @@ class OpaqueExpression(Opaque):
     @property
     def text(self) -> str:
         """The expression as pyarrow prints it, on one line."""
-        return " ".join(str(self.expression).split())
+        return _text(self.expression)
 
     def _leaf_columns(self) -> Iterable[str]:
         return self._columns
@@ -87,7 +87,16 @@ class OpaqueExpression(Opaque):
         return self.expression
 
     def _key(self) -> tuple[Any, ...]:
-        return str(self.expression), self._columns, self._code
+        return _text(self.expression), self._columns, self._code
+
+
+def _text(expression: pc.Expression) -> str:
+    """The expression as pyarrow prints it, on one line; pyarrow 26 fails on the bytes of a binary_view."""
+    try:
+        text = str(expression)
+    except UnicodeDecodeError as error:
+        text = bytes(error.object).decode(errors="backslashreplace")
+    return " ".join(text.split())
 
 
 def from_expression(expression: pc.Expression) -> FromExpression:
@@ -104,10 +113,8 @@ def from_expression(expression: pc.Expression) -> FromExpression:
     try:
         tree = _translated(take_apart(expression))
     except UnreadableExpressionError as error:
-        shown = " ".join(str(expression).split())
-        raise PredicateError(
-            f"a pyarrow Expression must name its columns, got {shown:.200} ({error}); write the condition as SQL text"
-        ) from error
+        message = f"a pyarrow Expression must name its columns, got {_text(expression):.200} ({error})"
+        raise PredicateError(f"{message}; write the condition as SQL text") from error
     return FromExpression(expression, merged(tree))
 
 
@@ -233,9 +240,12 @@ def _is_special(values: pa.Array) -> bool:
     """Whether ``is_in`` would compare these values as no ``=`` does.
 
     It hashes: NaN matches NaN, a zero matches one zero only; and it casts them to the column's type, where a double
-    that is too large for a float32 becomes infinite, and infinity an integer. Of views it compares something else.
+    that is too large for a float32 becomes infinite, infinity an integer, and a float16 the nearest integer that the
+    column has. Of views it compares something else.
     """
-    if values.type in (pa.string_view(), pa.binary_view()):
+    if isinstance(values, pa.DictionaryArray):
+        return _is_special(values.dictionary)
+    if values.type in (pa.string_view(), pa.binary_view(), pa.float16()):
         return True
     if not pa.types.is_floating(values.type):
         return False
