@@ -5,6 +5,7 @@ Oracle: `pyarrow.dataset` with `partitioning="hive"`.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.parse import quote
@@ -277,3 +278,16 @@ def test_missing_paths(tmp_path):
     with pytest.raises(DataFileError, match="at least one file"):
         zb.build_index(tmp_path, "c")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("mtime_ns", [-(10**18), 0, 2**63 - 1, 2**63, 10**19])
+def test_files_of_any_time_are_indexed_and_seen_to_change(tmp_path, mtime_ns):
+    """Nanoseconds from the year 2262 on do not fit 64 bits; a file with a broken clock must not stop a search."""
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"k": range(100)}), path)
+    os.utime(path, ns=(mtime_ns, mtime_ns))
+    index = zb.build_index(tmp_path, "k", rows_per_zone=10)
+    assert index.search("k = 5", strict=True).kept.rows == 10
+    pq.write_table(pa.table({"k": range(100, 200)}), path)
+    os.utime(path, ns=(mtime_ns + 1, mtime_ns + 1))
+    assert index.to_table("k = 105").num_rows == 1

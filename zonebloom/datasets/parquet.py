@@ -128,7 +128,7 @@ class ParquetDataset:
                     stat = entry.stat()
                 except FileNotFoundError:
                     continue
-                yield folder + name, Fingerprint(stat.st_size, stat.st_mtime_ns)
+                yield folder + name, fingerprint_of(stat)
         except OSError as error:
             raise DataFileError(f"{self.root / folder} must be a readable folder, got {error.strerror}") from error
 

@@ -15,7 +15,9 @@ import pyarrow as pa
 from zonebloom.errors import DataFileError
 from zonebloom.storage.locations import Url, is_url
 
-__all__ = ["Fingerprint", "LocalSource", "Source", "open_source"]
+__all__ = ["Fingerprint", "LocalSource", "Source", "fingerprint_of", "open_source"]
+
+_HALF = 1 << 63
 
 
 class Fingerprint(NamedTuple):
@@ -129,5 +131,6 @@ def open_source(location: str, storage_options: Mapping[str, str] | None = None)
 
 
 def fingerprint_of(stat: os.stat_result) -> Fingerprint:
-    """The fingerprint of a local file."""
-    return Fingerprint(stat.st_size, stat.st_mtime_ns)
+    """The fingerprint of a local file; times beyond 64 bits, from the year 2262 on, begin again at the least."""
+    time = stat.st_mtime_ns
+    return Fingerprint(stat.st_size, time if -_HALF <= time < _HALF else (time + _HALF) % (2 * _HALF) - _HALF)
