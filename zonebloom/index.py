@@ -455,7 +455,8 @@ class Index:
         """Remove versions that were superseded longer ago than `older_than`, and files that no version needs.
 
         The current version always stays. `older_than` must exceed the longest time that a reader holds a version and
-        that a build or refresh takes; if it does not, searches stay right, but may read more than they need.
+        that a build or refresh takes; if it does not, searches stay right, but may read more than they need, and a
+        writer may fail with a `StorageError`.
 
         Raises
         ------
