@@ -102,7 +102,21 @@ def test_search(lake, run):
 
 def test_search_by_the_index_folder(lake, run):
     assert run("search", lake.root / "_zonebloom", "-w", "user_id = 'x'").code == 0
-    assert run("search", "/nowhere", "-w", "user_id = 'x'", "--index", lake.root / "_zonebloom").code == 0
+    assert run("search", lake.root / "_zonebloom", "-w", "user_id = 'x'", "--index", lake.root / "_zonebloom").code == 0
+
+
+def test_an_index_of_another_data_set_is_refused(lake, run, make_lake, tmp_path):
+    """Its rows would be those of the other one, and no row of this one would be found."""
+    other = make_lake(name="other", seed=9)
+    place = lake.root / "_zonebloom"
+    for command in (("search", "-w", "user_id = 'x'"), ("scan", "-w", "user_id = 'x'"), ("refresh",), ("info",)):
+        outcome = run(command[0], other.root, *command[1:], "--index", place)
+        assert (outcome.code, outcome.out) == (2, "")
+        assert f"which is {lake.root}, got {other.root}; name that" in outcome.err
+    link = tmp_path / "link"
+    link.symlink_to(lake.root)
+    for same in (link, f"{lake.root}/", lake.root.as_uri(), lake.root / lake.files[0]):
+        assert run("search", same, "-w", "user_id = 'x'", "--index", place).code == 0
 
 
 def test_scan_prints_csv(lake, run):

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
+
+from zonebloom.errors import InvalidArgumentError
+from zonebloom.storage.locations import absolute, is_url
 
 __all__ = [
     "column_option",
@@ -70,8 +74,20 @@ workers_option: _Decorator[Any] = click.option("--workers", type=int, help="Thre
 
 
 def open_it(path: str, index: str | None) -> Any:
-    """The index that a command is about."""
+    """The index that a command is about, which must be of the data set that it names."""
     from zonebloom.index import open_index  # noqa: PLC0415 - `--help` must not load Arrow
 
     table = path if index and path.endswith(".metadata.json") else None  # which snapshot of Iceberg's is meant
-    return open_index(index or path, storage_options=storage_options(), dataset=table)
+    opened = open_index(index or path, storage_options=storage_options(), dataset=table)
+    if index and table is None and opened.info()["dataset_kind"] != "iceberg":  # whose place only its catalog knows
+        place = opened.dataset.location
+        if not any(_is_in(absolute(path), one) for one in (place, opened.location)):
+            message = f"PATH must be the data set of the index {opened.location}, which is {place}, got {path}"
+            raise InvalidArgumentError(f"{message}; name that, or build an index of {path}")
+    return opened
+
+
+def _is_in(path: str, place: str) -> bool:
+    """Whether `path` is `place` or lies in it, by name or by what links lead to."""
+    resolved = (path, place) if is_url(place) else (os.path.realpath(path), os.path.realpath(place))
+    return any(f"{inner}/".startswith(f"{outer.rstrip('/')}/") for inner, outer in ((path, place), resolved))
