@@ -39,6 +39,8 @@ _MAX_SLICES = 64
 """More ranges are gathered into one array than are kept as slices of it."""
 _DICTIONARY_BYTES_PER_VALUE = 6
 """A string column chunk with a dictionary and at most so many bytes a value is read as indices into it."""
+_READ_AS_DICTIONARY = frozenset({"PLAIN", "RLE", "BIT_PACKED", "PLAIN_DICTIONARY", "RLE_DICTIONARY"})
+"""Encodings that pyarrow 26 makes a dictionary of; Spark may go on with deltas where a dictionary is full."""
 
 
 class DataFile:
@@ -337,7 +339,7 @@ class DataFile:
             return False
         for number in range(self._metadata.num_row_groups):
             chunk = self._metadata.row_group(number).column(leaf)
-            if not chunk.has_dictionary_page:
+            if not chunk.has_dictionary_page or not _READ_AS_DICTIONARY.issuperset(chunk.encodings):
                 return False
             if chunk.total_uncompressed_size > _DICTIONARY_BYTES_PER_VALUE * max(chunk.num_values, 1):
                 return False
