@@ -17,12 +17,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import zonebloom
 from tests.spark import cluster, faults
-from zonebloom.errors import MissingDependencyError
+from zonebloom.errors import InvalidArgumentError, MissingDependencyError
 from zonebloom.spark import ZoneBloom
+from zonebloom.spark.reading import read
 from zonebloom.spark.remote import Cluster, unpacked
 
 if TYPE_CHECKING:
@@ -98,6 +100,22 @@ def test_executors_without_this_version_are_named(remote, flat_lake, tmp_path, t
     message = f"executors must have zonebloom {zonebloom.__version__} as the driver has, {found}"
     with pytest.raises(MissingDependencyError, match=message):
         ZoneBloom(remote).create_index(flat_lake.root, "user_id")
+
+
+def test_a_read_does_without_executors_that_lack_zonebloom(remote, tmp_path, monkeypatch):
+    """Row ranges would pay, and Spark reads instead."""
+    monkeypatch.setattr("zonebloom.spark.choosing.DRIVER_ROWS", -1)
+    root = tmp_path / "lake"
+    root.mkdir()
+    for number in range(3):
+        pq.write_table(pa.table({"key": range(number * 1000, number * 1000 + 1000)}), root / f"{number}.parquet")
+    zonebloom.build_index(root, "key", rows_per_zone=10)
+    remote.addArtifacts(zipped(tmp_path / "none.zip", "raise ImportError('No module named zonebloom')"), pyfile=True)
+    lake = read(remote, str(root))
+    assert lake.prepare("key = 1007").method == "candidates"
+    assert lake.where("key = 1007").count() == 1
+    with pytest.raises(InvalidArgumentError, match="got: executors must have zonebloom"):
+        lake.where("key = 1007", method="row_ranges")
 
 
 def test_executors_without_a_tables_library_are_told_so():

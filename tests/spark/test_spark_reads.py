@@ -28,7 +28,7 @@ from zonebloom.spark.reading import prune, read
 
 PUSHDOWN = "spark.sql.parquet.filterPushdown"
 """Left on, Spark's own read loses NaN: `x = double('NaN')` is TRUE for Spark, and Parquet's statistics know no NaN."""
-WAYS = ("driver", "candidates", "exclusion", "plain")
+WAYS = ("driver", "row_ranges", "candidates", "exclusion", "plain")
 PACKAGE = Path(zb.__file__).parent
 MOMENT = dt.datetime(2026, 3, 29, 1, 30, tzinfo=dt.UTC)  # 02:30 in Berlin, when clocks went forward
 ODD = "A b.`c"
@@ -245,7 +245,7 @@ def check_random_conditions(spark, root, zone, ansi, *, seed, num_conditions):
                 expected = shown(plain.where(condition))
             except PySparkException:  # such as a text that is no number: each way may skip the row that has it
                 continue
-            for way in WAYS[:3]:
+            for way in WAYS[:4]:
                 found = lake.prepare(condition, method=way)
                 assert shown(found.frame) == expected, (condition, way)
                 assert found.frame.schema == plain.schema
@@ -597,7 +597,7 @@ def test_one_file_and_a_list_of_files(spark, tmp_path):
     zb.build_index(one, ["key"])
     lake = read(spark, str(one))
     assert lake.columns == ["key"]
-    assert [len(shown(lake.where("key = 'k-0'", method=way))) for way in WAYS] == [1] * 4
+    assert [len(shown(lake.where("key = 'k-0'", method=way))) for way in WAYS] == [1] * 5
     zb.build_index([tmp_path / name for name in names[:2]], ["key"], index=tmp_path / "_index")
     lake = read(spark, [str(tmp_path / name) for name in names[:2]], index=str(tmp_path / "_index"))
     assert lake.columns == ["key", "day"]

@@ -130,7 +130,7 @@ def assert_agrees(lake, table) -> None:
     every = sorted(rows["id"].to_pylist())
     assert ids_of(lake.frame()) == every
     wanted = [0, 14, 15, 1000, 1002, 4003, 4500]
-    for method in ("driver", "candidates", "plain"):
+    for method in ("driver", "row_ranges", "plain"):
         found = ids_of(lake.where(f"key IN ({', '.join(repr(key(one)) for one in wanted)})", method=method))
         assert found == [one for one in wanted if one in every]
     odd = rows.select(["id", "part"]).filter(pc.and_(pc.equal(rows["part"], 1), pc.less(rows["id"], 900)))
@@ -208,7 +208,7 @@ def test_few_zones_are_read_and_explained(spark, table):
     found = lake.prepare(f"key = '{key(4321)}'")
     assert (found.method, found.plan.result.num_zones_kept) == ("driver", 1)
     assert found.plan.result.num_zones > 20
-    by_tasks = lake.prepare(f"key = '{key(4321)}'", method="candidates")
+    by_tasks = lake.prepare(f"key = '{key(4321)}'", method="row_ranges")
     assert by_tasks.frame.rdd.getNumPartitions() == 1
     assert ids_of(by_tasks.frame) == [4321]
     assert lake.where("key = 'nobody'", method="candidates").count() == 0
@@ -284,6 +284,6 @@ def test_rows_of_many_types_come_as_sparks_own(spark, tmp_path):
     zb.create_index(tmp_path / "t", "user_id", rows_per_zone=64)
     lake = zb.read(tmp_path / "t")
     some = rows["user_id"][77].as_py()
-    frames = [lake.where(f"user_id = '{some}'", method=method) for method in ("driver", "candidates")]
+    frames = [lake.where(f"user_id = '{some}'", method=method) for method in ("driver", "row_ranges")]
     assert frames[0].schema == frames[1].schema
     assert [row.asDict() for row in frames[0].collect()] == [row.asDict() for row in frames[1].collect()]

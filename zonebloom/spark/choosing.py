@@ -5,6 +5,7 @@ Spec: specs/spark.md#choice
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -13,13 +14,15 @@ from zonebloom.spark.exclusion import MAX_EXCLUDED
 
 __all__ = ["Choice", "Kept", "Method", "choose"]
 
-Method: TypeAlias = Literal["driver", "candidates", "exclusion", "plain"]
+Method: TypeAlias = Literal["driver", "row_ranges", "candidates", "exclusion", "plain"]
 
 DRIVER_ROWS = 1 << 18
 DRIVER_FILES = 64
 DRIVER_BYTES = 512 << 20
 CANDIDATE_FILES = 32
 MANY_CANDIDATES = 1024
+ROW_RANGES_PAY = 8
+"""Of the files that may match, the row ranges are read alone if they have this part of the rows at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +32,15 @@ class Kept:
     files: int
     of_files: int
     rows: int
+    rows_of_files: int
+    """All rows of the files that may match."""
     bytes: int
     """Compressed bytes of the row groups, all columns: an upper bound of what the driver reads."""
     of_bytes: int
     obstacle: str | None
     """Why the driver's rows might differ from Spark's."""
+    obstacle_of_ranges: Callable[[], str | None]
+    """Why executors cannot read row ranges, or what they read might differ; asked for once, if that would pay."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +57,14 @@ def choose(kept: Kept, asked: Literal["auto"] | Method) -> Choice:
     Raises
     ------
     InvalidArgumentError
-        The driver was asked for, and its rows might differ from Spark's.
+        The driver or row ranges were asked for, and their rows might differ from Spark's.
 
     Spec: specs/spark.md#choice
     """
     if asked == "driver" and kept.obstacle is not None:
         raise InvalidArgumentError(f"the driver must know what Spark would read, got: {kept.obstacle}; use auto")
+    if asked == "row_ranges" and (obstacle := kept.obstacle_of_ranges()) is not None:
+        raise InvalidArgumentError(f"executors must read what Spark would read, got: {obstacle}; use auto")
     if asked == "candidates" and not kept.files:
         return Choice("driver" if kept.obstacle is None else "exclusion", "no file can match")
     if asked != "auto":
@@ -70,6 +79,9 @@ def _chosen(kept: Kept) -> Choice:
     if kept.obstacle is None and is_little:
         return Choice("driver", f"{kept.rows:,} rows of {kept.files} files are read sooner than a job starts")
     limits = "" if kept.obstacle is None else f"; not by the driver: {kept.obstacle}"
+    if 0 < kept.rows * ROW_RANGES_PAY <= kept.rows_of_files and kept.obstacle_of_ranges() is None:
+        shown = f"{kept.rows:,} of the {kept.rows_of_files:,} rows of {kept.files} files"
+        return Choice("row_ranges", f"executors read {shown}{limits}")
     if kept.files >= kept.of_files:
         return Choice("plain", f"every file may match{limits}")
     if 0 < kept.files <= CANDIDATE_FILES:

@@ -273,7 +273,7 @@ class ZoneBloom:
         Parameters
         ----------
         method
-            `auto` chooses for each query; `driver`, `candidates`, `exclusion` and `plain` force one way.
+            `auto` chooses for each query; `driver`, `row_ranges`, `candidates`, `exclusion` and `plain` force one way.
 
         Spec: specs/spark.md#reads
         """

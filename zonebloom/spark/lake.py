@@ -1,8 +1,8 @@
 """`Lake`: a data set on Spark with its index, of which a query reads only what can match.
 
-For each `where` it lists the data set afresh, searches the index, and chooses how
-to read: by the driver itself, by Spark from few files, or by Spark without the files that are excluded. Whatever was
-read, Spark filters it by the condition as it was given, so the rows are those of a plain read.
+For each `where` it lists the data set afresh, searches the index, and chooses how to read: by the driver itself, by
+executors from row ranges, by Spark from few files, or by Spark without the files that are excluded. Whatever was read,
+Spark filters it by the condition as it was given, so the rows are those of a plain read.
 
 Spec: specs/spark.md#reads
 """
@@ -17,20 +17,27 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
-import pyarrow as pa
-
 from zonebloom.datasets import ParquetDataset
-from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, StaleIndexError
+from zonebloom.errors import (
+    DataFileError,
+    InvalidArgumentError,
+    StaleIndexError,
+)
 from zonebloom.predicates.conditions import LiteralTerm, Truth
 from zonebloom.pruning import SearchResult
 from zonebloom.reasons import ReasonCode
 from zonebloom.scanning import scan
+from zonebloom.selection import RowSelection
 from zonebloom.spark.choosing import Choice, Kept, Method, choose
 from zonebloom.spark.conditions import Condition, Unjudged, keys_condition, understand
 from zonebloom.spark.judging import Judge
+from zonebloom.spark.key_lists import collected
+from zonebloom.spark.layouts import Layout
 from zonebloom.spark.local_rows import local_frame, local_schema, local_table
-from zonebloom.spark.names import misread
+from zonebloom.spark.obstacles import BY_ID, obstacle_of_driver, obstacle_of_ranges
 from zonebloom.spark.paths import are_folders_keys, is_visible
+from zonebloom.spark.remote import lack_of_executors
+from zonebloom.spark.row_ranges import read_rows
 from zonebloom.spark.scans import Scans, filtered
 from zonebloom.spark.session import reads_by_id
 from zonebloom.storage.manifest import list_versions
@@ -47,10 +54,8 @@ __all__ = ["Asked", "Lake", "Plan", "PrunedRead"]
 
 Asked: TypeAlias = Literal["auto"] | Method
 _ATTEMPTS = 3
-_MAX_KEYS = 1_000_000
 _LOOK_AFTER_SECONDS = 1.0
 """How long a new version of the index may go unnoticed."""
-_BY_ID = "Spark finds columns by their ids, and the index by their names"
 _UTC = frozenset({"UTC", "Etc/UTC", "GMT", "Z", "+00:00", "Etc/GMT"})
 
 
@@ -197,7 +202,7 @@ class Lake:
 
         Spec: specs/spark.md#keys
         """
-        values = _collected(column, keys)
+        values = collected(column, keys)
         for _ in range(_ATTEMPTS - 1):
             view, judge = self._state(strict=strict)
             found = self._attempt(keys_condition(judge.path(column), values, judge), view, judge, method)
@@ -297,7 +302,7 @@ class Lake:
         _check_method(asked)
         is_by_id = self._reads_by_id()
         if is_by_id:
-            condition = replace(condition, predicate=Unjudged(_BY_ID, ReasonCode.PREDICATE_NOT_SUPPORTED))
+            condition = replace(condition, predicate=Unjudged(BY_ID, ReasonCode.PREDICATE_NOT_SUPPORTED))
         with self._lock:
             result = view.search(condition.predicate)
         is_seen = self._is_seen(view)
@@ -307,9 +312,11 @@ class Lake:
             files=len(paths),
             of_files=len(view.listing),
             rows=result.kept.rows,
+            rows_of_files=sum(view.files[path].num_rows for path in paths),
             bytes=result.kept.bytes,
             of_bytes=result.total.bytes,
-            obstacle=_BY_ID if is_by_id else self._obstacle(condition, view, judge, paths, hidden=hidden),
+            obstacle=BY_ID if is_by_id else self._obstacle(condition, view, judge, paths, hidden=hidden),
+            obstacle_of_ranges=partial(self._obstacle_of_ranges, condition, view, judge, paths),
         )
         return Plan(condition, result, self._choose(kept, asked), view, paths)
 
@@ -325,15 +332,19 @@ class Lake:
         self, condition: Condition, view: View, judge: Judge, paths: tuple[str, ...], *, hidden: bool
     ) -> str | None:
         """Why the driver's rows might differ from Spark's."""
-        if not condition.is_local:
-            return "the condition reads more than the data set's columns"
-        if not paths:
-            return None
-        if hidden:
-            return "the folder has files that Spark skips"
-        if local_schema(self.schema, view.schema) is None:
-            return "a column has a type that Spark makes in its own way"
-        return misread(view, judge.names, paths)
+        if self._reads_by_id():
+            return BY_ID
+        return obstacle_of_driver(condition, self.schema, view, judge, paths, hidden=hidden)
+
+    def _obstacle_of_ranges(self, condition: Condition, view: View, judge: Judge, paths: tuple[str, ...]) -> str | None:
+        """Why executors cannot read row ranges, or what they read might differ from what Spark reads."""
+        if self._reads_by_id():
+            return BY_ID
+        return obstacle_of_ranges(condition, self.schema, view, judge, paths, spark=self.spark) or self._lack
+
+    @cached_property
+    def _lack(self) -> str | None:
+        return lack_of_executors(self.spark)
 
     # --- ways to read -----------------------------------------------------------------------------------------------
 
@@ -368,7 +379,16 @@ class Lake:
         frame = local_frame(self.spark, table, self.schema) if table.num_rows else self._template.where("1 = 0")
         return PrunedRead(plan.condition.filtered(frame), plan)
 
+    def _by_row_ranges(self, plan: Plan) -> PrunedRead:
+        files = [plan.view.files[path] for path in plan.paths]
+        seen = RowSelection.from_ranges([(file.fragment_id, 0, file.num_rows) for file in files])
+        rows = plan.result.row_ranges & seen
+        frame = read_rows(self.spark, Layout(plan.view), rows, self.schema, plan.condition.exact)
+        return PrunedRead(filtered(self.spark, frame, plan.condition), plan)
+
     def _by_spark(self, plan: Plan) -> PrunedRead:
+        if plan.choice.method == "row_ranges":
+            return self._by_row_ranges(plan)
         if plan.choice.method == "candidates":
             return PrunedRead(self._scans.candidates(plan.paths, self.schema, plan.condition), plan)
         frame = self._scans.plain(plan.view.listing, self.schema)
@@ -381,22 +401,3 @@ def _check_method(method: str) -> None:
     known = ("auto", *get_args(Method))
     if method not in known:
         raise InvalidArgumentError(f"method must be one of {', '.join(known)}, got {method!r}")
-
-
-def _collected(column: str, keys: Any) -> pa.Array:
-    """The distinct keys as an Arrow array."""
-    if hasattr(keys, "toArrow"):
-        names = keys.columns
-        name = next((one for one in names if one.lower() == column.lower()), names[0] if len(names) == 1 else None)
-        if name is None:
-            raise ColumnNotFoundError.among(column, names, "the frame of keys")
-        wanted = keys.select(f"`{name.replace('`', '``')}`").distinct().limit(_MAX_KEYS + 1)
-        values = wanted.toArrow().column(0).combine_chunks().drop_null()
-    else:
-        from zonebloom.predicates import IsIn  # noqa: PLC0415 - takes any collection
-
-        values = IsIn(column, keys).values
-    if len(values) > _MAX_KEYS:
-        message = f"keys must be at most {_MAX_KEYS:,}, got more"
-        raise InvalidArgumentError(f"{message}; use prune_join, or filter_by_index")
-    return values

@@ -26,6 +26,7 @@ from zonebloom.errors import DataFileError, MissingDependencyError
 from zonebloom.scanning import folder_value, tasks_of
 from zonebloom.spark.calendars import check_calendar, is_old_writer
 from zonebloom.spark.names import respelled
+from zonebloom.spark.narrowing import Narrowing
 from zonebloom.spark.schemas import arrow_schema, as_spark
 
 if TYPE_CHECKING:
@@ -123,6 +124,8 @@ class Reading:
     """The columns, in the types of Spark."""
     version: str = zonebloom.__version__
     """Of zonebloom on the driver."""
+    narrowing: Narrowing | None = None
+    """What all wanted rows meet; None gives every row of the pieces."""
 
     def only(self, pieces: Sequence[Piece]) -> Reading:
         """As it travels with `pieces`: a table's snapshot has no file but theirs, nor a list of files."""
@@ -150,10 +153,11 @@ class Reading:
         runs = [list(run) for _, run in itertools.groupby(pieces, key=lambda piece: piece.path)]
         parts = [part for run in runs for part in _split(run)]
         for table in _read_ahead(self._read, parts):
-            yield from (batch for batch in table.to_batches(max_chunksize=BATCH_ROWS) if batch.num_rows)
+            if table is not None:
+                yield from (batch for batch in table.to_batches(max_chunksize=BATCH_ROWS) if batch.num_rows)
 
-    def _read(self, pieces: list[Piece]) -> pa.Table:
-        """The rows of some pieces of one file."""
+    def _read(self, pieces: list[Piece]) -> pa.Table | None:
+        """The rows of some pieces of one file; None where no row is wanted."""
         path = pieces[0].path
         with self.dataset.open(path) as data:
             if tuple(data.fingerprint) != tuple(pieces[0].fingerprint):
@@ -163,9 +167,13 @@ class Reading:
             if strange is not None:
                 message = f"{self.dataset.absolute(path)} must spell its columns as the index does, got {strange}"
                 raise DataFileError(f"{message}; write it again, or read the data set with spark.read.parquet")
-            tables = [self._columns(data, piece) for piece in pieces]
+            if self.narrowing is not None:
+                pieces = [self.narrowing.narrowed(data, piece) for piece in pieces]
+            tables = [self._columns(data, piece) for piece in pieces if piece.num_rows]
             is_old = is_old_writer(data.metadata)
             data.check_unchanged()
+        if not tables:
+            return None
         table = pa.concat_tables(tables)
         if is_old:
             check_calendar(table, path)

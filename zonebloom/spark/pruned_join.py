@@ -1,9 +1,7 @@
 """`prune_join`: the keys of the small side choose what is read of the big side.
 
-The keys are collected once, looked up in the index, and the big side is read as any list of keys is read (`reading`):
-by the driver, from the files that may hold one, or without those that cannot; or executors read the row ranges alone,
-where those are a small part of the files. Where nothing would be skipped, the join is Spark's own, and a warning says
-why.
+The keys are collected once, looked up in the index, and the big side is read as any list of keys is read (`reading`).
+Where nothing would be skipped, the join is Spark's own, and a warning says why.
 
 Spec: specs/spark.md#prune-join
 """
@@ -23,33 +21,24 @@ import pyarrow.compute as pc
 
 from zonebloom.errors import (
     ColumnNotFoundError,
-    DataFileError,
     InvalidArgumentError,
-    MissingDependencyError,
     PredicateError,
-    StaleIndexError,
-    UnsupportedTypeError,
 )
 from zonebloom.predicates import And, IsIn, IsNull, Or, Predicate
-from zonebloom.spark.calendars import has_old_key, is_moving
+from zonebloom.spark.calendars import has_old_key
 from zonebloom.spark.join_keys import check_pair
 from zonebloom.spark.joining import check_local_times, column_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from zonebloom.spark.lake import Lake, Plan
+    from zonebloom.spark.lake import Lake
 
 __all__ = ["MAX_KEYS", "prune_by_keys", "prune_join"]
 
 MAX_KEYS: Final = 1_000_000
 """So many distinct keys the driver collects at most: some 8 to 60 MB."""
 _MAX_NULL_SAFE_KEYS = 1000
-_ROW_RANGES_PAY = 8
-"""Of the files that Spark would read whole, row ranges are read instead if they have this part of the rows at most.
-
-Measured: specs/spark.md#prune-join
-"""
 _HOW = {
     "inner": "inner",
     "semi": "left_semi",
@@ -204,9 +193,6 @@ class _Pruning:
             predicates.append(predicate)
         try:
             plan = lake.plan(And(predicates))
-            frame = self._by_row_ranges(lake, plan)
-            if frame is not None:
-                return frame
             if plan.choice.method != "plain":
                 return lake.prepare(And(predicates)).frame
         except PredicateError as error:
@@ -215,40 +201,6 @@ class _Pruning:
         share = kept.rows / max(total.rows, 1)
         shown = f"{kept.files} of {total.files} files may hold one of {keys.num_rows:,} keys, {share:.0%} of the rows"
         return f"{shown}; {_ADVICE}, or sort the data set by {indexed[0]}"
-
-    def _by_row_ranges(self, lake: Lake, plan: Plan) -> DataFrame | None:
-        """The candidate row ranges, read by Python on the executors; None where Spark's own reader is as good."""
-        from zonebloom.spark.layouts import Layout  # noqa: PLC0415 - as above
-        from zonebloom.spark.names import Names, misread  # noqa: PLC0415 - as above
-        from zonebloom.spark.remote import Cluster  # noqa: PLC0415 - as above
-        from zonebloom.spark.row_ranges import map_candidates  # noqa: PLC0415 - as above
-
-        kept, total = plan.result.kept, plan.result.total
-        rows_of_files = total.rows * kept.files / max(total.files, 1)
-        if plan.choice.method == "driver" or kept.rows * _ROW_RANGES_PAY > rows_of_files:
-            return None
-        if misread(plan.view, Names(plan.view), plan.paths) is not None:
-            return None
-        ranges = plan.result.to_arrow()
-        ranges = ranges.filter(pc.is_in(ranges["path"], pa.array(plan.paths, pa.string())))
-        try:
-            if Layout(plan.view).schema(lake.columns) != lake.schema:
-                return None
-            has_times = any(kind in lake.schema.simpleString() for kind in ("date", "timestamp"))  # or a name has
-            if has_times and is_moving(self.spark, plan.view, plan.paths):
-                return None
-            Cluster(self.spark).map(is_here, None, [None])
-            return map_candidates(
-                self.spark,
-                plan.view.snapshot.store.location,
-                ranges,
-                lambda batches: batches,
-                lake.schema,
-                columns=lake.columns,
-                storage_options=self.storage_options,
-            )
-        except (StaleIndexError, DataFileError, UnsupportedTypeError, MissingDependencyError):
-            return None  # files changed meanwhile, or are Spark's to read, or executors lack zonebloom
 
     def _predicate(self, name: str, values: pa.Array) -> Predicate | str:
         """What holds for each row of the big side with one of `values`, or why nothing can be said."""
@@ -262,11 +214,6 @@ class _Pruning:
         if len(known) > _MAX_NULL_SAFE_KEYS:
             return f"a null-safe join is pruned for at most {_MAX_NULL_SAFE_KEYS:,} keys {name}; join null apart"
         return Or([IsIn(name, known), IsNull(name)])
-
-
-def is_here(_: None, __: None) -> bool:
-    """On an executor: it can run zonebloom."""
-    return True
 
 
 def _null_safe_join(pruned: DataFrame, small: DataFrame, names: Sequence[str], kind: str) -> DataFrame:

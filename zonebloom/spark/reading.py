@@ -47,7 +47,7 @@ def read(
     storage_options
         For the library's stores.
     method
-        `auto` chooses for each query; `driver`, `candidates`, `exclusion` and `plain` force one way.
+        `auto` chooses for each query; `driver`, `row_ranges`, `candidates`, `exclusion` and `plain` force one way.
 
     Raises
     ------

@@ -17,6 +17,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 import zonebloom
 from zonebloom import errors
@@ -26,13 +27,15 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-__all__ = ["Cluster", "perform", "unpacked"]
+__all__ = ["Cluster", "lack_of_executors", "perform", "unpacked"]
 
 _SCHEMA = "number long, found string, result binary"
 _RAISED = re.compile(r"zonebloom\.errors\.(\w+): ([^\n]+)")
 _MOST_SLOTS = 4096
 _JOBS = 16
 """With progress, tasks go out in so many jobs at most, two at a time, and each that ends is reported."""
+_ABLE: WeakSet[SparkSession] = WeakSet()
+"""Sessions whose executors can run zonebloom."""
 
 
 class Cluster:
@@ -116,6 +119,22 @@ class Cluster:
         if sorted(row["number"] for row in rows) != list(range(count)):
             raise StorageError(f"each of {count} Spark tasks must give one result, got {len(rows)}; run again")
         return {row["number"]: pickle.loads(row["result"]) for row in rows}  # noqa: S301 - of our own executors
+
+
+def lack_of_executors(spark: SparkSession) -> str | None:
+    """Why executors cannot run zonebloom; None where they can, which a job finds out once for each session."""
+    if spark in _ABLE:
+        return None
+    try:
+        Cluster(spark).map(_is_here, None, [None])
+    except MissingDependencyError as error:
+        return str(error)
+    _ABLE.add(spark)
+    return None
+
+
+def _is_here(_: None, __: None) -> bool:
+    return True
 
 
 def _packed(value: Any) -> bytes:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import pickle
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from zonebloom.spark.conditions import understand
 from zonebloom.spark.filters import column_of, conditions_of_text
 from zonebloom.spark.judging import Judge
 from zonebloom.spark.layouts import Layout
+from zonebloom.spark.narrowing import narrowing_of
 from zonebloom.spark.partition_columns import may_be_true
 from zonebloom.spark.pieces import packed, pieces_of
 from zonebloom.spark.remote import unpacked
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
     from zonebloom.coverage import View
     from zonebloom.reasons import Reason
 
-__all__ = ["Function", "candidates", "kept_rows", "map_candidates", "mapped", "open_view", "rows_of"]
+__all__ = ["Function", "candidates", "kept_rows", "map_candidates", "mapped", "open_view", "read_rows", "rows_of"]
 
 Function = Callable[[Iterator[pa.RecordBatch]], Iterable[pa.RecordBatch]]
 """What `mapInArrow` takes."""
@@ -136,14 +138,36 @@ def map_candidates(
 
 
 def mapped(
-    spark: SparkSession, layout: Layout, rows: RowSelection, asked: StructType, *, function: Function, schema: Any
+    spark: SparkSession,
+    layout: Layout,
+    rows: RowSelection,
+    asked: StructType,
+    *,
+    function: Function,
+    schema: Any,
+    wanted: Predicate | None = None,
 ) -> DataFrame:
-    """`function` over the columns `asked` of `rows`, read by executors."""
+    """`function` over the columns `asked` of `rows`, read by executors; rows that are not `wanted` may lack."""
     reading = layout.reading(asked)
     tasks = packed(pieces_of(layout.view, rows, lambda path: layout.partition_values(path, asked)))
-    sent = [zlib.compress(pickle.dumps((reading.only(task), task), protocol=5), 1) for task in tasks]
+    sent = [_packed((reading.only(task), task)) for task in tasks]
+    narrowing = _packed(narrowing_of(layout.view, wanted))  # keys may be many: once for all tasks
     frame = spark.range(0, len(sent), 1, max(len(sent), 1))
-    return frame.mapInArrow(_mapping(zonebloom.__version__, sent, function), schema)
+    return frame.mapInArrow(_mapping(zonebloom.__version__, narrowing, sent, function), schema)
+
+
+def read_rows(
+    spark: SparkSession, layout: Layout, rows: RowSelection, asked: StructType, wanted: Predicate | None = None
+) -> DataFrame:
+    """The columns `asked` of `rows`, read by executors; rows that are not `wanted` may lack.
+
+    Spec: specs/spark.md#row-range-reads
+    """
+    return mapped(spark, layout, rows, asked, function=lambda batches: batches, schema=asked, wanted=wanted)
+
+
+def _packed(value: Any) -> bytes:
+    return zlib.compress(pickle.dumps(value, protocol=5), 1)
 
 
 def _given(view: View, table: pa.Table) -> RowSelection:
@@ -209,14 +233,14 @@ def kept_rows(
 # --- on executors -----------------------------------------------------------------------------------------------------
 
 
-def rows_of(sent: bytes) -> Iterator[pa.RecordBatch]:
-    """On an executor: the rows of a task that `map_candidates` packed."""
+def rows_of(narrowing: bytes, sent: bytes) -> Iterator[pa.RecordBatch]:
+    """On an executor: the rows of a task that `mapped` or `read_rows` packed."""
     reading, task = unpacked(sent)
-    found: Iterator[pa.RecordBatch] = reading.batches(task)
+    found: Iterator[pa.RecordBatch] = replace(reading, narrowing=unpacked(narrowing)).batches(task)
     return found
 
 
-def _mapping(version: str, sent: list[bytes], function: Function) -> Function:
+def _mapping(version: str, narrowing: bytes, sent: list[bytes], function: Function) -> Function:
     """A function for `mapInArrow` that Spark pickles by value, so that it must not refer to this module."""
 
     def run(batches):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202 - names of types would be pickled too
@@ -233,6 +257,6 @@ def _mapping(version: str, sent: list[bytes], function: Function) -> Function:
                     raise ImportError(f"{message}; install it there, or send it along: specs/spark.md#delivery")
                 from zonebloom.spark.row_ranges import rows_of  # noqa: PLC0415 - as above
 
-                yield from (made for made in function(rows_of(sent[number])) if made.num_rows)
+                yield from (made for made in function(rows_of(narrowing, sent[number])) if made.num_rows)
 
     return run

@@ -18,7 +18,7 @@ from zonebloom.spark.choosing import Choice, Kept, choose
 from zonebloom.spark.lake import Asked, Lake, Plan, PrunedRead
 from zonebloom.spark.layouts import Layout
 from zonebloom.spark.local_rows import local_schema
-from zonebloom.spark.row_ranges import mapped
+from zonebloom.spark.row_ranges import read_rows
 from zonebloom.spark.scans import filtered
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from zonebloom.coverage import View
     from zonebloom.datasets import ParquetDataset
     from zonebloom.index import Index
+    from zonebloom.predicates import Predicate
     from zonebloom.selection import RowSelection
     from zonebloom.spark.conditions import Condition
     from zonebloom.spark.judging import Judge
@@ -41,7 +42,7 @@ class TableLake(Lake):
     Parameters
     ----------
     spark, index, reopen, method
-        As for `Lake`; `exclusion` is taken as `candidates`.
+        As for `Lake`; `candidates` and `exclusion` are taken as `row_ranges`.
     """
 
     def __init__(self, spark: SparkSession, index: Index, reopen: Callable[[], Index], method: Asked = "auto") -> None:
@@ -94,14 +95,18 @@ class TableLake(Lake):
         found = choose(kept, "auto")
         if asked == "auto" and found.method == "driver":
             return found
-        return Choice("candidates", f"executors read {kept.rows:,} rows of {kept.files} of {kept.of_files} files")
+        return Choice("row_ranges", f"executors read {kept.rows:,} rows of {kept.files} of {kept.of_files} files")
+
+    def _obstacle_of_ranges(self, condition: Condition, view: View, judge: Judge, paths: tuple[str, ...]) -> str | None:  # noqa: ARG002 - the only way there is beside the driver
+        return None
 
     def _by_spark(self, plan: Plan) -> PrunedRead:
         view = plan.view
-        is_whole = plan.choice.method == "plain"
-        frame = self._rows(view, view.universe if is_whole else plan.result.row_ranges)
+        if plan.choice.method == "plain":
+            frame = self._rows(view, view.universe)
+        else:
+            frame = self._rows(view, plan.result.row_ranges, plan.condition.exact)
         return PrunedRead(filtered(self.spark, frame, plan.condition), plan)
 
-    def _rows(self, view: View, rows: RowSelection) -> DataFrame:
-        layout, asked = Layout(view), self.schema
-        return mapped(self.spark, layout, rows, asked, function=lambda batches: batches, schema=asked)
+    def _rows(self, view: View, rows: RowSelection, wanted: Predicate | None = None) -> DataFrame:
+        return read_rows(self.spark, Layout(view), rows, self.schema, wanted)
