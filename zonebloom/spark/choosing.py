@@ -23,6 +23,8 @@ CANDIDATE_FILES = 32
 MANY_CANDIDATES = 1024
 ROW_RANGES_PAY = 8
 """Of the files that may match, the row ranges are read alone if they have this part of the rows at most."""
+NARROWED_PAY = 3
+"""As above, where executors drop the rows that do not match before they read other columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,8 @@ class Kept:
     rows: int
     rows_of_files: int
     """All rows of the files that may match."""
+    is_narrowed: bool
+    """Whether executors can tell which of the rows match."""
     bytes: int
     """Compressed bytes of the row groups, all columns: an upper bound of what the driver reads."""
     of_bytes: int
@@ -79,7 +83,8 @@ def _chosen(kept: Kept) -> Choice:
     if kept.obstacle is None and is_little:
         return Choice("driver", f"{kept.rows:,} rows of {kept.files} files are read sooner than a job starts")
     limits = "" if kept.obstacle is None else f"; not by the driver: {kept.obstacle}"
-    if 0 < kept.rows * ROW_RANGES_PAY <= kept.rows_of_files and kept.obstacle_of_ranges() is None:
+    part = NARROWED_PAY if kept.is_narrowed else ROW_RANGES_PAY
+    if 0 < kept.rows * part <= kept.rows_of_files and kept.obstacle_of_ranges() is None:
         shown = f"{kept.rows:,} of the {kept.rows_of_files:,} rows of {kept.files} files"
         return Choice("row_ranges", f"executors read {shown}{limits}")
     if kept.files >= kept.of_files:

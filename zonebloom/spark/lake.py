@@ -34,6 +34,7 @@ from zonebloom.spark.judging import Judge
 from zonebloom.spark.key_lists import collected
 from zonebloom.spark.layouts import Layout
 from zonebloom.spark.local_rows import local_frame, local_schema, local_table
+from zonebloom.spark.narrowing import narrowing_of
 from zonebloom.spark.obstacles import BY_ID, obstacle_of_driver, obstacle_of_ranges
 from zonebloom.spark.paths import are_folders_keys, is_visible
 from zonebloom.spark.remote import lack_of_executors
@@ -313,6 +314,7 @@ class Lake:
             of_files=len(view.listing),
             rows=result.kept.rows,
             rows_of_files=sum(view.files[path].num_rows for path in paths),
+            is_narrowed=narrowing_of(view, condition.exact) is not None,
             bytes=result.kept.bytes,
             of_bytes=result.total.bytes,
             obstacle=BY_ID if is_by_id else self._obstacle(condition, view, judge, paths, hidden=hidden),
