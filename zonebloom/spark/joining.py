@@ -128,7 +128,11 @@ def filter_by_index(
             found = "files whose columns Spark finds by their ids"
         if isinstance(found, str):
             message = f"the filter of column {name} must hold every file of {opened.dataset.location}, got {found}"
-            warnings.warn(f"{message}; no row is dropped: refresh the index", RuntimeWarning, stacklevel=3)
+            warnings.warn(
+                f"{message}; no row is dropped, and a refresh helps if files are new or changed",
+                RuntimeWarning,
+                stacklevel=3,
+            )
             return frame
         filters = found
     key = join_key(value, field, indexed)
