@@ -23,7 +23,7 @@ CANDIDATE_FILES = 32
 MANY_CANDIDATES = 1024
 ROW_RANGES_PAY = 8
 """Of the files that may match, the row ranges are read alone if they have this part of the rows at most."""
-NARROWED_PAY = 3
+NARROWED_PAY = 2
 """As above, where executors drop the rows that do not match before they read other columns."""
 
 
