@@ -168,8 +168,11 @@ def running(
 
 
 @contextlib.contextmanager
-def connected(port: int) -> Iterator[SparkSession]:
-    """A session of Spark Connect at `port`; until the block ends, `pyspark.sql.functions` make columns for it."""
+def connected(port: int, *, stop: bool = True) -> Iterator[SparkSession]:
+    """A session of Spark Connect at `port`; until the block ends, `pyspark.sql.functions` make columns for it.
+
+    Without `stop` it lives as long as the server.
+    """
     from pyspark.sql.connect.session import SparkSession as ConnectSession
 
     session = ConnectSession.builder.remote(f"sc://127.0.0.1:{port}").create()
@@ -177,4 +180,5 @@ def connected(port: int) -> Iterator[SparkSession]:
         with changed_environment({"SPARK_CONNECT_MODE_ENABLED": "1"}):
             yield session
     finally:
-        session.stop()
+        if stop:
+            session.stop()

@@ -57,17 +57,17 @@ def run_python(code, **environment):
 _SERVER = """
 import sys
 from tests.spark import cluster
-with cluster.running(connect_port=int(sys.argv[1])):
+with cluster.running(connect_port=int(sys.argv[1]), options={"spark.sql.artifact.isolation.enabled": sys.argv[2]}):
     print("ready", flush=True)
     sys.stdin.read()
 """
 
 
-@pytest.fixture(scope="module")
-def port() -> Iterator[int]:
-    """Of a Connect server in a process of its own: what is sent to executors stays there, for all sessions."""
+@pytest.fixture(scope="module", params=["false", "true"], ids=["artifacts shared", "artifacts isolated"])
+def port(request: pytest.FixtureRequest) -> Iterator[int]:
+    """Of a Connect server in a process of its own: artifacts that sessions share stay with executors."""
     found = cluster.free_port()
-    command = [sys.executable, "-c", _SERVER, str(found)]
+    command = [sys.executable, "-c", _SERVER, str(found), request.param]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen(command, cwd=cluster.ROOT, text=True, **pipes) as server:
         assert server.stdout.readline() == "ready\n"
@@ -76,8 +76,8 @@ def port() -> Iterator[int]:
 
 @pytest.fixture
 def remote(port: int) -> Iterator[SparkSession]:
-    """A session of that server."""
-    with cluster.connected(port) as session:
+    """A session of that server, which stays open for what it sent, as executors may fetch it for a later session."""
+    with cluster.connected(port, stop=False) as session:
         yield session
 
 
@@ -95,7 +95,7 @@ def remote(port: int) -> Iterator[SparkSession]:
     ],
 )
 def test_executors_without_this_version_are_named(remote, flat_lake, tmp_path, text, found):
-    name = f"{len(text)}.zip"  # artifacts of all sessions lie in one folder
+    name = f"{len(text)}.zip"  # shared artifacts lie in one folder
     remote.addArtifacts(zipped(tmp_path / name, text), pyfile=True)
     message = f"executors must have zonebloom {zonebloom.__version__} as the driver has, {found}"
     with pytest.raises(MissingDependencyError, match=message):
