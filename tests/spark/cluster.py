@@ -171,7 +171,7 @@ def running(
 def connected(port: int, *, stop: bool = True) -> Iterator[SparkSession]:
     """A session of Spark Connect at `port`; until the block ends, `pyspark.sql.functions` make columns for it.
 
-    Without `stop` it lives as long as the server.
+    Without `stop` the caller must stop it, before the server ends: calls that name no session ask the one made last.
     """
     from pyspark.sql.connect.session import SparkSession as ConnectSession
 

@@ -5,6 +5,7 @@ Oracle: PySpark 4.3's own artifacts and archives.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -64,20 +65,26 @@ with cluster.running(connect_port=int(sys.argv[1]), options={"spark.sql.artifact
 
 
 @pytest.fixture(scope="module", params=["false", "true"], ids=["artifacts shared", "artifacts isolated"])
-def port(request: pytest.FixtureRequest) -> Iterator[int]:
-    """Of a Connect server in a process of its own: artifacts that sessions share stay with executors."""
+def server(request: pytest.FixtureRequest) -> Iterator[tuple[int, contextlib.ExitStack]]:
+    """Port of a Connect server in a process of its own, and what ends its sessions.
+
+    They stay open as long as it runs: where sessions share artifacts, executors may fetch them for a later one.
+    """
     found = cluster.free_port()
     command = [sys.executable, "-c", _SERVER, str(found), request.param]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen(command, cwd=cluster.ROOT, text=True, **pipes) as server:
         assert server.stdout.readline() == "ready\n"
-        yield found
+        with contextlib.ExitStack() as sessions:
+            yield found, sessions
 
 
 @pytest.fixture
-def remote(port: int) -> Iterator[SparkSession]:
-    """A session of that server, which stays open for what it sent, as executors may fetch it for a later session."""
+def remote(server: tuple[int, contextlib.ExitStack]) -> Iterator[SparkSession]:
+    """A session of that server."""
+    port, sessions = server
     with cluster.connected(port, stop=False) as session:
+        sessions.callback(session.stop)
         yield session
 
 

@@ -182,6 +182,14 @@ def test_the_arrow_path_keeps_what_the_sql_path_keeps(any_spark, tmp_path, case)
     assert rows_of(ways[0]) == rows_of(ways[1])
 
 
+def test_the_arrow_path_asks_no_session_but_the_frame_s(connect, tmp_path, monkeypatch):
+    """A type given as text is parsed by the session that was made last, whose server may be gone."""
+    index = lake_of(tmp_path / "lake", [1, 2, 3], pa.int64())
+    probe = of_frame(connect, tmp_path, range(100), pa.int64())
+    monkeypatch.delattr(type(connect), "_parse_ddl")
+    assert filter_by_index(connect, probe, index, "key", path="arrow").count() < 10
+
+
 HASHED = ["int32", "int64", "float32", "float64", "string", "binary", "date32", "timestamp", "ntz"]
 
 

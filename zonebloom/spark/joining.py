@@ -263,8 +263,10 @@ def _has_zero(filters: Sequence[Filter], indexed: pa.DataType) -> bool:
 def _arrow_check(filters: tuple[Filter, ...], hashed_as: pa.DataType | None) -> Any:
     """A function of Spark: for hashes, or values hashed as `hashed_as`, whether they may be in a filter."""
     from pyspark.sql.functions import arrow_udf  # noqa: PLC0415 - an optional extra
+    from pyspark.sql.types import BooleanType  # noqa: PLC0415 - as above
 
-    return arrow_udf(_checking(zonebloom.__version__, pickle.dumps((filters, hashed_as), protocol=5)), "boolean")
+    check = _checking(zonebloom.__version__, pickle.dumps((filters, hashed_as), protocol=5))
+    return arrow_udf(check, BooleanType())  # a type's text would be parsed by the session that was made last
 
 
 def _checking(version: str, sent: bytes) -> Any:
