@@ -72,7 +72,7 @@ def test_the_last_block_of_the_largest_filter_is_reached():
 @settings(deadline=None, max_examples=25)
 def test_a_union_misses_nothing_and_is_at_most_so_bad(sizes):
     parts = [filled(size, seed) for seed, size in enumerate(sizes)]
-    found = united([one.blocks for one in parts])
+    found = united([one.blocks for one in parts], max(one.num_blocks for one in parts))
     if found is None:
         assert len(parts) > 1
         return
@@ -86,7 +86,7 @@ def test_a_union_misses_nothing_and_is_at_most_so_bad(sizes):
 def test_a_union_of_one_size_is_the_filter_of_all_values():
     both = filled(800, 0, 100)
     both.insert_hashes(hashes(700, 1))
-    assert (united([filled(800, 0, 100).blocks, filled(700, 1, 100).blocks])[0] == both.blocks).all()
+    assert (united([filled(800, 0, 100).blocks, filled(700, 1, 100).blocks], 100)[0] == both.blocks).all()
 
 
 @pytest.mark.parametrize("kept_hashes", [10**6, 0])
@@ -102,7 +102,7 @@ def test_a_filling_takes_the_size_of_another_if_it_fits(kept_hashes):
 
 
 def test_filters_that_would_hold_nearly_everything_stay_apart():
-    assert united([filled(500, seed, 10).blocks for seed in range(8)]) is None
+    assert united([filled(500, seed, 10).blocks for seed in range(8)], 10) is None
 
 
 @pytest.fixture

@@ -84,11 +84,12 @@ def dataset_filter(snapshot: Snapshot, entry: ColumnEntry) -> Sbbf:
     if not levels:
         message = f"column {entry.name} must have the level dataset, got none"
         raise IndexNotFoundError(f'{message}; build it with levels=("zone", "dataset")')
-    filters = [DatasetFilter(snapshot.store, segment, str).to_sbbf() for segment in levels[0].segments]
+    filters = [DatasetFilter(snapshot.store, segment, str) for segment in levels[0].segments]
     if len(filters) == 1:
-        return filters[0]
-    made = united([one.blocks for one in filters])
+        return filters[0].to_sbbf()
+    largest = max(one.entry.num_bytes // 32 for one in filters)
+    made = united((one.to_sbbf().blocks for one in filters), largest)
     if made is None:
-        message = f"the {len(filters)} filters of column {entry.name} must be of sizes that can be united, got others"
-        raise IndexNotFoundError(f'{message}; refresh("full") makes one')
+        message = f"one filter of at most 128 MiB must hold column {entry.name}, got {len(filters)} which together hold"
+        raise IndexNotFoundError(f"{message} too many values, or are of unlike sizes; load each: specs/levels.md")
     return Sbbf(made[0])

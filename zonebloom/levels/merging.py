@@ -10,7 +10,7 @@ Spec: specs/levels.md#merging
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -51,18 +51,21 @@ def resized(blocks: NDArray[np.uint32], num_blocks: int) -> NDArray[np.uint32]:
     return found
 
 
-def united(filters: Sequence[NDArray[np.uint32]]) -> tuple[NDArray[np.uint32], float] | None:
-    """One filter of the largest size that holds all that `filters` hold, and its probability; None if above 5 %.
+def united(filters: Iterable[NDArray[np.uint32]], num_blocks: int) -> tuple[NDArray[np.uint32], float] | None:
+    """One filter of `num_blocks` that holds all that `filters` hold, and its probability; None if above 5 %.
 
-    Of equal sizes it is the filter into which all values were inserted.
+    Of equal sizes it is the filter into which all values were inserted. One is held at a time, and none is asked for
+    once there are too many.
     """
     from zonebloom.kernels import sbbf as kernels  # noqa: PLC0415 - Numba is loaded by who merges
 
-    blocks = np.zeros((max(map(len, filters)), 8), np.uint32)
+    blocks, fpp = np.zeros((num_blocks, 8), np.uint32), 0.0
     for one in filters:
-        blocks |= one if len(one) == len(blocks) else resized(one, len(blocks))
-    fpp = float(kernels.measured_fpp(blocks[None])[0])
-    return (blocks, fpp) if fpp <= _MOST_FPP else None
+        blocks |= one if len(one) == num_blocks else resized(one, num_blocks)
+        fpp = float(kernels.measured_fpp(blocks[None])[0])
+        if fpp > _MOST_FPP:
+            return None
+    return blocks, fpp
 
 
 def merge_level(
@@ -94,14 +97,17 @@ def _merge_datasets(
 ) -> tuple[LevelEntry, list[str]]:
     from zonebloom.kernels import sbbf as kernels  # noqa: PLC0415 - as above
 
-    sound, filters, damage = [], [], []
+    opened: list[DatasetFilter] = []
+    damage: list[str] = []
     for segment in level.segments if len(level.segments) > 1 else ():
         try:
-            filters.append(DatasetFilter(store, segment, str).to_sbbf().blocks)
-            sound.append(segment)
+            found = DatasetFilter(store, segment, damage.append)
+            opened += [found] if found.is_sound() else []
         except CorruptIndexError as error:
             damage.append(str(error))
-    made = united(filters) if len(filters) > 1 else None
+    sound = [one.entry for one in opened]
+    largest = max((one.num_bytes // 32 for one in sound), default=0)
+    made = united((one.to_sbbf().blocks for one in opened), largest) if len(opened) > 1 else None
     if made is None:
         return level, damage
     num_values = estimated_values(made[0])
