@@ -9,11 +9,13 @@ import pytest
 
 import zonebloom as zb
 from tests.lives import assert_every_row_is_found, write
+from zonebloom import sizing, stepping
 from zonebloom.building import Threads
 from zonebloom.errors import (
     ColumnNotFoundError,
     DataFileError,
     IndexExistsError,
+    IndexNotFoundError,
     InvalidArgumentError,
     UnsupportedTypeError,
 )
@@ -149,6 +151,53 @@ def test_a_level_that_is_of_no_use_stays_wanted(lake, monkeypatch):
     done = build(lake)
     assert [level["num_filters"] for level in done.info()["columns"][0]["levels"]] == [4, 1]
     assert_every_row_is_found(lake, done, is_fresh=True)
+
+
+@pytest.fixture
+def few_rows_a_filter(monkeypatch):
+    """A filter of the data set takes two files; six are too many for one of the largest size."""
+    monkeypatch.setattr(filling, "_FILTER_ROWS", 250)
+    monkeypatch.setattr(filling, "MAX_BLOCKS", 16)
+    monkeypatch.setattr(sizing, "MAX_BLOCKS", 16)
+
+
+def filters_of(index, column="k"):
+    return next(one["num_filters"] for one in index.info()["columns"][0]["levels"] if one["name"] == "dataset")
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_data_set_too_large_for_one_filter_gets_several_in_one_step(lake, tmp_path, few_rows_a_filter, overwrite):
+    if overwrite:
+        zb.build_index(lake, "k", rows_per_zone=50)
+    index = build(lake, overwrite=overwrite)
+    assert index.version == 1 + overwrite
+    assert filters_of(index) == 3
+    found = index.exists("k", pa.array(range(-5000, 5000)))
+    assert found.slice(5000, 600).true_count == 600
+    assert found.true_count < 650
+    assert_every_row_is_found(lake, index, is_fresh=True)
+    with pytest.raises(IndexNotFoundError, match="128 MiB must hold column k, got 3 which together hold too many"):
+        index.dataset_filter("k")
+    index.optimize()
+    assert filters_of(index) == 3
+    assert_every_row_is_found(lake, zb.open_index(lake), is_fresh=True)
+    assert index.refresh("full").num_files_added == 6
+    assert filters_of(index) == 3
+
+
+def test_filters_that_one_can_hold_are_united_where_columns_are_sliced(lake, tmp_path, monkeypatch):
+    """Their sizes agree, so that nothing is lost by it."""
+    monkeypatch.setattr(filling, "_FILTER_ROWS", 250)
+    apart = build(lake, index=tmp_path / "apart")
+    assert filters_of(apart) == 3
+    monkeypatch.setattr(stepping, "_ZONES_WORTH_SLICING", 1)
+    sliced = build(lake)
+    assert (sliced.version, filters_of(sliced)) == (1, 1)
+    assert sliced.dataset_filter("k").fpp() < 0.002
+    for column in ("k", "s"):
+        assert zones_of(sliced, column) == zones_of(apart, column)
+        assert sliced.dataset_filter(column) == apart.dataset_filter(column)
+    assert_every_row_is_found(lake, sliced, is_fresh=True)
 
 
 def test_a_column_is_added_in_steps(lake):

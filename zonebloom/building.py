@@ -31,6 +31,7 @@ from zonebloom.sizing import Sizing
 from zonebloom.storage.fragments import Fragment
 from zonebloom.storage.level import LevelEntry
 from zonebloom.storage.locations import is_url
+from zonebloom.storage.manifest import ColumnEntry
 from zonebloom.storage.segment import SegmentEntry
 from zonebloom.storage.store import Store
 from zonebloom.storage.zone_segment import ZoneSegmentWriter
@@ -229,7 +230,7 @@ class BuildPlan:
     like: Mapping[str, int] = field(default_factory=dict)
     """By column, blocks of the filter of the data set that a new one will be united with."""
     of_rows: int = 0
-    """Rows of all steps of a build, where this is the first of several."""
+    """Rows of all parts of a build, where this is the first of several."""
 
 
 class Runner(Protocol):
@@ -237,6 +238,10 @@ class Runner(Protocol):
 
     def read_footers(self, dataset: Dataset, listing: Mapping[str, Fingerprint], ids: Mapping[str, int]) -> Inspected:
         """Open each file of `listing` for its shape and schema; those that are no whole Parquet files are skipped."""
+        ...
+
+    def admit(self, columns: Iterable[tuple[ColumnEntry, Sequence[Fragment]]]) -> None:
+        """Refuse what is too much, before the first call of `build`: all columns, each with the fragments it needs."""
         ...
 
     def build(self, plan: BuildPlan, fragments: Sequence[Fragment]) -> BuiltColumns:
@@ -263,6 +268,9 @@ class Threads:
         with ThreadPoolExecutor(self.workers) as pool:
             found = pool.map(lambda item: inspect(dataset, item[0], item[1], ids[item[0]]), listing.items())
             return collect(zip(listing, found, strict=True))
+
+    def admit(self, columns: Iterable[tuple[ColumnEntry, Sequence[Fragment]]]) -> None:
+        """Nothing is too much."""
 
     def build(self, plan: BuildPlan, fragments: Sequence[Fragment]) -> BuiltColumns:
         """As `Runner` says."""

@@ -20,6 +20,7 @@ from zonebloom.building import BuildPlan, Parameters, Runner
 from zonebloom.committing import commit_change, release_ids, reserve_ids
 from zonebloom.datasets import Dataset
 from zonebloom.errors import DataFileError, InvalidArgumentError, StorageError
+from zonebloom.levels import parts_of_dataset
 from zonebloom.optimizing import optimize_column
 from zonebloom.rebasing import Change, ColumnChange, joined_levels
 from zonebloom.sizing import Sizing
@@ -29,7 +30,7 @@ from zonebloom.storage.manifest import ColumnEntry, Manifest, list_versions
 from zonebloom.storage.segment import runs
 from zonebloom.storage.store import Store
 
-__all__ = ["COMMIT_EVERY", "Work", "check_commit_every", "no_levels", "reserved_ids"]
+__all__ = ["COMMIT_EVERY", "Work", "check_commit_every", "no_levels", "reserved_ids", "sizing_of"]
 
 COMMIT_EVERY = 1_000_000_000
 """Rows of a step by default: some minutes of work, and a hundred versions for a hundred billion rows."""
@@ -122,6 +123,7 @@ class Work:
         """
         names = frozenset(entry.name for entry in self.columns)
         items = [*((one, names) for one in self.new), *self.known]
+        self.runner.admit((one, [fragment for fragment, needed in items if one.name in needed]) for one in self.columns)
         steps = _cut(items, commit_every)
         new = {one.fragment_id for one in self.new}
         for number, step in enumerate(steps):
@@ -147,7 +149,12 @@ class Work:
         built = {entry.name: replace(entry, segments=(), unfit=(), levels=wanted[entry.name]) for entry in self.columns}
         try:
             for entries, fragments in _passes(self.columns, step):
-                self._build_together(entries, fragments, on_rows, built)
+                has_dataset = any(level.name == "dataset" for level in entries[0].levels)
+                parts = parts_of_dataset(fragments) if has_dataset else [fragments]
+                is_first = self.is_rebuild and not self.added
+                room = self.num_rows if is_first else sum(one.num_rows for one in fragments)
+                for number, part in enumerate(parts):
+                    self._build_together(entries, part, on_rows, built, of_rows=0 if number else room)
             if self.is_sliced:
                 live = {one.fragment_id for one, _ in step} - self.failed.keys()
                 for name, entry in [one for one in built.items() if _is_worth_slicing(self.store, one[1])]:
@@ -165,13 +172,14 @@ class Work:
         fragments: Sequence[Fragment],
         on_rows: Callable[[int], None] | None,
         built: dict[str, ColumnEntry],
+        *,
+        of_rows: int,
     ) -> None:
         one = entries[0]
         types = {entry.name: entry.column_type for entry in entries}
-        parameters = Parameters(one.rows_per_zone, one.fpp, _sizing(one))
+        parameters = Parameters(one.rows_per_zone, one.fpp, sizing_of(one))
         levels = ("zone", *(level.name for level in one.levels))
-        of_rows = self.num_rows if self.is_rebuild and not self.added else 0
-        like = {name: _blocks_of_dataset(self.base.column(name)) for name in types}
+        like = {name: max(map(_blocks_of_dataset, (self.base.column(name), built[name]))) for name in types}
         plan = BuildPlan(self.dataset, self.store, types, parameters, self.workers, on_rows, levels, like, of_rows)
         made = self.runner.build(plan, fragments)
         for name in types:
@@ -208,7 +216,8 @@ class Work:
         )
 
 
-def _sizing(entry: ColumnEntry) -> Sizing:
+def sizing_of(entry: ColumnEntry) -> Sizing:
+    """How a build chooses the size of the column's filters."""
     return cast("Sizing", "power_of_two" if entry.sizing == "imported" else entry.sizing)
 
 

@@ -129,6 +129,25 @@ def test_a_large_file_among_small_ones_is_no_single_task(spark, tmp_path, monkey
     assert not list(made.glob("columns/*/*.partial"))
 
 
+def test_a_large_data_set_gets_several_filters_as_the_library_makes_them(spark, make_lake, tmp_path, monkeypatch):
+    lake = make_lake((3000, 2500, 2000, 1500))
+    monkeypatch.setattr("zonebloom.levels.filling._FILTER_ROWS", 5000)
+    made, wanted = tmp_path / "made", tmp_path / "wanted"
+    ZoneBloom(spark).create_index(lake.root, "user_id", index=made, rows_per_zone=256, levels=LEVELS)
+    whole = zonebloom.build_index(lake.root, "user_id", index=wanted, rows_per_zone=256, levels=LEVELS)
+    assert [one["num_filters"] for one in whole.info()["columns"][0]["levels"]] == [4, 3]
+    assert_same_index(made, wanted, ["user_id"], LEVELS)
+
+
+def test_the_size_of_all_steps_together_is_limited(spark, make_lake, tmp_path):
+    lake = make_lake((3000, 2500, 2000, 1500))
+    options = {"index": tmp_path / "index", "rows_per_zone": 256, "sizing": "exact", "commit_every": 1000}
+    with pytest.raises(InvalidArgumentError, match="at most 10,000 bytes, got an estimate of 2"):
+        ZoneBloom(spark).create_index(lake.root, "user_id", max_index_bytes=10_000, **options)
+    assert not files_of(tmp_path / "index")
+    assert ZoneBloom(spark).create_index(lake.root, "user_id", max_index_bytes=30_000, **options).num_fragments == 4
+
+
 def test_footers_of_many_files_are_read_by_executors(spark, make_lake, tmp_path, monkeypatch):
     monkeypatch.setattr(building, "_FOOTERS_PER_TASK", 1)
     monkeypatch.setattr(building, "Threads", None)

@@ -4,7 +4,7 @@
 filter of those that builds and refreshes added.
 """
 
-from zonebloom.levels.filling import LEVELS, LevelBuilder, LevelSink, check_levels
+from zonebloom.levels.filling import LEVELS, LevelBuilder, LevelSink, check_levels, parts_of_dataset
 from zonebloom.levels.merging import merge_level, resized, united
 from zonebloom.levels.probing import DatasetFilter, LeveledZones, open_levels
 
@@ -17,6 +17,7 @@ __all__ = [
     "check_levels",
     "merge_level",
     "open_levels",
+    "parts_of_dataset",
     "resized",
     "united",
 ]

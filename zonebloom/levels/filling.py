@@ -48,6 +48,7 @@ __all__ = [
     "check_levels",
     "estimated_values",
     "folded",
+    "parts_of_dataset",
     "warn_of_useless",
     "write_dataset_filter",
 ]
@@ -58,6 +59,8 @@ SPAN_BYTES: Final = 1 << 17
 USELESS_FPP: Final = 0.1
 """A filter that is wrong more often is not kept."""
 
+_FILTER_ROWS = 100_000_000
+"""If they are all distinct, a filter of 128 MiB is wrong for 1 % of absent values."""
 _KEPT_HASHES = 1 << 22
 _FOLDABLE = 5040
 """Sizes that are a multiple of it fold by 60 divisors at least, so the least size is never far."""
@@ -82,6 +85,19 @@ def check_levels(levels: Sequence[str]) -> tuple[str, ...]:
     if "zone" not in names or set(names) - set(LEVELS):
         raise InvalidArgumentError(f"levels must be zone and any of fragment and dataset, got {', '.join(names)}")
     return tuple(name for name in LEVELS if name in names)
+
+
+def parts_of_dataset(fragments: Sequence[Fragment]) -> list[list[Fragment]]:
+    """`fragments`, in order, in parts of which one filter of the data set each can hold all values."""
+    parts: list[list[Fragment]] = [[]]
+    num_rows = 0
+    for fragment in fragments:
+        num_rows += fragment.num_rows
+        if parts[-1] and num_rows > _FILTER_ROWS:
+            parts.append([])
+            num_rows = fragment.num_rows
+        parts[-1].append(fragment)
+    return parts
 
 
 @dataclass(frozen=True, slots=True)

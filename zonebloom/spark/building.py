@@ -32,6 +32,7 @@ from zonebloom.datasets.source import Fingerprint
 from zonebloom.datasets.tables import TableSnapshot
 from zonebloom.errors import InvalidArgumentError
 from zonebloom.index import Index
+from zonebloom.levels import parts_of_dataset
 from zonebloom.levels.filling import warn_of_useless
 from zonebloom.levels.partials import joined
 from zonebloom.optimizing import Optimization
@@ -43,9 +44,10 @@ from zonebloom.spark.frames import data_set_of
 from zonebloom.spark.listing import open_index
 from zonebloom.spark.remote import Cluster
 from zonebloom.spark.tasks import Built, Merge, Place, Work
-from zonebloom.stepping import COMMIT_EVERY
+from zonebloom.stepping import COMMIT_EVERY, sizing_of
 from zonebloom.storage.fragments import Fragment
 from zonebloom.storage.level import LevelEntry
+from zonebloom.storage.manifest import ColumnEntry
 from zonebloom.storage.store import Store
 
 if TYPE_CHECKING:
@@ -185,12 +187,26 @@ class SparkRunner:
             for path, outcome, number in outcomes
         )
 
+    def admit(self, columns: Iterable[tuple[ColumnEntry, Sequence[Fragment]]]) -> None:
+        """Compare the estimate of what will be written with `max_index_bytes`.
+
+        Raises
+        ------
+        InvalidArgumentError
+            It is more.
+        """
+        if self._max_index_bytes is None:
+            return
+        estimate = sum(estimated_bytes(column, fragments) for column, fragments in columns)
+        if estimate > self._max_index_bytes:
+            message = f"the index must need at most {self._max_index_bytes:,} bytes, got an estimate of {estimate:,}"
+            raise InvalidArgumentError(f"{message}; allow more, take fewer columns, a larger fpp, or sizing='exact'")
+
     def build(self, plan: BuildPlan, fragments: Sequence[Fragment]) -> BuiltColumns:
         """Write the zones of `fragments`, and the levels, by executors.
 
         What tasks wrote before the job failed stays, and no version names it: a vacuum removes it.
         """
-        self._check_size(plan, fragments)
         units = units_of(fragments, plan.parameters.rows_per_zone, self._cluster.slots)
         total = sum(fragment.num_rows for fragment in fragments)
         place = Place(plan.store.location, self._storage_options)
@@ -222,12 +238,6 @@ class SparkRunner:
         place = Place(store.location, self._storage_options)
         found: T = self._cluster.map(tasks.call, place, [(function, arguments)])[0]
         return found
-
-    def _check_size(self, plan: BuildPlan, fragments: Sequence[Fragment]) -> None:
-        estimate = estimated_bytes(plan, fragments)
-        if self._max_index_bytes is not None and estimate > self._max_index_bytes:
-            message = f"the index must need at most {self._max_index_bytes:,} bytes, got an estimate of {estimate:,}"
-            raise InvalidArgumentError(f"{message}; allow more, take fewer columns, a larger fpp, or sizing='exact'")
 
     def _shares(self, units: Sequence[Unit], total: int, *, has_fragment_level: bool) -> list[list[Unit]]:
         """Units for each task, about as many rows each; the units of a fragment that has a level of its own together,
@@ -318,15 +328,16 @@ def _union(columns: Iterable[str], results: Sequence[BuiltColumns]) -> BuiltColu
     return whole
 
 
-def estimated_bytes(plan: BuildPlan, fragments: Sequence[Fragment]) -> int:
-    """Bytes that the filters of `fragments` need: what zones have at most, and one filter for all rows of a level."""
-    parameters = plan.parameters
+def estimated_bytes(column: ColumnEntry, fragments: Sequence[Fragment]) -> int:
+    """Bytes that the filters of `fragments` need: what zones have at most, and levels as if all values differed."""
     rows = [fragment.num_rows for fragment in fragments if fragment.num_rows]
-    sizing: Sizing = "exact" if parameters.sizing == "adaptive" else parameters.sizing
-    zone = num_blocks_for(parameters.rows_per_zone, parameters.fpp, sizing) * 32
-    found = sum(-(-one // parameters.rows_per_zone) for one in rows) * zone
-    if "fragment" in plan.levels:
-        found += sum(num_blocks_for(one, parameters.fpp, "exact") * 32 for one in rows)
-    if "dataset" in plan.levels and rows:
-        found += num_blocks_for(sum(rows), parameters.fpp, "exact") * 32
-    return found * len(plan.columns)
+    sizing = sizing_of(column)
+    zone = num_blocks_for(column.rows_per_zone, column.fpp, "exact" if sizing == "adaptive" else sizing) * 32
+    found = sum(-(-one // column.rows_per_zone) for one in rows) * zone
+    levels = {level.name for level in column.levels}
+    if "fragment" in levels:
+        found += sum(num_blocks_for(one, column.fpp, "exact") * 32 for one in rows)
+    if "dataset" in levels and rows:
+        for part in parts_of_dataset(fragments):
+            found += num_blocks_for(sum(one.num_rows for one in part), column.fpp, "exact") * 32
+    return found
