@@ -10,7 +10,7 @@ Spec: specs/levels.md#merging
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -97,18 +97,23 @@ def _merge_datasets(
 ) -> tuple[LevelEntry, list[str]]:
     from zonebloom.kernels import sbbf as kernels  # noqa: PLC0415 - as above
 
-    opened: list[DatasetFilter] = []
+    if len(level.segments) < 2:  # noqa: PLR2004 - one alone, or none
+        return level, []
+    sound: list[SegmentEntry] = []
     damage: list[str] = []
-    for segment in level.segments if len(level.segments) > 1 else ():
-        try:
-            found = DatasetFilter(store, segment, damage.append)
-            opened += [found] if found.is_sound() else []
-        except CorruptIndexError as error:
-            damage.append(str(error))
-    sound = [one.entry for one in opened]
-    largest = max((one.num_bytes // 32 for one in sound), default=0)
-    made = united((one.to_sbbf().blocks for one in opened), largest) if len(opened) > 1 else None
-    if made is None:
+
+    def filters() -> Iterator[NDArray[np.uint32]]:
+        for segment in level.segments:
+            try:
+                blocks = DatasetFilter(store, segment, str).to_sbbf().blocks
+            except CorruptIndexError as error:
+                damage.append(str(error))
+                continue
+            sound.append(segment)
+            yield blocks
+
+    made = united(filters(), max(segment.num_bytes // 32 for segment in level.segments))
+    if made is None or len(sound) < 2:  # noqa: PLR2004 - as above
         return level, damage
     num_values = estimated_values(made[0])
     blocks = folded(made[0], num_blocks_for(num_values, fpp, "exact"))
