@@ -256,7 +256,7 @@ def test_a_scan_of_a_tables_files_is_not_pruned(spark, tmp_path):
     zb = ZoneBloom(spark)
     zb.create_index(table.root, "key")
     frame = spark.read.parquet(*map(str, table.root.rglob("*.parquet")))
-    with pytest.raises(InvalidArgumentError, match=r"must scan Parquet files.*read\(table\)\.where"):
+    with pytest.raises(InvalidArgumentError, match=r"must scan Parquet files.*read\(place\)\.where"):
         zb.prune(frame, "key = 'x'")
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from zonebloom.datasets import ParquetDataset
+from zonebloom.datasets.object_parquet import ObjectDataset
 from zonebloom.datasets.tables import TableDataset
 from zonebloom.errors import InvalidArgumentError
 from zonebloom.spark.frames import place_of
@@ -35,8 +36,8 @@ def read(
     """The data set at `path`, to be read with `.where(condition)`: what cannot match is not read, and nothing else.
 
     The schema is that of `spark.read.parquet(path)` at this moment; files are listed for each query. One `Lake` serves
-    any number of queries and threads, and keeps the index open. A table is read without its deleted rows, by the driver
-    or from candidate row ranges.
+    any number of queries and threads, and keeps the index open. A table, without its deleted rows, and files in a store
+    are read by the driver or from candidate row ranges; there the schema has the columns that the index knows.
 
     Parameters
     ----------
@@ -54,7 +55,7 @@ def read(
     IndexNotFoundError
         There is no index.
     InvalidArgumentError
-        The index is of other data, or of a table format that Spark's Parquet reader does not read.
+        The index is of other data, or of a data set that is neither Parquet files nor a table.
 
     Spec: specs/spark.md#reads
     """
@@ -70,12 +71,12 @@ def read(
     first = opened()
     if isinstance(first.dataset, ParquetDataset):
         return Lake(spark, first, first.dataset, opened, method)
-    if isinstance(first.dataset, TableDataset):
-        from zonebloom.spark.table_lake import TableLake  # noqa: PLC0415 - only for tables
+    if isinstance(first.dataset, (ObjectDataset, TableDataset)):
+        from zonebloom.spark.foreign_lake import ForeignLake  # noqa: PLC0415 - only for those
 
-        return TableLake(spark, first, opened, method)
+        return ForeignLake(spark, first, opened, method)
     kind = type(first.dataset).__name__
-    message = f"the data set must be Parquet files of this machine, or a table, got {kind}"
+    message = f"the data set must be Parquet files, or a table, got {kind}"
     raise InvalidArgumentError(f'{message}; read it with spark.read.format("zonebloom")')
 
 

@@ -1,8 +1,9 @@
-"""`TableLake`: a Delta or Iceberg table on Spark with its index, without a JAR for either.
+"""`ForeignLake`: a Delta or Iceberg table, or Parquet files in an object store, on Spark without a JAR for any of them.
 
 Spark's Parquet reader knows nothing of deleted rows, of columns that files call otherwise, or of partition values in a
-log, so it reads no file of a table. The rows come from the driver, where they are few, else from tasks that read the
-candidate row ranges alone; both are of one version of the table, without its deleted rows.
+log; and a store's files it opens with Hadoop's settings and packages, not with `storage_options`. So it reads none of
+them. The rows come from the driver, where they are few, else from tasks that read the candidate row ranges alone, of a
+table those of one version, without its deleted rows.
 
 Spec: specs/spark.md#tables
 """
@@ -18,6 +19,7 @@ from zonebloom.spark.choosing import Choice, Kept, choose
 from zonebloom.spark.lake import Asked, Lake, Plan, PrunedRead
 from zonebloom.spark.layouts import Layout
 from zonebloom.spark.local_rows import local_schema
+from zonebloom.spark.obstacles import obstacle_of_driver
 from zonebloom.spark.row_ranges import read_rows
 from zonebloom.spark.scans import filtered
 
@@ -33,11 +35,11 @@ if TYPE_CHECKING:
     from zonebloom.spark.conditions import Condition
     from zonebloom.spark.judging import Judge
 
-__all__ = ["TableLake"]
+__all__ = ["ForeignLake"]
 
 
-class TableLake(Lake):
-    """A table on Spark with its index; `where` reads the candidate row ranges of the version that the table has then.
+class ForeignLake(Lake):
+    """A data set that the library alone reads, with its index; `where` reads the candidate row ranges as of then.
 
     Parameters
     ----------
@@ -50,24 +52,25 @@ class TableLake(Lake):
 
     @cached_property
     def schema(self) -> StructType:
-        """The table's columns in the types of Spark's Parquet reader, when it was first asked for."""
+        """The columns that the index knows, in the types of Spark's Parquet reader, when it was first asked for."""
         return Layout(self._index.view()).schema()
 
     def frame(self) -> DataFrame:
-        """All rows of the version that the table has now."""
+        """All rows of the data set as it is now."""
         view = self._index.view()
         return self._rows(view, view.universe)
 
     def check_plain_scan(self, frame: DataFrame) -> None:
-        """Refuse any frame: Spark's own scan of a table cannot be compared with what is read here.
+        """Refuse any frame: Spark's own scan cannot be compared with what is read here.
 
         Raises
         ------
         InvalidArgumentError
             Always.
         """
-        message = f"a frame to prune must scan Parquet files, got columns {', '.join(frame.columns)[:200]} of a table"
-        raise InvalidArgumentError(f"{message}; use read(table).where(condition)")
+        names = ", ".join(frame.columns)[:200]
+        message = f"a frame to prune must scan Parquet files of this machine, got columns {names} of a table or a store"
+        raise InvalidArgumentError(f"{message}; use read(place).where(condition)")
 
     def _is_seen(self, view: View) -> Callable[[str], bool]:
         return view.listing.__contains__
@@ -79,8 +82,10 @@ class TableLake(Lake):
         judge: Judge,
         paths: tuple[str, ...],
         *,
-        hidden: bool,  # noqa: ARG002 - nothing of a table is
+        hidden: bool,
     ) -> str | None:
+        if Layout(view).is_hive:
+            return obstacle_of_driver(condition, self.schema, view, judge, paths, hidden=hidden)
         if not condition.is_local:
             return "the condition reads more than the table's columns"
         if paths and judge.names.is_ambiguous:

@@ -1,0 +1,168 @@
+"""Data sets and indexes in an object store, through Spark: executors read and write there by themselves, without a JAR.
+
+Oracles: Spark's plain read of a copy on this machine, and the library's build of the same files.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.errors import PySparkException
+
+import zonebloom
+from zonebloom.errors import InvalidArgumentError
+from zonebloom.spark import ZoneBloom
+
+ROWS_PER_ZONE = 64
+CONDITIONS = [
+    "user = 'u 77'",
+    "user IN ('u 77', 'u 1203', 'nobody')",
+    "user = 'nobody'",
+    "user IS NULL AND amount > 0",
+    "user = 'u 77' OR key = 901",
+    "key = 1501 AND city = 'São Paulo'",
+    "city = 'a/b' AND user = 'u 1999'",
+    "amount = 36 AND key < 100",
+    "user = 'new 3'",
+    "user = 'u 310'",
+    "amount > 30",
+]
+
+
+def rows(start: int, stop: int, name: str = "u") -> pa.Table:
+    numbers = np.arange(start, stop)
+    users = pa.array([f"{name} {one}" for one in numbers], mask=numbers % 50 == 9)
+    amounts = np.where(numbers % 40 == 3, np.nan, numbers % 37)
+    return pa.table({"key": pa.array(numbers, pa.int64()), "user": users, "amount": amounts})
+
+
+def write(root: Path, name: str, table: pa.Table) -> None:
+    (root / name).parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(table, root / name, row_group_size=200)
+
+
+@pytest.fixture
+def copy(tmp_path) -> Path:
+    """Where Spark reads the files that the bucket has."""
+    root = tmp_path / "copy"
+    write(root, "city=São Paulo/p 1.parquet", rows(1000, 1600))
+    write(root, "city=a%2Fb/p%2.parquet", rows(1600, 2100))
+    write(root, "city=__HIVE_DEFAULT_PARTITION__/p.parquet", rows(0, 700))
+    return root
+
+
+def shown(frame) -> list[str]:
+    return sorted(map(repr, frame.collect()))
+
+
+def plain(spark, copy: Path):
+    return spark.read.parquet(str(copy))
+
+
+@pytest.fixture
+def few(monkeypatch):
+    """No row is few enough for the driver."""
+    monkeypatch.setattr("zonebloom.spark.choosing.DRIVER_ROWS", -1)
+
+
+def test_a_lake_in_a_store_lives_as_one_on_a_disk(any_spark, s3, copy, tmp_path):
+    url = s3.upload(copy, "lake é")
+    zb = ZoneBloom(any_spark, storage_options=s3.options)
+    index = zb.create_index(url, ["user", "key"], rows_per_zone=ROWS_PER_ZONE, levels=("zone", "dataset"))
+    wanted = zonebloom.build_index(copy, ["user", "key"], index=tmp_path / "wanted", rows_per_zone=ROWS_PER_ZONE)
+    zones = [one.zone_table("user").to_arrow().drop_columns("fragment_id") for one in (index, wanted)]
+    assert zones[0].equals(zones[1])
+    assert any(key.startswith("lake é/_zonebloom/columns/user/") for key in s3.keys("lake é/"))
+
+    for name, table in (("São Paulo/new", rows(0, 90, "new")), ("__HIVE_DEFAULT_PARTITION__/p", rows(300, 500))):
+        write(copy, f"city={name}.parquet", table)
+        s3.put(f"lake é/city={name}.parquet", (copy / f"city={name}.parquet").read_bytes())
+    (copy / "city=a%2Fb/p%2.parquet").unlink()
+    s3.delete("lake é/city=a%2Fb/p%2.parquet")
+    lake = zb.read(url)
+    for condition in CONDITIONS:
+        assert shown(lake.where(condition)) == shown(plain(any_spark, copy).where(condition)), condition
+    assert zb.refresh_index(url).num_files_added == 2
+    assert zb.optimize_index(url).version == 3
+    zb.vacuum_index(url)
+    for condition in CONDITIONS[:5]:
+        assert shown(zb.read(url).where(condition)) == shown(plain(any_spark, copy).where(condition)), condition
+    zb.delete_index(url)
+    assert not any("_zonebloom" in key for key in s3.keys("lake é/"))
+
+
+def test_every_way_gives_the_rows_of_a_plain_read(spark, s3, copy):
+    url = s3.upload(copy, "lake")
+    zonebloom.build_index(url, ["user", "key"], rows_per_zone=ROWS_PER_ZONE, storage_options=s3.options)
+    lake = ZoneBloom(spark, storage_options=s3.options).read(url)
+    assert lake.schema == plain(spark, copy).schema
+    assert shown(lake.frame()) == shown(plain(spark, copy))
+    for condition in CONDITIONS:
+        wanted = shown(plain(spark, copy).where(condition))
+        for method in ("driver", "row_ranges", "plain"):
+            assert shown(lake.where(condition, method=method)) == wanted, (condition, method)
+    assert {lake.prepare("key = 77", method=one).method for one in ("candidates", "exclusion")} == {"row_ranges"}
+
+
+def test_what_is_chosen_and_skipped(any_spark, s3, copy, few):
+    url = s3.upload(copy, "lake")
+    options = {"rows_per_zone": ROWS_PER_ZONE, "storage_options": s3.options}
+    zonebloom.build_index(url, ["user", "key"], **options)
+    zb = ZoneBloom(any_spark, storage_options=s3.options)
+    lake = zb.read(url)
+    found = lake.prepare("user = 'u 1203'")
+    assert (found.method, found.plan.result.kept.files) == ("row_ranges", 1)
+    assert found.plan.result.kept.rows <= ROWS_PER_ZONE
+    assert not lake.prepare("user = 'nobody'").plan.paths
+    assert lake.where_in("key", [5, 1203, 99_999]).count() == 2
+    keys = any_spark.createDataFrame([(5,), (1203,), (99_999,)], "key long")
+    assert lake.where_in("key", keys).count() == 2
+    assert "1 of" in str(zb.explain(url, "user = 'u 1203'"))
+    with pytest.raises(InvalidArgumentError, match="must scan Parquet files of this machine"):
+        lake.check_plain_scan(keys)
+
+
+def test_a_new_file_that_spells_a_column_otherwise_fails_the_read_by_its_name(spark, s3, copy):
+    url = s3.upload(copy, "lake")
+    zonebloom.build_index(url, ["user", "key"], rows_per_zone=ROWS_PER_ZONE, storage_options=s3.options)
+    write(copy, "city=x/other.parquet", rows(0, 90).rename_columns(["KEY", "user", "amount"]))
+    s3.upload(copy, "lake")
+    lake = ZoneBloom(spark, storage_options=s3.options).read(url)
+    with pytest.raises(PySparkException, match=r"KEY.*other\.parquet|other\.parquet.*KEY"):
+        lake.where("key = 77").collect()
+
+
+def test_joins_with_a_lake_in_a_store(any_spark, s3, copy):
+    url = s3.upload(copy, "lake")
+    zb = ZoneBloom(any_spark, storage_options=s3.options)
+    zb.create_index(url, ["user", "key"], rows_per_zone=ROWS_PER_ZONE, levels=("zone", "dataset"))
+    small = any_spark.createDataFrame([(one, f"s{one}") for one in (5, 1203, 99_999)], "key long, mark string")
+    joined = plain(any_spark, copy).join(small, "key")
+    assert shown(zb.prune_join(url, small, on="key")) == shown(joined)
+    kept = zb.filter_by_index(small, url, "key")
+    assert sorted(row.key for row in kept.collect()) == [5, 1203]
+
+
+def test_the_data_source_and_functions_over_row_ranges(spark, s3, copy):
+    url = s3.upload(copy, "lake")
+    zb = ZoneBloom(spark, storage_options=s3.options)
+    zb.create_index(url, ["user", "key"], rows_per_zone=ROWS_PER_ZONE)
+    storage = {f"storage.{name}": value for name, value in s3.options.items()}
+    source = spark.read.format("zonebloom").options(**storage, where="user = 'u 77'").load(url)
+    assert shown(source.where("user = 'u 77'")) == shown(plain(spark, copy).where("user = 'u 77'"))
+    assert source.count() <= 2 * ROWS_PER_ZONE
+    mapped = zb.map_candidates(url, "key = 1203", lambda batches: batches, "key long", columns=["key"])
+    assert 1203 in {row.key for row in mapped.collect()}
+    assert mapped.count() <= 2 * ROWS_PER_ZONE
+
+
+def test_the_scheme_of_hadoop_means_the_same(spark, s3, copy):
+    url = s3.upload(copy, "lake").replace("s3://", "s3a://")
+    zb = ZoneBloom(spark, storage_options=s3.options)
+    zb.create_index(url, "user", rows_per_zone=ROWS_PER_ZONE)
+    assert zb.read(url).where("user = 'u 77'").count() == 1
+    assert zb.explain(url, "user = 'u 77'").plan.result.kept.files == 1
