@@ -123,6 +123,29 @@ def kept(lake, condition, **options):
     return lake.plan(condition, **options).result.kept
 
 
+# --- which data set ---------------------------------------------------------------------------------------------------
+
+
+def test_an_index_elsewhere_is_of_the_data_that_is_named(any_spark, tmp_path):
+    """What it does not know is read whole, be it all."""
+    for name in ("a", "b"):
+        write(tmp_path / name, "p.parquet", make_rows(100, ord(name)))
+    index = str(tmp_path / "index")
+    zb.build_index(tmp_path / "a", "user_id", index=index, rows_per_zone=8)
+    spark_side = ZoneBloom(any_spark)
+    moved = str((tmp_path / "a").rename(tmp_path / "moved"))
+    for path, user in ((moved, "u-97-3"), (str(tmp_path / "b"), "u-98-3"), (str(tmp_path / "b"), "u-97-3")):
+        expected = shown(plain_read(any_spark, path).where(f"user_id = '{user}'"))
+        lake = spark_side.read(path, index=index)
+        assert shown(lake.where(f"user_id = '{user}'")) == expected, (path, user)
+        keys = any_spark.createDataFrame([(user,)], "user_id string")
+        assert spark_side.prune_join(path, keys, "user_id", index=index).count() == len(expected), (path, user)
+        kept = spark_side.explain(path, f"user_id = '{user}'", index=index).plan.result.kept
+        assert kept.rows == (8 if path == moved else 100), path
+    files = [str(tmp_path / "b/p.parquet")]
+    assert spark_side.read(files, index=index).where("user_id = 'u-98-3'").count() == 1
+
+
 # --- random conditions ------------------------------------------------------------------------------------------------
 
 LEAVES = [

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from zonebloom.explaining import explain as explain_search
-from zonebloom.spark.reading import Asked, Lake, Plan, place_of, read
+from zonebloom.spark.reading import Asked, Lake, Plan, lake_of_scan, read
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -117,9 +117,7 @@ def _lake_of(
         return source, None
     if not hasattr(source, "inputFiles"):
         return read(spark, source, index=index, storage_options=storage_options), None
-    lake = read(spark, place_of(source), index=index, storage_options=storage_options)
-    lake.check_plain_scan(source)
-    return lake, source
+    return lake_of_scan(spark, source, index=index, storage_options=storage_options), source
 
 
 def _explained(spark: SparkSession, plan: Plan, *, is_whole: bool) -> Explained:

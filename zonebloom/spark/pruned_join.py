@@ -154,15 +154,13 @@ class _Pruning:
 
     def read(self, big: Any, small: DataFrame, names: Sequence[str]) -> DataFrame:
         """The rows of `big` that have a key of `small`, or all its rows, with a warning."""
+        from zonebloom.spark.frames import place_of  # noqa: PLC0415 - as above
         from zonebloom.spark.listing import open_index  # noqa: PLC0415 - what reads a data set, loaded with it
-        from zonebloom.spark.reading import place_of, read  # noqa: PLC0415 - as above
+        from zonebloom.spark.reading import lake_of_scan, read  # noqa: PLC0415 - as above
 
-        is_path = isinstance(big, (str, os.PathLike))
-        path = os.fspath(big) if is_path else place_of(big)
-        lake = read(self.spark, path, index=self.index, storage_options=self.storage_options)
-        if not is_path:
-            lake.check_plain_scan(big)
-        opened = open_index(self.index or path, self.storage_options)
+        open_lake = lake_of_scan if hasattr(big, "inputFiles") else read
+        lake = open_lake(self.spark, big, index=self.index, storage_options=self.storage_options)
+        opened = open_index(self.index or place_of(big), self.storage_options)
         indexed = [name for name in names if name in opened.columns]
         if not indexed:
             raise ColumnNotFoundError.among(names[0], opened.columns, f"the index {opened.root}")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from zonebloom.index import Index
 
-__all__ = ["Asked", "Lake", "Plan", "PrunedRead", "place_of", "prune", "read"]
+__all__ = ["Asked", "Lake", "Plan", "PrunedRead", "lake_of_scan", "prune", "read"]
 
 
 def read(
@@ -44,7 +44,7 @@ def read(
     path
         The data set, as `build_index` was given it; a table of a catalog is read as the object stands for it.
     index
-        The place of the index, if it is not beside the data.
+        The place of the index, if it is not beside the data. Files of `path` that it does not know are read whole.
     storage_options
         For the library's stores.
     method
@@ -55,18 +55,40 @@ def read(
     IndexNotFoundError
         There is no index.
     InvalidArgumentError
-        The index is of other data, or of a data set that is neither Parquet files nor a table.
+        The data set is neither Parquet files nor a table.
 
     Spec: specs/spark.md#reads
     """
+    if index is None and isinstance(path, (str, os.PathLike)):
+        return _lake(spark, os.fspath(path), None, storage_options, method)
     place = place_of(path) if index is None else index
+    return _lake(spark, place, path, storage_options, method)  # as it is given: a version of its own maybe, or moved
+
+
+def lake_of_scan(
+    spark: SparkSession, frame: DataFrame, *, index: str | None, storage_options: Mapping[str, str] | None
+) -> Lake:
+    """The data set that `frame` scans, if it is a plain scan.
+
+    Raises
+    ------
+    IndexNotFoundError
+        There is no index.
+    InvalidArgumentError
+        `frame` is anything else.
+    """
+    lake = _lake(spark, place_of(frame) if index is None else index, None, storage_options, "auto")
+    lake.check_plain_scan(frame)
+    return lake
+
+
+def _lake(
+    spark: SparkSession, place: str, given: Any, storage_options: Mapping[str, str] | None, method: Asked
+) -> Lake:
+    """The index at `place` with its data set, or with the one that is `given`."""
 
     def opened() -> Index:
-        found = open_index(place, storage_options)
-        is_named = index is None and isinstance(path, (str, os.PathLike))
-        if is_named or isinstance(path, (list, tuple)) or not isinstance(found.dataset, TableDataset):
-            return found
-        return open_index(place, storage_options, dataset=path)  # as it is given, a version of its own maybe
+        return open_index(place, storage_options, dataset=given)
 
     first = opened()
     if isinstance(first.dataset, ParquetDataset):
@@ -101,7 +123,6 @@ def prune(
 
     Spec: specs/spark.md#prune
     """
-    lake = read(spark, place_of(frame), index=index, storage_options=storage_options)
-    lake.check_plain_scan(frame)
+    lake = lake_of_scan(spark, frame, index=index, storage_options=storage_options)
     plan = lake.plan(condition, method="exclusion", template=frame)
     return lake.excluded(frame, plan)
