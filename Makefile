@@ -5,7 +5,7 @@
 #   DEMO_ARGS="--rows 1000000"    options of `zonebloom demo`
 #   PYTEST_ARGS="-k sizing"       options of pytest
 #
-# Numba caches compiled kernels in zonebloom/kernels/__pycache__, keyed by the text of all kernel sources: an edit never
+# Numba caches compiled kernels in zonebloom/bloom/kernels/__pycache__, keyed by the text of all kernel sources: an edit never
 # runs old machine code. `make clean` removes them with everything else that can be made again.
 
 VENV := .venv

@@ -24,16 +24,16 @@ import numba
 import numpy as np
 from numba import njit
 
-from zonebloom.kernels import HAS_FAST_VECTORS
-from zonebloom.kernels.sbbf import (
+from zonebloom.bloom.kernels import HAS_FAST_VECTORS
+from zonebloom.bloom.kernels.sbbf import (
     filter_check,
     insert_fixed_into_zones,
     insert_indexed_into_zones,
     insert_variable_into_zones,
     measured_fpp,
 )
-from zonebloom.kernels.xxh64 import hash_variable
-from zonebloom.sizing import num_blocks_for
+from zonebloom.bloom.kernels.xxh64 import hash_variable
+from zonebloom.bloom.sizing import num_blocks_for
 
 HERE = Path(__file__).parent
 ROWS_PER_ZONE = 8192

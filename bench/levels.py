@@ -21,10 +21,10 @@ import pyarrow.parquet as pq
 
 import zonebloom as zb
 from bench.harness import Result, scratch, spread
-from zonebloom.levels.filling import Filling, write_dataset_filter
 from zonebloom.storage.level import LevelEntry
-from zonebloom.storage.local_store import LocalStore
+from zonebloom.storage.levels.fill import Filling, write_dataset_filter
 from zonebloom.storage.manifest import commit, read_version
+from zonebloom.storage.stores.local import LocalStore
 
 NUM_VALUES = 1_000_000
 CHUNK = 1 << 20

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 import zonebloom as zb
 from bench.data import integers, uuids
 from bench.harness import Result, interleaved, scratch
-from zonebloom.datasets import open_dataset
+from zonebloom.formats import open_dataset
 
 NUM_ROWS, GROUP_ROWS, ROWS_PER_ZONE, NUM_ZONES = 10_000_000, 1_000_000, 8192, 10
 NUM_KEYS = 20
@@ -189,7 +189,7 @@ import json, sys
 from pathlib import Path
 from bench.pages import READERS
 folder, name, ranges = Path(sys.argv[1]), sys.argv[2], json.loads(sys.argv[3])
-import duckdb, lance, polars, pyarrow.parquet, zonebloom.datasets.pages
+import duckdb, lance, polars, pyarrow.parquet, zonebloom.formats.parquet.pages
 def count():
     return int(open("/proc/self/io").read().split()[1])
 idle = -(count() - count())

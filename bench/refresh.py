@@ -22,14 +22,14 @@ import pyarrow.parquet as pq
 
 import zonebloom as zb
 from bench.harness import Result, interleaved, scratch, spread
-from zonebloom.coverage import View
-from zonebloom.datasets import ParquetDataset
-from zonebloom.datasets.source import Fingerprint
+from zonebloom.bloom.zones import ZoneBuilder
+from zonebloom.formats import ParquetDataset
+from zonebloom.formats.source import Fingerprint
+from zonebloom.search.view import View
 from zonebloom.storage.fragments import Fragment, FragmentTable, write_fragments
-from zonebloom.storage.local_store import LocalStore
 from zonebloom.storage.manifest import ColumnEntry, Manifest, commit, version_path
+from zonebloom.storage.stores.local import LocalStore
 from zonebloom.storage.zone_segment import ZoneSegmentWriter
-from zonebloom.zones import ZoneBuilder
 
 ROWS = 1000
 NEW_FILES = 10

@@ -24,15 +24,15 @@ import pyarrow.parquet as pq
 
 import zonebloom as zb
 from bench.harness import Result, compile_sources, interleaved, scratch, spread
-from zonebloom.coverage import View
-from zonebloom.datasets import open_dataset
-from zonebloom.selection import RowSelection
+from zonebloom.bloom.zones import ZoneBuilder
+from zonebloom.formats import open_dataset
+from zonebloom.search.selection import RowSelection
+from zonebloom.search.view import View
+from zonebloom.search.zone_bitmap import ZoneSet
 from zonebloom.storage.fragments import Fragment, FragmentTable, write_fragments
-from zonebloom.storage.local_store import LocalStore
 from zonebloom.storage.manifest import ColumnEntry, Manifest, commit
+from zonebloom.storage.stores.local import LocalStore
 from zonebloom.storage.zone_segment import ZoneSegmentWriter
-from zonebloom.zone_sets import ZoneSet
-from zonebloom.zones import ZoneBuilder
 
 ROWS_PER_ZONE, ZONES_PER_FILE, FPP = 8192, 1024, 0.00057
 LARGE, SHARED = 131_072, 65_536
@@ -147,7 +147,7 @@ _OPTIMIZE = """
 import json, resource, sys, threading, time
 import numpy as np
 import zonebloom as zb
-from zonebloom.kernels import slices
+from zonebloom.bloom.kernels import slices
 slices.slice_zones(np.zeros((8, 1, 8), np.uint32), np.zeros((256, 64), np.uint8), 0)
 peak, done = 0, threading.Event()
 def watch():

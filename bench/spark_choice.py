@@ -28,8 +28,8 @@ import zonebloom
 from bench.data import uuids
 from bench.harness import Result, cell_text, interleaved, scratch
 from tests.spark import cluster
+from zonebloom.engines.spark.read.table import Lake
 from zonebloom.spark import read
-from zonebloom.spark.lake import Lake
 
 ZONE = 8192
 WAYS = ("driver", "row_ranges", "candidates", "exclusion")

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import zonebloom as zb
-from zonebloom import building
+from zonebloom.build import fill as building
 from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, UnsupportedTypeError
 
 
@@ -230,7 +230,7 @@ def test_a_file_replaced_by_a_folder(built):
 
 def test_a_data_file_that_grew_during_the_build_is_not_trusted(flat_lake, monkeypatch):
     """A writer in the middle of a build: the file is left out with a warning, and read whole."""
-    from zonebloom import building
+    from zonebloom.build import fill as building
 
     path = flat_lake.root / flat_lake.files[1]
     original = building._build_unit

@@ -14,8 +14,8 @@ import pytest
 
 import zonebloom as zb
 from tests.lives import write
-from zonebloom import building
-from zonebloom.building import Threads
+from zonebloom.build import fill as building
+from zonebloom.build.fill import Threads
 
 SECOND = 1_000_000_000
 

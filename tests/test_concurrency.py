@@ -16,16 +16,16 @@ import pytest
 import zonebloom as zb
 from tests.lives import rows_of, write
 from tests.zygote import Zygote
-from zonebloom.committing import commit_change, reserve_ids
+from zonebloom.build.checkpoints import reserved_ids
 from zonebloom.errors import ConcurrentCommitError, IndexNotFoundError
-from zonebloom.levels import merge_level
-from zonebloom.rebasing import Change, ColumnChange
-from zonebloom.retention import delete_index
-from zonebloom.stepping import reserved_ids
+from zonebloom.maintain.commit import commit_change, reserve_ids
+from zonebloom.maintain.transaction import Change, ColumnChange
+from zonebloom.maintain.versions import delete_index
 from zonebloom.storage.fragments import read_fragments
-from zonebloom.storage.local_store import LocalStore
+from zonebloom.storage.levels import merge_level
 from zonebloom.storage.manifest import list_versions, read_version
-from zonebloom.storage.opening import open_store
+from zonebloom.storage.stores.local import LocalStore
+from zonebloom.storage.stores.open import open_store
 
 COMMITS = int(os.environ.get("ZONEBLOOM_COMMITS", "50"))
 WRITERS = 8
@@ -57,7 +57,7 @@ def lake(tmp_path):
 def change_of_a_refresh(root: Path, monkeypatch, **options) -> Change:
     """What a refresh would commit; it is not committed."""
     held = []
-    monkeypatch.setattr("zonebloom.stepping.commit_change", lambda *args: held.append(args[2]) or args[1])
+    monkeypatch.setattr("zonebloom.build.checkpoints.commit_change", lambda *args: held.append(args[2]) or args[1])
     zb.open_index(root).refresh(**options)
     monkeypatch.undo()
     return held[0]
@@ -129,7 +129,7 @@ def test_a_refresh_that_overlaps_starts_again_by_itself(lake, monkeypatch):
             other.refresh()
         return genuine(store, base, change)
 
-    monkeypatch.setattr("zonebloom.stepping.commit_change", meddled)
+    monkeypatch.setattr("zonebloom.build.checkpoints.commit_change", meddled)
     done = index.refresh()
     assert (done.version, done.num_files_added) == (2, 0)
     assert_whole(lake, zb.open_index(lake), rows_of(lake))
@@ -155,7 +155,7 @@ def test_the_same_segments_are_not_merged_twice(lake, monkeypatch):
     zb.open_index(lake).refresh()
     base = read_version(store, 2)
     held = []
-    monkeypatch.setattr("zonebloom.optimizing.commit_change", lambda *args: held.append(args[2]) or args[1])
+    monkeypatch.setattr("zonebloom.maintain.optimize.commit_change", lambda *args: held.append(args[2]) or args[1])
     zb.open_index(lake).optimize()
     monkeypatch.undo()
     assert zb.open_index(lake).optimize().version == 3

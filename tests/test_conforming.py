@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import zonebloom as zb
-from zonebloom.conforming import conformed
+from zonebloom.formats.schema_evolution import conformed
 
 WIDTHS = (pa.decimal32, pa.decimal64, pa.decimal128, pa.decimal256)
 INTEGERS = (pa.int8(), pa.uint8(), pa.int16(), pa.uint16(), pa.int32(), pa.uint32(), pa.int64(), pa.uint64())

@@ -20,8 +20,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import zonebloom as zb
-from zonebloom.datasets import partitions
 from zonebloom.errors import DataFileError, InvalidArgumentError
+from zonebloom.formats import hive as partitions
 
 NULL = "__HIVE_DEFAULT_PARTITION__"
 

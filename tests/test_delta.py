@@ -28,9 +28,9 @@ from hypothesis import strategies as st
 import zonebloom as zb
 from tests import delta_log
 from zonebloom import cli
-from zonebloom.datasets import open_dataset
-from zonebloom.datasets.delta import DeltaDataset
 from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, StaleIndexError
+from zonebloom.formats import open_dataset
+from zonebloom.formats.delta import DeltaDataset
 from zonebloom.reasons import ReasonCode
 
 ROWS_PER_ZONE = 8

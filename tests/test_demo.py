@@ -8,7 +8,7 @@ import math
 import pytest
 from rich.console import Console
 
-from zonebloom.demo import run_demo
+from zonebloom.cli.demo import run_demo
 from zonebloom.errors import InvalidArgumentError
 
 ROWS, FILES, ROWS_PER_ZONE = 50_000, 3, 8192

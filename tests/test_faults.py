@@ -27,8 +27,8 @@ import pytest
 import zonebloom as zb
 from tests.lives import assert_every_row_is_found, write
 from zonebloom.errors import ConcurrentCommitError, CorruptIndexError, StorageError
-from zonebloom.storage.local_store import LocalStore
 from zonebloom.storage.manifest import list_versions
+from zonebloom.storage.stores.local import LocalStore
 
 FAULTS = ("fail", "fail after", "partial", "torn", "twice", "delayed")
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 import zonebloom as zb
 from tests.lives import write
-from zonebloom.datasets.source import Fingerprint
 from zonebloom.errors import CorruptIndexError
+from zonebloom.formats.source import Fingerprint
 from zonebloom.storage.fragments import (
     ABSENT,
     CHANGED,
@@ -20,8 +20,8 @@ from zonebloom.storage.fragments import (
     read_fragments,
     write_fragments,
 )
-from zonebloom.storage.local_store import LocalStore
 from zonebloom.storage.segment import runs
+from zonebloom.storage.stores.local import LocalStore
 
 TAGS = st.sampled_from([None, "a", "b"])
 GROUPS = st.lists(st.tuples(st.integers(0, 2**32 - 1), st.integers(0, 2**50)), max_size=3)

@@ -19,8 +19,7 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zonebloom.errors import ColumnNotFoundError, InvalidArgumentError, UnsupportedTypeError
-from zonebloom.hashing import (
+from zonebloom.bloom.hashing import (
     column_array,
     fixed_buffers,
     hash_array,
@@ -35,7 +34,8 @@ from zonebloom.hashing import (
     validity_of,
     variable_buffers,
 )
-from zonebloom.hashing import values as hashes_of_arrays
+from zonebloom.bloom.hashing import values as hashes_of_arrays
+from zonebloom.errors import ColumnNotFoundError, InvalidArgumentError, UnsupportedTypeError
 
 D = decimal.Decimal
 UUID = uuid.UUID("00112233-4455-6677-8899-aabbccddeeff")
@@ -392,8 +392,8 @@ def test_many_values_go_through_the_kernels_to_the_same_hashes(values):
 
 def test_a_probe_of_few_values_imports_no_numba():
     code = (
-        "import sys, pyarrow as pa; from zonebloom.hashing import hash_values;"
-        "from zonebloom.literals import fit_values;"
+        "import sys, pyarrow as pa; from zonebloom.bloom.hashing import hash_values;"
+        "from zonebloom.predicates.coerce import fit_values;"
         "hash_values(fit_values(['a', 'b'], pa.string()).values); hash_values(pa.array([0.0] * 1000));"
         "sys.exit('numba' in sys.modules)"
     )

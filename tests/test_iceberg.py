@@ -38,8 +38,8 @@ from pyiceberg.types import DoubleType, IntegerType, LongType, NestedField, Stri
 import zonebloom as zb
 from tests.iceberg_log import commit_deletes, position_deletes, puffin
 from zonebloom import cli
-from zonebloom.datasets import open_dataset
 from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError
+from zonebloom.formats import open_dataset
 from zonebloom.reasons import ReasonCode
 
 ROWS_PER_ZONE = 8

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import zonebloom as zb
-from zonebloom import building
+from zonebloom.build import fill as building
 from zonebloom.errors import (
     ColumnNotFoundError,
     ConcurrentCommitError,
@@ -26,8 +26,8 @@ from zonebloom.errors import (
     InvalidArgumentError,
     StaleIndexError,
 )
-from zonebloom.storage.local_store import LocalStore
 from zonebloom.storage.manifest import commit, read_version
+from zonebloom.storage.stores.local import LocalStore
 
 COLUMNS = ["user_id", "device_id", "trace", "note", "amount"]
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 import zonebloom
-from zonebloom import kernels
+from zonebloom.bloom import kernels
 
 HASH_TWICE = """
 import numpy as np
-from zonebloom.kernels import xxh64
+from zonebloom.bloom.kernels import xxh64
 hashes = xxh64.hash_fixed(np.arange(16, dtype=np.uint8), 8)
 dispatcher = xxh64._hash_fixed.__closure__[0].cell_contents
 print(len(hashes), sum(dispatcher.stats.cache_hits.values()), sum(dispatcher.stats.cache_misses.values()))
@@ -47,14 +47,14 @@ def test_a_second_process_compiles_nothing(package):
 @pytest.mark.parametrize("module", ["steps.py", "vector.py", "lanes.py"])
 def test_a_change_of_any_kernel_source_compiles_anew(package, module):
     run(package)
-    source = package / "kernels" / module
+    source = package / "bloom" / "kernels" / module
     source.write_text(source.read_text("utf-8") + "\n# changed\n", "utf-8")
     assert run(package) == "2 0 1"
 
 
 def test_a_damaged_cache_is_compiled_anew(package):
     run(package)
-    for cached in (package / "kernels" / "__pycache__").glob("*.nb[ic]"):
+    for cached in (package / "bloom" / "kernels" / "__pycache__").glob("*.nb[ic]"):
         cached.write_bytes(cached.read_bytes()[:40])
     assert run(package) == "2 0 1"
     assert run(package) == "2 1 0"
@@ -85,7 +85,7 @@ caching.IndexDataCacheFile.save = no_space
 
 
 def test_fast_vectors_are_what_numba_compiles_for(package):
-    code = "from zonebloom import kernels; print(kernels.HAS_FAST_VECTORS)"
+    code = "from zonebloom.bloom import kernels; print(kernels.HAS_FAST_VECTORS)"
     assert run(package, code) == str(kernels.HAS_FAST_VECTORS)
     assert run(package, code, NUMBA_CPU_NAME="generic", NUMBA_CPU_FEATURES="") == "False"
     assert run(package, code, NUMBA_CPU_NAME="generic", NUMBA_CPU_FEATURES="+avx512dq") == "True"
@@ -96,7 +96,7 @@ def test_kernels_run_without_the_gil():
     code = """
 import threading, time
 import numpy as np
-from zonebloom.kernels.xxh64 import hash_fixed
+from zonebloom.bloom.kernels.xxh64 import hash_fixed
 data, out = np.zeros(36 * (1 << 22), np.uint8), np.zeros(1 << 22, np.uint64)
 hash_fixed(data, 36, out)
 worker = threading.Thread(target=lambda: [hash_fixed(data, 36, out) for _ in range(10)])

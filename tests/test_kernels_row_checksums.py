@@ -8,8 +8,8 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
+from zonebloom.bloom.kernels import row_checksums
 from zonebloom.errors import InvalidArgumentError
-from zonebloom.kernels import row_checksums
 
 
 def checksums(rows: np.ndarray, first_row: int) -> list[int]:

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests import reference
+from zonebloom.bloom.kernels import sbbf
+from zonebloom.bloom.kernels.xxh64 import hash_fixed
 from zonebloom.errors import InvalidArgumentError
-from zonebloom.kernels import sbbf
-from zonebloom.kernels.xxh64 import hash_fixed
 
 RANDOM = np.random.default_rng(20260802)
 

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests import reference
+from zonebloom.bloom.kernels.sbbf import check_zones
+from zonebloom.bloom.kernels.slices import find_live_zone, probe_rows, slice_zones, unslice_zones
 from zonebloom.errors import InvalidArgumentError
-from zonebloom.kernels.sbbf import check_zones
-from zonebloom.kernels.slices import find_live_zone, probe_rows, slice_zones, unslice_zones
 
 RANDOM = np.random.default_rng(20260804)
 

@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests import reference
+from zonebloom.bloom.kernels.xxh64 import BATCH, hash_fixed, hash_variable
 from zonebloom.errors import InvalidArgumentError
-from zonebloom.kernels.xxh64 import BATCH, hash_fixed, hash_variable
 
 SPEC = Path(__file__).parent.parent / "specs" / "xxh64.md"
 RANDOM = np.random.default_rng(20260801)
@@ -100,7 +100,7 @@ def test_lanes_read_no_byte_beyond_the_data(spare):
     code = f"""
 import ctypes, mmap
 import numpy as np, xxhash
-from zonebloom.kernels.xxh64 import hash_variable, hash_fixed
+from zonebloom.bloom.kernels.xxh64 import hash_variable, hash_fixed
 pages = mmap.mmap(-1, 3 * mmap.PAGESIZE)
 whole = np.frombuffer(pages, np.uint8)
 libc = ctypes.CDLL(None)
@@ -125,8 +125,8 @@ def test_a_plain_cpu_gives_the_same_hashes(tmp_path):
     """Without AVX-512 strings are hashed one by one; NUMBA_CPU_NAME compiles for such a CPU."""
     code = """
 import numpy as np, xxhash
-from zonebloom.kernels import HAS_FAST_VECTORS
-from zonebloom.kernels.xxh64 import hash_variable, hash_fixed
+from zonebloom.bloom.kernels import HAS_FAST_VECTORS
+from zonebloom.bloom.kernels.xxh64 import hash_variable, hash_fixed
 assert not HAS_FAST_VECTORS
 data = np.arange(4000).astype(np.uint8)
 offsets = np.concatenate([[0], np.cumsum(np.arange(80))]).astype(np.int32)

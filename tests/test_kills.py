@@ -17,9 +17,9 @@ import zonebloom as zb
 from tests.lives import assert_every_row_is_found, write
 from tests.zygote import Zygote
 from zonebloom.errors import IndexExistsError
-from zonebloom.retention import delete_index
-from zonebloom.storage.local_store import LocalStore
+from zonebloom.maintain.versions import delete_index
 from zonebloom.storage.manifest import list_versions, read_version
+from zonebloom.storage.stores.local import LocalStore
 
 KILLS = int(os.environ.get("ZONEBLOOM_KILLS", "210"))
 KINDS = ("build", "rebuild", "refresh", "optimize", "vacuum")

@@ -1,4 +1,4 @@
-"""The floors of the house: each module imports only what stands above it, and only the kernels know Numba.
+"""The rooms of the house: each imports only those below it, and only the kernels know Numba.
 
 Read from the source by `ast`, so an import inside a function or under `TYPE_CHECKING` counts too.
 """
@@ -18,49 +18,26 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "zonebloom"
 
-FLOORS = (
+ROOMS = (
     "errors",
     "reasons",
-    "progress",
-    "arrays",
-    "kernels",
-    "sizing",
-    "hashing",
-    "sbbf",
-    "literals",
-    "selection",
-    "zone_sets",
+    "arrow",
+    "bloom",
     "predicates",
-    "pruning",
-    "zones",
     "storage",
-    "levels",
-    "datasets",
-    "files",
-    "loaded_column",
-    "coverage",
-    "loading",
-    "conforming",
-    "building",
-    "rebasing",
-    "committing",
-    "scanning",
-    "explaining",
-    "exporting",
-    "membership",
-    "verifying",
-    "optimizing",
-    "stepping",
-    "refreshing",
-    "retention",
+    "formats",
+    "search",
+    "maintain",
+    "build",
     "index",
-    "creating",
-    "predicting",
+    "engines",
     "spark",
-    "demo",
     "cli",
 )
-"""From the top down; the same table stands in CONTRIBUTING.md. `zonebloom/__init__.py` is the door, and no floor."""
+"""From the ground up; CONTRIBUTING.md shows the same. `zonebloom/__init__.py` is the door, and no room."""
+
+UPWARD = {("bloom", "search"), ("build", "index")}
+"""Arrows that still point up: `ZoneTable.search`, and `build_index`, which returns an `Index`."""
 
 MODULE_OF_PACKAGE = {"pylance": "lance", "pytest-xdist": "xdist"}
 """Packages whose module has another name."""
@@ -70,7 +47,7 @@ COMPILERS = {"numba", "llvmlite"}
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 
 
-def floor_of(source: Path) -> str:
+def room_of(source: Path) -> str:
     return source.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
@@ -123,46 +100,41 @@ def run_python(code: str) -> str:
     return done.stdout
 
 
-def test_every_module_has_its_floor():
-    found = {floor_of(source) for source in SOURCES} - {"__init__"}
-    assert found == set(FLOORS)
+def test_every_module_is_in_a_room():
+    assert {room_of(source) for source in SOURCES} - {"__init__"} == set(ROOMS)
 
 
-def test_contributing_shows_the_same_table():
+def test_contributing_shows_the_same_rooms():
     text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
-    section = text.split("\n## Floors\n")[1].split("\n## ")[0]
-    assert tuple(re.findall(r"^\| `(\w+)(?:\.py|/)` \|", section, re.MULTILINE)) == FLOORS
+    screen = text.split("```\nzonebloom/\n")[1].split("```")[0]
+    entries = [entry for line in screen.splitlines() for entry in re.findall(r"(?:^|  )(\w+(?:\.py|/))(?=  |$)", line)]
+    assert all((PACKAGE / entry).exists() for entry in entries)
+    assert [re.sub(r"\W.*", "", entry) for entry in reversed(entries)] == list(ROOMS)
 
 
-def test_contributing_tells_files_from_folders():
-    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
-    for entry in re.findall(r"^\| `(\w+(?:\.py|/))` \|", text, re.MULTILINE):
-        assert (PACKAGE / entry).exists(), entry
+def test_a_room_imports_only_rooms_below_it():
+    upward = set()
+    for source in SOURCES:
+        room = room_of(source)
+        used = {name.split(".")[1] for name in imports_of(source) if name.startswith("zonebloom.")}
+        below = ROOMS if room == "__init__" else ROOMS[: ROOMS.index(room) + 1]
+        upward |= {(room, one) for one in used.difference(below)}
+    assert upward == UPWARD
 
 
-@pytest.mark.parametrize("source", SOURCES, ids=lambda source: str(source.relative_to(PACKAGE)))
-def test_a_module_imports_only_floors_above_it(source):
-    floor = floor_of(source)
-    above = set(FLOORS if floor == "__init__" else FLOORS[: FLOORS.index(floor)])
-    used = {name.split(".")[1] for name in imports_of(source) if name.startswith("zonebloom.")}
-    assert used - {floor} <= above
+def test_only_kernels_import_a_compiler():
+    for source in SOURCES:
+        roots = {name.split(".")[0] for name in imports_of(source)}
+        is_kernel = source.is_relative_to(PACKAGE / "bloom" / "kernels")
+        assert not roots & ({"pyarrow"} if is_kernel else COMPILERS), source
 
 
-@pytest.mark.parametrize("source", SOURCES, ids=lambda source: str(source.relative_to(PACKAGE)))
-def test_only_kernels_import_a_compiler(source):
-    roots = {name.split(".")[0] for name in imports_of(source)}
-    if floor_of(source) == "kernels":
-        assert "pyarrow" not in roots
-    else:
-        assert not roots & COMPILERS
-
-
-@pytest.mark.parametrize("source", SOURCES, ids=lambda source: str(source.relative_to(PACKAGE)))
-def test_no_module_reads_a_jvm(source):
-    tree = ast.parse(source.read_text("utf-8"))
-    names = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
-    texts = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
-    assert not {"_jvm", "_jsc", "_jsparkSession"} & (names | texts)
+def test_no_module_reads_a_jvm():
+    for source in SOURCES:
+        nodes = list(ast.walk(ast.parse(source.read_text("utf-8"))))
+        names = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+        texts = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+        assert not {"_jvm", "_jsc", "_jsparkSession"} & (names | texts), source
 
 
 def test_every_import_is_a_declared_dependency():
@@ -186,7 +158,7 @@ def test_a_first_attribute_loads_what_it_needs_and_is_listed():
 
 def test_every_module_but_the_kernels_loads_without_a_compiler():
     relative = [source.relative_to(ROOT).with_suffix("").parts for source in SOURCES]
-    modules = [".".join(parts).removesuffix(".__init__") for parts in relative if parts[1] != "kernels"]
+    modules = [".".join(parts).removesuffix(".__init__") for parts in relative if "kernels" not in parts]
     code = f"import importlib, sys; [importlib.import_module(name) for name in {modules!r}]"
     assert run_python(f"{code}; print(sorted({COMPILERS!r} & set(sys.modules)))").strip() == "[]"
 

@@ -15,18 +15,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import zonebloom as zb
-from zonebloom import hashing
+from zonebloom.bloom import hashing
+from zonebloom.bloom.sbbf import Sbbf
+from zonebloom.bloom.sizing import num_blocks_for
+from zonebloom.bloom.zones import ZoneBuilder
 from zonebloom.cli import app
 from zonebloom.errors import CorruptIndexError, IndexNotFoundError, InvalidArgumentError
-from zonebloom.levels import DatasetFilter, LevelBuilder, LeveledZones, check_levels
-from zonebloom.levels.filling import SPAN_BYTES, Filling, write_dataset_filter
-from zonebloom.sbbf import Sbbf
-from zonebloom.sizing import num_blocks_for
 from zonebloom.storage.fragments import Fragment
 from zonebloom.storage.level import LevelEntry
-from zonebloom.storage.local_store import LocalStore
+from zonebloom.storage.levels import DatasetFilter, LevelBuilder, LeveledZones, check_levels
+from zonebloom.storage.levels.fill import SPAN_BYTES, Filling, write_dataset_filter
+from zonebloom.storage.stores.local import LocalStore
 from zonebloom.storage.zone_segment import ZoneSegment
-from zonebloom.zones import ZoneBuilder
 
 
 def random_hashes(count: int, seed: int = 0) -> np.ndarray:

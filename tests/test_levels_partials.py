@@ -9,12 +9,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from zonebloom.levels import DatasetFilter, LevelBuilder
-from zonebloom.levels.filling import Filling
-from zonebloom.levels.partials import PartialLevels, joined, merge_dataset, merge_fragments
 from zonebloom.storage.fragments import Fragment
 from zonebloom.storage.level import LevelEntry
-from zonebloom.storage.local_store import LocalStore
+from zonebloom.storage.levels import DatasetFilter, LevelBuilder
+from zonebloom.storage.levels.fill import Filling
+from zonebloom.storage.levels.partial import PartialLevels, joined, merge_dataset, merge_fragments
+from zonebloom.storage.stores.local import LocalStore
 
 COLUMNS, FPP, LEVELS = {"key": pa.int64()}, 0.01, ("zone", "fragment", "dataset")
 

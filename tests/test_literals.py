@@ -20,8 +20,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zonebloom.hashing import hash_array, hash_values
-from zonebloom.literals import fit_values, plain_hash
+from zonebloom.bloom.hashing import hash_array, hash_values
+from zonebloom.predicates.coerce import fit_values, plain_hash
 from zonebloom.reasons import Reason, ReasonCode
 
 D = decimal.Decimal

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 import zonebloom as zb
 from tests.lives import assert_every_row_is_found, write
-from zonebloom.levels import resized, united
-from zonebloom.levels.filling import Filling
-from zonebloom.sbbf import Sbbf
-from zonebloom.sizing import num_blocks_for
+from zonebloom.bloom.sbbf import Sbbf
+from zonebloom.bloom.sizing import num_blocks_for
+from zonebloom.storage.levels import resized, united
+from zonebloom.storage.levels.fill import Filling
 
 LEVELS = ("zone", "fragment", "dataset")
 
@@ -168,7 +168,7 @@ def test_a_damaged_filter_stays_apart_until_a_refresh_drops_it(grown):
 
 
 def test_a_refresh_during_the_merging_keeps_its_filters(grown, monkeypatch):
-    from zonebloom.committing import commit_change
+    from zonebloom.maintain.commit import commit_change
 
     root = grown.root.parent
     write(root / "z.parquet", range(50_000, 50_100))
@@ -179,7 +179,7 @@ def test_a_refresh_during_the_merging_keeps_its_filters(grown, monkeypatch):
         other.refresh()
         return commit_change(store, base, change)
 
-    monkeypatch.setattr("zonebloom.optimizing.commit_change", meddled)
+    monkeypatch.setattr("zonebloom.maintain.optimize.commit_change", meddled)
     grown.optimize()
     assert [len(levels(grown)[name].segments) for name in LEVELS[1:]] == [2, 2]
     assert_every_row_is_found(root, grown, is_fresh=True)

@@ -15,10 +15,11 @@ import pytest
 
 from tests.s3 import KEYS, Bucket
 from zonebloom.errors import InvalidArgumentError, StorageError
-from zonebloom.storage import object_options, object_store
-from zonebloom.storage.local_store import LocalStore
-from zonebloom.storage.locations import Url, absolute
-from zonebloom.storage.opening import open_store
+from zonebloom.storage.stores import object as object_store
+from zonebloom.storage.stores import options as object_options
+from zonebloom.storage.stores.local import LocalStore
+from zonebloom.storage.stores.locations import Url, absolute
+from zonebloom.storage.stores.open import open_store
 
 # --- locations --------------------------------------------------------------------------------------------------------
 
@@ -291,7 +292,7 @@ def test_an_answer_that_breaks_off_is_asked_for_again(s3: Bucket):
 
 
 def test_a_store_that_overwrites_is_refused(s3: Bucket, monkeypatch):
-    from zonebloom.storage import object_client
+    from zonebloom.storage.stores import object_client
 
     object_client._bucket.cache_clear()
     answer = s3.server._app

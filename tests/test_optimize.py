@@ -16,17 +16,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import zonebloom as zb
+from zonebloom.bloom.zones import zone_schema
 from zonebloom.cli import app
 from zonebloom.errors import ConcurrentCommitError, CorruptIndexError, StorageError
 from zonebloom.index import Index
-from zonebloom.optimizing import optimize, optimize_column
+from zonebloom.maintain.optimize import optimize, optimize_column
 from zonebloom.reasons import ReasonCode
-from zonebloom.storage.local_store import LocalStore
 from zonebloom.storage.manifest import ColumnEntry, commit, list_versions, read_version
 from zonebloom.storage.segment import SegmentEntry
-from zonebloom.storage.slice_segment import FEW_HASHES, SliceSegment
+from zonebloom.storage.slices.reader import FEW_HASHES, SliceSegment
+from zonebloom.storage.stores.local import LocalStore
 from zonebloom.storage.zone_segment import ZoneSegment, ZoneSegmentWriter
-from zonebloom.zones import zone_schema
 
 # --- columns without data ---------------------------------------------------------------------------------------------
 
@@ -130,7 +130,7 @@ def test_zones_interleaved_over_segments_are_sorted(tmp_path):
 
 def test_a_group_of_many_bodies_keeps_every_bit(tmp_path, monkeypatch):
     """Bodies take turns in two buffers, and the rows of each have checksums by their number in the group."""
-    monkeypatch.setattr("zonebloom.storage.slice_layout._BODY_BYTES", 2 * 256 * 128)
+    monkeypatch.setattr("zonebloom.storage.slices.layout._BODY_BYTES", 2 * 256 * 128)
     store = LocalStore(tmp_path)
     zones = random_zones(4, 240, [7], 0)
     merged, _ = optimize_column(store, column_of([write_zones(store, zones)]), set(range(4)), lambda _: None)
@@ -142,7 +142,7 @@ def test_a_group_of_many_bodies_keeps_every_bit(tmp_path, monkeypatch):
 
 
 def test_a_full_group_is_left_alone_and_small_ones_are_merged(tmp_path, monkeypatch):
-    monkeypatch.setattr("zonebloom.optimizing.FULL_GROUP", 448)
+    monkeypatch.setattr("zonebloom.maintain.optimize.FULL_GROUP", 448)
     store = LocalStore(tmp_path)
     zones = random_zones(4, 448, [1], 0)
     column = column_of([write_zones(store, zones[:448])])

@@ -15,10 +15,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.test_pages import opened
-from zonebloom.datasets import page_map, pages, thrift
-from zonebloom.datasets.footers import read_footer
-from zonebloom.datasets.source import LocalSource
 from zonebloom.errors import DataFileError
+from zonebloom.formats.parquet import page_index as page_map
+from zonebloom.formats.parquet import pages, thrift
+from zonebloom.formats.parquet.footer import read_footer
+from zonebloom.formats.source import LocalSource
 
 
 @pytest.fixture(autouse=True)

@@ -24,10 +24,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import zonebloom as zb
-from zonebloom.datasets import DataFile, ParquetDataset, footers, page_map, pages
-from zonebloom.datasets.footers import read_footer
-from zonebloom.datasets.source import LocalSource
 from zonebloom.errors import DataFileError
+from zonebloom.formats import DataFile, ParquetDataset
+from zonebloom.formats.parquet import footer as footers
+from zonebloom.formats.parquet import page_index as page_map
+from zonebloom.formats.parquet import pages
+from zonebloom.formats.parquet.footer import read_footer
+from zonebloom.formats.source import LocalSource
 
 
 class CountingSource(LocalSource):
@@ -333,7 +336,7 @@ def counted(monkeypatch) -> list[CountingSource]:
         sources.append(CountingSource(path))
         return sources[-1]
 
-    monkeypatch.setattr("zonebloom.datasets.parquet.LocalSource", counting)
+    monkeypatch.setattr("zonebloom.formats.folder.LocalSource", counting)
     return sources
 
 

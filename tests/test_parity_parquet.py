@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import zonebloom as zb
-from zonebloom import hashing
+from zonebloom.bloom import hashing
 
 ROWS = 900
 RANDOM = np.random.default_rng(3)

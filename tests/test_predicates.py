@@ -12,7 +12,7 @@ import pytest
 
 from zonebloom.errors import PredicateError
 from zonebloom.predicates import And, Equals, IsIn, IsNull, Not, Opaque, Or, Predicate, col, parse_predicate
-from zonebloom.predicates.arrow import FromExpression
+from zonebloom.predicates.arrow_expression import FromExpression
 from zonebloom.reasons import ReasonCode
 
 A, B, C = Equals("a", 1), IsNull("b"), IsIn("c", [1, 2])

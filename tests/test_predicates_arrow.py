@@ -18,11 +18,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zonebloom.errors import PredicateError
-from zonebloom.literals import fit_values
 from zonebloom.predicates import And, Equals, IsIn, IsNull, Not, Opaque, Or, parse_predicate
-from zonebloom.predicates import expression_tree as et
-from zonebloom.predicates.arrow import FromExpression, OpaqueExpression
-from zonebloom.predicates.conditions import LiteralTerm, Truth
+from zonebloom.predicates import arrow_pickle as et
+from zonebloom.predicates.arrow_expression import FromExpression, OpaqueExpression
+from zonebloom.predicates.coerce import fit_values
+from zonebloom.predicates.terms import LiteralTerm, Truth
 from zonebloom.reasons import ReasonCode
 
 f = pc.field

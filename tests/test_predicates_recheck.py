@@ -18,8 +18,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from zonebloom.errors import ColumnNotFoundError, PredicateError
-from zonebloom.literals import fit_values
 from zonebloom.predicates import Equals, IsIn, IsNull, col, parse_predicate
+from zonebloom.predicates.coerce import fit_values
 from zonebloom.predicates.matching import plain_matcher
 
 UTC = dt.UTC

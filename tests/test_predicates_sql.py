@@ -10,7 +10,7 @@ import pytest
 
 from zonebloom.errors import PredicateError
 from zonebloom.predicates import And, Equals, IsIn, IsNull, Not, Opaque, Or, col, parse_predicate
-from zonebloom.predicates.conditions import CastTerm, ColumnTerm, Comparison, Like, LiteralTerm, Truth
+from zonebloom.predicates.terms import CastTerm, ColumnTerm, Comparison, Like, LiteralTerm, Truth
 from zonebloom.reasons import ReasonCode
 
 UTC = dt.UTC

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 import zonebloom as zb
 from zonebloom.errors import PredicateError
-from zonebloom.pruning import TouchedRanges
-from zonebloom.selection import RowSelection
+from zonebloom.search.evaluate import TouchedRanges
+from zonebloom.search.selection import RowSelection
 
 
 @pytest.fixture

@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from click.testing import CliRunner
 
-from zonebloom import cli, demo
+from zonebloom import cli
+from zonebloom.cli import demo
 
 BLOCKS = re.findall(
     r"^```\w*\n(.*?)^```", (Path(__file__).parent.parent / "README.md").read_text("utf-8"), re.DOTALL | re.MULTILINE

@@ -15,10 +15,10 @@ from click.testing import CliRunner
 import zonebloom as zb
 from tests.conftest import make_rows
 from zonebloom.cli import app
-from zonebloom.datasets import DataFile, ParquetDataset
 from zonebloom.errors import DataFileError, InvalidArgumentError, StaleIndexError, UnsupportedFormatError
-from zonebloom.storage.local_store import LocalStore
+from zonebloom.formats import DataFile, ParquetDataset
 from zonebloom.storage.manifest import list_versions, read_version
+from zonebloom.storage.stores.local import LocalStore
 
 
 def settle(path, extra: int = 0) -> None:

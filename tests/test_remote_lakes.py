@@ -28,7 +28,6 @@ import s3fs
 import zonebloom as zb
 from tests.conftest import Lake, make_rows
 from tests.s3 import Bucket
-from zonebloom.datasets import open_dataset
 from zonebloom.errors import (
     DataFileError,
     IndexNotFoundError,
@@ -36,6 +35,7 @@ from zonebloom.errors import (
     StaleIndexError,
     StorageError,
 )
+from zonebloom.formats import open_dataset
 
 
 def key_of(lake: Lake, row: int) -> str:

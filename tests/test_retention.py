@@ -14,8 +14,8 @@ from click.testing import CliRunner
 import zonebloom as zb
 from zonebloom.cli import app
 from zonebloom.errors import CorruptIndexError, IndexNotFoundError, InvalidArgumentError, UnsupportedFormatError
-from zonebloom.storage.local_store import LocalStore
 from zonebloom.storage.manifest import list_versions, named_paths, read_version, version_path
+from zonebloom.storage.stores.local import LocalStore
 
 NOW = timedelta(0)
 

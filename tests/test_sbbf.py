@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import reference
+from zonebloom.bloom.sbbf import Sbbf, block_indexes, masks
 from zonebloom.errors import InvalidArgumentError, UnsupportedTypeError
-from zonebloom.sbbf import Sbbf, block_indexes, masks
 
 RANDOM = np.random.default_rng(20260803)
 
@@ -180,7 +180,7 @@ def test_repr_says_how_full_it_is():
 
 def test_a_check_of_few_hashes_imports_no_numba():
     code = (
-        "import sys, numpy as np; from zonebloom.sbbf import Sbbf;"
+        "import sys, numpy as np; from zonebloom.bloom.sbbf import Sbbf;"
         "Sbbf.from_bytes(bytes(64)).fold().check_hashes(np.arange(5, dtype=np.uint64)); print('numba' in sys.modules)"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

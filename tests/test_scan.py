@@ -502,7 +502,7 @@ def test_limit_must_be_a_count(index, limit):
 
 
 def test_a_scan_reads_only_row_groups_with_candidates(flat_lake, index, monkeypatch):
-    from zonebloom.datasets import DataFile
+    from zonebloom.formats import DataFile
 
     seen = []
     read = DataFile.read_rows

@@ -20,15 +20,16 @@ import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from zonebloom.bloom.kernels import slices as kernels
+from zonebloom.bloom.zones import zone_schema
 from zonebloom.errors import CorruptIndexError, UnsupportedFormatError
-from zonebloom.kernels import slices as kernels
-from zonebloom.storage import local_store, slice_layout
-from zonebloom.storage.local_store import LocalStore
 from zonebloom.storage.segment import SegmentEntry
-from zonebloom.storage.slice_layout import CAPACITIES, FULL_GROUP, ZonePositions, cut_into_groups, rows_of_hash
-from zonebloom.storage.slice_segment import FEW_HASHES, SliceSegment
-from zonebloom.storage.slice_writer import SliceSegmentWriter, seal_rows
-from zonebloom.zones import zone_schema
+from zonebloom.storage.slices import layout as slice_layout
+from zonebloom.storage.slices.layout import CAPACITIES, FULL_GROUP, ZonePositions, cut_into_groups, rows_of_hash
+from zonebloom.storage.slices.reader import FEW_HASHES, SliceSegment
+from zonebloom.storage.slices.writer import SliceSegmentWriter, seal_rows
+from zonebloom.storage.stores import local as local_store
+from zonebloom.storage.stores.local import LocalStore
 
 SCHEMA = zone_schema(10, 0.01, column="key", column_type=pa.int64())
 EDGES = sorted({0, 1, 7, 8, 9, 63, 64, 65, 447, 448, 449, 511, 512, 513, 960, 961, 1985})
@@ -227,8 +228,8 @@ def test_a_few_keys_do_not_load_a_compiler(tmp_path):
     code = f"""
 import sys, numpy as np
 from zonebloom.storage.segment import SegmentEntry
-from zonebloom.storage.slice_segment import SliceSegment
-from zonebloom.storage.local_store import LocalStore
+from zonebloom.storage.slices.reader import SliceSegment
+from zonebloom.storage.stores.local import LocalStore
 segment = SliceSegment(LocalStore({str(tmp_path)!r}), SegmentEntry.from_json({entry.to_json()!r}))
 segment.may_contain(np.arange({FEW_HASHES}, dtype=np.uint64) << np.uint64(54))
 print("numba" in sys.modules)

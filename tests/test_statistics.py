@@ -17,10 +17,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import zonebloom as zb
-from zonebloom.datasets import DataFile
-from zonebloom.datasets.source import LocalSource
+from zonebloom.formats import DataFile
+from zonebloom.formats.source import LocalSource
 from zonebloom.predicates import parse_predicate
-from zonebloom.predicates.bounds import required
+from zonebloom.predicates.row_group_bounds import required
 
 DAY = dt.datetime(2020, 1, 1)  # noqa: DTZ001 - a local time is meant
 TYPES = {

@@ -9,8 +9,9 @@ import pytest
 
 import zonebloom as zb
 from tests.lives import assert_every_row_is_found, write
-from zonebloom import sizing, stepping
-from zonebloom.building import Threads
+from zonebloom.bloom import sizing
+from zonebloom.build import checkpoints as stepping
+from zonebloom.build.fill import Threads
 from zonebloom.errors import (
     ColumnNotFoundError,
     DataFileError,
@@ -19,9 +20,9 @@ from zonebloom.errors import (
     InvalidArgumentError,
     UnsupportedTypeError,
 )
-from zonebloom.levels import filling
-from zonebloom.storage.local_store import LocalStore
+from zonebloom.storage.levels import fill as filling
 from zonebloom.storage.manifest import list_versions, read_version
+from zonebloom.storage.stores.local import LocalStore
 
 LEVELS = ("zone", "fragment", "dataset")
 
@@ -303,7 +304,7 @@ class TwiceThreads(Threads):
 
 
 def test_slicing_may_be_tried_again(lake, monkeypatch):
-    monkeypatch.setattr("zonebloom.stepping._ZONES_WORTH_SLICING", 0)
+    monkeypatch.setattr("zonebloom.build.checkpoints._ZONES_WORTH_SLICING", 0)
     index = zb.build_index(lake, "k", rows_per_zone=1, runner=TwiceThreads(1))
     (column,) = index.info()["columns"]
     assert list(column["kinds"]) == ["slices"]

@@ -21,8 +21,8 @@ import pytest
 
 import zonebloom as zb
 from zonebloom.errors import CorruptIndexError, StorageError, UnsupportedFormatError, ZoneBloomError
-from zonebloom.storage.local_store import LocalStore
 from zonebloom.storage.manifest import commit, list_versions, read_version
+from zonebloom.storage.stores.local import LocalStore
 
 ROWS = 60
 VALUES = [None if number % 9 == 0 else number for number in range(ROWS)]

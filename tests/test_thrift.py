@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zonebloom.datasets import thrift
-from zonebloom.datasets.renaming import renamed_footer
 from zonebloom.errors import DataFileError
+from zonebloom.formats.parquet import thrift
+from zonebloom.formats.parquet.column_mapping import renamed_footer
 
 
 @settings(max_examples=300, deadline=None)

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import zonebloom as zb
+from zonebloom.bloom.zones import ZONE_FIELDS
 from zonebloom.errors import DataFileError, InvalidArgumentError, InvalidZoneTableError
-from zonebloom.zones import ZONE_FIELDS
 
 COLUMNS = ["user_id", "device_id", "trace", "note", "amount"]
 

@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import zonebloom as zb
-from zonebloom.storage.local_store import LocalStore
 from zonebloom.storage.manifest import commit, read_version
+from zonebloom.storage.stores.local import LocalStore
 
 
 @pytest.fixture

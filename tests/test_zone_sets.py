@@ -15,11 +15,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import zonebloom as zb
-from zonebloom.loaded_column import LoadedColumn
 from zonebloom.predicates import Predicate, parse_predicate
-from zonebloom.pruning import Evaluator, ProbedColumn
-from zonebloom.selection import Bounds, RowSelection
-from zonebloom.zone_sets import ZoneGrid, ZoneSet
+from zonebloom.search.column_reader import LoadedColumn
+from zonebloom.search.evaluate import Evaluator, ProbedColumn
+from zonebloom.search.selection import Bounds, RowSelection
+from zonebloom.search.zone_bitmap import ZoneGrid, ZoneSet
 
 ROWS_PER_ZONE = {"a": 2, "b": 2, "c": 3}
 

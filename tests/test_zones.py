@@ -15,11 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import zonebloom as zb
-from zonebloom import hashing
+from zonebloom.bloom import hashing
+from zonebloom.bloom.sizing import expected_fpp, num_blocks_for
+from zonebloom.bloom.zones import ZONE_FIELDS
+from zonebloom.bloom.zones.chunk import FilterChunk
 from zonebloom.errors import InvalidArgumentError, InvalidZoneTableError, UnsupportedTypeError
-from zonebloom.sizing import expected_fpp, num_blocks_for
-from zonebloom.zones import ZONE_FIELDS
-from zonebloom.zones.chunk import FilterChunk
 
 SIZINGS = ("power_of_two", "exact", "adaptive", "parquet")
 ROWS = 1000

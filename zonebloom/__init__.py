@@ -12,30 +12,30 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from zonebloom.creating import build_index, import_index
+    from zonebloom.bloom.sbbf import Sbbf
+    from zonebloom.bloom.zones import ZoneBuilder, ZoneTable
+    from zonebloom.build.advise import Forecast, whatif
+    from zonebloom.build.create import build_index, import_index
     from zonebloom.errors import ZoneBloomError
     from zonebloom.index import Index, open_index
     from zonebloom.predicates import And, Equals, IsIn, IsNull, Not, Or, Predicate, col
-    from zonebloom.predicting import Forecast, whatif
-    from zonebloom.pruning import SearchResult
     from zonebloom.reasons import Reason, ReasonCode
-    from zonebloom.sbbf import Sbbf
-    from zonebloom.selection import Kind, RowSelection
-    from zonebloom.zones import ZoneBuilder, ZoneTable
+    from zonebloom.search.evaluate import SearchResult
+    from zonebloom.search.selection import Kind, RowSelection
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "zonebloom.creating": ("build_index", "import_index"),
+    "zonebloom.build.create": ("build_index", "import_index"),
     "zonebloom.errors": ("ZoneBloomError",),
     "zonebloom.index": ("Index", "open_index"),
     "zonebloom.predicates": ("And", "Equals", "IsIn", "IsNull", "Not", "Or", "Predicate", "col"),
-    "zonebloom.predicting": ("Forecast", "whatif"),
-    "zonebloom.pruning": ("SearchResult",),
+    "zonebloom.build.advise": ("Forecast", "whatif"),
+    "zonebloom.search.evaluate": ("SearchResult",),
     "zonebloom.reasons": ("Reason", "ReasonCode"),
-    "zonebloom.sbbf": ("Sbbf",),
-    "zonebloom.selection": ("Kind", "RowSelection"),
-    "zonebloom.zones": ("ZoneBuilder", "ZoneTable"),
+    "zonebloom.bloom.sbbf": ("Sbbf",),
+    "zonebloom.search.selection": ("Kind", "RowSelection"),
+    "zonebloom.bloom.zones": ("ZoneBuilder", "ZoneTable"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -19,8 +19,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from zonebloom.coverage import Snapshot, View
-from zonebloom.datasets import INDEX_FOLDER, Dataset, dataset_from_json, open_dataset
 from zonebloom.errors import (
     ColumnNotFoundError,
     ConcurrentCommitError,
@@ -28,26 +26,28 @@ from zonebloom.errors import (
     IndexNotFoundError,
     StaleIndexError,
 )
-from zonebloom.loading import load_snapshot, load_trusted
+from zonebloom.formats import INDEX_FOLDER, Dataset, dataset_from_json, open_dataset
 from zonebloom.predicates import Predicate, parse_predicate
-from zonebloom.pruning import SearchResult
-from zonebloom.storage.locations import Url, absolute, is_url, joined
+from zonebloom.search.evaluate import SearchResult
+from zonebloom.search.snapshot import load_snapshot, load_trusted
+from zonebloom.search.view import Snapshot, View
 from zonebloom.storage.manifest import ColumnEntry, list_versions, read_version
-from zonebloom.storage.opening import open_store
-from zonebloom.storage.store import Store, Traffic
+from zonebloom.storage.stores.locations import Url, absolute, is_url, joined
+from zonebloom.storage.stores.open import open_store
+from zonebloom.storage.stores.store import Store, Traffic
 
 if TYPE_CHECKING:
-    from zonebloom.building import Runner
-    from zonebloom.datasets.partitions import Partitions
-    from zonebloom.explaining import Explanation
-    from zonebloom.optimizing import Optimization
-    from zonebloom.progress import Progress
-    from zonebloom.refreshing import Mode, Refresh
-    from zonebloom.retention import Vacuum, Version
-    from zonebloom.sbbf import Sbbf
-    from zonebloom.sizing import Sizing
-    from zonebloom.verifying import Verification
-    from zonebloom.zones import ZoneTable
+    from zonebloom.bloom.sbbf import Sbbf
+    from zonebloom.bloom.sizing import Sizing
+    from zonebloom.bloom.zones import ZoneTable
+    from zonebloom.build.fill import Runner
+    from zonebloom.build.progress import Progress
+    from zonebloom.build.refresh import Mode, Refresh
+    from zonebloom.formats.hive import Partitions
+    from zonebloom.maintain.optimize import Optimization
+    from zonebloom.maintain.verify import Verification
+    from zonebloom.maintain.versions import Vacuum, Version
+    from zonebloom.search.explain import Explanation
 
 __all__ = ["Index", "open_index"]
 
@@ -243,7 +243,7 @@ class Index:
 
         Spec: specs/pruning.md#scan
         """
-        from zonebloom.scanning import scan  # noqa: PLC0415 - a plain search does without
+        from zonebloom.search.scan import scan  # noqa: PLC0415 - a plain search does without
 
         tree = parse_predicate(predicate)
         view = self._checked_view(strict=strict)
@@ -272,13 +272,13 @@ class Index:
 
         Spec: specs/pruning.md#exists
         """
-        from zonebloom.membership import exists  # noqa: PLC0415 - a plain search does without
+        from zonebloom.search.exists import exists  # noqa: PLC0415 - a plain search does without
 
         return exists(self.view(), column, values, exact=exact)
 
     def explain(self, predicate: Predicate | str | Any) -> Explanation:
         """The funnel of a search, files to bytes, and a reason for each part that was not pruned; print it."""
-        from zonebloom.explaining import explain  # noqa: PLC0415 - a plain search does without
+        from zonebloom.search.explain import explain  # noqa: PLC0415 - a plain search does without
 
         tree = parse_predicate(predicate)
         before = self.traffic
@@ -295,7 +295,7 @@ class Index:
         sample
             Share of the files to read, in (0, 1]; at least one is.
         """
-        from zonebloom.verifying import verify  # noqa: PLC0415 - a plain search does without
+        from zonebloom.maintain.verify import verify  # noqa: PLC0415 - a plain search does without
 
         return verify(self.view(), sample=sample, seed=seed)
 
@@ -314,7 +314,7 @@ class Index:
 
         Spec: specs/slices.md#optimize
         """
-        from zonebloom.optimizing import optimize  # noqa: PLC0415 - a plain search does without
+        from zonebloom.maintain.optimize import optimize  # noqa: PLC0415 - a plain search does without
 
         done = optimize(self._snapshot.store, read_version(self._snapshot.store, self.version))
         self._move_to(done.version)
@@ -383,7 +383,7 @@ class Index:
 
         Spec: specs/refresh.md
         """
-        from zonebloom.refreshing import Wanted, refresh  # noqa: PLC0415 - a plain search does without
+        from zonebloom.build.refresh import Wanted, refresh  # noqa: PLC0415 - a plain search does without
 
         wanted = Wanted(rows_per_zone, fpp, sizing, levels)
         is_cached = True
@@ -426,7 +426,7 @@ class Index:
 
     def versions(self) -> list[Version]:
         """The versions that are kept, the oldest first; open one with `open_index(path, version=n)`."""
-        from zonebloom.retention import versions  # noqa: PLC0415 - a plain search does without
+        from zonebloom.maintain.versions import versions  # noqa: PLC0415 - a plain search does without
 
         return versions(self._snapshot.store)
 
@@ -446,7 +446,7 @@ class Index:
 
         Spec: specs/refresh.md#restore
         """
-        from zonebloom.retention import restore  # noqa: PLC0415 - a plain search does without
+        from zonebloom.maintain.versions import restore  # noqa: PLC0415 - a plain search does without
 
         self._move_to(restore(self._snapshot.store, version).version)
         return self.version
@@ -467,7 +467,7 @@ class Index:
 
         Spec: specs/refresh.md#vacuum
         """
-        from zonebloom.retention import vacuum  # noqa: PLC0415 - a plain search does without
+        from zonebloom.maintain.versions import vacuum  # noqa: PLC0415 - a plain search does without
 
         return vacuum(self._snapshot.store, older_than=older_than, dry_run=dry_run)
 
@@ -493,7 +493,7 @@ class Index:
         StaleIndexError
             Rows of a live fragment have no zones of this column, for the same reason.
         """
-        from zonebloom.exporting import zone_table  # noqa: PLC0415 - a plain search does without
+        from zonebloom.maintain.exchange import zone_table  # noqa: PLC0415 - a plain search does without
 
         return zone_table(self._snapshot, self._column(column))
 
@@ -513,7 +513,7 @@ class Index:
 
         Spec: specs/levels.md#dataset-filter
         """
-        from zonebloom.exporting import dataset_filter  # noqa: PLC0415 - a plain search does without
+        from zonebloom.maintain.exchange import dataset_filter  # noqa: PLC0415 - a plain search does without
 
         return dataset_filter(self._snapshot, self._column(column))
 

@@ -1,7 +1,7 @@
 """What goes wrong on executors, once: they import this module, for `cluster` puts the repository on their path.
 
-Each function stands in the place of `zonebloom.spark.tasks.build`, and does the same work; the first attempt of one
-task dies. Which attempt is first, a file beside the index says.
+Each function takes the place of `zonebloom.engines.spark.build.tasks.build`, and does the same work; the first attempt
+of one task dies. A file beside the index says which attempt is first.
 """
 
 from __future__ import annotations

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import zonebloom as zb
-from zonebloom.spark.paths import escaped, url_of
-from zonebloom.spark.schemas import arrow_schema
-from zonebloom.spark.source import Options, Plan, ZoneBloomReader, ZoneBloomSource
+from zonebloom.engines.spark.paths import escaped, url_of
+from zonebloom.engines.spark.read.source import Options, Plan, ZoneBloomReader, ZoneBloomSource
+from zonebloom.engines.spark.read.types import arrow_schema
 
 UTC = dt.UTC
 ROWS_PER_FILE, ROWS_PER_ZONE = 400, 50

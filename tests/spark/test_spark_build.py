@@ -16,6 +16,7 @@ import pytest
 import zonebloom
 from tests.conftest import make_rows
 from tests.spark import faults
+from zonebloom.engines.spark.build.driver import SparkRunner
 from zonebloom.errors import (
     ColumnNotFoundError,
     IndexExistsError,
@@ -24,9 +25,8 @@ from zonebloom.errors import (
     StorageError,
     UnsupportedTypeError,
 )
-from zonebloom.optimizing import finish
+from zonebloom.maintain.optimize import finish
 from zonebloom.spark import BFIndexConfig, ZoneBloom, building, tasks
-from zonebloom.spark.building import SparkRunner
 
 COLUMNS = ["user_id", "device_id", "amount"]
 LEVELS = ("zone", "fragment", "dataset")
@@ -131,7 +131,7 @@ def test_a_large_file_among_small_ones_is_no_single_task(spark, tmp_path, monkey
 
 def test_a_large_data_set_gets_several_filters_as_the_library_makes_them(spark, make_lake, tmp_path, monkeypatch):
     lake = make_lake((3000, 2500, 2000, 1500))
-    monkeypatch.setattr("zonebloom.levels.filling._FILTER_ROWS", 5000)
+    monkeypatch.setattr("zonebloom.storage.levels.fill._FILTER_ROWS", 5000)
     made, wanted = tmp_path / "made", tmp_path / "wanted"
     ZoneBloom(spark).create_index(lake.root, "user_id", index=made, rows_per_zone=256, levels=LEVELS)
     whole = zonebloom.build_index(lake.root, "user_id", index=wanted, rows_per_zone=256, levels=LEVELS)
@@ -161,9 +161,9 @@ def test_footers_of_many_files_are_read_by_executors(spark, make_lake, tmp_path,
 
 
 def test_what_a_task_gives_back_does_not_grow_with_its_filters(flat_lake, tmp_path):
-    from zonebloom.building import Parameters, Unit, inspect
-    from zonebloom.datasets import open_dataset
-    from zonebloom.spark.remote import _packed, perform
+    from zonebloom.build.fill import Parameters, Unit, inspect
+    from zonebloom.engines.spark.executors import _packed, perform
+    from zonebloom.formats import open_dataset
 
     dataset = open_dataset(flat_lake.root)
     fragments = [inspect(dataset, path, found, 7)[0] for path, found in dataset.list().items()]
@@ -172,7 +172,7 @@ def test_what_a_task_gives_back_does_not_grow_with_its_filters(flat_lake, tmp_pa
     for fpp in (0.05, 1e-6):
         place = tasks.Place(str(tmp_path / str(fpp)), None)
         work = tasks.Work(place, dataset, {"user_id": pa.string()}, Parameters(64, fpp), LEVELS, 8001, {}, 0)
-        common = _packed(("zonebloom.spark.tasks", "build", work))
+        common = _packed(("zonebloom.engines.spark.build.tasks", "build", work))
         sizes.append(len(perform(common, _packed(units))))
         assert sum(path.stat().st_size for path in (tmp_path / str(fpp)).rglob("*.*")) > 10 * sizes[-1]
     assert sizes[1] < 1.1 * sizes[0]

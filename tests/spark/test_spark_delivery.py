@@ -23,10 +23,10 @@ import pytest
 
 import zonebloom
 from tests.spark import cluster, faults
+from zonebloom.engines.spark.executors import Cluster, unpacked
+from zonebloom.engines.spark.read.open import read
 from zonebloom.errors import InvalidArgumentError, MissingDependencyError
 from zonebloom.spark import ZoneBloom
-from zonebloom.spark.reading import read
-from zonebloom.spark.remote import Cluster, unpacked
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -111,7 +111,7 @@ def test_executors_without_this_version_are_named(remote, flat_lake, tmp_path, t
 
 def test_a_read_does_without_executors_that_lack_zonebloom(remote, tmp_path, monkeypatch):
     """Row ranges would pay, and Spark reads instead."""
-    monkeypatch.setattr("zonebloom.spark.choosing.DRIVER_ROWS", -1)
+    monkeypatch.setattr("zonebloom.engines.spark.read.plan.DRIVER_ROWS", -1)
     root = tmp_path / "lake"
     root.mkdir()
     for number in range(3):
@@ -154,7 +154,7 @@ def test_an_environment_can_be_sent_as_an_archive(flat_lake, tmp_path):
         f"""
         from tests.spark import cluster, faults
         from zonebloom.spark import ZoneBloom
-        from zonebloom.spark.remote import Cluster
+        from zonebloom.engines.spark.executors import Cluster
 
         options = {{"spark.archives": {archive + "#sent"!r}}}
         with cluster.running("local-cluster[1,1,1024]", options=options, python="./sent/bin/python") as spark:
@@ -187,7 +187,7 @@ def test_the_library_works_without_pandas_and_spark(flat_lake):
         print(index.to_table("amount = 0.0 OR user_id = 'nobody'").num_rows, len(index.exists("user_id", ["x"])))
         index.refresh(); index.optimize(); index.verify(); print(index.explain("user_id = 'x'"))
         try:
-            zonebloom.spark.ZoneBloom()
+            zonebloom.engines.spark.ZoneBloom()
         except zonebloom.errors.MissingDependencyError as error:
             print(error)
         """

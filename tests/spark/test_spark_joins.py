@@ -19,11 +19,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import zonebloom
+from zonebloom.bloom.hashing import hash_array
+from zonebloom.bloom.sbbf import Sbbf
+from zonebloom.engines.spark.join.semi_join import filter_by_index
+from zonebloom.engines.spark.join.sql_probe import fold_to_bytes, hash_of
 from zonebloom.errors import ColumnNotFoundError, IndexNotFoundError, InvalidArgumentError
-from zonebloom.hashing import hash_array
-from zonebloom.sbbf import Sbbf
-from zonebloom.spark.joining import filter_by_index
-from zonebloom.spark.sql_filter import fold_to_bytes, hash_of
 
 NAN = float("nan")
 DAY = dt.date(2024, 2, 29)

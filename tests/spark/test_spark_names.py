@@ -12,13 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import zonebloom as zb
+from zonebloom.engines.spark.paths import url_of
+from zonebloom.engines.spark.pushdown.filters import conditions_of_text
+from zonebloom.engines.spark.pushdown.names import respelled
+from zonebloom.engines.spark.pushdown.types import Judge
+from zonebloom.engines.spark.read.open import read
+from zonebloom.engines.spark.read.schema import Layout
 from zonebloom.spark import ZoneBloom
-from zonebloom.spark.filters import conditions_of_text
-from zonebloom.spark.judging import Judge
-from zonebloom.spark.layouts import Layout
-from zonebloom.spark.names import respelled
-from zonebloom.spark.paths import url_of
-from zonebloom.spark.reading import read
 
 WAYS = ("auto", "candidates", "exclusion")
 

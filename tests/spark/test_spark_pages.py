@@ -12,7 +12,8 @@ import pytest
 
 import zonebloom as zb
 from tests.test_pages import check_file
-from zonebloom.datasets import page_map, pages
+from zonebloom.formats.parquet import page_index as page_map
+from zonebloom.formats.parquet import pages
 
 COLUMNS = [
     "id",

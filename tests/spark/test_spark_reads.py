@@ -18,13 +18,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import zonebloom as zb
+from zonebloom.engines.spark.explain import explain, why_not
+from zonebloom.engines.spark.paths import escaped, url_of
+from zonebloom.engines.spark.pushdown.translate import keys_condition
+from zonebloom.engines.spark.read.folded_rows import local_frame
+from zonebloom.engines.spark.read.open import prune, read
 from zonebloom.errors import InvalidArgumentError, PredicateError, StaleIndexError
 from zonebloom.spark import ZoneBloom
-from zonebloom.spark.conditions import keys_condition
-from zonebloom.spark.explaining import explain, why_not
-from zonebloom.spark.local_rows import local_frame
-from zonebloom.spark.paths import escaped, url_of
-from zonebloom.spark.reading import prune, read
 
 PUSHDOWN = "spark.sql.parquet.filterPushdown"
 """Left on, Spark's own read loses NaN: `x = double('NaN')` is TRUE for Spark, and Parquet's statistics know no NaN."""
@@ -861,6 +861,6 @@ def test_an_unknown_method_is_refused(spark, small_lake):
 
 
 def test_nothing_reaches_into_the_jvm():
-    for source in sorted((PACKAGE / "spark").rglob("*.py")):
+    for source in sorted((PACKAGE / "engines" / "spark").rglob("*.py")):
         text = source.read_text("utf-8")
         assert not re.search(r"\b_(jvm|jdf|jsparkSession|jc|jsc|jreader|gateway|sc)\b", text), source.name

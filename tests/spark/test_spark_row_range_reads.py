@@ -13,14 +13,14 @@ import pyarrow.parquet as pq
 import pytest
 
 import zonebloom as zb
+from zonebloom.engines.spark.read.late_materialization import narrowing_of
+from zonebloom.engines.spark.read.open import read
+from zonebloom.engines.spark.read.schema import Layout
+from zonebloom.engines.spark.read.splits import packed, pieces_of
+from zonebloom.engines.spark.read.types import arrow_schema
 from zonebloom.errors import DataFileError, InvalidArgumentError
 from zonebloom.predicates import And, Equals, IsIn, IsNull, Not, Or
 from zonebloom.spark import ZoneBloom
-from zonebloom.spark.layouts import Layout
-from zonebloom.spark.narrowing import narrowing_of
-from zonebloom.spark.pieces import packed, pieces_of
-from zonebloom.spark.reading import read
-from zonebloom.spark.schemas import arrow_schema
 
 ROWS = 2000
 
@@ -40,7 +40,7 @@ def lake(tmp_path: Path) -> Path:
 @pytest.fixture
 def few(monkeypatch):
     """No row is few enough for the driver."""
-    monkeypatch.setattr("zonebloom.spark.choosing.DRIVER_ROWS", -1)
+    monkeypatch.setattr("zonebloom.engines.spark.read.plan.DRIVER_ROWS", -1)
 
 
 def shown(frame) -> list[str]:

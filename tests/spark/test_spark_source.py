@@ -32,6 +32,16 @@ from tests.spark.odd_lake import (
     rows_of,
     write_odd_lake,
 )
+from zonebloom.engines.spark.read.source import (
+    Options,
+    ProbingSource,
+    PushingSource,
+    ZoneBloomReader,
+    ZoneBloomSource,
+    keeps_filters_apart,
+)
+from zonebloom.engines.spark.read.splits import Piece, packed
+from zonebloom.engines.spark.session import is_connect
 from zonebloom.errors import (
     ColumnNotFoundError,
     DataFileError,
@@ -40,16 +50,6 @@ from zonebloom.errors import (
     MissingDependencyError,
 )
 from zonebloom.spark import ZoneBloom, register
-from zonebloom.spark.pieces import Piece, packed
-from zonebloom.spark.session import is_connect
-from zonebloom.spark.source import (
-    Options,
-    ProbingSource,
-    PushingSource,
-    ZoneBloomReader,
-    ZoneBloomSource,
-    keeps_filters_apart,
-)
 
 
 @pytest.fixture(scope="module")
@@ -381,7 +381,7 @@ def test_a_file_that_changes_after_planning_is_an_error_and_the_next_query_is_ri
 
 
 def test_a_file_that_is_overwritten_in_place_while_it_is_read_gives_no_rows(small_lake, monkeypatch):
-    from zonebloom.datasets import DataFile
+    from zonebloom.formats import DataFile
 
     plan = plan_of(small_lake, where="x = 105")
     read_rows = DataFile.read_rows

@@ -15,9 +15,9 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 import zonebloom as zb
 from tests.spark.odd_lake import native, plan_of, rows_of, write_odd_lake
+from zonebloom.engines.spark.read.types import arrow_schema
 from zonebloom.errors import DataFileError, UnsupportedTypeError
 from zonebloom.spark import register
-from zonebloom.spark.schemas import arrow_schema
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ from typing import get_args
 
 import click
 
+from zonebloom.bloom.sizing import Sizing
 from zonebloom.cli.options import (
     column_option,
     format_option,
@@ -20,7 +21,6 @@ from zonebloom.cli.options import (
 )
 from zonebloom.cli.output import print_info, print_json, read_table, write_table
 from zonebloom.cli.root import app
-from zonebloom.sizing import Sizing
 
 __all__ = ["build", "demo", "export", "import_", "whatif"]
 
@@ -53,7 +53,7 @@ def build(
     output_format: str,
 ) -> None:
     """Build an index over columns of PATH; data files are only read."""
-    from zonebloom.creating import build_index  # noqa: PLC0415 - `--help` must not load Arrow
+    from zonebloom.build.create import build_index  # noqa: PLC0415 - `--help` must not load Arrow
 
     started = time.perf_counter()
     built = build_index(
@@ -100,8 +100,8 @@ def export(path: str, column: str, output: Path, index: str | None) -> None:
 @index_option
 def import_(file: Path, path: str, column: str, index: str | None) -> None:
     """Make an index of PATH from a zone table that was made elsewhere; it is checked against the data first."""
-    from zonebloom.creating import import_index  # noqa: PLC0415 - `--help` must not load Arrow
-    from zonebloom.zones import ZoneTable  # noqa: PLC0415 - as above
+    from zonebloom.bloom.zones import ZoneTable  # noqa: PLC0415 - as above
+    from zonebloom.build.create import import_index  # noqa: PLC0415 - `--help` must not load Arrow
 
     zones = ZoneTable.from_arrow(read_table(file))
     imported = import_index(path, zones, column=column, index=index, storage_options=storage_options())
@@ -116,7 +116,7 @@ def import_(file: Path, path: str, column: str, index: str | None) -> None:
 @format_option
 def whatif(path: str, column: str, rows_per_zone: int, fpp: tuple[float, ...], output_format: str) -> None:
     """Predict from a sample what an index would cost and save, and whether it is of use; nothing is written."""
-    from zonebloom import predicting  # noqa: PLC0415 - `--help` must not load Arrow
+    from zonebloom.build import advise as predicting  # noqa: PLC0415 - `--help` must not load Arrow
 
     probabilities = list(fpp) or predicting.FPPS
     options = storage_options()
@@ -132,6 +132,6 @@ def whatif(path: str, column: str, rows_per_zone: int, fpp: tuple[float, ...], o
 @click.option("--files", type=int, default=8, help="Files to generate.")
 def demo(rows: int, files: int) -> None:
     """Generate a lake in a temporary folder, index it, search it, and compare with a full scan."""
-    from zonebloom.demo import run_demo  # noqa: PLC0415 - only here
+    from zonebloom.cli.demo import run_demo  # noqa: PLC0415 - only here
 
     run_demo(rows=rows, files=files)

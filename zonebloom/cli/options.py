@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from zonebloom.errors import InvalidArgumentError
-from zonebloom.storage.locations import absolute, is_url
+from zonebloom.storage.stores.locations import absolute, is_url
 
 __all__ = [
     "column_option",

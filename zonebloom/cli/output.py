@@ -97,7 +97,7 @@ def python_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
     try:
         rows: list[dict[str, Any]] = batch.to_pylist()
     except ValueError:
-        from zonebloom.arrays import python_value  # noqa: PLC0415 - rarely needed
+        from zonebloom.arrow import python_value  # noqa: PLC0415 - rarely needed
 
         names = batch.schema.names
         rows = [{name: python_value(batch[name][i]) for name in names} for i in range(batch.num_rows)]

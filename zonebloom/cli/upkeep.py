@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, get_args
 
 import click
 
+from zonebloom.bloom.sizing import Sizing
 from zonebloom.cli.options import format_option, index_option, open_it, path_argument, workers_option
 from zonebloom.cli.output import print_info, print_json
 from zonebloom.cli.root import app
-from zonebloom.sizing import Sizing
 
 if TYPE_CHECKING:
-    from zonebloom.refreshing import Mode
+    from zonebloom.build.refresh import Mode
 
 __all__ = ["delete", "info", "optimize", "refresh", "restore", "vacuum", "verify", "versions"]
 
@@ -167,7 +167,7 @@ def vacuum(path: str, older_than: float, dry_run: bool, index: str | None, outpu
 @index_option
 def delete(path: str, yes: bool, index: str | None) -> None:
     """Remove the index, all its versions; data files are not touched."""
-    from zonebloom.retention import delete_index  # noqa: PLC0415 - `--help` must not load Arrow
+    from zonebloom.maintain.versions import delete_index  # noqa: PLC0415 - `--help` must not load Arrow
 
     store = open_it(path, index).store
     if not yes:

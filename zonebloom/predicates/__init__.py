@@ -1,20 +1,21 @@
 """Predicates: conditions on rows, from Python, SQL text or a pyarrow Expression.
 
-===========================  =========================================================================
-module                       what lives there
-===========================  =========================================================================
-``nodes``                    the tree: `Equals`, `IsIn`, `IsNull`, `Opaque`, `And`, `Or`, `Not`
-``conditions``               what no filter judges but a re-check evaluates: ranges, functions, casts
-``columns``                  `col`, the way to write a predicate in Python
-``plain``                    the commonest SQL text, ``column = literal`` → tree, without the parser
-``sql``                      SQL text → tree
-``expression_tree, arrow``   pyarrow Expression → tree
-``merging``                  ORs of equalities → one IN list
-``recheck``                  tree → pyarrow Expression with SQL's three-valued semantics
-``matching``                 equalities, AND and OR → plain kernels that find the same rows
-``bounds``                   tree → ranges that statistics of row groups may deny
-``numbers``                  numbers of any kind among the values of a column's type, exactly
-===========================  =========================================================================
+====================  ====================================================================
+module                what lives there
+====================  ====================================================================
+``tree``              `Equals`, `IsIn`, `IsNull`, `Opaque`, `And`, `Or`, `Not`
+``terms``             what no filter evaluates but a re-check does: ranges, functions, casts
+``columns``           `col`, the way to write a predicate in Python
+``plain``             the commonest SQL text, ``column = literal``, without the parser
+``sql``               SQL text to tree; ``sql_literals`` has its literals
+``arrow_expression``  pyarrow Expression to tree; ``arrow_pickle`` decodes its pickle
+``simplify``          ORs of equalities to one IN list
+``row_filter``        tree to pyarrow Expression with SQL's three-valued semantics
+``matching``          equalities, AND and OR to plain kernels that find the same rows
+``row_group_bounds``  tree to ranges that statistics of row groups may exclude
+``numbers``           numbers of any kind among the values of a column's type, exactly
+``coerce/``           a literal to a value of exactly the column's type, or why it has none
+====================  ====================================================================
 
 Spec: specs/pruning.md#predicates.
 """
@@ -25,9 +26,9 @@ from typing import Any
 
 from zonebloom.errors import PredicateError
 from zonebloom.predicates.columns import Column, col
-from zonebloom.predicates.merging import merged
-from zonebloom.predicates.nodes import And, Equals, IsIn, IsNull, Not, Opaque, Or, Predicate
 from zonebloom.predicates.plain import plain_equality
+from zonebloom.predicates.simplify import merged
+from zonebloom.predicates.tree import And, Equals, IsIn, IsNull, Not, Opaque, Or, Predicate
 
 __all__ = ["And", "Column", "Equals", "IsIn", "IsNull", "Not", "Opaque", "Or", "Predicate", "col", "parse_predicate"]
 
@@ -58,7 +59,7 @@ def parse_predicate(predicate: Any) -> Predicate:
     import pyarrow.compute as pc  # noqa: PLC0415 -- slow to import
 
     if isinstance(predicate, pc.Expression):
-        from zonebloom.predicates.arrow import from_expression  # noqa: PLC0415 -- only where it is used
+        from zonebloom.predicates.arrow_expression import from_expression  # noqa: PLC0415 -- only where it is used
 
         return from_expression(predicate)
     kind = type(predicate).__name__

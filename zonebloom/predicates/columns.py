@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from zonebloom.errors import PredicateError
-from zonebloom.predicates.nodes import And, Equals, IsIn, IsNull, Not, Predicate, is_null_literal
+from zonebloom.predicates.tree import And, Equals, IsIn, IsNull, Not, Predicate, is_null_literal
 
 __all__ = ["Column", "col"]
 
@@ -85,7 +85,7 @@ class Column:
         return Equals(self.name, value)
 
     def _compared(self, operator: str, value: Any) -> Predicate:
-        from zonebloom.predicates.conditions import (  # noqa: PLC0415 -- a search of one key has no need of them
+        from zonebloom.predicates.terms import (  # noqa: PLC0415 -- a search of one key has no need of them
             ColumnTerm,
             Comparison,
             LiteralTerm,

@@ -16,9 +16,9 @@ from typing import TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zonebloom.literals import fit_values
-from zonebloom.predicates.nodes import And, Equals, IsIn, Or, Predicate
-from zonebloom.predicates.recheck import to_kernel, with_both_zeros
+from zonebloom.predicates.coerce import fit_values
+from zonebloom.predicates.row_filter import to_kernel, with_both_zeros
+from zonebloom.predicates.tree import And, Equals, IsIn, Or, Predicate
 
 __all__ = ["Matcher", "plain_matcher"]
 

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from zonebloom.predicates.nodes import is_null_literal
+from zonebloom.predicates.tree import is_null_literal
 
 __all__ = [
     "Number",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-from zonebloom.predicates.nodes import Equals
+from zonebloom.predicates.tree import Equals
 
 __all__ = ["plain_equality"]
 

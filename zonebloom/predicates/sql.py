@@ -22,7 +22,8 @@ from sqlglot.dialects.dialect import Dialect
 from sqlglot.tokens import Tokenizer
 
 from zonebloom.errors import PredicateError
-from zonebloom.predicates.conditions import (
+from zonebloom.predicates.sql_literals import arrow_type, literal_of
+from zonebloom.predicates.terms import (
     CallTerm,
     CastTerm,
     ColumnTerm,
@@ -34,8 +35,7 @@ from zonebloom.predicates.conditions import (
     Term,
     Truth,
 )
-from zonebloom.predicates.nodes import And, Equals, IsIn, IsNull, Not, Or, Predicate
-from zonebloom.predicates.sql_literals import arrow_type, literal_of
+from zonebloom.predicates.tree import And, Equals, IsIn, IsNull, Not, Or, Predicate
 
 __all__ = ["SUPPORTED", "parse_sql"]
 

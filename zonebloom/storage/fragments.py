@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, Self, overload
 import numpy as np
 import pyarrow as pa
 
-from zonebloom.arrays import from_numpy, to_numpy
+from zonebloom.arrow import from_numpy, to_numpy
 from zonebloom.errors import CorruptIndexError
 from zonebloom.storage.segment import Runs, checksum
-from zonebloom.storage.store import Store
+from zonebloom.storage.stores.store import Store
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -22,7 +22,7 @@ from zonebloom.errors import ConcurrentCommitError, CorruptIndexError, Unsupport
 from zonebloom.storage.fragments import FragmentListEntry
 from zonebloom.storage.level import LevelEntry
 from zonebloom.storage.segment import Runs, SegmentEntry, checksum
-from zonebloom.storage.store import Store
+from zonebloom.storage.stores.store import Store
 
 __all__ = ["ColumnEntry", "Manifest", "commit", "list_versions", "named_paths", "read_version", "version_path"]
 

@@ -16,7 +16,7 @@ from urllib.parse import quote
 import pyarrow as pa
 import xxhash
 
-from zonebloom.storage.store import NewFile
+from zonebloom.storage.stores.store import NewFile
 
 __all__ = ["CheckedFile", "Runs", "SegmentEntry", "Span", "checksum", "column_folder", "runs"]
 

@@ -15,10 +15,10 @@ from typing import Self
 
 import pyarrow as pa
 
+from zonebloom.bloom.zones import ZoneTable
 from zonebloom.errors import CorruptIndexError, InvalidZoneTableError
 from zonebloom.storage.segment import CheckedFile, SegmentEntry, Span, checksum, column_folder, runs
-from zonebloom.storage.store import Store
-from zonebloom.zones import ZoneTable
+from zonebloom.storage.stores.store import Store
 
 __all__ = ["ZoneSegment", "ZoneSegmentWriter"]
 

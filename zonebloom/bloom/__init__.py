@@ -1,0 +1,15 @@
+"""Bloom filters and nothing else: Arrow columns become hashes, hashes become filters, filters become zones.
+
+=============  ==============================================================
+module         what lives there
+=============  ==============================================================
+``addresses``  row addresses: fragment and row offset in one uint64
+``sizing``     false positive probability of (ndv, blocks), and its inverse
+``hashing/``   Arrow values to uint64 hashes
+``sbbf``       `Sbbf`, one filter
+``zones/``     one filter for each zone of a column
+``kernels/``   the only place that imports Numba
+=============  ==============================================================
+
+Pure: no files, no predicates.
+"""

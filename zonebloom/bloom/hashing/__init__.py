@@ -1,0 +1,43 @@
+"""Arrow values to 64-bit hashes, and which types have them.
+
+The ladder, from a column to its hashes:
+
+1. ``column_array`` finds a column, or the leaf ``"a.b"`` of a struct, in a batch.
+2. ``hash_plan`` says how its type is hashed: ``fixed`` (so many bytes a value), ``variable`` (bytes between offsets)
+   or ``hashes`` (dictionaries: each distinct value is hashed once, then gathered).
+3. ``fixed_buffers``, ``variable_buffers`` and ``to_hashes`` hand the kernels exactly what the layout needs, and copy
+   nothing for types whose Arrow buffer already is the hash input.
+
+The hash is XXH64 with seed 0 of the value's little-endian bytes at the column's own width. Null has no hash. Two
+values of one column have equal hash input exactly if they are equal, except floats: ``-0.0`` and each NaN have bytes
+of their own, so ``hash_values`` probes both zeros, and zonebloom.predicates.coerce never lets NaN prune.
+
+`columns` finds columns, `types` has the plans, `buffers` the views, `values` makes hashes of arrays. Nothing here
+imports numba before a kernel is needed.
+
+Spec: specs/hashing.md.
+"""
+
+from zonebloom.bloom.hashing.buffers import FixedBuffers, VariableBuffers, fixed_buffers, validity_of, variable_buffers
+from zonebloom.bloom.hashing.columns import column_array, leaf_paths, resolve_column
+from zonebloom.bloom.hashing.types import HashPlan, hash_plan, is_supported, lance_supports, storage_type
+from zonebloom.bloom.hashing.values import hash_array, hash_values, to_hashes
+
+__all__ = [
+    "FixedBuffers",
+    "HashPlan",
+    "VariableBuffers",
+    "column_array",
+    "fixed_buffers",
+    "hash_array",
+    "hash_plan",
+    "hash_values",
+    "is_supported",
+    "lance_supports",
+    "leaf_paths",
+    "resolve_column",
+    "storage_type",
+    "to_hashes",
+    "validity_of",
+    "variable_buffers",
+]

@@ -1,0 +1,130 @@
+"""Views of Arrow buffers as the kernels take them; what is the hash input already is not copied."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from zonebloom.arrow import compute as pc
+from zonebloom.bloom.hashing.types import hash_plan, is_view
+from zonebloom.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["FixedBuffers", "VariableBuffers", "fixed_buffers", "validity_of", "variable_buffers"]
+
+Bytes: TypeAlias = "NDArray[np.uint8]"
+
+
+@dataclass(frozen=True, slots=True)
+class FixedBuffers:
+    """Values of one width, side by side, as the fused kernels take them."""
+
+    data: Bytes
+    """Shape (num_rows * width,): the first value's bytes first; bytes of null slots are unspecified."""
+    width: int
+    """Bytes of each value."""
+    validity: Bytes | None
+    """Arrow's bitmap, least significant bit first, 1 = valid; None if no row is null."""
+    validity_offset: int
+    """The bit of `validity` that belongs to row 0."""
+    num_rows: int
+    """Rows, null ones included."""
+
+
+@dataclass(frozen=True, slots=True)
+class VariableBuffers:
+    """Values of their own lengths: row i is ``data[offsets[i]:offsets[i + 1]]``."""
+
+    data: Bytes
+    """The whole data buffer, also when the array is a slice of it."""
+    offsets: NDArray[np.int32] | NDArray[np.int64]
+    """Shape (num_rows + 1,): absolute positions in `data`, never decreasing."""
+    validity: Bytes | None
+    """Arrow's bitmap, least significant bit first, 1 = valid; None if no row is null."""
+    validity_offset: int
+    """The bit of `validity` that belongs to row 0."""
+    num_rows: int
+    """Rows, null ones included."""
+
+
+def fixed_buffers(array: pa.Array) -> FixedBuffers:
+    """The hash inputs of an array whose plan is ``fixed``; views of its buffers (bool: 1 byte a value, copied).
+
+    Spec: specs/hashing.md#fixed_buffers
+    """
+    width = hash_plan(array.type).width
+    if width is None:
+        raise InvalidArgumentError(f"the array's hash plan must be fixed, got one of type {array.type}")
+    stored = stored_array(array)
+    start, stop = stored.offset, stored.offset + len(stored)
+    raw = _bytes(stored.buffers()[1])
+    if pa.types.is_boolean(stored.type):
+        data = np.unpackbits(raw, count=stop, bitorder="little")[start:] if len(stored) else raw[:0]
+    else:
+        data = raw[start * width : stop * width]
+    validity, validity_offset = _bitmap(stored)
+    return FixedBuffers(data, width, validity, validity_offset, len(stored))
+
+
+def variable_buffers(array: pa.Array) -> VariableBuffers:
+    """The hash inputs of an array whose plan is ``variable``; views of its buffers (string_view types: copied).
+
+    Spec: specs/hashing.md#variable_buffers
+    """
+    if hash_plan(array.type).layout != "variable":
+        raise InvalidArgumentError(f"the array's hash plan must be variable, got one of type {array.type}")
+    stored = stored_array(array)
+    is_large = stored.type in (pa.large_string(), pa.large_binary())
+    dtype = np.dtype(np.int64 if is_large else np.int32)
+    _, offset_buffer, data_buffer = stored.buffers()
+    offsets = np.zeros(1, dtype)
+    if len(stored):  # a zero-length array may come without an offset buffer
+        raw = _bytes(offset_buffer)[stored.offset * dtype.itemsize :]
+        offsets = raw[: (len(stored) + 1) * dtype.itemsize].view(dtype)
+    validity, validity_offset = _bitmap(stored)
+    return VariableBuffers(_bytes(data_buffer), offsets, validity, validity_offset, len(stored))
+
+
+def validity_of(array: pa.Array) -> tuple[Bytes | None, int]:
+    """The bitmap of an array's rows that have a value, and the bit that belongs to row 0; None if all have one.
+
+    A dictionary's row is null if its index is, or if the dictionary's value there is.
+
+    Spec: specs/hashing.md#validity_of
+    """
+    stored = stored_array(array)
+    if isinstance(stored, pa.DictionaryArray) and stored.dictionary.null_count:
+        valid = pc.fill_null(pc.take(pc.is_valid(stored.dictionary), stored.indices), False)
+        return _bytes(valid.buffers()[1]), valid.offset
+    return _bitmap(stored)
+
+
+def stored_array(array: pa.Array) -> pa.Array:
+    """The array without extension types, run-end encoding and views; dictionaries stay."""
+    while True:
+        if isinstance(array, pa.ExtensionArray):
+            array = array.storage
+        elif isinstance(array, pa.RunEndEncodedArray):
+            array = pc.run_end_decode(array)
+        elif is_view(array.type):
+            array = array.cast(pa.large_string() if pa.types.is_string_view(array.type) else pa.large_binary())
+        else:
+            return array
+
+
+def _bitmap(stored: pa.Array) -> tuple[Bytes | None, int]:
+    if not stored.null_count:
+        return None, 0
+    return _bytes(stored.buffers()[0]), stored.offset
+
+
+def _bytes(buffer: pa.Buffer | None) -> Bytes:
+    """A read-only view, also of buffers that pyarrow would let be written."""
+    view = np.empty(0, np.uint8) if buffer is None else np.frombuffer(buffer, np.uint8)
+    view.flags.writeable = False
+    return view

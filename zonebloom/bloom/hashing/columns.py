@@ -1,0 +1,90 @@
+"""Columns and leaves of structs by name, in schemas and in batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from zonebloom.arrow import compute as pc
+from zonebloom.errors import ColumnNotFoundError, InvalidArgumentError
+
+__all__ = ["column_array", "leaf_paths", "resolve_column"]
+
+
+def resolve_column(schema: pa.Schema, name: str) -> pa.Field:
+    """The field that `name` means: a column of that very name, else the struct leaf at that dotted path.
+
+    The field of a leaf is named by its whole path, and is nullable if it or a parent is.
+
+    Raises
+    ------
+    ColumnNotFoundError
+        If there is none; the message offers the nearest columns and leaf paths.
+    InvalidArgumentError
+        If several columns have the name.
+
+    Spec: specs/hashing.md#column_array
+    """
+    fields = _fields_on_path(schema, name)
+    leaf = fields[-1]
+    nullable = any(field.nullable for field in fields)
+    return leaf if len(fields) == 1 else pa.field(name, leaf.type, nullable, leaf.metadata)
+
+
+def column_array(data: pa.RecordBatch | pa.Table, name: str) -> pa.Array | pa.ChunkedArray:
+    """The values of column or struct leaf `name`, null wherever the leaf or one of its parents is null.
+
+    An Array for a RecordBatch, a ChunkedArray for a Table. A top-level column is not copied.
+
+    Raises
+    ------
+    ColumnNotFoundError, InvalidArgumentError
+        As `resolve_column`.
+
+    Spec: specs/hashing.md#column_array
+    """
+    fields = _fields_on_path(data.schema, name)
+    column = data.column(data.schema.get_field_index(fields[0].name))
+    for field in fields[1:]:
+        child = pc.struct_field(column, [column.type.get_field_index(field.name)])
+        if pa.types.is_run_end_encoded(field.type):  # pyarrow 26 cannot give a run-end encoded child its parent's nulls
+            child = pc.if_else(pc.is_valid(column), pc.run_end_decode(child), None)
+        column = child
+    return column
+
+
+def leaf_paths(schema: pa.Schema) -> list[str]:
+    """The dotted paths of all columns that are no structs, in order of the schema."""
+    return [path for field in schema for path in paths_below(field, field.name)]
+
+
+def paths_below(field: pa.Field, path: str) -> Iterator[str]:
+    """Paths of the leaves of `field`, whose own path is `path`."""
+    if pa.types.is_struct(field.type):
+        for child in field.type:
+            yield from paths_below(child, f"{path}.{child.name}")
+    else:
+        yield path
+
+
+def _fields_on_path(schema: pa.Schema, name: str) -> list[pa.Field]:
+    fields = _walk(list(schema), name)
+    if fields is None:
+        raise ColumnNotFoundError.among(name, [*schema.names, *leaf_paths(schema)], "the schema")
+    return fields
+
+
+def _walk(fields: list[pa.Field], name: str) -> list[pa.Field] | None:
+    """The fields from one of `fields` down to `name`; the longest name that matches at each level wins."""
+    named = [field for field in fields if field.name == name]
+    if len(named) > 1:
+        raise InvalidArgumentError(f"a column's name must be unique, got {len(named)} columns named {name!r}")
+    if named:
+        return named
+    parents = [field for field in fields if pa.types.is_struct(field.type) and name.startswith(f"{field.name}.")]
+    for parent in sorted(parents, key=lambda field: len(field.name), reverse=True):
+        rest = _walk(list(parent.type), name[len(parent.name) + 1 :])
+        if rest is not None:
+            return [parent, *rest]
+    return None

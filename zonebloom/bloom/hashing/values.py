@@ -1,0 +1,142 @@
+"""Hashes of arrays; dictionaries are hashed once and gathered."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from zonebloom.arrow import compute as pc
+from zonebloom.bloom.hashing.buffers import fixed_buffers, stored_array, validity_of, variable_buffers
+from zonebloom.bloom.hashing.types import hash_plan
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["hash_array", "hash_values", "to_hashes"]
+
+Hashes: TypeAlias = "NDArray[np.uint64]"
+
+MAX_VALUES_WITHOUT_KERNELS = 1024
+"""Up to here the xxhash package hashes a probe sooner than numba is imported (0.6 s of CPU)."""
+
+NUM_CACHED_DICTIONARIES = 8
+"""As many dictionary columns as one build usually reads side by side; each holds one dictionary and its hashes."""
+
+
+def to_hashes(array: pa.Array) -> Hashes:
+    """One hash for each row of any supported type; null rows hold an unspecified hash, see `validity_of`.
+
+    A dictionary's values are hashed once, also when the next arrays share the dictionary.
+
+    Spec: specs/hashing.md#to_hashes
+    """
+    plan = hash_plan(array.type)
+    if plan.layout == "hashes":
+        return _dictionary_hashes(stored_array(array))
+    from zonebloom.bloom.kernels import xxh64  # noqa: PLC0415 - numba is imported when a kernel is needed, not before
+
+    if plan.layout == "fixed":
+        fixed = fixed_buffers(array)
+        return xxh64.hash_fixed(fixed.data, fixed.width)
+    variable = variable_buffers(array)
+    return xxh64.hash_variable(variable.data, variable.offsets)
+
+
+def hash_array(array: pa.Array | pa.ChunkedArray) -> Hashes:
+    """The hashes of the values that are not null, in order.
+
+    Spec: specs/hashing.md#to_hashes
+    """
+    chunks = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
+    hash_plan(array.type)
+    hashes = [_valid_hashes(chunk) for chunk in chunks]
+    return np.concatenate(hashes) if hashes else np.empty(0, np.uint64)
+
+
+def hash_values(array: pa.Array) -> list[int] | Hashes:
+    """The hashes to probe for the values of `array`: a value is absent where all of its column's hashes differ.
+
+    Nulls are dropped. A zero of a float type contributes both ``0.0`` and ``-0.0``, which are equal but have other
+    bytes. Up to 1024 values numba is not imported and a list of ints is returned. NaN must not be among the values:
+    zonebloom.predicates.coerce.fit_values refuses it.
+
+    Spec: specs/hashing.md#hash_values
+    """
+    stored = stored_array(array)
+    if isinstance(stored, pa.DictionaryArray):
+        return hash_values(stored.dictionary_decode())
+    values = _both_zeros(stored.drop_null())
+    if len(values) > MAX_VALUES_WITHOUT_KERNELS:
+        return to_hashes(values)
+    import xxhash  # noqa: PLC0415 - a build never needs it
+
+    return [xxhash.xxh64_intdigest(value) for value in _hash_inputs(values)]
+
+
+def _hash_inputs(array: pa.Array) -> Iterator[bytes]:
+    """The hash input of each row of an array without nulls."""
+    if hash_plan(array.type).layout == "fixed":
+        fixed = fixed_buffers(array)
+        raw = fixed.data.tobytes()
+        return (raw[i : i + fixed.width] for i in range(0, len(raw), fixed.width))
+    variable = variable_buffers(array)
+    bounds = variable.offsets.tolist()
+    return (variable.data[start:stop].tobytes() for start, stop in itertools.pairwise(bounds))
+
+
+def _both_zeros(values: pa.Array) -> pa.Array:
+    if not pa.types.is_floating(values.type):
+        return values
+    floats: NDArray[Any] = values.to_numpy(zero_copy_only=False)
+    if not (floats == 0).any():
+        return values
+    others = np.array([0.0, -0.0], floats.dtype)
+    return pa.array(np.concatenate([floats[floats != 0], others]), values.type)
+
+
+def _valid_hashes(array: pa.Array) -> Hashes:
+    hashes = to_hashes(array)
+    validity, offset = validity_of(array)
+    if validity is None:
+        return hashes
+    return hashes[np.unpackbits(validity, count=offset + len(array), bitorder="little")[offset:].view(np.bool_)]
+
+
+# --- dictionaries -----------------------------------------------------------------------------------------------------
+
+# An entry holds its dictionary, so that the addresses in its key cannot be given to other data while it lives.
+_hashed_dictionaries: OrderedDict[tuple[Any, ...], tuple[pa.Array, Hashes]] = OrderedDict()
+_hashed_dictionaries_lock = threading.Lock()
+
+
+def _dictionary_hashes(array: pa.DictionaryArray) -> Hashes:
+    if not len(array.dictionary):  # every row is null
+        return np.zeros(len(array), np.uint64)
+    hashes = _hashes_of_dictionary(array.dictionary)
+    indices = array.indices
+    if indices.null_count:  # the index of a null row may be anything
+        indices = pc.fill_null(indices, 0)
+    gathered: Hashes = hashes.take(indices.to_numpy())
+    return gathered
+
+
+def _hashes_of_dictionary(dictionary: pa.Array) -> Hashes:
+    buffers = tuple((b.address, b.size) if b is not None else None for b in dictionary.buffers())
+    key = (str(dictionary.type), dictionary.offset, len(dictionary), buffers)
+    with _hashed_dictionaries_lock:
+        known = _hashed_dictionaries.get(key)
+        if known is not None:
+            _hashed_dictionaries.move_to_end(key)
+            return known[1]
+    hashes = to_hashes(dictionary)
+    with _hashed_dictionaries_lock:
+        _hashed_dictionaries[key] = (dictionary, hashes)
+        while len(_hashed_dictionaries) > NUM_CACHED_DICTIONARIES:
+            _hashed_dictionaries.popitem(last=False)
+    return hashes

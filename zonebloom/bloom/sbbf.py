@@ -1,0 +1,284 @@
+"""One Split Block Bloom Filter: put hashes or Arrow values in, ask whether a value may be there.
+
+The ladder: `block_indexes` and `masks` (the spec's two choices, in NumPy); `Sbbf`, which uses them for a few hashes
+and the kernels for many. A bitset is `Sbbf.to_bytes`: the blocks in order, 8 little-endian words each; the same bytes
+that Parquet and Lance store.
+
+A property to rely on: a filter never denies what was inserted. Two filters of equal size unite by OR, and a filter
+folded by k equals the one that was built with k times fewer blocks.
+
+Spec: specs/sbbf.md
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from zonebloom.bloom.sizing import BLOCK_BYTES, MAX_BLOCKS, check_fpp, num_blocks_for
+from zonebloom.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["Sbbf", "block_indexes", "masks"]
+
+SALT: Final = np.array(
+    [0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D, 0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31], np.uint32
+)
+
+_FEW: Final = 1024
+"""Up to so many hashes are checked in NumPy: loading Numba takes longer than the check."""
+
+
+def block_indexes(hashes: npt.NDArray[np.uint64], num_blocks: int) -> npt.NDArray[np.uint64]:
+    """The block of each hash: ``((hash >> 32) * num_blocks) >> 32``.
+
+    Spec: specs/sbbf.md#block_index
+    """
+    indexes: npt.NDArray[np.uint64] = ((hashes >> np.uint64(32)) * np.uint64(num_blocks)) >> np.uint64(32)
+    return indexes
+
+
+def masks(hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint32]:
+    """The mask of each hash, shape (len(hashes), 8): one bit set in each word.
+
+    Spec: specs/sbbf.md#mask
+    """
+    bits = (hashes.astype(np.uint32)[:, None] * SALT) >> np.uint32(27)
+    set_bits: npt.NDArray[np.uint32] = np.left_shift(np.uint32(1), bits, dtype=np.uint32)
+    return set_bits
+
+
+class Sbbf:
+    """A set that forgets: `check` is never false for what was inserted, and seldom true for anything else.
+
+    Parameters
+    ----------
+    blocks : ndarray of uint32, shape (num_blocks, 8)
+        The filter's words; taken as they are, not copied.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the dtype or the shape does not fit.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> filter_ = Sbbf.for_ndv(1000, 0.001)
+    >>> filter_.insert(pa.array(["ash", "oak", None]))
+    >>> filter_.check(pa.array(["oak", "elm", None])).to_pylist()
+    [True, False, None]
+    """
+
+    __slots__ = ("_blocks",)
+
+    def __init__(self, blocks: npt.NDArray[np.uint32]) -> None:
+        fits = isinstance(blocks, np.ndarray) and blocks.dtype == np.uint32 and blocks.flags.c_contiguous
+        if not fits or blocks.ndim != 2 or blocks.shape[1] != 8 or not 1 <= len(blocks) <= MAX_BLOCKS:  # noqa: PLR2004
+            got = f"{blocks.dtype} of shape {blocks.shape}" if isinstance(blocks, np.ndarray) else type(blocks).__name__
+            raise InvalidArgumentError(
+                f"blocks must be a contiguous uint32 array of shape (1 to {MAX_BLOCKS}, 8), got {got}"
+            )
+        self._blocks = blocks
+
+    @classmethod
+    def for_ndv(
+        cls, ndv: int, fpp: float, *, sizing: Literal["power_of_two", "exact", "parquet"] = "power_of_two"
+    ) -> Sbbf:
+        """An empty filter, large enough for `ndv` distinct values at `fpp`.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If an argument is outside its range.
+
+        Notes
+        -----
+        Spec: specs/sizing.md#num_blocks_for
+        """
+        return cls.with_blocks(num_blocks_for(ndv, fpp, sizing))
+
+    @classmethod
+    def with_blocks(cls, num_blocks: int) -> Sbbf:
+        """An empty filter of `num_blocks` blocks, from 1 to 2^22.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If there are none, or too many.
+        """
+        if isinstance(num_blocks, bool) or not isinstance(num_blocks, int) or not 1 <= num_blocks <= MAX_BLOCKS:
+            raise InvalidArgumentError(f"num_blocks must be an integer from 1 to {MAX_BLOCKS}, got {num_blocks!r}")
+        return cls(np.zeros((num_blocks, 8), np.uint32))
+
+    @classmethod
+    def from_bytes(cls, bitset: bytes | bytearray | memoryview) -> Sbbf:
+        """The filter with this bitset, which is copied.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If it is empty, no multiple of 32 bytes, or more than 128 MiB.
+
+        Notes
+        -----
+        Spec: specs/sbbf.md#bitset
+        """
+        num_bytes = memoryview(bitset).nbytes
+        if num_bytes == 0 or num_bytes % BLOCK_BYTES or num_bytes > MAX_BLOCKS * BLOCK_BYTES:
+            raise InvalidArgumentError(f"a bitset must be 32 bytes times 1 to {MAX_BLOCKS}, got {num_bytes} bytes")
+        return cls(np.frombuffer(bitset, "<u4").reshape(-1, 8).astype(np.uint32))
+
+    def to_bytes(self) -> bytes:
+        """The bitset: `num_bytes` bytes, as Parquet and Lance store it.
+
+        Spec: specs/sbbf.md#bitset
+        """
+        return self._blocks.astype("<u4", copy=False).tobytes()
+
+    @property
+    def blocks(self) -> npt.NDArray[np.uint32]:
+        """The words themselves, shape (num_blocks, 8); changing them changes the filter."""
+        return self._blocks
+
+    @property
+    def num_blocks(self) -> int:
+        """How many blocks of 256 bits there are."""
+        return len(self._blocks)
+
+    @property
+    def num_bytes(self) -> int:
+        """The size of the bitset."""
+        return self._blocks.nbytes
+
+    def insert_hashes(self, hashes: npt.NDArray[np.uint64]) -> None:
+        """`check_hashes` is true for every one of `hashes` (uint64, one dimension) from now on.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If `hashes` is no array of uint64.
+        """
+        from zonebloom.bloom.kernels.sbbf import filter_insert  # noqa: PLC0415 - numba is loaded by the first insert
+
+        filter_insert(self._blocks, np.ascontiguousarray(hashes))
+
+    def check_hashes(self, hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
+        """For each hash: true if it may have been inserted, false if it certainly was not.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If `hashes` is no array of uint64.
+        """
+        hashes = np.ascontiguousarray(hashes)
+        if hashes.dtype != np.uint64 or hashes.ndim != 1 or len(hashes) > _FEW:
+            from zonebloom.bloom.kernels.sbbf import filter_check  # noqa: PLC0415 - a few hashes need no numba
+
+            return filter_check(self._blocks, hashes)
+        wanted = masks(hashes)
+        answers: npt.NDArray[np.bool_] = (
+            (self._blocks[block_indexes(hashes, self.num_blocks)] & wanted) == wanted
+        ).all(axis=1)
+        return answers
+
+    def insert(self, array: pa.Array | pa.ChunkedArray) -> None:
+        """`check` is true for every value of `array` from now on; nulls are passed over.
+
+        Raises
+        ------
+        UnsupportedTypeError
+            If the array's type has no hash input.
+        """
+        from zonebloom.bloom.hashing import hash_array  # noqa: PLC0415 - hashes alone need no pyarrow
+
+        self.insert_hashes(hash_array(array))
+
+    def check(self, array: pa.Array) -> pa.BooleanArray:
+        """For each value: true if it may have been inserted, false if certainly not, null if the value is null.
+
+        A value is looked up as the bytes it has: -0.0 does not find an inserted 0.0.
+
+        Raises
+        ------
+        UnsupportedTypeError
+            If the array's type has no hash input.
+        """
+        import pyarrow as pa  # noqa: PLC0415 - hashes alone need no pyarrow
+
+        from zonebloom.bloom.hashing import to_hashes  # noqa: PLC0415
+
+        if pa.types.is_dictionary(array.type):
+            array = array.dictionary_decode()  # a valid index may point to a null
+        answers = self.check_hashes(to_hashes(array))
+        is_null = array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None
+        return pa.array(answers, pa.bool_(), mask=is_null)
+
+    def fold(self, factor: int = 2) -> Sbbf:
+        """The filter with `factor` times fewer blocks, as if it had been built so.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If `factor` does not divide `num_blocks`.
+
+        Notes
+        -----
+        Spec: specs/sbbf.md#fold
+        """
+        if isinstance(factor, bool) or not isinstance(factor, int) or factor < 1 or self.num_blocks % factor:
+            raise InvalidArgumentError(f"factor must divide the {self.num_blocks} blocks, got {factor!r}")
+        grouped = self._blocks.reshape(self.num_blocks // factor, factor, 8)
+        return Sbbf(np.bitwise_or.reduce(grouped, axis=1))
+
+    def fold_to_fpp(self, fpp: float) -> Sbbf:
+        """The smallest folding whose `fpp()` is still at most `fpp`; the filter itself if none is.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If `fpp` is not in (0, 1).
+
+        Notes
+        -----
+        Spec: specs/sbbf.md#fold
+        """
+        check_fpp(fpp)
+        for num_blocks in range(1, self.num_blocks // 2 + 1):
+            if self.num_blocks % num_blocks == 0:
+                folded = self.fold(self.num_blocks // num_blocks)
+                if folded.fpp() <= fpp:
+                    return folded
+        return self
+
+    def fpp(self) -> float:
+        """The false positive probability of the filter as it is: counted, exact for a uniformly distributed hash.
+
+        Spec: specs/sbbf.md#measured_fpp
+        """
+        counts = np.bitwise_count(self._blocks)
+        matches = np.multiply.reduce(counts, axis=1, dtype=np.uint64).sum()
+        return float(matches) / (self.num_blocks * 32.0**8)
+
+    def __ior__(self, other: object) -> Self:
+        """Holds what either held, as if all had been inserted here. Both must have the same size."""
+        if not isinstance(other, Sbbf):
+            return NotImplemented
+        if other.num_blocks != self.num_blocks:
+            wanted = f"filters must be of equal size to be united, got {self.num_blocks} and {other.num_blocks} blocks"
+            raise InvalidArgumentError(f"{wanted}; fold the larger one")
+        np.bitwise_or(self._blocks, other._blocks, out=self._blocks)
+        return self
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the bitsets are equal."""
+        return isinstance(other, Sbbf) and bool(np.array_equal(self._blocks, other._blocks))
+
+    __hash__: Any = None  # mutable
+
+    def __repr__(self) -> str:
+        return f"Sbbf(num_blocks={self.num_blocks}, num_bytes={self.num_bytes}, fpp={self.fpp():.3g})"

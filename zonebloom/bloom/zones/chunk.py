@@ -1,0 +1,131 @@
+"""`FilterChunk`: the filters of one record batch of zones, in NumPy's sight."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from zonebloom.errors import InvalidZoneTableError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["BYTES_PER_BLOCK", "FilterChunk", "is_work_for_kernel"]
+
+BYTES_PER_BLOCK = 32
+_KERNEL_MODULE = "zonebloom.bloom.kernels.sbbf"
+_KERNEL_PROBES, _LOADED_KERNEL_PROBES = 1 << 22, 1 << 16
+"""Number of (zone, hash) pairs above which a kernel costs less than NumPy's 0.1 µs for each: before Numba is loaded,
+which takes 0.5 s, and afterwards."""
+_SALTS = np.array(
+    [0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D, 0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31], dtype=np.uint64
+)
+
+
+def is_work_for_kernel(num_probes: int) -> bool:
+    """Whether a kernel should look up so many (zone, hash) pairs."""
+    return num_probes > (_LOADED_KERNEL_PROBES if _KERNEL_MODULE in sys.modules else _KERNEL_PROBES)
+
+
+class FilterChunk:
+    """The filters of consecutive zones, as they lie in one Arrow binary array; nothing is copied.
+
+    - `words`: uint32 words of the whole data buffer.
+    - `starts`: int64, first word of each filter.
+    - `num_blocks`: int64, blocks of each filter; `uniform` is their common value, or 0.
+    """
+
+    __slots__ = ("num_blocks", "starts", "uniform", "words")
+
+    def __init__(self, array: pa.BinaryArray | pa.LargeBinaryArray) -> None:
+        offset_type = np.int64 if pa.types.is_large_binary(array.type) else np.int32
+        _, offsets_buffer, data_buffer = array.buffers()
+        if len(array) == 0 or offsets_buffer is None:
+            offsets: NDArray[Any] = np.zeros(1, np.int64)
+        else:
+            offsets = np.frombuffer(offsets_buffer, offset_type)[array.offset : array.offset + len(array) + 1]
+        sizes = np.diff(offsets).astype(np.int64)
+        bad = np.flatnonzero((sizes <= 0) | (sizes % BYTES_PER_BLOCK != 0))
+        if len(bad):
+            message = (
+                f"each bitset must be a positive multiple of {BYTES_PER_BLOCK} bytes, "
+                f"got {int(sizes[bad[0]])} bytes in zone {int(bad[0])}"
+            )
+            raise InvalidZoneTableError(message)
+        base = int(offsets[0])
+        end = int(offsets[-1])
+        data = data_buffer.slice(base, end - base) if data_buffer is not None else pa.py_buffer(b"")
+        self.words: NDArray[np.uint32] = np.frombuffer(data, np.dtype("<u4"))
+        self.starts: NDArray[np.int64] = (offsets[:-1].astype(np.int64) - base) // 4
+        self.num_blocks: NDArray[np.int64] = sizes // BYTES_PER_BLOCK
+        first = int(self.num_blocks[0]) if len(sizes) else 0
+        self.uniform: int = first if first and bool((self.num_blocks == first).all()) else 0
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def may_contain(self, hashes: NDArray[np.uint64], *, by_kernel: bool) -> NDArray[np.bool_]:
+        """For each zone, whether any of `hashes` may have been inserted; False is certain."""
+        if len(self) == 0 or len(hashes) == 0:
+            return np.zeros(len(self), np.bool_)
+        if by_kernel:
+            return self._may_contain_many(hashes)
+        found = np.zeros(len(self), np.bool_)
+        for value in hashes.tolist():
+            found |= self._may_contain_one(int(value))
+        return found
+
+    def _may_contain_one(self, value: int) -> NDArray[np.bool_]:
+        low = np.uint64(value & 0xFFFFFFFF)
+        bits = ((low * _SALTS) & np.uint64(0xFFFFFFFF)) >> np.uint64(27)
+        mask = (np.uint32(1) << bits.astype(np.uint32)).astype(np.uint32)
+        if self.uniform:
+            block = ((value >> 32) * self.uniform) >> 32
+            words = self.words.reshape(len(self), self.uniform, 8)[:, block, :]
+        else:
+            block_of = (np.uint64(value >> 32) * self.num_blocks.astype(np.uint64)) >> np.uint64(32)
+            first = self.starts + block_of.astype(np.int64) * 8
+            words = self.words[first[:, None] + np.arange(8)]
+        return np.asarray(((words & mask) == mask).all(axis=1))
+
+    def _may_contain_many(self, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        from zonebloom.bloom.kernels import sbbf as kernels  # noqa: PLC0415 - a search of a few keys must not load Numba
+
+        if self.uniform:
+            return kernels.check_zones(self.words.reshape(len(self), self.uniform, 8), hashes)
+        data = self.words.view(np.uint8)
+        starts = (self.starts * 4).astype(np.uint64)
+        return kernels.check_zones_at(data, starts, self.num_blocks.astype(np.uint32), hashes)
+
+    def blocks(self, zone: int) -> NDArray[np.uint32]:
+        """The filter of one zone, shape `(num_blocks, 8)`."""
+        start, num_blocks = int(self.starts[zone]), int(self.num_blocks[zone])
+        return self.words[start : start + 8 * num_blocks].reshape(num_blocks, 8)
+
+    def copy_blocks(self, out: NDArray[np.uint32], first_zone: int, first_block: int) -> None:
+        """As `ZoneTable.copy_blocks`, of zones of this chunk."""
+        last_block = first_block + out.shape[1]
+        if self.uniform:
+            filters = self.words.reshape(len(self), self.uniform, 8)
+            out[:] = filters[first_zone : first_zone + len(out), first_block:last_block]
+            return
+        for zone, blocks in enumerate(out, first_zone):
+            blocks[:] = self.blocks(zone)[first_block:last_block]
+
+    def check(self, zone: int, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        """For each of `hashes`, whether the filter of `zone` may contain it."""
+        from zonebloom.bloom.kernels import sbbf as kernels  # noqa: PLC0415 - a search of a few keys must not load Numba
+
+        return kernels.filter_check(self.blocks(zone), hashes)
+
+    def measured_fpp(self) -> NDArray[np.float64]:
+        """The exact false positive probability of each filter, from its set bits."""
+        from zonebloom.bloom.kernels import sbbf as kernels  # noqa: PLC0415 - keeps Numba out of plain searches
+
+        if self.uniform:
+            return kernels.measured_fpp(self.words.reshape(len(self), self.uniform, 8))
+        parts = [kernels.measured_fpp(self.blocks(zone)[None]) for zone in range(len(self))]
+        return np.concatenate(parts) if parts else np.zeros(0)

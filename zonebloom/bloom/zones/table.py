@@ -1,0 +1,286 @@
+"""`ZoneTable`: one filter for each zone of a column, with where the zone lies.
+
+- A **zone** is `rows_per_zone` consecutive rows of one fragment; the last zone of a fragment may be shorter. Zones
+  never cross fragments and never depend on how the rows were cut into batches.
+- A **zone table** is the five columns `(fragment_id, zone_start, zone_length, has_null, bloom_filter_data)`, one row a
+  zone, in order of fragment and start: the schema, the bytes and the metadata of Lance's bloom filter index.
+
+Spec: specs/zones.md#zone-table
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from zonebloom.arrow import to_numpy
+from zonebloom.bloom.zones.chunk import BYTES_PER_BLOCK, FilterChunk, is_work_for_kernel
+from zonebloom.bloom.zones.schema import ZONE_FIELDS, described_by, parameters_of, zone_schema
+from zonebloom.errors import InvalidArgumentError, InvalidZoneTableError
+from zonebloom.search.evaluate import SearchResult, search_zones
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["ZoneTable"]
+
+MAX_ZONES_PER_BATCH = 1024
+MAX_MERGED_BYTES = 4 << 20
+
+
+class ZoneTable:
+    """One filter for each zone of a column, with where the zone lies; immutable.
+
+    - Rows are in order of `(fragment_id, zone_start)`; zones of one fragment do not overlap.
+    - Every bitset is a positive multiple of 32 bytes.
+
+    Make one with `ZoneTable.from_arrow`, `ZoneBuilder` or `Index.zone_table`.
+    """
+
+    def __init__(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> None:
+        self._batches = [batch for batch in batches if batch.num_rows]
+        self._schema = schema
+        self.column, self.column_type = described_by(schema.field("bloom_filter_data"))
+        self.rows_per_zone, self.fpp = parameters_of(schema)
+        self._set_positions()
+        self._chunks: list[FilterChunk] = [FilterChunk(batch.column(4)) for batch in self._batches]
+        self._firsts = [0, *accumulate(map(len, self._chunks))]
+
+    def _set_positions(self) -> None:
+        def joined(index: int, dtype: type[np.generic]) -> Any:
+            parts = [to_numpy(batch.column(index), dtype) for batch in self._batches]
+            return np.concatenate(parts) if parts else np.zeros(0, dtype)
+
+        self.fragment_ids: NDArray[np.uint64] = joined(0, np.uint64)
+        self.zone_starts: NDArray[np.uint64] = joined(1, np.uint64)
+        self.zone_lengths: NDArray[np.uint64] = joined(2, np.uint64)
+        self.has_null: NDArray[np.bool_] = joined(3, np.bool_)
+
+    @classmethod
+    def from_arrow(
+        cls, table: pa.Table | pa.RecordBatch, *, column: str | None = None, column_type: pa.DataType | None = None
+    ) -> ZoneTable:
+        """The zone table that `table` holds, checked; rows may come in any order.
+
+        Parameters
+        ----------
+        table
+            The five columns of the Lance schema; others are ignored. `large_binary` and chunks are taken.
+        column, column_type
+            What the filters describe, where the table does not say it itself. With neither, an untyped literal is
+            probed in every form that one of Lance's types gives it.
+
+        Raises
+        ------
+        InvalidZoneTableError
+            A column is missing or has another type or a null, a bitset is empty or no multiple of 32 bytes, a zone is
+            empty, or zones overlap.
+
+        Spec: specs/zones.md#zone-table
+        """
+        if isinstance(table, pa.RecordBatch):
+            table = pa.Table.from_batches([table])
+        if not isinstance(table, pa.Table):
+            raise InvalidArgumentError(f"a zone table must be a pyarrow Table, got {type(table).__name__}")
+        arrays = [_checked_column(table, field) for field in ZONE_FIELDS]
+        own_column, own_type = described_by(table.schema.field("bloom_filter_data"))
+        rows_per_zone, fpp = parameters_of(table.schema)
+        schema = zone_schema(rows_per_zone, fpp, column=column or own_column, column_type=column_type or own_type)
+        joined = pa.table(arrays, schema=schema)
+        zones = cls(_merged(_in_order(joined).to_batches(max_chunksize=MAX_ZONES_PER_BATCH)), schema)
+        zones._check_positions()
+        return zones
+
+    def _check_positions(self) -> None:
+        if len(self) and int(self.zone_lengths.min()) == 0:
+            zone = int(np.flatnonzero(self.zone_lengths == 0)[0])
+            raise InvalidZoneTableError(f"zone_length must be at least 1, got 0 in zone {zone}")
+        limit = np.uint64(2**32 - 1)
+        stops = self.zone_starts + self.zone_lengths
+        outside = np.flatnonzero((self.fragment_ids > limit) | (stops > limit) | (stops < self.zone_starts))
+        if len(outside):
+            zone = int(outside[0])
+            message = f"fragment_id and zone ends must be below 2**32, got zone {zone} of {self._where(zone)}"
+            raise InvalidZoneTableError(message)
+        same = self.fragment_ids[1:] == self.fragment_ids[:-1]
+        bad = np.flatnonzero(same & (self.zone_starts[1:] < stops[:-1]))
+        if len(bad):
+            zone = int(bad[0])
+            message = f"zones of a fragment must not overlap, got {self._where(zone)} and {self._where(zone + 1)}"
+            raise InvalidZoneTableError(message)
+
+    def _where(self, zone: int) -> str:
+        start, length = int(self.zone_starts[zone]), int(self.zone_lengths[zone])
+        return f"fragment {int(self.fragment_ids[zone])} rows [{start}, {start + length})"
+
+    def __len__(self) -> int:
+        return len(self.fragment_ids)
+
+    def __repr__(self) -> str:
+        name = self.column or "?"
+        return f"ZoneTable({name}: {self.column_type or 'type unknown'}, {len(self)} zones, {self.filter_bytes} bytes)"
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema: five columns, Lance's metadata."""
+        return self._schema
+
+    @property
+    def filter_bytes(self) -> int:
+        """Bytes of all filters together."""
+        return sum(int(chunk.num_blocks.sum()) * BYTES_PER_BLOCK for chunk in self._chunks)
+
+    @property
+    def num_rows_covered(self) -> int:
+        """Rows that the zones span, over all fragments."""
+        return int(self.zone_lengths.sum())
+
+    def to_arrow(self) -> pa.Table:
+        """The five columns as an Arrow table, without a copy; chunks stay below 2 GiB.
+
+        Spec: specs/zones.md#zone-table
+        """
+        return pa.Table.from_batches(self._batches, self._schema)
+
+    def check_zone(self, zone: int, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        """For each of `hashes`, whether the filter of zone number `zone` may contain it."""
+        chunk, number = self._chunk_of(zone)
+        return chunk.check(number, hashes)
+
+    def zone_fpp(self, zone: int) -> float:
+        """The exact false positive probability of one zone's filter, from its set bits."""
+        ones = np.bitwise_count(self.blocks(zone)).astype(np.float64)
+        return float((ones / 32).prod(axis=1).mean())
+
+    def blocks(self, zone: int) -> NDArray[np.uint32]:
+        """The filter of zone number `zone`, shape `(num_blocks, 8)`, read-only."""
+        chunk, number = self._chunk_of(zone)
+        return chunk.blocks(number)
+
+    def _chunk_of(self, zone: int) -> tuple[FilterChunk, int]:
+        if not 0 <= zone < len(self):
+            raise InvalidArgumentError(f"zone must be in [0, {len(self)}), got {zone}")
+        number = bisect_right(self._firsts, zone) - 1
+        return self._chunks[number], zone - self._firsts[number]
+
+    @property
+    def num_blocks(self) -> NDArray[np.int64]:
+        """Blocks of each zone's filter, shape `(len(self),)`."""
+        parts = [chunk.num_blocks for chunk in self._chunks]
+        return np.concatenate(parts) if parts else np.zeros(0, np.int64)
+
+    def copy_blocks(self, out: NDArray[np.uint32], first_zone: int, first_block: int) -> None:
+        """Copy blocks `first_block` and on of the filters of consecutive zones, which have one size.
+
+        Parameters
+        ----------
+        out
+            Shape `(num_zones, num_blocks, 8)`, filled.
+        """
+        done = 0
+        while done < len(out):
+            chunk, number = self._chunk_of(first_zone + done)
+            count = min(len(out) - done, len(chunk) - number)
+            chunk.copy_blocks(out[done : done + count], number, first_block)
+            done += count
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The record batches of the table, at most 1024 zones each."""
+        yield from self._batches
+
+    def may_contain(self, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        """For each zone, whether any of `hashes` (uint64, XXH64 seed 0) may be of a value in it; False is certain.
+
+        Cost: one block (32 bytes) for each zone and hash; Numba is loaded only past some four million such pairs.
+        """
+        by_kernel = is_work_for_kernel(len(self) * len(hashes))
+        parts = [chunk.may_contain(hashes, by_kernel=by_kernel) for chunk in self._chunks]
+        return np.concatenate(parts) if parts else np.zeros(0, np.bool_)
+
+    def candidates(self, hashes: NDArray[np.uint64]) -> NDArray[np.intp]:
+        """Numbers of the zones that may hold any of `hashes`, ascending; as `may_contain`."""
+        return np.flatnonzero(self.may_contain(hashes))
+
+    def contained(self, hashes: NDArray[np.uint64], live: NDArray[np.bool_] | None = None) -> NDArray[np.bool_]:
+        """For each of `hashes`, whether any of the zones (those in the mask `live`) may contain it.
+
+        Cost: 32 bytes for each hash and zone until the first that may contain it.
+        """
+        found = np.zeros(len(hashes), np.bool_)
+        pending = np.arange(len(hashes))
+        first = 0
+        for chunk in self._chunks:
+            for zone in range(len(chunk)):
+                if not len(pending):
+                    return found
+                if live is None or live[first + zone]:
+                    is_hit = chunk.check(zone, hashes[pending])
+                    found[pending[is_hit]] = True
+                    pending = pending[~is_hit]
+            first += len(chunk)
+        return found
+
+    def measured_fpp(self) -> NDArray[np.float64]:
+        """The exact false positive probability of each zone's filter, shape `(len(self),)`."""
+        parts = [chunk.measured_fpp() for chunk in self._chunks]
+        return np.concatenate(parts) if parts else np.zeros(0)
+
+    def search(self, predicate: Any) -> SearchResult:
+        """Row ranges that can hold rows for which `predicate` is true, as a `SearchResult`; no data set is needed.
+
+        Columns of the predicate all mean the column that the table describes. Rows outside the zones are not known and
+        not returned.
+
+        Spec: specs/pruning.md#zone-table-search
+        """
+        return search_zones(self, predicate)
+
+
+def _checked_column(table: pa.Table, field: pa.Field) -> pa.ChunkedArray:
+    found = table.schema.get_field_index(field.name)
+    if found < 0:
+        message = f"a zone table must have the column {field.name} {field.type}, got {', '.join(table.column_names)}"
+        raise InvalidZoneTableError(message)
+    column = table.column(found)
+    binary = pa.types.is_binary(field.type) and column.type in (pa.binary(), pa.large_binary(), pa.binary_view())
+    if column.type != field.type and not binary:
+        raise InvalidZoneTableError(f"column {field.name} must be {field.type}, got {column.type}")
+    if column.null_count:
+        raise InvalidZoneTableError(f"column {field.name} must not hold nulls, got {column.null_count}")
+    if column.type == field.type:
+        return column
+    parts = [
+        chunk.slice(first, MAX_ZONES_PER_BATCH).cast(field.type)
+        for chunk in column.chunks
+        for first in range(0, len(chunk), MAX_ZONES_PER_BATCH)
+    ]
+    return pa.chunked_array(parts, field.type)
+
+
+def _in_order(table: pa.Table) -> pa.Table:
+    """`table` in order of fragment and start; runs that are in order are not copied (`take` overflows at 2 GiB)."""
+    order = np.lexsort((table["zone_start"].to_numpy(), table["fragment_id"].to_numpy()))
+    cuts = np.flatnonzero(np.diff(order) != 1) + 1
+    if not len(cuts):
+        return table
+    return pa.concat_tables([table.slice(int(run[0]), len(run)) for run in np.split(order, cuts)])
+
+
+def _merged(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Small neighbours as one batch, so that shuffled rows do not become a batch each."""
+    held: list[pa.RecordBatch] = []
+    rows = num_bytes = 0
+    for batch in batches:
+        if held and (rows + batch.num_rows > MAX_ZONES_PER_BATCH or num_bytes + batch.nbytes > MAX_MERGED_BYTES):
+            yield pa.concat_batches(held) if len(held) > 1 else held[0]
+            held, rows, num_bytes = [], 0, 0
+        held.append(batch)
+        rows += batch.num_rows
+        num_bytes += batch.nbytes
+    if held:
+        yield pa.concat_batches(held) if len(held) > 1 else held[0]

@@ -1,0 +1,136 @@
+"""What `whatif` says: a verdict, and one `Option` for each false positive probability and sizing.
+
+Spec: specs/whatif.md#whatif
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from zonebloom.bloom.sizing import Sizing
+
+__all__ = ["Forecast", "Option", "Verdict"]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether an index on the column would be of use."""
+
+    code: str
+    """USEFUL, or why not: NO_ROWS, UNSUPPORTED_TYPE, CONSTANT, LOW_CARDINALITY, SORTED."""
+    message: str
+    """The same in words, with numbers."""
+
+    @property
+    def is_useful(self) -> bool:
+        """Whether the code is USEFUL."""
+        return self.code == "USEFUL"
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """What one choice of `fpp` and `sizing` would give; zones kept are means, of all zones of the data set."""
+
+    fpp: float
+    """Asked for."""
+    sizing: Sizing
+    """How the number of blocks follows."""
+    blocks_per_zone: float
+    """256-bit blocks of a filter; a mean where the sizing is adaptive."""
+    filter_bytes: int
+    """Bytes of all filters; exact, but for `adaptive` where the sample is not the whole."""
+    index_bytes: int
+    """Bytes on disk: the filters, and 28 bytes a zone."""
+    real_fpp: float
+    """Mean false positive probability of a zone's filter with the distinct values that it would hold."""
+    build_seconds: float
+    """Reading, hashing and inserting at the speed of the sample, on `workers` threads; without writing to disk."""
+    absent_kept: float
+    """Zones kept for one key that is nowhere."""
+    present_kept: float
+    """Zones kept for the key of a random row."""
+    many_absent_kept: float
+    """Zones kept for 1000 keys that are nowhere."""
+    many_present_kept: float
+    """Zones kept for the keys of 1000 random rows."""
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What `whatif` found; print it, or take `to_dict()`."""
+
+    column: str
+    """Name of the column."""
+    column_type: pa.DataType
+    """Its Arrow type."""
+    verdict: Verdict
+    """Whether an index is of use."""
+    num_files: int
+    """Readable files of the data set."""
+    num_rows: int
+    """Their rows."""
+    rows_per_zone: int
+    """Rows of a zone."""
+    num_zones: int
+    """Zones that an index would have."""
+    workers: int
+    """Threads that `build_seconds` assumes."""
+    sampled: dict[str, float] = field(default_factory=dict)
+    """Size of the sample, and its speed in nanoseconds a row on one thread."""
+    distinct_per_zone: float = 0.0
+    """Mean number of distinct values in a zone."""
+    zones_per_key: float = 0.0
+    """Mean number of zones that really hold the key of a random row."""
+    range_overlap: float | None = None
+    """Share of the other row groups whose statistics cannot rule out a value; None where it cannot be told."""
+    options: tuple[Option, ...] = ()
+    """One for each pair of `fpp` and sizing; none where the verdict rules them out."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The object that `zonebloom whatif --format json` prints."""
+        found = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        found["column_type"] = str(self.column_type)
+        found["verdict"] = {**asdict(self.verdict), "is_useful": self.verdict.is_useful}
+        found["options"] = [asdict(option) for option in self.options]
+        return found
+
+    def __str__(self) -> str:
+        lines = [self._shape()]
+        if self.options:
+            lines += [self._sample(), "", *_header(self.num_zones), *map(_line, self.options), ""]
+        return "\n".join([*lines, f"{self.verdict.code}: {self.verdict.message}"])
+
+    def _shape(self) -> str:
+        return (
+            f"{self.column} {self.column_type}: {self.num_rows:,} rows of {self.num_files:,} files, "
+            f"{self.num_zones:,} zones of {self.rows_per_zone:,} rows"
+        )
+
+    def _sample(self) -> str:
+        some = self.sampled
+        return (
+            f"sampled {some['zones']:,} zones of {some['files']:,} files: {self.distinct_per_zone:,.0f} distinct "
+            f"values a zone, a present key is in {self.zones_per_key:,.1f} zones; read {some['read_ns']:.1f} ns a row, "
+            f"hashed and inserted {some['insert_ns']:.1f}"
+        )
+
+
+def _header(num_zones: int) -> list[str]:
+    names = f"{'fpp':<9}{'sizing':<14}{'blocks':>6}{'index bytes':>17}{'seconds':>10}"
+    kept = f"{'absent':>12}{'present':>12}{'1000 absent':>13}{'1000 present':>14}"
+    return [f"{'':46}{'build':>10}   zones kept of {num_zones:,}, for keys that are", names + kept]
+
+
+def _line(option: Option) -> str:
+    return (
+        f"{option.fpp:<9g}{option.sizing:<14}{option.blocks_per_zone:>6,.0f}{option.index_bytes:>17,}"
+        f"{option.build_seconds:>10,.2f}{_zones(option.absent_kept):>12}{_zones(option.present_kept):>12}"
+        f"{_zones(option.many_absent_kept):>13}{_zones(option.many_present_kept):>14}"
+    )
+
+
+def _zones(mean: float) -> str:
+    return f"{mean:,.1f}" if mean >= 1 else f"{mean:.2g}"

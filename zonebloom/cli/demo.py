@@ -1,0 +1,322 @@
+"""The demo: a generated lake, indexed and searched, every answer compared with the full scan's.
+
+Events lie in hive folders, one file a day. `user_id` is a random UUID and `device_id` a random int64, so the files are
+sorted by neither and their minima and maxima say nothing. Everything is made in a temporary folder, and deleted.
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as pads
+import pyarrow.parquet as pq
+from rich.console import Console
+from rich.table import Table
+
+from zonebloom.build.create import build_index
+from zonebloom.errors import InvalidArgumentError, ZoneBloomError
+from zonebloom.index import Index
+from zonebloom.search.evaluate import Counts
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["DemoReport", "MeasuredSearch", "run_demo"]
+
+T = TypeVar("T")
+
+_KEYS = ["user_id", "device_id"]
+_ROW_GROUP_ROWS = 1 << 17
+_REPEATS = 3
+_NUM_KEYS_IN_LIST = 20
+_WIDTH_OF_A_PIPE = 112
+_HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
+_PLACES_OF_DIGITS = [place for place in range(36) if place not in (8, 13, 18, 23)]
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredSearch:
+    """One search, its scan, and the full scan with the same answer; seconds are medians of a few runs in turn."""
+
+    title: str
+    """What is searched for."""
+    num_matches: int
+    """Rows that match."""
+    kept: Counts
+    """What had to be read."""
+    total: Counts
+    """What there is."""
+    search_seconds: float
+    """The index alone: which rows may match."""
+    scan_seconds: float
+    """The index, and reading the rows that match."""
+    full_scan_seconds: float
+    """pyarrow.dataset with the same filter, on all cores."""
+
+
+@dataclass(frozen=True, slots=True)
+class DemoReport:
+    """What the demo measured."""
+
+    num_rows: int
+    """Rows of the lake."""
+    num_files: int
+    """Files of the lake."""
+    data_bytes: int
+    """Bytes of its files."""
+    index_bytes: int
+    """Bytes of the index over both keys."""
+    start_seconds: float
+    """Loading Numba and compiling the kernels, once; later processes take them from a cache."""
+    build_seconds: float
+    """Building the index over both keys."""
+    read_seconds: float
+    """Only reading both keys with pyarrow, on one thread."""
+    searches: tuple[MeasuredSearch, ...]
+    """The searches, in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    title: str
+    where: str
+    """For zonebloom, as SQL."""
+    filter: pc.Expression
+    """The same for pyarrow."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Lake:
+    root: Path
+    files: list[Path]
+    user_ids: list[str]
+    """Some that are present, spread over the files."""
+    device_ids: list[int]
+    """As above."""
+
+    @property
+    def num_bytes(self) -> int:
+        return sum(file.stat().st_size for file in self.files)
+
+
+def run_demo(
+    rows: int = 4_000_000, files: int = 8, *, directory: Path | None = None, console: Console | None = None
+) -> DemoReport:
+    """What an index saves on a lake of `rows` events in `files` files, printed and returned; nothing is left behind.
+
+    Needs about 70 bytes of disk a row, and a minute at the defaults.
+
+    Parameters
+    ----------
+    directory
+        Where the temporary folder is made; by default where the system has such folders.
+    console
+        Where to print; stdout by default.
+
+    Raises
+    ------
+    InvalidArgumentError
+        `files` is below 1, or above `rows`.
+    ZoneBloomError
+        An answer differs from the full scan's.
+    """
+    if not 1 <= files <= rows:
+        raise InvalidArgumentError(f"files must be from 1 to the {rows} rows, got {files}")
+    if console is None:
+        console = Console()
+        if not console.is_terminal:
+            console = Console(width=_WIDTH_OF_A_PIPE)
+    with tempfile.TemporaryDirectory(prefix="zonebloom-demo-", dir=directory) as folder:
+        console.print(f"Writing {rows:,} events with random keys to {files} Parquet files …")
+        lake = _write_lake(Path(folder) / "events", rows, files)
+        start_seconds = _warm_up(Path(folder) / "warm-up")
+        read_seconds = _seconds(lambda: _read_keys(lake))[0]
+        console.print(f"Building an index of {' and '.join(_KEYS)} …")
+        build_seconds, index = _seconds(lambda: build_index(lake.root, _KEYS, progress=console.is_terminal))
+        console.print("Searching, and scanning everything to compare …\n")
+        report = DemoReport(
+            num_rows=rows,
+            num_files=files,
+            data_bytes=lake.num_bytes,
+            index_bytes=sum(column["index_bytes"] for column in index.info()["columns"]),
+            start_seconds=start_seconds,
+            build_seconds=build_seconds,
+            read_seconds=read_seconds,
+            searches=tuple(_measure(index, lake, search) for search in _searches(lake)),
+        )
+        _print(report, console)
+        return report
+
+
+# --- the lake ---------------------------------------------------------------------------------------------------------
+
+
+def _write_lake(root: Path, rows: int, files: int) -> _Lake:
+    random = np.random.default_rng(2026)
+    lake = _Lake(root, [], [], [])
+    num_samples = -(-_NUM_KEYS_IN_LIST // files)
+    for number in range(files):
+        path = root / f"day={number + 1}" / "part-0.parquet"
+        path.parent.mkdir(parents=True)
+        num_rows = rows * (number + 1) // files - rows * number // files
+        batches = _events(random, num_rows)
+        first = next(batches)
+        # Plain keys, as writers leave them that gave up on a dictionary of random values.
+        with pq.ParquetWriter(path, first.schema, use_dictionary=["event"]) as writer:
+            writer.write_batch(first)
+            for batch in batches:
+                writer.write_batch(batch)
+        sample = first.take(random.integers(0, first.num_rows, num_samples))
+        lake.files.append(path)
+        lake.user_ids.extend(sample["user_id"].to_pylist())
+        lake.device_ids.extend(sample["device_id"].to_pylist())
+    return lake
+
+
+def _events(random: np.random.Generator, num_rows: int) -> Iterator[pa.RecordBatch]:
+    """Row groups of events."""
+    kinds = pa.array(["view", "search", "cart", "order"])
+    for start in range(0, num_rows, _ROW_GROUP_ROWS):
+        count = min(_ROW_GROUP_ROWS, num_rows - start)
+        yield pa.RecordBatch.from_pydict(
+            {
+                "user_id": _uuids(random, count),
+                "device_id": pa.array(random.integers(-(2**63), 2**63, count)),
+                "event": kinds.take(pa.array(random.integers(0, len(kinds), count))),
+                "amount": pa.array(np.round(random.random(count) * 1000, 4)),
+            }
+        )
+
+
+def _uuids(random: np.random.Generator, count: int) -> pa.Array:
+    """Random UUIDs of version 4 as text, 36 characters each."""
+    keys = np.frombuffer(random.bytes(16 * count), np.uint8).reshape(count, 16).copy()
+    keys[:, 6] = keys[:, 6] & 0x0F | 0x40
+    keys[:, 8] = keys[:, 8] & 0x3F | 0x80
+    digits: NDArray[np.uint8] = np.stack([_HEX[keys >> 4], _HEX[keys & 15]], axis=2).reshape(count, 32)
+    texts = np.full((count, 36), ord("-"), np.uint8)
+    texts[:, _PLACES_OF_DIGITS] = digits
+    offsets = np.arange(0, 36 * count + 1, 36, dtype=np.int32)
+    return pa.Array.from_buffers(pa.string(), count, [None, pa.py_buffer(offsets), pa.py_buffer(texts)])
+
+
+def _warm_up(root: Path) -> float:
+    """Seconds until the first kernels have run."""
+    _write_lake(root, 100, 1)
+    return _seconds(lambda: build_index(root, _KEYS))[0]
+
+
+def _read_keys(lake: _Lake) -> int:
+    """Reads the keys and does nothing with them: what no build can beat on one thread."""
+    num_rows = 0
+    for file in lake.files:
+        with pq.ParquetFile(file) as source:
+            num_rows += sum(batch.num_rows for batch in source.iter_batches(columns=_KEYS, use_threads=False))
+    return num_rows
+
+
+# --- the searches -----------------------------------------------------------------------------------------------------
+
+
+def _searches(lake: _Lake) -> list[_Search]:
+    user_id, device_id = lake.user_ids[-1], lake.device_ids[-1]
+    half = _NUM_KEYS_IN_LIST // 2
+    absent = _uuids(np.random.default_rng(1), half).to_pylist()
+    some = lake.user_ids[::2][:half] + absent[:half]
+    texts = ", ".join(f"'{one}'" for one in some)
+    field = pc.field("user_id")
+    return [
+        _Search("user_id = … present", f"user_id = '{user_id}'", field == user_id),
+        _Search("user_id = … absent", f"user_id = '{absent[-1]}'", field == absent[-1]),
+        _Search("device_id = … present", f"device_id = {device_id}", pc.field("device_id") == device_id),
+        _Search(f"user_id IN ({len(some)} keys)", f"user_id IN ({texts})", field.isin(some)),
+        _Search("amount > 999.9", "amount > 999.9", pc.field("amount") > 999.9),  # noqa: PLR2004
+    ]
+
+
+def _measure(index: Index, lake: _Lake, search: _Search) -> MeasuredSearch:
+    """The three ways in turn, so that none has the machine to itself; their answers are compared first."""
+    dataset = pads.dataset(lake.root, format="parquet", partitioning="hive")
+    found = index.search(search.where)
+    rows = index.to_table(search.where)
+    _check_equal(rows, dataset.to_table(filter=search.filter, columns=rows.schema.names), search.title)
+    seconds = [
+        (
+            _seconds(lambda: index.search(search.where))[0],
+            _seconds(lambda: index.to_table(search.where))[0],
+            _seconds(lambda: dataset.to_table(filter=search.filter))[0],
+        )
+        for _ in range(_REPEATS)
+    ]
+    medians = map(statistics.median, zip(*seconds, strict=True))
+    return MeasuredSearch(search.title, rows.num_rows, found.kept, found.total, *medians)
+
+
+def _check_equal(rows: pa.Table, expected: pa.Table, title: str) -> None:
+    order = [("user_id", "ascending")]
+    if rows.sort_by(order) != expected.cast(rows.schema).sort_by(order):
+        counts = f"{rows.num_rows} rows where the full scan gives {expected.num_rows}"
+        raise ZoneBloomError(f"a scan must equal the full scan, got {counts} for {title}; please report this")
+
+
+def _seconds(call: Callable[[], T]) -> tuple[float, T]:
+    start = time.perf_counter()
+    result = call()
+    return time.perf_counter() - start, result
+
+
+# --- what is printed --------------------------------------------------------------------------------------------------
+
+
+def _print(report: DemoReport, console: Console) -> None:
+    lake = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    lake.add_row("data", f"{report.num_rows:,} rows, {report.num_files} files, {_megabytes(report.data_bytes)}")
+    share = report.index_bytes / report.data_bytes
+    lake.add_row("index", f"{_megabytes(report.index_bytes)} for {len(_KEYS)} columns, {share:.1%} of the data")
+    ratio = f"{report.build_seconds / report.read_seconds:.2f} times only reading both columns on one thread"
+    lake.add_row("build", f"{report.build_seconds:.2f} s, {ratio}")
+    lake.add_row("start", f"{report.start_seconds:.2f} s to load or compile the kernels, once a process")
+    console.print(lake)
+    total = report.searches[0].total
+    read = f"kept of {total.files} files, {total.zones:,} zones, {_megabytes(total.bytes)}"
+    table = Table(title=f"What must be read, {read}", title_justify="left", title_style="bold")
+    table.add_column("search")
+    for name in ("matches", "files", "zones", "rows", "MB", "search", "scan", "full scan", "faster"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for one in report.searches:
+        table.add_row(one.title, *_cells(one))
+    console.print()
+    console.print(table)
+    console.print("Every answer equals the full scan's. search: the index alone; scan: with the matching rows read.")
+    console.print("A bloom filter cannot judge a range: amount > 999.9 reads everything.")
+
+
+def _cells(one: MeasuredSearch) -> list[str]:
+    return [
+        f"{one.num_matches:,}",
+        f"{one.kept.files}",
+        f"{one.kept.zones:,}",
+        f"{one.kept.rows:,}",
+        f"{one.kept.bytes / 1e6:.1f}",
+        _milliseconds(one.search_seconds),
+        _milliseconds(one.scan_seconds),
+        _milliseconds(one.full_scan_seconds),
+        f"{one.full_scan_seconds / one.scan_seconds:.1f}x",
+    ]
+
+
+def _megabytes(num_bytes: int) -> str:
+    return f"{num_bytes / 1e6:,.1f} MB"
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{seconds * 1e3:,.1f} ms"

@@ -1,0 +1,1 @@
+"""Where other engines come in: Spark."""

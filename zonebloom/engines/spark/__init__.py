@@ -1,0 +1,43 @@
+"""zonebloom on Spark, through PySpark alone: build and refresh on the cluster, pruned reads, pruned joins.
+
+`ZoneBloom(spark)` is the whole surface. The index directory, the kernels and the evaluator are the library's: Spark
+adds distribution, nothing else. Every call works on a Spark Connect session too, for nothing here reaches into the JVM.
+
+`facade` is the surface; `catalog` finds indexes by name; `inputs` knows which files a DataFrame scans; `executors` runs
+functions there. `build/`, `read/` (with the data source) and `join/` do the work; `pushdown/` translates conditions.
+
+Names are loaded when they are first used. Spec: specs/spark.md
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from zonebloom.engines.spark.catalog import BFIndexConfig
+    from zonebloom.engines.spark.facade import ZoneBloom
+    from zonebloom.engines.spark.read.open import read
+    from zonebloom.engines.spark.read.source import register
+
+_HOME_OF = {
+    "BFIndexConfig": "zonebloom.engines.spark.catalog",
+    "ZoneBloom": "zonebloom.engines.spark.facade",
+    "read": "zonebloom.engines.spark.read.open",
+    "register": "zonebloom.engines.spark.read.source",
+}
+
+__all__ = ["BFIndexConfig", "ZoneBloom", "read", "register"]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module 'zonebloom.engines.spark' has no attribute {name!r}")
+    value = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

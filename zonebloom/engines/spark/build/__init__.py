@@ -1,0 +1,1 @@
+"""Building and refreshing an index on the executors."""

@@ -1,0 +1,343 @@
+"""Building and refreshing on a cluster: the library's own build, with its work done by executors.
+
+`SparkRunner` stands where the library has its threads. Listing, ids, coverage and the commit are the library's, on the
+driver; footers of many files, zones, and filters above them are made by executors, which write straight to the index
+and give back only what the version file will say.
+
+Spec: specs/spark.md#build
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from zonebloom.bloom.sizing import Sizing, num_blocks_for
+from zonebloom.build.checkpoints import COMMIT_EVERY, sizing_of
+from zonebloom.build.create import build_index
+from zonebloom.build.fill import (
+    BuildPlan,
+    BuiltColumns,
+    Inspected,
+    Threads,
+    Unit,
+    collect,
+    default_workers,
+    units_of,
+)
+from zonebloom.build.progress import Progress
+from zonebloom.build.refresh import Mode, Refresh
+from zonebloom.engines.spark.build import tasks
+from zonebloom.engines.spark.build.tasks import Built, Merge, Place, Work
+from zonebloom.engines.spark.executors import Cluster
+from zonebloom.engines.spark.inputs import data_set_of
+from zonebloom.engines.spark.listing import open_index
+from zonebloom.errors import InvalidArgumentError
+from zonebloom.formats import Dataset
+from zonebloom.formats.hive import Partitions
+from zonebloom.formats.source import Fingerprint
+from zonebloom.formats.table import TableSnapshot
+from zonebloom.index import Index
+from zonebloom.maintain.optimize import Optimization
+from zonebloom.storage.fragments import Fragment
+from zonebloom.storage.level import LevelEntry
+from zonebloom.storage.levels import parts_of_dataset
+from zonebloom.storage.levels.fill import warn_of_useless
+from zonebloom.storage.levels.partial import joined
+from zonebloom.storage.manifest import ColumnEntry
+from zonebloom.storage.stores.store import Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["SparkRunner", "create_index", "estimated_bytes", "optimize_index", "refresh_index"]
+
+T = TypeVar("T")
+
+_FOOTERS_PER_TASK = 256
+"""Up to twice as many files, the driver reads the footers itself: that is faster than two tasks are started."""
+_ROWS_PER_TASK = 1 << 26
+"""A task that is lost costs at most about so many rows; it takes some seconds for each column."""
+_ROWS_WORTH_A_TASK = 1 << 25
+"""A slot gets another task only for so many rows more: an empty task takes 60 ms and more, a row of it some ns."""
+_TASKS_PER_SLOT = 3
+"""So many tasks even out what some are slower."""
+
+
+def create_index(
+    spark: SparkSession,
+    source: Any,
+    columns: str | Sequence[str],
+    *,
+    rows_per_zone: int = 8192,
+    fpp: float = 0.00057,
+    sizing: Sizing = "power_of_two",
+    index: str | os.PathLike[str] | None = None,
+    levels: Sequence[str] = ("zone",),
+    overwrite: bool = False,
+    optimize: bool = True,
+    commit_every: int | None = None,
+    max_index_bytes: int | None = None,
+    tasks: int | None = None,
+    progress: bool | Callable[[Progress], None] = False,
+    storage_options: Mapping[str, str] | None = None,
+) -> Index:
+    """See `ZoneBloom.create_index`."""
+    return build_index(
+        data_set_of(source, storage_options),
+        columns,
+        rows_per_zone=rows_per_zone,
+        fpp=fpp,
+        sizing=sizing,
+        index=index,
+        overwrite=overwrite,
+        optimize=optimize,
+        levels=levels,
+        commit_every=COMMIT_EVERY if commit_every is None else commit_every,
+        progress=progress,
+        runner=SparkRunner(spark, storage_options, num_tasks=tasks, max_index_bytes=max_index_bytes),
+        storage_options=storage_options,
+    )
+
+
+def refresh_index(
+    spark: SparkSession,
+    index: Index,
+    mode: Mode = "incremental",
+    *,
+    paths: Iterable[str | os.PathLike[str]] | None = None,
+    partitions: Partitions | None = None,
+    rows_per_zone: int | None = None,
+    fpp: float | None = None,
+    sizing: Sizing | None = None,
+    levels: Sequence[str] | None = None,
+    check: bool = False,
+    commit_every: int | None = None,
+    tasks: int | None = None,
+    progress: bool | Callable[[Progress], None] = False,
+    storage_options: Mapping[str, str] | None = None,
+) -> Refresh:
+    """See `ZoneBloom.refresh_index`."""
+    return index.refresh(
+        mode,
+        paths=paths,
+        partitions=partitions,
+        rows_per_zone=rows_per_zone,
+        fpp=fpp,
+        sizing=sizing,
+        levels=levels,
+        check=check,
+        commit_every=commit_every,
+        progress=progress,
+        runner=SparkRunner(spark, storage_options, num_tasks=tasks),
+    )
+
+
+def optimize_index(
+    spark: SparkSession, place: str, *, storage_options: Mapping[str, str] | None = None
+) -> Optimization:
+    """See `ZoneBloom.optimize_index`."""
+    index = open_index(place, storage_options)
+    where = Place(index.info()["index"], None if storage_options is None else dict(storage_options))
+    found: Optimization = Cluster(spark).map(tasks.optimize, where, [None])[0]
+    return found
+
+
+class SparkRunner:
+    """A `building.Runner` whose work is done by the executors of a session.
+
+    Parameters
+    ----------
+    num_tasks
+        Spark tasks of a build; by default one to three for each slot, more where there is much to do.
+    max_index_bytes
+        Refuse to build more, by estimate.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        storage_options: Mapping[str, str] | None = None,
+        *,
+        num_tasks: int | None = None,
+        max_index_bytes: int | None = None,
+    ) -> None:
+        if num_tasks is not None and (not isinstance(num_tasks, int) or num_tasks < 1):
+            raise InvalidArgumentError(f"tasks must be at least 1, got {num_tasks!r}")
+        self._cluster = Cluster(spark)
+        self._storage_options = None if storage_options is None else dict(storage_options)
+        self._num_tasks = num_tasks
+        self._max_index_bytes = max_index_bytes
+
+    def read_footers(self, dataset: Dataset, listing: Mapping[str, Fingerprint], ids: Mapping[str, int]) -> Inspected:
+        """Shape and schema of each file of `listing`; read by executors where there are many."""
+        if len(listing) <= 2 * _FOOTERS_PER_TASK:
+            return Threads(default_workers(dataset)).read_footers(dataset, listing, ids)
+        files = [(path, fingerprint, ids[path]) for path, fingerprint in listing.items()]
+        num_tasks = min(-(-len(files) // _FOOTERS_PER_TASK), self._cluster.slots * _TASKS_PER_SLOT)
+        size = -(-len(files) // num_tasks)
+        shares = [files[first : first + size] for first in range(0, len(files), size)]
+        found = self._cluster.map(tasks.read_footers, _sent(dataset), shares)
+        return collect(
+            (path, outcome if isinstance(outcome, str) else (outcome, schemas[number]))
+            for schemas, outcomes in found
+            for path, outcome, number in outcomes
+        )
+
+    def admit(self, columns: Iterable[tuple[ColumnEntry, Sequence[Fragment]]]) -> None:
+        """Compare the estimate of what will be written with `max_index_bytes`.
+
+        Raises
+        ------
+        InvalidArgumentError
+            It is more.
+        """
+        if self._max_index_bytes is None:
+            return
+        estimate = sum(estimated_bytes(column, fragments) for column, fragments in columns)
+        if estimate > self._max_index_bytes:
+            message = f"the index must need at most {self._max_index_bytes:,} bytes, got an estimate of {estimate:,}"
+            raise InvalidArgumentError(f"{message}; allow more, take fewer columns, a larger fpp, or sizing='exact'")
+
+    def build(self, plan: BuildPlan, fragments: Sequence[Fragment]) -> BuiltColumns:
+        """Write the zones of `fragments`, and the levels, by executors.
+
+        What tasks wrote before the job failed stays, and no version names it: a vacuum removes it.
+        """
+        units = units_of(fragments, plan.parameters.rows_per_zone, self._cluster.slots)
+        total = sum(fragment.num_rows for fragment in fragments)
+        place = Place(plan.store.location, self._storage_options)
+        work = Work(
+            place,
+            _sent(plan.dataset),
+            dict(plan.columns),
+            plan.parameters,
+            plan.levels,
+            total,
+            dict(plan.like),
+            plan.of_rows,
+        )
+        shares = self._shares(units, total, has_fragment_level="fragment" in plan.levels)
+        on_rows = plan.on_rows
+
+        def on_result(built: Built) -> None:
+            if on_rows is not None:
+                on_rows(built.columns.rows)
+
+        results: list[Built] = self._cluster.map(tasks.build, work, shares, on_result if on_rows else None)
+        built = _union(plan.columns, [result.columns for result in results])
+        if len(plan.levels) > 1:
+            built.levels = self._levels(plan, work, fragments, built, results)
+        return built
+
+    def run(self, function: Callable[..., T], store: Store, *arguments: Any) -> T:
+        """`function(store, *arguments)` in one task."""
+        place = Place(store.location, self._storage_options)
+        found: T = self._cluster.map(tasks.call, place, [(function, arguments)])[0]
+        return found
+
+    def _shares(self, units: Sequence[Unit], total: int, *, has_fragment_level: bool) -> list[list[Unit]]:
+        """Units for each task, about as many rows each; the units of a fragment that has a level of its own together,
+        unless it is longer than a task.
+        """
+        slots = self._cluster.slots
+        each = min(max(total // (slots * _ROWS_WORTH_A_TASK), 1), _TASKS_PER_SLOT)
+        wanted = self._num_tasks or max(slots * each, -(-total // _ROWS_PER_TASK))
+        bundles = list(_bundles(units, -(-total // wanted) if has_fragment_level else 0))
+        bundles.sort(key=_num_rows, reverse=True)
+        shares: list[list[Unit]] = [[] for _ in range(min(wanted, len(bundles)))]
+        loads = [0] * len(shares)
+        for bundle in bundles:
+            least = loads.index(min(loads))
+            shares[least] += bundle
+            loads[least] += _num_rows(bundle)
+        return shares
+
+    def _levels(
+        self,
+        plan: BuildPlan,
+        work: Work,
+        fragments: Sequence[Fragment],
+        built: BuiltColumns,
+        results: Sequence[Built],
+    ) -> dict[str, tuple[LevelEntry, ...]]:
+        """The levels of each column: what tasks made of whole fragments, and what one task each makes of parts."""
+        found = defaultdict(list, {column: list(levels) for column, levels in built.levels.items()})
+        parts = [part for result in results for part in result.parts]
+        merges = []
+        for column in plan.columns:
+            out = built.failed.keys() | built.unfit[column]
+            rows = {one.fragment_id: one.num_rows for one in fragments if one.num_rows and one.fragment_id not in out}
+            mine = [part for part in parts if part.column == column]
+            split = [part for part in mine if part.fragment_id in rows]
+            if split:
+                merges.append(Merge(column, "fragment", split, {one: rows[one] for one in _ids(split)}))
+            if "dataset" in plan.levels:
+                merges.append(Merge(column, "dataset", [one for one in mine if one.fragment_id is None], rows))
+        for column, entry, num_values, fpp in self._cluster.map(tasks.merge, work, merges):
+            if entry is not None:
+                found[column].append(entry)
+            elif num_values:
+                warn_of_useless(column, num_values, fpp)
+        for part in parts:
+            plan.store.delete(part.path)
+        return {column: joined(found[column]) for column in plan.columns}
+
+
+def _sent(dataset: Dataset) -> Dataset:
+    """As it travels: zones are of all rows, so nobody needs those that a table deleted."""
+    return replace(dataset, deletes=None, _deleted=None) if isinstance(dataset, TableSnapshot) else dataset
+
+
+def _ids(parts: Iterable[Any]) -> set[int]:
+    return {part.fragment_id for part in parts}
+
+
+def _num_rows(units: Sequence[Unit]) -> int:
+    return sum(unit.stop - unit.start for unit in units)
+
+
+def _bundles(units: Sequence[Unit], together: int) -> Iterator[list[Unit]]:
+    """Units that go to one task: all of a fragment of up to `together` rows, else single ones."""
+    bundle: list[Unit] = []
+    for unit in units:
+        if bundle and (
+            bundle[0].fragment.fragment_id != unit.fragment.fragment_id or unit.fragment.num_rows > together
+        ):
+            yield bundle
+            bundle = []
+        bundle.append(unit)
+    if bundle:
+        yield bundle
+
+
+def _union(columns: Iterable[str], results: Sequence[BuiltColumns]) -> BuiltColumns:
+    whole = BuiltColumns({column: [] for column in columns}, {column: set() for column in columns})
+    levels: defaultdict[str, list[LevelEntry]] = defaultdict(list)
+    for one in results:
+        whole.rows += one.rows
+        whole.failed |= one.failed
+        for column in whole.segments:
+            whole.segments[column] += one.segments[column]
+            whole.unfit[column] |= one.unfit[column]
+            levels[column] += one.levels.get(column, ())
+    whole.levels = {column: tuple(found) for column, found in levels.items()}
+    return whole
+
+
+def estimated_bytes(column: ColumnEntry, fragments: Sequence[Fragment]) -> int:
+    """Bytes that the filters of `fragments` need: what zones have at most, and levels as if all values differed."""
+    rows = [fragment.num_rows for fragment in fragments if fragment.num_rows]
+    sizing = sizing_of(column)
+    zone = num_blocks_for(column.rows_per_zone, column.fpp, "exact" if sizing == "adaptive" else sizing) * 32
+    found = sum(-(-one // column.rows_per_zone) for one in rows) * zone
+    levels = {level.name for level in column.levels}
+    if "fragment" in levels:
+        found += sum(num_blocks_for(one, column.fpp, "exact") * 32 for one in rows)
+    if "dataset" in levels and rows:
+        for part in parts_of_dataset(fragments):
+            found += num_blocks_for(sum(one.num_rows for one in part), column.fpp, "exact") * 32
+    return found

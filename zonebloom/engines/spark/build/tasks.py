@@ -1,0 +1,145 @@
+"""What executors do: footers, units of a build, parts of levels, and single calls. They know nothing of Spark.
+
+Spec: specs/spark.md#tasks
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from zonebloom.build.fill import BuildPlan, BuiltColumns, Parameters, Unit, build_units, inspect
+from zonebloom.formats import Dataset
+from zonebloom.formats.source import Fingerprint
+from zonebloom.index import open_index
+from zonebloom.maintain.optimize import Optimization
+from zonebloom.storage.fragments import Fragment
+from zonebloom.storage.level import LevelEntry
+from zonebloom.storage.levels.fill import Filling
+from zonebloom.storage.levels.partial import Part, PartialLevels, merge_dataset, merge_fragments
+from zonebloom.storage.stores.open import open_store
+from zonebloom.storage.stores.store import Store
+
+__all__ = ["Built", "Merge", "Place", "Work", "build", "call", "merge", "optimize", "read_footers"]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A store, so that another process can open it."""
+
+    location: str
+    """Folder or URL."""
+    storage_options: Mapping[str, str] | None
+    """As the user gave them."""
+
+    def open(self) -> Store:
+        """The store."""
+        return open_store(self.location, self.storage_options)
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What all tasks of a build share."""
+
+    place: Place
+    """The index."""
+    dataset: Dataset
+    columns: dict[str, pa.DataType]
+    parameters: Parameters
+    levels: tuple[str, ...]
+    total_rows: int
+    like: dict[str, int]
+    of_rows: int
+    """As the plan has them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """What one task wrote."""
+
+    columns: BuiltColumns
+    """Its segments, and the levels of the fragments that were all its own."""
+    parts: list[Part] = field(default_factory=list)
+    """Scratch objects of the other filters."""
+
+
+def read_footers(
+    dataset: Dataset, files: Sequence[tuple[str, Fingerprint, int]]
+) -> tuple[list[pa.Schema], list[tuple[str, Fragment | str, int]]]:
+    """The footers of `files`; of each the fragment or why there is none, and the number of its schema."""
+    schemas: list[pa.Schema] = []
+    found: list[tuple[str, Fragment | str, int]] = []
+    for path, fingerprint, fragment_id in files:
+        outcome = inspect(dataset, path, fingerprint, fragment_id)
+        if isinstance(outcome, str):
+            found.append((path, outcome, 0))
+            continue
+        fragment, schema = outcome
+        if schema not in schemas:
+            schemas.append(schema)
+        found.append((path, fragment, schemas.index(schema)))
+    return schemas, found
+
+
+def build(work: Work, units: Sequence[Unit]) -> Built:
+    """The zones of `units` as segments of their own; nobody else knows these until the driver commits them."""
+    store = work.place.open()
+    plan = BuildPlan(work.dataset, store, work.columns, work.parameters, workers=1)
+    if len(work.levels) == 1:
+        return Built(build_units(plan, units))
+    rows: Counter[int] = Counter()
+    for unit in units:
+        rows[unit.fragment.fragment_id] += unit.stop - unit.start
+    fragments = list({unit.fragment.fragment_id: unit.fragment for unit in units}.values())
+    fpp = work.parameters.fpp
+    with PartialLevels(
+        store,
+        work.columns,
+        work.levels,
+        fpp,
+        fragments,
+        rows=rows,
+        total_rows=work.total_rows,
+        of_rows=work.of_rows,
+    ) as levels:
+        built = build_units(plan, units, levels)
+    built.levels, parts = levels.finish(built.failed)
+    return Built(built, parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """One level of one column, to be made of parts."""
+
+    column: str
+    level: str
+    parts: list[Part]
+    rows: dict[int, int]
+    """Rows of the fragments that the level covers, by id."""
+
+
+def merge(work: Work, task: Merge) -> tuple[str, LevelEntry | None, int, float]:
+    """The level of the parts; its column, the level or None where its filter is of no use, its values, its fpp."""
+    store, fpp = work.place.open(), work.parameters.fpp
+    if task.level == "fragment":
+        column_type = work.columns[task.column]
+        entry = merge_fragments(store, task.column, column_type, task.parts, fpp=fpp, rows=task.rows)
+        return task.column, entry, 0, 0.0
+    filling = Filling(work.total_rows, fpp, like=work.like.get(task.column, 0), of_rows=work.of_rows)
+    entry, num_values, found = merge_dataset(store, task.column, task.parts, filling, covered=task.rows)
+    return task.column, entry, num_values, found
+
+
+def optimize(place: Place, _: None) -> Optimization:
+    """`Index.optimize` of the index at `place`."""
+    return open_index(place.location, storage_options=place.storage_options).optimize()
+
+
+def call(place: Place, asked: tuple[Callable[..., Any], tuple[Any, ...]]) -> Any:
+    """A function of the index's store."""
+    function, arguments = asked
+    return function(place.open(), *arguments)

@@ -1,0 +1,124 @@
+"""Explanations of pruned reads: the funnel, and the reasons, as text and as a DataFrame.
+
+Spec: specs/spark.md#explain
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from zonebloom.engines.spark.read.open import Asked, Lake, Plan, lake_of_scan, read
+from zonebloom.search.explain import explain as explain_search
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from zonebloom.predicates import Predicate
+    from zonebloom.search.explain import Explanation
+
+__all__ = ["Explained", "explain", "why_not"]
+
+_SCHEMA = "part string, kept bigint, total bigint, code string, message string, column string, path string"
+
+
+@dataclass(frozen=True)
+class Explained:
+    """What one condition skips, and why not more; of this query alone."""
+
+    spark: SparkSession
+    """Where `to_df` makes its frame."""
+    plan: Plan
+    """How the condition is read."""
+    search: Explanation
+    """The search."""
+    is_whole: bool
+    """Whether the funnel is shown; else only the reasons."""
+
+    def rows(self) -> list[tuple[Any, ...]]:
+        """Funnel rows `(part, kept, total)`, then `(reason, code, message, column, path)`; see `to_df`."""
+        kept, total = self.plan.result.kept.to_dict(), self.plan.result.total.to_dict()
+        found: list[tuple[Any, ...]] = []
+        if self.is_whole:
+            found = [(part, kept[part], total[part], None, None, None, None) for part in kept]
+            found.append(("method", None, None, self.plan.choice.method, self.plan.choice.why, None, None))
+        reasons = self.search.result.reasons
+        found += [("reason", None, None, one.code.value, one.message, one.column, one.path) for one in reasons]
+        return found
+
+    def to_df(self) -> DataFrame:
+        """`part, kept, total, code, message, column, path`: a row for each count, the method, and each reason."""
+        return self.spark.createDataFrame(self.rows(), _SCHEMA)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        choice = self.plan.choice
+        return {
+            **self.search.to_dict(),
+            "condition": self.plan.condition.shown,
+            "method": choice.method,
+            "why": choice.why,
+        }
+
+    def __str__(self) -> str:
+        choice = self.plan.choice
+        if not self.is_whole:
+            reasons = [f"{row[3]}: {row[4]}" for row in self.rows()]
+            return "\n".join(reasons) or "nothing more can be skipped: each part that is kept may match"
+        return f"{self.search}\n  read by: {choice.method} ({choice.why})"
+
+
+def explain(
+    spark: SparkSession,
+    source: Any,
+    condition: str | Column | Predicate,
+    *,
+    index: str | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    method: Asked | None = None,
+) -> Explained:
+    """The funnel of a read of `source`, a path, a `Lake` or a plain scan, and a reason for what is kept; print it.
+
+    Parameters
+    ----------
+    method
+        As for `read`; by default that of a `Lake`, else `auto`.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The method that was asked for cannot read this.
+
+    Spec: specs/spark.md#explain
+    """
+    lake, template = _lake_of(spark, source, index, storage_options)
+    return _explained(spark, lake.plan(condition, method=method, template=template), is_whole=True)
+
+
+def why_not(
+    spark: SparkSession,
+    source: Any,
+    condition: str | Column | Predicate,
+    *,
+    index: str | None = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> Explained:
+    """Why a read of `source` does not skip more: the reasons alone; print it."""
+    lake, template = _lake_of(spark, source, index, storage_options)
+    return _explained(spark, lake.plan(condition, template=template), is_whole=False)
+
+
+def _lake_of(
+    spark: SparkSession, source: Any, index: str | None, storage_options: Mapping[str, str] | None
+) -> tuple[Lake, DataFrame | None]:
+    """What reads `source`, and `source` itself if it is a frame."""
+    if isinstance(source, Lake):
+        return source, None
+    if not hasattr(source, "inputFiles"):
+        return read(spark, source, index=index, storage_options=storage_options), None
+    return lake_of_scan(spark, source, index=index, storage_options=storage_options), source
+
+
+def _explained(spark: SparkSession, plan: Plan, *, is_whole: bool) -> Explained:
+    return Explained(spark, plan, explain_search(plan.view, plan.condition.predicate, plan.result), is_whole)

@@ -1,0 +1,494 @@
+"""`ZoneBloom`: all that Spark users need, on one object that is bound to a session.
+
+A thin front: each method loads the module that does it when it is first called, and passes on the session, the place of
+the index and the options of the store.
+
+Spec: specs/spark.md
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Literal
+
+from zonebloom.engines.spark.catalog import BFIndexConfig, Catalog
+from zonebloom.engines.spark.session import session_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from zonebloom.bloom.sizing import Sizing
+    from zonebloom.build.progress import Progress
+    from zonebloom.build.refresh import Mode, Refresh
+    from zonebloom.engines.spark.explain import Explained
+    from zonebloom.engines.spark.read.table import Asked, Lake
+    from zonebloom.formats.hive import Partitions
+    from zonebloom.index import Index
+    from zonebloom.maintain.optimize import Optimization
+    from zonebloom.maintain.versions import Vacuum
+
+__all__ = ["ZoneBloom"]
+
+Source = Any
+"""A path, a list of paths, or a DataFrame that is a plain scan of files (Parquet, Delta, Iceberg)."""
+Place = str | os.PathLike[str] | None
+"""Of an index: its folder or URL, its name in the system path, or None for the default beside the data."""
+
+
+class ZoneBloom:
+    """Zone bloom indexes on Spark: build, refresh, read, join.
+
+    Parameters
+    ----------
+    spark
+        A session, classic or Spark Connect; by default the active one, else a new one.
+    system_path
+        Folder or URL of indexes that have names: `index="users"` then means `<system_path>/users`.
+    storage_options
+        Passed to the library's stores, on the driver and on executors.
+
+    Raises
+    ------
+    MissingDependencyError
+        PySpark 4.1, pandas or Java is missing.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession | None = None,
+        *,
+        system_path: str | os.PathLike[str] | None = None,
+        storage_options: Mapping[str, str] | None = None,
+    ) -> None:
+        self.spark = session_of(spark)
+        self.storage_options = storage_options
+        self._catalog = Catalog(None if system_path is None else os.fspath(system_path))
+        from zonebloom.engines.spark.read.source import register  # noqa: PLC0415 - loads pyspark.sql.datasource
+
+        register(self.spark)
+
+    # --- the life of an index ---------------------------------------------------------------------------------------
+
+    def create_index(
+        self,
+        source: Source,
+        columns: str | Sequence[str],
+        *,
+        rows_per_zone: int = 8192,
+        fpp: float = 0.00057,
+        sizing: Sizing = "power_of_two",
+        index: Place = None,
+        levels: Sequence[str] = ("zone",),
+        overwrite: bool = False,
+        optimize: bool = True,
+        commit_every: int | None = None,
+        max_index_bytes: int | None = None,
+        tasks: int | None = None,
+        progress: bool | Callable[[Progress], None] = False,
+    ) -> Index:
+        """An index over `columns` of `source`, built by the executors, committed and opened.
+
+        The zones are those that `zonebloom.build_index` makes, byte for byte. Executors read the files, and write
+        segments straight to the index; nothing of a filter's size passes the driver.
+
+        Parameters
+        ----------
+        source
+            A path, a list of paths, a table (`deltalake.DeltaTable`, `pyiceberg.table.Table`), or a DataFrame that is a
+            plain scan of files, of a Delta or an Iceberg table too.
+        rows_per_zone, fpp, sizing, levels, overwrite, optimize, commit_every
+            As for `zonebloom.build_index`: a build that dies keeps what it committed, and the same call goes on there.
+        index
+            Where to, by default beside the data; or a name in the system path.
+        max_index_bytes
+            Refuse to build, before any data is read, where the filters would need more by estimate.
+        tasks
+            Spark tasks; by default as many as pay, up to some for each core.
+        progress
+            True for a bar on stderr, or a function that takes `Progress`; rows count when their task is done.
+
+        Raises
+        ------
+        ColumnNotFoundError, UnsupportedTypeError, InvalidArgumentError, IndexExistsError
+            Before anything is written.
+        DataFileError
+            No file can be read; single files that cannot are warned of, and searches keep them whole.
+        MissingDependencyError
+            The executors lack zonebloom, or have another version of it than the driver.
+
+        Spec: specs/spark.md#build
+        """
+        from zonebloom.engines.spark.build.driver import create_index  # noqa: PLC0415 - loads NumPy and pyarrow
+
+        return create_index(
+            self.spark,
+            source,
+            columns,
+            rows_per_zone=rows_per_zone,
+            fpp=fpp,
+            sizing=sizing,
+            index=self._catalog.place(index),
+            levels=levels,
+            overwrite=overwrite,
+            optimize=optimize,
+            commit_every=commit_every,
+            max_index_bytes=max_index_bytes,
+            tasks=tasks,
+            progress=progress,
+            storage_options=self.storage_options,
+        )
+
+    def refresh_index(
+        self,
+        source: Source,
+        mode: Mode = "incremental",
+        *,
+        paths: Iterable[str | os.PathLike[str]] | None = None,
+        partitions: Partitions | None = None,
+        rows_per_zone: int | None = None,
+        fpp: float | None = None,
+        sizing: Sizing | None = None,
+        levels: Sequence[str] | None = None,
+        check: bool = False,
+        commit_every: int | None = None,
+        index: Place = None,
+        tasks: int | None = None,
+        progress: bool | Callable[[Progress], None] = False,
+    ) -> Refresh:
+        """Bring an index in line with its data set: executors build new and changed files, the driver commits.
+
+        Parameters
+        ----------
+        source
+            The data set's path, the index's place, or its name; with `index` what `create_index` takes.
+        mode, paths, partitions, rows_per_zone, fpp, sizing, levels, check, commit_every
+            As for `zonebloom.Index.refresh`.
+        index
+            Place or name of the index, where `source` is the data set as it is to be read: a table of a catalog, say.
+        tasks, progress
+            As for `create_index`.
+
+        Spec: specs/spark.md#build
+        """
+        from zonebloom.engines.spark.build.driver import refresh_index  # noqa: PLC0415 - as above
+
+        return refresh_index(
+            self.spark,
+            self.open_index(source, index=index),
+            mode,
+            paths=paths,
+            partitions=partitions,
+            rows_per_zone=rows_per_zone,
+            fpp=fpp,
+            sizing=sizing,
+            levels=levels,
+            check=check,
+            commit_every=commit_every,
+            tasks=tasks,
+            progress=progress,
+            storage_options=self.storage_options,
+        )
+
+    def optimize_index(self, source: Source) -> Optimization:
+        """Merge the segments of an index into few slice segments, in one task and some 100 MiB of memory.
+
+        Spec: specs/spark.md#build
+        """
+        from zonebloom.engines.spark.build.driver import optimize_index  # noqa: PLC0415 - as above
+
+        return optimize_index(self.spark, self._place(source), storage_options=self.storage_options)
+
+    def vacuum_index(
+        self, source: Source, *, older_than: timedelta = timedelta(days=7), dry_run: bool = False
+    ) -> Vacuum:
+        """Remove old versions and files that no version needs, such as those of tasks that were killed or ran twice."""
+        return self.open_index(source).vacuum(older_than=older_than, dry_run=dry_run)
+
+    def delete_index(self, source: Source) -> None:
+        """Remove an index with all its versions; the data files stay."""
+        from zonebloom.engines.spark.listing import delete_index  # noqa: PLC0415 - as above
+
+        delete_index(self._place(source), self.storage_options)
+
+    def restore_index(self, source: Source, version: int) -> int:
+        """Make the content of an older version current, as a new version, whose number it is."""
+        return self.open_index(source).restore(version)
+
+    def open_index(self, source: Source, *, index: Place = None, version: int | None = None) -> Index:
+        """The library's index: of a data set's path, a place, a name, or a DataFrame that scans its files.
+
+        Parameters
+        ----------
+        index
+            Place or name of the index, where `source` is the data set as it is to be read.
+        version
+            An older version; by default the current one.
+
+        Raises
+        ------
+        IndexNotFoundError
+            There is none.
+        """
+        from zonebloom.engines.spark.listing import open_index  # noqa: PLC0415 - as above
+
+        is_found_by_index = isinstance(source, (str, os.PathLike)) or hasattr(source, "inputFiles")
+        place, dataset = self._catalog.place(index), None
+        if place is not None or not is_found_by_index:
+            from zonebloom.engines.spark.inputs import data_set_of  # noqa: PLC0415 - as above
+
+            dataset = data_set_of(source, self.storage_options)
+        place = self._place(source) if place is None else place
+        return open_index(place, self.storage_options, version=version, dataset=dataset)
+
+    def indexes(self, *sources: Source) -> DataFrame:
+        """One row for each index of the system path and of `sources`: name, place, data set, columns, rows, bytes."""
+        from zonebloom.engines.spark.listing import indexes  # noqa: PLC0415 - as above
+
+        return indexes(self.spark, self._catalog, [self._place(one) for one in sources], self.storage_options)
+
+    def index(self, source: Source) -> DataFrame:
+        """One row for each column of an index: parameters, zones, bytes, segments."""
+        from zonebloom.engines.spark.listing import columns_of  # noqa: PLC0415 - as above
+
+        return columns_of(self.spark, self.open_index(source))
+
+    def _place(self, source: Source) -> str:
+        """What `open_index` takes: a DataFrame's folder, a name's place, or the path itself."""
+        if isinstance(source, (str, os.PathLike)):
+            place = self._catalog.place(source)
+            assert place is not None
+            return place
+        from zonebloom.engines.spark.inputs import place_of  # noqa: PLC0415 - as above
+
+        return place_of(source)
+
+    # --- reading ----------------------------------------------------------------------------------------------------
+
+    def read(self, path: Source, *, index: Place = None, method: Asked = "auto") -> Lake:
+        """The data set or table at `path`, to be read with `.where(condition)`: what cannot match is not read.
+
+        Parameters
+        ----------
+        method
+            `auto` chooses for each query; `driver`, `row_ranges`, `candidates`, `exclusion` and `plain` force one way.
+
+        Spec: specs/spark.md#reads
+        """
+        from zonebloom.engines.spark.read.open import read  # noqa: PLC0415 - as above
+
+        place = self._catalog.place(index)
+        return read(self.spark, path, index=place, storage_options=self.storage_options, method=method)
+
+    def prune(self, frame: DataFrame, condition: str | Column, *, index: Place = None) -> DataFrame:
+        """`frame`, which is a plain scan, where `condition`: files that cannot match are not read.
+
+        Spec: specs/spark.md#reads
+        """
+        from zonebloom.engines.spark.read.open import prune  # noqa: PLC0415 - as above
+
+        place = self._catalog.place(index)
+        return prune(self.spark, frame, condition, index=place, storage_options=self.storage_options)
+
+    def explain(
+        self, source: Source, condition: str | Column, *, index: Place = None, method: Asked | None = None
+    ) -> Explained:
+        """The funnel of a read, from files to bytes, and coded reasons for what is kept; as text and as a DataFrame.
+
+        Parameters
+        ----------
+        method
+            As for `read`; by default that of `source`, if it is what `read` gave.
+
+        Spec: specs/spark.md#explain
+        """
+        from zonebloom.engines.spark.explain import explain  # noqa: PLC0415 - as above
+
+        place = self._catalog.place(index)
+        return explain(self.spark, source, condition, index=place, storage_options=self.storage_options, method=method)
+
+    def why_not(self, source: Source, condition: str | Column, *, index: Place = None) -> Explained:
+        """Why a read did not skip more: each part that was kept, with its reason.
+
+        Spec: specs/spark.md#explain
+        """
+        from zonebloom.engines.spark.explain import why_not  # noqa: PLC0415 - as above
+
+        place = self._catalog.place(index)
+        return why_not(self.spark, source, condition, index=place, storage_options=self.storage_options)
+
+    def candidates(self, path: Source, condition: str | Column, *, index: Place = None) -> DataFrame:
+        """One row for each row range that may match: path (relative to the data set), fragment_id, start, stop.
+
+        Spec: specs/spark.md#row-ranges
+        """
+        from zonebloom.engines.spark.read.row_ranges import candidates  # noqa: PLC0415 - as above
+
+        place = self._catalog.place(index)
+        return candidates(self.spark, path, condition, index=place, storage_options=self.storage_options)
+
+    def map_candidates(
+        self,
+        path: Source,
+        wanted: str | Column | DataFrame | pa.Table,
+        function: Callable[[Iterator[pa.RecordBatch]], Iterable[pa.RecordBatch]],
+        schema: Any,
+        *,
+        columns: Sequence[str] | None = None,
+        index: Place = None,
+    ) -> DataFrame:
+        """`function` over the rows of candidate row ranges alone, as `mapInArrow` does it over a whole frame.
+
+        Parameters
+        ----------
+        wanted
+            A condition, or row ranges as `candidates` gives them, all or some.
+
+        Spec: specs/spark.md#row-ranges
+        """
+        from zonebloom.engines.spark.read.row_ranges import map_candidates  # noqa: PLC0415 - as above
+
+        return map_candidates(
+            self.spark,
+            path,
+            wanted,
+            function,
+            schema,
+            columns=columns,
+            index=self._catalog.place(index),
+            storage_options=self.storage_options,
+        )
+
+    # --- joining ----------------------------------------------------------------------------------------------------
+
+    def prune_join(
+        self,
+        big: Source,
+        small: DataFrame,
+        on: str | Sequence[str],
+        *,
+        how: str = "inner",
+        null_safe: bool = False,
+        index: Place = None,
+        max_keys: int = 1_000_000,
+    ) -> DataFrame:
+        """`big.join(small, on, how)`, for which only those files of `big` are read that may hold a key of `small`.
+
+        Parameters
+        ----------
+        how
+            `inner`, `left_semi`, `right_outer`, and `right_semi` and `right_anti`: rows of `small` with a partner, or
+            with none.
+        null_safe
+            Join by `<=>`.
+        max_keys
+            For more distinct keys the join is Spark's own, as where every file may hold one; with a warning.
+
+        Spec: specs/spark.md#prune-join
+        """
+        from zonebloom.engines.spark.join.pruned_join import prune_join  # noqa: PLC0415 - as above
+
+        return prune_join(
+            self.spark,
+            big,
+            small,
+            on,
+            how=how,
+            null_safe=null_safe,
+            index=self._catalog.place(index),
+            max_keys=max_keys,
+            storage_options=self.storage_options,
+        )
+
+    def prune_by_keys(
+        self,
+        big: Source,
+        keys: DataFrame,
+        on: str | Sequence[str],
+        *,
+        null_safe: bool = False,
+        index: Place = None,
+        max_keys: int = 1_000_000,
+    ) -> DataFrame:
+        """Rows of `big` among which are all whose key is one of `keys`: the source of a MERGE, one side of any join.
+
+        Spec: specs/spark.md#prune-join
+        """
+        from zonebloom.engines.spark.join.pruned_join import prune_by_keys  # noqa: PLC0415 - as above
+
+        return prune_by_keys(
+            self.spark,
+            big,
+            keys,
+            on,
+            null_safe=null_safe,
+            index=self._catalog.place(index),
+            max_keys=max_keys,
+            storage_options=self.storage_options,
+        )
+
+    def filter_by_index(
+        self,
+        frame: DataFrame,
+        index: Any,
+        column: str,
+        *,
+        indexed_column: str | None = None,
+        how: str = "inner",
+        null_safe: bool = False,
+        path: Literal["auto", "sql", "arrow"] = "auto",
+    ) -> DataFrame:
+        """`frame` without rows whose `column` is certainly not in the index: they cannot join, and are not shuffled.
+
+        Parameters
+        ----------
+        index
+            The place or name of an index with the level `dataset`, an `Index`, or an `Sbbf`.
+        indexed_column
+            Where it has another name than `column`.
+        how
+            The join that follows: `inner`, `left_semi` or `right_outer` of `frame` with the indexed side.
+        null_safe
+            Keep rows whose key is null, for `<=>`.
+        path
+            `sql` or `arrow` force one way; by default SQL, unless the filters are too large.
+
+        Spec: specs/spark.md#filter-by-index
+        """
+        from zonebloom.engines.spark.join.semi_join import filter_by_index  # noqa: PLC0415 - as above
+
+        return filter_by_index(
+            self.spark,
+            frame,
+            self._place(index) if isinstance(index, (str, os.PathLike)) else index,
+            column,
+            indexed_column=indexed_column,
+            how=how,
+            null_safe=null_safe,
+            path=path,
+            storage_options=self.storage_options,
+        )
+
+    # --- Hyperspace's names -----------------------------------------------------------------------------------------
+
+    def createIndex(self, frame: Source, config: BFIndexConfig) -> Index:  # noqa: N802 - Hyperspace's name
+        """`create_index` as Hyperspace's proposal has it."""
+        from zonebloom.engines.spark.build.driver import create_index  # noqa: PLC0415 - as above
+
+        return create_index(
+            self.spark,
+            frame,
+            tuple(config.indexedColumns),
+            rows_per_zone=config.expectedNumItems,
+            fpp=config.fpp,
+            index=self._catalog.place_of_name(config.indexName),
+            storage_options=self.storage_options,
+        )
+
+    refreshIndex = refresh_index  # noqa: N815 - as above
+    optimizeIndex = optimize_index  # noqa: N815 - as above
+    vacuumIndex = vacuum_index  # noqa: N815 - as above
+    deleteIndex = delete_index  # noqa: N815 - as above
+    restoreIndex = restore_index  # noqa: N815 - as above

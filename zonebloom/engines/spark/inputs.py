@@ -1,0 +1,146 @@
+"""Which files a DataFrame scans, where it is nothing but a scan of files: of Parquet, or of a Delta or Iceberg table.
+
+Spec: specs/spark.md#frames
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import posixpath
+from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from zonebloom.errors import InvalidArgumentError, ZoneBloomError
+from zonebloom.formats import open_dataset
+from zonebloom.formats.detect import has_log_at
+from zonebloom.formats.table_marks import is_table_folder
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["common_folder", "data_set_of", "files_of", "location_of", "place_of"]
+
+_S3 = ("s3a://", "s3n://")
+_ICEBERG_FILE = "_file"
+"""The hidden column of Iceberg's scans that says each row's file; `inputFiles` of such a frame is empty."""
+
+
+def location_of(url: str) -> str:
+    """A file as the library names it: `file:/a%20b` and `file:///a%20b` are `/a b`, `s3a://` is `s3://`.
+
+    >>> location_of("file:///lake/day=1/a%20b.parquet")
+    '/lake/day=1/a b.parquet'
+    >>> location_of("s3a://bucket/x.parquet")
+    's3://bucket/x.parquet'
+    """
+    if url.startswith("file:"):
+        path = url.removeprefix("file:")
+        return unquote("/" + path.lstrip("/"))
+    for scheme in _S3:
+        if url.startswith(scheme):
+            return "s3://" + unquote(url.removeprefix(scheme))
+    return unquote(url) if "://" in url else url
+
+
+def files_of(frame: DataFrame) -> list[str]:
+    """The data files that `frame` scans, as the library names them, in order of path.
+
+    Raises
+    ------
+    InvalidArgumentError
+        It scans no files, or does more than scan one data set.
+    """
+    urls = frame.inputFiles()
+    problem = "one that reads none"
+    if urls:
+        problem = _lacks(frame, "_metadata.file_path")  # joins, unions and aggregates have no such column
+    elif not _lacks(frame, _ICEBERG_FILE):
+        urls, problem = [row[0] for row in frame.select(_ICEBERG_FILE).distinct().collect()], ""
+    if problem:
+        message = f"a DataFrame to index must be a plain scan of files, got {problem}"
+        raise InvalidArgumentError(
+            f"{message}; write it to Parquet files first, or pass the path of the data set, or the table"
+        )
+    return sorted({location_of(url) for url in urls})
+
+
+def _lacks(frame: DataFrame, column: str) -> str:
+    """Why `frame` has no hidden column `column`; empty where it has."""
+    from pyspark.errors import PySparkException  # noqa: PLC0415 - an optional extra
+
+    try:
+        frame.select(column).schema  # noqa: B018 - Connect resolves names when it is asked for the schema
+    except PySparkException as error:
+        return f"one whose rows are not those of files ({str(error).splitlines()[0]})"
+    return ""
+
+
+def data_set_of(source: Any, storage_options: Mapping[str, str] | None = None) -> Any:
+    """What the library opens for `source`: of a DataFrame the folder, the table or the files; all else as it is.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The DataFrame scans no files, or not just those of the version that its table has now.
+    """
+    if not hasattr(source, "inputFiles"):
+        return source
+    files = files_of(source)
+    folder = common_folder(files)
+    table = _table_around(folder, storage_options)
+    with contextlib.suppress(ZoneBloomError):
+        data_set = open_dataset(table or folder, storage_options).pin()
+        if {data_set.absolute(path) for path in data_set.list()} == set(files):
+            return table or folder
+    if table is None:
+        return files
+    message = f"a DataFrame of a table must scan the files that the table has now, got other files of {table}"
+    raise InvalidArgumentError(f"{message}; pass the path, or the DeltaTable or the pyiceberg Table itself")
+
+
+def _table_around(folder: str, storage_options: Mapping[str, str] | None) -> str | None:
+    """The folder of the table that `folder` belongs to; its files alone do not say which of their rows are there."""
+    scheme, separator, path = folder.rpartition("://")
+    for above in (path, *map(str, PurePosixPath(path).parents)):
+        if not separator and is_table_folder(above):
+            return above
+        if separator and above != "." and has_log_at(f"{scheme}://{above}", storage_options):
+            return f"{scheme}://{above}"
+    return None
+
+
+def place_of(source: Any) -> str:
+    """Where the index of `source` is looked for if nobody says: a path itself, of a DataFrame the folder or the file.
+
+    Raises
+    ------
+    InvalidArgumentError
+        It has no place of its own.
+    """
+    if isinstance(source, (str, os.PathLike)):
+        return os.fspath(source)
+    if hasattr(source, "inputFiles"):
+        files = files_of(source)
+        table = _table_around(common_folder(files), None) if "://" not in files[0] else None
+        return table or (files[0] if len(files) == 1 else common_folder(files))
+    place = open_dataset(source).default_index()
+    if place is None:
+        raise InvalidArgumentError(f"the index of a {type(source).__name__} must be named by index=, got none")
+    return place
+
+
+def common_folder(paths: Sequence[str]) -> str:
+    """The folder or URL that holds all of `paths`, above their `key=value` folders.
+
+    >>> common_folder(["s3://bucket/lake/day=1/a.parquet", "s3://bucket/lake/day=1/b.parquet"])
+    's3://bucket/lake'
+    """
+    scheme, separator, _ = paths[0].rpartition("://")
+    plain = ["/" + path.removeprefix(scheme + separator).lstrip("/") for path in paths]
+    folder = posixpath.commonpath([posixpath.dirname(path) for path in plain])
+    while "=" in posixpath.basename(folder):
+        folder = posixpath.dirname(folder)
+    return scheme + separator + folder.lstrip("/") if separator else folder

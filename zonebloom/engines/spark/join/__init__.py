@@ -1,0 +1,1 @@
+"""Joins that read, or shuffle, fewer rows."""

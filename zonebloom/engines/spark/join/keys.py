@@ -1,0 +1,249 @@
+"""How a Spark column is made into what an index hashed, so that Spark's `=` and equal hashes mean the same values.
+
+`join_key` knows each pair of a Spark type and an indexed type that Spark's join compares by value. It refuses the
+others by name: there a join converts as the session is set, and a filter of other bytes would lose rows.
+
+Spec: specs/spark.md#join-keys
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from zonebloom.arrow import from_numpy
+from zonebloom.bloom.hashing import storage_type
+from zonebloom.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType, StructField
+
+__all__ = ["JoinKey", "check_pair", "join_key", "natural_type"]
+
+_CHAR_VARCHAR = "__CHAR_VARCHAR_TYPE_STRING"
+"""Where Spark keeps the declared type of a text column."""
+_INTEGERS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
+_DOMAIN_BITS = 16
+"""Up to so many bits all values of a type are asked beforehand."""
+_TICKS = {"s": 1_000_000, "ms": 1000, "us": 1}
+_MILLISECONDS_PER_DAY = 86_400_000
+_MAX_DIGITS = 38
+_FIRST_DATE = "1582-10-16"
+"""Old writers kept earlier days in another calendar, which Spark converts as it reads, and the index does not."""
+_FIRST_MOMENT = "1901-01-01 00:00:00"
+"""The same for timestamps, whose zones had other offsets."""
+
+
+@dataclass(frozen=True, slots=True)
+class JoinKey:
+    """A column, ready to be looked up in the filters of an indexed column; expressions are SQL text.
+
+    - A row whose `proofs` are not all true equals no value of the indexed type.
+    """
+
+    kind: Literal["hash", "domain", "decimal"]
+    """`hash`: XXH64 of `value` is the index's hash; `domain`: `value` is one of `domain`; `decimal`: Arrow hashes."""
+    value: str
+    """What is looked up."""
+    proofs: tuple[str, ...] = ()
+    """Conditions that hold for each row which can equal a value of the indexed type."""
+    exempt: tuple[str, ...] = ()
+    """Conditions under which a row is kept whatever the filters say."""
+    is_float: bool = False
+    """Whether -0.0 equals 0.0; NaN is exempt."""
+    domain: pa.Array | None = None
+    """All values of the indexed type, in the order of their bits as unsigned integers."""
+
+
+def join_key(value: str, field: StructField, indexed: pa.DataType) -> JoinKey:
+    """`value`, SQL for a column described by `field`, as the index of a column of type `indexed` hashed its values.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Spark does not compare the two types by value, or no rule is known.
+
+    Spec: specs/spark.md#join-keys
+    """
+    stored = _plain(indexed)
+    make = _maker(field, stored)
+    if make is None:
+        raise _refusal(field, indexed)
+    return make(value, field.dataType, stored)
+
+
+def check_pair(field: StructField, indexed: pa.DataType) -> None:
+    """Refuse a column that Spark does not compare with an indexed one of type `indexed` by value.
+
+    Raises
+    ------
+    InvalidArgumentError
+        As `join_key`.
+    """
+    if _maker(field, _plain(indexed)) is None:
+        raise _refusal(field, indexed)
+
+
+def natural_type(field: StructField) -> pa.DataType:
+    """The Arrow type whose values the column described by `field` holds.
+
+    Raises
+    ------
+    InvalidArgumentError
+        There is none that can be indexed.
+    """
+    name = field.dataType.simpleString()
+    known = {
+        "boolean": pa.bool_(),
+        "tinyint": pa.int8(),
+        "smallint": pa.int16(),
+        "int": pa.int32(),
+        "bigint": pa.int64(),
+        "float": pa.float32(),
+        "double": pa.float64(),
+        "string": pa.string(),
+        "binary": pa.binary(),
+        "date": pa.date32(),
+        "timestamp": pa.timestamp("us", "UTC"),
+        "timestamp_ntz": pa.timestamp("us"),
+    }
+    if name.startswith("decimal("):
+        return pa.decimal128(field.dataType.precision, field.dataType.scale)
+    if name not in known:
+        raise _refusal(field, None)
+    return known[name]
+
+
+_Maker = Callable[[str, "DataType", pa.DataType], JoinKey]
+
+
+def _plain(indexed: pa.DataType) -> pa.DataType:
+    stored = storage_type(indexed)
+    return _plain(stored.value_type) if pa.types.is_dictionary(stored) else stored
+
+
+def _refusal(field: StructField, indexed: pa.DataType | None) -> InvalidArgumentError:
+    declared = (field.metadata or {}).get(_CHAR_VARCHAR)
+    found = declared or field.dataType.simpleString()
+    if indexed is None:
+        return InvalidArgumentError(f"column {field.name} must be of a type that can be indexed, got {found}")
+    message = f"column {field.name} must be of a type that Spark compares by value with an indexed {indexed}"
+    return InvalidArgumentError(f"{message}, got {found}; cast it, or join without pruning")
+
+
+def _maker(field: StructField, stored: pa.DataType) -> _Maker | None:
+    """How the pair of types is made into a key; None where it is refused."""
+    types, name = pa.types, field.dataType.simpleString()
+    is_text = stored in (pa.string(), pa.large_string(), pa.string_view())
+    is_bytes = stored in (pa.binary(), pa.large_binary(), pa.binary_view()) or types.is_fixed_size_binary(stored)
+    is_char = (field.metadata or {}).get(_CHAR_VARCHAR, name).startswith("char(")
+    if (name == "string" or name.startswith("varchar(")) and is_text and not is_char:
+        return _as_it_is
+    if name == "binary" and is_bytes:
+        return _as_it_is
+    if name == "boolean" and types.is_boolean(stored):
+        return _boolean
+    if types.is_integer(stored) and (name in _INTEGERS or (name.startswith("decimal(") and name.endswith(",0)"))):
+        return _integer
+    if name in ("float", "double") and stored in (pa.float32(), pa.float64()):
+        return _float
+    if name == "date" and types.is_date(stored):
+        return _date
+    if types.is_timestamp(stored) and name == ("timestamp" if stored.tz else "timestamp_ntz"):
+        return _timestamp if stored.unit in _TICKS else None  # of nanoseconds, Spark knows the first six digits
+    if types.is_decimal(stored) and name.startswith("decimal("):
+        return _decimal if _has_common_decimal(field.dataType, stored) else None
+    return None
+
+
+def _as_it_is(value: str, _: DataType, __: pa.DataType) -> JoinKey:
+    return JoinKey("hash", value)
+
+
+def _boolean(value: str, _: DataType, __: pa.DataType) -> JoinKey:
+    return JoinKey("domain", f"cast({value} as bigint)", domain=pa.array([False, True]))
+
+
+def _integer(value: str, found: DataType, stored: pa.DataType) -> JoinKey:
+    """Integers of any width on both sides; what is out of the indexed type's range equals nothing."""
+    bits, is_signed = stored.bit_width, pa.types.is_signed_integer(stored)
+    least = -(2 ** (bits - 1)) if is_signed else 0
+    most = least + 2**bits - 1
+    found_bits = _INTEGERS.get(found.simpleString())
+    is_within = found_bits is not None and is_signed and found_bits <= bits
+    proofs = () if is_within else (f"{value} between {_number(least)} and {_number(most)}",)
+    if found_bits is None:
+        whole = value
+        if bits == 64 and not is_signed:  # noqa: PLR2004 - the upper half, as the same bits
+            lower = f"{value} - {_number(2**64)}"
+            whole = f"case when {value} > {_number(2**63 - 1)} then {lower} else {value} end"
+        wide = f"try_cast({whole} as bigint)"
+    else:
+        wide = f"cast({value} as bigint)"
+    if bits <= _DOMAIN_BITS:
+        unsigned = np.arange(2**bits, dtype=np.uint16 if bits == _DOMAIN_BITS else np.uint8)
+        return JoinKey("domain", wide, proofs, domain=from_numpy(unsigned, stored))
+    if bits == 32:  # noqa: PLR2004 - shifted up and down, the low half is a signed int, and no cast overflows
+        narrow = value if found_bits == bits else f"cast(shiftright(shiftleft({wide}, 32), 32) as int)"
+        return JoinKey("hash", narrow, proofs)
+    return JoinKey("hash", wide, proofs)
+
+
+def _number(value: int) -> str:
+    """A literal of type bigint, or decimal where that has no such value, or no such literal."""
+    return f"{value}L" if -(2**63) < value < 2**63 else f"{value}BD"
+
+
+def _float(value: str, found: DataType, stored: pa.DataType) -> JoinKey:
+    """A float32 equals a double exactly where the double is that float32; NaN equals NaN, whatever their bits."""
+    is_nan = f"isnan({value})"
+    if found.simpleString() == "double" and stored == pa.float32():
+        narrow = f"cast({value} as float)"
+        exact = f"cast({narrow} as double) = {value}"
+        return JoinKey("hash", narrow, (exact,), exempt=(is_nan,), is_float=True)
+    same = f"cast({value} as {'float' if stored == pa.float32() else 'double'})"
+    return JoinKey("hash", same, exempt=(is_nan,), is_float=True)
+
+
+def _date(value: str, _: DataType, stored: pa.DataType) -> JoinKey:
+    """Days, or the milliseconds at which they begin."""
+    old = f"{value} < date'{_FIRST_DATE}'"
+    if stored == pa.date32():
+        return JoinKey("hash", value, exempt=(old,))
+    milliseconds = f"cast(unix_date({value}) as bigint) * {_MILLISECONDS_PER_DAY}L"
+    return JoinKey("hash", milliseconds, exempt=(old,))
+
+
+def _timestamp(value: str, _: DataType, stored: pa.DataType) -> JoinKey:
+    """Spark's microseconds as the index's unit, where they have one."""
+    first = f"timestamp_ltz'{_FIRST_MOMENT} UTC'" if stored.tz else f"timestamp_ntz'{_FIRST_MOMENT}'"
+    old = f"{value} < {first}"
+    ticks = _TICKS[stored.unit]
+    if ticks == 1:
+        return JoinKey("hash", value, exempt=(old,))
+    micros = f"unix_micros({value})" if stored.tz else f"({_local_micros(value)})"
+    return JoinKey("hash", f"{micros} div {ticks}L", (f"{micros} % {ticks}L = 0L",), exempt=(old,))
+
+
+def _local_micros(value: str) -> str:
+    """Microseconds of a timestamp without zone, whatever the session's zone is."""
+    days = f"cast(unix_date(cast({value} as date)) as bigint) * {_MILLISECONDS_PER_DAY * 1000}L"
+    minutes = f"(cast(hour({value}) as bigint) * 60L + cast(minute({value}) as bigint)) * 60000000L"
+    return f"{days} + {minutes} + cast(date_part('SECOND', {value}) * 1000000 as bigint)"
+
+
+def _has_common_decimal(found: Any, stored: Any) -> bool:
+    """Whether a decimal type of Spark holds the values of both, so that it compares them without rounding."""
+    whole = max(found.precision - found.scale, stored.precision - stored.scale)
+    return bool(whole + max(found.scale, stored.scale) <= _MAX_DIGITS and stored.scale >= 0)
+
+
+def _decimal(value: str, found: Any, stored: pa.DataType) -> JoinKey:
+    if (found.precision, found.scale) == (stored.precision, stored.scale):
+        return JoinKey("decimal", value)
+    exact = f"try_cast({value} as decimal({stored.precision},{stored.scale}))"
+    return JoinKey("decimal", exact, (f"{exact} = {value}",))

@@ -1,0 +1,228 @@
+"""`prune_join`: the keys of the small side choose what is read of the big side.
+
+The keys are collected once, looked up in the index, and the big side is read as any list of keys is read (`reading`).
+Where nothing would be skipped, the join is Spark's own, and a warning says why.
+
+Spec: specs/spark.md#prune-join
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import and_
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from zonebloom.engines.spark.join.keys import check_pair
+from zonebloom.engines.spark.join.semi_join import check_local_times, column_of
+from zonebloom.engines.spark.pushdown.calendars import has_old_key
+from zonebloom.errors import (
+    ColumnNotFoundError,
+    InvalidArgumentError,
+    PredicateError,
+)
+from zonebloom.predicates import And, IsIn, IsNull, Or, Predicate
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from zonebloom.engines.spark.read.table import Lake
+
+__all__ = ["MAX_KEYS", "prune_by_keys", "prune_join"]
+
+MAX_KEYS: Final = 1_000_000
+"""So many distinct keys the driver collects at most: some 8 to 60 MB."""
+_MAX_NULL_SAFE_KEYS = 1000
+_HOW = {
+    "inner": "inner",
+    "semi": "left_semi",
+    "leftsemi": "left_semi",
+    "right": "right",
+    "rightouter": "right",
+    "rightsemi": "right_semi",
+    "rightanti": "right_anti",
+}
+"""Joins to whose result rows of the big side without a partner give nothing."""
+_SUFFIX = "__zonebloom"
+_ADVICE = "filter_by_index on the other side drops its rows that cannot join"
+
+
+def prune_join(
+    spark: SparkSession,
+    big: Any,
+    small: DataFrame,
+    on: str | Sequence[str],
+    *,
+    how: str = "inner",
+    null_safe: bool = False,
+    index: str | os.PathLike[str] | None = None,
+    max_keys: int = MAX_KEYS,
+    storage_options: Mapping[str, str] | None = None,
+) -> DataFrame:
+    """`big.join(small, on, how)`, for which only those files of `big` are read that may hold a key of `small`.
+
+    `small` is read twice, for its keys and for the join, and must give the same rows both times: cache what is random
+    or changes. Files are listed by this call, so use the result soon.
+
+    Parameters
+    ----------
+    big
+        Path of an indexed data set, or a DataFrame that is a plain scan of it.
+    on
+        Columns that both sides have; those that are indexed choose the files together.
+    how
+        `inner`, `left_semi` and `right_outer` as in `big.join(small, …)`; and `right_semi` and `right_anti`: the rows
+        of `small` that have a partner in `big`, or none.
+    null_safe
+        Join by `<=>`: null equals null.
+    index
+        The place of the index, if it is not beside the data.
+    max_keys
+        For more distinct keys than these the join is Spark's own, as it is where every file may hold a key; with a
+        warning.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Another join, which needs the rows of `big` without a partner; or types that Spark does not compare by value.
+    ColumnNotFoundError
+        None of `on` is indexed.
+
+    Spec: specs/spark.md#prune-join
+    """
+    names = _names(on)
+    kind = _HOW.get(how.replace("_", "").lower()) if isinstance(how, str) else None
+    if kind is None:
+        message = "how must be inner, left_semi, right_outer, right_semi or right_anti"
+        raise InvalidArgumentError(
+            f"{message}, got {how!r}; other joins need the rows of the big side that do not match"
+        )
+    pruned = _Pruning(spark, _place(index), storage_options, max_keys, null_safe).read(big, small, names)
+    if null_safe:
+        return _null_safe_join(pruned, small, names, kind)
+    if kind in ("right_semi", "right_anti"):
+        return small.join(pruned, names, kind.replace("right", "left"))
+    return pruned.join(small, names, kind)
+
+
+def prune_by_keys(
+    spark: SparkSession,
+    big: Any,
+    keys: DataFrame,
+    on: str | Sequence[str],
+    *,
+    null_safe: bool = False,
+    index: str | os.PathLike[str] | None = None,
+    max_keys: int = MAX_KEYS,
+    storage_options: Mapping[str, str] | None = None,
+) -> DataFrame:
+    """Rows of `big` among which are all whose key is one of `keys`: the source of a MERGE, one side of any join.
+
+    Parameters and exceptions are those of `prune_join`.
+
+    Spec: specs/spark.md#prune-join
+    """
+    return _Pruning(spark, _place(index), storage_options, max_keys, null_safe).read(big, keys, _names(on))
+
+
+def _place(index: str | os.PathLike[str] | None) -> str | None:
+    return None if index is None else os.fspath(index)
+
+
+def _names(on: str | Sequence[str]) -> list[str]:
+    names = [on] if isinstance(on, str) else list(on) if isinstance(on, Iterable) else []
+    if not names or not all(isinstance(name, str) for name in names) or len(set(names)) != len(names):
+        raise InvalidArgumentError(f"on must be one or more different names of columns of both sides, got {on!r}")
+    return names
+
+
+@dataclass(frozen=True, slots=True)
+class _Pruning:
+    """How the big side is read."""
+
+    spark: SparkSession
+    index: str | None
+    storage_options: Mapping[str, str] | None
+    max_keys: int
+    null_safe: bool
+
+    def read(self, big: Any, small: DataFrame, names: Sequence[str]) -> DataFrame:
+        """The rows of `big` that have a key of `small`, or all its rows, with a warning."""
+        from zonebloom.engines.spark.inputs import place_of  # noqa: PLC0415 - as above
+        from zonebloom.engines.spark.listing import open_index  # noqa: PLC0415 - what reads a data set, loaded with it
+        from zonebloom.engines.spark.read.open import lake_of_scan, read  # noqa: PLC0415 - as above
+
+        open_lake = lake_of_scan if hasattr(big, "inputFiles") else read
+        lake = open_lake(self.spark, big, index=self.index, storage_options=self.storage_options)
+        opened = open_index(self.index or place_of(big), self.storage_options)
+        indexed = [name for name in names if name in opened.columns]
+        if not indexed:
+            raise ColumnNotFoundError.among(names[0], opened.columns, f"the index {opened.root}")
+        for name in names:
+            if name not in small.columns:
+                raise ColumnNotFoundError.among(name, small.columns, "the small side")
+        for name in indexed:
+            field = column_of(small, name)[1]
+            check_pair(field, opened.column_type(name))
+            check_local_times(self.spark, field)
+        found = self._found(lake, small, indexed)
+        if isinstance(found, str):
+            warnings.warn(f"prune_join reads the big side whole: {found}", RuntimeWarning, stacklevel=4)
+            return lake.frame()
+        return found
+
+    def _found(self, lake: Lake, small: DataFrame, indexed: Sequence[str]) -> DataFrame | str:
+        """The pruned frame, or why there is none and what to do."""
+        columns = [column_of(small, name)[0] for name in indexed]
+        keys = small.selectExpr(*columns).distinct().limit(self.max_keys + 1).toArrow()
+        if keys.num_rows > self.max_keys:
+            return f"the small side has more than {self.max_keys:,} distinct keys; {_ADVICE}"
+        predicates = []
+        for name in indexed:
+            predicate = self._predicate(name, keys[name].combine_chunks())
+            if isinstance(predicate, str):
+                return predicate
+            predicates.append(predicate)
+        try:
+            plan = lake.plan(And(predicates))
+            if plan.choice.method != "plain":
+                return lake.prepare(And(predicates)).frame
+        except PredicateError as error:
+            return str(error)
+        kept, total = plan.result.kept, plan.result.total
+        share = kept.rows / max(total.rows, 1)
+        shown = f"{kept.files} of {total.files} files may hold one of {keys.num_rows:,} keys, {share:.0%} of the rows"
+        return f"{shown}; {_ADVICE}, or sort the data set by {indexed[0]}"
+
+    def _predicate(self, name: str, values: pa.Array) -> Predicate | str:
+        """What holds for each row of the big side with one of `values`, or why nothing can be said."""
+        known = values.drop_null()
+        if pa.types.is_floating(known.type) and pc.any(pc.is_nan(known)).as_py():
+            return f"a NaN among the keys {name} equals NaN of any bits; join it apart"
+        if has_old_key(known):
+            return f"keys {name} before 1901 may be of another calendar in old files; join them apart"
+        if not self.null_safe or not values.null_count:
+            return IsIn(name, known)
+        if len(known) > _MAX_NULL_SAFE_KEYS:
+            return f"a null-safe join is pruned for at most {_MAX_NULL_SAFE_KEYS:,} keys {name}; join null apart"
+        return Or([IsIn(name, known), IsNull(name)])
+
+
+def _null_safe_join(pruned: DataFrame, small: DataFrame, names: Sequence[str], kind: str) -> DataFrame:
+    """The join by `<=>`; the keys are there once, from the side all of whose rows stay."""
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - an optional extra; Spark's own habit
+
+    other = {name: name + _SUFFIX for name in names}
+    quoted = {name: "`" + name.replace("`", "``") for name in names}
+    same = reduce(and_, (F.col(f"{one}`").eqNullSafe(F.col(f"{one}{_SUFFIX}`")) for one in quoted.values()))
+    if kind in ("right_semi", "right_anti"):
+        return small.join(pruned.withColumnsRenamed(other), same, kind.replace("right", "left"))
+    if kind == "right":
+        return pruned.withColumnsRenamed(other).join(small, same, kind).drop(*other.values())
+    return pruned.join(small.withColumnsRenamed(other), same, kind).drop(*other.values())

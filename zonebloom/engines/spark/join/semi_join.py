@@ -1,0 +1,303 @@
+"""Joins that read and shuffle less: `filter_by_index` drops rows that cannot join.
+
+The filters of the data set (levels.md) say which keys are nowhere in the indexed column. They were built with the
+index; what came to the data set since is read here, and added (`dataset_filters`). The check itself is SQL
+(`sql_filter`) or, for filters too large for that, an Arrow UDF whose filters the executors load from the index.
+
+Spec: specs/spark.md#filter-by-index
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, reduce
+from operator import or_
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+import zonebloom
+from zonebloom.arrow import to_numpy
+from zonebloom.bloom.hashing import hash_values, to_hashes
+from zonebloom.bloom.sbbf import Sbbf
+from zonebloom.engines.spark.join.keys import JoinKey, check_pair, join_key, natural_type
+from zonebloom.engines.spark.join.sql_probe import (
+    bitmap_words,
+    fold_to_bytes,
+    hash_of,
+    in_bitmap,
+    may_hold,
+    words_of,
+)
+from zonebloom.engines.spark.join.table_filter import Filter, Kept, dataset_filters
+from zonebloom.engines.spark.session import reads_by_id
+from zonebloom.errors import InvalidArgumentError
+from zonebloom.index import Index, open_index
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import StructField
+
+__all__ = ["MAX_NEW_ROWS", "MAX_SQL_BYTES", "filter_by_index"]
+
+Way = Literal["auto", "sql", "arrow"]
+
+MAX_SQL_BYTES: Final = 16 << 20
+"""Filters of at most so many bytes together are checked in SQL: each task of the stage unpacks them."""
+MAX_NEW_ROWS: Final = 20_000_000
+"""New and changed files of at most so many rows are read on the driver for `filter_by_index`."""
+_USELESS_FPP = 0.1
+_MAX_FOLDING = 4
+"""A filter of the default probability, folded by more, is useless."""
+_MAX_SQL_FILTERS = 8
+"""Each is one more expression; refreshes add them, and `optimize` merges them."""
+_DROPPING = ("inner", "semi", "leftsemi", "right", "rightouter")
+"""Joins `frame.join(indexed, how=…)` in which a row of `frame` without a partner leaves no trace."""
+_KEEPING = ("left", "leftouter", "outer", "full", "fullouter", "anti", "leftanti", "cross")
+
+
+def filter_by_index(
+    spark: SparkSession,
+    frame: DataFrame,
+    index: str | os.PathLike[str] | Index | Sbbf,
+    column: str,
+    *,
+    indexed_column: str | None = None,
+    how: str = "inner",
+    null_safe: bool = False,
+    path: Way = "auto",
+    max_sql_bytes: int = MAX_SQL_BYTES,
+    max_new_rows: int = MAX_NEW_ROWS,
+    storage_options: Mapping[str, str] | None = None,
+) -> DataFrame:
+    """`frame` without rows whose `column` certainly equals no value of the indexed column; others may stay.
+
+    Make it right before the join, and the frame of the indexed side before it: a file that the join sees and this call
+    did not see could lose rows.
+
+    Parameters
+    ----------
+    index
+        An index with the level `dataset`, or its place, or a filter that somebody made of values of the column's type.
+    indexed_column
+        Where it has another name than `column`.
+    how
+        The join that follows, as in `frame.join(indexed, on, how)`: `inner`, `left_semi` or `right_outer`; others need
+        the rows without a partner.
+    null_safe
+        Keep rows whose key is null, for `<=>`.
+    path
+        `sql`, within Spark's own code; `arrow`, a Python function over batches of hashes; by default SQL where the
+        filters have, or can be folded to, `max_sql_bytes`.
+    max_new_rows
+        New and changed files of more rows are not read, and nothing is dropped.
+    storage_options
+        Of the index's store.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The types of the two columns, or `how`, do not allow to drop anything.
+    ColumnNotFoundError, IndexNotFoundError
+        The column is not indexed, or has no level `dataset`.
+
+    Spec: specs/spark.md#filter-by-index
+    """
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - an optional extra; Spark's own habit
+
+    _check_options(how, path)
+    value, field = column_of(frame, column)
+    filters: Sequence[Filter]
+    if isinstance(index, Sbbf):
+        indexed, filters = natural_type(field), [Kept(index)]
+    else:
+        name = indexed_column or column
+        opened = index if isinstance(index, Index) else open_index(index, storage_options=storage_options)
+        indexed = opened.column_type(name)
+        check_pair(field, indexed)  # before any data is read
+        check_local_times(spark, field)
+        found = dataset_filters(opened, name, max_new_rows, storage_options)
+        if reads_by_id(spark):
+            found = "files whose columns Spark finds by their ids"
+        if isinstance(found, str):
+            message = f"the filter of column {name} must hold every file of {opened.dataset.location}, got {found}"
+            warnings.warn(
+                f"{message}; no row is dropped, and a refresh helps if files are new or changed",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+            return frame
+        filters = found
+    key = join_key(value, field, indexed)
+    hit = _Lookup(spark, indexed, filters, path, max_sql_bytes).of(key)
+    if key.proofs:
+        hit = F.expr(" and ".join(key.proofs)) & hit
+    exempt = [*key.exempt, *([f"{value} = 0.0"] if key.is_float and _has_zero(filters, indexed) else [])]
+    if exempt:
+        hit = F.expr(" or ".join(exempt)) | hit
+    return frame.where(F.expr(f"{value} is null") | hit if null_safe else F.expr(f"{value} is not null") & hit)
+
+
+def column_of(frame: DataFrame, name: str) -> tuple[str, StructField]:
+    """SQL for column `name` of `frame`, or for the leaf at that dotted path, and its field.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Spark would replace a part of the name, before it reads the SQL.
+    """
+    if "${" in name:
+        raise InvalidArgumentError(
+            f"column must have no ${{ in its name, which Spark substitutes, got {name}; rename it"
+        )
+    is_whole = name in frame.columns
+    is_quoted = not is_whole and "`" in name
+    parts = [name] if is_whole else name.split(".")
+    text = name if is_quoted else ".".join("`" + part.replace("`", "``") + "`" for part in parts)
+    return text, frame.selectExpr(text).schema[0]
+
+
+def check_local_times(spark: SparkSession, field: StructField) -> None:
+    """Refuse a key without a zone where Spark reads the indexed side, which has none either, as one with a zone.
+
+    Raises
+    ------
+    InvalidArgumentError
+        It is one, and Spark does.
+    """
+    setting = "spark.sql.parquet.inferTimestampNTZ.enabled"
+    if field.dataType.simpleString() == "timestamp_ntz" and spark.conf.get(setting, "true") != "true":
+        message = f"{setting} must be true for key {field.name} of type timestamp_ntz, got false"
+        raise InvalidArgumentError(f"{message}; Spark would shift the values of the indexed side")
+
+
+def _check_options(how: str, path: str) -> None:
+    plain = how.replace("_", "").lower() if isinstance(how, str) else how
+    if plain not in _DROPPING:
+        wanted = "inner, left_semi or right_outer, which drop rows without a partner"
+        message = f"how must be {wanted}, got {how!r}"
+        if plain in _KEEPING:
+            message += "; that join needs the rows that do not match: join without a filter"
+        raise InvalidArgumentError(message)
+    if path not in ("auto", "sql", "arrow"):
+        raise InvalidArgumentError(f"path must be auto, sql or arrow, got {path!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Lookup:
+    """How keys are looked up in the filters."""
+
+    spark: SparkSession
+    indexed: pa.DataType
+    filters: Sequence[Filter]
+    path: Way
+    max_sql_bytes: int
+
+    def of(self, key: JoinKey) -> Column:
+        """Whether any of the filters may hold the key; what that says of null does not matter."""
+        from pyspark.sql import functions as F  # noqa: N812, PLC0415 - as above
+
+        if not self.filters:
+            return F.lit(False)
+        if key.kind == "domain":
+            assert key.domain is not None
+            is_there = _may_be_in(self.filters, to_hashes(key.domain))
+            return in_bitmap(key.value, words_of(self.spark, bitmap_words(is_there)), len(is_there))
+        if key.kind == "decimal":
+            if self.path == "sql":
+                message = f"path must be arrow or auto for a key of type {self.indexed}, which Spark hashes otherwise"
+                raise InvalidArgumentError(f"{message}, got sql")
+            return _arrow_check(tuple(self.filters), self.indexed)(F.expr(key.value))
+        return self._of_hashes(hash_of(key.value))
+
+    def _of_hashes(self, hashes: str) -> Column:
+        from pyspark.sql import functions as F  # noqa: N812, PLC0415 - as above
+
+        folded = None if self.path == "arrow" else _folded(self.filters, self.max_sql_bytes)
+        if folded is not None:
+            return reduce(or_, (may_hold(self.spark, hashes, one) for one in folded))
+        if self.path == "sql":
+            total = sum(one.num_bytes for one in self.filters)
+            message = f"filters must be foldable to {self.max_sql_bytes:,} bytes for path sql, got {total:,} bytes"
+            raise InvalidArgumentError(f"{message}; raise max_sql_bytes, or take path arrow")
+        return _arrow_check(tuple(self.filters), None)(F.expr(hashes))
+
+
+def _folded(filters: Sequence[Filter], max_bytes: int) -> list[Sbbf] | None:
+    """`filters`, folded so that they have `max_bytes` together; None where they would let too much pass."""
+    total = sum(one.num_bytes for one in filters)
+    if total > max_bytes * _MAX_FOLDING or len(filters) > _MAX_SQL_FILTERS:
+        return None
+    folded: list[Sbbf] = []
+    for one in filters:
+        loaded = one.to_sbbf()
+        fitting = (
+            fold_to_bytes(loaded, max_bytes * one.num_bytes // total, _USELESS_FPP) if total > max_bytes else loaded
+        )
+        if fitting is None:
+            return None
+        folded.append(fitting)
+    return folded
+
+
+def _may_be_in(filters: Sequence[Filter], hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    found = np.zeros(len(hashes), np.bool_)
+    for one in filters:
+        found |= one.check(hashes)
+    return found
+
+
+def _has_zero(filters: Sequence[Filter], indexed: pa.DataType) -> bool:
+    """Whether 0.0 or -0.0 may be indexed; Spark hashes both as 0.0, and they are equal."""
+    zeros = np.asarray(hash_values(pa.array([0.0], indexed)), np.uint64)
+    return bool(_may_be_in(filters, zeros).any())
+
+
+def _arrow_check(filters: tuple[Filter, ...], hashed_as: pa.DataType | None) -> Any:
+    """A function of Spark: for hashes, or values hashed as `hashed_as`, whether they may be in a filter."""
+    from pyspark.sql.functions import arrow_udf  # noqa: PLC0415 - an optional extra
+    from pyspark.sql.types import BooleanType  # noqa: PLC0415 - as above
+
+    check = _checking(zonebloom.__version__, pickle.dumps((filters, hashed_as), protocol=5))
+    return arrow_udf(check, BooleanType())  # a type's text would be parsed by the session that was made last
+
+
+def _checking(version: str, sent: bytes) -> Any:
+    """A function that Spark pickles by value, so that it must not refer to this module."""
+
+    def check(values):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202 - names of types would be pickled too
+        try:
+            import zonebloom as there  # noqa: PLC0415 - on the executor
+
+            found = there.__version__
+        except ImportError as error:
+            found = f"none that can be imported ({error})"
+        if found != version:
+            message = f"executors must have zonebloom {version} as the driver has, got {found}"
+            raise ImportError(f"{message}; install it there, or send it along: specs/spark.md#delivery")
+        from zonebloom.engines.spark.join.semi_join import checked  # noqa: PLC0415 - as above
+
+        return checked(sent, values)
+
+    return check
+
+
+@lru_cache(maxsize=4)
+def _received(sent: bytes) -> tuple[tuple[Filter, ...], pa.DataType | None]:
+    found: tuple[tuple[Filter, ...], pa.DataType | None] = pickle.loads(sent)  # noqa: S301 - of our own driver
+    return found
+
+
+def checked(sent: bytes, values: pa.Array) -> pa.Array:
+    """On an executor: for each of `values`, whether any filter may hold it; null where it is null."""
+    filters, hashed_as = _received(sent)
+    hashes = to_numpy(values, np.int64).view(np.uint64) if hashed_as is None else to_hashes(values.cast(hashed_as))
+    found = pa.array(_may_be_in(filters, hashes))
+    return pc.if_else(pc.is_valid(values), found, None) if values.null_count else found

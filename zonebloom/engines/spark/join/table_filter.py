@@ -1,0 +1,203 @@
+"""The filters that together hold every value of an indexed column as the data set is now.
+
+Those of the index speak of the files that they were built from; what is new, changed or left out is read on the driver,
+up to a limit, and becomes one more. A value that none of them may hold is in no file of the listing.
+
+Spec: specs/spark.md#filter-by-index
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from zonebloom.bloom.addresses import MAX_ROWS
+from zonebloom.bloom.hashing import hash_array
+from zonebloom.bloom.sbbf import Sbbf
+from zonebloom.build.fill import num_cores
+from zonebloom.engines.spark.pushdown.names import Names, respelled
+from zonebloom.errors import CorruptIndexError, DataFileError, IndexNotFoundError
+from zonebloom.formats.schema_evolution import column_values, columns_of_folders
+from zonebloom.search.freshness import File
+from zonebloom.search.view import View
+from zonebloom.storage.levels import DatasetFilter
+from zonebloom.storage.levels.fill import USELESS_FPP, Filling
+from zonebloom.storage.manifest import ColumnEntry
+from zonebloom.storage.segment import SegmentEntry
+from zonebloom.storage.stores.open import open_store
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from zonebloom.index import Index
+
+__all__ = ["Filter", "Kept", "Stored", "dataset_filters"]
+
+
+class Filter(Protocol):
+    """A filter that the driver can load, and that can be sent to executors, at the cost of its values or its place."""
+
+    @property
+    def num_bytes(self) -> int:
+        """Size of the bitset."""
+        ...
+
+    def to_sbbf(self) -> Sbbf:
+        """The filter in memory."""
+        ...
+
+    def check(self, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        """For each hash, whether it may be in the filter."""
+        ...
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A filter in the memory of the driver, which travels by value."""
+
+    filter: Sbbf
+    """The filter itself."""
+
+    @property
+    def num_bytes(self) -> int:
+        """Size of the bitset."""
+        return self.filter.num_bytes
+
+    def to_sbbf(self) -> Sbbf:
+        """The filter in memory."""
+        return self.filter
+
+    def check(self, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        """For each hash, whether it may be in the filter."""
+        return self.filter.check_hashes(hashes)
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A filter of the index, which travels by its place; each process opens it once."""
+
+    location: str
+    """Of the index."""
+    entry: SegmentEntry
+    """Its segment."""
+    options: tuple[tuple[str, str], ...] = ()
+    """Of the index's store."""
+
+    @property
+    def num_bytes(self) -> int:
+        """Size of the bitset."""
+        return self.entry.num_bytes
+
+    def to_sbbf(self) -> Sbbf:
+        """The filter in memory, checked whole.
+
+        Raises
+        ------
+        CorruptIndexError
+            It differs from its checksums.
+        """
+        return _opened(self).to_sbbf()
+
+    def check(self, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        """For each hash, whether it may be in the filter; all may once it turns out damaged."""
+        return _opened(self).check(hashes)
+
+
+@lru_cache(maxsize=8)
+def _opened(stored: Stored) -> DatasetFilter:
+    return DatasetFilter(open_store(stored.location, dict(stored.options) or None), stored.entry, _warn)
+
+
+def _warn(message: str) -> None:
+    warnings.warn(f"{message}; no row is dropped by it", RuntimeWarning, stacklevel=2)
+
+
+def dataset_filters(
+    index: Index, column: str, max_new_rows: int, storage_options: Mapping[str, str] | None = None
+) -> list[Filter] | str:
+    """Filters that together hold every value of `column` in the data set as it is now; or why there are none.
+
+    Raises
+    ------
+    ColumnNotFoundError
+        The column is not indexed.
+    IndexNotFoundError
+        It has no level `dataset`.
+    """
+    index.column_type(column)
+    view = index.view()
+    if not Names(view).is_same(column):
+        return "columns or folders whose names Spark takes for this one and the index does not"
+    entry = view.snapshot.manifest.column(column)
+    assert entry is not None
+    levels = [level for level in entry.levels if level.name == "dataset"]
+    if not levels:
+        message = f"column {column} must have the level dataset, got {[level.name for level in entry.levels] or 'none'}"
+        raise IndexNotFoundError(f'{message}; build it with levels=("zone", "dataset")')
+    segments = [one for level in levels for one in level.segments]
+    found: list[Filter] = []
+    ids = view.files.table.fragment_ids
+    needed = view.files.table.num_rows > 0
+    for segment in segments:
+        stored = Stored(view.snapshot.store.location, segment, tuple(sorted((storage_options or {}).items())))
+        try:
+            filter_ = _opened(stored)
+        except CorruptIndexError as error:
+            _warn(str(error))
+            continue
+        mine = filter_.covers(ids) & view.files.is_known
+        if mine.any() and filter_.is_sound():
+            found.append(stored)
+            needed &= ~mine
+    if not needed.any():
+        return found
+    rest = view.files.of_fragments(ids[needed])
+    built = _filter_of(view, rest, entry, max_new_rows)
+    return built if isinstance(built, str) else [*found, Kept(built)]
+
+
+def _filter_of(view: View, files: Sequence[File], column: ColumnEntry, max_rows: int) -> Sbbf | str:
+    """A filter of all values of `column` in `files`, or why there is none."""
+    num_rows = sum(one.num_rows for one in files)
+    if num_rows > max_rows:
+        shown = f"{num_rows:,} rows" if all(one.num_rows < MAX_ROWS for one in files) else "rows that cannot be read"
+        return f"{len(files)} new or changed files, such as {files[0].path}, with {shown}"
+    filling = Filling(num_rows, column.fpp)
+
+    def add(file: File) -> str | None:
+        try:
+            return _add_file(view, file, column, filling)
+        except DataFileError as error:
+            return str(error)
+
+    with ThreadPoolExecutor(num_cores(), thread_name_prefix="zonebloom-filter") as pool:
+        failure = next((reason for reason in pool.map(add, files) if reason), None)
+    if failure is not None:
+        return failure
+    filled = filling.finish()
+    if filled.fpp > USELESS_FPP:
+        return f"about {filled.num_values:,} new values, too many for a filter"
+    return Sbbf(filled.blocks)
+
+
+def _add_file(view: View, file: File, column: ColumnEntry, filling: Filling) -> str | None:
+    with view.dataset.open(file.path) as data:
+        if tuple(data.fingerprint) != tuple(file.fingerprint):
+            return f"{file.path}, which changed meanwhile"
+        if respelled(data.schema, view.schema):
+            return f"{file.path}, which spells a column otherwise"
+        if columns_of_folders(data, view.dataset.path_values(file.path), [column.name]):
+            return f"{file.path}, of which only a folder has {column.name}"
+        for batch in data.column_batches([column.name], 0, data.num_rows):
+            values = column_values(batch, column.name, column.column_type)
+            if values is None:
+                return f"{file.path}, whose {column.name} does not convert to {column.column_type}"
+            filling.add(hash_array(values))
+        data.check_unchanged()
+    return None

@@ -1,0 +1,1 @@
+"""Spark's conditions to predicates, and back."""

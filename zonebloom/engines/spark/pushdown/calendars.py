@@ -1,0 +1,105 @@
+"""Files of the old calendar: Spark 2 wrote dates before 1582 as Julian, and its footers say so.
+
+Spark's own reader moves such values; the bytes here, and in the index, are as they were written. A file without any is
+read like every other.
+
+Spec: specs/spark.md#source-tasks
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from zonebloom.arrow import compute as pc
+from zonebloom.errors import DataFileError
+
+if TYPE_CHECKING:
+    from pyarrow.parquet import FileMetaData
+    from pyspark.sql import SparkSession
+
+    from zonebloom.search.view import View
+
+__all__ = ["check_calendar", "has_old_key", "is_moving", "is_old_writer"]
+
+_VERSION = b"org.apache.spark.version"
+_MARKS = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
+_NEW = (3, 1)
+"""From here on Spark marks the files that it writes in the old calendar."""
+_NUM_FOOTERS = 32
+_FIRST_DATE = dt.date(1582, 10, 15)
+_FIRST_MOMENT = dt.datetime(1900, 1, 1)  # noqa: DTZ001 - compared with times of any zone, for which a day does not count
+
+
+def is_old_writer(metadata: FileMetaData) -> bool:
+    """Whether the footer says that old dates and times are of the old calendar."""
+    pairs = metadata.metadata or {}
+    version = pairs.get(_VERSION)
+    if version is None:
+        return False
+    if any(mark in pairs for mark in _MARKS):
+        return True
+    numbers = version.decode("utf-8", "replace").split(".")[:2]
+    return not all(one.isdecimal() for one in numbers) or tuple(map(int, numbers)) < _NEW
+
+
+def check_calendar(table: pa.Table, path: str) -> None:
+    """Refuse rows of the file at `path`, whose writer is old, if one has a date or time that Spark would move.
+
+    Raises
+    ------
+    DataFileError
+        One has.
+    """
+    for name in table.column_names:
+        if _has_old(table[name]):
+            message = f"column {name} of {path} must have no dates before 1582-10-15 and no times before 1900"
+            message = f"{message}, got some in the calendar of Spark 2"
+            raise DataFileError(f"{message}; read it with spark.read.parquet, or write it again")
+
+
+def is_moving(spark: SparkSession, view: View, paths: Sequence[str]) -> bool:
+    """Whether Spark may move old dates and times as it reads: by a setting, or for one of the first of some files.
+
+    Of the other files, a task refuses the rows that Spark would move.
+    """
+    settings = ("spark.sql.parquet.datetimeRebaseModeInRead", "spark.sql.parquet.int96RebaseModeInRead")
+    if any(spark.conf.get(name, "EXCEPTION") == "LEGACY" for name in settings):
+        return True
+    for path in paths[:_NUM_FOOTERS]:
+        with view.dataset.open(path) as data:
+            if is_old_writer(data.metadata):
+                return True
+    return False
+
+
+def has_old_key(values: pa.Array) -> bool:
+    """Whether one of `values` (no nulls) may be what Spark makes of another value in a file of an old writer.
+
+    A day and a year more than the calendar says, whatever the time zone is.
+    """
+    if pa.types.is_date(values.type):
+        first = pa.scalar(dt.date(1582, 10, 16), values.type)
+    elif pa.types.is_timestamp(values.type):
+        first = pa.scalar(dt.datetime(1901, 1, 1, tzinfo=dt.UTC if values.type.tz else None), values.type)
+    else:
+        return False
+    return bool(len(values) and pc.any(pc.less(values, first)).as_py())
+
+
+def _has_old(column: pa.ChunkedArray) -> bool:
+    of = column.type
+    if pa.types.is_date(of) or pa.types.is_timestamp(of):
+        first = _FIRST_DATE if pa.types.is_date(of) else _FIRST_MOMENT
+        bound = pa.scalar(first, pa.date32() if pa.types.is_date(of) else pa.timestamp("us")).cast(of)
+        return bool(pc.less(pc.min(column), bound).as_py())
+    if pa.types.is_struct(of):
+        return any(_has_old(pc.struct_field(column, [number])) for number in range(of.num_fields))
+    if pa.types.is_map(of):
+        keys = pa.chunked_array([chunk.keys for chunk in column.chunks], of.key_type)
+        items = pa.chunked_array([chunk.items for chunk in column.chunks], of.item_type)
+        return _has_old(keys) or _has_old(items)
+    return pa.types.is_list(of) and _has_old(pc.list_flatten(column))

@@ -1,0 +1,99 @@
+"""Which columns of a data set's files Spark and the index may take for different ones, by their names.
+
+Spark's Parquet reader knows no case, and prefers a folder's value to a column of that name; the library does neither.
+So a name may mean other values to one than to the other.
+
+Spec: specs/spark.md#judging
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from zonebloom.bloom.hashing import leaf_paths
+from zonebloom.errors import DataFileError
+from zonebloom.formats.hive import partition_values
+
+if TYPE_CHECKING:
+    from zonebloom.search.view import View
+
+__all__ = ["Names", "misread", "respelled"]
+
+
+class Names:
+    """The names of one data set as it is now."""
+
+    def __init__(self, view: View) -> None:
+        names = [name.lower() for name in view.schema.names]
+        self._twice = {name for name, count in Counter(names).items() if count > 1}
+        keys, self._escaped = _folders(view.listing)
+        own = keys - {field.name for field in view.partition_fields}
+        self._twice |= {key.lower() for key in own} & set(names)
+        self._leaves = Counter(name.lower() for name in leaf_paths(view.schema))
+
+    @property
+    def is_ambiguous(self) -> bool:
+        """Whether Spark and the library may take different columns for one name."""
+        return bool(self._twice) or any(count > 1 for count in self._leaves.values())
+
+    @property
+    def escaped(self) -> frozenset[str]:
+        """Partition columns some value of which Spark and the library decode differently."""
+        return self._escaped
+
+    def is_same(self, name: str) -> bool:
+        """Whether `name`, a column or the dotted path of a leaf, means the same values to Spark and the index."""
+        lower = name.lower()
+        is_twice = any(lower == one or lower.startswith(f"{one}.") for one in self._twice)
+        return not is_twice and name not in self._escaped and self._leaves[lower] == 1
+
+
+def _folders(listing: Iterable[str]) -> tuple[set[str], frozenset[str]]:
+    """All keys of `key=value` folders, and those with a value that Spark decodes byte by byte."""
+    keys: set[str] = set()
+    escaped: set[str] = set()
+    for folder in {path.rpartition("/")[0] for path in listing}:
+        if "=" in folder:
+            found = partition_values(f"{folder}/")
+            keys |= found.keys()
+            if re.search(r"%(?![0-7][0-9A-Fa-f])", folder):
+                escaped |= found.keys()
+    return keys, frozenset(escaped)
+
+
+def misread(view: View, names: Names, paths: Iterable[str]) -> str | None:
+    """Why names might make the library's rows of the files at `paths` other than Spark's; None where they do not."""
+    if names.is_ambiguous or names.escaped:
+        return "Spark and the library read some column names or folders differently"
+    for path in set(view.files.unknown_paths) & set(paths):
+        try:
+            with view.dataset.open(path) as data:
+                is_known = set(data.schema.names) <= set(view.schema.names) and not respelled(data.schema, view.schema)
+        except DataFileError:
+            return f"{path} cannot be read"
+        if not is_known:
+            return f"{path} has columns that the index does not know"
+    return None
+
+
+def respelled(schema: pa.Schema, known: pa.Schema) -> str | None:
+    """A column of `schema`, or a field within one, that `known` has in other case alone; None where none is."""
+    spelled = set(_spellings(known))
+    lower = {name.lower() for name in spelled}
+    return next((name for name in _spellings(schema) if name not in spelled and name.lower() in lower), None)
+
+
+def _spellings(fields: Iterable[pa.Field], above: str = "") -> Iterator[str]:
+    """Columns and the fields within, those of lists and maps too, by their paths."""
+    for field in fields:
+        yield above + field.name
+        inner = [field.type.field(number) for number in range(field.type.num_fields)]
+        if pa.types.is_struct(field.type):
+            yield from _spellings(inner, f"{above}{field.name}.")
+        else:
+            yield from _spellings([one.with_name(str(place)) for place, one in enumerate(inner)], above + field.name)

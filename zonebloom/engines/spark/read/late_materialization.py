@@ -1,0 +1,71 @@
+"""On an executor: candidate rows, narrowed to those that match, before any other column is read.
+
+What a filter keeps are whole zones, of which a rare key needs one row. Equalities and lists that Arrow evaluates as
+Spark does are checked on their own columns first. Whatever cannot be checked that simply is kept: Spark filters all.
+
+Spec: specs/spark.md#row-range-reads
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property, reduce
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from zonebloom.arrow import to_numpy, without_views
+from zonebloom.formats.parquet.file import places_of
+from zonebloom.predicates import And, Predicate
+from zonebloom.predicates.matching import Matcher, plain_matcher
+from zonebloom.search.selection import RowSelection
+
+if TYPE_CHECKING:
+    from zonebloom.engines.spark.read.splits import Piece
+    from zonebloom.formats import DataFile
+    from zonebloom.search.view import View
+
+__all__ = ["Narrowing", "narrowing_of"]
+
+
+def narrowing_of(view: View, predicate: Predicate | None) -> Narrowing | None:
+    """Those parts of `predicate`, an AND, that plain kernels evaluate on stored columns; None where there are none.
+
+    `predicate` must be TRUE, as Arrow evaluates it, in every row that is wanted.
+    """
+    elsewhere = {field.name for field in view.partition_fields}
+    stored = [field for field in view.schema if field.name not in elsewhere]
+    schema = pa.schema([field.with_type(without_views(field.type)) for field in stored])
+    parts = predicate.children if type(predicate) is And else () if predicate is None else (predicate,)
+    plain = [part for part in parts if plain_matcher(part, schema) is not None]
+    names = sorted({name for part in plain for name in part.columns()})
+    return Narrowing(And(plain), pa.schema([schema.field(name) for name in names])) if plain else None
+
+
+@dataclass(frozen=True)
+class Narrowing:
+    """A predicate that all wanted rows meet, and its columns in the types of the data set."""
+
+    predicate: And
+    schema: pa.Schema
+
+    @cached_property
+    def _matches(self) -> list[Matcher]:
+        found = (plain_matcher(part, self.schema) for part in self.predicate.children)
+        return [match for match in found if match is not None]
+
+    def narrowed(self, data: DataFile, piece: Piece) -> Piece:
+        """`piece` without rows that do not match; as it is where the file lacks a column, or has another type."""
+        names = self.schema.names
+        if any(name not in data.schema.names or name in data.int96_columns or name in piece.values for name in names):
+            return piece
+        table = data.read_rows(piece.group, piece.starts, piece.stops, names).select(names)
+        if [field.type for field in table.schema] != [field.type for field in self.schema]:
+            return piece
+        found = reduce(pc.and_kleene, [match(table) for match in self._matches])
+        places = to_numpy(pc.indices_nonzero(found), np.uint64).astype(np.int64)
+        rows = places_of(piece.starts, piece.stops - piece.starts)[places]
+        ranges = RowSelection.from_arrays(np.zeros(len(rows), np.int64), rows, rows + 1)
+        return replace(piece, starts=ranges.starts.astype(np.int64), stops=ranges.stops.astype(np.int64))

@@ -1,0 +1,262 @@
+"""Candidate row ranges for Spark: as a DataFrame, and a function of the user's over their rows alone.
+
+`candidates` is a search, whose row ranges one may count, join or filter like any frame. `map_candidates` takes such a
+frame, or a condition, and runs `mapInArrow` over as many partitions as the candidates fill: no task opens a file that
+cannot match.
+
+Spec: specs/spark.md#row-ranges
+"""
+
+from __future__ import annotations
+
+import pickle
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+import zonebloom
+from zonebloom.engines.spark.executors import unpacked
+from zonebloom.engines.spark.pushdown.filters import column_of, conditions_of_text
+from zonebloom.engines.spark.pushdown.translate import understand
+from zonebloom.engines.spark.pushdown.types import Judge
+from zonebloom.engines.spark.read.late_materialization import narrowing_of
+from zonebloom.engines.spark.read.partition_columns import may_be_true
+from zonebloom.engines.spark.read.schema import Layout
+from zonebloom.engines.spark.read.splits import packed, pieces_of
+from zonebloom.engines.spark.session import session_of
+from zonebloom.errors import InvalidArgumentError, StaleIndexError
+from zonebloom.predicates import And, Predicate
+from zonebloom.search.selection import RowSelection
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, SparkSession
+    from pyspark.sql.datasource import Filter
+    from pyspark.sql.types import StructType
+
+    from zonebloom.reasons import Reason
+    from zonebloom.search.view import View
+
+__all__ = ["Function", "candidates", "kept_rows", "map_candidates", "mapped", "open_view", "read_rows", "rows_of"]
+
+Function = Callable[[Iterator[pa.RecordBatch]], Iterable[pa.RecordBatch]]
+"""What `mapInArrow` takes."""
+
+_SCHEMA = "path string, fragment_id long, start long, stop long"
+_NAMES = ("path", "fragment_id", "start", "stop")
+
+
+def open_view(path: Any, index: str | None, storage_options: Mapping[str, str] | None) -> View:
+    """The index at `index`, or beside the data set at `path`, against the data set as it is now.
+
+    Raises
+    ------
+    IndexNotFoundError
+        There is no index.
+    """
+    from zonebloom.index import open_index  # noqa: PLC0415 - executors do without
+
+    if index is None:
+        return open_index(_local(path), storage_options=storage_options).view()
+    return open_index(_local(index), storage_options=storage_options, dataset=_local(path)).view()
+
+
+def _local(path: Any) -> Any:
+    """`s3a://` is `s3://` to the library."""
+    return f"s3://{path[6:]}" if isinstance(path, str) and path.startswith(("s3a://", "s3n://")) else path
+
+
+def candidates(
+    spark: SparkSession,
+    path: Any,
+    condition: str | Column | Predicate,
+    *,
+    index: str | None = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> DataFrame:
+    """One row for each row range that may match: path (relative to the data set), fragment_id, start, stop.
+
+    The search runs now, on the driver; the ranges hold for the files as they are now.
+
+    Spec: specs/spark.md#row-ranges
+    """
+    spark = session_of(spark)
+    layout = Layout(open_view(path, index, storage_options))
+    rows = _searched(spark, layout, condition)
+    paths = [layout.view.paths[one] for one in rows.fragment_ids.tolist()]
+    numbers = [pa.array(one.astype(np.int64)) for one in (rows.fragment_ids, rows.starts, rows.stops)]
+    table = pa.table([pa.array(paths, pa.string()), *numbers], names=list(_NAMES))
+    return spark.createDataFrame(table, _SCHEMA)
+
+
+def map_candidates(
+    spark: SparkSession,
+    path: Any,
+    wanted: str | Column | Predicate | DataFrame | pa.Table,
+    function: Function,
+    schema: Any,
+    *,
+    columns: Sequence[str] | None = None,
+    index: str | None = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> DataFrame:
+    """`function` over the rows of candidate row ranges alone, as `mapInArrow` does it over a whole frame.
+
+    What a task gives the function are all rows of its ranges, in order of path and row: those that match, and others.
+
+    Parameters
+    ----------
+    wanted
+        A condition; or row ranges as `candidates` and `SearchResult.to_arrow` give them, all or some.
+    function
+        Takes an iterator of record batches, in the types of Spark, and gives one of `schema`; called once a task.
+    schema
+        Of what the function gives, as for `mapInArrow`.
+    columns
+        Columns that the function needs; all by default.
+
+    Raises
+    ------
+    StaleIndexError
+        Row ranges are not of the files as they are now.
+    InvalidArgumentError
+        They are no row ranges.
+
+    Spec: specs/spark.md#row-ranges
+    """
+    spark = session_of(spark)
+    layout = Layout(open_view(path, index, storage_options))
+    if isinstance(wanted, DataFrame):
+        wanted = wanted.toArrow()
+    is_given = isinstance(wanted, pa.Table)
+    rows = _given(layout.view, wanted) if is_given else _searched(spark, layout, wanted)
+    return mapped(spark, layout, rows, layout.schema(columns), function=function, schema=schema)
+
+
+def mapped(
+    spark: SparkSession,
+    layout: Layout,
+    rows: RowSelection,
+    asked: StructType,
+    *,
+    function: Function,
+    schema: Any,
+    wanted: Predicate | None = None,
+) -> DataFrame:
+    """`function` over the columns `asked` of `rows`, read by executors; rows that are not `wanted` may lack."""
+    reading = layout.reading(asked)
+    tasks = packed(pieces_of(layout.view, rows, lambda path: layout.partition_values(path, asked)))
+    sent = [_packed((reading.only(task), task)) for task in tasks]
+    narrowing = _packed(narrowing_of(layout.view, wanted))  # keys may be many: once for all tasks
+    frame = spark.range(0, len(sent), 1, max(len(sent), 1))
+    return frame.mapInArrow(_mapping(zonebloom.__version__, narrowing, sent, function), schema)
+
+
+def read_rows(
+    spark: SparkSession, layout: Layout, rows: RowSelection, asked: StructType, wanted: Predicate | None = None
+) -> DataFrame:
+    """The columns `asked` of `rows`, read by executors; rows that are not `wanted` may lack.
+
+    Spec: specs/spark.md#row-range-reads
+    """
+    return mapped(spark, layout, rows, asked, function=lambda batches: batches, schema=asked, wanted=wanted)
+
+
+def _packed(value: Any) -> bytes:
+    return zlib.compress(pickle.dumps(value, protocol=5), 1)
+
+
+def _given(view: View, table: pa.Table) -> RowSelection:
+    """Row ranges of the caller's, which must be of the files as they are."""
+    missing = [name for name in _NAMES if name not in table.column_names]
+    if missing:
+        message = f"row ranges must have the columns {', '.join(_NAMES)}, got none named {missing[0]}"
+        raise InvalidArgumentError(f"{message}; take them from candidates()")
+    ids, starts, stops = (table[name].to_numpy().astype(np.int64) for name in _NAMES[1:])
+    sizes = np.zeros(len(ids), np.int64)
+    is_whole_only = np.zeros(len(ids), np.bool_)
+    paths = table["path"].to_pylist()
+    for place, (path, fragment_id) in enumerate(zip(paths, ids.tolist(), strict=True)):
+        file = view.files.get(path)
+        if file is None or file.fragment_id != fragment_id:
+            raise _stale(path)
+        sizes[place], is_whole_only[place] = file.num_rows, not file.is_known
+    is_part = (starts > 0) | (stops < sizes)
+    for wrong in np.flatnonzero((stops > sizes) | (is_whole_only & is_part)).tolist():
+        raise _stale(paths[wrong])
+    return RowSelection.from_arrays(ids, starts, stops)
+
+
+def _stale(path: str) -> StaleIndexError:
+    message = f"row ranges must be of the files as the index has them now, got some of {path}, which changed"
+    return StaleIndexError(f"{message}; ask for candidates again")
+
+
+# --- searching --------------------------------------------------------------------------------------------------------
+
+
+def _searched(spark: SparkSession, layout: Layout, condition: Any) -> RowSelection:
+    judge = Judge(layout.readable, layout.view)
+    template = spark.createDataFrame([], layout.readable)
+    understood = understand(condition, judge, template)
+    folders = conditions_of_text(condition, judge, layout.folders)[1] if isinstance(condition, str) else []
+    return kept_rows(layout, [understood.predicate], folders)[0]
+
+
+def kept_rows(
+    layout: Layout, predicates: Sequence[Predicate], folders: Sequence[Filter]
+) -> tuple[RowSelection, list[Reason]]:
+    """The rows that all of `predicates`, and `folders` over partition columns, keep; and why rows were kept."""
+    view = layout.view
+    rows, reasons = view.universe, list(view.reasons)
+    if predicates:
+        result = view.search(And(predicates))
+        rows, reasons = result.row_ranges, list(result.reasons)
+    if not folders:
+        return rows, reasons
+    verdicts: dict[str, bool] = {}
+    kept = []
+    for path, file in view.files.items():
+        key = path.rpartition("/")[0] if layout.is_hive else path
+        if key not in verdicts:
+            values = layout.partition_values(path, layout.readable)
+            verdicts[key] = all(column_of(one)[0] not in values or may_be_true(one, values) for one in folders)
+        if verdicts[key] and file.num_rows:
+            kept.append((file.fragment_id, 0, file.num_rows))
+    return rows & RowSelection.from_ranges(kept), reasons
+
+
+# --- on executors -----------------------------------------------------------------------------------------------------
+
+
+def rows_of(narrowing: bytes, sent: bytes) -> Iterator[pa.RecordBatch]:
+    """On an executor: the rows of a task that `mapped` or `read_rows` packed."""
+    reading, task = unpacked(sent)
+    found: Iterator[pa.RecordBatch] = replace(reading, narrowing=unpacked(narrowing)).batches(task)
+    return found
+
+
+def _mapping(version: str, narrowing: bytes, sent: list[bytes], function: Function) -> Function:
+    """A function for `mapInArrow` that Spark pickles by value, so that it must not refer to this module."""
+
+    def run(batches):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202 - names of types would be pickled too
+        try:
+            import zonebloom as there  # noqa: PLC0415 - on the executor
+
+            found = there.__version__
+        except ImportError as error:
+            found = f"none that can be imported ({error})"
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                if found != version:
+                    message = f"executors must have zonebloom {version} as the driver has, got {found}"
+                    raise ImportError(f"{message}; install it there, or send it along: specs/spark.md#delivery")
+                from zonebloom.engines.spark.read.row_ranges import rows_of  # noqa: PLC0415 - as above
+
+                yield from (made for made in function(rows_of(narrowing, sent[number])) if made.num_rows)
+
+    return run

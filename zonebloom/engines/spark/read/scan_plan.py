@@ -1,0 +1,116 @@
+"""Spark's own scans of a data set of Parquet files: whole, of few files, without some files.
+
+Spec: specs/spark.md#reads
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from zonebloom.engines.spark.paths import escaped, url_of
+from zonebloom.engines.spark.pushdown.translate import Condition, Keys
+from zonebloom.engines.spark.read.exclusion import exclusion
+from zonebloom.engines.spark.read.folded_rows import local_frame, local_schema
+from zonebloom.errors import DataFileError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from zonebloom.formats import ParquetDataset
+
+__all__ = ["Scans", "filtered"]
+
+_CHUNK = 32
+"""Spark lists so many paths by itself; for more it starts a job with a task for each."""
+_KEY = "__zonebloom_key"
+
+
+def filtered(spark: SparkSession, frame: DataFrame, condition: Condition) -> DataFrame:
+    """`frame` by the condition and its keys, by Spark alone."""
+    frame = condition.filtered(frame)
+    for keys in condition.keys:
+        frame = _joined(spark, frame, keys)
+    return frame
+
+
+def _joined(spark: SparkSession, frame: DataFrame, keys: Keys) -> DataFrame:
+    from pyspark.sql import functions, types  # noqa: PLC0415 - an optional extra
+
+    schema = types.StructType([types.StructField(_KEY, keys.target.spark)])
+    stored = local_schema(schema, pa.schema([pa.field(_KEY, keys.target.arrow)]))
+    assert stored is not None  # a judged pair of types is one that can be made
+    known = local_frame(spark, pa.table([keys.values.cast(stored.field(0).type)], schema=stored), schema)
+    column = functions.col(".".join(f"`{name.replace('`', '``')}`" for name in keys.target.path))
+    return frame.join(functions.broadcast(known), column == functions.col(_KEY), "left_semi")
+
+
+class Scans:
+    """Scans of one data set; its files are named by the listing that is given."""
+
+    def __init__(self, spark: SparkSession, dataset: ParquetDataset) -> None:
+        self.spark = spark
+        self.dataset = dataset
+
+    def plain(
+        self, listing: Mapping[str, Any], schema: StructType | None = None, *, scheme: str = "file://"
+    ) -> DataFrame:
+        """What a user would read; with a schema Spark infers none, which saves a job.
+
+        Parameters
+        ----------
+        scheme
+            How a path of this machine begins; Spark tells `/lake`, `file:/lake` and `file:///lake` apart.
+
+        Raises
+        ------
+        DataFileError
+            The data set is a list of files that are all gone.
+        """
+        reader = self.spark.read if schema is None else self.spark.read.schema(schema)
+        if self.dataset.layout == "folder":
+            return reader.parquet(_spelled(url_of(self.dataset.location), scheme))
+        if self.dataset.layout == "files":
+            reader = reader.option("basePath", url_of(self.dataset.location))
+        files = [_spelled(url_of(self.dataset.absolute(path)), scheme) for path in listing]
+        if not files:
+            raise DataFileError(f"a file of the data set {self.dataset.location} must be there, got none")
+        return reader.parquet(*files)
+
+    def candidates(self, paths: tuple[str, ...], schema: StructType, condition: Condition) -> DataFrame:
+        """The rows of some files where `condition`.
+
+        They come in scans of few files each, which Spark lists without a job, and without a setting of the session; a
+        union has no `_metadata`, so each scan is filtered by itself.
+        """
+        reader = self.spark.read.schema(schema).option("basePath", url_of(self.dataset.location))
+        chunks = [paths[first : first + _CHUNK] for first in range(0, len(paths), _CHUNK)]
+        frames = [condition.filtered(reader.parquet(*map(self._path, chunk))) for chunk in chunks]
+        whole = frames[0]
+        for frame in frames[1:]:
+            whole = whole.unionAll(frame)
+        return filtered(self.spark, whole, replace(condition, residual=None))
+
+    def excluded(
+        self, frame: DataFrame, listing: Mapping[str, Any], kept: frozenset[str], condition: Condition
+    ) -> DataFrame:
+        """`frame`, a plain scan, where `condition`, without the files of `listing` that are not `kept`.
+
+        The condition comes first, so that Spark asks the other of those rows alone that meet it.
+        """
+        text = exclusion(
+            {url_of(self.dataset.absolute(path)): found for path, found in listing.items() if path not in kept}
+        )
+        frame = condition.filtered(frame)
+        return filtered(self.spark, frame if text is None else frame.where(text), replace(condition, residual=None))
+
+    def _path(self, path: str) -> str:
+        return escaped(url_of(self.dataset.absolute(path)))
+
+
+def _spelled(url: str, scheme: str) -> str:
+    return scheme + escaped(url).removeprefix("file://") if url.startswith("file://") else escaped(url)

@@ -1,0 +1,222 @@
+"""Candidate row ranges as work for executors: cut by row group, packed into few tasks, read as Spark takes them.
+
+The driver plans against one listing, and sends what is small: paths, fingerprints, row ranges. A task opens its files,
+reads the rows, and fails where a file is not the one that was listed: it never gives rows of two versions.
+
+Spec: specs/spark.md#source-tasks
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import types as spark
+
+import zonebloom
+from zonebloom.engines.spark.pushdown.calendars import check_calendar, is_old_writer
+from zonebloom.engines.spark.pushdown.names import respelled
+from zonebloom.engines.spark.read.late_materialization import Narrowing
+from zonebloom.engines.spark.read.types import arrow_schema, as_spark
+from zonebloom.errors import DataFileError, MissingDependencyError
+from zonebloom.formats import Dataset, ParquetDataset
+from zonebloom.formats.table import TableSnapshot
+from zonebloom.search.scan import folder_value, tasks_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from zonebloom.search.selection import RowSelection
+    from zonebloom.search.view import View
+
+__all__ = ["Piece", "Reading", "packed", "pieces_of"]
+
+Given = TypeVar("Given")
+Made = TypeVar("Made")
+
+TASK_BYTES = 64 << 20
+"""Compressed bytes that one task reads: a Python task costs some 60 ms before it reads anything."""
+OPEN_BYTES = 1 << 20
+"""What opening a file costs, in bytes."""
+BATCH_ROWS = 1 << 16
+"""Rows of a batch at most."""
+_AHEAD = 4
+"""Row groups that a task reads at once; on an object store each one waits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """The candidate rows of one row group of one file."""
+
+    path: str
+    """Relative to the data set."""
+    fingerprint: tuple[int, int, str | None]
+    """Of the version that was listed."""
+    group: int
+    """Number of the row group."""
+    starts: NDArray[np.int64]
+    """First row of each range, within the row group."""
+    stops: NDArray[np.int64]
+    """End of each range."""
+    values: Mapping[str, Any]
+    """Of the partition columns that the file itself does not hold."""
+    weight: int
+    """About the bytes to read."""
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of all ranges."""
+        return int((self.stops - self.starts).sum())
+
+
+def pieces_of(view: View, rows: RowSelection, values_of: Callable[[str], Mapping[str, Any]]) -> Iterator[Piece]:
+    """The row groups with `rows`, in order of path; rows that a table deleted are left out.
+
+    Parameters
+    ----------
+    values_of
+        The partition values of a path.
+
+    Raises
+    ------
+    DataFileError
+        A file that the index does not know cannot be read.
+    """
+    last: str | None = None
+    values: Mapping[str, Any] = {}
+    for task in tasks_of(view, rows):
+        starts, stops = np.asarray(task.starts, np.int64), np.asarray(task.stops, np.int64)
+        share = int((stops - starts).sum()) / task.file.row_group_rows[task.group]
+        weight = int(task.file.row_group_bytes[task.group] * share)
+        if task.file.path != last:
+            last, values = task.file.path, values_of(task.file.path)
+            weight += OPEN_BYTES
+        yield Piece(task.file.path, task.file.fingerprint, task.group, starts, stops, values, weight)
+
+
+def packed(pieces: Iterable[Piece], task_bytes: int = TASK_BYTES) -> list[tuple[Piece, ...]]:
+    """The pieces in order, in as few tasks as have about `task_bytes` each."""
+    found: list[tuple[Piece, ...]] = []
+    open_task: list[Piece] = []
+    weight = 0
+    for piece in pieces:
+        if open_task and weight + piece.weight > task_bytes:
+            found.append(tuple(open_task))
+            open_task, weight = [], 0
+        open_task.append(piece)
+        weight += piece.weight
+    return [*found, tuple(open_task)] if open_task else found
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How tasks read pieces: all that travels to them beside the pieces."""
+
+    dataset: Dataset
+    """Where the files are."""
+    schema: spark.StructType
+    """The columns, in the types of Spark."""
+    version: str = zonebloom.__version__
+    """Of zonebloom on the driver."""
+    narrowing: Narrowing | None = None
+    """What all wanted rows meet; None gives every row of the pieces."""
+
+    def only(self, pieces: Sequence[Piece]) -> Reading:
+        """As it travels with `pieces`: a table's snapshot has no file but theirs, nor a list of files."""
+        paths = sorted({piece.path for piece in pieces})
+        if isinstance(self.dataset, TableSnapshot):
+            files = {path: self.dataset.files[path] for path in paths}
+            return replace(self, dataset=replace(self.dataset, files=files, deletes=None, _deleted=None))
+        if isinstance(self.dataset, ParquetDataset) and self.dataset.files:
+            return replace(self, dataset=replace(self.dataset, files=tuple(paths)))
+        return self
+
+    def batches(self, pieces: Sequence[Piece]) -> Iterator[pa.RecordBatch]:
+        """The rows of `pieces`, in order, none of the batches empty.
+
+        Raises
+        ------
+        DataFileError
+            A file is gone, unreadable, or not the one that was listed.
+        MissingDependencyError
+            Another version of zonebloom runs here than on the driver.
+        """
+        if self.version != zonebloom.__version__:
+            message = f"executors must have zonebloom {self.version} as the driver does, got {zonebloom.__version__}"
+            raise MissingDependencyError(f'{message}; pip install "zonebloom=={self.version}" on them')
+        runs = [list(run) for _, run in itertools.groupby(pieces, key=lambda piece: piece.path)]
+        parts = [part for run in runs for part in _split(run)]
+        for table in _read_ahead(self._read, parts):
+            if table is not None:
+                yield from (batch for batch in table.to_batches(max_chunksize=BATCH_ROWS) if batch.num_rows)
+
+    def _read(self, pieces: list[Piece]) -> pa.Table | None:
+        """The rows of some pieces of one file; None where no row is wanted."""
+        path = pieces[0].path
+        with self.dataset.open(path) as data:
+            if tuple(data.fingerprint) != tuple(pieces[0].fingerprint):
+                message = f"data file {self.dataset.absolute(path)} must be the one that was listed, got a new version"
+                raise DataFileError(f"{message}; run the query again, from load() on")
+            strange = respelled(data.schema, arrow_schema(self.schema))
+            if strange is not None:
+                message = f"{self.dataset.absolute(path)} must spell its columns as the index does, got {strange}"
+                raise DataFileError(f"{message}; write it again, or read the data set with spark.read.parquet")
+            if self.narrowing is not None:
+                pieces = [self.narrowing.narrowed(data, piece) for piece in pieces]
+            tables = [self._columns(data, piece) for piece in pieces if piece.num_rows]
+            is_old = is_old_writer(data.metadata)
+            data.check_unchanged()
+        if not tables:
+            return None
+        table = pa.concat_tables(tables)
+        if is_old:
+            check_calendar(table, path)
+        return table
+
+    def _columns(self, data: Any, piece: Piece) -> pa.Table:
+        target = arrow_schema(self.schema)
+        stored = [field.name for field in target if field.name not in piece.values]
+        table = data.read_rows(piece.group, piece.starts, piece.stops, stored, int96_unit="us")
+        folders = self.dataset.path_values(piece.path)
+        columns = []
+        for field in target:
+            if field.name in piece.values:
+                value = pa.scalar(piece.values[field.name], field.type)
+                columns.append(pa.chunked_array([pa.repeat(value, piece.num_rows)]))
+            elif table.schema.get_field_index(field.name) < 0 and field.name in folders:
+                value = folder_value(folders[field.name], field.type, field.name, piece.path)
+                columns.append(pa.chunked_array([pa.repeat(value, piece.num_rows)]))
+            elif table.schema.get_field_index(field.name) < 0:
+                columns.append(pa.chunked_array([pa.nulls(piece.num_rows, field.type)]))
+            else:
+                columns.append(table[field.name])
+        return as_spark(columns, target, piece.path)
+
+
+def _split(pieces: list[Piece]) -> Iterator[list[Piece]]:
+    """The pieces of one file in parts that are read at once: small ones together, so that the file is opened once."""
+    yield from (list(part) for part in packed(pieces, OPEN_BYTES * 8))
+
+
+def _read_ahead(read: Callable[[Given], Made], given: Sequence[Given]) -> Iterator[Made]:
+    """What `read` makes of each, in order, a few at once."""
+    if len(given) <= 1:
+        yield from map(read, given)
+        return
+    pool = ThreadPoolExecutor(_AHEAD, thread_name_prefix="zonebloom-read")
+    pending: deque[Future[Made]] = deque()
+    try:
+        for one in given:
+            pending.append(pool.submit(read, one))
+            if len(pending) > _AHEAD:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)

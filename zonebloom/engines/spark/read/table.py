@@ -1,0 +1,405 @@
+"""`Lake`: a data set on Spark with its index, of which a query reads only what can match.
+
+For each `where` it lists the data set afresh, searches the index, and chooses how to read: by the driver itself, by
+executors from row ranges, by Spark from few files, or by Spark without the files that are excluded. Whatever was read,
+Spark filters it by the condition as it was given, so the rows are those of a plain read.
+
+Spec: specs/spark.md#reads
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+
+from zonebloom.engines.spark.executors import lack_of_executors
+from zonebloom.engines.spark.join.key_lists import collected
+from zonebloom.engines.spark.paths import are_folders_keys, is_visible
+from zonebloom.engines.spark.pushdown.translate import Condition, Unjudged, keys_condition, understand
+from zonebloom.engines.spark.pushdown.types import Judge
+from zonebloom.engines.spark.read.fallback import BY_ID, obstacle_of_driver, obstacle_of_ranges
+from zonebloom.engines.spark.read.folded_rows import local_frame, local_schema, local_table
+from zonebloom.engines.spark.read.late_materialization import narrowing_of
+from zonebloom.engines.spark.read.plan import Choice, Kept, Method, choose
+from zonebloom.engines.spark.read.row_ranges import read_rows
+from zonebloom.engines.spark.read.scan_plan import Scans, filtered
+from zonebloom.engines.spark.read.schema import Layout
+from zonebloom.engines.spark.session import reads_by_id
+from zonebloom.errors import (
+    DataFileError,
+    InvalidArgumentError,
+    StaleIndexError,
+)
+from zonebloom.formats import ParquetDataset
+from zonebloom.predicates.terms import LiteralTerm, Truth
+from zonebloom.reasons import ReasonCode
+from zonebloom.search.evaluate import SearchResult
+from zonebloom.search.scan import scan
+from zonebloom.search.selection import RowSelection
+from zonebloom.storage.manifest import list_versions
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from zonebloom.index import Index
+    from zonebloom.predicates import Predicate
+    from zonebloom.search.view import View
+
+__all__ = ["Asked", "Lake", "Plan", "PrunedRead"]
+
+Asked: TypeAlias = Literal["auto"] | Method
+_ATTEMPTS = 3
+_LOOK_AFTER_SECONDS = 1.0
+"""How long a new version of the index may go unnoticed."""
+_UTC = frozenset({"UTC", "Etc/UTC", "GMT", "Z", "+00:00", "Etc/GMT"})
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How one condition will be read, and what that skips."""
+
+    condition: Condition
+    """What is known of the condition."""
+    result: SearchResult
+    """What the index says: rows, zones and bytes that are kept, of how many, and the reasons."""
+    choice: Choice
+    """The way to read, and why."""
+    view: View
+    """The data set as it was listed."""
+    paths: tuple[str, ...]
+    """Files that must be read, relative to the root."""
+
+
+@dataclass(frozen=True)
+class PrunedRead:
+    """A frame, and what was skipped for it."""
+
+    frame: DataFrame
+    """The rows that match; as they were when the data set was listed, so use it soon."""
+    plan: Plan
+    """How it is read."""
+
+    @property
+    def method(self) -> Method:
+        """How it is read."""
+        return self.plan.choice.method
+
+
+class Lake:
+    """A data set on Spark with its index; `where` reads what can match.
+
+    Parameters
+    ----------
+    spark
+        Classic or Spark Connect.
+    index
+        Open.
+    dataset
+        Its Parquet files.
+    reopen
+        Gives the current version of the index.
+    method
+        As for `read`.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        index: Index,
+        dataset: ParquetDataset,
+        reopen: Callable[[], Index],
+        method: Asked = "auto",
+    ) -> None:
+        _check_method(method)
+        self.spark = spark
+        self.method = method
+        self._index = index
+        self._reopen = reopen
+        self._lock = threading.Lock()
+        self._looked = time.monotonic()
+        self._dataset = dataset
+        self._scans = Scans(spark, dataset)
+        self._judges: tuple[View, Judge] | None = None
+
+    def __repr__(self) -> str:
+        return f"Lake({self._dataset.location!r}, method {self.method}, {self._index!r})"
+
+    @cached_property
+    def schema(self) -> StructType:
+        """Of Spark's plain read, when it was first asked for."""
+        return self._scans.plain(self._dataset.list()).schema
+
+    @cached_property
+    def _has_ids(self) -> bool:
+        return '"parquet.field.id"' in self.schema.json()
+
+    def _reads_by_id(self) -> bool:
+        return self._has_ids and reads_by_id(self.spark)
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns."""
+        return list(self.schema.names)
+
+    @cached_property
+    def _template(self) -> DataFrame:
+        return self.spark.createDataFrame([], self.schema)
+
+    # --- queries ----------------------------------------------------------------------------------------------------
+
+    def frame(self) -> DataFrame:
+        """All rows: Spark's plain read, listed now."""
+        return self._scans.plain(self._dataset.list(), self.schema)
+
+    def where(
+        self, condition: str | Column | Predicate, *, method: Asked | None = None, strict: bool = False
+    ) -> DataFrame:
+        """The rows for which Spark finds `condition` TRUE.
+
+        Parameters
+        ----------
+        condition
+            SQL text, a Column, or a predicate made with `zonebloom.col`, whose `isin` takes any number of values.
+        method
+            As for `read`, for this query.
+        strict
+            Refuse to answer where files are new or changed since the last refresh, which are else read whole.
+
+        Raises
+        ------
+        StaleIndexError
+            `strict`, and a file is new or changed.
+        InvalidArgumentError
+            The method that was asked for cannot read this.
+
+        Spec: specs/spark.md#reads
+        """
+        return self.prepare(condition, method=method, strict=strict).frame
+
+    def where_in(
+        self,
+        column: str,
+        keys: DataFrame | Any,
+        *,
+        method: Asked | None = None,
+        strict: bool = False,
+    ) -> DataFrame:
+        """The rows whose `column` is one of `keys`: a frame that has that column, or any collection of values.
+
+        A frame is collected once, up to a million distinct keys; no literal of theirs gets into the plan.
+
+        Raises
+        ------
+        InvalidArgumentError
+            There are more keys; `prune_join` takes any number.
+        PredicateError
+            The keys are not of the column's type.
+
+        Spec: specs/spark.md#keys
+        """
+        values = collected(column, keys)
+        for _ in range(_ATTEMPTS - 1):
+            view, judge = self._state(strict=strict)
+            found = self._attempt(keys_condition(judge.path(column), values, judge), view, judge, method)
+            if found is not None:
+                return found.frame
+        view, judge = self._state(strict=strict)
+        condition = keys_condition(judge.path(column), values, judge)
+        return self._by_spark(self._planned(condition, view, judge, "exclusion")).frame
+
+    def prepare(
+        self, condition: str | Column | Predicate, *, method: Asked | None = None, strict: bool = False
+    ) -> PrunedRead:
+        """`where`, with what was skipped and why."""
+        for _ in range(_ATTEMPTS - 1):
+            view, judge = self._state(strict=strict)
+            found = self._attempt(understand(condition, judge, self._template), view, judge, method)
+            if found is not None:
+                return found
+        view, judge = self._state(strict=strict)
+        asked: Asked = "exclusion" if method in (None, "auto") else (method or "auto")
+        plan = self._planned(understand(condition, judge, self._template), view, judge, asked)
+        return self._by_driver(plan) if plan.choice.method == "driver" else self._by_spark(plan)
+
+    def plan(
+        self,
+        condition: str | Column | Predicate,
+        *,
+        method: Asked | None = None,
+        strict: bool = False,
+        template: DataFrame | None = None,
+    ) -> Plan:
+        """How `condition` would be read now; nothing is.
+
+        Parameters
+        ----------
+        template
+            A frame over which the condition resolves, where it names columns of a certain frame.
+        """
+        view, judge = self._state(strict=strict)
+        return self._planned(understand(condition, judge, template or self._template), view, judge, method)
+
+    def check_plain_scan(self, frame: DataFrame) -> None:
+        """Refuse a frame that is not Spark's plain read of this data set and nothing more; Spark compares the two.
+
+        Raises
+        ------
+        InvalidArgumentError
+            It has other columns, a filter, a join, options, or other files.
+        """
+        listing = self._dataset.list()
+        plain = self._scans.plain(listing)
+        is_plain = frame.schema == plain.schema and any(
+            frame.sameSemantics(self._scans.plain(listing, schema, scheme=scheme))
+            for scheme in ("file://", "", "file:")
+            for schema in (self.schema, None)
+        )
+        if not is_plain:  # to Spark a mere change of names is no change
+            message = "a frame to prune must be the plain scan spark.read.parquet(path) of the indexed data"
+            raise InvalidArgumentError(
+                f"{message}, got columns {', '.join(frame.columns)[:200]} derived from it or read otherwise; "
+                "use read(path).where(condition), and derive from what that gives"
+            )
+
+    def excluded(self, frame: DataFrame, plan: Plan) -> DataFrame:
+        """`frame`, which scans this data set, without the files that `plan` excludes, and where its condition."""
+        return self._scans.excluded(frame, plan.view.listing, frozenset(plan.paths), plan.condition)
+
+    # --- the data set now -------------------------------------------------------------------------------------------
+
+    def _state(self, *, strict: bool) -> tuple[View, Judge]:
+        """The data set and the index as they are now."""
+        with self._lock:
+            if time.monotonic() - self._looked > _LOOK_AFTER_SECONDS:
+                versions = list_versions(self._index.view().snapshot.store)
+                if versions and versions[-1] != self._index.version:
+                    self._index = self._reopen()
+                self._looked = time.monotonic()
+            view = self._index.view()
+            if self._judges is None or self._judges[0] is not view:
+                self._judges = view, Judge(self.schema, view, self._instant)
+            judge = self._judges[1]
+        if strict and view.num_unknown:
+            message = f"every file must be indexed as it is, got {view.num_unknown} new or changed"
+            raise StaleIndexError(f"{message}, such as {view.files.unknown_paths[0]}; refresh the index")
+        return view, judge
+
+    def _instant(self, text: str) -> dt.datetime | None:
+        """The instant that Spark's session means by a timestamp's text."""
+        if self.spark.conf.get("spark.sql.session.timeZone") in _UTC:
+            return dt.datetime.fromisoformat(text).replace(tzinfo=dt.UTC)
+        asked = f"SELECT unix_micros(CAST('{text}' AS TIMESTAMP_LTZ)) AS micros"
+        micros = self.spark.sql(asked).collect()[0].micros
+        return dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=micros)
+
+    def _planned(self, condition: Condition, view: View, judge: Judge, method: Asked | None) -> Plan:
+        asked = self.method if method is None else method
+        _check_method(asked)
+        is_by_id = self._reads_by_id()
+        if is_by_id:
+            condition = replace(condition, predicate=Unjudged(BY_ID, ReasonCode.PREDICATE_NOT_SUPPORTED))
+        with self._lock:
+            result = view.search(condition.predicate)
+        is_seen = self._is_seen(view)
+        paths = tuple(filter(is_seen, result.files))
+        hidden = not all(map(is_seen, view.listing))
+        kept = Kept(
+            files=len(paths),
+            of_files=len(view.listing),
+            rows=result.kept.rows,
+            rows_of_files=sum(view.files[path].num_rows for path in paths),
+            is_narrowed=narrowing_of(view, condition.exact) is not None,
+            bytes=result.kept.bytes,
+            of_bytes=result.total.bytes,
+            obstacle=BY_ID if is_by_id else self._obstacle(condition, view, judge, paths, hidden=hidden),
+            obstacle_of_ranges=partial(self._obstacle_of_ranges, condition, view, judge, paths),
+        )
+        return Plan(condition, result, self._choose(kept, asked), view, paths)
+
+    def _choose(self, kept: Kept, asked: Asked) -> Choice:
+        return choose(kept, asked)
+
+    def _is_seen(self, view: View) -> Callable[[str], bool]:
+        """Whether Spark reads a file of the listing."""
+        is_keyed, is_listed = are_folders_keys(view.listing), self._dataset.layout != "folder"
+        return partial(is_visible, is_keyed=is_keyed, is_listed=is_listed)
+
+    def _obstacle(
+        self, condition: Condition, view: View, judge: Judge, paths: tuple[str, ...], *, hidden: bool
+    ) -> str | None:
+        """Why the driver's rows might differ from Spark's."""
+        if self._reads_by_id():
+            return BY_ID
+        return obstacle_of_driver(condition, self.schema, view, judge, paths, hidden=hidden)
+
+    def _obstacle_of_ranges(self, condition: Condition, view: View, judge: Judge, paths: tuple[str, ...]) -> str | None:
+        """Why executors cannot read row ranges, or what they read might differ from what Spark reads."""
+        if self._reads_by_id():
+            return BY_ID
+        return obstacle_of_ranges(condition, self.schema, view, judge, paths, spark=self.spark) or self._lack
+
+    @cached_property
+    def _lack(self) -> str | None:
+        return lack_of_executors(self.spark)
+
+    # --- ways to read -----------------------------------------------------------------------------------------------
+
+    def _attempt(self, condition: Condition, view: View, judge: Judge, method: Asked | None) -> PrunedRead | None:
+        """The read; None where files changed or vanished since they were listed."""
+        from pyspark.errors import AnalysisException  # noqa: PLC0415 - an optional extra
+
+        plan = self._planned(condition, view, judge, method)
+        try:
+            return self._by_driver(plan) if plan.choice.method == "driver" else self._by_spark(plan)
+        except DataFileError:
+            return None
+        except AnalysisException as error:
+            if error.getCondition() != "PATH_NOT_FOUND":
+                raise
+            return None
+
+    def _by_driver(self, plan: Plan) -> PrunedRead:
+        schema = local_schema(self.schema, plan.view.schema)
+        if not plan.paths:
+            return PrunedRead(
+                filtered(self.spark, self._template.where("1 = 0"), replace(plan.condition, keys=())), plan
+            )
+        assert schema is not None  # else there is an obstacle
+        exact = plan.condition.exact
+        predicate = Truth(LiteralTerm(True)) if exact is None else exact
+        rows = scan(plan.view, predicate, plan.result.row_ranges, self.schema.names, None).read_all()
+        table = local_table(rows, schema)
+        if table is None:
+            choice = Choice("candidates", "dates of old calendars are Spark's to read")
+            return self._by_spark(replace(plan, choice=choice))
+        frame = local_frame(self.spark, table, self.schema) if table.num_rows else self._template.where("1 = 0")
+        return PrunedRead(plan.condition.filtered(frame), plan)
+
+    def _by_row_ranges(self, plan: Plan) -> PrunedRead:
+        files = [plan.view.files[path] for path in plan.paths]
+        seen = RowSelection.from_ranges([(file.fragment_id, 0, file.num_rows) for file in files])
+        rows = plan.result.row_ranges & seen
+        frame = read_rows(self.spark, Layout(plan.view), rows, self.schema, plan.condition.exact)
+        return PrunedRead(filtered(self.spark, frame, plan.condition), plan)
+
+    def _by_spark(self, plan: Plan) -> PrunedRead:
+        if plan.choice.method == "row_ranges":
+            return self._by_row_ranges(plan)
+        if plan.choice.method == "candidates":
+            return PrunedRead(self._scans.candidates(plan.paths, self.schema, plan.condition), plan)
+        frame = self._scans.plain(plan.view.listing, self.schema)
+        if plan.choice.method == "exclusion":
+            return PrunedRead(self.excluded(frame, plan), plan)
+        return PrunedRead(filtered(self.spark, frame, plan.condition), plan)
+
+
+def _check_method(method: str) -> None:
+    known = ("auto", *get_args(Method))
+    if method not in known:
+        raise InvalidArgumentError(f"method must be one of {', '.join(known)}, got {method!r}")

@@ -1,0 +1,150 @@
+"""`Dataset`: what is indexed, whatever keeps it: files with fingerprints that can be opened.
+
+`parquet.ParquetDataset` lists folders and files; `delta` and `iceberg` are tables, whose logs say what is in them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pyarrow as pa
+
+from zonebloom.formats.source import Fingerprint
+from zonebloom.storage.stores.store import Traffic
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from zonebloom.formats.parquet.file import DataFile
+
+__all__ = ["INDEX_FOLDER", "Dataset", "Declared"]
+
+INDEX_FOLDER = "_zonebloom"
+"""Name of the index in the folder of its data set; readers skip it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """What the log of a table says of it; plain files say nothing."""
+
+    schema: pa.Schema
+    """The columns in the table's order, those of partitions too; what a file lacks of them is null."""
+    partition_columns: tuple[str, ...]
+    """Columns whose values the log gives, for some files at least."""
+    column_ids: Mapping[str, str]
+    """By column, and by leaf of a struct, what stays when the name changes; empty where the name is all there is."""
+    state: Mapping[str, Any]
+    """Which version of the table this is, for JSON and for people."""
+
+
+class Dataset(Protocol):
+    """Data files that can be listed and opened; paths of files are relative to `location`, with `/`."""
+
+    def pin(self) -> Dataset:
+        """The data set as it is now: of a table one version, whose listing, deletes and columns belong together.
+
+        Raises
+        ------
+        DataFileError
+            The table is gone, or has something that cannot be read.
+        """
+        ...
+
+    def declared(self) -> Declared | None:
+        """What a table says of itself; None where only the files know."""
+        ...
+
+    def partition_values(self, path: str, fields: Iterable[pa.Field]) -> dict[str, pa.Scalar] | None:
+        """The partition values of a file, in the types of `fields`; None where one does not fit its type.
+
+        A field that is left out is in the file itself, or null.
+        """
+        ...
+
+    def path_values(self, path: str) -> Mapping[str, str | None]:
+        """What the folders of a path say of columns that its file may lack; nothing where a log says it."""
+        ...
+
+    @property
+    def location(self) -> str:
+        """Folder, URL or table that holds all files, as a user writes it."""
+        ...
+
+    @property
+    def traffic(self) -> Traffic:
+        """What went over the network so far."""
+        ...
+
+    def list(self) -> dict[str, Fingerprint]:
+        """The data files there are now, by path in order.
+
+        Raises
+        ------
+        DataFileError
+            The data set itself is gone or cannot be listed.
+        """
+        ...
+
+    def list_under(self, paths: Sequence[str]) -> dict[str, Fingerprint]:
+        """As `list`, but only files that are one of `paths` or in one of them; nothing else is listed."""
+        ...
+
+    def list_partitions(self, wanted: Sequence[Mapping[str, str | None]]) -> dict[str, Fingerprint]:
+        """As `list`, but only files in folders that agree with one of `wanted` (see `partitions.agrees`).
+
+        Folders that do not are not listed, where the store has folders.
+        """
+        ...
+
+    def absolute(self, path: str) -> str:
+        """The absolute path or the URL of a data file."""
+        ...
+
+    def open(self, path: str) -> DataFile:
+        """The data file at `path`, opened; close it, or use it as a context manager.
+
+        Raises
+        ------
+        DataFileError
+            It is missing, or no whole Parquet file.
+        """
+        ...
+
+    def deleted_rows(self, path: str) -> NDArray[np.int64] | None:
+        """Offsets of the rows of a file that its table deleted without rewriting it, in order; None where none are.
+
+        They stay in the zones, and a scan leaves them out.
+        """
+        ...
+
+    def relative(self, path: str | os.PathLike[str]) -> str:
+        """`path`, which is absolute or relative to the data set, as a path relative to it.
+
+        Raises
+        ------
+        InvalidArgumentError
+            It lies outside.
+        """
+        ...
+
+    def default_index(self) -> str | None:
+        """Where the index is kept if nobody says; None if somebody must."""
+        ...
+
+    def check_index(self, location: str) -> None:
+        """Refuse a place where the index would be taken for data.
+
+        Raises
+        ------
+        InvalidArgumentError
+            It is one.
+        """
+        ...
+
+    def to_json(self, index_location: str) -> dict[str, Any]:
+        """The data set as a version file holds it."""
+        ...

@@ -1,0 +1,309 @@
+"""Delta tables: the files of one version of the log, without the rows that deletion vectors took.
+
+`deltalake` reads the log. A path stands for the newest version at each call; a `DeltaTable` for the version that it has
+loaded, until somebody calls its `update_incremental`.
+
+Spec: specs/tables.md#delta
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+import numpy as np
+import pyarrow as pa
+
+from zonebloom.errors import DataFileError, MissingDependencyError
+from zonebloom.formats.dataset import Declared
+from zonebloom.formats.parquet.column_mapping import StoredName
+from zonebloom.formats.source import Fingerprint
+from zonebloom.formats.table import SourceOpener, TableDataset, TableFile, TableSnapshot
+from zonebloom.formats.table_marks import LOG_FOLDER
+from zonebloom.storage.stores.locations import absolute, is_url, joined
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+    from numpy.typing import NDArray
+
+__all__ = ["DeltaDataset"]
+
+_READER_FEATURES = frozenset(
+    {
+        "columnMapping",
+        "deletionVectors",
+        "timestampNtz",
+        "typeWidening",
+        "typeWidening-preview",
+        "v2Checkpoint",
+        "vacuumProtocolCheck",
+        "variantShredding",
+        "variantShredding-preview",
+        "variantType",
+        "variantType-preview",
+    }
+)
+"""What a table may ask of its readers: all that is done here or in `deltalake`, or that concerns other columns."""
+_MAPPING = "delta.columnMapping"
+_NS_OF_MS = 1_000_000
+_SETTLED_NS = 2_000_000_000
+"""A log whose last entry is younger is read again: what is written over it may have the same time."""
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+
+
+class DeltaDataset(TableDataset):
+    """A Delta table, as it is at each call."""
+
+    def __init__(
+        self, location: str, storage_options: Mapping[str, str] | None = None, *, table: DeltaTable | None = None
+    ) -> None:
+        super().__init__(absolute(location).rstrip("/"))
+        self.storage_options = dict(storage_options or {})
+        self.opener = SourceOpener(self.storage_options)
+        self._table = table
+        self._stamp: tuple[int, ...] | None = None
+
+    @classmethod
+    def of_table(cls, table: DeltaTable) -> DeltaDataset:
+        """The table that a `DeltaTable` has loaded."""
+        location = unquote(table.table_uri) if is_url(table.table_uri) else table.table_uri
+        return cls(location, table._storage_options, table=table)  # noqa: SLF001 - it has no public name
+
+    @classmethod
+    def from_json(
+        cls, described: Mapping[str, Any], index_location: str, storage_options: Mapping[str, str] | None = None
+    ) -> DeltaDataset:
+        """The table that a version file describes, as it is now."""
+        root = described["root"]
+        return cls(index_location.rstrip("/").rpartition("/")[0] if root == ".." else root, storage_options)
+
+    def load(self) -> TableSnapshot:
+        """The newest version, or that which the given `DeltaTable` has loaded; `last` if it is that."""
+        known = self.last
+        if self._table is not None:
+            is_same = known is not None and known.identity == _identity(self._table)
+            return known if known is not None and is_same else _snapshot(self._table, self)
+        if known is not None and self._stamp is not None and self._stamp == self._stamp_of(known.identity[-1]):
+            return known
+        started = time.time_ns()
+        found = _snapshot(_opened(self.location, self.storage_options), self)
+        stamp = self._stamp_of(found.identity[-1])
+        self._stamp = stamp if stamp is not None and stamp[1] + _SETTLED_NS < started else None
+        return found
+
+    def _stamp_of(self, version: int) -> tuple[int, ...] | None:
+        """Of a local log that ends with `version`, what changes if its last entry does; None if that cannot be told."""
+        if is_url(self.location):
+            return None
+        last, following = (f"{self.location}/{LOG_FOLDER}/{one:020d}.json" for one in (version, version + 1))
+        try:
+            found = os.stat(last)  # noqa: PTH116 - called at each search
+        except OSError:
+            return None
+        if os.path.exists(following):  # noqa: PTH110 - as above
+            return None
+        return (version, found.st_mtime_ns, found.st_size, found.st_ino)
+
+
+def _opened(location: str, storage_options: Mapping[str, str], version: int | None = None) -> DeltaTable:
+    library = _library()
+    try:
+        table: DeltaTable = library.DeltaTable(location, version, dict(storage_options) or None)
+    except (library.exceptions.DeltaError, OSError, ValueError) as error:
+        raise DataFileError(f"{location} must be a Delta table that can be read, got: {_line(error)}") from error
+    return table
+
+
+def _library() -> Any:
+    try:
+        import deltalake  # noqa: PLC0415 - an extra
+        import deltalake.exceptions  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        message = 'deltalake must be installed to read Delta tables; pip install "zonebloom[delta]"'
+        raise MissingDependencyError(message) from error
+    return deltalake
+
+
+def _line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def _identity(table: DeltaTable) -> tuple[Any, ...]:
+    return ("delta", str(table.metadata().id), table.version())
+
+
+def _snapshot(table: DeltaTable, dataset: DeltaDataset) -> TableSnapshot:
+    """The version that `table` has loaded."""
+    location, options = dataset.location, dataset.storage_options
+    library = _library()
+    features = _reader_features(table, location)
+    schema = json.loads(table.schema().to_json())
+    mode = table.metadata().configuration.get(f"{_MAPPING}.mode", "none")
+    if mode not in ("none", "name", "id"):
+        raise DataFileError(f"{_MAPPING}.mode of {location} must be none, name or id, got {mode}")
+    names = _Names(schema, mode)
+    version = table.version()
+    try:
+        arrow = pa.schema([field.remove_metadata() for field in pa.schema(table.schema().to_arrow())])
+        files = _files(table, location, names.name_of if mode != "none" else None)
+    except (library.exceptions.DeltaError, pa.ArrowException, ValueError) as error:
+        raise DataFileError(f"the log of {location} must be readable, got: {_line(error)}") from error
+    declared = Declared(
+        arrow,
+        tuple(table.metadata().partition_columns),
+        names.ids,
+        {"table_version": version},
+    )
+    deletes = partial(_deleted_rows, location, options, version) if "deletionVectors" in features else None
+    return TableSnapshot(
+        location,
+        _identity(table),
+        declared,
+        files,
+        dataset.opener,
+        deletes,
+        {"kind": "delta"},
+        is_index_inside=True,
+    )
+
+
+def _reader_features(table: DeltaTable, location: str) -> frozenset[str]:
+    features = frozenset(table.protocol().reader_features or ())
+    strange = sorted(features - _READER_FEATURES)
+    if strange:
+        message = f"the Delta table {location} must ask its readers for known features only"
+        raise DataFileError(f"{message}, got {', '.join(strange)}; its files must be read by an engine that knows them")
+    return features
+
+
+def _files(table: DeltaTable, location: str, naming: Callable[[StoredName], str | None] | None) -> dict[str, TableFile]:
+    """The data files of the loaded version, by path in order."""
+    actions = pa.table(table.get_add_actions())
+    written = actions["path"].to_pylist()
+    sizes = actions["size_bytes"].to_pylist()
+    written_at = actions["modification_time"].to_pylist()
+    parts: list[tuple[str, pa.ChunkedArray]] = []
+    if "partition" in actions.column_names:
+        struct = actions["partition"].combine_chunks()
+        parts = [(one.name, struct.field(one.name)) for one in struct.type]
+    found = {}
+    for row, (encoded, size, at) in enumerate(zip(written, sizes, written_at, strict=True)):
+        path = _relative(encoded, location)
+        values = {name: column[row] for name, column in parts}
+        fingerprint = Fingerprint(size, at * _NS_OF_MS)
+        found[path] = TableFile(fingerprint, joined(location, path), values, naming)
+    if len(found) != len(written):
+        raise DataFileError(f"a version of {location} must list each file once, got some twice")
+    return dict(sorted(found.items()))
+
+
+def _relative(encoded: str, location: str) -> str:
+    """The path of a file in the folder of its table; the log has it percent-encoded.
+
+    Raises
+    ------
+    DataFileError
+        It lies elsewhere: the table is a shallow clone.
+    """
+    path = unquote(encoded)
+    if path.startswith("/") or _SCHEME.match(encoded):
+        whole = absolute(encoded) if _SCHEME.match(encoded) else path
+        if not whole.startswith(f"{location}/"):
+            message = f"files of the Delta table {location} must lie in its folder, got {path}"
+            raise DataFileError(f"{message}; index the table that it was cloned from")
+        path = whole[len(location) + 1 :]
+    return path
+
+
+def _deleted_rows(location: str, storage_options: Mapping[str, str], version: int) -> Mapping[str, NDArray[np.int64]]:
+    """The deleted rows of the files that have some, by path."""
+    table = _opened(location, storage_options, version)
+    library = _library()
+    root = table.table_uri.rstrip("/")
+    known = _files(table, location, None)
+    found: dict[str, NDArray[np.int64]] = {}
+    try:
+        for batch in pa.RecordBatchReader.from_stream(table.deletion_vectors()):
+            for uri, kept in zip(batch["filepath"].to_pylist(), batch["selection_vector"], strict=True):
+                path = _path_of(uri, root, known)
+                if path is None:
+                    raise DataFileError(f"deleted rows must be of a file of {location}, got {uri}")
+                mask = kept.values.to_numpy(zero_copy_only=False)
+                found[path] = np.flatnonzero(~mask)
+    except (library.exceptions.DeltaError, pa.ArrowException, OSError) as error:
+        raise DataFileError(f"the deletion vectors of {location} must be readable, got: {_line(error)}") from error
+    return found
+
+
+def _path_of(uri: str, root: str, known: Mapping[str, Any]) -> str | None:
+    """The path of the listing that `uri` means; the library encodes some, and some twice."""
+    if not uri.startswith(f"{root}/"):
+        return None
+    path = uri[len(root) + 1 :]
+    for _attempt in range(3):
+        if path in known:
+            return path
+        path = unquote(path)
+    return None
+
+
+# --- column mapping ---------------------------------------------------------------------------------------------------
+
+
+class _Names:
+    """The columns of a table by what its files call them.
+
+    - `ids`: by logical name, with dots, what the column is in the files.
+    """
+
+    def __init__(self, schema: Mapping[str, Any], mode: str) -> None:
+        self.mode = mode
+        self.ids: dict[str, str] = {}
+        self._by_path: dict[tuple[str, ...], str] = {}
+        self._by_id: dict[int, str] = {}
+        if mode != "none":
+            self._collect(schema, (), (), is_item=False)
+
+    def _collect(
+        self, struct: Mapping[str, Any], logical: tuple[str, ...], physical: tuple[str, ...], *, is_item: bool
+    ) -> None:
+        for one in struct["fields"]:
+            metadata = one.get("metadata", {})
+            name, stored = one["name"], metadata.get(f"{_MAPPING}.physicalName", one["name"])
+            here, there = (*logical, name), (*physical, stored)
+            self._by_path[there] = name
+            if f"{_MAPPING}.id" in metadata:
+                self._by_id[int(metadata[f"{_MAPPING}.id"])] = name
+            if not is_item:
+                self.ids[".".join(here)] = ".".join(there)
+            for inner, place in _structs(one["type"], ()):
+                self._collect(inner, (*here, *place), (*there, *place), is_item=is_item or bool(place))
+
+    def name_of(self, stored: StoredName) -> str | None:
+        """What the table calls a column of a file; None if it has it no more."""
+        if self.mode == "name":
+            return self._by_path.get(stored.path)
+        if stored.field_id is None:
+            raise DataFileError(
+                f"columns of a table in mapping mode id must have field ids, got none for {stored.path}"
+            )
+        return self._by_id.get(stored.field_id)
+
+
+def _structs(kind: Any, place: tuple[str, ...]) -> Iterator[tuple[Mapping[str, Any], tuple[str, ...]]]:
+    """The structs that a type is made of: itself, or the items of its lists and maps, however deep."""
+    if not isinstance(kind, dict):
+        return
+    if kind["type"] == "struct":
+        yield kind, place
+    elif kind["type"] == "array":
+        yield from _structs(kind["elementType"], (*place, "element"))
+    elif kind["type"] == "map":
+        yield from _structs(kind["keyType"], (*place, "key"))
+        yield from _structs(kind["valueType"], (*place, "value"))

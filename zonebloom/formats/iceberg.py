@@ -1,0 +1,398 @@
+"""Iceberg tables: the files of one snapshot, without the rows that position deletes took.
+
+`pyiceberg` reads metadata and manifests, and its FileIO opens data files in object stores. A `Table` stands for the
+metadata that it has loaded, until somebody calls its `refresh`; a path of a metadata file for that file; a folder of a
+table that no catalog keeps for the newest version in it; and an index of a catalog's table, opened without the table,
+for what the catalog of that name in pyiceberg's configuration says.
+
+Spec: specs/tables.md#iceberg
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from zonebloom.arrow import parquet as pq
+from zonebloom.errors import DataFileError, InvalidArgumentError, MissingDependencyError
+from zonebloom.formats.dataset import Declared
+from zonebloom.formats.parquet.column_mapping import StoredName
+from zonebloom.formats.source import Fingerprint, LocalSource, Source
+from zonebloom.formats.table import TableDataset, TableFile, TableSnapshot
+from zonebloom.formats.table_marks import METADATA_SUFFIX
+from zonebloom.storage.stores.locations import is_url
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from pyiceberg.io import FileIO
+    from pyiceberg.manifest import DataFile as LoggedFile
+    from pyiceberg.schema import Schema
+    from pyiceberg.table import FileScanTask, Table
+
+__all__ = ["IcebergDataset"]
+
+_FILE = re.compile(r"file:(//)?(?=/)")
+_HADOOP_VERSION = re.compile(r"v(\d+)(\.gz)?\.metadata\.json")
+
+
+class IcebergDataset(TableDataset):
+    """An Iceberg table, as it is at each call."""
+
+    def __init__(
+        self,
+        location: str,
+        *,
+        table: Table | None = None,
+        metadata: str | None = None,
+        catalog: str | None = None,
+        name: Sequence[str] = (),
+    ) -> None:
+        super().__init__(location)
+        self._table = table
+        self._metadata = metadata
+        self._catalog = catalog
+        self._name = list(name)
+
+    @classmethod
+    def of_table(cls, table: Table) -> IcebergDataset:
+        """The table that a `pyiceberg.table.Table` has loaded."""
+        from pyiceberg.table import StaticTable  # noqa: PLC0415 - an extra; the caller has it
+
+        location = _plain(table.location())
+        if isinstance(table, StaticTable):
+            return cls(location, table=table, metadata=_plain(table.metadata_location))
+        return cls(location, table=table, catalog=table.catalog.name, name=table.name())
+
+    @classmethod
+    def of_path(cls, path: str) -> IcebergDataset:
+        """The table of a metadata file, or of a folder."""
+        return cls(path, metadata=path)
+
+    @classmethod
+    def from_json(cls, described: Mapping[str, Any]) -> IcebergDataset:
+        """The table that a version file describes, as it is now."""
+        known = {key: described[key] for key in ("metadata", "catalog", "name")}
+        return cls(described["root"], **known)
+
+    def load(self) -> TableSnapshot:
+        """The current snapshot of the metadata that is loaded, or that the folder or the catalog has now."""
+        table = self._table if self._table is not None else self._found()
+        known = self.last
+        if known is not None and known.identity == _identity(table):
+            return known
+        described = {"metadata": self._metadata, "catalog": self._catalog, "name": self._name}
+        return _snapshot(table, {"kind": "iceberg", **described})
+
+    def _found(self) -> Table:
+        if self._catalog is not None:
+            return self._of_catalog(self._catalog)
+        location = self._metadata or self.location
+        if not location.endswith(METADATA_SUFFIX):
+            location = _newest_metadata(location)
+        library = _library()
+        try:
+            found: Table = library.StaticTable.from_metadata(location)
+        except (OSError, ValueError) as error:
+            raise DataFileError(f"{location} must be Iceberg metadata that can be read, got: {_line(error)}") from error
+        return found
+
+    def _of_catalog(self, catalog: str) -> Table:
+        _library()
+        from pyiceberg.catalog import load_catalog  # noqa: PLC0415 - an extra
+        from pyiceberg.exceptions import NoSuchTableError  # noqa: PLC0415 - an extra
+
+        try:
+            return load_catalog(catalog).load_table(tuple(self._name))
+        except NoSuchTableError as error:
+            raise DataFileError(f"table {'.'.join(self._name)} must be in catalog {catalog}, got none") from error
+        except Exception as error:  # whatever a catalog's client raises
+            message = f"catalog {catalog} of pyiceberg's configuration must have table {'.'.join(self._name)}"
+            hint = "open the index with the table: open_index(path, dataset=table)"
+            raise InvalidArgumentError(f"{message}, got: {_line(error)}; {hint}") from error
+
+
+def _library() -> Any:
+    try:
+        import pyiceberg.table  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        message = 'pyiceberg must be installed to read Iceberg tables; pip install "zonebloom[iceberg]"'
+        raise MissingDependencyError(message) from error
+    return pyiceberg.table
+
+
+def _line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def _plain(location: str) -> str:
+    """A local location as a path, another as it is; Iceberg's are written as they are, not percent-encoded."""
+    match = _FILE.match(location)
+    return (location[match.end() :] if match else location).rstrip("/")
+
+
+def _newest_metadata(folder: str) -> str:
+    """The newest metadata file in the folder of a table that no catalog keeps.
+
+    Raises
+    ------
+    DataFileError
+        There is none.
+    InvalidArgumentError
+        A catalog keeps the table, and only that knows which of the files is current.
+    """
+    if is_url(folder):
+        message = f"an Iceberg table in an object store must be given as a Table or by its metadata file, got {folder}"
+        raise InvalidArgumentError(message)
+    root = Path(folder) / "metadata"
+    try:
+        names = sorted(one.name for one in root.iterdir() if one.name.endswith(METADATA_SUFFIX))
+    except OSError as error:
+        raise DataFileError(f"{folder} must be the folder of an Iceberg table, got: {_line(error)}") from error
+    numbered = {int(match[1]): name for name in names if (match := _HADOOP_VERSION.fullmatch(name))}
+    if len(numbered) == len(names) and names:
+        return str(root / numbered[max(numbered)])
+    message = f"{folder} must be a table that no catalog keeps, with metadata files v1{METADATA_SUFFIX} and on"
+    hint = "give the Table of the catalog, or the path of the metadata file that is current"
+    raise InvalidArgumentError(f"{message}, got {names[-1] if names else 'none'}; {hint}")
+
+
+def _identity(table: Table) -> tuple[Any, ...]:
+    """The metadata file: each commit writes another one, a change of the schema too."""
+    snapshot = table.metadata.current_snapshot_id
+    return (
+        "iceberg",
+        str(table.metadata.table_uuid),
+        table.metadata_location,
+        snapshot,
+        table.metadata.last_updated_ms,
+    )
+
+
+def _snapshot(table: Table, described: Mapping[str, Any]) -> TableSnapshot:
+    from pyiceberg.io.pyarrow import schema_to_pyarrow  # noqa: PLC0415 - an extra
+
+    schema, location = table.schema(), _plain(table.location())
+    _refuse_defaults(schema, location)
+    try:
+        tasks = list(table.scan().plan_files()) if table.metadata.current_snapshot_id is not None else []
+        arrow = schema_to_pyarrow(schema, include_field_ids=False)
+    except (ValueError, NotImplementedError, TypeError) as error:  # pyiceberg knows no equality deletes
+        message = f"table {location} must have position deletes and known types only, got: {_line(error)}"
+        raise DataFileError(f"{message}; rewrite its data files with the engine that wrote them") from error
+    except OSError as error:
+        raise DataFileError(f"the manifests of {location} must be readable, got: {_line(error)}") from error
+    identities = _Identities(table, arrow)
+    naming = _Names(table).name_of
+    files = {}
+    for task in tasks:
+        path = _relative(task.file.file_path, location)
+        files[path] = _file(task.file, identities, naming, location)
+    with_deletes = [task for task in tasks if task.delete_files]
+    return TableSnapshot(
+        location,
+        _identity(table),
+        Declared(
+            arrow,
+            tuple(name for name in arrow.names if name in identities.columns),
+            {name: str(schema.find_field(name).field_id) for name in schema.column_names},
+            {"snapshot_id": table.metadata.current_snapshot_id},
+        ),
+        dict(sorted(files.items())),
+        partial(_opened, table.io),
+        partial(_deleted_rows, table.io, location, with_deletes) if with_deletes else None,
+        described,
+        is_index_inside=False,
+    )
+
+
+def _file(
+    logged: LoggedFile, identities: _Identities, naming: Callable[[StoredName], str | None], location: str
+) -> TableFile:
+    kind = str(logged.file_format).rpartition(".")[2].upper()
+    if kind != "PARQUET":
+        raise DataFileError(f"data files of {location} must be Parquet, got {kind}: {logged.file_path}")
+    fingerprint = Fingerprint(logged.file_size_in_bytes, 0, f"rows={logged.record_count}")
+    return TableFile(fingerprint, _plain(logged.file_path), identities.values(logged), naming)
+
+
+def _relative(path: str, location: str) -> str:
+    """A path below the table's location relative to it, any other as it is."""
+    plain = _plain(path)
+    return plain[len(location) + 1 :] if plain.startswith(f"{location}/") else plain
+
+
+def _refuse_defaults(schema: Schema, location: str) -> None:
+    for name in schema.column_names:
+        one = schema.find_field(name)
+        if one.initial_default is not None:
+            message = f"columns of {location} must be null in files that lack them"
+            raise DataFileError(f"{message}, got {name} with the initial default {one.initial_default!r}")
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+class _FileIOSource:
+    """A file that is read through the table's own FileIO, with the credentials of its catalog."""
+
+    is_near = False
+
+    def __init__(self, io: FileIO, location: str) -> None:
+        self.path = location
+        try:
+            found = io.new_input(location)
+            self.fingerprint = Fingerprint(len(found), 0)
+            file = found.open(seekable=True)
+        except (OSError, ValueError) as error:
+            raise DataFileError(f"data file {location} must be readable, got: {_line(error)}") from error
+        self._file = file if isinstance(file, pa.NativeFile) else pa.PythonFile(file, "r")
+
+    def current_fingerprint(self) -> Fingerprint:
+        """The same: files of a table never change."""
+        return self.fingerprint
+
+    def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """For each `(offset, length)`, those bytes; fewer at the end of the file."""
+        return [self._file.read_at(length, offset) for offset, length in ranges]
+
+    def will_need(self, ranges: Sequence[tuple[int, int]]) -> None:
+        """Nothing: the FileIO reads as it does."""
+
+    def arrow_file(self) -> Any:
+        """The opened file."""
+        return self._file
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def _opened(io: FileIO, location: str) -> Source:
+    return _FileIOSource(io, location) if is_url(location) else LocalSource(Path(location))
+
+
+def _deleted_rows(io: FileIO, location: str, tasks: Iterable[FileScanTask]) -> Mapping[str, NDArray[np.int64]]:
+    """The deleted rows of the files that have some, by path; each delete file is read once."""
+    read: dict[str, Mapping[str, NDArray[np.int64]]] = {}
+    found: dict[str, NDArray[np.int64]] = {}
+    for task in tasks:
+        parts = []
+        for deletes in task.delete_files:
+            if deletes.file_path not in read:
+                read[deletes.file_path] = _positions(io, deletes)
+            parts.append(read[deletes.file_path].get(task.file.file_path, np.zeros(0, np.int64)))
+        rows = np.unique(np.concatenate(parts))
+        if len(rows):
+            found[_relative(task.file.file_path, location)] = rows
+    return found
+
+
+def _positions(io: FileIO, deletes: LoggedFile) -> dict[str, NDArray[np.int64]]:
+    """The positions in one delete file, by data file."""
+    kind = str(deletes.file_format).rpartition(".")[2].upper()
+    try:
+        with io.new_input(deletes.file_path).open() as file:
+            if kind == "PUFFIN":
+                return _vectors(file.read())
+            if kind == "PARQUET":
+                table = pq.read_table(pa.BufferReader(file.read()), columns=["file_path", "pos"])
+                return _grouped(table)
+    except (OSError, ValueError, KeyError, pa.ArrowException) as error:
+        raise DataFileError(f"delete file {deletes.file_path} must be readable, got: {_line(error)}") from error
+    raise DataFileError(f"delete files must be Parquet or Puffin, got {kind}: {deletes.file_path}")
+
+
+def _vectors(payload: bytes) -> dict[str, NDArray[np.int64]]:
+    from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file  # noqa: PLC0415 - an extra
+    from pyiceberg.table.puffin import PuffinFile  # noqa: PLC0415 - an extra
+
+    vectors = deletion_vectors_from_puffin_file(PuffinFile(payload))
+    return {one.referenced_data_file: one.to_vector().to_numpy().astype(np.int64) for one in vectors}
+
+
+def _grouped(table: pa.Table) -> dict[str, NDArray[np.int64]]:
+    paths = table["file_path"].combine_chunks().dictionary_encode()
+    positions = table["pos"].to_numpy().astype(np.int64)
+    codes = paths.indices.to_numpy()
+    order = np.argsort(codes, kind="stable")
+    cuts = np.searchsorted(codes[order], np.arange(len(paths.dictionary) + 1))
+    names = paths.dictionary.to_pylist()
+    return {name: positions[order[cuts[i] : cuts[i + 1]]] for i, name in enumerate(names)}
+
+
+# --- columns ----------------------------------------------------------------------------------------------------------
+
+
+class _Names:
+    """Names by field id; files without ids go by the table's name mapping, if it has one."""
+
+    def __init__(self, table: Table) -> None:
+        schema = table.schema()
+        self._by_id = {one.field_id: one.name for one in (schema.find_field(name) for name in schema.column_names)}
+        self._location = table.location()
+        self._by_path: dict[tuple[str, ...], int] | None = None
+        mapping = table.name_mapping()
+        if mapping is not None:
+            self._by_path = dict(_mapped(mapping, ()))
+
+    def name_of(self, stored: StoredName) -> str | None:
+        """What the table calls a column of a file; None if it has it no more."""
+        field_id = stored.field_id
+        if field_id is None:
+            if self._by_path is None:
+                message = f"files of {self._location} must have field ids, or the table a name mapping"
+                raise DataFileError(f"{message}, got none for {'.'.join(stored.path)}")
+            field_id = self._by_path.get(stored.path)
+        return None if field_id is None else self._by_id.get(field_id)
+
+
+def _mapped(fields: Iterable[Any], path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], int]]:
+    for one in fields:
+        for name in one.names:
+            if one.field_id is not None:
+                yield (*path, name), one.field_id
+            yield from _mapped(one.fields, (*path, name))
+
+
+class _Identities:
+    """Partitions by a column's own value: a file of a migrated table may lack the column, so the log's value stands."""
+
+    def __init__(self, table: Table, arrow: pa.Schema) -> None:
+        from pyiceberg.transforms import IdentityTransform  # noqa: PLC0415 - an extra
+
+        schema = table.schema()
+        top = {one.field_id: arrow.field(one.name) for one in schema.fields}
+        self._places = {
+            spec_id: [
+                (place, top[one.source_id])
+                for place, one in enumerate(spec.fields)
+                if isinstance(one.transform, IdentityTransform) and one.source_id in top
+            ]
+            for spec_id, spec in table.specs().items()
+        }
+        self.columns = {field.name for places in self._places.values() for _place, field in places}
+
+    def values(self, logged: LoggedFile) -> dict[str, pa.Scalar]:
+        """The values that the log gives for a file."""
+        return {
+            field.name: _scalar(logged.partition[place], field.type)
+            for place, field in self._places.get(logged.spec_id or 0, [])
+        }
+
+
+def _scalar(value: Any, kind: pa.DataType) -> pa.Scalar:
+    """A value as Iceberg holds it, days and microseconds since 1970 and the like, as Arrow has it."""
+    t = pa.types
+    if value is None:
+        return pa.scalar(None, kind)
+    if t.is_date32(kind):
+        return pa.scalar(value, pa.int32()).cast(kind)
+    if isinstance(value, int) and (t.is_timestamp(kind) or t.is_time64(kind)):
+        return pa.scalar(value, pa.int64()).cast(kind)
+    return pa.scalar(value, kind)

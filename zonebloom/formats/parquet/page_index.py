@@ -1,0 +1,315 @@
+"""`PageMap`: where the pages of one column chunk are, and which rows each of them holds.
+
+It comes from the file's OffsetIndex, which no reader has to trust: what does not fit the footer in every byte is as if
+it were not there. Of a file on a disk that has none, it comes from the pages' own headers, read one after the other.
+
+Spec: specs/pages.md#page-map
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from zonebloom.formats.parquet import thrift
+from zonebloom.formats.parquet.footer import Footer
+from zonebloom.formats.parquet.thrift import Bytes, ThriftError
+from zonebloom.formats.source import Source
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["DICTIONARY_ENCODINGS", "ChunkMeta", "PageMap", "page_encoding", "page_maps"]
+
+_META, _INDEX_OFFSET, _INDEX_LENGTH = 3, 4, 5
+_FILE_PATH, _CRYPTO, _ENCRYPTED = 1, 8, 9
+_TYPE, _ENCODINGS, _PATH, _CODEC, _NUM_VALUES, _COMPRESSED, _DATA_OFFSET, _DICTIONARY_OFFSET = 1, 2, 3, 4, 5, 7, 9, 11
+_ENCODING_STATS = 13
+_DATA_PAGE, _DICTIONARY_PAGE, _DATA_PAGE_V2 = 0, 2, 3
+DICTIONARY_ENCODINGS = frozenset({2, 8})
+"""PLAIN_DICTIONARY and RLE_DICTIONARY: the values are numbers of others on the dictionary page."""
+_MAX_INDEX_BYTES = 1 << 24
+_LOCATION = bytes([0x16, 0x15, 0x16, 0x00])
+"""How each PageLocation is written: its three fields' heads, between which the numbers are, and its end."""
+_CONTINUED = 0x80
+"""Bytes of a number from here on are followed by one more."""
+_MAX_NUMBER_BYTES = 9
+_COUNT_BYTES = 64
+"""As far into a page's header as its number of values can be."""
+_HEADER_BYTES, _MAX_HEADER_BYTES = 1 << 8, 1 << 20
+_ROWS_PER_HEADER, _BYTES_PER_HEADER = 2000, 1 << 15
+"""What pyarrow decodes, and what a disk gives, in the time that reading one header takes: about 10 µs."""
+_MAX_KEPT = 4096
+"""Maps that a footer keeps."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkMeta:
+    """What the footer says of one column chunk; the chunk lies in this file, and is not encrypted."""
+
+    head: bytes
+    """Of its ColumnMetaData the fields 1 to 4: physical type, encodings, path and codec."""
+    start: int
+    """Where its first page begins, dictionary or not."""
+    data_offset: int
+    """Where its first data page begins."""
+    stop: int
+    """Where it ends."""
+    num_rows: int
+    """Of the row group, and values of the chunk: nulls count."""
+    encoding_stats: tuple[dict[int, Any], ...]
+    index: tuple[int, int] | None
+    """Offset and bytes of its OffsetIndex."""
+
+
+@dataclass(slots=True)
+class PageMap:
+    """The data pages of one column chunk.
+
+    - Both arrays ascend strictly, and have one number more than there are pages: pages follow each other without gaps,
+      and none is empty.
+    - `rows[0]` is 0.
+    """
+
+    offsets: NDArray[np.int64]
+    """Where each page begins in the file, its header included; at last where the chunk ends."""
+    rows: NDArray[np.int64]
+    """First row of each page within the row group; at last how many rows that has."""
+    dictionary: tuple[int, int]
+    """Offset and bytes of the dictionary page; no bytes where there is none."""
+    num_dictionary_pages: int
+    """So many pages may refer to the dictionary: the first ones, as a writer that gives it up does not come back."""
+    chunk: ChunkMeta
+    is_proven: bool = False
+    """Whether `prove` was asked, and said so."""
+
+    @property
+    def last_header(self) -> tuple[int, int]:
+        """Offset and bytes of what `prove` needs."""
+        offset, stop = self.offsets[-2:].tolist()
+        return offset, min(stop - offset, _COUNT_BYTES)
+
+    def prove(self, last_header: bytes) -> bool:
+        """Whether the last page has as many rows as are left for it: if one before it were miscounted, it has not."""
+        if _num_values(last_header) == int(self.rows[-1] - self.rows[-2]):
+            self.is_proven = True
+        return self.is_proven
+
+
+def page_maps(
+    source: Source, footer: Footer, group: int, leaves: Sequence[int], saved_rows: int
+) -> list[PageMap | None]:
+    """Where the pages of leaves of a row group are; None where the file does not say, or contradicts itself.
+
+    What is not known yet of page indexes is read from the file at once; of a chunk without one, if the file is near,
+    the headers of its pages, as many as cost less than to decode `saved_rows` or to read the chunk.
+    """
+    if len(footer.page_maps) + len(leaves) > _MAX_KEPT:
+        footer.page_maps.clear()
+    unknown = [leaf for leaf in leaves if (group, leaf) not in footer.page_maps]
+    chunks = {leaf: _chunk_meta(footer, group, leaf) for leaf in unknown}
+    spans = {leaf: chunk.index for leaf, chunk in chunks.items() if chunk is not None and chunk.index is not None}
+    blobs = dict(zip(spans, footer.read_ranges(source, list(spans.values())) if spans else [], strict=True))
+    found = {leaf: footer.page_maps[group, leaf] for leaf in leaves if leaf not in chunks}
+    for leaf, chunk in chunks.items():
+        if chunk is None:
+            found[leaf] = None
+        elif chunk.index is not None:
+            locations = _locations(blobs[leaf]) if len(blobs[leaf]) == chunk.index[1] else None
+            found[leaf] = None if locations is None else _checked_map(chunk, locations)
+        else:
+            max_pages = max(saved_rows // _ROWS_PER_HEADER, (chunk.stop - chunk.start) // _BYTES_PER_HEADER)
+            found[leaf] = _walked_map(source, chunk, max_pages) if source.is_near else None
+        footer.page_maps[group, leaf] = found[leaf]
+    return [found[leaf] for leaf in leaves]
+
+
+def _chunk_meta(footer: Footer, group: int, leaf: int) -> ChunkMeta | None:
+    """What the footer says of a chunk; None if it is not as pyarrow writes and reads it."""
+    try:
+        chunk = footer.chunk(group, leaf)
+    except ThriftError:
+        return None
+    meta = chunk.get(_META)
+    if not isinstance(meta, dict) or any(field in chunk for field in (_FILE_PATH, _CRYPTO, _ENCRYPTED)):
+        return None
+    numbers: list[Any] = [meta.get(field) for field in (_TYPE, _CODEC, _NUM_VALUES, _COMPRESSED, _DATA_OFFSET)]
+    lists: list[Any] = [meta.get(_PATH), meta.get(_ENCODINGS), meta.get(_ENCODING_STATS, [])]
+    if not all(isinstance(one, int) for one in numbers) or not all(isinstance(one, list) for one in lists):
+        return None
+    physical_type, codec, num_values, num_bytes, data_offset = numbers
+    start = data_offset
+    if isinstance(meta.get(_DICTIONARY_OFFSET), int) and 0 < meta[_DICTIONARY_OFFSET] < data_offset:
+        start = meta[_DICTIONARY_OFFSET]
+    num_rows = footer.row_group_rows[group]
+    if num_values != num_rows or start <= 0 or num_bytes <= 0 or start + num_bytes > footer.size:
+        return None
+    path, encodings, counted = lists
+    stats = tuple(one for one in counted if isinstance(one, dict))
+    head = thrift.write_fields(
+        {
+            _TYPE: (thrift.I32, physical_type),
+            _ENCODINGS: (thrift.LIST, thrift.write_list(thrift.I32, encodings)),
+            _PATH: (thrift.LIST, thrift.write_list(thrift.BINARY, path)),
+            _CODEC: (thrift.I32, codec),
+        }
+    )
+    return ChunkMeta(head, start, data_offset, start + num_bytes, num_rows, stats, _index_span(footer, chunk))
+
+
+def _index_span(footer: Footer, chunk: dict[int, Any]) -> tuple[int, int] | None:
+    offset, length = chunk.get(_INDEX_OFFSET), chunk.get(_INDEX_LENGTH)
+    if not isinstance(offset, int) or not isinstance(length, int):
+        return None
+    is_inside = offset > 0 and 0 < length <= _MAX_INDEX_BYTES and offset + length <= footer.size
+    return (offset, length) if is_inside else (0, 0)  # one that cannot be read tells nothing, but is no lack of one
+
+
+def _locations(blob: bytes) -> NDArray[np.int64] | None:
+    """Offset, size and first row of each page, shape (pages, 3), of an OffsetIndex; None if it is none.
+
+    Each number ends with a byte below 128, as the heads of fields do: so a location is 7 runs of bytes, which NumPy
+    finds for all pages together.
+    """
+    try:
+        first = thrift.find_field(blob, 0, 1)
+        if first is None:
+            return None
+        size, kind, first = thrift.read_list_header(blob, first)
+    except ThriftError:
+        return None
+    data = np.frombuffer(blob, np.uint8)[first:]
+    ends = np.flatnonzero(data < _CONTINUED)[: 7 * size]
+    if kind != thrift.STRUCT or not size or len(ends) != 7 * size:
+        return None
+    starts = np.concatenate(([0], ends[:-1] + 1))
+    firsts, lasts = starts.reshape(-1, 7), ends.reshape(-1, 7)
+    heads = lasts[:, ::2]
+    if not ((firsts[:, ::2] == heads).all() and (data[heads] == np.frombuffer(_LOCATION, np.uint8)).all()):
+        return None
+    return _numbers(data, firsts[:, 1::2], lasts[:, 1::2])
+
+
+def _numbers(data: NDArray[np.uint8], firsts: NDArray[np.int64], lasts: NDArray[np.int64]) -> NDArray[np.int64] | None:
+    """The numbers written in `data[firsts .. lasts]`, 7 bits a byte and the sign last; None if one is negative."""
+    num_bytes = int((lasts - firsts).max()) + 1
+    if num_bytes > _MAX_NUMBER_BYTES:
+        return None
+    values = np.zeros(firsts.shape, np.int64)
+    for index in range(num_bytes):
+        places = firsts + index
+        bits = data[np.minimum(places, lasts)].astype(np.int64) & 0x7F
+        values |= np.where(places <= lasts, bits << (7 * index), 0)
+    return None if (values & 1).any() else values >> 1
+
+
+def _checked_map(chunk: ChunkMeta, locations: NDArray[np.int64]) -> PageMap | None:
+    """The map, if it tells of every byte of the chunk just once, and of every row."""
+    sizes = locations[:, 1]
+    offsets, rows = np.append(locations[:, 0], chunk.stop), np.append(locations[:, 2], chunk.num_rows)
+    first = int(offsets[0])
+    is_whole = chunk.data_offset in (first, chunk.start) and chunk.start <= first
+    if not (is_whole and (sizes > 0).all() and (np.diff(offsets) == sizes).all()):
+        return None
+    if rows[0] != 0 or (np.diff(rows) <= 0).any():
+        return None
+    num_pages = _dictionary_pages(chunk, len(sizes)) if chunk.start < first else 0
+    return PageMap(offsets, rows, (chunk.start, first - chunk.start), num_pages, chunk)
+
+
+def _dictionary_pages(chunk: ChunkMeta, num_pages: int) -> int:
+    """How many data pages refer to the dictionary; all, if they are not counted, or not all of them."""
+    data_pages = [one for one in chunk.encoding_stats if one.get(1) in (_DATA_PAGE, _DATA_PAGE_V2)]
+    if sum(one.get(3, 0) for one in data_pages) != num_pages:
+        return num_pages
+    return sum(int(one[3]) for one in data_pages if one.get(2) in DICTIONARY_ENCODINGS)
+
+
+# --- headers of pages -------------------------------------------------------------------------------------------------
+
+
+def _walked_map(source: Source, chunk: ChunkMeta, max_pages: int) -> PageMap | None:
+    """The map that the headers of all pages make, one after the other; None if there are too many, or one is amiss.
+
+    Spec: specs/pages.md#walk
+    """
+    offsets: list[int] = []
+    rows, dictionary, num_dictionary_pages, position = [0], (chunk.start, 0), 0, chunk.start
+    while position < chunk.stop:
+        found = _header_at(source, position, chunk.stop)
+        if found is None or len(offsets) >= max_pages:
+            return None
+        header, stop = found
+        if header.get(1) == _DICTIONARY_PAGE and not offsets:
+            dictionary = (chunk.start, stop - chunk.start)
+        else:
+            page = _data_page(header)
+            if page is None or page[0] <= 0:
+                return None
+            offsets.append(position)
+            rows.append(rows[-1] + page[0])
+            if page[1] in DICTIONARY_ENCODINGS:
+                num_dictionary_pages = len(offsets)
+        position = stop
+    if position != chunk.stop or rows[-1] != chunk.num_rows or not offsets:
+        return None
+    places = np.array([*offsets, chunk.stop], np.int64), np.array(rows, np.int64)
+    return PageMap(*places, dictionary, num_dictionary_pages, chunk, is_proven=True)
+
+
+def _header_at(source: Source, position: int, stop: int) -> tuple[dict[int, Any], int] | None:
+    """The header of the page at `position`, and where the page ends; None if there is none before `stop`."""
+    length = _HEADER_BYTES
+    while length <= _MAX_HEADER_BYTES:
+        (data,) = source.read_ranges([(position, min(length, stop - position))])
+        try:
+            header, header_bytes = thrift.read_struct(data)
+        except ThriftError:  # statistics may make it long
+            length *= 16
+            continue
+        num_bytes = header.get(3)
+        if not isinstance(num_bytes, int) or num_bytes < 0:
+            return None
+        return header, position + header_bytes + num_bytes
+    return None
+
+
+def _data_page(header: dict[int, Any]) -> tuple[int, int] | None:
+    """Number of values and encoding of a data page; None if the header is of another page."""
+    kind = header.get(1)
+    page = header.get(5) if kind == _DATA_PAGE else header.get(8) if kind == _DATA_PAGE_V2 else None
+    if not isinstance(page, dict):
+        return None
+    num_values, encoding = page.get(1), page.get(2 if kind == _DATA_PAGE else 4)
+    return (num_values, encoding) if isinstance(num_values, int) and isinstance(encoding, int) else None
+
+
+def _num_values(header: bytes) -> int | None:
+    """The number of values that the beginning of a data page's header has; None where there is none."""
+    try:
+        for field in (5, 8):
+            page = thrift.find_field(header, 0, field)
+            count = None if page is None else thrift.find_field(header, page, 1)
+            if count is not None:
+                return thrift.read_int(header, count)
+    except ThriftError:
+        return None
+    return None
+
+
+def page_encoding(data: Bytes, position: int, num_bytes: int, num_rows: int) -> int | None:
+    """The encoding of the data page at `position`; None if it is no data page of so many bytes and rows.
+
+    Spec: specs/pages.md#page-header
+    """
+    try:
+        header, stop = thrift.read_struct(data, position)
+    except ThriftError:
+        return None
+    page = _data_page(header)
+    if page is None or page[0] != num_rows or header.get(3) != num_bytes - (stop - position):
+        return None
+    return page[1]

@@ -1,0 +1,274 @@
+"""Reading some rows of a row group by the pages that hold them.
+
+The pages of columns are fetched with their dictionaries, side by side, and get a footer of their own, by which pyarrow
+decodes them: so every type, codec and encoding is as pyarrow reads it. Where a file has no page index, or anything is
+not as it promises, there is no cut, and the caller reads the row group.
+
+Spec: specs/pages.md#cut
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from zonebloom.arrow import parquet as pq
+from zonebloom.formats.parquet.footer import Footer
+from zonebloom.formats.parquet.page_index import DICTIONARY_ENCODINGS, PageMap, page_encoding, page_maps
+from zonebloom.formats.parquet.thrift import I64, LIST, STOP, STRUCT, Field, write_fields, write_list, write_struct
+from zonebloom.formats.source import LocalSource, Source
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["Cut", "Ranges", "read_cuts"]
+
+Ranges: TypeAlias = "tuple[NDArray[np.int64], NDArray[np.int64]]"
+"""Starts and stops of row ranges within a row group: sorted, disjoint, none empty."""
+
+_MAGIC = b"PAR1"
+_END = struct.Struct("<I4s")
+_ROWS_PER_PAGE, _BYTES_PER_PAGE = 2000, 1 << 15
+"""What pyarrow decodes, and what a disk gives, in the time that a page takes here: about 10 µs."""
+_PAGES_PER_COLUMN = 4
+"""What a cut of a column costs, in pages, beside those that it reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Rows of a column, decoded: those of whole pages, in runs."""
+
+    values: pa.ChunkedArray
+    first_rows: NDArray[np.int64]
+    """First row of each run within the row group."""
+    positions: NDArray[np.int64]
+    """Where each run begins in `values`."""
+
+    def positions_of(self, starts: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Where row ranges, each of which lies in one run, begin in `values`."""
+        run = np.searchsorted(self.first_rows, starts, side="right") - 1
+        found: NDArray[np.int64] = starts - self.first_rows[run] + self.positions[run]
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Leaf:
+    """The pages of one leaf that are to be read."""
+
+    pages: PageMap
+    runs: tuple[tuple[int, int], ...]
+    """First page of each run, and the page after its last."""
+    spans: tuple[tuple[int, int], ...]
+    """Offset and bytes of the dictionary, if it is needed, of each run, and, once, of the last page's header."""
+
+    @property
+    def has_dictionary(self) -> bool:
+        """Whether the first span is the dictionary."""
+        return self.runs[0][0] < self.pages.num_dictionary_pages
+
+    @classmethod
+    def of(cls, pages: PageMap, runs: tuple[tuple[int, int], ...]) -> _Leaf:
+        """The leaf with what its runs need."""
+        dictionary = [pages.dictionary] if runs[0][0] < pages.num_dictionary_pages else []
+        offsets = [(int(pages.offsets[first]), int(pages.offsets[stop])) for first, stop in runs]
+        last = [] if pages.is_proven else [pages.last_header]
+        return cls(pages, runs, (*dictionary, *((first, stop - first) for first, stop in offsets), *last))
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """The pages of one column that are to be read."""
+
+    number: int
+    """Of the column, among those of the top level."""
+    leaves: tuple[_Leaf, ...]
+    num_rows: int
+    """Of the runs, the same for all leaves."""
+    num_wanted: int
+    """So many of them are decoded: up to the last one that is wanted."""
+    first_rows: NDArray[np.int64]
+    positions: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A plan whose pages are as promised."""
+
+    plan: _Plan
+    chunks: list[bytes]
+    """Parquet's ColumnChunk of each leaf, with the places of its pages in the memory that they were fetched into."""
+
+
+def read_cuts(source: Source, footer: Footer, group: int, ranges: Ranges, names: Sequence[str]) -> dict[str, Cut]:
+    """The pages that hold rows of `ranges`, for those top-level columns among `names` of which they can be read alone.
+
+    A column is left out where it has no page index, where that or a page is not as it should be, or where its whole
+    chunk costs less. `source` is asked at most twice, for all columns together: for the page indexes that are not known
+    yet, and for the pages.
+
+    Spec: specs/pages.md#cut
+    """
+    plans = _plans(source, footer, group, ranges, names)
+    if not plans:
+        return {}
+    found, fetched = _fetched(source, plans)
+    return _decoded(footer, found, fetched)
+
+
+# --- choosing ---------------------------------------------------------------------------------------------------------
+
+
+def _plans(source: Source, footer: Footer, group: int, ranges: Ranges, names: Sequence[str]) -> list[_Plan]:
+    saved_rows = footer.row_group_rows[group] - int((ranges[1] - ranges[0]).sum())
+    fields = footer.stored_fields if _may_pay(footer, group, saved_rows) else ()
+    numbers = [footer.schema.get_field_index(name) for name in names] if fields else []
+    wanted = {number: fields[number] for number in numbers if number >= 0 and not fields[number].is_repeated}
+    leaves = [leaf for field in wanted.values() for leaf in field.leaves]
+    maps = dict(zip(leaves, page_maps(source, footer, group, leaves, saved_rows), strict=True)) if leaves else {}
+    plans = []
+    for number, field in wanted.items():
+        known = [pages for leaf in field.leaves if (pages := maps[leaf]) is not None]
+        if known and len(known) == len(field.leaves):
+            plan = _plan(number, known, ranges)
+            if _pays(plan):
+                plans.append(plan)
+    return plans
+
+
+def _may_pay(footer: Footer, group: int, saved_rows: int) -> bool:
+    """Whether it may pay to look for pages at all."""
+    if saved_rows > _PAGES_PER_COLUMN * _ROWS_PER_PAGE:
+        return True
+    return saved_rows > 0 and footer.row_group_bytes[group] > _PAGES_PER_COLUMN * _BYTES_PER_PAGE
+
+
+def _plan(number: int, maps: list[PageMap], ranges: Ranges) -> _Plan:
+    """The pages that hold the rows: of several leaves, those between two rows at which a page of each leaf begins."""
+    bounds = reduce(np.intersect1d, (pages.rows for pages in maps))
+    lows = np.searchsorted(bounds, ranges[0], side="right") - 1
+    highs = np.searchsorted(bounds, ranges[1], side="left")
+    is_first = np.ones(len(lows) + 1, np.bool_)
+    is_first[1:-1] = lows[1:] > highs[:-1]
+    first_rows, stop_rows = bounds[lows[is_first[:-1]]], bounds[highs[is_first[1:]]]
+    lengths = stop_rows - first_rows
+    leaves = []
+    for pages in maps:
+        firsts, stops = np.searchsorted(pages.rows, first_rows), np.searchsorted(pages.rows, stop_rows)
+        leaves.append(_Leaf.of(pages, tuple(zip(firsts.tolist(), stops.tolist(), strict=True))))
+    num_rows = int(lengths.sum())
+    num_wanted = num_rows - int(stop_rows[-1] - ranges[1][-1])
+    return _Plan(number, tuple(leaves), num_rows, num_wanted, first_rows, lengths.cumsum() - lengths)
+
+
+def _pays(plan: _Plan) -> bool:
+    """Whether pages cost less than the whole column chunks, of which pyarrow needs no Python to read them."""
+    num_pages, saved_bytes = _PAGES_PER_COLUMN, 0
+    for leaf in plan.leaves:
+        num_pages += sum(stop - first for first, stop in leaf.runs)
+        saved_bytes += int(leaf.pages.offsets[-1] - leaf.pages.offsets[0]) - sum(size for _offset, size in leaf.spans)
+    saved_rows = int(plan.leaves[0].pages.rows[-1]) - plan.num_rows
+    return saved_rows > num_pages * _ROWS_PER_PAGE or saved_bytes > num_pages * _BYTES_PER_PAGE
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+def _fetched(source: Source, plans: Sequence[_Plan]) -> tuple[list[_Found], pa.Buffer]:
+    """Those plans whose pages are as promised, and the pages of all in one piece of memory."""
+    spans = [span for plan in plans for leaf in plan.leaves for span in leaf.spans]
+    fetched = _read_together(source, spans)
+    memory, position, found = memoryview(fetched).cast("B"), len(_MAGIC), []
+    if len(memory) != position + sum(size for _offset, size in spans):
+        return [], fetched
+    for plan in plans:
+        chunks = []
+        for leaf in plan.leaves:
+            chunks.append(_checked(leaf, plan.num_rows, memory, position))
+            position += sum(size for _offset, size in leaf.spans)
+        whole = [chunk for chunk in chunks if chunk is not None]
+        if len(whole) == len(chunks):
+            found.append(_Found(plan, whole))
+    return found, fetched
+
+
+def _read_together(source: Source, spans: Sequence[tuple[int, int]]) -> pa.Buffer:
+    """The bytes of all spans, one after the other; of a local file in memory of Arrow, which it uses again."""
+    if not isinstance(source, LocalSource):
+        return pa.py_buffer(b"".join([_MAGIC, *source.read_ranges(spans)]))
+    buffer = pa.allocate_buffer(len(_MAGIC) + sum(size for _offset, size in spans))
+    memory = memoryview(buffer).cast("B")
+    memory[: len(_MAGIC)] = _MAGIC  # a dictionary at place 0 would be none to pyarrow
+    return buffer.slice(0, len(_MAGIC) + source.read_into(memory[len(_MAGIC) :], spans))
+
+
+def _checked(leaf: _Leaf, num_rows: int, memory: memoryview, position: int) -> bytes | None:
+    """The ColumnChunk of a leaf whose spans lie at `position` of `memory`; None if they are not as promised."""
+    sizes = [size for _offset, size in leaf.spans]
+    if not leaf.pages.is_proven:
+        stop = position + sum(sizes)
+        if not leaf.pages.prove(bytes(memory[stop - sizes[-1] : stop])):
+            return None
+    dictionary = sizes[0] if leaf.has_dictionary else 0
+    place, uses_dictionary = position + dictionary, False
+    for start, stop in leaf.runs:
+        offsets, rows = leaf.pages.offsets[start : stop + 1].tolist(), leaf.pages.rows[start : stop + 1].tolist()
+        for offset, end, row, after in zip(offsets, offsets[1:], rows, rows[1:], strict=False):
+            encoding = page_encoding(memory, place, end - offset, after - row)
+            if encoding is None:
+                return None
+            uses_dictionary = uses_dictionary or encoding in DICTIONARY_ENCODINGS
+            place += end - offset
+    if uses_dictionary and not dictionary:
+        return None
+    used = dictionary if uses_dictionary else 0
+    return _column_chunk(leaf.pages, num_rows, position + dictionary - used, used, place - position - dictionary)
+
+
+# --- decoding ---------------------------------------------------------------------------------------------------------
+
+
+def _decoded(footer: Footer, found: Sequence[_Found], fetched: pa.Buffer) -> dict[str, Cut]:
+    """The rows of plans whose pages are in `fetched`; without those that pyarrow does not decode as it is to."""
+    cuts = {}
+    by_rows: dict[int, list[_Found]] = {}
+    for one in found:
+        by_rows.setdefault(one.plan.num_wanted, []).append(one)
+    for num_wanted, together in by_rows.items():
+        numbers = tuple(one.plan.number for one in together)
+        written = _footer(footer, numbers, [chunk for one in together for chunk in one.chunks], num_wanted)
+        fields = [footer.schema.field(number) for number in numbers]
+        try:
+            metadata = pq.read_metadata(pa.BufferReader(_MAGIC + written + _END.pack(len(written), _MAGIC)))
+            reader = pq.ParquetFile(pa.BufferReader(fetched), metadata=metadata, pre_buffer=False)
+            table = reader.read_row_group(0, use_threads=False)
+        except (pa.ArrowException, OSError):
+            continue
+        is_as_promised = table.num_rows == num_wanted and table.schema.names == [field.name for field in fields]
+        if is_as_promised and table.schema.types == [field.type for field in fields]:
+            for one, values in zip(together, table.columns, strict=True):
+                cuts[footer.schema.field(one.plan.number).name] = Cut(values, one.plan.first_rows, one.plan.positions)
+    return cuts
+
+
+def _column_chunk(pages: PageMap, num_rows: int, position: int, dictionary_bytes: int, data_bytes: int) -> bytes:
+    """Parquet's ColumnChunk for pages that lie at `position`."""
+    size = dictionary_bytes + data_bytes
+    meta: dict[int, Field] = {5: (I64, num_rows), 6: (I64, size), 7: (I64, size), 9: (I64, position + dictionary_bytes)}
+    if dictionary_bytes:
+        meta[11] = I64, position
+    written = pages.chunk.head + write_fields(meta, after=4) + STOP
+    return write_struct({2: (I64, position), 3: (STRUCT, written)})
+
+
+def _footer(footer: Footer, numbers: tuple[int, ...], chunks: list[bytes], num_rows: int) -> bytes:
+    """Parquet's FileMetaData of a file of some columns and one row group."""
+    group = write_struct({1: (LIST, write_list(STRUCT, chunks)), 2: (I64, 0), 3: (I64, num_rows)})
+    body = write_fields({3: (I64, num_rows), 4: (LIST, write_list(STRUCT, [group]))}, after=2)
+    described = footer.described(numbers)
+    return described.head + body + described.tail

@@ -1,0 +1,109 @@
+"""Conforming: files that differ in their types → one schema, and values of exactly the indexed type.
+
+A file may have gained columns or wider types since others were written. A value is converted only if it stays the same
+value; a file with one that does not is not in the zones of its column, and read whole.
+
+Spec: specs/zones.md#schema-evolution
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from itertools import chain
+
+import pyarrow as pa
+
+from zonebloom.bloom import hashing
+from zonebloom.formats.parquet.file import DataFile, has_column
+
+__all__ = ["column_values", "columns_of_folders", "conformed", "unified"]
+
+_PLAIN_DECIMAL_BITS = 128
+
+
+def unified(schemas: Sequence[pa.Schema]) -> pa.Schema:
+    """One schema for files that may have gained columns or wider types; where types conflict the first file's stands.
+
+    Spec: specs/zones.md#schema-evolution
+    """
+    try:
+        return pa.unify_schemas(list(schemas), promote_options="default")
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        fields: dict[str, pa.Field] = {}
+        for one in chain.from_iterable(schemas):
+            known = fields.get(one.name)
+            wanted = one.type if known is None else _wider(known.type, one.type)
+            fields[one.name] = pa.field(one.name, wanted)
+        return pa.schema(list(fields.values()))
+
+
+def _wider(known: pa.DataType, found: pa.DataType) -> pa.DataType:
+    """The least type that keeps the values of both, where they are of one family; else the known one."""
+    if pa.types.is_dictionary(known) and not pa.types.is_dictionary(found):
+        found = pa.dictionary(pa.int32(), found, known.ordered)  # it may have more values than narrow indices reach
+    elif pa.types.is_dictionary(found) and not pa.types.is_dictionary(known):
+        found = found.value_type
+    both = [pa.schema([pa.field("", one)]) for one in (known, found)]
+    for promotion in ("default", "permissive"):
+        try:
+            common = pa.unify_schemas(both, promote_options=promotion).field(0).type
+        except (pa.ArrowInvalid, pa.ArrowTypeError):
+            continue
+        if promotion == "default" or (_keeps_values(known, common) and _keeps_values(found, common)):
+            return common
+    return known
+
+
+def column_values(batch: pa.RecordBatch, column: str, column_type: pa.DataType) -> pa.Array | None:
+    """The values of `column` as `column_type`; nulls where the file lacks it, None where they do not convert exactly.
+
+    Spec: specs/zones.md#schema-evolution
+    """
+    if not has_column(batch.schema, column):
+        return pa.nulls(batch.num_rows, column_type)
+    values = hashing.column_array(batch, column)
+    return conformed(values, column_type)
+
+
+def columns_of_folders(file: DataFile, folders: Collection[str], columns: Iterable[str]) -> set[str]:
+    """Those of `columns` that other files hold, and of this one a folder of its path: they have no zones here.
+
+    Spec: specs/pruning.md#partition-columns
+    """
+    return {column for column in columns if column in folders and not has_column(file.schema, column)}
+
+
+def conformed(values: pa.Array, column_type: pa.DataType) -> pa.Array | None:
+    """`values` with the hash input of `column_type`, converted if each keeps its value; None where that cannot be."""
+    found = hashing.storage_type(values.type.value_type if pa.types.is_dictionary(values.type) else values.type)
+    wanted = hashing.storage_type(column_type.value_type if pa.types.is_dictionary(column_type) else column_type)
+    if found == wanted:
+        return values
+    if pa.types.is_null(found):
+        return pa.nulls(len(values), column_type)
+    if not _keeps_values(found, wanted):
+        return None
+    try:
+        plain = values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
+        if pa.types.is_decimal(wanted) and wanted.bit_width < _PLAIN_DECIMAL_BITS:
+            plain = plain.cast(pa.decimal128(wanted.precision, wanted.scale), safe=True)  # pyarrow 26 wraps otherwise
+        return plain.cast(wanted, safe=True)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return None
+
+
+def _keeps_values(found: pa.DataType, wanted: pa.DataType) -> bool:
+    t = pa.types
+    if t.is_dictionary(found) and t.is_dictionary(wanted):
+        return found.value_type == wanted.value_type or _keeps_values(found.value_type, wanted.value_type)
+    if t.is_integer(found) and t.is_integer(wanted):
+        return True
+    if t.is_floating(found) and t.is_floating(wanted):
+        return bool(found.bit_width <= wanted.bit_width)
+    if t.is_decimal(found) and t.is_decimal(wanted):
+        return bool(found.scale <= wanted.scale)
+    if t.is_timestamp(found) and t.is_timestamp(wanted):
+        return (found.tz is None) == (wanted.tz is None)
+    texts = (t.is_string, t.is_large_string, t.is_string_view)
+    bytes_ = (t.is_binary, t.is_large_binary, t.is_binary_view)
+    return any(all(any(one(kind) for one in group) for kind in (found, wanted)) for group in (texts, bytes_))

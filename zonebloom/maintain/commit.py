@@ -1,0 +1,158 @@
+"""Committing a change: set it on the current version, and again on top of whoever came first.
+
+A writer states its change (fragments and segments that come and go), not the version that it wants. So one that lost a
+race sets the same change on the version that won, as long as the two do not overlap, and nothing is built twice. Ids
+are reserved by creating a file, before anything is built.
+
+Spec: specs/refresh.md#rebase
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import re
+import secrets
+import time
+from collections.abc import Iterable
+
+from zonebloom.bloom.addresses import MAX_FRAGMENT_ID
+from zonebloom.errors import ConcurrentCommitError, CorruptIndexError, IndexNotFoundError, StorageError
+from zonebloom.maintain.transaction import Change, Rebase, name_of
+from zonebloom.storage.fragments import FragmentTable, read_fragments
+from zonebloom.storage.manifest import Manifest, commit, list_versions, read_version
+from zonebloom.storage.stores.store import Store
+
+__all__ = ["commit_change", "release_ids", "reserve_ids"]
+
+_MAX_ATTEMPTS = 200
+_LONGEST_PAUSE = 32
+"""In attempts, which take as long as the store is slow; pauses are random, so that losers do not meet again."""
+_UNKNOWN_RESERVATION = 1 << 16
+"""Ids that a reservation is taken to hold if it cannot be read."""
+_RESERVATION = re.compile(r"\d{20}")
+
+
+# --- ids --------------------------------------------------------------------------------------------------------------
+
+
+def reserve_ids(store: Store, next_fragment_id: int, count: int) -> int:
+    """The first of `count` consecutive fragment ids that no other writer ever gets.
+
+    `ids/<first>` is created if absent, and says where the next reservation begins; a writer that dies wastes its ids.
+
+    Spec: specs/refresh.md#ids
+    """
+    for attempt in range(_MAX_ATTEMPTS):
+        started = time.perf_counter()
+        first = max(next_fragment_id, _reserved(store))
+        if first + count > MAX_FRAGMENT_ID:
+            message = f"fragment ids must stay below {MAX_FRAGMENT_ID}, got {count} more from {first}"
+            raise StorageError(f"{message}; build the index anew in another folder")
+        if store.create(f"ids/{first:020d}", f"{first + count} {secrets.token_hex(8)}".encode()):
+            return first
+        _pause(attempt, time.perf_counter() - started)
+    message = f"one of {_MAX_ATTEMPTS} attempts to reserve fragment ids must succeed, got none in {store.location}/ids"
+    raise ConcurrentCommitError(f"{message}; run again when fewer writers are busy")
+
+
+def release_ids(store: Store, first: int) -> None:
+    """Give back the ids that were reserved from `first`, none of which is in any version."""
+    _delete(store, [f"ids/{first:020d}"])
+
+
+def _reserved(store: Store) -> int:
+    names = [name for name in store.list("ids") if _RESERVATION.fullmatch(name)]
+    if not names:
+        return 0
+    try:
+        end, _, _ = store.read(f"ids/{names[-1]}").partition(b" ")
+        return max(int(end), int(names[-1]) + 1)
+    except (ValueError, FileNotFoundError):
+        return int(names[-1]) + _UNKNOWN_RESERVATION
+
+
+# --- commits ----------------------------------------------------------------------------------------------------------
+
+
+def commit_change(store: Store, base: Manifest, change: Change) -> Manifest:
+    """The version that `change` made, of `base` or of a later version that others made of it.
+
+    The current version comes back where nothing is left to change. What a change that is not committed wrote is
+    deleted; where an error leaves that open it stays, until a vacuum.
+
+    Raises
+    ------
+    ConcurrentCommitError
+        Another commit came first, and the two overlap.
+    CorruptIndexError
+        The current version or one of its fragment lists is damaged.
+
+    Spec: specs/refresh.md#rebase
+    """
+    lists: dict[str, FragmentTable] = {}
+    current, following = base, None
+    try:
+        for attempt in range(_MAX_ATTEMPTS):
+            started = time.perf_counter()
+            for entry in current.fragment_lists:
+                if entry.path not in lists and entry.path not in change.removed_lists:
+                    lists[entry.path] = read_fragments(store, entry)
+            following = Rebase(store, base, current, change, lists).following()
+            if following is None:
+                _delete(store, change.written)
+                return current
+            if _is_committed(store, current, following):
+                return following
+            following = None
+            _pause(attempt, time.perf_counter() - started)
+            current = _newest(store)
+        message = f"one of {_MAX_ATTEMPTS} attempts to commit {change.operation} must come first, got none"
+        raise ConcurrentCommitError(f"{message}; the last was beaten by {name_of(current)}")  # noqa: TRY301 - as others
+    except BaseException:
+        if following is None or not _may_exist(store, following.version):
+            _delete(store, [*change.written, *_new_lists(current, following)])
+        raise
+
+
+def _is_committed(store: Store, current: Manifest, following: Manifest) -> bool:
+    try:
+        commit(store, following)
+    except ConcurrentCommitError:
+        _delete(store, _new_lists(current, following))
+        return False
+    return True
+
+
+def _new_lists(current: Manifest, following: Manifest | None) -> list[str]:
+    known = {entry.path for entry in current.fragment_lists}
+    return [entry.path for entry in following.fragment_lists if entry.path not in known] if following else []
+
+
+def _may_exist(store: Store, version: int) -> bool:
+    try:
+        return version in list_versions(store)
+    except StorageError:
+        return True
+
+
+def _newest(store: Store) -> Manifest:
+    while True:
+        numbers = list_versions(store)
+        if not numbers:
+            raise IndexNotFoundError(f"an index must have a version, got none in {store.location}; build it")
+        try:
+            return read_version(store, numbers[-1])
+        except CorruptIndexError:
+            if list_versions(store)[-1:] == numbers[-1:]:
+                raise  # else a vacuum removed it, for there is a newer one
+
+
+def _pause(attempt: int, elapsed: float) -> None:
+    time.sleep(random.uniform(0, elapsed * min(_LONGEST_PAUSE, 2**attempt)))  # noqa: S311 - no secret
+
+
+def _delete(store: Store, paths: Iterable[str]) -> None:
+    for path in paths:
+        with contextlib.suppress(StorageError):  # what stays is removed by a vacuum; the caller's error matters more
+            store.delete(path)

@@ -1,0 +1,95 @@
+"""Exporting: what is in an index, in the forms that others read.
+
+A zone table has the schema and the bytes of Lance's bloom filter index, a filter of the data set is a plain bitset. Who
+reads them does not know the data, so what is not whole is refused.
+
+Spec: specs/zones.md#zone-table, specs/levels.md#dataset-filter
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from zonebloom.arrow import compute as pc
+from zonebloom.arrow import from_numpy
+from zonebloom.bloom.zones import ZoneTable, zone_schema
+from zonebloom.errors import CorruptIndexError, IndexNotFoundError, StaleIndexError
+from zonebloom.search.selection import RowSelection
+from zonebloom.search.view import Snapshot
+from zonebloom.storage.fragments import is_in_runs
+from zonebloom.storage.manifest import ColumnEntry
+
+if TYPE_CHECKING:
+    from zonebloom.bloom.sbbf import Sbbf
+
+__all__ = ["dataset_filter", "zone_table"]
+
+
+def zone_table(snapshot: Snapshot, entry: ColumnEntry) -> ZoneTable:
+    """The zones of a column over the live fragments, in order of fragment and start.
+
+    Raises
+    ------
+    CorruptIndexError
+        A segment is damaged: an incomplete table would lose rows for whoever searches it.
+    StaleIndexError
+        Rows of a live fragment have no zones, for the same reason.
+    """
+    loaded = snapshot.column(entry)
+    if loaded.damage or snapshot.damage:
+        message = (loaded.damage or snapshot.damage)[0].message
+        raise CorruptIndexError(f"every segment must be sound for a whole zone table, got: {message}")
+    _check_covered(snapshot, entry, loaded.covered)
+    tables = [table.to_arrow() for table in loaded.tables]
+    if not tables:
+        schema = zone_schema(entry.rows_per_zone, entry.fpp, column=entry.name, column_type=entry.column_type)
+        return ZoneTable([], schema)
+    whole = pa.concat_tables(tables)
+    is_live = pc.is_in(whole["fragment_id"], from_numpy(snapshot.fragments.fragment_ids, pa.uint64()))
+    if not pc.all(is_live).as_py():
+        whole = whole.filter(is_live)
+    return ZoneTable.from_arrow(whole, column=entry.name, column_type=entry.column_type)
+
+
+def _check_covered(snapshot: Snapshot, entry: ColumnEntry, covered: RowSelection) -> None:
+    fragments = snapshot.fragments
+    missing = RowSelection.from_arrays(fragments.fragment_ids, 0 * fragments.num_rows, fragments.num_rows) - covered
+    if not missing:
+        return
+    (path, *_) = fragments.paths[fragments.fragment_ids == missing.fragment_ids[0]]
+    is_unfit = is_in_runs(missing.fragment_ids[:1], entry.unfit)[0]
+    advice = "its values do not convert to the index's type" if is_unfit else "refresh the index"
+    message = f"all rows must have filters of {entry.name} for a whole zone table, got {missing.num_rows} without"
+    raise StaleIndexError(f"{message}, first of {path}: {advice}")
+
+
+def dataset_filter(snapshot: Snapshot, entry: ColumnEntry) -> Sbbf:
+    """The filter of all values of a column.
+
+    Raises
+    ------
+    IndexNotFoundError
+        There is none, or there are several that cannot be united usefully.
+    CorruptIndexError
+        The file is damaged.
+
+    Spec: specs/levels.md#dataset-filter
+    """
+    from zonebloom.bloom.sbbf import Sbbf  # noqa: PLC0415 - as above
+    from zonebloom.storage.levels import DatasetFilter, united  # noqa: PLC0415 - a zone table does without
+
+    levels = [level for level in entry.levels if level.name == "dataset" and level.segments]
+    if not levels:
+        message = f"column {entry.name} must have the level dataset, got none"
+        raise IndexNotFoundError(f'{message}; build it with levels=("zone", "dataset")')
+    filters = [DatasetFilter(snapshot.store, segment, str) for segment in levels[0].segments]
+    if len(filters) == 1:
+        return filters[0].to_sbbf()
+    largest = max(one.entry.num_bytes // 32 for one in filters)
+    made = united((one.to_sbbf().blocks for one in filters), largest)
+    if made is None:
+        message = f"one filter of at most 128 MiB must hold column {entry.name}, got {len(filters)} which together hold"
+        raise IndexNotFoundError(f"{message} too many values, or are of unlike sizes; load each: specs/levels.md")
+    return Sbbf(made[0])

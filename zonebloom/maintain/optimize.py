@@ -1,0 +1,435 @@
+"""Optimizing: zone segments and small slice groups become full groups, so that a search reads few rows of each.
+
+The zones of one filter size, in order of fragment and start, are cut into groups. A group is made a few blocks at a
+time: those blocks of all filters are gathered from the memory-mapped sources, 512 zones by 512, and sliced into the
+bit rows of one body, which is sealed and written while the next is being made. So memory is two bodies, whatever the
+size.
+
+Spec: specs/slices.md#optimize
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from zonebloom.arrow import from_numpy
+from zonebloom.bloom.zones import ZoneTable, zone_schema
+from zonebloom.errors import CorruptIndexError
+from zonebloom.maintain.commit import commit_change
+from zonebloom.maintain.transaction import Change, ColumnChange
+from zonebloom.search.snapshot import load_trusted
+from zonebloom.storage.fragments import is_in_runs, read_fragments
+from zonebloom.storage.levels import merge_level
+from zonebloom.storage.manifest import ColumnEntry, Manifest
+from zonebloom.storage.segment import SegmentEntry
+from zonebloom.storage.slices.layout import FULL_GROUP, ROWS_PER_BLOCK, ZonePositions, cut_into_groups
+from zonebloom.storage.slices.reader import SliceSegment
+from zonebloom.storage.slices.writer import SliceSegmentWriter, seal_rows
+from zonebloom.storage.stores.store import Store
+from zonebloom.storage.zone_segment import ZoneSegment, ZoneSegmentWriter
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["Optimization", "OptimizedColumn", "finish", "optimize", "optimize_column"]
+
+_TILE = 512
+"""Zones that the kernel slices at once."""
+_LEFT_BATCH_BYTES = 4 << 20
+_WORKERS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class OptimizedColumn:
+    """What was done for one column."""
+
+    name: str
+    """The column."""
+    num_zones_rewritten: int
+    """Zones that lie in new segments."""
+    num_zones_dropped: int
+    """Zones of fragments that are gone, which no segment holds any more."""
+    num_segments_before: int
+    """Segments before."""
+    num_segments: int
+    """Segments now."""
+    index_bytes_before: int
+    """Bytes on disk before."""
+    index_bytes: int
+    """Bytes on disk now."""
+    merged_levels: tuple[str, ...]
+    """Levels above the zones whose filters were merged."""
+    damage: tuple[str, ...]
+    """Segments that stayed as they are because they are damaged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Optimization:
+    """The outcome of `Index.optimize`."""
+
+    version: int
+    """The version that is current now."""
+    columns: tuple[OptimizedColumn, ...]
+    """The columns of which segments were rewritten; empty where there was nothing to do."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+def optimize(store: Store, manifest: Manifest) -> Optimization:
+    """Merge what can be merged of `manifest`, the current version, and commit the next one; the data is the same.
+
+    Raises
+    ------
+    CorruptIndexError
+        A fragment list is damaged: it is not known then which fragments are gone.
+    ConcurrentCommitError
+        Another commit came first, and changed the same segments; nothing was changed.
+
+    Spec: specs/slices.md#optimize
+    """
+    return _optimize(store, manifest, frozenset())
+
+
+def finish(store: Store, columns: Sequence[str], *, is_merged: bool) -> None:
+    """End a build that went in steps: merge what the steps wrote, if that is wanted, and take the mark off `columns`.
+
+    It starts from the current version, so that a second call after one that came to its end changes nothing.
+
+    Raises
+    ------
+    CorruptIndexError, ConcurrentCommitError
+        As `optimize`; the mark stays then, and the same build can be called again.
+
+    Spec: specs/refresh.md#steps
+    """
+    manifest = load_trusted(store)[0].manifest
+    if is_merged:
+        _optimize(store, manifest, frozenset(columns))
+        return
+    entries = [entry for entry in manifest.columns if entry.name in columns and entry.is_unfinished]
+    changes = [ColumnChange.between(entry, replace(entry, is_unfinished=False)) for entry in entries]
+    if changes:
+        commit_change(store, manifest, Change("build", tuple(changes)))
+
+
+def _optimize(store: Store, manifest: Manifest, finished: frozenset[str]) -> Optimization:
+    ids = [read_fragments(store, entry).fragment_ids for entry in manifest.fragment_lists]
+    known = np.concatenate([np.zeros(0, np.uint64), *ids])
+    live = set(known[~is_in_runs(known, manifest.dropped)].tolist())
+    written: list[str] = []
+    try:
+        columns, done = [], []
+        for entry in manifest.columns:
+            column, outcome = optimize_column(store, entry, live, written.append)
+            if column is not entry:
+                done.append(outcome)
+            columns.append(replace(column, is_unfinished=column.is_unfinished and entry.name not in finished))
+    except BaseException:
+        for path in written:
+            store.delete(path)
+        raise
+    if columns == list(manifest.columns):
+        return Optimization(manifest.version, ())
+    changes = map(ColumnChange.between, manifest.columns, columns)
+    following = commit_change(store, manifest, Change("optimize", tuple(changes)))
+    return Optimization(following.version, tuple(done))
+
+
+def optimize_column(
+    store: Store, entry: ColumnEntry, live: set[int], on_written: Callable[[str], object]
+) -> tuple[ColumnEntry, OptimizedColumn]:
+    """The column with its segments merged, which are written but not committed, and what was done.
+
+    The same `entry` comes back where there is nothing to do. `on_written` gets the path of each new segment.
+    """
+    damage: list[str] = []
+    sources = []
+    for segment in entry.segments:
+        try:
+            sources.append(_open(store, segment, live))
+        except CorruptIndexError as error:
+            damage.append(str(error))
+    chosen = _chosen(sources, damage)
+    kept = [segment for segment in entry.segments if all(segment is not source.entry for source in chosen)]
+    new: list[SegmentEntry] = []
+    for group in _groups(chosen):
+        write = _write_zones if group.num_blocks == 0 else _write_slices
+        new.append(write(store, entry, group))
+        on_written(new[-1].path)
+        for source in chosen:
+            source.release()
+    levels, merged = [], []
+    for level in entry.levels:
+        one, bad = merge_level(store, entry.name, level, live, on_written, fpp=entry.fpp)
+        levels.append(one)
+        merged += [level.name] if one is not level else []
+        damage += bad
+    changed = replace(entry, segments=(*kept, *new), levels=tuple(levels)) if chosen or merged else entry
+    rewritten = sum(segment.num_zones for segment in new)
+    outcome = OptimizedColumn(
+        entry.name,
+        rewritten,
+        sum(len(source) for source in chosen) - rewritten,
+        len(entry.segments),
+        len(changed.segments),
+        entry.index_bytes,
+        changed.index_bytes,
+        tuple(merged),
+        tuple(damage),
+    )
+    return changed, outcome
+
+
+# --- where filters come from ------------------------------------------------------------------------------------------
+
+
+class _Source:
+    """A segment whose zones may be merged."""
+
+    def __init__(
+        self,
+        entry: SegmentEntry,
+        table: ZoneTable | SliceSegment,
+        live: set[int],
+        release: Callable[[], None],
+    ) -> None:
+        self.entry = entry
+        self.table = table
+        self.release = release
+        self.positions = ZonePositions(table.fragment_ids, table.zone_starts, table.zone_lengths, table.has_null)
+        known = np.fromiter(live, np.uint64, len(live))
+        self.is_live: NDArray[np.bool_] = np.isin(table.fragment_ids, known)
+        self.num_blocks = _num_blocks(table)
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    @property
+    def is_sliced(self) -> bool:
+        return isinstance(self.table, SliceSegment)
+
+    def read(self, out: NDArray[np.uint32], first_zone: int, first_block: int) -> None:
+        """Fill `out`, shape `(num_zones, num_blocks, 8)`, with those blocks of consecutive zones of one size."""
+        num_zones, num_blocks, _ = out.shape
+        if isinstance(self.table, SliceSegment):
+            skipped = first_zone % 8
+            count = skipped + num_zones
+            out[:] = self.table.filters(first_zone - skipped, count, first_block, first_block + num_blocks)[skipped:]
+            return
+        self.table.copy_blocks(out, first_zone, first_block)
+
+
+def _num_blocks(table: ZoneTable | SliceSegment) -> NDArray[np.int64]:
+    if isinstance(table, SliceSegment):
+        return np.full(len(table), table.layout.num_blocks, np.int64)
+    return table.num_blocks
+
+
+def _open(store: Store, entry: SegmentEntry, live: set[int]) -> _Source:
+    if entry.kind == "zones":
+        opened = ZoneSegment(store, entry)
+        zones, bad = opened.zones(keep_mapped=False)
+        if bad:
+            raise CorruptIndexError(bad[0])
+        return _Source(entry, zones, live, opened.release)
+    segment = SliceSegment(store, entry)
+    segment.read_positions()
+    return _Source(entry, segment, live, segment.release)
+
+
+def _chosen(sources: Sequence[_Source], damage: list[str]) -> list[_Source]:
+    """The sources to rewrite; empty where there is nothing to do. Slice groups among them are checked whole."""
+    zones = [source for source in sources if not source.is_sliced]
+    groups = sorted((source for source in sources if source.is_sliced), key=len)
+    is_dirty = any(not source.is_live.all() for source in zones)
+    chosen = [source for source in groups if not source.is_live.all() and _is_sound(source, damage)]
+    sizes: defaultdict[int, int] = defaultdict(int)
+    for source in (*zones, *chosen):
+        found, counts = np.unique(source.num_blocks[source.is_live], return_counts=True)
+        for num_blocks, count in zip(found.tolist(), counts.tolist(), strict=True):
+            sizes[num_blocks] += count
+    for source in groups:
+        num_blocks = int(source.table.layout.num_blocks) if isinstance(source.table, SliceSegment) else 0
+        is_small = len(source) < min(FULL_GROUP, 2 * sizes[num_blocks])
+        if source not in chosen and is_small and _is_sound(source, damage):
+            chosen.append(source)
+            sizes[num_blocks] += len(source)
+    is_sliceable = any(cut_into_groups(count) for count in sizes.values())
+    if chosen or is_dirty or is_sliceable or len(zones) > 1:
+        return [*zones, *chosen]
+    return []
+
+
+def _is_sound(source: _Source, damage: list[str]) -> bool:
+    assert isinstance(source.table, SliceSegment)
+    if source.table.verify():
+        return True
+    damage.append(str(source.table.damage))
+    return False
+
+
+# --- which zones go where ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Zones of one new segment, in order of address."""
+
+    num_blocks: int
+    """Blocks of each filter; 0 for zones of any size, which are not sliced."""
+    sources: Sequence[_Source] = field(repr=False)
+    source: NDArray[np.int64] = field(repr=False)
+    """For each zone, the number of its source."""
+    zone: NDArray[np.int64] = field(repr=False)
+    """For each zone, its number in that source."""
+    positions: ZonePositions = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def __getitem__(self, chosen: slice) -> _Group:
+        return replace(self, source=self.source[chosen], zone=self.zone[chosen], positions=self.positions[chosen])
+
+    def stretches(self) -> Iterator[tuple[int, _Source, int, int]]:
+        """Zones that follow each other in one source: the first here, the source, the first there, how many."""
+        is_first = np.ones(len(self), np.bool_)
+        is_first[1:] = (np.diff(self.source) != 0) | (np.diff(self.zone) != 1)
+        firsts = np.flatnonzero(is_first).tolist()
+        for first, stop in zip(firsts, [*firsts[1:], len(self)], strict=True):
+            yield first, self.sources[int(self.source[first])], int(self.zone[first]), stop - first
+
+
+def _groups(sources: Sequence[_Source]) -> Iterator[_Group]:
+    """The live zones of `sources`, cut into groups of one size; those that do not slice come last and together."""
+    if not sources:
+        return
+    positions = ZonePositions.concatenated([source.positions for source in sources])
+    source = np.repeat(np.arange(len(sources)), [len(one) for one in sources])
+    zone = np.concatenate([np.arange(len(one)) for one in sources])
+    num_blocks = np.concatenate([one.num_blocks for one in sources])
+    order = np.lexsort((positions.zone_starts, positions.fragment_ids))
+    order = order[np.concatenate([one.is_live for one in sources])[order]]
+    left = np.ones(len(order), np.bool_)
+    for size in np.unique(num_blocks[order]).tolist():
+        is_mine = num_blocks[order] == size
+        mine = order[is_mine]
+        first = 0
+        for count in cut_into_groups(len(mine)):
+            chosen = mine[first : first + count]
+            yield _Group(size, sources, source[chosen], zone[chosen], positions[chosen])
+            first += count
+        left[is_mine] = not first
+    rest = order[left]
+    if len(rest):
+        yield _Group(0, sources, source[rest], zone[rest], positions[rest])
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+
+def _schema(entry: ColumnEntry) -> pa.Schema:
+    return zone_schema(entry.rows_per_zone, entry.fpp, column=entry.name, column_type=entry.column_type)
+
+
+def _write_slices(store: Store, entry: ColumnEntry, group: _Group) -> SegmentEntry:
+    with SliceSegmentWriter(store, entry.name, _schema(entry), group.num_blocks, group.positions) as writer:
+        layout = writer.layout
+        bodies = layout.bodies()
+        shape = (layout.blocks_per_body * ROWS_PER_BLOCK, layout.stride)
+        buffers = [_zeros(shape) for _ in bodies[:2]]
+        tiles = [(first, group[first : first + _TILE]) for first in range(0, len(group), _TILE)]
+        shares = [tiles[number::_WORKERS] for number in range(_WORKERS)]
+
+        def start(number: int) -> tuple[NDArray[np.uint8], list[Future[None]]]:
+            first, stop = bodies[number]
+            rows = buffers[number % 2][: (stop - first) * ROWS_PER_BLOCK]
+            return rows, [pool.submit(_slice_tiles, share, rows, bodies[number]) for share in shares if share]
+
+        with ThreadPoolExecutor(_WORKERS, thread_name_prefix="zonebloom-optimize") as pool:
+            following = start(0)
+            for number, (first, _) in enumerate(bodies):
+                rows, futures = following
+                for future in futures:
+                    future.result()
+                if number + 1 < len(bodies):
+                    following = start(number + 1)
+                seal_rows(rows, first * ROWS_PER_BLOCK)
+                writer.write(rows)
+    assert writer.entry is not None
+    return writer.entry
+
+
+def _zeros(shape: tuple[int, int]) -> NDArray[np.uint8]:
+    """Zeros that begin at a page, so that the store can write them past the page cache."""
+    return np.frombuffer(
+        mmap.mmap(-1, shape[0] * shape[1], flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS), np.uint8
+    ).reshape(shape)
+
+
+def _slice_tiles(tiles: Sequence[tuple[int, _Group]], rows: NDArray[np.uint8], blocks: tuple[int, int]) -> None:
+    """Slice blocks `blocks` of the zones of `tiles` into their part of `rows`."""
+    from zonebloom.bloom.kernels import slices as kernels  # noqa: PLC0415 - keeps Numba out of plain searches
+
+    first_block, stop_block = blocks
+    filters = np.empty((_TILE, stop_block - first_block, 8), np.uint32)
+    for first_zone, tile in tiles:
+        for first, source, zone, count in tile.stretches():
+            source.read(filters[first : first + count], zone, first_block)
+        kernels.slice_zones(filters[: len(tile)], rows, first_zone)
+
+
+def _write_zones(store: Store, entry: ColumnEntry, group: _Group) -> SegmentEntry:
+    """A zone segment of zones that are too few of their size to be sliced."""
+    schema = _schema(entry)
+    with ZoneSegmentWriter(store, entry.name, schema) as writer:
+        for batch in _zone_batches(group, schema):
+            writer.write(batch)
+    assert writer.entry is not None
+    return writer.entry
+
+
+def _zone_batches(group: _Group, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    num_blocks = np.array(
+        [
+            group.sources[one].num_blocks[zone]
+            for one, zone in zip(group.source.tolist(), group.zone.tolist(), strict=True)
+        ],
+        np.int64,
+    )
+    first = 0
+    while first < len(group):
+        ends = np.cumsum(num_blocks[first:]) * 32
+        count = max(1, int(np.searchsorted(ends, _LEFT_BATCH_BYTES, side="right")))
+        part = group[first : first + count]
+        data = np.empty((int(ends[count - 1]) // 32, 8), np.uint32)
+        position = 0
+        for zone, size in enumerate(num_blocks[first : first + count].tolist()):
+            source = part.sources[int(part.source[zone])]
+            source.read(data[None, position : position + size], int(part.zone[zone]), 0)
+            position += size
+        offsets = np.concatenate([[0], ends[:count]]).astype(np.int32)
+        yield _zone_batch(part.positions, offsets, data, schema)
+        first += count
+
+
+def _zone_batch(
+    positions: ZonePositions, offsets: NDArray[np.int32], data: NDArray[np.uint32], schema: pa.Schema
+) -> pa.RecordBatch:
+    columns = [
+        from_numpy(positions.fragment_ids, pa.uint64()),
+        from_numpy(positions.zone_starts, pa.uint64()),
+        from_numpy(positions.zone_lengths, pa.uint64()),
+        pa.array(positions.has_null),
+        pa.Array.from_buffers(pa.binary(), len(positions), [None, pa.py_buffer(offsets), pa.py_buffer(data)]),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -1,0 +1,193 @@
+"""Verification: read data again and prove that no value is missing from the filter of its zone.
+
+Spec: specs/index-format.md#verify
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from zonebloom.bloom import hashing
+from zonebloom.bloom.sizing import expected_fpp
+from zonebloom.bloom.zones import ZoneTable
+from zonebloom.errors import InvalidArgumentError, InvalidZoneTableError
+from zonebloom.formats import Dataset
+from zonebloom.formats.schema_evolution import column_values
+from zonebloom.search.freshness import File
+from zonebloom.search.view import View
+from zonebloom.storage.fragments import Fragment
+from zonebloom.storage.levels import LeveledZones
+from zonebloom.storage.manifest import ColumnEntry
+from zonebloom.storage.slices.reader import SliceSegment
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["ColumnVerification", "Verification", "verify"]
+
+_PROBES = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnVerification:
+    """What was found for one column."""
+
+    name: str
+    """The column."""
+    num_values: int
+    """Values read again."""
+    num_missing: int
+    """Values that their zone's filter denies; above 0 the index would lose rows."""
+    num_wrong_has_null: int
+    """Zones whose `has_null` differs from the data; above 0 IS NULL would lose rows."""
+    num_zones: int
+    """Zones that were checked."""
+    expected_fpp: float
+    """False positive probability that the sizes of the filters promise for full zones."""
+    measured_fpp: float
+    """Mean over the checked zones, of their set bits."""
+    measured_false_positives: float
+    """Share of random hashes, none inserted, that the checked zones let pass."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """The outcome of `Index.verify`."""
+
+    num_files: int
+    """Data files of the data set."""
+    num_files_read: int
+    """Files that were read again."""
+    columns: tuple[ColumnVerification, ...]
+    """By column."""
+    damage: tuple[str, ...]
+    """Parts of the index that differ from their checksum."""
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether nothing is damaged and no value is missing."""
+        wrong = any(column.num_missing or column.num_wrong_has_null for column in self.columns)
+        return not self.damage and not wrong
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {"is_sound": self.is_sound, **asdict(self)}
+
+
+def verify(view: View, *, sample: float, seed: int) -> Verification:
+    """Check the checksums of all segments, and every value of a random share of the covered files."""
+    if not isinstance(sample, (int, float)) or not 0 < sample <= 1:
+        raise InvalidArgumentError(f"sample must be in (0, 1], got {sample!r}")
+    covered = view.files.known.paths.tolist()
+    count = min(len(covered), max(1, round(sample * len(covered))))
+    names = random.Random(seed).sample(covered, count)  # noqa: S311 - a sample, not a secret
+    chosen = [view.files[name] for name in names]
+    columns = []
+    for entry in view.snapshot.manifest.columns:
+        loaded = view.snapshot.column(entry)
+        tally = _Tally()
+        sound = [table for table in loaded.tables if not isinstance(table, SliceSegment) or table.verify()]
+        for table in sound:
+            for file in chosen:
+                _check_file(view, file, table, entry, tally)
+        columns.append(tally.result(entry.name))
+        if isinstance(zones := view.snapshot.zones(entry), LeveledZones):
+            zones.verify()
+    damage = tuple(dict.fromkeys(reason.message for reason in (*view.snapshot.damage, *view.snapshot.level_damage)))
+    return Verification(len(view.files), len(chosen), tuple(columns), damage)
+
+
+class _Tally:
+    def __init__(self) -> None:
+        self.num_values = self.num_missing = self.num_wrong_has_null = self.num_zones = 0
+        self.expected = self.measured = self.passed = 0.0
+
+    def result(self, name: str) -> ColumnVerification:
+        zones = max(self.num_zones, 1)
+        return ColumnVerification(
+            name,
+            self.num_values,
+            self.num_missing,
+            self.num_wrong_has_null,
+            self.num_zones,
+            expected_fpp=self.expected / zones,
+            measured_fpp=self.measured / zones,
+            measured_false_positives=self.passed / zones,
+        )
+
+
+def _check_file(view: View, file: File, table: ZoneTable | SliceSegment, entry: ColumnEntry, tally: _Tally) -> None:
+    mine = np.flatnonzero(table.fragment_ids == file.fragment_id)
+    if not len(mine):
+        return
+    from zonebloom.bloom.kernels import sbbf  # noqa: PLC0415 - only a verification needs Numba
+
+    absent = np.random.default_rng(0).integers(0, 2**64, _PROBES, dtype=np.uint64)
+    values = _zone_values(view, file, table, entry, mine)
+    for zone, array in zip(mine.tolist(), values, strict=True):
+        hashes = hashing.hash_array(array)
+        found = table.check_zone(zone, hashes)
+        tally.num_values += len(hashes)
+        tally.num_missing += int((~found).sum())
+        tally.num_wrong_has_null += bool(array.null_count) != bool(table.has_null[zone])
+        tally.num_zones += 1
+        tally.expected += expected_fpp(len(np.unique(hashes)), len(table.blocks(zone)))
+        tally.measured += float(sbbf.measured_fpp(table.blocks(zone)[None])[0])
+        tally.passed += float(table.check_zone(zone, absent).mean())
+
+
+def _zone_values(
+    view: View, file: File, table: ZoneTable | SliceSegment, entry: ColumnEntry, mine: NDArray[np.int64]
+) -> Iterator[pa.ChunkedArray]:
+    """The values of zones `mine` of one file, which is read once."""
+    start = int(table.zone_starts[mine[0]])
+    stop = int(table.zone_starts[mine[-1]] + table.zone_lengths[mine[-1]])
+    held: list[pa.Array] = []
+    position = start
+    with view.dataset.open(file.path) as data:
+        batches = data.column_batches([entry.name], start, stop)
+        for zone in mine.tolist():
+            first = int(table.zone_starts[zone])
+            end = first + int(table.zone_lengths[zone])
+            while position + sum(map(len, held)) < end:
+                values = column_values(next(batches), entry.name, entry.column_type)
+                assert values is not None
+                held.append(values)
+            rows = pa.chunked_array(held)
+            yield rows.slice(first - position, end - first)
+            held = rows.slice(end - position).chunks
+            position = end
+
+
+def check_imported(
+    dataset: Dataset, fragments: Sequence[Fragment], zones: ZoneTable, column: str, column_type: pa.DataType
+) -> None:
+    """Prove of one zone of each file that its filter holds every value of the data.
+
+    Raises
+    ------
+    InvalidZoneTableError
+        A filter denies a value, or `has_null` is wrong: the zones describe other data, or another type.
+    """
+    for fragment in fragments:
+        mine = np.flatnonzero(zones.fragment_ids == fragment.fragment_id)
+        if not len(mine):
+            continue
+        zone = int(mine[len(mine) // 2])
+        start, length = int(zones.zone_starts[zone]), int(zones.zone_lengths[zone])
+        with dataset.open(fragment.path) as data:
+            batches = data.column_batches([column], start, start + length)
+            arrays = [column_values(batch, column, column_type) for batch in batches]
+        is_whole = all(
+            array is not None and bool(zones.check_zone(zone, hashing.hash_array(array)).all()) for array in arrays
+        )
+        has_null = any(array is not None and array.null_count for array in arrays)
+        if not is_whole or (has_null and not zones.has_null[zone]):
+            message = f"the filters must hold every value of {column}, got zone {zone}, which denies values of its rows"
+            raise InvalidZoneTableError(f"{message} in {fragment.path}: the zones describe other data")

@@ -1,0 +1,241 @@
+"""Versions: what is kept of the past, going back to it, and letting go of it.
+
+Nothing in an index is overwritten, so an older version is there until a vacuum removes it, and restoring one is a
+commit like any other.
+
+Spec: specs/refresh.md#retention
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
+from itertools import pairwise
+from typing import Any
+
+from zonebloom.errors import CorruptIndexError, InvalidArgumentError, UnsupportedFormatError
+from zonebloom.storage.manifest import (
+    Manifest,
+    commit,
+    list_versions,
+    named_paths,
+    read_version,
+    version_path,
+)
+from zonebloom.storage.stores.store import Store
+
+__all__ = ["Vacuum", "Version", "delete_index", "restore", "vacuum", "versions"]
+
+_OURS = re.compile(
+    r"versions/\.?\d{20}\.json(\.[0-9a-f]+)?|ids/\.?\d{20}(\.[0-9a-f]+)?|fragments/[0-9a-f-]{36}\.arrow"
+    r"|columns/[^/]+/[0-9a-f-]{36}(\.[a-z]+)+"
+)
+"""What zonebloom writes; nothing else in the folder is ever removed."""
+_FOLDERS = ("versions", "ids", "fragments", "columns")
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One commit."""
+
+    number: int
+    """From 1."""
+    operation: str
+    """What made it: build, refresh, optimize, restore."""
+    committed_at: datetime
+    """When, in UTC, by the writer's clock."""
+    num_files: int
+    """Data files that it describes."""
+    num_zones: int
+    """Zones of its segments, over all columns; those of files that are gone included."""
+    index_bytes: int
+    """Bytes of its segments."""
+    columns: tuple[str, ...]
+    """The indexed columns."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {**asdict(self), "committed_at": self.committed_at.isoformat()}
+
+
+def versions(store: Store) -> list[Version]:
+    """The versions that are kept and can be read, the oldest first."""
+    found = []
+    for number in list_versions(store):
+        try:
+            manifest = read_version(store, number)
+        except (CorruptIndexError, UnsupportedFormatError):
+            continue
+        dropped = sum(stop - start for start, stop in manifest.dropped)
+        found.append(
+            Version(
+                number,
+                manifest.operation,
+                datetime.fromisoformat(manifest.committed_at),
+                sum(entry.num_fragments for entry in manifest.fragment_lists) - dropped,
+                sum(entry.num_zones for entry in manifest.columns),
+                sum(entry.index_bytes for entry in manifest.columns),
+                tuple(entry.name for entry in manifest.columns),
+            )
+        )
+    return found
+
+
+def restore(store: Store, version: int) -> Manifest:
+    """A new version with the content of `version`; that one itself if it is current.
+
+    Raises
+    ------
+    InvalidArgumentError
+        It is not kept.
+    CorruptIndexError
+        Its file, or a segment or list that it names, is missing or damaged.
+    ConcurrentCommitError
+        Another commit came first; nothing was changed.
+
+    Spec: specs/refresh.md#restore
+    """
+    kept = list_versions(store)
+    if version not in kept:
+        raise InvalidArgumentError(f"version must be one of those kept, {_shown(kept)}, got {version}")
+    wanted = read_version(store, version)
+    if version == kept[-1]:
+        return wanted
+    needed = [entry.path for entry in wanted.fragment_lists]
+    needed += [path for entry in wanted.columns for path in entry.files]
+    missing = next((path for path in needed if not _exists(store, path)), None)
+    if missing:
+        raise CorruptIndexError(f"all files of version {version} must exist to restore it, got none at {missing}")
+    ids = [one.next_fragment_id for one in _readable(store, kept)]
+    restored = wanted.following("restore", version=kept[-1] + 1, next_fragment_id=max(ids))
+    commit(store, restored)
+    return restored
+
+
+def _readable(store: Store, numbers: Iterable[int]) -> list[Manifest]:
+    found = []
+    for number in numbers:
+        try:
+            found.append(read_version(store, number))
+        except CorruptIndexError:
+            continue
+    return found
+
+
+def _exists(store: Store, path: str) -> bool:
+    try:
+        store.size(path)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _shown(numbers: list[int]) -> str:
+    return ", ".join(map(str, numbers if len(numbers) <= 8 else [*numbers[:3], "…", *numbers[-4:]]))  # noqa: PLR2004
+
+
+# --- vacuum -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Vacuum:
+    """What a vacuum removed, or would remove."""
+
+    versions: tuple[int, ...]
+    """Numbers of the versions."""
+    files: tuple[str, ...]
+    """Files in the folder of the index, those of the versions included."""
+    num_bytes: int
+    """Bytes of the files."""
+    is_dry_run: bool
+    """Whether it only looked."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+def vacuum(store: Store, *, older_than: timedelta, dry_run: bool) -> Vacuum:
+    """Remove versions that were superseded longer ago than `older_than`, and files that no version kept names.
+
+    The current version stays. Files younger than `older_than` stay too: a running commit may be about to name them.
+
+    Raises
+    ------
+    InvalidArgumentError
+        `older_than` is negative.
+    UnsupportedFormatError
+        A newer zonebloom wrote a version that is kept: it is not known what that names.
+    CorruptIndexError
+        The current version is damaged.
+
+    Spec: specs/refresh.md#vacuum
+    """
+    if older_than < timedelta(0):
+        raise InvalidArgumentError(f"older_than must not be negative, got {older_than}")
+    before = time.time() - older_than.total_seconds()
+    numbers = list_versions(store)
+    _named(store, numbers[-1:])
+    found = _files(store)
+    expired = [
+        number
+        for number, successor in pairwise(numbers)
+        if version_path(successor) in found and found[version_path(successor)][1] <= before
+    ]
+    removed = [version_path(number) for number in expired]
+    if not dry_run:
+        for path in removed:
+            store.delete(path)
+    kept = [number for number in list_versions(store) if number not in expired]
+    named = _named(store, kept)
+    named |= set(sorted(path for path in found if re.fullmatch(r"ids/\d{20}", path))[-1:])
+    orphans = [
+        path
+        for path, (_, modified_at) in found.items()
+        if path not in named and path not in removed and modified_at <= before and not _is_version(path)
+    ]
+    if not dry_run:
+        for path in orphans:
+            store.delete(path)
+    gone = [*removed, *orphans]
+    return Vacuum(tuple(expired), tuple(gone), sum(found[path][0] for path in gone), dry_run)
+
+
+def _is_version(path: str) -> bool:
+    return re.fullmatch(r"versions/\d{20}\.json", path) is not None
+
+
+def _files(store: Store) -> dict[str, tuple[int, float]]:
+    """Size and time of last modification of all that zonebloom wrote, by path."""
+    return {path: found for folder in _FOLDERS for path, found in store.files(folder).items() if _OURS.fullmatch(path)}
+
+
+def _named(store: Store, numbers: list[int]) -> set[str]:
+    """Paths that the versions name; a damaged one that is not current names nothing any more."""
+    named: set[str] = set()
+    for number in numbers:
+        try:
+            named |= named_paths(read_version(store, number))
+        except CorruptIndexError as error:
+            if number == numbers[-1]:
+                raise CorruptIndexError(
+                    f"the current version must be sound for a vacuum, got: {error}; refresh"
+                ) from error
+    return named
+
+
+def delete_index(store: Store) -> int:
+    """Remove the index: all that zonebloom wrote, and folders that are empty then; how many files that were.
+
+    The current version goes last of the versions, so that one which dies half-way leaves an index that works.
+    """
+    numbers = list_versions(store)
+    order = [version_path(number) for number in numbers]
+    order += [path for path in _files(store) if path not in order]
+    for path in order:
+        store.delete(path)
+    store.prune()
+    return len(order)

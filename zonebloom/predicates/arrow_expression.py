@@ -1,0 +1,276 @@
+"""A pyarrow Expression as a predicate: a tree to prune with, and the expression itself to re-check with.
+
+pyarrow's semantics are not SQL's: ``is_in`` gives false on null rows, and may match nulls and NaN. The re-check is the
+expression itself, so its answers are pyarrow's to the letter. The tree needs only to be sound: its bounds hold every
+row in which the expression is TRUE, and every row in which it is FALSE.
+
+Spec: specs/pruning.md#pyarrow-expressions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from zonebloom.errors import PredicateError
+from zonebloom.predicates.arrow_pickle import Call, Field, Literal, Node, Tree, UnreadableExpressionError, take_apart
+from zonebloom.predicates.row_filter import result_type
+from zonebloom.predicates.simplify import merged
+from zonebloom.predicates.terms import LiteralTerm, Truth
+from zonebloom.predicates.tree import And, Equals, IsIn, IsNull, Opaque, Or, Predicate
+from zonebloom.reasons import ReasonCode
+
+__all__ = ["FromExpression", "OpaqueExpression", "from_expression"]
+
+_MATCH, _SKIP, _EMIT_NULL, _INCONCLUSIVE = range(4)  # what is_in makes of nulls, as its options are serialized
+_FLOAT32_MAX = float(np.finfo(np.float32).max)
+
+
+class FromExpression(And):
+    """A pyarrow Expression: pruned as the one predicate it joins, re-checked as the expression itself."""
+
+    __slots__ = ("expression",)
+
+    expression: pc.Expression
+
+    def __init__(self, expression: pc.Expression, tree: Predicate) -> None:
+        self._set(_children=(tree,), expression=expression)
+
+    @property
+    def _evaluated(self) -> tuple[Predicate, ...]:
+        return ()
+
+    def _expression(self, schema: pa.Schema, parts: list[pc.Expression]) -> pc.Expression:  # noqa: ARG002 -- itself
+        shown = _text(self.expression)
+        found = result_type(self.expression, schema, shown)
+        if not pa.types.is_boolean(found):
+            raise PredicateError(f"a condition must be true or false, got {shown:.200} of type {found}")
+        return self.expression
+
+    def _key(self) -> tuple[Any, ...]:
+        return (_text(self.expression),)
+
+    def _shown(self, parts: list[str]) -> str:  # noqa: ARG002 -- as the expression
+        return f"FromExpression({_text(self.expression)})"
+
+
+class OpaqueExpression(Opaque):
+    """A piece of a pyarrow Expression that no filter can judge."""
+
+    __slots__ = ("_code", "_columns", "expression")
+
+    expression: pc.Expression
+    _columns: frozenset[str]
+    _code: ReasonCode
+
+    def __init__(self, expression: pc.Expression, columns: Iterable[str], code: ReasonCode) -> None:
+        self._set(expression=expression, _columns=frozenset(columns), _code=code)
+
+    @property
+    def code(self) -> ReasonCode:
+        """Why it cannot be judged."""
+        return self._code
+
+    @property
+    def text(self) -> str:
+        """The expression as pyarrow prints it, on one line."""
+        return _text(self.expression)
+
+    def _leaf_columns(self) -> Iterable[str]:
+        return self._columns
+
+    def _expression(self, schema: pa.Schema, parts: list[pc.Expression]) -> pc.Expression:  # noqa: ARG002 -- itself
+        return self.expression
+
+    def _key(self) -> tuple[Any, ...]:
+        return _text(self.expression), self._columns, self._code
+
+
+def _text(expression: pc.Expression) -> str:
+    """The expression as pyarrow prints it, on one line; pyarrow 26 fails on the bytes of a binary_view."""
+    try:
+        text = str(expression)
+    except UnicodeDecodeError as error:
+        text = bytes(error.object).decode(errors="backslashreplace")
+    return " ".join(text.split())
+
+
+def from_expression(expression: pc.Expression) -> FromExpression:
+    """The predicate that prunes soundly for `expression` and is re-checked by it.
+
+    Raises
+    ------
+    PredicateError
+        The expression cannot be read: it refers to a field by its position, or pyarrow serializes it in another way
+        than this version knows.
+
+    Spec: specs/pruning.md#pyarrow-expressions.
+    """
+    try:
+        tree = _translated(take_apart(expression))
+    except UnreadableExpressionError as error:
+        message = f"a pyarrow Expression must name its columns, got {_text(expression):.200} ({error})"
+        raise PredicateError(f"{message}; write the condition as SQL text") from error
+    return FromExpression(expression, merged(tree))
+
+
+_AND = frozenset({"and_kleene", "and"})
+_OR = frozenset({"or_kleene", "or"})
+
+
+def _translated(tree: Tree) -> Predicate:
+    """The predicate of the root; only the joints are walked down, without recursion."""
+    pending: list[tuple[Node, bool]] = [(tree.root, False)]
+    done: list[Predicate] = []
+    while pending:
+        node, is_ready = pending.pop()
+        parts = _joined(node)
+        if not parts:
+            done.append(_leaf(tree, node))
+        elif not is_ready:
+            pending.append((node, True))
+            pending.extend((part, False) for part in reversed(parts))
+        else:
+            children = done[-len(parts) :]
+            del done[-len(parts) :]
+            done.append(_joint(node, children))
+    return done[0]
+
+
+def _joined(node: Node) -> tuple[Node, ...]:
+    """The operands of a joint; none of a leaf."""
+    if not isinstance(node, Call):
+        return ()
+    if (node.function in _AND | _OR and len(node.arguments) == 2) or (  # noqa: PLR2004 -- binary
+        node.function == "invert" and len(node.arguments) == 1
+    ):
+        return node.arguments
+    return (node.arguments[1],) if _is_nulled(node) else ()
+
+
+def _is_nulled(node: Call) -> bool:
+    """Whether it is ``if_else(…, p, null)``: TRUE at most where p is, and FALSE at most where p is."""
+    if node.function != "if_else" or len(node.arguments) != 3:  # noqa: PLR2004 -- ternary
+        return False
+    last = node.arguments[2]
+    return isinstance(last, Literal) and not last.value.is_valid
+
+
+def _joint(node: Node, children: list[Predicate]) -> Predicate:
+    """And, Or or Not of the children; Arrow's and / or without Kleene logic are NULL more often, never otherwise."""
+    function = node.function if isinstance(node, Call) else ""
+    if function in _AND:
+        return And(children)
+    if function in _OR:
+        return Or(children)
+    return ~children[0] if function == "invert" else children[0]
+
+
+def _leaf(tree: Tree, node: Node) -> Predicate:
+    if isinstance(node, Literal):
+        return Truth(LiteralTerm(node.value))
+    if isinstance(node, Field):
+        name = _column(node)
+        return Equals(name, True) if name else OpaqueExpression(pc.field(*node.path), node.path[:1], _UNSUPPORTED)
+    judged = _LEAVES[node.function](node) if node.function in _LEAVES else None
+    return judged if judged is not None else _opaque(tree, node)
+
+
+_UNSUPPORTED = ReasonCode.PREDICATE_NOT_SUPPORTED
+
+
+def _opaque(tree: Tree, node: Call) -> OpaqueExpression:
+    """A call that nothing is known of, with the columns that it reads."""
+    columns: set[str] = set()
+    is_wrapped = False
+    waiting: list[tuple[Node, int]] = [(node, 0)]
+    while waiting:
+        part, depth = waiting.pop()
+        if isinstance(part, Field):
+            columns.add(_column(part) or part.path[0])
+            is_wrapped |= depth > 1
+        elif isinstance(part, Call):
+            waiting.extend((argument, depth + 1) for argument in part.arguments)
+    code = ReasonCode.CAST_ON_COLUMN if is_wrapped else _UNSUPPORTED
+    return OpaqueExpression(tree.piece(node), columns, code)
+
+
+def _column(node: Node) -> str | None:
+    """The name of a plain column; None if dots in its path's names would make a dotted name ambiguous."""
+    if not isinstance(node, Field):
+        return None
+    is_plain = len(node.path) == 1 or not any("." in name for name in node.path)
+    return ".".join(node.path) if is_plain and all(node.path) else None
+
+
+def _equal(node: Call) -> Predicate | None:
+    left, right = node.arguments
+    if isinstance(left, Literal):
+        left, right = right, left
+    name = _column(left)
+    return Equals(name, right.value) if name is not None and isinstance(right, Literal) else None
+
+
+def _not_equal(node: Call) -> Predicate | None:
+    equal = _equal(node)
+    return None if equal is None else ~equal
+
+
+def _is_in(node: Call) -> Predicate | None:
+    """``is_in`` is FALSE, not NULL, on null rows, unless it matches nulls."""
+    name = _column(node.arguments[0])
+    options = node.options
+    if name is None or options is None or set(options) != {"value_set", "null_matching_behavior", "_type_name"}:
+        return None
+    values, nulls = options["value_set"].values, options["null_matching_behavior"].as_py()
+    if nulls not in (_MATCH, _SKIP, _EMIT_NULL, _INCONCLUSIVE) or _is_special(values):
+        return None
+    has_null = values.null_count > 0
+    if nulls in (_EMIT_NULL, _INCONCLUSIVE):
+        return IsIn(name, values)
+    found = IsIn(name, values.drop_null(), null_safe=True)
+    return Or((found, IsNull(name))) if nulls == _MATCH and has_null else found
+
+
+def _is_special(values: pa.Array) -> bool:
+    """Whether ``is_in`` would compare these values as no ``=`` does.
+
+    It hashes: NaN matches NaN, a zero matches one zero only; and it casts them to the column's type, where a double
+    that is too large for a float32 becomes infinite, infinity an integer, and a float16 the nearest integer that the
+    column has. Of views it compares something else.
+    """
+    if isinstance(values, pa.DictionaryArray):
+        return _is_special(values.dictionary)
+    if values.type in (pa.string_view(), pa.binary_view(), pa.float16()):
+        return True
+    if not pa.types.is_floating(values.type):
+        return False
+    floats = values.drop_null().to_numpy(zero_copy_only=False).astype(np.float64)
+    is_large = np.abs(floats) > _FLOAT32_MAX
+    return bool((np.isnan(floats) | (floats == 0) | is_large).any())
+
+
+def _is_null(node: Call) -> Predicate | None:
+    name = _column(node.arguments[0])
+    counts_nan = node.options is not None and node.options["nan_is_null"].as_py() is not False
+    return None if name is None or counts_nan else IsNull(name)
+
+
+def _is_valid(node: Call) -> Predicate | None:
+    name = _column(node.arguments[0])
+    return None if name is None else ~IsNull(name)
+
+
+_Reader: TypeAlias = Callable[[Call], Predicate | None]
+_LEAVES: dict[str, _Reader] = {
+    "equal": _equal,
+    "is_in": _is_in,
+    "is_null": _is_null,
+    "is_valid": _is_valid,
+    "not_equal": _not_equal,
+}
+"""Arrow function → the predicate that judges it, or None where it cannot."""

@@ -1,0 +1,168 @@
+"""Which conversion takes a literal of one family to a column of another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from zonebloom.arrow import compute as pc
+from zonebloom.arrow import from_values
+from zonebloom.bloom.hashing import is_supported, storage_type
+from zonebloom.predicates.coerce import numbers, temporal, texts
+from zonebloom.predicates.coerce.reasons import MisfitError, Part, misfit, nan_misfit
+from zonebloom.predicates.coerce.sources import Number, sources
+from zonebloom.reasons import Reason, ReasonCode
+
+__all__ = ["Fit", "fit_values"]
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """What a predicate's literals are in a column's type."""
+
+    values: pa.Array
+    """The values to probe, of the column's type (of a dictionary or run-end encoded type: its value type), without
+    nulls, in no particular order. Empty if `reason` is set. Empty without a reason: no row can match."""
+    reason: Reason | None
+    """Why these literals prove nothing, so that every row must be kept; None if they can prune."""
+    num_out_of_range: int
+    """Literals that no value of the type can equal; they are not among `values`."""
+
+
+def fit_values(values: Any, column_type: pa.DataType) -> Fit:
+    """The values of `column_type` that equal any of `values`; no other value of the type does, unless a reason is set.
+
+    `values` is one Python, NumPy or Arrow value, or any collection of them: a list, a set, an Arrow or NumPy array, an
+    object of the Arrow PyCapsule interface. Nulls are dropped, since ``= NULL`` is never true. It raises nothing for
+    any literal or type: what cannot be judged has a reason.
+
+    Spec: specs/hashing.md#fit_values
+    """
+    if column_type == pa.int64() and type(values) is list and len(values) == 1 and type(values[0]) is int:
+        is_in_range = -(2**63) <= values[0] < 2**63  # a shorter way for the commonest literal
+        return Fit(from_values(values if is_in_range else [], column_type), None, int(not is_in_range))
+    if not is_supported(column_type):
+        message = f"the column's type must have a hash input, got {column_type}"
+        return Fit(pa.nulls(0), Reason(ReasonCode.TYPE_MISMATCH, message), 0)
+    value_type = _value_type(column_type)
+    nothing = pa.nulls(0, storage_type(value_type))
+    try:
+        parts = [_fit_source(source, value_type) for source in sources(values)]
+        array = pa.concat_arrays([nothing, *(part for part, _ in parts)])
+    except MisfitError as error:
+        return Fit(_wrap(nothing, value_type), Reason(error.code, str(error)), 0)
+    except (pa.ArrowException, ArithmeticError, UnicodeError) as error:
+        message = f"a literal must convert exactly to {column_type}, got {str(error).splitlines()[0]}"
+        return Fit(_wrap(nothing, value_type), Reason(ReasonCode.TYPE_MISMATCH, message), 0)
+    return Fit(_wrap(array, value_type), None, sum(num_out for _, num_out in parts))
+
+
+def _value_type(column_type: pa.DataType) -> pa.DataType:
+    """The type of one value: dictionaries and run-end encoding taken off, extension types left on."""
+    while pa.types.is_dictionary(column_type) or pa.types.is_run_end_encoded(column_type):
+        column_type = column_type.value_type
+    if (
+        isinstance(column_type, pa.BaseExtensionType)
+        and _value_type(column_type.storage_type) != column_type.storage_type
+    ):
+        return _value_type(column_type.storage_type)
+    return column_type
+
+
+def _wrap(array: pa.Array, value_type: pa.DataType) -> pa.Array:
+    """The storage `array` as an array of the (possibly nested) extension type `value_type`."""
+    if not isinstance(value_type, pa.BaseExtensionType):
+        return array
+    return pa.ExtensionArray.from_storage(value_type, _wrap(array, value_type.storage_type))
+
+
+def _family(value_type: pa.DataType) -> str:
+    """The row or column of the table `_CONVERSIONS` that `value_type` belongs to."""
+    if isinstance(value_type, pa.UuidType):
+        return "uuid"
+    stored = storage_type(value_type)
+    if stored in (pa.string(), pa.large_string(), pa.string_view()):
+        return "text"
+    if stored in (pa.binary(), pa.large_binary(), pa.binary_view()) or pa.types.is_fixed_size_binary(stored):
+        return "bytes"
+    families = {
+        "bool": pa.types.is_boolean,
+        "int": pa.types.is_integer,
+        "float": pa.types.is_floating,
+        "decimal": pa.types.is_decimal,
+        "date": pa.types.is_date,
+        "timestamp": pa.types.is_timestamp,
+        "time": pa.types.is_time,
+        "duration": pa.types.is_duration,
+    }
+    return next((name for name, belongs in families.items() if belongs(stored)), "none")
+
+
+def _fit_source(source: pa.Array | list[Number], value_type: pa.DataType) -> Part:
+    """The part of the fit that comes from one array (or list of exact numbers)."""
+    stored = storage_type(value_type)
+    if isinstance(source, list):
+        return numbers.fit_numbers(source, stored)
+    source = _decoded(source).drop_null()
+    if not len(source):
+        return pa.nulls(0, stored), 0
+    source_family = _family(source.type)
+    if isinstance(source, pa.ExtensionArray):
+        source = source.storage
+    if source_family == "float" and np.isnan(source.to_numpy(zero_copy_only=False)).any():
+        raise nan_misfit()
+    convert = _CONVERSIONS.get((source_family, _family(value_type)))
+    if convert is None:
+        raise misfit(source, value_type)
+    return convert(source, stored)
+
+
+def _decoded(source: pa.Array) -> pa.Array:
+    """The array with plain values: dictionaries, run-end encoding, views and unknown extension types taken off."""
+    while True:
+        if isinstance(source, pa.DictionaryArray):
+            source = source.dictionary_decode()
+        elif isinstance(source, pa.RunEndEncodedArray):
+            source = pc.run_end_decode(source)
+        elif isinstance(source, pa.ExtensionArray) and not isinstance(source.type, pa.UuidType):
+            source = source.storage
+        elif source.type in (pa.string_view(), pa.binary_view()):  # which pyarrow 26 cannot filter
+            source = source.cast(pa.large_string() if source.type == pa.string_view() else pa.large_binary())
+        else:
+            return source
+
+
+_CONVERSIONS: dict[tuple[str, str], Callable[[pa.Array, pa.DataType], Part]] = {
+    ("bool", "bool"): texts.cast,
+    ("int", "int"): numbers.int_to_int,
+    ("int", "float"): numbers.int_to_float,
+    ("int", "decimal"): numbers.exact_cast,
+    ("float", "int"): numbers.float_to_int,
+    ("float", "float"): numbers.float_to_float,
+    ("float", "decimal"): numbers.float_to_decimal,
+    ("decimal", "int"): numbers.exact_cast,
+    ("decimal", "float"): numbers.decimal_to_float,
+    ("decimal", "decimal"): numbers.exact_cast,
+    ("text", "text"): texts.cast,
+    ("text", "bytes"): texts.text_to_bytes,
+    ("text", "uuid"): texts.text_to_uuid,
+    ("text", "date"): temporal.text_to_date,
+    ("text", "timestamp"): temporal.text_to_timestamp,
+    ("text", "time"): temporal.text_to_time,
+    ("bytes", "bytes"): texts.bytes_to_bytes,
+    ("bytes", "text"): texts.bytes_to_text,
+    ("bytes", "uuid"): texts.bytes_to_bytes,
+    ("uuid", "uuid"): texts.cast,
+    ("uuid", "bytes"): texts.uuid_to_bytes,
+    ("date", "date"): temporal.rescale,
+    ("date", "timestamp"): temporal.rescale,
+    ("timestamp", "timestamp"): temporal.rescale,
+    ("timestamp", "date"): temporal.rescale,
+    ("time", "time"): temporal.rescale,
+    ("duration", "duration"): temporal.rescale,
+}
+"""(family of the literal, family of the column) → conversion; a pair that is missing is a misfit."""

@@ -1,0 +1,191 @@
+"""Number literals to columns of numbers."""
+
+from __future__ import annotations
+
+import decimal
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from zonebloom.arrow import to_numpy
+from zonebloom.predicates.coerce.reasons import MisfitError, Part, misfit, nan_misfit
+from zonebloom.predicates.coerce.sources import Number
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = [
+    "decimal_to_float",
+    "exact_cast",
+    "fit_numbers",
+    "float_to_decimal",
+    "float_to_float",
+    "float_to_int",
+    "int_to_float",
+    "int_to_int",
+]
+
+_MANTISSA_BITS = {16: 11, 32: 24, 64: 53}
+_MAX_DIGITS = 76
+_SHOWN_BITS = 1024
+_DOUBLE_DIGITS = 15
+"""Decimals of up to 15 digits have a double of their own."""
+_EXACT = decimal.Context(
+    prec=2000,
+    Emax=decimal.MAX_EMAX,
+    Emin=decimal.MIN_EMIN,
+    traps=[decimal.InvalidOperation, decimal.Inexact],
+)
+
+
+def _int_bounds(stored: pa.DataType) -> tuple[int, int]:
+    if pa.types.is_signed_integer(stored):
+        return -(1 << (stored.bit_width - 1)), (1 << (stored.bit_width - 1)) - 1
+    return 0, (1 << stored.bit_width) - 1
+
+
+def _int_values(source: pa.Array) -> NDArray[Any]:
+    kind = "i" if pa.types.is_signed_integer(source.type) else "u"
+    return to_numpy(source, np.dtype(f"{kind}{source.type.bit_width // 8}").type)
+
+
+def int_to_int(source: pa.Array, stored: pa.DataType) -> Part:
+    """Ints of any width and sign; those outside the column's bounds are dropped."""
+    (low, high), (source_low, source_high) = _int_bounds(stored), _int_bounds(source.type)
+    numbers = _int_values(source)
+    keep = (numbers >= max(low, source_low)) & (numbers <= min(high, source_high))
+    return _keep(source, keep, stored)
+
+
+def float_to_int(source: pa.Array, stored: pa.DataType) -> Part:
+    """Integral floats below 2**(mantissa bits); above, an engine that compares as floats lets several ints match."""
+    numbers = source.to_numpy(zero_copy_only=False).astype(np.float64)
+    low, high = _int_bounds(stored)
+    limit = 2.0 ** _MANTISSA_BITS[source.type.bit_width]
+    possible = (numbers >= float(low)) & (numbers <= float(high))
+    unsure = (np.trunc(numbers) != numbers) | ((np.abs(numbers) >= limit) & (high >= limit))
+    if (possible & unsure).any():
+        raise misfit(source, stored, possible & unsure)
+    integers = numbers[possible].astype(np.int64 if low else np.uint64)
+    return pa.array(integers).cast(stored), len(source) - len(integers)
+
+
+def int_to_float(source: pa.Array, stored: pa.DataType) -> Part:
+    """Ints that are floats of the column's width without rounding."""
+    numbers = _int_values(source)
+    limit = 2 ** _MANTISSA_BITS[stored.bit_width]
+    source_low, source_high = _int_bounds(source.type)
+    small = (numbers >= max(-limit, source_low)) & (numbers <= min(limit, source_high))
+    if small.all():
+        return pa.array(numbers.astype(stored.to_pandas_dtype()), stored), 0
+    return fit_numbers(numbers.tolist(), stored)
+
+
+def float_to_float(source: pa.Array, stored: pa.DataType) -> Part:
+    """Floats that survive the way to the column's width and back; those that become infinite are dropped."""
+    numbers = source.to_numpy(zero_copy_only=False)
+    with np.errstate(over="ignore"):
+        floats = numbers.astype(stored.to_pandas_dtype())
+    outside = np.isinf(floats) & np.isfinite(numbers)
+    inexact = (floats != numbers) & ~outside
+    if inexact.any():
+        raise misfit(source, stored, inexact)
+    return pa.array(floats[~outside], stored), int(np.count_nonzero(outside))
+
+
+def float_to_decimal(source: pa.Array, stored: pa.DataType) -> Part:
+    """Exact values, in columns of so few digits that no two of their decimals have one double."""
+    outside = source.to_numpy(zero_copy_only=False).astype(np.float64)
+    outside = np.abs(outside) > float(10 ** (stored.precision - stored.scale))
+    if stored.precision > _DOUBLE_DIGITS and not outside.all():
+        raise misfit(source, stored, ~outside)
+    return fit_numbers([decimal.Decimal(number) for number in source.to_pylist()], stored)
+
+
+def exact_cast(source: pa.Array, stored: pa.DataType) -> Part:
+    """Ints or decimals by one cast there and back, since pyarrow 26 wraps 2**32 to 0 for decimal32; else one by one."""
+    is_decimal = pa.types.is_decimal(source.type)
+    wide = source.cast(pa.decimal256(_MAX_DIGITS, source.type.scale if is_decimal else 0))
+    try:
+        fitted = wide.cast(stored)
+        exact = fitted if pa.types.is_decimal(stored) else fitted.cast(pa.decimal256(_MAX_DIGITS, 0))
+        if exact.cast(wide.type).equals(wide):
+            return fitted, 0
+    except pa.ArrowInvalid:
+        pass
+    return fit_numbers(source.to_pylist(), stored)
+
+
+def decimal_to_float(source: pa.Array, stored: pa.DataType) -> Part:
+    """Exact integers of scale 0; pyarrow 26 compares others with a float that may be the next one."""
+    if source.type.scale:
+        raise misfit(source, stored)
+    return fit_numbers([int(number) for number in source.to_pylist()], stored)
+
+
+def fit_numbers(numbers: list[Number], stored: pa.DataType) -> Part:
+    """Exact numbers, one by one: pyarrow 26 crashes on ``Decimal("1e-999999")`` for a decimal column."""
+    if any(isinstance(number, decimal.Decimal) and number.is_nan() for number in numbers):
+        raise nan_misfit()
+    if pa.types.is_integer(stored):
+        convert: Callable[[Number, pa.DataType], Any] = _number_to_int
+    elif pa.types.is_floating(stored):
+        convert = _number_to_float
+    elif pa.types.is_decimal(stored):
+        convert = _number_to_decimal
+    else:
+        raise _number_misfit(numbers[0], stored)
+    with np.errstate(over="ignore"):
+        fitted = [convert(number, stored) for number in numbers]
+    kept = [value for value in fitted if value is not None]
+    return pa.array(kept, stored), len(fitted) - len(kept)
+
+
+def _number_misfit(number: Number, stored: pa.DataType) -> MisfitError:
+    if isinstance(number, int) and number.bit_length() > _SHOWN_BITS:  # Python refuses to show the largest
+        return MisfitError(f"a literal must convert exactly to {stored}, got an integer of {number.bit_length()} bits")
+    shown = str(number)[:80]
+    return MisfitError(f"a literal must convert exactly to {stored}, got {shown}")
+
+
+def _number_to_int(number: Number, stored: pa.DataType) -> int | None:
+    low, high = _int_bounds(stored)
+    if not low <= number <= high:
+        return None
+    if number != int(number):
+        raise _number_misfit(number, stored)
+    return int(number)
+
+
+def _number_to_float(number: Number, stored: pa.DataType) -> Any | None:
+    """The nearest double of a Decimal, as engines read a numeral; any other pair must be exact."""
+    try:
+        double = float(number)
+    except OverflowError:
+        return None
+    narrow = stored.to_pandas_dtype()(double)
+    if np.isinf(narrow) and -math.inf < number < math.inf:
+        return None
+    is_numeral = isinstance(number, decimal.Decimal) and pa.types.is_float64(stored)
+    if not is_numeral and float(narrow) != number:
+        raise _number_misfit(number, stored)
+    return narrow
+
+
+def _number_to_decimal(number: Number, stored: pa.DataType) -> decimal.Decimal | None:
+    bound = decimal.Decimal((0, (1,), stored.precision - stored.scale))  # abs() would round to the caller's context
+    if not -bound < number < bound:
+        return None
+    units = decimal.Decimal(number).scaleb(stored.scale, _EXACT)
+    if units != int(units):
+        raise _number_misfit(number, stored)
+    return decimal.Decimal(int(units)).scaleb(-stored.scale, _EXACT)
+
+
+def _keep(source: pa.Array, keep: NDArray[np.bool_], stored: pa.DataType) -> Part:
+    """Those of `source` within range, cast; the others counted."""
+    num_out = len(source) - int(np.count_nonzero(keep))
+    return (source.filter(pa.array(keep)) if num_out else source).cast(stored), num_out

@@ -1,0 +1,82 @@
+"""Literals of dates, times, timestamps and durations, and texts that spell them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from zonebloom.arrow import compute as pc
+from zonebloom.predicates.coerce.reasons import Part, misfit
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["rescale", "text_to_date", "text_to_time", "text_to_timestamp"]
+
+_NS_OF_UNIT = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
+_NS_OF_DAY = 86_400 * 10**9
+
+
+def rescale(source: pa.Array, stored: pa.DataType) -> Part:
+    """Ticks of the source's unit as ticks of the column's; a zone on one side only is a misfit."""
+    if _zone(source.type) != _zone(stored):
+        raise misfit(source, stored)
+    width = source.type.bit_width
+    ticks = source.view(pa.int32() if width == 32 else pa.int64()).to_numpy().astype(np.int64)  # noqa: PLR2004 - bits
+    source_ns = _NS_OF_UNIT["ms"] if pa.types.is_date64(source.type) else _tick_ns(source.type)
+    coarse = ticks % max(1, _tick_ns(stored) // source_ns) != 0
+    if coarse.any():
+        raise misfit(source, stored, coarse)
+    ticks = _in_unit(ticks, source_ns, _tick_ns(stored))
+    if pa.types.is_date64(stored):
+        ticks = _in_unit(ticks, _NS_OF_DAY, _NS_OF_UNIT["ms"])
+    dtype = np.dtype(f"i{stored.bit_width // 8}")
+    ticks = ticks[(ticks >= np.iinfo(dtype).min) & (ticks <= np.iinfo(dtype).max)]
+    return pa.array(ticks.astype(dtype)).view(stored), len(source) - len(ticks)
+
+
+def _in_unit(ticks: NDArray[np.int64], from_ns: int, to_ns: int) -> NDArray[np.int64]:
+    """`ticks` in another unit, those left out that do not fit 64 bits; a coarser unit must divide them."""
+    if from_ns <= to_ns:
+        return ticks // (to_ns // from_ns)
+    factor = from_ns // to_ns
+    limit = np.iinfo(np.int64).max // factor
+    return ticks[(ticks >= -limit) & (ticks <= limit)] * factor
+
+
+def _tick_ns(temporal: pa.DataType) -> int:
+    return _NS_OF_DAY if pa.types.is_date(temporal) else _NS_OF_UNIT[temporal.unit]
+
+
+def _zone(temporal: pa.DataType) -> bool:
+    return pa.types.is_timestamp(temporal) and temporal.tz is not None
+
+
+def text_to_date(source: pa.Array, stored: pa.DataType) -> Part:
+    """ISO 8601 dates."""
+    return source.cast(pa.large_string()).cast(stored), 0
+
+
+def text_to_timestamp(source: pa.Array, stored: pa.DataType) -> Part:
+    """ISO 8601; with an offset exactly if the column has a zone."""
+    source = source.cast(pa.large_string())
+    for unit in ("us", "ns"):  # nanoseconds reach from 1677 to 2262 only
+        try:
+            moments = source.cast(pa.timestamp(unit, stored.tz))
+        except pa.ArrowInvalid:
+            continue
+        return rescale(moments, stored)
+    raise misfit(source, stored)
+
+
+def text_to_time(source: pa.Array, stored: pa.DataType) -> Part:
+    """ISO 8601 times of day, from hours and minutes down to nanoseconds, without a zone."""
+    source = source.cast(pa.large_string())
+    if not pc.all(pc.match_substring_regex(source, r"^\d\d:\d\d")).as_py():
+        raise misfit(source, stored)
+    moments = pc.binary_join_element_wise(
+        pa.scalar("1970-01-01T", pa.large_string()), source, pa.scalar("", pa.large_string())
+    )
+    return rescale(moments.cast(pa.timestamp("ns")).view(pa.time64("ns")), stored)

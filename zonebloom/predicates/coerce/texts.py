@@ -1,0 +1,73 @@
+"""Literals of text, bytes and UUIDs."""
+
+from __future__ import annotations
+
+import binascii
+
+import numpy as np
+import pyarrow as pa
+
+from zonebloom.arrow import compute as pc
+from zonebloom.predicates.coerce.reasons import Part, misfit
+
+__all__ = ["bytes_to_bytes", "bytes_to_text", "cast", "text_to_bytes", "text_to_uuid", "uuid_to_bytes"]
+
+_UUID_TEXT_LENGTH = 36
+_UUID_HYPHENS = [8, 13, 18, 23]
+
+
+def cast(source: pa.Array, stored: pa.DataType) -> Part:
+    """The same values in another layout."""
+    return source.cast(stored), 0
+
+
+def _large_binary(source: pa.Array) -> pa.Array:
+    return (source.cast(pa.binary()) if pa.types.is_fixed_size_binary(source.type) else source).cast(pa.large_binary())
+
+
+def bytes_to_bytes(source: pa.Array, stored: pa.DataType) -> Part:
+    """The same bytes; those of another length than a fixed size are dropped."""
+    source = _large_binary(source)
+    if not pa.types.is_fixed_size_binary(stored):
+        return source.cast(stored), 0
+    keep = pc.equal(pc.binary_length(source), stored.byte_width).to_numpy(zero_copy_only=False)
+    num_out = len(source) - int(np.count_nonzero(keep))
+    kept = source.filter(pa.array(keep))
+    joined = b"".join(kept.to_pylist())
+    return pa.FixedSizeBinaryArray.from_buffers(stored, len(kept), [None, pa.py_buffer(joined)]), num_out
+
+
+def bytes_to_text(source: pa.Array, stored: pa.DataType) -> Part:
+    """Bytes that are UTF-8, as text."""
+    return _large_binary(source).cast(stored), 0  # fails on what is not UTF-8
+
+
+def text_to_bytes(source: pa.Array, stored: pa.DataType) -> Part:
+    """The text's UTF-8; another length than a fixed size is a misfit, for the text may spell the bytes (hex, UUID)."""
+    part, num_out = bytes_to_bytes(source, stored)
+    if num_out:
+        raise misfit(source, stored)
+    return part, 0
+
+
+def uuid_to_bytes(source: pa.Array, stored: pa.DataType) -> Part:
+    """The 16 bytes of a UUID, for a column of exactly 16 bytes."""
+    if source.type != stored:
+        raise misfit(source, stored)
+    return source, 0
+
+
+def text_to_uuid(source: pa.Array, stored: pa.DataType) -> Part:
+    """The canonical text of 32 hex digits and 4 hyphens, in either case."""
+    source = source.cast(pa.large_string())
+    wrong = pc.not_equal(pc.binary_length(source), _UUID_TEXT_LENGTH).to_numpy(zero_copy_only=False)
+    if wrong.any():
+        raise misfit(source, stored, wrong)
+    letters = np.frombuffer("".join(source.to_pylist()).encode(), np.uint8).reshape(len(source), _UUID_TEXT_LENGTH)
+    try:
+        raw = binascii.unhexlify(np.delete(letters, _UUID_HYPHENS, axis=1).tobytes())
+    except binascii.Error:
+        raise misfit(source, stored) from None
+    if (letters[:, _UUID_HYPHENS] != ord("-")).any():
+        raise misfit(source, stored)
+    return pa.FixedSizeBinaryArray.from_buffers(stored, len(source), [None, pa.py_buffer(raw)]), 0

@@ -1,0 +1,82 @@
+"""What a column must hold for a predicate to be true, as ranges of integers that a row group's statistics may deny.
+
+Only what is sure in every file is used: columns of signed integers, dates and timestamps, on whose order all writers
+agree. Floats have NaN, which no statistics count; texts may be cut short, and unsigned orders were signed ones once.
+
+Spec: specs/pruning.md#statistics
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Container
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from zonebloom.arrow import to_numpy
+from zonebloom.predicates.coerce import fit_values
+from zonebloom.predicates.terms import ColumnTerm, Comparison, LiteralTerm
+from zonebloom.predicates.tree import And, Equals, IsIn, Predicate
+
+__all__ = ["Bound", "has_bounds", "required"]
+
+_STORED: dict[int, Any] = {8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """In rows that match, `column` has a value in one of the closed ranges `[lows[i], highs[i]]`.
+
+    - The ranges ascend; both ends are integers as `type` stores its values, or infinite.
+    """
+
+    column: str
+    type: pa.DataType
+    lows: list[float]
+    highs: list[float]
+
+    def may_hold(self, least: int, greatest: int) -> bool:
+        """Whether a value between the two can be in a range."""
+        first = bisect_left(self.highs, least)
+        return first < len(self.highs) and self.lows[first] <= greatest
+
+
+def has_bounds(column_type: pa.DataType) -> bool:
+    """Whether values of this type are stored as signed integers of the same order."""
+    tests = (pa.types.is_signed_integer, pa.types.is_date32, pa.types.is_timestamp)
+    return any(test(column_type) for test in tests)
+
+
+def required(predicate: Predicate, schema: pa.Schema, judged: Container[str]) -> list[Bound]:
+    """What each row must have for `predicate` to be true there: all that the parts of an AND need, or the one leaf.
+
+    Equalities of the columns that are `judged` already, by filters, are left out.
+    """
+    parts = predicate.children if type(predicate) is And else (predicate,)  # a pyarrow Expression compares otherwise
+    return [bound for part in parts if (bound := _bound(part, schema, judged)) is not None]
+
+
+def _bound(leaf: Predicate, schema: pa.Schema, judged: Container[str]) -> Bound | None:
+    operator, name, literals = "=", "", None
+    if isinstance(leaf, (Equals, IsIn)):
+        if leaf.column in judged:
+            return None
+        name, literals = leaf.column, [leaf.value] if isinstance(leaf, Equals) else leaf.values
+    elif isinstance(leaf, Comparison) and isinstance(leaf.left, ColumnTerm) and isinstance(leaf.right, LiteralTerm):
+        operator, name, literals = leaf.operator, leaf.left.name, [leaf.right.value]
+    if literals is None or operator == "!=" or schema.get_field_index(name) < 0:
+        return None
+    column_type = schema.field(name).type
+    if not has_bounds(column_type):
+        return None
+    fit = fit_values(literals, column_type)
+    if fit.reason is not None or not len(fit.values):
+        return None
+    values = sorted(to_numpy(fit.values, _STORED[column_type.bit_width]).tolist())
+    lows = {"<": [-math.inf], "<=": [-math.inf], ">": [values[0] + 1]}.get(operator, values)
+    highs = {">": [math.inf], ">=": [math.inf], "<": [values[0] - 1]}.get(operator, values)
+    return Bound(name, column_type, lows, highs)

@@ -1,0 +1,17 @@
+"""Searching: a version of the index and a listing of the data give the row ranges that may match, and their rows.
+
+=================  ===================================================================
+module             what lives there
+=================  ===================================================================
+``selection``      row ranges, and the three-valued algebra of what may be TRUE or FALSE
+``zone_bitmap``    sets of zones, combined as bitmaps
+``column_reader``  the trusted zones of a column, over all its segments
+``freshness``      the data files of a listing: known, changed, new
+``snapshot``       a version of the index, as far as it can be trusted
+``view``           a snapshot against one listing of the data
+``evaluate``       predicate and filters to row ranges, with reasons
+``scan``           row ranges to the rows that match
+``exists``         many values at once
+``explain``        the funnel of a search, in words
+=================  ===================================================================
+"""

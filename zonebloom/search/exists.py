@@ -1,0 +1,211 @@
+"""`exists`: for each of many values, whether a column may hold it.
+
+Spec: specs/pruning.md#exists
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from zonebloom.bloom import hashing
+from zonebloom.errors import ColumnNotFoundError, InvalidArgumentError
+from zonebloom.predicates import IsIn
+from zonebloom.predicates.coerce import fit_values
+from zonebloom.predicates.numbers import equal_number, is_number, numbers_of
+from zonebloom.search.evaluate import ProbedColumn
+from zonebloom.search.scan import scan
+from zonebloom.search.view import View
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["exists"]
+
+
+def exists(view: View, column: str, values: Any, *, exact: bool) -> pa.BooleanArray:
+    """For each of `values`, whether it may be in `column` of the data set; false is certain.
+
+    Each value is hashed once and leaves the search at the first zone that may hold it.
+
+    Raises
+    ------
+    ColumnNotFoundError
+        The column is not indexed.
+    InvalidArgumentError
+        `values` is no collection, or one of several types.
+    PredicateError
+        With `exact`, a value is of a kind that cannot be compared with the column.
+
+    Spec: specs/pruning.md#exists
+    """
+    probed = view.column(column)
+    if probed is None:
+        names = [entry.name for entry in view.snapshot.manifest.columns]
+        raise ColumnNotFoundError.among(column, names, f"the index {view.snapshot.store.location}")
+    array = _as_array(values)
+    assert probed.column_type is not None
+    maybe = _may_exist(probed, array, probed.column_type)
+    if exact:
+        maybe = _verified(view, column, array, maybe)
+    return pa.array(maybe, mask=pc.is_null(array).to_numpy(zero_copy_only=False))
+
+
+def _as_array(values: Any) -> pa.Array:
+    if isinstance(values, (str, bytes, bytearray, memoryview, Mapping)) or not (
+        hasattr(values, "__iter__") or hasattr(values, "__arrow_c_array__") or hasattr(values, "__arrow_c_stream__")
+    ):
+        raise InvalidArgumentError(f"values must be an array or a list of values, got {values!r:.80}")
+    try:
+        array = values if isinstance(values, (pa.Array, pa.ChunkedArray)) else pa.array(_unmixed(values))
+    except OverflowError:
+        array = _large_integers(list(values))
+    except (pa.ArrowException, TypeError) as error:
+        message = f"values must be of one type, and one that Arrow has, got {type(values).__name__}: {error}"
+        raise InvalidArgumentError(message) from error
+    if isinstance(array, pa.ChunkedArray):
+        array = array.combine_chunks()
+    if not (pa.types.is_null(array.type) or hashing.is_supported(array.type)):
+        raise InvalidArgumentError(f"values must be such as a column can be indexed by, got {array.type}")
+    if pa.types.is_string_view(array.type) or pa.types.is_binary_view(array.type):  # which pyarrow 26 cannot take
+        return array.cast(pa.large_string() if pa.types.is_string_view(array.type) else pa.large_binary())
+    if pa.types.is_float16(array.type):  # nor sort this, nor the small decimals
+        return array.cast(pa.float32())
+    if pa.types.is_decimal32(array.type) or pa.types.is_decimal64(array.type):
+        return array.cast(pa.decimal128(array.type.precision, array.type.scale))
+    return array
+
+
+def _unmixed(values: Any) -> Any:
+    """`values`, unless Arrow would make days of its times, or local times of its instants."""
+    if not isinstance(values, (list, tuple, set, frozenset)):
+        return values
+    kinds = {(type(value), value.tzinfo is None) for value in values if isinstance(value, dt.datetime)}
+    if len(kinds) > 1 or (kinds and any(type(value) is dt.date for value in values)):
+        raise InvalidArgumentError("values must be of one type, got days and times, or times with a zone and without")
+    return list(values)
+
+
+def _large_integers(values: list[Any]) -> pa.Array:
+    """Integers of which some are beyond 64 bits, as decimals: a literal of a decimal type has the same value."""
+    try:
+        return pa.array([None if value is None else Decimal(value) for value in values], pa.decimal256(76, 0))
+    except (pa.ArrowException, ArithmeticError, TypeError, ValueError) as error:
+        raise InvalidArgumentError(f"values must be integers of at most 76 digits, got: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Fitted:
+    """Values set against a column's type."""
+
+    slots: NDArray[np.int64]
+    """Slots of the values that convert exactly."""
+    values: pa.Array
+    """Those values, in the column's type."""
+    misfits: NDArray[np.int64]
+    """Slots of the values of which nothing is proved; the rest are null or beyond the column's range."""
+
+
+def _fitted(array: pa.Array, column_type: pa.DataType) -> _Fitted:
+    """Each value of `array` by itself; runs that convert as a whole cost one conversion."""
+    valid = np.flatnonzero(pc.is_valid(array).to_numpy(zero_copy_only=False))
+    whole = fit_values(array, column_type)
+    if whole.reason is None and len(whole.values) == len(valid):  # as nearly always: no sorting, no copies
+        return _Fitted(valid, whole.values, np.zeros(0, np.int64))
+    if pa.types.is_primitive(array.type) or pa.types.is_decimal(array.type):
+        order = pc.sort_indices(array).to_numpy()[: len(valid)]  # nulls come last; what is out of range is a run
+    else:
+        order = valid
+    slots: list[NDArray[np.int64]] = []
+    values: list[pa.Array] = []
+    misfits: list[int] = []
+    waiting = [order.astype(np.int64)]
+    while waiting:
+        run = waiting.pop()
+        if not len(run):
+            continue
+        fit = fit_values(array.take(pa.array(run)), column_type)
+        if fit.reason is None and len(fit.values) == len(run):
+            slots.append(run)
+            values.append(fit.values)
+        elif len(run) == 1:
+            misfits += run.tolist() if fit.reason is not None else []
+        elif fit.reason is not None or len(fit.values):
+            middle = len(run) // 2
+            waiting += [run[:middle], run[middle:]]
+    fitting = pa.concat_arrays(values) if values else fit_values([], column_type).values
+    return _Fitted(np.concatenate([np.zeros(0, np.int64), *slots]), fitting, np.array(misfits, np.int64))
+
+
+def _may_exist(probed: ProbedColumn, array: pa.Array, column_type: pa.DataType) -> NDArray[np.bool_]:
+    """Slot by slot; True where the filters cannot deny the value, and anything where it is null."""
+    if len(probed.grid.uncovered):
+        return np.ones(len(array), np.bool_)
+    found = np.zeros(len(array), np.bool_)
+    fitted = _fitted(array, column_type)
+    found[fitted.slots] = _probe_all(probed, fitted.values)
+    found[fitted.misfits] = True
+    return found
+
+
+def _probe_all(probed: ProbedColumn, values: pa.Array) -> NDArray[np.bool_]:
+    found = _probe_hashes(probed, hashing.hash_array(values))
+    if pa.types.is_floating(values.type):
+        floats = values.to_numpy(zero_copy_only=False)
+        zeros = np.flatnonzero(floats == 0)
+        other = pa.array(-floats[zeros], values.type)
+        found[zeros] |= _probe_hashes(probed, hashing.hash_array(other))
+    return found
+
+
+def _probe_hashes(probed: ProbedColumn, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    return probed.zones.contained(hashes, probed.live)
+
+
+def _verified(view: View, column: str, array: pa.Array, maybe: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """`maybe` less the values that reading the candidate rows does not find."""
+    slots = np.flatnonzero(maybe & pc.is_valid(array).to_numpy(zero_copy_only=False))
+    found = np.zeros(len(maybe), np.bool_)
+    if not len(slots):
+        return found
+    candidates = array.take(pa.array(slots))
+    predicate = IsIn(column, candidates)
+    top = [name for name in view.schema.names if column == name or column.startswith(f"{name}.")]
+    rows = scan(view, predicate, view.search(predicate).row_ranges, top, None)
+    seen = [_comparable(hashing.column_array(batch, column)).unique() for batch in rows]
+    if not seen:
+        return found
+    every = pa.chunked_array(seen).unique()
+    column_type = view.column_type(column)
+    fitted = _fitted(candidates, column_type)
+    found[slots[fitted.slots]] = pc.is_in(_comparable(fitted.values), every).to_numpy(zero_copy_only=False)
+    if len(fitted.misfits) and is_number(column_type):  # what was compared and is no number is too fine for the column
+        equal = set(every.to_pylist())
+        misfits = numbers_of(candidates.take(pa.array(fitted.misfits))) or ()
+        found[slots[fitted.misfits]] = [equal_number(number, column_type) in equal for number in misfits]
+    return found
+
+
+def _comparable(values: pa.Array) -> pa.Array:
+    """`values` as a type that Arrow's set lookup takes, with one zero."""
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    while isinstance(values, pa.ExtensionArray):
+        values = values.storage
+    if pa.types.is_run_end_encoded(values.type):
+        values = pc.run_end_decode(values)
+    if pa.types.is_string_view(values.type) or pa.types.is_binary_view(values.type):
+        values = values.cast(pa.large_binary())
+    if pa.types.is_decimal32(values.type) or pa.types.is_decimal64(values.type):
+        values = values.cast(pa.decimal128(values.type.precision, values.type.scale))
+    if pa.types.is_floating(values.type):
+        values = values.cast(pa.float64())
+        return pc.if_else(pc.equal(values, 0.0), 0.0, values)
+    return values

@@ -1,0 +1,183 @@
+"""The data files of one listing, set against the fragments of the index: known as they are, changed, or new.
+
+`Files` keeps them in columns, and makes a `File` for each that is asked for.
+
+Spec: specs/pruning.md#coverage
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from zonebloom.bloom.addresses import MAX_ROWS
+from zonebloom.errors import DataFileError
+from zonebloom.formats import Dataset
+from zonebloom.reasons import Reason, ReasonCode
+from zonebloom.search.selection import RowSelection
+from zonebloom.storage.fragments import CHANGED, Fragment, FragmentTable
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["File", "Files"]
+
+_OPENERS = 16
+"""Threads that read the footers of files which the index does not know; on an object store each one waits."""
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A data file as it is now."""
+
+    path: str
+    """Relative to the root of the data set."""
+    fragment_id: int
+    """The fragment's; for a file that the index does not know an id that it never used."""
+    num_rows: int
+    """Rows; the most there can be where the file cannot be read."""
+    fingerprint: tuple[int, int, str | None]
+    """Size, time of last modification, tag."""
+    row_group_rows: tuple[int, ...]
+    """Rows of each row group."""
+    row_group_bytes: tuple[int, ...]
+    """Compressed bytes of each row group."""
+    is_known: bool
+    """Whether the index describes it as it is."""
+
+
+@dataclass(frozen=True, eq=False)
+class Files(Mapping[str, File]):
+    """The files of one listing by path, in its order."""
+
+    table: FragmentTable
+    """All of them."""
+    is_known: NDArray[np.bool_]
+    """For each, whether the index describes it as it is."""
+    num_changed: int
+    """Files whose fragments have another fingerprint."""
+    num_deleted: int
+    """Fragments whose files are gone."""
+    reasons: tuple[Reason, ...]
+    """Why files are read whole."""
+
+    @classmethod
+    def listed(cls, fragments: FragmentTable, dataset: Dataset, listing: Mapping[str, Any], next_id: int) -> Self:
+        """The files of `listing`; those that are no fragment as they are get ids from `next_id`, and are opened."""
+        positions = fragments.compare(listing)
+        is_known = positions >= 0
+        num_changed = int((positions == CHANGED).sum())
+        num_deleted = len(fragments) - int(is_known.sum()) - num_changed
+        if is_known.all():
+            is_whole = len(positions) == len(fragments) and bool((np.diff(positions) == 1).all())
+            return cls(fragments if is_whole else fragments.take(positions), is_known, 0, num_deleted, ())
+        names = list(listing)
+        unknown = [names[place] for place in np.flatnonzero(~is_known).tolist()]
+        changed = (positions[~is_known] == CHANGED).tolist()
+        found, reasons = _opened(dataset, {path: listing[path] for path in unknown}, next_id, changed)
+        table = FragmentTable.concatenated([fragments.take(positions[is_known]), FragmentTable.of(found)])
+        order = np.empty(len(names), np.int64)
+        order[np.concatenate([np.flatnonzero(is_known), np.flatnonzero(~is_known)])] = np.arange(len(names))
+        return cls(table.take(order), is_known, num_changed, num_deleted, tuple(reasons))
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.table)
+
+    def __contains__(self, path: object) -> bool:
+        return path in self.table
+
+    def __getitem__(self, path: str) -> File:
+        return self._at(self.table.position(path))
+
+    def of_fragments(self, fragment_ids: NDArray[np.uint64]) -> list[File]:
+        """The files with these ids, in order of the listing."""
+        if len(fragment_ids) and (fragment_ids == fragment_ids[0]).all():  # as for most keys, and `isin` takes longer
+            is_wanted = self.table.fragment_ids == fragment_ids[0]
+        else:
+            is_wanted = np.isin(self.table.fragment_ids, fragment_ids)
+        return [self._at(one) for one in np.flatnonzero(is_wanted).tolist()]
+
+    def _at(self, position: int) -> File:
+        one = self.table.at(position)
+        shape = (one.num_rows, one.fingerprint, one.row_group_rows, one.row_group_bytes)
+        return File(one.path, one.fragment_id, *shape, is_known=bool(self.is_known[position]))
+
+    @cached_property
+    def known(self) -> FragmentTable:
+        """The files that the index describes as they are."""
+        return self.table.where(self.is_known)
+
+    @cached_property
+    def unknown_paths(self) -> list[str]:
+        """Paths of the files that are new or changed."""
+        return list(self.table.paths[~self.is_known])
+
+    @cached_property
+    def paths(self) -> Mapping[int, str]:
+        """The path of each fragment id."""
+        return _Paths(self.table)
+
+    def rows(self, mask: NDArray[np.bool_] | None = None) -> RowSelection:
+        """All rows of the files, or of those in `mask`."""
+        chosen = self.table.num_rows > 0
+        chosen = chosen if mask is None else chosen & mask
+        ids = self.table.fragment_ids[chosen]
+        return RowSelection.from_arrays(ids, np.zeros(len(ids), np.uint64), self.table.num_rows[chosen])
+
+
+class _Paths(Mapping[int, str]):
+    """The path of each fragment id; a dict is made once, when a path is asked for."""
+
+    def __init__(self, table: FragmentTable) -> None:
+        self._table = table
+
+    @cached_property
+    def _path_of(self) -> dict[int, str]:
+        return dict(zip(self._table.fragment_ids.tolist(), self._table.paths.tolist(), strict=True))
+
+    def __getitem__(self, fragment_id: int) -> str:
+        return self._path_of[fragment_id]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._path_of)
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+
+def _opened(
+    dataset: Dataset, listing: Mapping[str, Any], next_id: int, changed: Sequence[bool]
+) -> tuple[list[Fragment], list[Reason]]:
+    """Fragments of files that the index does not know, and why they are read whole."""
+
+    def shape(path: str) -> tuple[int, tuple[int, ...], tuple[int, ...]] | DataFileError:
+        try:
+            with dataset.open(path) as file:
+                return file.num_rows, file.row_group_rows, file.row_group_bytes
+        except DataFileError as error:
+            return error
+
+    if len(listing) == 1:
+        shapes = [shape(path) for path in listing]
+    else:
+        with ThreadPoolExecutor(min(_OPENERS, len(listing)), thread_name_prefix="zonebloom-open") as pool:
+            shapes = list(pool.map(shape, listing))
+    found, reasons = [], []
+    for number, (path, is_changed, one) in enumerate(zip(listing, changed, shapes, strict=True), next_id):
+        code = ReasonCode.FILE_CHANGED if is_changed else ReasonCode.FILE_NOT_INDEXED
+        message = "the file changed since it was indexed" if is_changed else "the index has not seen the file"
+        reasons.append(Reason(code, f"{message}; it is read whole until the next refresh", path=path))
+        if isinstance(one, DataFileError):
+            reasons.append(Reason(ReasonCode.FILE_UNREADABLE, str(one), path=path))
+            one = (MAX_ROWS, (MAX_ROWS,), (int(listing[path][0]),))  # noqa: PLW2901 - what it can be at most
+        size, mtime_ns, etag = listing[path]
+        found.append(Fragment(number, path, size, mtime_ns, etag, *one))
+    return found, reasons

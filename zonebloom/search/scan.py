@@ -1,0 +1,312 @@
+"""Scanning: candidate row ranges → the rows that match, read, sliced and re-checked.
+
+Only row groups that hold a candidate are opened, and of those whose statistics deny the predicate no page is read. Of
+each other, the predicate's columns are read first; the other columns only where a row matched. What comes out equals a
+full scan with the same predicate.
+
+Spec: specs/pruning.md#scan
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from zonebloom.arrow import from_numpy, to_numpy, without_views
+from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, PredicateError
+from zonebloom.formats import DataFile
+from zonebloom.formats.parquet.file import places_of
+from zonebloom.predicates import Predicate
+from zonebloom.predicates.matching import plain_matcher
+from zonebloom.predicates.row_group_bounds import Bound, required
+from zonebloom.search.freshness import File
+from zonebloom.search.selection import RowSelection
+from zonebloom.search.view import View
+from zonebloom.storage.stores.locations import is_url
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["Task", "folder_value", "scan", "tasks_of"]
+
+_WAITING_READERS = 8
+"""Threads that read from an object store, where each one mostly waits."""
+_FEW_RANGES, _FEW_ROWS = 16, 1 << 17
+"""So few candidate ranges with so few rows of local files are read without threads, which take longer to start."""
+_SPARE_BYTES = 1 << 12
+"""So much more memory than they need may rows keep anyway."""
+
+
+def scan(
+    view: View, predicate: Predicate, rows: RowSelection, columns: Sequence[str] | None, limit: int | None
+) -> pa.RecordBatchReader:
+    """The rows among `rows` for which `predicate` is true, in order of path and row.
+
+    Raises
+    ------
+    ColumnNotFoundError
+        One of `columns` does not exist.
+    DataFileError
+        While reading: a file is unreadable, or changes while it is read.
+    PredicateError
+        The predicate cannot be evaluated; while reading: not on a value that is there, such as a cast of bad text.
+    """
+    if limit is not None and (not isinstance(limit, int) or limit < 0):
+        raise InvalidArgumentError(f"limit must be 0 or more rows, got {limit!r}")
+    if isinstance(columns, str):
+        raise InvalidArgumentError(f"columns must be a list of names, got {columns!r}")
+    names = list(view.schema.names) if columns is None else list(columns)
+    for name in names:
+        if view.schema.get_field_index(name) < 0:
+            raise ColumnNotFoundError.among(name, view.schema.names, f"the data set {view.dataset.location}")
+    schema = pa.schema([view.schema.field(name) for name in names])
+    evaluated = pa.schema([field.with_type(without_views(field.type)) for field in view.schema])
+    judged = {entry.name for entry in view.snapshot.manifest.columns}
+    elsewhere = {field.name for field in view.partition_fields}
+    plan = _Scan(
+        view,
+        plain_matcher(predicate, evaluated) or _by_expression(predicate.to_expression(evaluated)),
+        [bound for bound in required(predicate, evaluated, judged) if bound.column not in elsewhere],
+        _top_level(view.schema, predicate.columns()),
+        schema,
+    )
+    return pa.RecordBatchReader.from_batches(schema, _limited(plan.batches(rows), limit))
+
+
+def _top_level(schema: pa.Schema, columns: set[str]) -> list[str]:
+    """The columns of `schema` that hold `columns`, some of which are leaves of structs."""
+    found: dict[str, None] = {}
+    for name in sorted(columns):
+        parts = name.split(".")
+        heads = [".".join(parts[:end]) for end in range(len(parts), 0, -1)]
+        held = [head for head in heads if schema.get_field_index(head) >= 0]
+        structs = [head for head in held if pa.types.is_struct(schema.field(head).type)]
+        found |= dict.fromkeys(held[:1] + structs or [name])  # an Expression may mean a field of any of them
+    return list(found)
+
+
+def _limited(batches: Iterator[pa.RecordBatch], limit: int | None) -> Iterator[pa.RecordBatch]:
+    left = limit
+    for batch in batches:
+        if left is None:
+            yield batch
+            continue
+        if left:
+            yield batch.slice(0, left)
+            left -= min(left, batch.num_rows)
+        if not left:
+            return
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """The candidate ranges in one row group; offsets within the group."""
+
+    file: File
+    group: int
+    starts: NDArray[np.int64]
+    stops: NDArray[np.int64]
+
+
+def tasks_of(view: View, rows: RowSelection) -> Iterator[Task]:
+    """The row groups with rows of `rows` that are not deleted, in order of path."""
+    for file in sorted(view.files.of_fragments(rows.fragment_ids), key=lambda one: one.path):
+        ranges = rows.fragment(file.fragment_id)
+        if not file.is_known:
+            file = _reopened(view, file)  # noqa: PLW2901 - the same file with its shape of this moment
+            ranges = RowSelection.from_ranges([(file.fragment_id, 0, file.num_rows)])
+        deleted = view.dataset.deleted_rows(file.path)
+        if deleted is not None and len(deleted):
+            ids = np.full(len(deleted), file.fragment_id)
+            ranges -= RowSelection.from_arrays(ids, deleted, deleted + 1)
+        yield from _tasks_of(file, ranges)
+
+
+@dataclass(frozen=True, slots=True)
+class _Scan:
+    """Reads candidate rows and re-checks them."""
+
+    view: View
+    matched: Callable[[pa.Table], pa.ChunkedArray]
+    """For each row of the predicate's columns, true if it matches, and false or null if not."""
+    bounds: list[Bound]
+    predicate_columns: list[str]
+    schema: pa.Schema
+
+    def batches(self, rows: RowSelection) -> Iterator[pa.RecordBatch]:
+        """The matching rows, row group by row group; of many, a few are read ahead."""
+        tasks = tasks_of(self.view, rows)
+        is_remote = is_url(self.view.dataset.location)
+        is_small = not is_remote and len(rows) <= _FEW_RANGES and rows.num_rows <= _FEW_ROWS
+        first = list(itertools.islice(tasks, 2))
+        if is_small or len(first) <= 1:
+            for task in itertools.chain(first, tasks):
+                yield from self.read(task)
+            return
+        workers = _WAITING_READERS if is_remote else _num_cores()
+        pool = ThreadPoolExecutor(workers, thread_name_prefix="zonebloom-scan")
+        pending: deque[Future[list[pa.RecordBatch]]] = deque()
+        try:
+            for task in itertools.chain(first, tasks):
+                pending.append(pool.submit(self.read, task))
+                if len(pending) > workers:
+                    yield from pending.popleft().result()
+            while pending:
+                yield from pending.popleft().result()
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+    def read(self, task: Task) -> list[pa.RecordBatch]:
+        """The matching rows of one row group."""
+        with self.view.dataset.open(task.file.path) as data:
+            if data.fingerprint != task.file.fingerprint:
+                message = f"data file {task.file.path} must not change during a scan, got a new version; scan again"
+                raise DataFileError(message)
+            found = self._matching(data, task)
+            data.check_unchanged()
+        return found
+
+    def _matching(self, data: DataFile, task: Task) -> list[pa.RecordBatch]:
+        for bound in self.bounds:
+            found = data.integer_range(task.group, bound.column, bound.type)
+            if found is not None and not bound.may_hold(*found):
+                return []
+        checked = self._columns(data, task, self.predicate_columns)
+        places = self._places(checked, task)
+        if not len(places):
+            return []
+        matching = _compacted(checked.take(from_numpy(places, pa.int64())))
+        rest = [name for name in self.schema.names if name not in self.predicate_columns]
+        others = _compacted(self._columns(data, _narrowed(task, places), rest)) if rest else None
+        arrays = []
+        for field in self.schema:
+            source = others if others is not None and field.name in rest else matching
+            arrays.append(
+                source[field.name].cast(field.type) if source[field.name].type != field.type else source[field.name]
+            )
+        if not arrays:
+            return [pa.RecordBatch.from_struct_array(pa.nulls(len(places), pa.struct([])))]
+        batches: list[pa.RecordBatch] = pa.table(arrays, schema=self.schema).to_batches()
+        return batches
+
+    def _places(self, checked: pa.Table, task: Task) -> NDArray[np.int64]:
+        """Which of the rows `checked` match."""
+        try:
+            found = pc.indices_nonzero(self.matched(checked))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            message = f"the predicate must hold for every value of {task.file.path}, got: {str(error).splitlines()[0]}"
+            raise PredicateError(message) from error
+        return to_numpy(found, np.uint64).astype(np.int64)
+
+    def _columns(self, data: DataFile, task: Task, names: Sequence[str]) -> pa.Table:
+        """`names` of the task's rows with the types of the data set; partition columns and missing ones filled in."""
+        fields = {field.name: field for field in self.view.partition_fields}
+        values = self.view.dataset.partition_values(task.file.path, list(fields.values())) if fields else {}
+        if values is None:
+            wanted = ", ".join(f"{field.name}: {field.type}" for field in fields.values())
+            message = f"the partition values of {task.file.path} must fit {wanted}"
+            raise DataFileError(f"{message}; refresh the index")
+        stored = [name for name in names if name not in values]
+        table = data.read_rows(task.group, task.starts, task.stops, stored)
+        num_rows = table.num_rows
+        folders = self.view.dataset.path_values(task.file.path) if len(table.column_names) < len(stored) else {}
+        arrays = []
+        for name in names:
+            wanted = without_views(self.view.schema.field(name).type)
+            if name in values:
+                arrays.append(pa.chunked_array([pa.repeat(values[name], num_rows)], wanted))
+            elif table.schema.get_field_index(name) < 0 and name in folders:
+                value = folder_value(folders[name], wanted, name, task.file.path)
+                arrays.append(pa.chunked_array([pa.repeat(value, num_rows)], wanted))
+            elif table.schema.get_field_index(name) < 0:
+                arrays.append(pa.chunked_array([pa.nulls(num_rows, wanted)], wanted))
+            else:
+                arrays.append(_as_type(table[name], wanted, name, task.file.path))
+        if not arrays:
+            return pa.Table.from_struct_array(pa.nulls(num_rows, pa.struct([])))
+        return pa.table(arrays, names=list(names))
+
+
+def _by_expression(expression: pc.Expression) -> Callable[[pa.Table], pa.ChunkedArray]:
+    """For each row, the value of `expression`; `Table.filter` does it with threads, which take longer to start."""
+    from pyarrow import acero  # noqa: PLC0415 - it loads pandas where there is one, and `exists` does without
+
+    project = acero.Declaration("project", acero.ProjectNodeOptions([expression], ["is_matching"]))
+
+    def matched(table: pa.Table) -> pa.ChunkedArray:
+        source = acero.Declaration("table_source", acero.TableSourceNodeOptions(table))
+        return acero.Declaration.from_sequence([source, project]).to_table(use_threads=False)["is_matching"]
+
+    return matched
+
+
+def _num_cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _compacted(table: pa.Table) -> pa.Table:
+    """The same rows, copied if they are few of those whose memory they would keep: a page is some 20 000 rows."""
+    if table.get_total_buffer_size() <= 2 * table.nbytes + _SPARE_BYTES:
+        return table
+    return table.take(from_numpy(np.arange(table.num_rows), pa.int64()))
+
+
+def _narrowed(task: Task, places: NDArray[np.int64]) -> Task:
+    """The task for the rows at `places` among its own alone."""
+    rows = places_of(task.starts, task.stops - task.starts)[places]
+    is_first = np.diff(rows, prepend=-2) != 1
+    is_last = np.append(is_first[1:], True)
+    return Task(task.file, task.group, rows[is_first], rows[is_last] + 1)
+
+
+def _as_type(column: pa.ChunkedArray, wanted: pa.DataType, name: str, path: str) -> pa.ChunkedArray:
+    if column.type == wanted:
+        return column
+    try:
+        return column.cast(wanted)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        message = f"column {name} of {path} must convert to the data set's type {wanted}, got {column.type}: {error}"
+        raise DataFileError(message) from error
+
+
+def folder_value(text: str | None, wanted: pa.DataType, name: str, path: str) -> pa.Scalar:
+    """The value of a column that a file lacks, as a folder of its path has it.
+
+    Spec: specs/pruning.md#partition-columns
+    """
+    try:
+        return pa.scalar(text, pa.string()).cast(wanted)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        message = f"the folder {name}={text} of {path} must be of the type {wanted} that files have, got: {error}"
+        raise DataFileError(message) from error
+
+
+def _reopened(view: View, file: File) -> File:
+    with view.dataset.open(file.path) as data:
+        shape = (data.num_rows, data.fingerprint, data.row_group_rows, data.row_group_bytes)
+        return File(file.path, file.fragment_id, *shape, is_known=False)
+
+
+def _tasks_of(file: File, ranges: RowSelection) -> Iterator[Task]:
+    """The parts of `ranges` in each row group of the file."""
+    starts, stops = ranges.starts.astype(np.int64), ranges.stops.astype(np.int64)
+    ends = np.cumsum(np.array(file.row_group_rows, np.int64))
+    firsts, lasts = np.searchsorted(ends, starts, side="right"), np.searchsorted(ends, stops, side="left")
+    pairs = zip(firsts.tolist(), lasts.tolist(), strict=True)
+    for group in sorted({group for first, last in pairs for group in range(first, min(last + 1, len(ends)))}):
+        rows = file.row_group_rows[group]
+        position = int(ends[group]) - rows
+        low, top = np.searchsorted(stops, position, side="right"), np.searchsorted(starts, position + rows, side="left")
+        if rows and low < top:
+            yield Task(
+                file, group, np.maximum(starts[low:top] - position, 0), np.minimum(stops[low:top] - position, rows)
+            )

@@ -1,0 +1,23 @@
+"""Filters above the zones: one for each fragment, and one for the data set.
+
+`filling` makes them while a build reads the data; `probing` asks them first and the zones after; `merging` makes one
+filter of those that builds and refreshes added.
+"""
+
+from zonebloom.storage.levels.fill import LEVELS, LevelBuilder, LevelSink, check_levels, parts_of_dataset
+from zonebloom.storage.levels.merge import merge_level, resized, united
+from zonebloom.storage.levels.probe import DatasetFilter, LeveledZones, open_levels
+
+__all__ = [
+    "LEVELS",
+    "DatasetFilter",
+    "LevelBuilder",
+    "LevelSink",
+    "LeveledZones",
+    "check_levels",
+    "merge_level",
+    "open_levels",
+    "parts_of_dataset",
+    "resized",
+    "united",
+]

@@ -1,0 +1,160 @@
+"""Merging the filters of one level, which each refresh and each step of a build adds to.
+
+Fragments' filters are put into one segment. Filters of the data set become one: they are united, if need be brought to
+one size first. A build makes them of one size where that is cheap, for then nothing is lost. A filter of z blocks has
+the hashes of block j where `floor(hash / 2^32 * z) = j`, so it is brought to Z blocks by giving each of them all blocks
+that its hashes may lie in.
+
+Spec: specs/levels.md#merging
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from zonebloom.arrow import to_numpy
+from zonebloom.bloom.sizing import num_blocks_for
+from zonebloom.errors import CorruptIndexError
+from zonebloom.storage.level import LevelEntry
+from zonebloom.storage.levels.fill import estimated_values, folded, write_dataset_filter
+from zonebloom.storage.levels.probe import DatasetFilter
+from zonebloom.storage.segment import SegmentEntry
+from zonebloom.storage.stores.store import Store
+from zonebloom.storage.zone_segment import ZoneSegment, ZoneSegmentWriter
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["merge_level", "resized", "united"]
+
+_MOST_FPP = 0.05
+"""Filters that together are wrong more often stay apart."""
+
+
+def resized(blocks: NDArray[np.uint32], num_blocks: int) -> NDArray[np.uint32]:
+    """A filter of `num_blocks` that holds all that `blocks` holds; no value that was found is missed by it.
+
+    Shapes (z, 8) and (num_blocks, 8). A multiple of z keeps the probability of z; a divisor folds.
+    """
+    shift, size = np.uint64(32), np.uint64(len(blocks))
+    edges = -(-(np.arange(num_blocks + 1, dtype=np.uint64) << shift).astype(np.int64) // num_blocks)
+    lows, highs = edges[:-1].astype(np.uint64), (edges[1:] - 1).astype(np.uint64)
+    firsts = ((lows * size) >> shift).astype(np.int64)
+    lasts = ((highs * size) >> shift).astype(np.int64)
+    found: NDArray[np.uint32] = np.bitwise_or.reduceat(blocks, firsts, axis=0)
+    found |= blocks[lasts]
+    return found
+
+
+def united(filters: Iterable[NDArray[np.uint32]], num_blocks: int) -> tuple[NDArray[np.uint32], float] | None:
+    """One filter of `num_blocks` that holds all that `filters` hold, and its probability; None if above 5 %.
+
+    Of equal sizes it is the filter into which all values were inserted. One is held at a time, and none is asked for
+    once there are too many.
+    """
+    from zonebloom.bloom.kernels import sbbf as kernels  # noqa: PLC0415 - Numba is loaded by who merges
+
+    blocks, fpp = np.zeros((num_blocks, 8), np.uint32), 0.0
+    for one in filters:
+        blocks |= one if len(one) == num_blocks else resized(one, num_blocks)
+        fpp = float(kernels.measured_fpp(blocks[None])[0])
+        if fpp > _MOST_FPP:
+            return None
+    return blocks, fpp
+
+
+def merge_level(
+    store: Store,
+    column: str,
+    level: LevelEntry,
+    live: Collection[int],
+    on_written: Callable[[str], object],
+    *,
+    fpp: float,
+) -> tuple[LevelEntry, list[str]]:
+    """The level with its segments merged, which are written but not committed, and those that are damaged.
+
+    The same `level` comes back where there is nothing to do. `on_written` gets the path of each new segment; `fpp` is
+    the probability asked for.
+    """
+    known = set(live)
+    if level.name == "dataset":
+        return _merge_datasets(store, column, level, known, on_written, fpp=fpp)
+    return _merge_fragments(store, column, level, known, on_written)
+
+
+def _ids(segments: Sequence[SegmentEntry], live: set[int]) -> set[int]:
+    return {one for segment in segments for start, stop in segment.fragments for one in range(start, stop)} & live
+
+
+def _merge_datasets(
+    store: Store, column: str, level: LevelEntry, live: set[int], on_written: Callable[[str], object], *, fpp: float
+) -> tuple[LevelEntry, list[str]]:
+    from zonebloom.bloom.kernels import sbbf as kernels  # noqa: PLC0415 - as above
+
+    if len(level.segments) < 2:  # noqa: PLR2004 - one alone, or none
+        return level, []
+    sound: list[SegmentEntry] = []
+    damage: list[str] = []
+
+    def filters() -> Iterator[NDArray[np.uint32]]:
+        for segment in level.segments:
+            try:
+                blocks = DatasetFilter(store, segment, str).to_sbbf().blocks
+            except CorruptIndexError as error:
+                damage.append(str(error))
+                continue
+            sound.append(segment)
+            yield blocks
+
+    made = united(filters(), max(segment.num_bytes // 32 for segment in level.segments))
+    if made is None or len(sound) < 2:  # noqa: PLR2004 - as above
+        return level, damage
+    num_values = estimated_values(made[0])
+    blocks = folded(made[0], num_blocks_for(num_values, fpp, "exact"))
+    new = write_dataset_filter(store, column, blocks, _ids(sound, live))
+    on_written(new.path)
+    kept = tuple(segment for segment in level.segments if segment not in sound)
+    measured = float(kernels.measured_fpp(blocks[None])[0])
+    return LevelEntry(level.name, num_values, measured, (*kept, new)), damage
+
+
+def _merge_fragments(
+    store: Store, column: str, level: LevelEntry, live: set[int], on_written: Callable[[str], object]
+) -> tuple[LevelEntry, list[str]]:
+    is_clean = all(segment.num_zones == len(_ids([segment], live)) for segment in level.segments)
+    if len(level.segments) < 2 and is_clean:  # noqa: PLR2004 - one alone, or none
+        return level, []
+    sound, damage = [], []
+    for segment in level.segments:
+        try:
+            opened = ZoneSegment(store, segment)
+            tables, bad = opened.zones(keep_mapped=False)
+        except CorruptIndexError as error:
+            damage.append(str(error))
+            continue
+        damage += bad
+        if not bad:
+            sound.append((segment, opened, tables))
+    if len(sound) < 2 and all(segment.num_zones == len(_ids([segment], live)) for segment, _, _ in sound):  # noqa: PLR2004
+        return level, damage
+    wanted = np.fromiter(live, np.uint64, len(live))
+    with ZoneSegmentWriter(store, column, sound[0][2].schema) as writer:
+        for _, opened, table in sound:
+            for batch in table.batches():
+                ids = to_numpy(batch.column(0), np.uint64)
+                if (is_live := np.isin(ids, wanted)).any():
+                    writer.write(batch.filter(pa.array(is_live)))
+            opened.release()
+    assert writer.entry is not None
+    on_written(writer.entry.path)
+    gone = [segment for segment, _, _ in sound]
+    kept = tuple(segment for segment in level.segments if segment not in gone)
+    merged = replace(level, segments=(*kept, writer.entry))
+    share = merged.index_bytes / max(level.index_bytes, 1)
+    return replace(merged, num_values=round(level.num_values * min(share, 1))), damage

@@ -1,0 +1,318 @@
+"""How a group of zones lies in a slice segment: capacities, row numbers, offsets, and runs that say where zones are.
+
+A ladder:
+
+- a **bit row** holds one bit of each zone of the group, then zeros, then 8 bytes of checksum; its length, the
+  **stride**, is a power of two from 64 bytes to 4096, so that a row never straddles a page;
+- bit row ``block * 256 + word * 32 + bit`` is that bit of that word of that block of every filter;
+- a **body** is the rows of some whole blocks; bodies begin at multiples of 4096 in the file;
+- a **zone run** is consecutive zones of one fragment of equal length, the last of which may differ.
+
+Spec: specs/slices.md
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from itertools import combinations_with_replacement
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from zonebloom.arrow import from_numpy, to_numpy
+from zonebloom.errors import CorruptIndexError, UnsupportedFormatError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["ROWS_PER_BLOCK", "GroupLayout", "ZonePositions", "cut_into_groups", "rows_of_hash", "stride_for"]
+
+PAGE_BYTES = 4096
+CHECKSUM_BYTES = 8
+WORDS_PER_BLOCK = 8
+KERNEL_STRIDE = 256
+"""Rows of so many bytes have a checksum of the form that the kernel computes."""
+ROWS_PER_BLOCK = 256
+MIN_STRIDE, MAX_STRIDE = 64, PAGE_BYTES
+_BODY_BYTES = 64 << 20
+_LAYOUT_KEY = b"zonebloom.slices"
+_ZONES_KEY = b"zonebloom.bloom.zones"
+_LAYOUT_VERSION = 1
+SALTS = (0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D, 0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31)
+
+
+def capacity_of(stride: int) -> int:
+    """Zones that bit rows of `stride` bytes hold."""
+    return 8 * (stride - CHECKSUM_BYTES)
+
+
+CAPACITIES = tuple(capacity_of(MAX_STRIDE >> shift) for shift in range((MAX_STRIDE // MIN_STRIDE).bit_length()))
+"""32 704, 16 320, 8128, 4032, 1984, 960, 448 zones: the sizes of groups."""
+FULL_GROUP = CAPACITIES[0]
+_MOST_PADDING, _PADDING_OF_FEW = 0.25, 0.5
+_MOST_PARTIAL_GROUPS = 3
+
+
+def stride_for(num_zones: int) -> int:
+    """The least stride in bytes whose rows hold `num_zones` zones (at most 32 704).
+
+    Spec: specs/slices.md#bit-rows
+    """
+    return next(MIN_STRIDE << shift for shift in range(7) if capacity_of(MIN_STRIDE << shift) >= num_zones)
+
+
+@lru_cache(1024)
+def rows_of_hash(value: int, num_blocks: int) -> tuple[int, ...]:
+    """The 8 bit rows that say which zones may hold the hash `value`.
+
+    Spec: specs/slices.md#probe
+    """
+    first = (((value >> 32) * num_blocks) >> 32) * ROWS_PER_BLOCK
+    low = value & 0xFFFFFFFF
+    return tuple([first + 32 * word + ((low * salt & 0xFFFFFFFF) >> 27) for word, salt in enumerate(SALTS)])
+
+
+@cache
+def cut_into_groups(num_zones: int) -> tuple[int, ...]:
+    """Sizes of the groups that `num_zones` zones of one filter size are cut into; empty where slicing does not pay.
+
+    Full groups first; the rest in the fewest groups (at most 3) of which less than a quarter is padding, or else in
+    those that need the fewest bytes. Below 224 zones more than half would be padding.
+
+    Spec: specs/slices.md#cut_into_groups
+    """
+    num_full, rest = divmod(num_zones, FULL_GROUP)
+    full = (FULL_GROUP,) * num_full
+    if not rest:
+        return full
+    best: tuple[int, ...] = ()
+    for count in range(1, _MOST_PARTIAL_GROUPS + 1):
+        cuts = combinations_with_replacement(CAPACITIES, count)
+        tight = min((cut for cut in cuts if sum(cut) >= rest), key=sum)
+        if not best or sum(tight) < sum(best):
+            best = tight
+        if 1 - num_zones / (sum(full) + sum(best)) < _MOST_PADDING:
+            break
+    if 1 - num_zones / (sum(full) + sum(best)) > _PADDING_OF_FEW:
+        return ()
+    sizes = []
+    for capacity in best:
+        sizes.append(min(capacity, rest))
+        rest -= sizes[-1]
+    return full + tuple(sizes)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLayout:
+    """Where the bit rows of one group lie in its file.
+
+    - `body_offsets` are multiples of 4096; every body but the last has `blocks_per_body` blocks.
+    """
+
+    num_blocks: int
+    """Blocks of each filter."""
+    num_zones: int
+    """Zones of the group."""
+    stride: int
+    """Bytes of a bit row with its checksum."""
+    blocks_per_body: int
+    """Whole blocks of a record batch."""
+    body_offsets: tuple[int, ...]
+    """Offset of each record batch's rows in the file."""
+
+    @classmethod
+    def planned(cls, num_blocks: int, num_zones: int) -> GroupLayout:
+        """The layout of a new group, whose bodies have no offsets yet."""
+        stride = stride_for(num_zones)
+        blocks_per_body = min(num_blocks, max(1, _BODY_BYTES // (ROWS_PER_BLOCK * stride)))
+        return cls(num_blocks, num_zones, stride, blocks_per_body, (0,) * -(-num_blocks // blocks_per_body))
+
+    @property
+    def num_rows(self) -> int:
+        """Bit rows of the file."""
+        return self.num_blocks * ROWS_PER_BLOCK
+
+    def bodies(self) -> list[tuple[int, int]]:
+        """Half-open range of blocks of each body."""
+        step = self.blocks_per_body
+        return [(first, min(first + step, self.num_blocks)) for first in range(0, self.num_blocks, step)]
+
+    def offset(self, row: int) -> int:
+        """Offset of bit row `row` in the file."""
+        body, inside = divmod(row, self.blocks_per_body * ROWS_PER_BLOCK)
+        return self.body_offsets[body] + inside * self.stride
+
+    def check(self, file_bytes: int, where: str) -> None:
+        """Raise `CorruptIndexError` unless every row lies inside a file of `file_bytes`."""
+        is_sound = (
+            self.num_blocks >= 1
+            and self.stride in (MIN_STRIDE << shift for shift in range(7))
+            and 0 <= self.num_zones <= capacity_of(self.stride)
+            and self.blocks_per_body >= 1
+            and len(self.body_offsets) == len(self.bodies())
+        )
+        end = 0
+        for offset, (first, stop) in zip(self.body_offsets, self.bodies() if is_sound else (), strict=False):
+            is_sound = is_sound and offset >= end and offset % PAGE_BYTES == 0
+            end = offset + (stop - first) * ROWS_PER_BLOCK * self.stride
+        if not is_sound or end > file_bytes:
+            raise CorruptIndexError(f"segment {where} must describe rows inside its {file_bytes} bytes, got {self}")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ZonePositions:
+    """Where zones lie in the data: four of the columns of a zone table."""
+
+    fragment_ids: NDArray[np.uint64]
+    zone_starts: NDArray[np.uint64]
+    zone_lengths: NDArray[np.uint64]
+    has_null: NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.fragment_ids)
+
+    def __getitem__(self, chosen: Any) -> ZonePositions:
+        return ZonePositions(
+            self.fragment_ids[chosen], self.zone_starts[chosen], self.zone_lengths[chosen], self.has_null[chosen]
+        )
+
+    @classmethod
+    def concatenated(cls, parts: Sequence[ZonePositions]) -> ZonePositions:
+        """The zones of all parts in order."""
+        if not parts:
+            empty = np.zeros(0, np.uint64)
+            return cls(empty, empty, empty, np.zeros(0, np.bool_))
+        return cls(
+            np.concatenate([part.fragment_ids for part in parts]),
+            np.concatenate([part.zone_starts for part in parts]),
+            np.concatenate([part.zone_lengths for part in parts]),
+            np.concatenate([part.has_null for part in parts]),
+        )
+
+    def to_runs(self) -> pa.RecordBatch:
+        """Zone runs: one row for consecutive zones of a fragment that have one length but for the last.
+
+        Spec: specs/slices.md#zone-runs
+        """
+        ids, starts, lengths = self.fragment_ids.tolist(), self.zone_starts.tolist(), self.zone_lengths.tolist()
+        firsts: list[int] = []
+        for zone, fragment_id in enumerate(ids):
+            follows = zone > 0 and ids[zone - 1] == fragment_id and starts[zone - 1] + lengths[zone - 1] == starts[zone]
+            if not follows or lengths[zone - 1] != lengths[firsts[-1]]:
+                firsts.append(zone)
+        first = np.array(firsts, np.int64)
+        bounds = np.append(first, len(ids)).astype(np.int32)
+        return pa.RecordBatch.from_arrays(
+            [
+                from_numpy(self.fragment_ids[first], pa.uint64()),
+                from_numpy(self.zone_starts[first], pa.uint64()),
+                from_numpy(self.zone_lengths[first], pa.uint64()),
+                from_numpy(self.zone_lengths[bounds[1:] - 1], pa.uint64()),
+                pa.ListArray.from_arrays(from_numpy(bounds, pa.int32()), _booleans(self.has_null)),
+            ],
+            schema=_RUN_SCHEMA,
+        )
+
+    @classmethod
+    def from_runs(cls, runs: pa.RecordBatch) -> ZonePositions:
+        """The zones that `runs` describe."""
+        ids, firsts, lengths, lasts = (to_numpy(runs.column(index), np.uint64) for index in range(4))
+        flags = runs.column(4)
+        bounds = to_numpy(flags.offsets, np.int32).astype(np.int64)
+        counts = np.diff(bounds)
+        number = np.arange(int(counts.sum())) - np.repeat(bounds[:-1] - bounds[:1], counts)
+        zone_lengths = np.repeat(lengths, counts)
+        zone_starts = np.repeat(firsts, counts) + number.astype(np.uint64) * zone_lengths
+        zone_lengths[np.cumsum(counts)[counts > 0] - 1] = lasts[counts > 0]
+        has_null = flags.values.slice(int(bounds[0]), int(bounds[-1] - bounds[0]))
+        return cls(np.repeat(ids, counts), zone_starts, zone_lengths, to_numpy(has_null, np.bool_))
+
+
+_RUN_SCHEMA = pa.schema(
+    [
+        pa.field("fragment_id", pa.uint64(), nullable=False),
+        pa.field("zone_start", pa.uint64(), nullable=False),
+        pa.field("zone_length", pa.uint64(), nullable=False),
+        pa.field("last_length", pa.uint64(), nullable=False),
+        pa.field("has_null", pa.list_(pa.field("item", pa.bool_(), nullable=False)), nullable=False),
+    ]
+)
+
+
+def _booleans(values: NDArray[np.bool_]) -> pa.Array:
+    bits = np.packbits(values, bitorder="little")
+    return pa.Array.from_buffers(pa.bool_(), len(values), [None, pa.py_buffer(bits)])
+
+
+def encode(layout: GroupLayout, positions: ZonePositions) -> dict[bytes, bytes]:
+    """Schema metadata that holds all that a probe needs.
+
+    Spec: specs/slices.md#metadata
+    """
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, _RUN_SCHEMA) as writer:
+        writer.write_batch(positions.to_runs())
+    described = {
+        "version": _LAYOUT_VERSION,
+        "num_blocks": layout.num_blocks,
+        "num_zones": layout.num_zones,
+        "stride": layout.stride,
+        "blocks_per_body": layout.blocks_per_body,
+        "body_offsets": list(layout.body_offsets),
+    }
+    return {
+        _LAYOUT_KEY: json.dumps(described, separators=(",", ":")).encode(),
+        _ZONES_KEY: base64.b64encode(sink.getvalue()),
+    }
+
+
+def decode_layout(schema: pa.Schema, where: str) -> GroupLayout:
+    """The layout in the metadata of a slice segment.
+
+    Raises
+    ------
+    CorruptIndexError
+        It has none.
+    UnsupportedFormatError
+        A newer zonebloom wrote it.
+    """
+    try:
+        described = json.loads((schema.metadata or {})[_LAYOUT_KEY])
+        if described["version"] > _LAYOUT_VERSION:
+            message = f"segment {where} must have layout version <= {_LAYOUT_VERSION}, got {described['version']}"
+            raise UnsupportedFormatError(f"{message}; a newer zonebloom wrote it: upgrade this one")
+        return GroupLayout(
+            int(described["num_blocks"]),
+            int(described["num_zones"]),
+            int(described["stride"]),
+            int(described["blocks_per_body"]),
+            tuple(map(int, described["body_offsets"])),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        message = f"segment {where} must say its layout, got {type(error).__name__}: {error}"
+        raise CorruptIndexError(message) from error
+
+
+def decode_positions(schema: pa.Schema, num_zones: int, where: str) -> ZonePositions:
+    """The positions of the zones in the metadata of a slice segment.
+
+    Raises
+    ------
+    CorruptIndexError
+        They are missing, or not as many as there are zones.
+    """
+    try:
+        stream = base64.b64decode((schema.metadata or {})[_ZONES_KEY], validate=True)
+        positions = ZonePositions.from_runs(pa.ipc.open_stream(stream).read_next_batch())
+    except (KeyError, binascii.Error, pa.ArrowException, StopIteration) as error:
+        message = f"segment {where} must hold its zone runs, got {type(error).__name__}: {error}"
+        raise CorruptIndexError(message) from error
+    if len(positions) != num_zones:
+        raise CorruptIndexError(f"segment {where} must describe {num_zones} zones, got {len(positions)}")
+    return positions

@@ -1,0 +1,271 @@
+"""`LocalStore`: objects below a local folder.
+
+Segments are memory-mapped or read by position, commits are hard links, which the system makes only where nothing is.
+
+Spec: specs/index-format.md#store
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import mmap
+import os
+import uuid
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import pyarrow as pa
+
+from zonebloom.errors import StorageError
+from zonebloom.storage.stores.store import SLOW_READ_SECONDS, Traffic
+
+__all__ = ["LocalStore"]
+
+_MAX_OPEN_FILES = 256
+_LARGE_BYTES = 1 << 20
+
+
+class _OpenFile:
+    """A file descriptor that is closed with its last user, so one thread never closes what another reads."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, path: Path) -> None:
+        self.number = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+        if hasattr(os, "posix_fadvise"):  # readahead would read up to 512 times the bytes that a probe asks for
+            os.posix_fadvise(self.number, 0, 0, os.POSIX_FADV_RANDOM)
+
+    def will_need(self, ranges: Sequence[tuple[int, int]]) -> None:
+        """Have the system read ahead, in parallel."""
+        if hasattr(os, "posix_fadvise"):
+            for offset, length in ranges:
+                os.posix_fadvise(self.number, offset, length, os.POSIX_FADV_WILLNEED)
+
+    def __del__(self) -> None:
+        with contextlib.suppress(AttributeError, OSError):
+            os.close(self.number)
+
+
+class LocalMapping:
+    """A memory-mapped file, for as long as somebody uses `buffer`."""
+
+    __slots__ = ("_mapped", "buffer")
+
+    def __init__(self, file_number: int, *, is_sparse: bool) -> None:
+        self._mapped: mmap.mmap | None = None
+        if os.fstat(file_number).st_size:
+            self._mapped = mmap.mmap(file_number, 0, access=mmap.ACCESS_READ)
+            if is_sparse and hasattr(mmap, "MADV_RANDOM"):
+                self._mapped.madvise(mmap.MADV_RANDOM)
+        self.buffer: pa.Buffer = pa.py_buffer(self._mapped or b"")
+        """All bytes; only pages that are touched are read."""
+
+    def need(self, ranges: Sequence[tuple[int, int]]) -> None:
+        """Nothing: what is touched is read."""
+
+    def release(self) -> None:
+        """Unmap the pages that were touched; they are mapped again when they are touched again."""
+        if self._mapped is not None and hasattr(mmap, "MADV_DONTNEED"):
+            self._mapped.madvise(mmap.MADV_DONTNEED)
+
+
+class LocalFile:
+    """A file that is being written, from its beginning to its end."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file = path.open("xb")
+        self._direct: int | None = None
+
+    def write(self, data: Any) -> None:
+        """Append `data`."""
+        self._file.write(data)
+
+    def write_large(self, data: Any) -> None:
+        """Append `data`, past the page cache where the system can: gigabytes must not push out what others read.
+
+        That needs memory, a position and a length that are multiples of the page; otherwise it is a plain write.
+        """
+        view = memoryview(data).cast("B")
+        if len(view) < _LARGE_BYTES or not self._write_directly(view):
+            self._file.write(view)
+
+    def _write_directly(self, view: memoryview) -> bool:
+        start = position = self._file.seek(0, os.SEEK_END)
+        try:
+            if self._direct is None:
+                self._direct = os.open(self._path, os.O_WRONLY | os.O_DIRECT)
+            while position < start + len(view):
+                position += os.pwrite(self._direct, view[position - start :], position)
+        except (AttributeError, OSError) as error:
+            if isinstance(error, OSError) and error.errno != errno.EINVAL:
+                raise
+            self._file.seek(start)
+            return False
+        self._file.seek(position)
+        return True
+
+    def flush(self) -> None:
+        """Hand over to the system what was written."""
+        self._file.flush()
+
+    def close(self) -> None:
+        """End the file."""
+        if self._direct is not None:
+            os.close(self._direct)
+            self._direct = None
+        self._file.close()
+
+
+class LocalStore:
+    """Objects below a local folder.
+
+    Raises
+    ------
+    StorageError
+        From every method, where the operating system refuses (no permission, no space); the message names the path.
+        A missing object is a `FileNotFoundError`, which callers expect and handle.
+    """
+
+    def __init__(self, root: str | Path) -> None:
+        self.root = Path(root)
+        self.is_remote = False
+        self.traffic = Traffic()
+        self._open_files: dict[str, _OpenFile] = {}
+
+    def __repr__(self) -> str:
+        return f"LocalStore({str(self.root)!r})"
+
+    @property
+    def location(self) -> str:
+        """The folder."""
+        return str(self.root)
+
+    def size(self, path: str) -> int:
+        """Bytes of the object at `path`."""
+        with _explained("read", self.root / path):
+            return (self.root / path).stat().st_size
+
+    def read(self, path: str) -> bytes:
+        """All bytes of the object at `path`."""
+        with _explained("read", self.root / path):
+            return (self.root / path).read_bytes()
+
+    def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """For each `(offset, length)` of `ranges`, those bytes of the object at `path`; fewer at its end.
+
+        The object must be immutable: it stays open, so a second call costs one positioned read for each range. A store
+        with a high latency reads ranges together here.
+        """
+        try:
+            file = self._opened(path)
+            started = perf_counter()
+            found = [os.pread(file.number, length, offset) for offset, length in ranges[:1]]
+            if len(ranges) > 1 and perf_counter() - started > SLOW_READ_SECONDS:
+                file.will_need(ranges[1:])
+            found += [os.pread(file.number, length, offset) for offset, length in ranges[1:]]
+        except OSError as error:
+            with _explained("read", self.root / path):
+                raise error from None
+        return found
+
+    def will_need(self, path: str, ranges: Sequence[tuple[int, int]]) -> None:
+        """Start reading the ranges `(offset, length)` of an immutable object, all at once, and do not wait."""
+        with _explained("read", self.root / path):
+            self._opened(path).will_need(ranges)
+
+    def _opened(self, path: str) -> _OpenFile:
+        file = self._open_files.pop(path, None) or _OpenFile(self.root / path)
+        self._open_files[path] = file  # last in order: the first is the one that was longest unused
+        if len(self._open_files) > _MAX_OPEN_FILES:
+            self._open_files.pop(list(self._open_files)[0], None)  # noqa: RUF015 - other threads change it meanwhile
+        return file
+
+    def mapping(self, path: str, *, is_sparse: bool = False) -> LocalMapping:
+        """The object at `path`, memory-mapped; where `is_sparse`, no page is read ahead of the one that is touched."""
+        with _explained("read", self.root / path), (self.root / path).open("rb") as file:
+            return LocalMapping(file.fileno(), is_sparse=is_sparse)
+
+    def list(self, folder: str) -> list[str]:
+        """Names of the objects in `folder`, in order; empty where there is no such folder."""
+        with _explained("list", self.root / folder):
+            try:
+                return sorted(entry.name for entry in os.scandir(self.root / folder) if entry.is_file())
+            except (FileNotFoundError, NotADirectoryError):
+                return []
+
+    def files(self, folder: str) -> dict[str, tuple[int, float]]:
+        """Bytes and time of last modification (seconds since 1970) of all objects below `folder`, by path."""
+        found = {}
+        with _explained("list", self.root / folder):
+            for place, _, names in os.walk(self.root / folder):
+                for name in names:
+                    path = Path(place, name)
+                    with contextlib.suppress(FileNotFoundError):
+                        stat = path.stat()
+                        found[path.relative_to(self.root).as_posix()] = (stat.st_size, stat.st_mtime)
+        return dict(sorted(found.items()))
+
+    def prune(self) -> None:
+        """Remove folders that hold nothing, and the root if it is one of them."""
+        for place, _, _ in os.walk(self.root, topdown=False):
+            with contextlib.suppress(OSError):
+                os.rmdir(place)  # noqa: PTH106 - a plain string
+
+    @contextlib.contextmanager
+    def writing(self, path: str) -> Iterator[LocalFile]:
+        """A new object at `path`, which must be unique; removed if the block raises.
+
+        No fsync: whatever a power failure tears is found by its checksum, and then read as not indexed.
+        """
+        target = self.root / path
+        with _explained("write", target):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                with contextlib.closing(LocalFile(target)) as file:
+                    yield file
+            except BaseException:
+                target.unlink(missing_ok=True)
+                raise
+
+    def create(self, path: str, data: bytes) -> bool:
+        """Write `data` at `path` durably and atomically; False, and nothing written, if something is there already."""
+        target = self.root / path
+        with _explained("write", target):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            staged = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
+            try:
+                with staged.open("xb") as file:
+                    file.write(data)
+                    file.flush()
+                    os.fsync(file.fileno())
+                os.link(staged, target)
+            except FileExistsError:
+                return False
+            finally:
+                staged.unlink(missing_ok=True)
+        return True
+
+    def delete(self, path: str) -> None:
+        """Remove the object at `path` if it is there."""
+        with _explained("delete", self.root / path):
+            (self.root / path).unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _explained(verb: str, path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if verb != "write" and isinstance(error, (FileNotFoundError, FileExistsError)):
+            raise
+        hint = {
+            errno.EACCES: "; grant access, or keep the index elsewhere with index=",
+            errno.EROFS: "; keep the index elsewhere with index=",
+            errno.ENOSPC: "; free some space and run again: nothing was committed",
+            errno.EDQUOT: "; free some space and run again: nothing was committed",
+        }.get(error.errno or 0, "")
+        raise StorageError(f"cannot {verb} {path}: {error.strerror or error}{hint}") from error

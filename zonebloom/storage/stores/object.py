@@ -1,0 +1,215 @@
+"""`ObjectStore`: the index below a URL, in S3 and what speaks it, GCS or Azure.
+
+Ranges are read at once and near ones together; commits are conditional puts, which the store makes only where nothing
+is. What is mapped lies in an unnamed temporary file, which is filled where it is needed.
+
+Spec: specs/index-format.md#object-stores
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import mmap
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from zonebloom.errors import CorruptIndexError, StorageError
+from zonebloom.storage.stores.locations import Url
+from zonebloom.storage.stores.object_client import ObjectClient, ObjectFile
+from zonebloom.storage.stores.ranges import PART_BYTES, coalesced
+from zonebloom.storage.stores.store import Traffic
+
+__all__ = ["ObjectStore"]
+
+_FRESH_SECONDS = 1.0
+"""An object that was read less than so long ago is taken to be there still, with the size that the answer had."""
+_PARTS_IN_MEMORY = 16
+"""Of 8 MiB at most, before they are written to the temporary file."""
+_GRAIN = 4096
+"""Bytes of a mapping are fetched in multiples of this."""
+
+
+class ObjectMapping:
+    """An object in an unnamed temporary file, memory-mapped; it holds what `need` was asked for.
+
+    - A byte that was not needed before is 0 in `buffer`, so whoever reads it without `need` reads garbage.
+    """
+
+    def __init__(self, client: ObjectClient, key: str, size: int) -> None:
+        self._client = client
+        self._key = key
+        self._size = size
+        self._has = np.zeros(-(-size // _GRAIN), np.bool_)
+        self._lock = threading.Lock()
+        self._mapped: mmap.mmap | None = None
+        with _on_disk():
+            self._file = tempfile.TemporaryFile(prefix="zonebloom-")  # noqa: SIM115 - closed when nobody maps it
+            if size:
+                os.ftruncate(self._file.fileno(), size)
+                self._mapped = mmap.mmap(self._file.fileno(), size, access=mmap.ACCESS_READ)
+        self.buffer: pa.Buffer = pa.py_buffer(self._mapped or b"")
+        """All bytes, of which those are right that were needed."""
+
+    def need(self, ranges: Sequence[tuple[int, int]]) -> None:
+        """Fetch what of the ranges `(offset, length)` is not there yet, near ranges together, all at once."""
+        with self._lock:
+            missing = []
+            for offset, length in ranges:
+                first, last = offset // _GRAIN, -(-min(offset + length, self._size) // _GRAIN)
+                if first < last and not self._has[first:last].all():
+                    start = first * _GRAIN
+                    missing.append((start, min(last * _GRAIN, self._size) - start))
+            parts = coalesced(missing)
+            for first in range(0, len(parts), _PARTS_IN_MEMORY):
+                self._fetch(parts[first : first + _PARTS_IN_MEMORY])
+
+    def _fetch(self, parts: Sequence[tuple[int, int]]) -> None:
+        for (offset, length), (data, _) in zip(parts, self._client.get_parts(self._key, parts), strict=True):
+            if len(data) != length:
+                message = f"{self._client.url.root}/{self._key} must have {self._size} bytes, got fewer"
+                raise CorruptIndexError(message)
+            self.put(offset, data)
+
+    def put(self, offset: int, data: memoryview) -> None:
+        """Keep bytes that were fetched, of whole multiples of 4096 or up to the end."""
+        with _on_disk():  # written through the map, a full disk would end the process
+            os.pwrite(self._file.fileno(), data, offset)
+        self._has[offset // _GRAIN : -(-(offset + len(data)) // _GRAIN)] = True
+
+    def __del__(self) -> None:
+        with contextlib.suppress(AttributeError, OSError):
+            self._file.close()
+
+    def release(self) -> None:
+        """Unmap the pages that were touched; the temporary file keeps their bytes."""
+        if self._mapped is not None and hasattr(mmap, "MADV_DONTNEED"):
+            self._mapped.madvise(mmap.MADV_DONTNEED)
+
+
+class ObjectStore:
+    """Objects below a URL; none is ever overwritten.
+
+    Raises
+    ------
+    StorageError
+        From every method, where the store cannot be reached or refuses; the message says what to do. A missing object
+        is a `FileNotFoundError`, which callers expect and handle.
+    """
+
+    def __init__(self, location: str, storage_options: Mapping[str, str] | None = None) -> None:
+        self._url = Url.parse(location)
+        self._options = storage_options
+        self._client = ObjectClient(self._url, storage_options)
+        self._sizes: dict[str, tuple[int, float]] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ObjectStore, (self.location, self._options)
+
+    def __repr__(self) -> str:
+        return f"ObjectStore({self.location!r})"
+
+    @property
+    def location(self) -> str:
+        """The URL."""
+        return self._url.location
+
+    @property
+    def is_remote(self) -> bool:
+        """True."""
+        return True
+
+    @property
+    def traffic(self) -> Traffic:
+        """Requests and bytes so far."""
+        return self._client.traffic
+
+    def _key(self, path: str) -> str:
+        return f"{self._url.key}/{path}" if self._url.key and path else path or self._url.key
+
+    def size(self, path: str) -> int:
+        """Bytes of the object at `path`; no request where some of it was read just now."""
+        size, seen = self._sizes.get(path, (0, -math.inf))
+        return size if time.monotonic() - seen < _FRESH_SECONDS else self._client.head(self._key(path)).size
+
+    def _saw(self, path: str, size: int) -> None:
+        self._sizes[path] = (size, time.monotonic())
+
+    def read(self, path: str) -> bytes:
+        """All bytes of the object at `path`."""
+        data = self._client.get_whole(self._key(path))
+        self._saw(path, len(data))
+        return data
+
+    def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """For each `(offset, length)` of `ranges`, those bytes of the object at `path`; fewer at its end.
+
+        Cost: ranges less than 256 KiB apart come in one request, all requests at once.
+        """
+        found, size = self._client.get_ranges(self._key(path), ranges)
+        self._saw(path, size)
+        return found
+
+    def will_need(self, path: str, ranges: Sequence[tuple[int, int]]) -> None:
+        """Nothing: `read_ranges` and `need` fetch all at once."""
+
+    def mapping(self, path: str, *, is_sparse: bool = False) -> ObjectMapping:
+        """The object at `path` in a temporary file, fetched in parts at once; where `is_sparse`, by `need` alone."""
+        if is_sparse:
+            return ObjectMapping(self._client, self._key(path), self.size(path))
+        first, meta = self._client.get(self._key(path), 0, PART_BYTES)
+        self._saw(path, meta.size)
+        mapping = ObjectMapping(self._client, self._key(path), meta.size)
+        mapping.put(0, first)
+        mapping.need([(0, meta.size)])
+        return mapping
+
+    def list(self, folder: str) -> list[str]:
+        """Names of the objects in `folder`, in order; empty where there is no such folder."""
+        return [one.key.rsplit("/", 1)[-1] for one in self._client.list_folder(self._key(folder))[0]]
+
+    def files(self, folder: str) -> dict[str, tuple[int, float]]:
+        """Bytes and time of last modification (seconds since 1970) of all objects below `folder`, by path."""
+        start = len(self._url.key) + 1 if self._url.key else 0
+        found = self._client.list_all(self._key(folder))
+        return {one.key[start:]: (one.size, one.modified.timestamp()) for one in found}
+
+    def prune(self) -> None:
+        """Nothing: there are no folders."""
+
+    @contextlib.contextmanager
+    def writing(self, path: str) -> Iterator[ObjectFile]:
+        """A new object at `path`, sent while it is written; nothing stays there if the block raises."""
+        with self._client.writing(self._key(path)) as file:
+            yield file
+
+    def create(self, path: str, data: bytes) -> bool:
+        """Write `data` at `path` atomically; False, and nothing written, if something else is there already.
+
+        Raises
+        ------
+        StorageError
+            The store does not know conditional writes, or its answer did not come and nothing shows what it did.
+        """
+        return self._client.create(self._key(path), data)
+
+    def delete(self, path: str) -> None:
+        """Remove the object at `path` if it is there."""
+        self._client.delete(self._key(path))
+        self._sizes.pop(path, None)
+
+
+@contextlib.contextmanager
+def _on_disk() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        message = f"a temporary file must be written in {tempfile.gettempdir()}, got {error.strerror or error}"
+        raise StorageError(f"{message}; set TMPDIR to a folder with space") from error

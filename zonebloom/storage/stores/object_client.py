@@ -1,0 +1,386 @@
+"""`ObjectClient`: requests to one bucket of an object store, coalesced, concurrent, tried again, counted, explained.
+
+Everything that zonebloom asks of an object store passes here: S3 and what speaks it, GCS, Azure, through obstore.
+
+Spec: specs/index-format.md#object-stores
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import lru_cache
+from typing import Any, NamedTuple, TypeVar
+
+from zonebloom.errors import StorageError
+from zonebloom.storage.stores.locations import Url
+from zonebloom.storage.stores.options import StorageOptions, check_credentials, check_options, connect, environment_of
+from zonebloom.storage.stores.ranges import PART_BYTES, coalesced, cut
+from zonebloom.storage.stores.store import Traffic
+
+__all__ = ["ChangedObjectError", "ObjectClient", "ObjectFile", "ObjectMeta"]
+
+_T = TypeVar("_T")
+
+_CONCURRENCY = 16
+_KEYS_PER_PAGE = {"s3": 1000, "gcs": 1000, "azure": 5000}
+_HASTY = {
+    "max_retries": 2,
+    "retry_timeout": timedelta(seconds=10),
+    "backoff": {"init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=1), "base": 2},
+}
+"""For the first request, so that a wrong endpoint shows in seconds."""
+_PATIENT = {
+    "max_retries": 10,
+    "retry_timeout": timedelta(seconds=120),
+    "backoff": {"init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=10), "base": 2},
+}
+"""For a store that answered before: throttling and broken connections pass."""
+_WEAK = "W/"
+"""Begins a tag that a condition never matches."""
+_CREATE_ATTEMPTS = 6
+_BODY_ATTEMPTS = 6
+_BROKEN_OFF = re.compile(r"response body error|error decoding response body", re.IGNORECASE)
+_UNREACHABLE = re.compile(r"error sending request|dns error|connection refused|tcp connect|timed out", re.IGNORECASE)
+_NO_BUCKET = re.compile(r"NoSuchBucket|ContainerNotFound|specified (bucket|container) does not exist")
+_TRY_AGAIN = re.compile(r"status code: (429|5\d\d)")
+_REFUSED = re.compile(r"status code: 40[13]|lacks the permissions|Unauthenticated|InvalidAccessKeyId")
+_OUT_OF_RANGE = re.compile(r"status code: 416")
+_WRONG_REGION = re.compile(r"redirect|AuthorizationHeaderMalformed|IllegalLocationConstraint", re.IGNORECASE)
+
+
+class ObjectMeta(NamedTuple):
+    """What a store says of an object."""
+
+    key: str
+    """From the bucket on."""
+    size: int
+    """Bytes."""
+    modified: datetime
+    """Last write."""
+    etag: str | None
+    """Tag of the version, without quotes: a listing has none on some stores, a read has."""
+
+
+class ChangedObjectError(Exception):
+    """An object is no longer the version that was asked for."""
+
+
+@dataclass(slots=True)
+class _Bucket:
+    """The clients of one bucket, shared by all that use it with the same options."""
+
+    hasty: Any
+    patient: Any
+    is_reached: bool = False
+    is_exclusive: bool = False
+    """Whether it was seen to refuse a second object at the same key."""
+
+
+@lru_cache(64)
+def _bucket(root: Url, options: tuple[tuple[str, str], ...], _environment: Any, _process: int) -> _Bucket:
+    check_credentials(root, dict(options))
+    return _Bucket(connect(root, dict(options), _HASTY), connect(root, dict(options), _PATIENT))
+
+
+@lru_cache(1)
+def _pool(_process: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(_CONCURRENCY, thread_name_prefix="zonebloom-get")
+
+
+class ObjectFile:
+    """An object that is being written; it appears as a whole, or not at all."""
+
+    def __init__(self, client: ObjectClient, key: str, writer: Any) -> None:
+        self._client = client
+        self._key = key
+        self._writer = writer
+        self.num_bytes = 0
+
+    def write(self, data: Any) -> None:
+        """Append `data`, which is sent in parts of 8 MiB."""
+        view = memoryview(data).cast("B")
+        with self._client.explaining("write", self._key):
+            self._writer.write(bytes(view))  # a copy: obstore sends it later, and the caller uses its memory again
+        self.num_bytes += len(view)
+
+    write_large = write
+
+    def flush(self) -> None:
+        """Nothing: a part is sent when it is full."""
+
+
+class ObjectClient:
+    """Requests to the bucket of one URL; `traffic` counts them, tries of the same request not apart.
+
+    Raises
+    ------
+    StorageError
+        From every method, where the store cannot be reached or refuses; the message says what to do. A missing object
+        is a `FileNotFoundError`.
+    """
+
+    def __init__(self, url: Url, options: StorageOptions | None = None) -> None:
+        self.url = url
+        self._options = check_options(options)
+        self.traffic = Traffic()
+        self._lock = threading.Lock()
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    def head(self, key: str) -> ObjectMeta:
+        """What the store says of the object at `key`."""
+        return _meta(self._request("read", key, lambda store: store.head(key)))
+
+    def get(self, key: str, start: int, length: int, etag: str | None = None) -> tuple[memoryview, ObjectMeta]:
+        """Bytes `[start, start + length)` of the object at `key`, fewer at its end, and what it is.
+
+        Raises
+        ------
+        ChangedObjectError
+            The store says that it is no longer the version `etag`. One that does not look at tags gives what is there.
+        """
+        options: dict[str, Any] = {"range": (start, start + length)}
+        if etag is not None and not etag.startswith(_WEAK):
+            options["if_match"] = f'"{etag}"'
+
+        def fetched(store: Any) -> tuple[memoryview, ObjectMeta]:
+            try:
+                found = store.get(key, options=options)
+            except Exception as error:
+                if _OUT_OF_RANGE.search(str(error)):  # nothing lies there
+                    return memoryview(b""), _meta(store.head(key))
+                raise
+            return memoryview(found.bytes()).cast("B"), _meta(found.meta)
+
+        data, meta = self._request("read", key, fetched)
+        self._count(num_bytes=len(data))
+        return data, meta
+
+    def get_whole(self, key: str) -> bytes:
+        """All bytes of the object at `key`."""
+        data: bytes = self._request("read", key, lambda store: bytes(store.get(key).bytes()))
+        self._count(num_bytes=len(data))
+        return data
+
+    def get_parts(
+        self, key: str, parts: Sequence[tuple[int, int]], etag: str | None = None
+    ) -> list[tuple[memoryview, ObjectMeta]]:
+        """For each `(offset, length)` one request, all at once, each as `get`."""
+        if len(parts) <= 1:
+            return [self.get(key, offset, length, etag) for offset, length in parts]
+        return list(_pool(os.getpid()).map(lambda part: self.get(key, part[0], part[1], etag), parts))
+
+    def start(self, key: str, start: int, length: int, etag: str | None) -> Future[tuple[memoryview, ObjectMeta]]:
+        """`get` on its way."""
+        return _pool(os.getpid()).submit(self.get, key, start, length, etag)
+
+    def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> tuple[list[bytes], int]:
+        """For each `(offset, length)`, those bytes, fewer at the end of the object; and its size.
+
+        Ranges less than 256 KiB apart come in one request, all requests at once.
+        """
+        parts = coalesced(ranges) or [(0, 1)]
+        found = self.get_parts(key, parts)
+        pieces = [(start, data) for (start, _), (data, _) in zip(parts, found, strict=True)]
+        return [cut(pieces, offset, length) for offset, length in ranges], found[0][1].size
+
+    def list_all(self, prefix: str) -> list[ObjectMeta]:
+        """All objects whose key begins with the folder `prefix`, in order of key.
+
+        Cost: a request for each 1000 keys (5000 on Azure).
+        """
+        found: list[Any] = self._request("list", prefix, lambda store: store.list(prefix or None).collect(), pages=0)
+        self._count(max(1, -(-len(found) // _KEYS_PER_PAGE[self.url.provider])))
+        return sorted(_meta(one) for one in found)
+
+    def list_folder(self, prefix: str) -> tuple[list[ObjectMeta], list[str]]:
+        """The objects in the folder `prefix` itself and the names of the folders in it, in order.
+
+        Cost: a request for each 1000 of them (5000 on Azure).
+        """
+        found = self._request("list", prefix, lambda store: store.list_with_delimiter(prefix or None), pages=0)
+        objects, folders = found["objects"], found["common_prefixes"]
+        self._count(max(1, -(-(len(objects) + len(folders)) // _KEYS_PER_PAGE[self.url.provider])))
+        return sorted(_meta(one) for one in objects), sorted(str(one).rsplit("/", 1)[-1] for one in folders)
+
+    # --- writing ------------------------------------------------------------------------------------------------------
+
+    def create(self, key: str, data: bytes) -> bool:
+        """Write `data` at `key` if nothing is there; False, and nothing written, if something else is.
+
+        An answer may be lost: what is found at `key` is ours if it equals `data`, which no two writers share.
+
+        Raises
+        ------
+        StorageError
+            The store does not know conditional writes, so that commits could overwrite each other.
+        """
+        for attempt in range(_CREATE_ATTEMPTS):
+            try:
+                self._put_if_absent(key, data)
+            except FileExistsError:
+                there = self._found(key)
+                if there is not None:
+                    return there == data
+                time.sleep(0.05 * 2**attempt)  # two writers met, and the store let neither in
+                continue
+            except StorageError:
+                with contextlib.suppress(StorageError):
+                    there = self._found(key)
+                    if there is not None:
+                        return there == data
+                raise
+            self._check_exclusive(key, data)
+            return True
+        message = f"one of {_CREATE_ATTEMPTS} attempts must create {self.url.root}/{key}, got conflicts"
+        raise StorageError(f"{message}; run again when fewer writers are busy")
+
+    def _put_if_absent(self, key: str, data: bytes) -> None:
+        self._request("write", key, lambda store: store.put(key, data, mode="create", use_multipart=False))
+        self._count(0, bytes_written=len(data))
+
+    def _found(self, key: str) -> bytes | None:
+        try:
+            return self.get_whole(key)
+        except FileNotFoundError:
+            return None
+
+    def _check_exclusive(self, key: str, data: bytes) -> None:
+        """Once a process: write the same again, which the store must refuse."""
+        bucket = self._connected()
+        if bucket.is_exclusive:
+            return
+        try:
+            self._put_if_absent(key, data)
+        except FileExistsError:
+            bucket.is_exclusive = True
+            return
+        except StorageError:
+            return  # the next create asks again
+        message = f"{self.url.root} must refuse to overwrite (If-None-Match), got an object that was written twice"
+        raise StorageError(f"{message}; keep the index in a store with conditional writes, or on a local disk")
+
+    @contextlib.contextmanager
+    def writing(self, key: str) -> Iterator[ObjectFile]:
+        """A new object at `key`, sent in parts while it is written; nothing stays there if the block raises."""
+        store = self._connected().patient
+        import obstore  # noqa: PLC0415 - an optional dependency, which `_connected` has checked
+
+        with self.explaining("write", key):
+            writer = obstore.open_writer(store, key, buffer_size=PART_BYTES, max_concurrency=_CONCURRENCY // 4)
+        file = ObjectFile(self, key, writer)
+        try:
+            yield file
+        except BaseException:
+            with contextlib.suppress(Exception):  # the caller's error matters more
+                writer.__exit__(*sys.exc_info())  # aborts the upload
+            raise
+        try:
+            with self.explaining("write", key):
+                writer.close()
+        except (StorageError, FileNotFoundError) as error:  # the second where an upload was completed already
+            if self._size_or_none(key) != file.num_bytes:  # else only the answer was lost: no other writer has the key
+                raise error if isinstance(error, StorageError) else StorageError(f"cannot write {error}") from error
+        self._count(1 if file.num_bytes < PART_BYTES else 2 - -file.num_bytes // PART_BYTES)
+        self._count(0, bytes_written=file.num_bytes)
+
+    def _size_or_none(self, key: str) -> int | None:
+        try:
+            return self.head(key).size
+        except (FileNotFoundError, StorageError):
+            return None
+
+    def delete(self, key: str) -> None:
+        """Remove the object at `key` if it is there."""
+        with contextlib.suppress(FileNotFoundError):
+            self._request("delete", key, lambda store: store.delete(key))
+
+    # --- requests -----------------------------------------------------------------------------------------------------
+
+    def _connected(self) -> _Bucket:
+        root = Url(self.url.scheme, self.url.bucket, "")
+        environment = tuple(sorted(environment_of(root.provider).items()))
+        return _bucket(root, tuple(sorted(self._options.items())), environment, os.getpid())
+
+    def _request(self, verb: str, key: str, ask: Callable[[Any], _T], pages: int = 1) -> _T:
+        bucket = self._connected()
+        self._count(pages)
+        with self.explaining(verb, key):
+            if bucket.is_reached:
+                return _whole(ask, bucket.patient)
+            try:
+                found = _whole(ask, bucket.hasty)
+            except Exception as error:
+                bucket.is_reached = not _UNREACHABLE.search(str(error))
+                if not _TRY_AGAIN.search(str(error)):
+                    raise
+                return _whole(ask, bucket.patient)
+            bucket.is_reached = True
+            return found
+
+    def _count(self, num_requests: int = 0, *, num_bytes: int = 0, bytes_written: int = 0) -> None:
+        with self._lock:
+            self.traffic.num_requests += num_requests
+            self.traffic.bytes_read += num_bytes
+            self.traffic.bytes_written += bytes_written
+
+    @contextlib.contextmanager
+    def explaining(self, verb: str, key: str) -> Iterator[None]:
+        """Errors of obstore in the block as ours; a message never holds a query, which may hold a secret."""
+        import obstore.exceptions as theirs  # noqa: PLC0415 - an optional dependency, which `_connected` has checked
+
+        place = f"{self.url.root}/{key}" if key else self.url.root
+        try:
+            yield
+        except theirs.PreconditionError as error:
+            raise ChangedObjectError(key) from error
+        except theirs.AlreadyExistsError as error:
+            raise FileExistsError(place) from error
+        except (theirs.BaseError, OSError, ValueError) as error:
+            text = str(error)
+            if _NO_BUCKET.search(text):
+                message = f"bucket {self.url.root} must exist to {verb} {key or 'it'}, got no such bucket"
+                raise StorageError(f"{message}; create it, or check its name and the region and endpoint") from error
+            if isinstance(error, FileNotFoundError):
+                raise FileNotFoundError(f"{place} does not exist") from error
+            raise StorageError(f"cannot {verb} {place}: {self._why(text)}") from error
+
+    def _why(self, text: str) -> str:
+        plain = re.sub(r"\?\S*", "", text.split("\n", 1)[0])
+        if _REFUSED.search(text):
+            return f"access was refused; check the credentials and what they permit ({plain[:300]})"
+        if "builder error" in text or "URL scheme is not allowed" in text:
+            return "a plain http:// endpoint must be allowed; give aws_allow_http=true in storage_options"
+        if _UNREACHABLE.search(text):
+            return f"no answer; check the endpoint and the network ({plain[:300]})"
+        if _WRONG_REGION.search(text) and self.url.provider == "s3":
+            return f"the bucket seems to be in another region; give aws_region in storage_options ({plain[:300]})"
+        return plain[:500]
+
+
+def _whole(ask: Callable[[Any], _T], store: Any) -> _T:
+    """The answer, asked for again where it broke off, as obstore does not; `create` then meets its own object."""
+    for attempt in range(_BODY_ATTEMPTS):
+        try:
+            return ask(store)
+        except Exception as error:
+            if not _BROKEN_OFF.search(str(error)):
+                raise
+            time.sleep(0.1 * 2**attempt)
+    return ask(store)
+
+
+def _meta(found: Mapping[str, Any]) -> ObjectMeta:
+    etag = found["e_tag"]
+    if etag is not None and not etag.startswith(_WEAK):
+        etag = etag.strip('"')
+    return ObjectMeta(str(found["path"]), int(found["size"]), found["last_modified"], etag or None)

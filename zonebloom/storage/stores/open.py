@@ -1,0 +1,35 @@
+"""Finding the store of a location."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from zonebloom.storage.stores.local import LocalStore
+from zonebloom.storage.stores.locations import absolute, is_url
+from zonebloom.storage.stores.store import Store
+
+__all__ = ["open_store"]
+
+
+def open_store(location: str | os.PathLike[str], storage_options: Mapping[str, str] | None = None) -> Store:
+    """The store below `location`, a local folder or a URL; nothing is asked of it yet.
+
+    Parameters
+    ----------
+    storage_options
+        For a URL: credentials, region, endpoint and the like, under the names of the object_store library.
+
+    Raises
+    ------
+    InvalidArgumentError
+        No store has such a location, or the options are no dict of texts.
+
+    Spec: specs/index-format.md#locations
+    """
+    where = absolute(location)
+    if is_url(where):
+        from zonebloom.storage.stores.object import ObjectStore  # noqa: PLC0415 - local searches do without
+
+        return ObjectStore(where, storage_options)
+    return LocalStore(where)
