@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from zonebloom.engines.spark.build import tasks
 from zonebloom.errors import StorageError
-from zonebloom.spark import tasks
 
 
 def is_first(work: tasks.Work) -> bool:

@@ -16,10 +16,10 @@ from pyspark.sql import functions
 
 import zonebloom as zb
 from tests.spark.odd_lake import ROWS_PER_FILE, ROWS_PER_ZONE, plan_of, rows_of, write_odd_lake
+from zonebloom.engines.spark.read import splits as pieces_module
 from zonebloom.engines.spark.read.row_ranges import candidates, map_candidates
 from zonebloom.errors import DataFileError, InvalidArgumentError, MissingDependencyError, StaleIndexError
 from zonebloom.spark import ZoneBloom
-from zonebloom.spark import pieces as pieces_module
 
 
 @pytest.fixture(scope="module")
