@@ -16,6 +16,8 @@ import pytest
 import zonebloom
 from tests.conftest import make_rows
 from tests.spark import faults
+from zonebloom.engines.spark.build import driver as building
+from zonebloom.engines.spark.build import tasks
 from zonebloom.engines.spark.build.driver import SparkRunner
 from zonebloom.errors import (
     ColumnNotFoundError,
@@ -26,7 +28,7 @@ from zonebloom.errors import (
     UnsupportedTypeError,
 )
 from zonebloom.maintain.optimize import finish
-from zonebloom.spark import BFIndexConfig, ZoneBloom, building, tasks
+from zonebloom.spark import BFIndexConfig, ZoneBloom
 
 COLUMNS = ["user_id", "device_id", "amount"]
 LEVELS = ("zone", "fragment", "dataset")
