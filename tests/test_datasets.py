@@ -20,6 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import zonebloom as zb
+from tests.depth import at_depth
 from zonebloom.errors import DataFileError, InvalidArgumentError
 from zonebloom.formats import hive as partitions
 
@@ -60,7 +61,7 @@ FOLDER_TEXTS = st.one_of(
 )
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=at_depth(50), deadline=None)
 @given(
     texts=st.lists(FOLDER_TEXTS, min_size=1, max_size=5, unique=True).filter(lambda texts: texts != [NULL]),
     several=st.booleans(),
