@@ -15,6 +15,7 @@ import sys
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import polars as pl
 import pyarrow as pa
@@ -277,11 +278,16 @@ def hand_made(root: Path, fields, *, mode="none", partitions=(), features=()) ->
     delta_log.commit(root, {"protocol": protocol}, {"metaData": metadata})
 
 
-def add_file(root: Path, name: str, table: pa.Table, partition=None) -> None:
+def add_file(root: Path, name: str, table: pa.Table, partition=None, how: str = "little") -> None:
     pq.write_table(table, root / name, row_group_size=16)
-    size = (root / name).stat().st_size
-    entry = {"path": name, "partitionValues": partition or {}, "size": size, "modificationTime": 1, "dataChange": True}
-    delta_log.commit(root, {"add": entry})
+    size, stats = (root / name).stat().st_size, json.dumps({"numRecords": table.num_rows})
+    entry = {"path": spelled(name, how), "partitionValues": partition or {}, "size": size, "modificationTime": 1}
+    delta_log.commit(root, {"add": entry | {"dataChange": True, "stats": stats}})
+
+
+def spelled(path: str, how: str) -> str:
+    """A path as a writer may put it into the log: `little` or `much` of it encoded, or `none`."""
+    return path if how == "none" else quote(path, safe="/=+:&" if how == "little" else "/")
 
 
 def with_ids(table: pa.Table, ids: list[int]) -> pa.Table:
@@ -485,6 +491,36 @@ def test_deleted_rows_of_partitions_with_odd_names(tmp_path):
         delta_log.delete_rows(tmp_path, add, [0], "u")
         assert_agrees(index, tmp_path)
     assert index.to_table("id IS NOT NULL").num_rows == their_rows(tmp_path).num_rows < 4
+
+
+@pytest.mark.parametrize("how", ["little", "much"])
+def test_each_deletion_vector_is_of_its_own_file_where_folders_differ_by_encoding_alone(tmp_path, how):
+    names = ["a b", "a%20b", "a%2520b", "é", "%C3%A9", "a+b", "a%2Bb", "a#b", "a?b"]
+    hand_made(
+        tmp_path,
+        [("id", "long", 0, ""), ("u", "string", 0, ""), ("p", "string", 0, "")],
+        partitions=["p"],
+        features=["deletionVectors"],
+    )
+    for number, name in enumerate(names):
+        (tmp_path / f"p={name}").mkdir()
+        add_file(tmp_path, f"p={name}/part-0.parquet", rows(10 * number, 10 * number + 10), {"p": name}, how=how)
+    index = build(tmp_path)
+    for number, add in enumerate(delta_log.actions(tmp_path, "add")):
+        if number != 4:
+            delta_log.delete_rows(tmp_path, add, [number], "i")
+    left = index.to_table("id IS NOT NULL")["id"].to_pylist()
+    assert sorted(set(range(90)) - set(left)) == [11 * number for number in range(9) if number != 4]
+    assert_agrees(index, tmp_path)
+
+
+def test_a_deletion_vector_that_is_of_no_file_is_refused(tmp_path):
+    """deltalake's URL of a path with a backslash is that of another path."""
+    hand_made(tmp_path, [("id", "long", 0, ""), ("u", "string", 0, "")], features=["deletionVectors"])
+    add_file(tmp_path, "a\\b.parquet", rows(0, 10), how="none")
+    delta_log.delete_rows(tmp_path, *delta_log.actions(tmp_path, "add"), [1], "i")
+    with pytest.raises(DataFileError, match="of one file"):
+        build(tmp_path).to_table("id IS NOT NULL")
 
 
 def test_a_folder_with_an_odd_name(tmp_path):

@@ -225,32 +225,20 @@ def _deleted_rows(location: str, storage_options: Mapping[str, str], version: in
     """The deleted rows of the files that have some, by path."""
     table = _opened(location, storage_options, version)
     library = _library()
-    root = table.table_uri.rstrip("/")
+    root = f"{table.table_uri.rstrip('/')}/"
     known = _files(table, location, None)
     found: dict[str, NDArray[np.int64]] = {}
     try:
         for batch in pa.RecordBatchReader.from_stream(table.deletion_vectors()):
             for uri, kept in zip(batch["filepath"].to_pylist(), batch["selection_vector"], strict=True):
-                path = _path_of(uri, root, known)
-                if path is None:
-                    raise DataFileError(f"deleted rows must be of a file of {location}, got {uri}")
+                path = unquote(uri.removeprefix(root))  # the library encodes the path once, whatever the log has
+                if not uri.startswith(root) or path not in known or path in found:
+                    raise DataFileError(f"deleted rows must be of one file of {location}, got {uri}")
                 mask = kept.values.to_numpy(zero_copy_only=False)
                 found[path] = np.flatnonzero(~mask)
     except (library.exceptions.DeltaError, pa.ArrowException, OSError) as error:
         raise DataFileError(f"the deletion vectors of {location} must be readable, got: {_line(error)}") from error
     return found
-
-
-def _path_of(uri: str, root: str, known: Mapping[str, Any]) -> str | None:
-    """The path of the listing that `uri` means; the library encodes some, and some twice."""
-    if not uri.startswith(f"{root}/"):
-        return None
-    path = uri[len(root) + 1 :]
-    for _attempt in range(3):
-        if path in known:
-            return path
-        path = unquote(path)
-    return None
 
 
 # --- column mapping ---------------------------------------------------------------------------------------------------
