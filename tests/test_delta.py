@@ -28,10 +28,11 @@ from hypothesis import strategies as st
 
 import zonebloom as zb
 from tests import delta_log
+from tests.s3 import S3Server
 from zonebloom import cli
 from zonebloom.datasets import open_dataset
 from zonebloom.datasets.delta import DeltaDataset
-from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, StaleIndexError
+from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, StaleIndexError, StorageError
 from zonebloom.reasons import ReasonCode
 
 ROWS_PER_ZONE = 8
@@ -623,6 +624,35 @@ def test_an_unknown_reader_feature_is_refused_by_name(tmp_path):
         zb.build_index(tmp_path, "id")
 
 
+@pytest.mark.parametrize("feature", ["typeWidening", "vacuumProtocolCheck", "variantShredding"])
+def test_features_beside_which_no_deletion_vector_is_read_are_refused_before_a_build(tmp_path, feature):
+    hand_made(tmp_path, [("id", "long", 0, ""), ("u", "string", 0, "")], features=["deletionVectors", feature])
+    add_file(tmp_path, "a.parquet", rows(0, 10))
+    with pytest.raises(DataFileError, match=f"(?i)deletion vectors .*{feature}"):
+        build(tmp_path)
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["_delta_log", "a.parquet"]
+
+
+def test_a_location_that_deltalake_takes_for_another_is_refused(root, s3):
+    """It decodes `%20` once more, and so reads the log of the folder `a b` beside `a%20b`."""
+    for name in ("a b", "a%20b"):
+        shutil.copytree(root, root.parent / name / "t")
+        s3.upload(root, f"{name}/t")
+    for place, options in ((f"{root.parent}/a%20b/t", None), (s3.url("a%20b/t"), s3.options)):
+        with pytest.raises(InvalidArgumentError, match=r"a%20b/t; .* rename it"):
+            zb.build_index(place, "u", storage_options=options)
+    index = zb.build_index(s3.url("a b/t"), "u", rows_per_zone=ROWS_PER_ZONE, storage_options=s3.options)
+    assert_same(index.to_table("id IS NOT NULL"), their_rows(root))
+
+
+@pytest.mark.parametrize("name", ["a#b", "a?b", "a%b", "é+b"])
+def test_a_location_in_an_object_store_is_literal(root, s3, name):
+    s3.upload(root, f"{name}/t")
+    index = zb.build_index(s3.url(f"{name}/t"), "u", rows_per_zone=ROWS_PER_ZONE, storage_options=s3.options)
+    assert_same(index.to_table("id IS NOT NULL"), their_rows(root))
+    assert index.to_table(user(50))["id"].to_pylist() == [50]
+
+
 def test_a_log_that_is_not_the_whole_truth_is_refused(tmp_path):
     hand_made(tmp_path, [("id", "long", 0, "")], features=["catalogManaged"])
     with pytest.raises(DataFileError, match="catalog"):
@@ -778,3 +808,43 @@ def test_a_table_in_an_object_store(s3):
         zb.build_index(s3.url("lake"), "u", storage_options=s3.options)
     with pytest.raises(DataFileError, match="as what it is"):
         open_dataset(s3.url("lake"), s3.options).list_under(["table"])
+
+
+@pytest.mark.parametrize("fault", ["deny", "refuse"])
+def test_an_outage_is_told_as_one_and_changes_nothing(s3, vectors, fault):
+    (add,) = delta_log.actions(vectors, "add")
+    delta_log.delete_rows(vectors, add, [4], "u")
+    url = s3.upload(vectors, "t")
+    index = zb.build_index(url, "u", rows_per_zone=ROWS_PER_ZONE, storage_options=s3.options)
+    write_deltalake(url, rows(100, 110), mode="append", storage_options=s3.options)
+    calls = {
+        "search": lambda: index.search(user(5)),
+        "scan": lambda: index.to_table(user(5)),
+        "exists": lambda: index.exists("u", [user(5)[5:-1]], exact=True),
+        "refresh": index.refresh,
+        "full refresh": lambda: index.refresh("full"),
+        "verify": lambda: index.verify(sample=1.0),
+        "build": lambda: zb.build_index(url, "u", index=s3.url("other"), storage_options=s3.options),
+    }
+    for part in ("_delta_log/", ".bin", ".parquet"):
+        for name, call in calls.items():
+            if (part == ".bin" and name not in ("scan", "exists")) or (part == ".parquet" and fault == "refuse"):
+                continue  # not read; or asked for again during minutes
+            with (
+                s3.server.misbehaving(lambda _method, path, _query, part=part: fault if part in path else None),
+                pytest.raises(StorageError, match="access was refused" if fault == "deny" else "503"),
+            ):
+                call()
+    assert index.version == 1
+    assert not [key for key in s3.keys("other") if "/versions/" in key]
+    assert index.to_table(user(5))["id"].to_pylist() == [5]
+
+
+def test_a_store_that_is_gone_is_told(vectors):
+    server = S3Server()
+    url = server.bucket("bucket").upload(vectors, "t")
+    index = zb.build_index(url, "u", index=vectors.parent / "index", storage_options=server.options)
+    server.close()
+    with pytest.raises(StorageError, match="no answer; check the endpoint"):
+        index.search(user(5))
+    assert index.version == 1
