@@ -218,6 +218,18 @@ def test_a_path_that_looks_like_another_partition_is_not_believed(tmp_path):
     assert index.search("day = 9").kept.files == 0
 
 
+def test_a_partition_value_of_the_log_comes_before_that_of_the_file(tmp_path):
+    hand_made(tmp_path, [("id", "long", 0, ""), ("u", "string", 0, ""), ("f", "double", 0, "")], partitions=["f"])
+    for number, (logged, held) in enumerate([("0.1", 0.5), ("-0.0", 0.0), (None, 1.0), ("0.2", None)]):
+        table = rows(4 * number, 4 * number + 4, f=pa.array([held] * 4, pa.float64()))
+        add_file(tmp_path, f"{number}.parquet", table, {"f": logged})
+    index = build(tmp_path)
+    assert_agrees(index, tmp_path)
+    assert index.to_table("f = 0.1")["id"].to_pylist() == [0, 1, 2, 3]
+    assert index.search("f = 0.5 OR f = 1.0").kept.rows == 0
+    assert index.to_table("f = 0.0")["id"].to_pylist() == [4, 5, 6, 7]
+
+
 def test_a_partition_column_is_not_indexed(tmp_path):
     write_deltalake(tmp_path, rows(0, 4, day=[1] * 4), partition_by=["day"])
     with pytest.raises(ColumnNotFoundError, match="day"):

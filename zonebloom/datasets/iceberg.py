@@ -189,19 +189,19 @@ def _snapshot(table: Table, described: Mapping[str, Any]) -> TableSnapshot:
         raise DataFileError(f"the manifests of {location} must be readable, got: {_line(error)}") from error
     identities = _Identities(table, arrow)
     naming = _Names(table).name_of
-    files = {}
-    for task in tasks:
-        path = _relative(task.file.file_path, location)
-        files[path] = _file(task.file, identities, naming, location)
+    files = {_relative(one.file.file_path, location): _file(one.file, identities, naming, location) for one in tasks}
+    if len(files) != len(tasks):
+        raise DataFileError(f"a snapshot of {location} must list each file once, got some twice")
     with_deletes = [task for task in tasks if task.delete_files]
     return TableSnapshot(
         location,
         _identity(table),
         Declared(
             arrow,
-            tuple(name for name in arrow.names if name in identities.columns),
+            (),
             {name: str(schema.find_field(name).field_id) for name in schema.column_names},
             {"snapshot_id": table.metadata.current_snapshot_id},
+            tuple(one.name for one in arrow if one.name in identities.columns and not pa.types.is_floating(one.type)),
         ),
         dict(sorted(files.items())),
         partial(_opened, table.io),
@@ -361,7 +361,11 @@ def _mapped(fields: Iterable[Any], path: tuple[str, ...]) -> Iterator[tuple[tupl
 
 
 class _Identities:
-    """Partitions by a column's own value: a file of a migrated table may lack the column, so the log's value stands."""
+    """Partitions by a column's own value, which excludes files, and stands in for a column that a file does not hold.
+
+    What a file holds comes first: pyiceberg 0.12 writes a double into the log as a float, and files of both zeros for
+    either. So the values of floating point exclude nothing.
+    """
 
     def __init__(self, table: Table, arrow: pa.Schema) -> None:
         from pyiceberg.transforms import IdentityTransform  # noqa: PLC0415 - an extra
