@@ -38,9 +38,10 @@ from pyiceberg.types import DoubleType, IntegerType, LongType, NestedField, Stri
 
 import zonebloom as zb
 from tests.iceberg_log import commit_deletes, position_deletes, puffin
+from tests.s3 import Bucket, S3Server
 from zonebloom import cli
 from zonebloom.datasets import open_dataset
-from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError
+from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, StorageError
 from zonebloom.reasons import ReasonCode
 
 ROWS_PER_ZONE = 8
@@ -703,14 +704,14 @@ def test_random_operations_against_the_tables_own_reader(tmp_path_factory, steps
 # --- object stores ----------------------------------------------------------------------------------------------------
 
 
-def test_a_table_in_an_object_store_is_read_by_its_own_file_io(s3, tmp_path):
+def catalog_in(s3: Bucket, folder: Path, **options: str) -> SqlCatalog:
     keys = {"s3.access-key-id": "key", "s3.secret-access-key": "secret", "s3.region": "us-east-1"}
-    catalog = SqlCatalog(
-        "there",
-        uri=f"sqlite:///{tmp_path}/catalog.db",
-        warehouse=s3.url("warehouse"),
-        **{"s3.endpoint": s3.server.url, **keys},
-    )
+    uri, endpoint = f"sqlite:///{folder}/catalog.db", {"s3.endpoint": s3.server.url}
+    return SqlCatalog("there", uri=uri, warehouse=s3.url("warehouse"), **keys, **endpoint, **options)
+
+
+def test_a_table_in_an_object_store_is_read_by_its_own_file_io(s3, tmp_path):
+    catalog = catalog_in(s3, tmp_path)
     catalog.create_namespace("db")
     table = catalog.create_table("db.t", schema=rows(0, 1).schema)
     table.append(rows(0, 40))
@@ -725,4 +726,57 @@ def test_a_table_in_an_object_store_is_read_by_its_own_file_io(s3, tmp_path):
     assert remote.to_table(user(50))["id"].to_pylist() == [50]
     opened = zb.open_index(s3.url("index"), dataset=table, storage_options=s3.options)
     assert_agrees(opened, table)
+    catalog.close()
+
+
+@pytest.mark.parametrize("num_answers", [0, 2, 4])
+def test_an_outage_of_the_store_is_told_as_one_and_changes_nothing(s3, tmp_path, place, num_answers):
+    catalog = catalog_in(s3, tmp_path)
+    catalog.create_namespace("db")
+    table = catalog.create_table("db.t", schema=rows(0, 1).schema)
+    for start in (0, 20_000):
+        table.append(rows(start, start + 20_000))
+    index = build(table, place)
+    table.append(rows(40_000, 60_000))
+    index.search(user(5))  # reads the manifests
+    left = {}
+
+    def fault(_method: str, path: str, _query: str) -> str | None:
+        if not path.endswith(".parquet"):
+            return None
+        left[path] = left.get(path, num_answers) - 1
+        return "deny" if left[path] < 0 else None
+
+    calls = {
+        "scan": lambda: index.to_table("id >= 0"),
+        "exists": lambda: index.exists("u", [user(5)[5:-1]], exact=True),
+        "refresh": index.refresh,
+        "full refresh": lambda: index.refresh("full"),
+        "verify": lambda: index.verify(sample=1.0),
+        "build": lambda: build(table, place.parent / "other"),
+    }
+    for call in calls.values():
+        left.clear()
+        with s3.server.misbehaving(fault), pytest.raises(StorageError, match="cannot read data file"):
+            call()
+    assert index.version == 1
+    assert not list(place.parent.glob("other/versions/*"))
+    assert_same(index.to_table(user(50)), rows(50, 51))
+    catalog.close()
+
+
+@pytest.mark.parametrize("file_io", ["pyarrow.PyArrowFileIO", "fsspec.FsspecFileIO"])
+def test_a_store_that_is_gone_is_told(tmp_path, place, file_io):
+    server = S3Server()
+    catalog = catalog_in(server.bucket("bucket"), tmp_path, **{"py-io-impl": f"pyiceberg.io.{file_io}"})
+    catalog.create_namespace("db")
+    table = catalog.create_table("db.t", schema=rows(0, 1).schema)
+    table.append(rows(0, 40))
+    index = build(table, place)
+    server.close()
+    with pytest.raises(StorageError, match="no answer; check the endpoint"):
+        index.refresh("full")
+    assert (index.version, index.search(user(5)).num_zones_kept) == (1, 1)
+    with pytest.raises(StorageError, match="no answer; check the endpoint"):  # of the manifests, too
+        zb.build_index(table, "id", index=place)
     catalog.close()
