@@ -163,9 +163,10 @@ def test_footers_of_many_files_are_read_by_executors(spark, make_lake, tmp_path,
 
 
 def test_what_a_task_gives_back_does_not_grow_with_its_filters(flat_lake, tmp_path):
-    from zonebloom.build.fill import Parameters, Unit, inspect
+    from zonebloom.build.fill import Unit, inspect
     from zonebloom.engines.spark.executors import _packed, perform
     from zonebloom.formats import open_dataset
+    from zonebloom.options import IndexOptions
 
     dataset = open_dataset(flat_lake.root)
     fragments = [inspect(dataset, path, found, 7)[0] for path, found in dataset.list().items()]
@@ -173,7 +174,7 @@ def test_what_a_task_gives_back_does_not_grow_with_its_filters(flat_lake, tmp_pa
     sizes = []
     for fpp in (0.05, 1e-6):
         place = tasks.Place(str(tmp_path / str(fpp)), None)
-        work = tasks.Work(place, dataset, {"user_id": pa.string()}, Parameters(64, fpp), LEVELS, 8001, {}, 0)
+        work = tasks.Work(place, dataset, {"user_id": pa.string()}, IndexOptions(64, fpp, levels=LEVELS), 8001, {}, 0)
         common = _packed(("zonebloom.engines.spark.build.tasks", "build", work))
         sizes.append(len(perform(common, _packed(units))))
         assert sum(path.stat().st_size for path in (tmp_path / str(fpp)).rglob("*.*")) > 10 * sizes[-1]
