@@ -17,7 +17,7 @@ import zonebloom as zb
 from tests.depth import at_depth
 from tests.lives import rows_of, write
 from tests.zygote import Zygote
-from zonebloom.build.checkpoints import reserved_ids
+from zonebloom.build.apply import reserved_ids
 from zonebloom.errors import ConcurrentCommitError, IndexNotFoundError
 from zonebloom.maintain.commit import commit_change, reserve_ids
 from zonebloom.maintain.transaction import Change, ColumnChange
@@ -58,7 +58,7 @@ def lake(tmp_path):
 def change_of_a_refresh(root: Path, monkeypatch, **options) -> Change:
     """What a refresh would commit; it is not committed."""
     held = []
-    monkeypatch.setattr("zonebloom.build.checkpoints.commit_change", lambda *args: held.append(args[2]) or args[1])
+    monkeypatch.setattr("zonebloom.build.apply.commit_change", lambda *args: held.append(args[2]) or args[1])
     zb.open_index(root).refresh(**options)
     monkeypatch.undo()
     return held[0]
@@ -130,7 +130,7 @@ def test_a_refresh_that_overlaps_starts_again_by_itself(lake, monkeypatch):
             other.refresh()
         return genuine(store, base, change)
 
-    monkeypatch.setattr("zonebloom.build.checkpoints.commit_change", meddled)
+    monkeypatch.setattr("zonebloom.build.apply.commit_change", meddled)
     done = index.refresh()
     assert (done.version, done.num_files_added) == (2, 0)
     assert_whole(lake, zb.open_index(lake), rows_of(lake))

@@ -15,6 +15,7 @@ import sys
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import polars as pl
 import pyarrow as pa
@@ -28,8 +29,9 @@ from hypothesis import strategies as st
 import zonebloom as zb
 from tests import delta_log
 from tests.depth import at_depth
+from tests.s3 import S3Server
 from zonebloom import cli
-from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, StaleIndexError
+from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, StaleIndexError, StorageError
 from zonebloom.formats import open_dataset
 from zonebloom.formats.delta import DeltaDataset
 from zonebloom.reasons import ReasonCode
@@ -217,6 +219,18 @@ def test_a_path_that_looks_like_another_partition_is_not_believed(tmp_path):
     assert index.search("day = 9").kept.files == 0
 
 
+def test_a_partition_value_of_the_log_comes_before_that_of_the_file(tmp_path):
+    hand_made(tmp_path, [("id", "long", 0, ""), ("u", "string", 0, ""), ("f", "double", 0, "")], partitions=["f"])
+    for number, (logged, held) in enumerate([("0.1", 0.5), ("-0.0", 0.0), (None, 1.0), ("0.2", None)]):
+        table = rows(4 * number, 4 * number + 4, f=pa.array([held] * 4, pa.float64()))
+        add_file(tmp_path, f"{number}.parquet", table, {"f": logged})
+    index = build(tmp_path)
+    assert_agrees(index, tmp_path)
+    assert index.to_table("f = 0.1")["id"].to_pylist() == [0, 1, 2, 3]
+    assert index.search("f = 0.5 OR f = 1.0").kept.rows == 0
+    assert index.to_table("f = 0.0")["id"].to_pylist() == [4, 5, 6, 7]
+
+
 def test_a_partition_column_is_not_indexed(tmp_path):
     write_deltalake(tmp_path, rows(0, 4, day=[1] * 4), partition_by=["day"])
     with pytest.raises(ColumnNotFoundError, match="day"):
@@ -278,11 +292,16 @@ def hand_made(root: Path, fields, *, mode="none", partitions=(), features=()) ->
     delta_log.commit(root, {"protocol": protocol}, {"metaData": metadata})
 
 
-def add_file(root: Path, name: str, table: pa.Table, partition=None) -> None:
+def add_file(root: Path, name: str, table: pa.Table, partition=None, how: str = "little") -> None:
     pq.write_table(table, root / name, row_group_size=16)
-    size = (root / name).stat().st_size
-    entry = {"path": name, "partitionValues": partition or {}, "size": size, "modificationTime": 1, "dataChange": True}
-    delta_log.commit(root, {"add": entry})
+    size, stats = (root / name).stat().st_size, json.dumps({"numRecords": table.num_rows})
+    entry = {"path": spelled(name, how), "partitionValues": partition or {}, "size": size, "modificationTime": 1}
+    delta_log.commit(root, {"add": entry | {"dataChange": True, "stats": stats}})
+
+
+def spelled(path: str, how: str) -> str:
+    """A path as a writer may put it into the log: `little` or `much` of it encoded, or `none`."""
+    return path if how == "none" else quote(path, safe="/=+:&" if how == "little" else "/")
 
 
 def with_ids(table: pa.Table, ids: list[int]) -> pa.Table:
@@ -488,6 +507,36 @@ def test_deleted_rows_of_partitions_with_odd_names(tmp_path):
     assert index.to_table("id IS NOT NULL").num_rows == their_rows(tmp_path).num_rows < 4
 
 
+@pytest.mark.parametrize("how", ["little", "much"])
+def test_each_deletion_vector_is_of_its_own_file_where_folders_differ_by_encoding_alone(tmp_path, how):
+    names = ["a b", "a%20b", "a%2520b", "é", "%C3%A9", "a+b", "a%2Bb", "a#b", "a?b"]
+    hand_made(
+        tmp_path,
+        [("id", "long", 0, ""), ("u", "string", 0, ""), ("p", "string", 0, "")],
+        partitions=["p"],
+        features=["deletionVectors"],
+    )
+    for number, name in enumerate(names):
+        (tmp_path / f"p={name}").mkdir()
+        add_file(tmp_path, f"p={name}/part-0.parquet", rows(10 * number, 10 * number + 10), {"p": name}, how=how)
+    index = build(tmp_path)
+    for number, add in enumerate(delta_log.actions(tmp_path, "add")):
+        if number != 4:
+            delta_log.delete_rows(tmp_path, add, [number], "i")
+    left = index.to_table("id IS NOT NULL")["id"].to_pylist()
+    assert sorted(set(range(90)) - set(left)) == [11 * number for number in range(9) if number != 4]
+    assert_agrees(index, tmp_path)
+
+
+def test_a_deletion_vector_that_is_of_no_file_is_refused(tmp_path):
+    """deltalake's URL of a path with a backslash is that of another path."""
+    hand_made(tmp_path, [("id", "long", 0, ""), ("u", "string", 0, "")], features=["deletionVectors"])
+    add_file(tmp_path, "a\\b.parquet", rows(0, 10), how="none")
+    delta_log.delete_rows(tmp_path, *delta_log.actions(tmp_path, "add"), [1], "i")
+    with pytest.raises(DataFileError, match="of one file"):
+        build(tmp_path).to_table("id IS NOT NULL")
+
+
 def test_a_folder_with_an_odd_name(tmp_path):
     root = tmp_path / "a é+b"
     write_deltalake(root, rows(0, 40), configuration={"delta.enableDeletionVectors": "true"})
@@ -586,6 +635,35 @@ def test_an_unknown_reader_feature_is_refused_by_name(tmp_path):
     hand_made(tmp_path, [("id", "long", 0, "")], features=["sideways"])
     with pytest.raises(DataFileError, match="sideways"):
         zb.build_index(tmp_path, "id")
+
+
+@pytest.mark.parametrize("feature", ["typeWidening", "vacuumProtocolCheck", "variantShredding"])
+def test_features_beside_which_no_deletion_vector_is_read_are_refused_before_a_build(tmp_path, feature):
+    hand_made(tmp_path, [("id", "long", 0, ""), ("u", "string", 0, "")], features=["deletionVectors", feature])
+    add_file(tmp_path, "a.parquet", rows(0, 10))
+    with pytest.raises(DataFileError, match=f"(?i)deletion vectors .*{feature}"):
+        build(tmp_path)
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["_delta_log", "a.parquet"]
+
+
+def test_a_location_that_deltalake_takes_for_another_is_refused(root, s3):
+    """It decodes `%20` once more, and so reads the log of the folder `a b` beside `a%20b`."""
+    for name in ("a b", "a%20b"):
+        shutil.copytree(root, root.parent / name / "t")
+        s3.upload(root, f"{name}/t")
+    for place, options in ((f"{root.parent}/a%20b/t", None), (s3.url("a%20b/t"), s3.options)):
+        with pytest.raises(InvalidArgumentError, match=r"a%20b/t; .* rename it"):
+            zb.build_index(place, "u", storage_options=options)
+    index = zb.build_index(s3.url("a b/t"), "u", rows_per_zone=ROWS_PER_ZONE, storage_options=s3.options)
+    assert_same(index.to_table("id IS NOT NULL"), their_rows(root))
+
+
+@pytest.mark.parametrize("name", ["a#b", "a?b", "a%b", "é+b"])
+def test_a_location_in_an_object_store_is_literal(root, s3, name):
+    s3.upload(root, f"{name}/t")
+    index = zb.build_index(s3.url(f"{name}/t"), "u", rows_per_zone=ROWS_PER_ZONE, storage_options=s3.options)
+    assert_same(index.to_table("id IS NOT NULL"), their_rows(root))
+    assert index.to_table(user(50))["id"].to_pylist() == [50]
 
 
 def test_a_log_that_is_not_the_whole_truth_is_refused(tmp_path):
@@ -743,3 +821,43 @@ def test_a_table_in_an_object_store(s3):
         zb.build_index(s3.url("lake"), "u", storage_options=s3.options)
     with pytest.raises(DataFileError, match="as what it is"):
         open_dataset(s3.url("lake"), s3.options).list_under(["table"])
+
+
+@pytest.mark.parametrize("fault", ["deny", "refuse"])
+def test_an_outage_is_told_as_one_and_changes_nothing(s3, vectors, fault):
+    (add,) = delta_log.actions(vectors, "add")
+    delta_log.delete_rows(vectors, add, [4], "u")
+    url = s3.upload(vectors, "t")
+    index = zb.build_index(url, "u", rows_per_zone=ROWS_PER_ZONE, storage_options=s3.options)
+    write_deltalake(url, rows(100, 110), mode="append", storage_options=s3.options)
+    calls = {
+        "search": lambda: index.search(user(5)),
+        "scan": lambda: index.to_table(user(5)),
+        "exists": lambda: index.exists("u", [user(5)[5:-1]], exact=True),
+        "refresh": index.refresh,
+        "full refresh": lambda: index.refresh("full"),
+        "verify": lambda: index.verify(sample=1.0),
+        "build": lambda: zb.build_index(url, "u", index=s3.url("other"), storage_options=s3.options),
+    }
+    for part in ("_delta_log/", ".bin", ".parquet"):
+        for name, call in calls.items():
+            if (part == ".bin" and name not in ("scan", "exists")) or (part == ".parquet" and fault == "refuse"):
+                continue  # not read; or asked for again during minutes
+            with (
+                s3.server.misbehaving(lambda _method, path, _query, part=part: fault if part in path else None),
+                pytest.raises(StorageError, match="access was refused" if fault == "deny" else "503"),
+            ):
+                call()
+    assert index.version == 1
+    assert not [key for key in s3.keys("other") if "/versions/" in key]
+    assert index.to_table(user(5))["id"].to_pylist() == [5]
+
+
+def test_a_store_that_is_gone_is_told(vectors):
+    server = S3Server()
+    url = server.bucket("bucket").upload(vectors, "t")
+    index = zb.build_index(url, "u", index=vectors.parent / "index", storage_options=server.options)
+    server.close()
+    with pytest.raises(StorageError, match="no answer; check the endpoint"):
+        index.search(user(5))
+    assert index.version == 1

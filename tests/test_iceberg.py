@@ -15,6 +15,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -38,8 +39,9 @@ from pyiceberg.types import DoubleType, IntegerType, LongType, NestedField, Stri
 import zonebloom as zb
 from tests.depth import at_depth
 from tests.iceberg_log import commit_deletes, position_deletes, puffin
+from tests.s3 import Bucket, S3Server
 from zonebloom import cli
-from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError
+from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, StorageError
 from zonebloom.formats import open_dataset
 from zonebloom.reasons import ReasonCode
 
@@ -207,8 +209,57 @@ def test_another_partition_spec_keeps_files_whose_value_the_log_has_not(table, p
     assert found.kept.files == 4
     assert index.to_table(user(205))["id"].to_pylist() == [205]
     assert_agrees(index, table)
-    with pytest.raises(ColumnNotFoundError):
-        build(table, place.parent / "other", "u")
+
+
+def test_a_partition_column_is_indexed_like_any_other(table, place):
+    """Files of the older specification are told apart by filters alone, those of the newer one by the log too."""
+    with table.update_spec() as spec:
+        spec.add_identity("u")
+    table.append(rows(200, 204))
+    index = build(table, place, "u")
+    for num_without_value in (3, 4):
+        assert index.search(user(50)).num_zones_kept == 1
+        assert index.search(user(202)).kept.rows == 1
+        assert index.search("u = 'nobody'").kept.rows == 0
+        assert index.search(f"NOT {user(202)}").kept.files == num_without_value + 3
+        assert index.search("u < 'user 0'").kept.files == num_without_value
+        assert_agrees(index, table)
+        assert index.exists("u", [user(50)[5:-1], "nobody"], exact=True).to_pylist() == [True, False]
+        assert index.verify(sample=1.0).is_sound
+        if num_without_value == 3:
+            with table.update_spec() as spec:
+                spec.remove_field("u")
+            table.append(rows(300, 340))
+            assert index.refresh().num_files_added == 1
+
+
+@pytest.mark.parametrize("kind", [pa.float32(), pa.float64()])
+def test_a_value_of_the_file_comes_before_that_of_the_log(catalog, place, kind):
+    """pyiceberg writes doubles into manifests as floats, and both zeros into a file of either."""
+    values = pa.array([0.1, 0.2, 0.0, -0.0, 1e-50, None, 2.5], pa.float64()).cast(kind)
+    table = catalog.create_table("db.floats", schema=rows(0, 7, f=values).schema)
+    with table.update_spec() as spec:
+        spec.add_identity("f")
+    table.append(rows(0, 7, f=values))
+    theirs = table.scan().to_arrow().sort_by("id").select(["id", "f"])
+    for columns in ("id", ["f", "id"]):
+        index = zb.build_index(table, columns, index=place, rows_per_zone=ROWS_PER_ZONE, overwrite=columns != "id")
+        assert str(index.to_table("id >= 0", columns=["id", "f"]).sort_by("id")) == str(theirs)
+        for value in values.drop_null().to_pylist():
+            wanted = theirs.filter(pc.equal(theirs["f"], value))
+            assert sorted(index.to_table(zb.col("f") == value)["id"].to_pylist()) == wanted["id"].to_pylist() != []
+        assert index.to_table("f IS NULL")["id"].to_pylist() == [5]
+        assert sorted(index.to_table("f > 0.05 AND f < 1")["id"].to_pylist()) == [0, 1]
+
+
+def test_a_file_that_a_snapshot_lists_twice_is_refused(table, place):
+    index = build(table, place)
+    table.add_files(files_of(table)[:1], check_duplicate_files=False)
+    assert table.scan().to_arrow().num_rows == 160
+    with pytest.raises(DataFileError, match="list each file once"):
+        index.search(user(5))
+    with pytest.raises(DataFileError, match="list each file once"):
+        build(table, place.parent / "other")
 
 
 def test_files_of_a_migrated_table_lack_their_partition_column(catalog, tmp_path, place):
@@ -235,6 +286,11 @@ def test_files_of_a_migrated_table_lack_their_partition_column(catalog, tmp_path
     assert index.to_table("day = 1").num_rows == 20
     assert index.to_table("day IS NULL").num_rows == 0
     assert index.search(user(7)).num_zones_kept == 1
+    by_day = build(table, place.parent / "by_day", "day")
+    assert by_day.to_table("day = 1").num_rows == 20
+    assert by_day.search("day = 2").kept.rows == 0
+    assert by_day.exists("day", [1, 2], exact=True).to_pylist() == [True, False]
+    assert by_day.verify(sample=1.0).is_sound
 
 
 def _rewrite_sizes(table: Table, size: int) -> None:
@@ -649,14 +705,14 @@ def test_random_operations_against_the_tables_own_reader(tmp_path_factory, steps
 # --- object stores ----------------------------------------------------------------------------------------------------
 
 
-def test_a_table_in_an_object_store_is_read_by_its_own_file_io(s3, tmp_path):
+def catalog_in(s3: Bucket, folder: Path, **options: str) -> SqlCatalog:
     keys = {"s3.access-key-id": "key", "s3.secret-access-key": "secret", "s3.region": "us-east-1"}
-    catalog = SqlCatalog(
-        "there",
-        uri=f"sqlite:///{tmp_path}/catalog.db",
-        warehouse=s3.url("warehouse"),
-        **{"s3.endpoint": s3.server.url, **keys},
-    )
+    uri, endpoint = f"sqlite:///{folder}/catalog.db", {"s3.endpoint": s3.server.url}
+    return SqlCatalog("there", uri=uri, warehouse=s3.url("warehouse"), **keys, **endpoint, **options)
+
+
+def test_a_table_in_an_object_store_is_read_by_its_own_file_io(s3, tmp_path):
+    catalog = catalog_in(s3, tmp_path)
     catalog.create_namespace("db")
     table = catalog.create_table("db.t", schema=rows(0, 1).schema)
     table.append(rows(0, 40))
@@ -671,4 +727,57 @@ def test_a_table_in_an_object_store_is_read_by_its_own_file_io(s3, tmp_path):
     assert remote.to_table(user(50))["id"].to_pylist() == [50]
     opened = zb.open_index(s3.url("index"), dataset=table, storage_options=s3.options)
     assert_agrees(opened, table)
+    catalog.close()
+
+
+@pytest.mark.parametrize("num_answers", [0, 2, 4])
+def test_an_outage_of_the_store_is_told_as_one_and_changes_nothing(s3, tmp_path, place, num_answers):
+    catalog = catalog_in(s3, tmp_path)
+    catalog.create_namespace("db")
+    table = catalog.create_table("db.t", schema=rows(0, 1).schema)
+    for start in (0, 20_000):
+        table.append(rows(start, start + 20_000))
+    index = build(table, place)
+    table.append(rows(40_000, 60_000))
+    index.search(user(5))  # reads the manifests
+    left = {}
+
+    def fault(_method: str, path: str, _query: str) -> str | None:
+        if not path.endswith(".parquet"):
+            return None
+        left[path] = left.get(path, num_answers) - 1
+        return "deny" if left[path] < 0 else None
+
+    calls = {
+        "scan": lambda: index.to_table("id >= 0"),
+        "exists": lambda: index.exists("u", [user(5)[5:-1]], exact=True),
+        "refresh": index.refresh,
+        "full refresh": lambda: index.refresh("full"),
+        "verify": lambda: index.verify(sample=1.0),
+        "build": lambda: build(table, place.parent / "other"),
+    }
+    for call in calls.values():
+        left.clear()
+        with s3.server.misbehaving(fault), pytest.raises(StorageError, match="cannot read data file"):
+            call()
+    assert index.version == 1
+    assert not list(place.parent.glob("other/versions/*"))
+    assert_same(index.to_table(user(50)), rows(50, 51))
+    catalog.close()
+
+
+@pytest.mark.parametrize("file_io", ["pyarrow.PyArrowFileIO", "fsspec.FsspecFileIO"])
+def test_a_store_that_is_gone_is_told(tmp_path, place, file_io):
+    server = S3Server()
+    catalog = catalog_in(server.bucket("bucket"), tmp_path, **{"py-io-impl": f"pyiceberg.io.{file_io}"})
+    catalog.create_namespace("db")
+    table = catalog.create_table("db.t", schema=rows(0, 1).schema)
+    table.append(rows(0, 40))
+    index = build(table, place)
+    server.close()
+    with pytest.raises(StorageError, match="no answer; check the endpoint"):
+        index.refresh("full")
+    assert (index.version, index.search(user(5)).num_zones_kept) == (1, 1)
+    with pytest.raises(StorageError, match="no answer; check the endpoint"):  # of the manifests, too
+        zb.build_index(table, "id", index=place)
     catalog.close()

@@ -21,6 +21,7 @@ PACKAGE = ROOT / "zonebloom"
 ROOMS = (
     "errors",
     "reasons",
+    "options",
     "arrow",
     "bloom",
     "predicates",
@@ -36,8 +37,8 @@ ROOMS = (
 )
 """From the ground up; CONTRIBUTING.md shows the same. `zonebloom/__init__.py` is the door, and no room."""
 
-UPWARD = {("bloom", "search"), ("build", "index")}
-"""Arrows that still point up: `ZoneTable.search`, and `build_index`, which returns an `Index`."""
+UPWARD = {("bloom", "search")}
+"""Arrows that still point up: `ZoneTable.search`."""
 
 MODULE_OF_PACKAGE = {"pylance": "lance", "pytest-xdist": "xdist"}
 """Packages whose module has another name."""

@@ -22,9 +22,10 @@ from zonebloom.bloom.sizing import num_blocks_for
 from zonebloom.bloom.zones import ZoneBuilder
 from zonebloom.cli import app
 from zonebloom.errors import CorruptIndexError, IndexNotFoundError, InvalidArgumentError
+from zonebloom.options import check_levels
 from zonebloom.storage.fragments import Fragment
 from zonebloom.storage.level import LevelEntry
-from zonebloom.storage.levels import DatasetFilter, LevelBuilder, LeveledZones, check_levels
+from zonebloom.storage.levels import DatasetFilter, LevelBuilder, LeveledZones
 from zonebloom.storage.levels.fill import SPAN_BYTES, Filling, write_dataset_filter
 from zonebloom.storage.stores.local import LocalStore
 from zonebloom.storage.zone_segment import ZoneSegment

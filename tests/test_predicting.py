@@ -15,9 +15,9 @@ from click.testing import CliRunner
 
 import zonebloom as zb
 from zonebloom.bloom.hashing import hash_values
-from zonebloom.bloom.sizing import SIZINGS
 from zonebloom.cli import app
 from zonebloom.errors import ColumnNotFoundError, InvalidArgumentError
+from zonebloom.options import SIZINGS
 
 ROWS_PER_ZONE = 256
 NUM_FILES = 6

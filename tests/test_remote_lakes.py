@@ -454,6 +454,14 @@ def test_a_store_that_cannot_be_reached_is_an_error_not_damage(s3: Bucket, make_
         assert index.search(zb.col("user_id") == key_of(lake, 0)).kept.zones == 1
 
 
+@pytest.mark.parametrize("key", ["a//b.parquet", "./a.parquet", "../a.parquet", "a\tb.parquet"])
+def test_a_key_that_cannot_be_listed_is_told(s3: Bucket, flat_lake: Lake, key):
+    url = s3.upload(flat_lake.root, "lake")
+    s3.put(f"lake/{key}", b"")
+    with pytest.raises(StorageError, match=r"each key must have no empty part.*rename or remove it"):
+        zb.build_index(url, "user_id", storage_options=s3.options)
+
+
 @pytest.mark.parametrize("what", ["bucket", "access", "credentials", "endpoint"])
 def test_what_is_missing_is_told_before_anything_is_written(s3: Bucket, flat_lake: Lake, what, monkeypatch):
     url = s3.upload(flat_lake.root, "lake")

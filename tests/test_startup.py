@@ -12,7 +12,7 @@ import sys
 
 import pytest
 
-from zonebloom.build.create import build_index
+from zonebloom.index import build_index
 
 SMALL_PARTS_OF_PYTHON = {
     *("base64", "binascii", "bisect", "concurrent", "difflib", "fnmatch", "glob", "ipaddress", "locale", "mmap"),

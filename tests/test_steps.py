@@ -10,7 +10,7 @@ import pytest
 import zonebloom as zb
 from tests.lives import assert_every_row_is_found, write
 from zonebloom.bloom import sizing
-from zonebloom.build import checkpoints as stepping
+from zonebloom.build import apply
 from zonebloom.build.fill import Threads
 from zonebloom.errors import (
     ColumnNotFoundError,
@@ -191,7 +191,7 @@ def test_filters_that_one_can_hold_are_united_where_columns_are_sliced(lake, tmp
     monkeypatch.setattr(filling, "_FILTER_ROWS", 250)
     apart = build(lake, index=tmp_path / "apart")
     assert filters_of(apart) == 3
-    monkeypatch.setattr(stepping, "_ZONES_WORTH_SLICING", 1)
+    monkeypatch.setattr(apply, "_ZONES_WORTH_SLICING", 1)
     sliced = build(lake)
     assert (sliced.version, filters_of(sliced)) == (1, 1)
     assert sliced.dataset_filter("k").fpp() < 0.002
@@ -304,7 +304,7 @@ class TwiceThreads(Threads):
 
 
 def test_slicing_may_be_tried_again(lake, monkeypatch):
-    monkeypatch.setattr("zonebloom.build.checkpoints._ZONES_WORTH_SLICING", 0)
+    monkeypatch.setattr("zonebloom.build.apply._ZONES_WORTH_SLICING", 0)
     index = zb.build_index(lake, "k", rows_per_zone=1, runner=TwiceThreads(1))
     (column,) = index.info()["columns"]
     assert list(column["kinds"]) == ["slices"]

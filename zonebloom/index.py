@@ -1,4 +1,4 @@
-"""`Index`: open, search, scan, exists, explain, verify, optimize, refresh, restore, vacuum.
+"""`Index`: build, open, search, scan, exists, explain, verify, optimize, refresh, restore, vacuum.
 
 An index is a folder beside the data (`_zonebloom/`), or anywhere else. It never touches a data file, and each of its
 answers holds for the data set as it is at the moment of the call: files are listed afresh, and what the index does not
@@ -27,6 +27,7 @@ from zonebloom.errors import (
     StaleIndexError,
 )
 from zonebloom.formats import INDEX_FOLDER, Dataset, dataset_from_json, open_dataset
+from zonebloom.options import COMMIT_EVERY, FPP, ROWS_PER_ZONE, BuildOptions, IndexOptions
 from zonebloom.predicates import Predicate, parse_predicate
 from zonebloom.search.evaluate import SearchResult
 from zonebloom.search.snapshot import load_snapshot, load_trusted
@@ -38,7 +39,6 @@ from zonebloom.storage.stores.store import Store, Traffic
 
 if TYPE_CHECKING:
     from zonebloom.bloom.sbbf import Sbbf
-    from zonebloom.bloom.sizing import Sizing
     from zonebloom.bloom.zones import ZoneTable
     from zonebloom.build.fill import Runner
     from zonebloom.build.progress import Progress
@@ -47,9 +47,10 @@ if TYPE_CHECKING:
     from zonebloom.maintain.optimize import Optimization
     from zonebloom.maintain.verify import Verification
     from zonebloom.maintain.versions import Vacuum, Version
+    from zonebloom.options import Sizing
     from zonebloom.search.explain import Explanation
 
-__all__ = ["Index", "open_index"]
+__all__ = ["Index", "build_index", "import_index", "open_index"]
 
 _REFRESH_ATTEMPTS = 4
 
@@ -108,6 +109,119 @@ def _places(given: str) -> Iterator[str]:
         return
     folder, _, name = given.rpartition("/")
     yield f"{folder}/_{name}.zonebloom"  # beside one file
+
+
+def build_index(
+    source: Any,
+    columns: str | Sequence[str],
+    *,
+    rows_per_zone: int = ROWS_PER_ZONE,
+    fpp: float = FPP,
+    sizing: Sizing = "power_of_two",
+    index: str | os.PathLike[str] | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    workers: int | None = None,
+    overwrite: bool = False,
+    optimize: bool = True,
+    levels: Sequence[str] = ("zone",),
+    commit_every: int = COMMIT_EVERY,
+    progress: bool | Callable[[Progress], None] = False,
+    runner: Runner | None = None,
+) -> Index:
+    """An index over `columns` of `source`, committed and opened; data files are only read.
+
+    Columns are added to an index that is there already. Memory is bounded by one batch of zones (4 MiB) for each
+    worker and column, not by the data set.
+
+    Parameters
+    ----------
+    source
+        A folder of Parquet files (hive-partitioned or not), a file, a list of files, or a `pyarrow.dataset.Dataset`.
+        Folders and files may be URLs (`s3://`, `gs://`, `az://`, `abfss://`, `file://`).
+    columns
+        Names of columns; leaves of structs are written `a.b`.
+    rows_per_zone
+        Rows of a zone, at least 1.
+    fpp
+        False positive probability of a full zone of distinct values, in (0, 1).
+    sizing
+        `power_of_two` (Lance's), `exact` (0.59 of the bytes at the defaults), `adaptive` (by the distinct values of
+        each zone) or `parquet` (the closed formula, next power of two).
+    index
+        Folder of the index, or its URL, in another store too. By default `_zonebloom` in the data set's folder, or
+        `_<file>.zonebloom` beside one file; a list of files and a pyarrow Dataset need it.
+    storage_options
+        For URLs, of the data or of the index: credentials, region, endpoint and the like, under the names of the
+        object_store library (`aws_region`). What is not given comes from the environment; the index keeps none.
+    workers
+        Threads; by default as many as there are cores, and at least 8 where the data is in an object store.
+    overwrite
+        Build columns anew that are indexed already.
+    optimize
+        Whether columns of more than 4096 zones become slice segments at the end, as `Index.optimize` makes them.
+    levels
+        `"zone"`, and above it `"fragment"`, one more filter for each file, and `"dataset"`, one for all files, so that
+        a value which is nowhere costs one block. specs/levels.md says when each pays.
+    commit_every
+        Rows after which what is done is committed, so that a build which dies keeps it. The same call then goes on
+        where it ended, and merges everything at the end. Columns that are built anew are replaced at once, at the end.
+    progress
+        True for a bar on stderr, or a function that takes `Progress`.
+    runner
+        Where the work is done; by default in `workers` threads of this process.
+
+    Raises
+    ------
+    ColumnNotFoundError, UnsupportedTypeError, InvalidArgumentError
+        Before anything is written.
+    IndexExistsError
+        A column is indexed already.
+    DataFileError
+        No file can be read. Single files that cannot are warned of and left out, and searches keep them whole.
+    ConcurrentCommitError
+        Another commit came first.
+    """
+    from zonebloom.build.create import build, index_store  # noqa: PLC0415 - a plain search does without
+
+    options = IndexOptions(rows_per_zone, fpp, sizing, tuple(levels) if not isinstance(levels, str) else (levels,))
+    work = BuildOptions(workers, commit_every, progress, runner)
+    given = open_dataset(source, storage_options)
+    dataset = given.pin()
+    store = index_store(dataset, index, storage_options)
+    build(dataset, store, columns, options, work, overwrite=overwrite, optimize=optimize)
+    return Index(load_snapshot(store, None), storage_options, dataset=None if given is dataset else given)
+
+
+def import_index(
+    source: Any,
+    zones: ZoneTable,
+    *,
+    column: str,
+    index: str | os.PathLike[str] | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    check: bool = True,
+) -> Index:
+    """An index of `source` from zones that were made elsewhere, such as an exported file or Lance's.
+
+    Fragment number i is the i-th file in order of path. The zones of each fragment must tile its file.
+
+    Parameters
+    ----------
+    check
+        Read one zone of each file and prove that its filter holds every value, before anything is committed.
+
+    Raises
+    ------
+    InvalidZoneTableError
+        The zones do not tile the files, or a filter denies a value that the data has: they describe other data.
+    """
+    from zonebloom.build.create import import_zones, index_store  # noqa: PLC0415 - a plain search does without
+
+    given = open_dataset(source, storage_options)
+    dataset = given.pin()
+    store = index_store(dataset, index, storage_options)
+    import_zones(dataset, store, zones, column, check=check)
+    return Index(load_snapshot(store, None), storage_options, dataset=None if given is dataset else given)
 
 
 class Index:
@@ -383,9 +497,11 @@ class Index:
 
         Spec: specs/refresh.md
         """
-        from zonebloom.build.refresh import Wanted, refresh  # noqa: PLC0415 - a plain search does without
+        from zonebloom.build.refresh import refresh  # noqa: PLC0415 - a plain search does without
 
-        wanted = Wanted(rows_per_zone, fpp, sizing, levels)
+        given = {"rows_per_zone": rows_per_zone, "fpp": fpp, "sizing": sizing, "levels": levels}
+        wanted = {name: value for name, value in given.items() if value is not None}
+        work = BuildOptions(workers, COMMIT_EVERY if commit_every is None else commit_every, progress, runner)
         is_cached = True
         for attempts_left in range(_REFRESH_ATTEMPTS, 0, -1):
             snapshot, is_sound = self._current(is_cached=is_cached)
@@ -394,16 +510,13 @@ class Index:
                 done = refresh(
                     snapshot,
                     dataset,
+                    work,
                     mode=mode,
                     paths=paths,
                     partitions=partitions,
                     wanted=wanted,
                     check=check,
-                    workers=workers,
-                    commit_every=commit_every,
-                    progress=progress,
                     is_forced=not is_sound,
-                    runner=runner,
                 )
             except (ConcurrentCommitError, CorruptIndexError):  # of others, or of what this index has read long ago
                 if attempts_left == 1:

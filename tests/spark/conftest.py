@@ -1,11 +1,10 @@
 """Spark sessions: one of each worker of xdist for all tests of this folder, and a cluster where one matters.
 
 `spark` is a classic session of two threads, whose Python workers are processes of their own and whose tasks are tried
-again. `connect` is a Spark Connect session of the same server. `cluster_spark` is a classic session on a cluster of two
-executor processes, for what only processes show: lost executors, delivery. A worker has one server at a time, so tests
-with `cluster_spark` are in modules of their own. In a test that uses `connect`, `pyspark.sql.functions` make columns
-for Connect, so use one of the two there. `any_spark` is one of the two kinds, chosen by the test's name, and each of
-them in turn in the deep suite.
+again. `connect` is a Spark Connect session of the same server. `cluster_spark` is a Spark Connect session of a cluster
+with two executor processes, for what only processes show: lost executors, delivery. `any_spark` is one of the first two
+kinds, chosen by the test's name, and each of them in turn in the deep suite. In a test with a session of Spark Connect,
+`pyspark.sql.functions` make columns for Connect, so use one kind there.
 """
 
 from __future__ import annotations
@@ -40,6 +39,13 @@ def spark(connect_port: int) -> Iterator[SparkSession]:
 def connect(spark: SparkSession, connect_port: int) -> Iterator[SparkSession]:
     """A session of Spark Connect."""
     with cluster.connected(connect_port) as session:
+        yield session
+
+
+@pytest.fixture(scope="module")
+def cluster_spark() -> Iterator[SparkSession]:
+    """A session of Spark Connect on a cluster of two executor processes."""
+    with cluster.serving() as port, cluster.connected(port) as session:
         yield session
 
 

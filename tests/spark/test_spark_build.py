@@ -163,9 +163,10 @@ def test_footers_of_many_files_are_read_by_executors(spark, make_lake, tmp_path,
 
 
 def test_what_a_task_gives_back_does_not_grow_with_its_filters(flat_lake, tmp_path):
-    from zonebloom.build.fill import Parameters, Unit, inspect
+    from zonebloom.build.fill import Unit, inspect
     from zonebloom.engines.spark.executors import _packed, perform
     from zonebloom.formats import open_dataset
+    from zonebloom.options import IndexOptions
 
     dataset = open_dataset(flat_lake.root)
     fragments = [inspect(dataset, path, found, 7)[0] for path, found in dataset.list().items()]
@@ -173,7 +174,7 @@ def test_what_a_task_gives_back_does_not_grow_with_its_filters(flat_lake, tmp_pa
     sizes = []
     for fpp in (0.05, 1e-6):
         place = tasks.Place(str(tmp_path / str(fpp)), None)
-        work = tasks.Work(place, dataset, {"user_id": pa.string()}, Parameters(64, fpp), LEVELS, 8001, {}, 0)
+        work = tasks.Work(place, dataset, {"user_id": pa.string()}, IndexOptions(64, fpp, levels=LEVELS), 8001, {}, 0)
         common = _packed(("zonebloom.engines.spark.build.tasks", "build", work))
         sizes.append(len(perform(common, _packed(units))))
         assert sum(path.stat().st_size for path in (tmp_path / str(fpp)).rglob("*.*")) > 10 * sizes[-1]
@@ -192,10 +193,16 @@ def test_progress_reaches_the_number_of_rows(any_spark, make_lake):
 # --- what goes wrong --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "fault", ["build_or_die", "build_or_kill_the_executor", "build_twice", "build_at_the_second_attempt"]
-)
+@pytest.mark.parametrize("fault", ["build_or_die", "build_twice", "build_at_the_second_attempt"])
 def test_a_task_that_is_run_again_changes_nothing(spark, make_lake, tmp_path, monkeypatch, fault):
+    assert_survives(spark, make_lake, tmp_path, monkeypatch, fault)
+
+
+def test_a_lost_executor_changes_nothing(cluster_spark, make_lake, tmp_path, monkeypatch):
+    assert_survives(cluster_spark, make_lake, tmp_path, monkeypatch, "build_or_kill_the_executor")
+
+
+def assert_survives(spark, make_lake, tmp_path, monkeypatch, fault):
     lake = make_lake((3000, 2500, 2000, 1500, 1000, 500))
     made, wanted = tmp_path / "made", tmp_path / "wanted"
     monkeypatch.setattr(tasks, "build", getattr(faults, fault))

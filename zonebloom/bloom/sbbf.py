@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 import numpy as np
 import numpy.typing as npt
 
-from zonebloom.bloom.sizing import BLOCK_BYTES, MAX_BLOCKS, check_fpp, num_blocks_for
+from zonebloom.bloom.sizing import BLOCK_BYTES, MAX_BLOCKS, num_blocks_for
 from zonebloom.errors import InvalidArgumentError
+from zonebloom.options import check_fpp
 
 if TYPE_CHECKING:
     import pyarrow as pa

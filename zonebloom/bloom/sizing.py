@@ -19,24 +19,12 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import Final, Literal, get_args
+from typing import Final
 
 from zonebloom.errors import InvalidArgumentError
+from zonebloom.options import check_fpp, check_sizing
 
-__all__ = [
-    "MAX_BLOCKS",
-    "SIZINGS",
-    "Sizing",
-    "check_fpp",
-    "check_rows_per_zone",
-    "check_sizing",
-    "expected_fpp",
-    "num_blocks_for",
-    "putze_fpp",
-]
-
-Sizing = Literal["power_of_two", "exact", "adaptive", "parquet"]
-SIZINGS: Final[tuple[Sizing, ...]] = get_args(Sizing)
+__all__ = ["MAX_BLOCKS", "expected_fpp", "num_blocks_for", "putze_fpp"]
 
 BLOCK_BYTES: Final = 32
 BLOCK_BITS: Final = 256
@@ -45,7 +33,6 @@ MAX_BLOCKS: Final = 1 << 22
 
 _MIN_LOG2_BYTES: Final = 5
 _MAX_LOG2_BYTES: Final = 27
-_MAX_ROWS_PER_ZONE: Final = (1 << 32) - 1
 
 # 1 - (31/32)^k: how likely at least one of k inserts set a given bit of its word.
 _BIT_SET: Final = tuple(1 - (31 / 32) ** k for k in range(9))
@@ -53,46 +40,6 @@ _BIT_SET: Final = tuple(1 - (31 / 32) ** k for k in range(9))
 _SIGNED_BINOMIALS: Final = tuple((-1) ** k * math.comb(8, k) for k in range(9))
 # Below this the closed form has lost half of its 16 digits to cancellation.
 _CLOSED_FORM_FLOOR: Final = 1e-8
-
-
-def check_fpp(fpp: float) -> None:
-    """Nothing, if `fpp` lies in the open interval (0, 1).
-
-    Raises
-    ------
-    InvalidArgumentError
-        If it does not, or is NaN, or is no number at all.
-    """
-    if isinstance(fpp, bool) or not isinstance(fpp, int | float) or not 0 < fpp < 1:
-        raise InvalidArgumentError(f"fpp must be a number in the open interval (0, 1), got {fpp!r}")
-
-
-def check_rows_per_zone(rows_per_zone: int) -> None:
-    """Nothing, if `rows_per_zone` is a whole number from 1 to 2^32 - 1.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If it is not.
-    """
-    if (
-        isinstance(rows_per_zone, bool)
-        or not isinstance(rows_per_zone, int)
-        or not 1 <= rows_per_zone <= _MAX_ROWS_PER_ZONE
-    ):
-        raise InvalidArgumentError(f"rows_per_zone must be an integer from 1 to 2^32 - 1, got {rows_per_zone!r}")
-
-
-def check_sizing(sizing: str) -> None:
-    """Nothing, if `sizing` names one of `SIZINGS`.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If it does not.
-    """
-    if sizing not in SIZINGS:
-        raise InvalidArgumentError(f"sizing must be one of {', '.join(SIZINGS)}, got {sizing!r}")
 
 
 def num_blocks_for(ndv: int, fpp: float, sizing: str) -> int:

@@ -22,12 +22,12 @@ from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 
-from zonebloom.bloom.sizing import Sizing
 from zonebloom.bloom.zones import ZoneBuilder
 from zonebloom.errors import DataFileError
 from zonebloom.formats import DataFile, Dataset
 from zonebloom.formats.schema_evolution import column_values, columns_of_folders, unified
 from zonebloom.formats.source import Fingerprint
+from zonebloom.options import IndexOptions
 from zonebloom.storage.fragments import Fragment
 from zonebloom.storage.level import LevelEntry
 from zonebloom.storage.levels import LevelBuilder, LevelSink
@@ -41,7 +41,6 @@ __all__ = [
     "BuildPlan",
     "BuiltColumns",
     "Inspected",
-    "Parameters",
     "Runner",
     "Threads",
     "Unit",
@@ -66,18 +65,6 @@ _WAITING_WORKERS = 8
 _MIN_UNIT_ROWS = 1 << 20
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Parameters:
-    """How zones are made."""
-
-    rows_per_zone: int = 8192
-    """Rows of a full zone."""
-    fpp: float = 0.00057
-    """False positive probability asked for."""
-    sizing: Sizing = "power_of_two"
-    """How the number of blocks follows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,12 +208,10 @@ class BuildPlan:
     store: Store
     columns: Mapping[str, pa.DataType]
     """Indexed columns and the types whose bytes are hashed."""
-    parameters: Parameters
+    options: IndexOptions
     workers: int
     on_rows: Callable[[int], None] | None = None
     """Called with the number of rows that were done since the last call, from the workers."""
-    levels: tuple[str, ...] = ("zone",)
-    """The levels to make, as `check_levels` gives them."""
     like: Mapping[str, int] = field(default_factory=dict)
     """By column, blocks of the filter of the data set that a new one will be united with."""
     of_rows: int = 0
@@ -283,11 +268,11 @@ class Threads:
 
 def build_segments(plan: BuildPlan, fragments: Sequence[Fragment]) -> BuiltColumns:
     """Write the zones of `fragments` as new segments, in threads; see `Runner.build`."""
-    units = units_of(fragments, plan.parameters.rows_per_zone, plan.workers)
-    fpp = plan.parameters.fpp
+    units = units_of(fragments, plan.options.rows_per_zone, plan.workers)
+    fpp, names = plan.options.fpp, plan.options.levels
     like, of_rows = plan.like, plan.of_rows
-    with LevelBuilder(plan.store, plan.columns, plan.levels, fpp, fragments, like=like, of_rows=of_rows) as levels:
-        has_levels = len(plan.levels) > 1
+    with LevelBuilder(plan.store, plan.columns, names, fpp, fragments, like=like, of_rows=of_rows) as levels:
+        has_levels = len(names) > 1
         built = build_units(plan, units, levels if has_levels else None)
     if has_levels:
         built.levels = levels.finish(built.failed)
@@ -331,7 +316,7 @@ class _Queue:
 
 
 def _work(plan: BuildPlan, queue: _Queue, built: BuiltColumns, levels: LevelSink | None) -> None:
-    parameters = plan.parameters
+    options = plan.options
     with ExitStack() as stack:
         writers: dict[str, ZoneSegmentWriter] = {}
         builders: dict[str, ZoneBuilder] = {}
@@ -339,9 +324,9 @@ def _work(plan: BuildPlan, queue: _Queue, built: BuiltColumns, levels: LevelSink
             builder = ZoneBuilder(
                 column_type,
                 column=column,
-                rows_per_zone=parameters.rows_per_zone,
-                fpp=parameters.fpp,
-                sizing=parameters.sizing,
+                rows_per_zone=options.rows_per_zone,
+                fpp=options.fpp,
+                sizing=options.sizing,
                 sink=lambda batch, column=column: writers[column].write(batch),  # type: ignore[misc]
             )
             writers[column] = stack.enter_context(ZoneSegmentWriter(plan.store, column, builder.schema))

@@ -22,9 +22,8 @@ import pyarrow.parquet as pq
 from rich.console import Console
 from rich.table import Table
 
-from zonebloom.build.create import build_index
 from zonebloom.errors import InvalidArgumentError, ZoneBloomError
-from zonebloom.index import Index
+from zonebloom.index import Index, build_index
 from zonebloom.search.evaluate import Counts
 
 if TYPE_CHECKING:

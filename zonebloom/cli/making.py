@@ -9,7 +9,6 @@ from typing import get_args
 
 import click
 
-from zonebloom.bloom.sizing import Sizing
 from zonebloom.cli.options import (
     column_option,
     format_option,
@@ -21,6 +20,7 @@ from zonebloom.cli.options import (
 )
 from zonebloom.cli.output import print_info, print_json, read_table, write_table
 from zonebloom.cli.root import app
+from zonebloom.options import COMMIT_EVERY, FPP, ROWS_PER_ZONE, Sizing
 
 __all__ = ["build", "demo", "export", "import_", "whatif"]
 
@@ -28,13 +28,15 @@ __all__ = ["build", "demo", "export", "import_", "whatif"]
 @app.command()
 @path_argument
 @click.option("--column", "-c", multiple=True, required=True, help="Column to index; may be given again.")
-@click.option("--rows-per-zone", type=int, default=8192, help="Rows of a zone.")
-@click.option("--fpp", type=float, default=0.00057, help="False positive probability of a zone, in (0, 1).")
+@click.option("--rows-per-zone", type=int, default=ROWS_PER_ZONE, help="Rows of a zone.")
+@click.option("--fpp", type=float, default=FPP, help="False positive probability of a zone, in (0, 1).")
 @click.option("--sizing", type=click.Choice(get_args(Sizing)), default="power_of_two", help="How large a filter is.")
 @index_option
 @workers_option
 @click.option("--levels", default="zone", help="zone, and fragment or dataset above it, separated by commas.")
-@click.option("--commit-every", type=int, default=10**9, help="Rows after which a build that dies keeps what it did.")
+@click.option(
+    "--commit-every", type=int, default=COMMIT_EVERY, help="Rows after which a build that dies keeps what it did."
+)
 @click.option("--overwrite", is_flag=True, help="Build indexed columns anew.")
 @click.option("--optimize/--no-optimize", default=True, help="Slice columns of more than 4096 zones at the end.")
 @format_option
@@ -53,7 +55,7 @@ def build(
     output_format: str,
 ) -> None:
     """Build an index over columns of PATH; data files are only read."""
-    from zonebloom.build.create import build_index  # noqa: PLC0415 - `--help` must not load Arrow
+    from zonebloom.index import build_index  # noqa: PLC0415 - `--help` must not load Arrow
 
     started = time.perf_counter()
     built = build_index(
@@ -101,7 +103,7 @@ def export(path: str, column: str, output: Path, index: str | None) -> None:
 def import_(file: Path, path: str, column: str, index: str | None) -> None:
     """Make an index of PATH from a zone table that was made elsewhere; it is checked against the data first."""
     from zonebloom.bloom.zones import ZoneTable  # noqa: PLC0415 - as above
-    from zonebloom.build.create import import_index  # noqa: PLC0415 - `--help` must not load Arrow
+    from zonebloom.index import import_index  # noqa: PLC0415 - `--help` must not load Arrow
 
     zones = ZoneTable.from_arrow(read_table(file))
     imported = import_index(path, zones, column=column, index=index, storage_options=storage_options())
@@ -111,7 +113,7 @@ def import_(file: Path, path: str, column: str, index: str | None) -> None:
 @app.command()
 @path_argument
 @click.option("--column", "-c", required=True, help="The column to index.")
-@click.option("--rows-per-zone", type=int, default=8192, help="Rows of a zone.")
+@click.option("--rows-per-zone", type=int, default=ROWS_PER_ZONE, help="Rows of a zone.")
 @click.option("--fpp", type=float, multiple=True, help="Probability to try; may be given again.")
 @format_option
 def whatif(path: str, column: str, rows_per_zone: int, fpp: tuple[float, ...], output_format: str) -> None:

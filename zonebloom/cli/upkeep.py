@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, get_args
 
 import click
 
-from zonebloom.bloom.sizing import Sizing
 from zonebloom.cli.options import format_option, index_option, open_it, path_argument, workers_option
 from zonebloom.cli.output import print_info, print_json
 from zonebloom.cli.root import app
+from zonebloom.options import Sizing
 
 if TYPE_CHECKING:
     from zonebloom.build.refresh import Mode

@@ -34,11 +34,13 @@ class Declared:
     schema: pa.Schema
     """The columns in the table's order, those of partitions too; what a file lacks of them is null."""
     partition_columns: tuple[str, ...]
-    """Columns whose values the log gives, for some files at least."""
+    """Columns whose values the log gives, whatever the files hold."""
     column_ids: Mapping[str, str]
     """By column, and by leaf of a struct, what stays when the name changes; empty where the name is all there is."""
     state: Mapping[str, Any]
     """Which version of the table this is, for JSON and for people."""
+    constant_columns: tuple[str, ...] = ()
+    """Columns of which the log gives the one value in all rows of a file, for some files at least; files hold them."""
 
 
 class Dataset(Protocol):
@@ -65,8 +67,11 @@ class Dataset(Protocol):
         """
         ...
 
-    def path_values(self, path: str) -> Mapping[str, str | None]:
-        """What the folders of a path say of columns that its file may lack; nothing where a log says it."""
+    def path_values(self, path: str) -> Mapping[str, Any]:
+        """The values of columns that the file at `path` may not hold: folders give texts, a log gives Arrow's scalars.
+
+        The file's own column comes first.
+        """
         ...
 
     @property

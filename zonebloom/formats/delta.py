@@ -8,6 +8,7 @@ Spec: specs/tables.md#delta
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -15,18 +16,18 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 import numpy as np
 import pyarrow as pa
 
-from zonebloom.errors import DataFileError, MissingDependencyError
+from zonebloom.errors import DataFileError, InvalidArgumentError, MissingDependencyError
 from zonebloom.formats.dataset import Declared
 from zonebloom.formats.parquet.column_mapping import StoredName
 from zonebloom.formats.source import Fingerprint
 from zonebloom.formats.table import SourceOpener, TableDataset, TableFile, TableSnapshot
 from zonebloom.formats.table_marks import LOG_FOLDER
-from zonebloom.storage.stores.locations import absolute, is_url, joined
+from zonebloom.storage.stores.locations import Url, absolute, is_url, joined
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -50,6 +51,14 @@ _READER_FEATURES = frozenset(
     }
 )
 """What a table may ask of its readers: all that is done here or in `deltalake`, or that concerns other columns."""
+_READ_WITH_VECTORS = frozenset({"columnMapping", "deletionVectors", "timestampNtz", "v2Checkpoint"})
+"""Features beside which every release of `deltalake` reads deletion vectors."""
+_RETRIES = {"max_retries": "5", "retry_timeout": "10s"}
+"""Of requests for the log, so that a store that is gone shows in seconds."""
+_OF_STORE = re.compile(r"Error performing|Generic \w+ error: |[Ee]rror getting credentials")
+"""What deltalake says where a request failed, and not where the log or a vector is bad."""
+_ORNAMENT = re.compile(r"\s*\n\s*(?:\x1b\[\d+m)*(?:↳|\d+:)?(?:\x1b\[\d+m)*\s*")
+"""Between the parts of a message of deltalake, each on a line of its own."""
 _MAPPING = "delta.columnMapping"
 _NS_OF_MS = 1_000_000
 _SETTLED_NS = 2_000_000_000
@@ -112,12 +121,43 @@ class DeltaDataset(TableDataset):
 
 
 def _opened(location: str, storage_options: Mapping[str, str], version: int | None = None) -> DeltaTable:
+    if unquote(location) != location:
+        message = f"the location of a Delta table must have no % before two hexadecimal digits, got {location}"
+        raise InvalidArgumentError(f"{message}; deltalake reads another folder there: move or rename it")
     library = _library()
+    with _explained(location, "the log"):
+        if not is_url(location):
+            local: DeltaTable = library.DeltaTable(location, version)
+            return local
+        url = Url.parse(location)
+        remote: DeltaTable = library.DeltaTable(
+            f"{url.root}/{quote(url.key)}", version, {**_RETRIES, **storage_options}
+        )
+        return remote
+
+
+@contextlib.contextmanager
+def _explained(location: str, what: str) -> Iterator[None]:
+    """Errors of deltalake in the block as ours.
+
+    Raises
+    ------
+    DataFileError
+        `what` of the table cannot be read.
+    StorageError
+        The store of the table cannot be reached or refuses.
+    """
     try:
-        table: DeltaTable = library.DeltaTable(location, version, dict(storage_options) or None)
-    except (library.exceptions.DeltaError, OSError, ValueError) as error:
-        raise DataFileError(f"{location} must be a Delta table that can be read, got: {_line(error)}") from error
-    return table
+        yield
+    except (_library().exceptions.DeltaError, pa.ArrowException, OSError, ValueError) as error:
+        text = _ORNAMENT.sub(": ", str(error))
+        if is_url(location) and _OF_STORE.search(text):
+            from zonebloom.storage.stores.object_client import ObjectClient  # noqa: PLC0415 - only with object stores
+
+            url = Url.parse(location)
+            with ObjectClient(url).explaining("read", url.key):
+                raise OSError(text) from error
+        raise DataFileError(f"{what} of {location} must be readable, got: {_line(error)}") from error
 
 
 def _library() -> Any:
@@ -141,7 +181,6 @@ def _identity(table: DeltaTable) -> tuple[Any, ...]:
 def _snapshot(table: DeltaTable, dataset: DeltaDataset) -> TableSnapshot:
     """The version that `table` has loaded."""
     location, options = dataset.location, dataset.storage_options
-    library = _library()
     features = _reader_features(table, location)
     schema = json.loads(table.schema().to_json())
     mode = table.metadata().configuration.get(f"{_MAPPING}.mode", "none")
@@ -149,11 +188,9 @@ def _snapshot(table: DeltaTable, dataset: DeltaDataset) -> TableSnapshot:
         raise DataFileError(f"{_MAPPING}.mode of {location} must be none, name or id, got {mode}")
     names = _Names(schema, mode)
     version = table.version()
-    try:
+    with _explained(location, "the log"):
         arrow = pa.schema([field.remove_metadata() for field in pa.schema(table.schema().to_arrow())])
         files = _files(table, location, names.name_of if mode != "none" else None)
-    except (library.exceptions.DeltaError, pa.ArrowException, ValueError) as error:
-        raise DataFileError(f"the log of {location} must be readable, got: {_line(error)}") from error
     declared = Declared(
         arrow,
         tuple(table.metadata().partition_columns),
@@ -161,6 +198,8 @@ def _snapshot(table: DeltaTable, dataset: DeltaDataset) -> TableSnapshot:
         {"table_version": version},
     )
     deletes = partial(_deleted_rows, location, options, version) if "deletionVectors" in features else None
+    if deletes is not None and not features <= _READ_WITH_VECTORS:
+        deletes()  # deltalake reads no deletion vectors beside some features: better told now than by the first scan
     return TableSnapshot(
         location,
         _identity(table),
@@ -224,33 +263,18 @@ def _relative(encoded: str, location: str) -> str:
 def _deleted_rows(location: str, storage_options: Mapping[str, str], version: int) -> Mapping[str, NDArray[np.int64]]:
     """The deleted rows of the files that have some, by path."""
     table = _opened(location, storage_options, version)
-    library = _library()
-    root = table.table_uri.rstrip("/")
+    root = f"{table.table_uri.rstrip('/')}/"
     known = _files(table, location, None)
     found: dict[str, NDArray[np.int64]] = {}
-    try:
+    with _explained(location, "the deletion vectors"):
         for batch in pa.RecordBatchReader.from_stream(table.deletion_vectors()):
             for uri, kept in zip(batch["filepath"].to_pylist(), batch["selection_vector"], strict=True):
-                path = _path_of(uri, root, known)
-                if path is None:
-                    raise DataFileError(f"deleted rows must be of a file of {location}, got {uri}")
+                path = unquote(uri.removeprefix(root))  # the library encodes the path once, whatever the log has
+                if not uri.startswith(root) or path not in known or path in found:
+                    raise DataFileError(f"deleted rows must be of one file of {location}, got {uri}")
                 mask = kept.values.to_numpy(zero_copy_only=False)
                 found[path] = np.flatnonzero(~mask)
-    except (library.exceptions.DeltaError, pa.ArrowException, OSError) as error:
-        raise DataFileError(f"the deletion vectors of {location} must be readable, got: {_line(error)}") from error
     return found
-
-
-def _path_of(uri: str, root: str, known: Mapping[str, Any]) -> str | None:
-    """The path of the listing that `uri` means; the library encodes some, and some twice."""
-    if not uri.startswith(f"{root}/"):
-        return None
-    path = uri[len(root) + 1 :]
-    for _attempt in range(3):
-        if path in known:
-            return path
-        path = unquote(path)
-    return None
 
 
 # --- column mapping ---------------------------------------------------------------------------------------------------

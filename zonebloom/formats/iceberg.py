@@ -10,6 +10,7 @@ Spec: specs/tables.md#iceberg
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -20,10 +21,10 @@ import numpy as np
 import pyarrow as pa
 
 from zonebloom.arrow import parquet as pq
-from zonebloom.errors import DataFileError, InvalidArgumentError, MissingDependencyError
+from zonebloom.errors import DataFileError, InvalidArgumentError, MissingDependencyError, StorageError
 from zonebloom.formats.dataset import Declared
 from zonebloom.formats.parquet.column_mapping import StoredName
-from zonebloom.formats.source import Fingerprint, LocalSource, Source
+from zonebloom.formats.source import Fingerprint, LocalSource, Source, SourceFile
 from zonebloom.formats.table import TableDataset, TableFile, TableSnapshot
 from zonebloom.formats.table_marks import METADATA_SUFFIX
 from zonebloom.storage.stores.locations import is_url
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
 __all__ = ["IcebergDataset"]
 
 _FILE = re.compile(r"file:(//)?(?=/)")
+_CLIENTS = ("botocore.", "aiohttp.", "google.", "gcsfs.", "azure.")
+"""Modules of which a FileIO of fsspec raises exceptions that are no OSError, where a store does not answer."""
+_UNREACHABLE = re.compile(r"NETWORK_CONNECTION|could not connect|connection refused|timed? ?out", re.IGNORECASE)
 _HADOOP_VERSION = re.compile(r"v(\d+)(\.gz)?\.metadata\.json")
 
 
@@ -96,10 +100,8 @@ class IcebergDataset(TableDataset):
         if not location.endswith(METADATA_SUFFIX):
             location = _newest_metadata(location)
         library = _library()
-        try:
+        with _explained("Iceberg metadata", location):
             found: Table = library.StaticTable.from_metadata(location)
-        except (OSError, ValueError) as error:
-            raise DataFileError(f"{location} must be Iceberg metadata that can be read, got: {_line(error)}") from error
         return found
 
     def _of_catalog(self, catalog: str) -> Table:
@@ -109,6 +111,9 @@ class IcebergDataset(TableDataset):
 
         try:
             return load_catalog(catalog).load_table(tuple(self._name))
+        except OSError as error:
+            message = f"cannot read table {'.'.join(self._name)} of catalog {catalog}"
+            raise StorageError(f"{message}: {_line(error)}; check that the catalog is up") from error
         except NoSuchTableError as error:
             raise DataFileError(f"table {'.'.join(self._name)} must be in catalog {catalog}, got none") from error
         except Exception as error:  # whatever a catalog's client raises
@@ -128,6 +133,30 @@ def _library() -> Any:
 
 def _line(error: BaseException) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+@contextlib.contextmanager
+def _explained(what: str, location: str) -> Iterator[None]:
+    """Errors of pyiceberg in the block, which reads `what` at `location`, as ours.
+
+    Raises
+    ------
+    DataFileError
+        It is missing, or cannot be made sense of.
+    StorageError
+        Its store cannot be reached or refuses.
+    """
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise DataFileError(f"{what} {location} must exist, got no such file") from error
+    except Exception as error:
+        if isinstance(error, OSError) or type(error).__module__.startswith(_CLIENTS):
+            why = "no answer; check the endpoint and the network: " if _UNREACHABLE.search(str(error)) else ""
+            raise StorageError(f"cannot read {what} {location}: {why}{_line(error)[:300]}") from error
+        if isinstance(error, ValueError):
+            raise DataFileError(f"{what} {location} must be readable, got: {_line(error)}") from error
+        raise
 
 
 def _plain(location: str) -> str:
@@ -179,29 +208,28 @@ def _snapshot(table: Table, described: Mapping[str, Any]) -> TableSnapshot:
 
     schema, location = table.schema(), _plain(table.location())
     _refuse_defaults(schema, location)
-    try:
-        tasks = list(table.scan().plan_files()) if table.metadata.current_snapshot_id is not None else []
-        arrow = schema_to_pyarrow(schema, include_field_ids=False)
-    except (ValueError, NotImplementedError, TypeError) as error:  # pyiceberg knows no equality deletes
-        message = f"table {location} must have position deletes and known types only, got: {_line(error)}"
-        raise DataFileError(f"{message}; rewrite its data files with the engine that wrote them") from error
-    except OSError as error:
-        raise DataFileError(f"the manifests of {location} must be readable, got: {_line(error)}") from error
+    with _explained("the manifests of", location):
+        try:
+            tasks = list(table.scan().plan_files()) if table.metadata.current_snapshot_id is not None else []
+            arrow = schema_to_pyarrow(schema, include_field_ids=False)
+        except (ValueError, NotImplementedError, TypeError) as error:  # pyiceberg knows no equality deletes
+            message = f"table {location} must have position deletes and known types only, got: {_line(error)}"
+            raise DataFileError(f"{message}; rewrite its data files with the engine that wrote them") from error
     identities = _Identities(table, arrow)
     naming = _Names(table).name_of
-    files = {}
-    for task in tasks:
-        path = _relative(task.file.file_path, location)
-        files[path] = _file(task.file, identities, naming, location)
+    files = {_relative(one.file.file_path, location): _file(one.file, identities, naming, location) for one in tasks}
+    if len(files) != len(tasks):
+        raise DataFileError(f"a snapshot of {location} must list each file once, got some twice")
     with_deletes = [task for task in tasks if task.delete_files]
     return TableSnapshot(
         location,
         _identity(table),
         Declared(
             arrow,
-            tuple(name for name in arrow.names if name in identities.columns),
+            (),
             {name: str(schema.find_field(name).field_id) for name in schema.column_names},
             {"snapshot_id": table.metadata.current_snapshot_id},
+            tuple(one.name for one in arrow if one.name in identities.columns and not pa.types.is_floating(one.type)),
         ),
         dict(sorted(files.items())),
         partial(_opened, table.io),
@@ -245,12 +273,10 @@ class _FileIOSource:
 
     def __init__(self, io: FileIO, location: str) -> None:
         self.path = location
-        try:
+        with _explained("data file", location):
             found = io.new_input(location)
             self.fingerprint = Fingerprint(len(found), 0)
             file = found.open(seekable=True)
-        except (OSError, ValueError) as error:
-            raise DataFileError(f"data file {location} must be readable, got: {_line(error)}") from error
         self._file = file if isinstance(file, pa.NativeFile) else pa.PythonFile(file, "r")
 
     def current_fingerprint(self) -> Fingerprint:
@@ -259,14 +285,19 @@ class _FileIOSource:
 
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """For each `(offset, length)`, those bytes; fewer at the end of the file."""
-        return [self._file.read_at(length, offset) for offset, length in ranges]
+        return [self._read(offset, length) for offset, length in ranges]
+
+    def _read(self, offset: int, length: int) -> bytes:
+        with _explained("data file", self.path):
+            data: bytes = self._file.read_at(length, offset)
+        return data
 
     def will_need(self, ranges: Sequence[tuple[int, int]]) -> None:
         """Nothing: the FileIO reads as it does."""
 
     def arrow_file(self) -> Any:
-        """The opened file."""
-        return self._file
+        """The opened file, at a position of its own."""
+        return pa.PythonFile(SourceFile(self.fingerprint.size, self._read), mode="r")
 
     def close(self) -> None:
         """Close the file."""
@@ -296,16 +327,16 @@ def _deleted_rows(io: FileIO, location: str, tasks: Iterable[FileScanTask]) -> M
 def _positions(io: FileIO, deletes: LoggedFile) -> dict[str, NDArray[np.int64]]:
     """The positions in one delete file, by data file."""
     kind = str(deletes.file_format).rpartition(".")[2].upper()
+    if kind not in ("PUFFIN", "PARQUET"):
+        raise DataFileError(f"delete files must be Parquet or Puffin, got {kind}: {deletes.file_path}")
+    with _explained("delete file", deletes.file_path), io.new_input(deletes.file_path).open() as file:
+        payload = file.read()
     try:
-        with io.new_input(deletes.file_path).open() as file:
-            if kind == "PUFFIN":
-                return _vectors(file.read())
-            if kind == "PARQUET":
-                table = pq.read_table(pa.BufferReader(file.read()), columns=["file_path", "pos"])
-                return _grouped(table)
+        if kind == "PUFFIN":
+            return _vectors(payload)
+        return _grouped(pq.read_table(pa.BufferReader(payload), columns=["file_path", "pos"]))
     except (OSError, ValueError, KeyError, pa.ArrowException) as error:
         raise DataFileError(f"delete file {deletes.file_path} must be readable, got: {_line(error)}") from error
-    raise DataFileError(f"delete files must be Parquet or Puffin, got {kind}: {deletes.file_path}")
 
 
 def _vectors(payload: bytes) -> dict[str, NDArray[np.int64]]:
@@ -361,7 +392,11 @@ def _mapped(fields: Iterable[Any], path: tuple[str, ...]) -> Iterator[tuple[tupl
 
 
 class _Identities:
-    """Partitions by a column's own value: a file of a migrated table may lack the column, so the log's value stands."""
+    """Partitions by a column's own value, which excludes files, and stands in for a column that a file does not hold.
+
+    What a file holds comes first: pyiceberg 0.12 writes a double into the log as a float, and files of both zeros for
+    either. So the values of floating point exclude nothing.
+    """
 
     def __init__(self, table: Table, arrow: pa.Schema) -> None:
         from pyiceberg.transforms import IdentityTransform  # noqa: PLC0415 - an extra

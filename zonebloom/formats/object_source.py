@@ -8,7 +8,6 @@ Spec: specs/index-format.md#object-data
 from __future__ import annotations
 
 import contextlib
-import io
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
@@ -18,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from zonebloom.errors import DataFileError
-from zonebloom.formats.source import Fingerprint
+from zonebloom.formats.source import Fingerprint, SourceFile
 from zonebloom.storage.stores.object_client import ChangedObjectError, ObjectClient, ObjectMeta
 from zonebloom.storage.stores.ranges import coalesced, cut
 
@@ -113,7 +112,7 @@ class ObjectSource:
 
     def arrow_file(self) -> Any:
         """The whole as a file that pyarrow reads, at a position of its own."""
-        return pa.PythonFile(_Reader(self), mode="r")
+        return pa.PythonFile(SourceFile(self.fingerprint.size, self.read), mode="r")
 
     def close(self) -> None:
         """Forget what was fetched."""
@@ -162,31 +161,3 @@ class _Ahead:
         if number not in self._started:
             self._started[number] = self._client.start(self._key, *self._parts[number], self._etag)
         return self._started[number]
-
-
-class _Reader(io.RawIOBase):
-    """What pyarrow asks of a Python file."""
-
-    def __init__(self, source: ObjectSource) -> None:
-        self._source = source
-        self._position = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._source.fingerprint.size}[whence]
-        self._position = base + offset
-        return self._position
-
-    def read(self, size: int | None = -1) -> bytes:
-        left = max(0, self._source.fingerprint.size - self._position)
-        data = self._source.read(self._position, left if size is None or size < 0 else size)
-        self._position += len(data)
-        return data

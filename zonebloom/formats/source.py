@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
+import io
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -15,7 +16,7 @@ import pyarrow as pa
 from zonebloom.errors import DataFileError
 from zonebloom.storage.stores.locations import Url, is_url
 
-__all__ = ["Fingerprint", "LocalSource", "Source", "fingerprint_of", "open_source"]
+__all__ = ["Fingerprint", "LocalSource", "Source", "SourceFile", "fingerprint_of", "open_source"]
 
 _HALF = 1 << 63
 
@@ -111,6 +112,40 @@ class LocalSource:
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+
+
+class SourceFile(io.RawIOBase):
+    """A source as a Python file with a position of its own; pyarrow hands on what its reads raise."""
+
+    def __init__(self, size: int, read: Callable[[int, int], bytes]) -> None:
+        self._size = size
+        self._read = read
+        self._position = 0
+
+    def readable(self) -> bool:
+        """Always."""
+        return True
+
+    def seekable(self) -> bool:
+        """Always."""
+        return True
+
+    def tell(self) -> int:
+        """Where the next read begins."""
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Go to a position."""
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
+        self._position = base + offset
+        return self._position
+
+    def read(self, size: int | None = -1) -> bytes:
+        """The next `size` bytes, fewer at the end."""
+        left = max(0, self._size - self._position)
+        data = self._read(self._position, left if size is None or size < 0 else size)
+        self._position += len(data)
+        return data
 
 
 def open_source(location: str, storage_options: Mapping[str, str] | None = None) -> Source:

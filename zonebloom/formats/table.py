@@ -48,7 +48,7 @@ class TableFile(NamedTuple):
     location: str
     """Absolute path or URL."""
     values: Mapping[str, pa.Scalar]
-    """Partition columns whose value the log gives; the file itself may not have them."""
+    """Columns whose value in all rows the log gives."""
     naming: Callable[[StoredName], str | None] | None = None
     """How its columns are called now; None where as the file calls them."""
 
@@ -267,9 +267,10 @@ class TableSnapshot:
                 return None
         return found
 
-    def path_values(self, path: str) -> dict[str, str | None]:  # noqa: ARG002 - of the protocol
-        """Nothing: the log alone says what a column of a file is, whatever its folder is called."""
-        return {}
+    def path_values(self, path: str) -> dict[str, pa.Scalar]:
+        """The values of the log for columns that files hold, but not each of them: those of a migrated table."""
+        fixed = self.declared_by_table.partition_columns
+        return {name: value for name, value in self._file(path).values.items() if name not in fixed}
 
     def relative(self, path: str | os.PathLike[str]) -> str:
         """`path`, which is absolute or relative to the table's folder, as the listing has it.
@@ -390,9 +391,9 @@ class TableDataset(ABC):
         """The values that the log gives, of `fields`; None where one does not convert."""
         return self._with(path).partition_values(path, fields)
 
-    def path_values(self, path: str) -> dict[str, str | None]:
-        """Nothing: the log alone says what a column of a file is, whatever its folder is called."""
-        return self.pin().path_values(path)
+    def path_values(self, path: str) -> dict[str, pa.Scalar]:
+        """The values of the log for columns that the file may not hold."""
+        return self._with(path).path_values(path)
 
     def relative(self, path: str | os.PathLike[str]) -> str:
         """`path`, which is absolute or relative to the table's folder, as the listing has it."""

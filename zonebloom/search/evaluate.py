@@ -254,7 +254,13 @@ class Evaluator:
             and (predicate.columns() <= self.partition_columns)
             and all(node.is_evaluable for node in predicate.walk() if isinstance(node, Opaque))
         ):
-            return self.partition_rows(predicate)
+            found = self.partition_rows(predicate)
+            if found.exact or not any(map(self.column, predicate.columns())):
+                return found
+            return found & self._evaluated(predicate)  # filters say more of files whose value is not known
+        return self._evaluated(predicate)
+
+    def _evaluated(self, predicate: Predicate) -> Bounds:
         if isinstance(predicate, And):
             return joined(and_, [self.evaluate(child) for child in predicate.children])
         if isinstance(predicate, Or):

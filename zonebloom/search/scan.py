@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -278,15 +278,15 @@ def _as_type(column: pa.ChunkedArray, wanted: pa.DataType, name: str, path: str)
         raise DataFileError(message) from error
 
 
-def folder_value(text: str | None, wanted: pa.DataType, name: str, path: str) -> pa.Scalar:
-    """The value of a column that a file lacks, as a folder of its path has it.
+def folder_value(known: Any, wanted: pa.DataType, name: str, path: str) -> pa.Scalar:
+    """The value of a column that a file lacks, as a folder of its path has it, or the log of its table.
 
     Spec: specs/pruning.md#partition-columns
     """
     try:
-        return pa.scalar(text, pa.string()).cast(wanted)
+        return (known if isinstance(known, pa.Scalar) else pa.scalar(known, pa.string())).cast(wanted)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        message = f"the folder {name}={text} of {path} must be of the type {wanted} that files have, got: {error}"
+        message = f"the folder {name}={known} of {path} must be of the type {wanted} that files have, got: {error}"
         raise DataFileError(message) from error
 
 

@@ -184,8 +184,14 @@ class View:
         return self.snapshot.manifest.schema if self.declared is None else self.declared.schema
 
     @property
+    def constant_fields(self) -> list[pa.Field]:
+        """The columns that have one value in all rows of a file, which is known without it, for some files at least."""
+        own = () if self.declared is None else self.declared.constant_columns
+        return [*self.partition_fields, *(self.schema.field(name) for name in own)]
+
+    @property
     def partition_fields(self) -> list[pa.Field]:
-        """The partition columns."""
+        """The partition columns, which are not read from files."""
         names = self.snapshot.manifest.dataset.get("partition_columns", [])
         return [
             self.schema.field(name) for name in (names if self.declared is None else self.declared.partition_columns)
@@ -254,7 +260,7 @@ class View:
 
     def search(self, predicate: Predicate) -> SearchResult:
         """Rows of this listing that may match."""
-        fields = self.partition_fields
+        fields = self.constant_fields
         names = frozenset(
             field.name
             for field in fields
@@ -302,7 +308,7 @@ class View:
     def _partition_rows(self, predicate: Predicate) -> Bounds:
         import pyarrow.dataset as pads  # noqa: PLC0415 - it imports pandas where there is one, which takes 0.1 s
 
-        fields = self.partition_fields
+        fields = [field for field in self.constant_fields if field.name in predicate.columns()]
         values = self._partition_values(fields)
         strange = [value is None for value in values]
         table = pa.table(

@@ -17,11 +17,12 @@ import pyarrow as pa
 from zonebloom.arrow import from_numpy
 from zonebloom.bloom import hashing
 from zonebloom.bloom.addresses import MAX_FRAGMENT_ID
-from zonebloom.bloom.sizing import Sizing, check_fpp, check_rows_per_zone, num_blocks_for
+from zonebloom.bloom.sizing import num_blocks_for
 from zonebloom.bloom.zones.chunk import BYTES_PER_BLOCK
 from zonebloom.bloom.zones.schema import zone_schema
 from zonebloom.bloom.zones.table import MAX_ZONES_PER_BATCH, ZoneTable
 from zonebloom.errors import InvalidArgumentError
+from zonebloom.options import FPP, ROWS_PER_ZONE, Sizing, check_fpp, check_rows_per_zone
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -64,8 +65,8 @@ class ZoneBuilder:
         column_type: pa.DataType,
         *,
         column: str | None = None,
-        rows_per_zone: int = 8192,
-        fpp: float = 0.00057,
+        rows_per_zone: int = ROWS_PER_ZONE,
+        fpp: float = FPP,
         sizing: Sizing = "power_of_two",
         sink: Callable[[pa.RecordBatch], None] | None = None,
     ) -> None:

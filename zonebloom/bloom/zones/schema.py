@@ -9,8 +9,8 @@ from decimal import Decimal
 
 import pyarrow as pa
 
-from zonebloom.bloom.sizing import check_fpp, check_rows_per_zone
 from zonebloom.errors import InvalidZoneTableError
+from zonebloom.options import check_fpp, check_rows_per_zone
 
 __all__ = ["ZONE_FIELDS", "described_by", "parameters_of", "zone_schema"]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from zonebloom.bloom.sizing import Sizing
+from zonebloom.options import Sizing
 
 __all__ = ["Forecast", "Option", "Verdict"]
 

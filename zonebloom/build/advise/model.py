@@ -18,20 +18,13 @@ import numpy as np
 import pyarrow as pa
 
 from zonebloom.bloom import hashing
-from zonebloom.bloom.sizing import (
-    BLOCK_BYTES,
-    SIZINGS,
-    Sizing,
-    check_fpp,
-    check_rows_per_zone,
-    expected_fpp,
-    num_blocks_for,
-)
+from zonebloom.bloom.sizing import BLOCK_BYTES, expected_fpp, num_blocks_for
 from zonebloom.build.advise.forecast import Forecast, Option, Verdict
 from zonebloom.build.advise.sample import Sample, SampledZone, count_zones, take_sample
 from zonebloom.build.fill import Threads, check_any, units_of
 from zonebloom.errors import DataFileError, InvalidArgumentError, UnsupportedTypeError
 from zonebloom.formats import Dataset, open_dataset
+from zonebloom.options import FPP, ROWS_PER_ZONE, SIZINGS, Sizing, check_fpp, check_rows_per_zone
 from zonebloom.storage.fragments import Fragment
 
 if TYPE_CHECKING:
@@ -39,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FPPS", "whatif"]
 
-FPPS: Final = (0.00057, 1e-5, 0.01)
+FPPS: Final = (FPP, 1e-5, 0.01)
 """The default, one for long lists of keys, and one for the smallest index."""
 _MANY: Final = 1000
 _BYTES_BESIDE_FILTER: Final = 28.125
@@ -52,7 +45,7 @@ def whatif(
     source: Any,
     column: str,
     *,
-    rows_per_zone: int = 8192,
+    rows_per_zone: int = ROWS_PER_ZONE,
     fpp: Sequence[float] = FPPS,
     workers: int | None = None,
     storage_options: Mapping[str, str] | None = None,

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from zonebloom.engines.spark.catalog import BFIndexConfig, Catalog
 from zonebloom.engines.spark.session import session_of
+from zonebloom.options import FPP, ROWS_PER_ZONE
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from zonebloom.bloom.sizing import Sizing
     from zonebloom.build.progress import Progress
     from zonebloom.build.refresh import Mode, Refresh
     from zonebloom.engines.spark.explain import Explained
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from zonebloom.index import Index
     from zonebloom.maintain.optimize import Optimization
     from zonebloom.maintain.versions import Vacuum
+    from zonebloom.options import Sizing
 
 __all__ = ["ZoneBloom"]
 
@@ -77,8 +78,8 @@ class ZoneBloom:
         source: Source,
         columns: str | Sequence[str],
         *,
-        rows_per_zone: int = 8192,
-        fpp: float = 0.00057,
+        rows_per_zone: int = ROWS_PER_ZONE,
+        fpp: float = FPP,
         sizing: Sizing = "power_of_two",
         index: Place = None,
         levels: Sequence[str] = ("zone",),

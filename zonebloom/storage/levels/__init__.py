@@ -4,17 +4,15 @@
 filter of those that builds and refreshes added.
 """
 
-from zonebloom.storage.levels.fill import LEVELS, LevelBuilder, LevelSink, check_levels, parts_of_dataset
+from zonebloom.storage.levels.fill import LevelBuilder, LevelSink, parts_of_dataset
 from zonebloom.storage.levels.merge import merge_level, resized, united
 from zonebloom.storage.levels.probe import DatasetFilter, LeveledZones, open_levels
 
 __all__ = [
-    "LEVELS",
     "DatasetFilter",
     "LevelBuilder",
     "LevelSink",
     "LeveledZones",
-    "check_levels",
     "merge_level",
     "open_levels",
     "parts_of_dataset",

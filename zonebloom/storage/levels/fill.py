@@ -26,7 +26,6 @@ from zonebloom.arrow import from_numpy
 from zonebloom.bloom import hashing
 from zonebloom.bloom.sizing import MAX_BLOCKS, num_blocks_for
 from zonebloom.bloom.zones import zone_schema
-from zonebloom.errors import InvalidArgumentError
 from zonebloom.storage.fragments import Fragment
 from zonebloom.storage.level import LevelEntry
 from zonebloom.storage.segment import SegmentEntry, Span, checksum, column_folder, runs
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
-    "LEVELS",
     "SPAN_BYTES",
     "USELESS_FPP",
     "Filled",
@@ -45,7 +43,6 @@ __all__ = [
     "FragmentRows",
     "LevelBuilder",
     "LevelSink",
-    "check_levels",
     "estimated_values",
     "folded",
     "parts_of_dataset",
@@ -53,7 +50,6 @@ __all__ = [
     "write_dataset_filter",
 ]
 
-LEVELS: Final = ("zone", "fragment", "dataset")
 SPAN_BYTES: Final = 1 << 17
 """Of a data set's filter, so much has one checksum, and is read to believe one block of it."""
 USELESS_FPP: Final = 0.1
@@ -71,20 +67,6 @@ _ALIKE, _ALIKE_BLOCKS = 8, 1 << 17
 _WHOLE_FRAGMENT = (1 << 32) - 1
 _BATCH_BYTES = 4 << 20
 _BATCH_ROWS = 1024
-
-
-def check_levels(levels: Sequence[str]) -> tuple[str, ...]:
-    """The levels in order, from the zones up.
-
-    Raises
-    ------
-    InvalidArgumentError
-        They are not "zone" and any of "fragment" and "dataset".
-    """
-    names = (levels,) if isinstance(levels, str) else tuple(levels)
-    if "zone" not in names or set(names) - set(LEVELS):
-        raise InvalidArgumentError(f"levels must be zone and any of fragment and dataset, got {', '.join(names)}")
-    return tuple(name for name in LEVELS if name in names)
 
 
 def parts_of_dataset(fragments: Sequence[Fragment]) -> list[list[Fragment]]:

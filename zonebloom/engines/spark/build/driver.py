@@ -15,9 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from zonebloom.bloom.sizing import Sizing, num_blocks_for
-from zonebloom.build.checkpoints import COMMIT_EVERY, sizing_of
-from zonebloom.build.create import build_index
+from zonebloom.bloom.sizing import num_blocks_for
 from zonebloom.build.fill import (
     BuildPlan,
     BuiltColumns,
@@ -28,6 +26,7 @@ from zonebloom.build.fill import (
     default_workers,
     units_of,
 )
+from zonebloom.build.plan import sizing_of
 from zonebloom.build.progress import Progress
 from zonebloom.build.refresh import Mode, Refresh
 from zonebloom.engines.spark.build import tasks
@@ -40,8 +39,9 @@ from zonebloom.formats import Dataset
 from zonebloom.formats.hive import Partitions
 from zonebloom.formats.source import Fingerprint
 from zonebloom.formats.table import TableSnapshot
-from zonebloom.index import Index
+from zonebloom.index import Index, build_index
 from zonebloom.maintain.optimize import Optimization
+from zonebloom.options import COMMIT_EVERY, FPP, ROWS_PER_ZONE, Sizing
 from zonebloom.storage.fragments import Fragment
 from zonebloom.storage.level import LevelEntry
 from zonebloom.storage.levels import parts_of_dataset
@@ -72,8 +72,8 @@ def create_index(
     source: Any,
     columns: str | Sequence[str],
     *,
-    rows_per_zone: int = 8192,
-    fpp: float = 0.00057,
+    rows_per_zone: int = ROWS_PER_ZONE,
+    fpp: float = FPP,
     sizing: Sizing = "power_of_two",
     index: str | os.PathLike[str] | None = None,
     levels: Sequence[str] = ("zone",),
@@ -207,20 +207,19 @@ class SparkRunner:
 
         What tasks wrote before the job failed stays, and no version names it: a vacuum removes it.
         """
-        units = units_of(fragments, plan.parameters.rows_per_zone, self._cluster.slots)
+        units = units_of(fragments, plan.options.rows_per_zone, self._cluster.slots)
         total = sum(fragment.num_rows for fragment in fragments)
         place = Place(plan.store.location, self._storage_options)
         work = Work(
             place,
             _sent(plan.dataset),
             dict(plan.columns),
-            plan.parameters,
-            plan.levels,
+            plan.options,
             total,
             dict(plan.like),
             plan.of_rows,
         )
-        shares = self._shares(units, total, has_fragment_level="fragment" in plan.levels)
+        shares = self._shares(units, total, has_fragment_level="fragment" in plan.options.levels)
         on_rows = plan.on_rows
 
         def on_result(built: Built) -> None:
@@ -229,7 +228,7 @@ class SparkRunner:
 
         results: list[Built] = self._cluster.map(tasks.build, work, shares, on_result if on_rows else None)
         built = _union(plan.columns, [result.columns for result in results])
-        if len(plan.levels) > 1:
+        if len(plan.options.levels) > 1:
             built.levels = self._levels(plan, work, fragments, built, results)
         return built
 
@@ -275,7 +274,7 @@ class SparkRunner:
             split = [part for part in mine if part.fragment_id in rows]
             if split:
                 merges.append(Merge(column, "fragment", split, {one: rows[one] for one in _ids(split)}))
-            if "dataset" in plan.levels:
+            if "dataset" in plan.options.levels:
                 merges.append(Merge(column, "dataset", [one for one in mine if one.fragment_id is None], rows))
         for column, entry, num_values, fpp in self._cluster.map(tasks.merge, work, merges):
             if entry is not None:

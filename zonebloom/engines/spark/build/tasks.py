@@ -12,11 +12,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from zonebloom.build.fill import BuildPlan, BuiltColumns, Parameters, Unit, build_units, inspect
+from zonebloom.build.fill import BuildPlan, BuiltColumns, Unit, build_units, inspect
 from zonebloom.formats import Dataset
 from zonebloom.formats.source import Fingerprint
 from zonebloom.index import open_index
 from zonebloom.maintain.optimize import Optimization
+from zonebloom.options import IndexOptions
 from zonebloom.storage.fragments import Fragment
 from zonebloom.storage.level import LevelEntry
 from zonebloom.storage.levels.fill import Filling
@@ -49,8 +50,7 @@ class Work:
     """The index."""
     dataset: Dataset
     columns: dict[str, pa.DataType]
-    parameters: Parameters
-    levels: tuple[str, ...]
+    options: IndexOptions
     total_rows: int
     like: dict[str, int]
     of_rows: int
@@ -88,18 +88,18 @@ def read_footers(
 def build(work: Work, units: Sequence[Unit]) -> Built:
     """The zones of `units` as segments of their own; nobody else knows these until the driver commits them."""
     store = work.place.open()
-    plan = BuildPlan(work.dataset, store, work.columns, work.parameters, workers=1)
-    if len(work.levels) == 1:
+    plan = BuildPlan(work.dataset, store, work.columns, work.options, workers=1)
+    if len(work.options.levels) == 1:
         return Built(build_units(plan, units))
     rows: Counter[int] = Counter()
     for unit in units:
         rows[unit.fragment.fragment_id] += unit.stop - unit.start
     fragments = list({unit.fragment.fragment_id: unit.fragment for unit in units}.values())
-    fpp = work.parameters.fpp
+    fpp = work.options.fpp
     with PartialLevels(
         store,
         work.columns,
-        work.levels,
+        work.options.levels,
         fpp,
         fragments,
         rows=rows,
@@ -124,7 +124,7 @@ class Merge:
 
 def merge(work: Work, task: Merge) -> tuple[str, LevelEntry | None, int, float]:
     """The level of the parts; its column, the level or None where its filter is of no use, its values, its fpp."""
-    store, fpp = work.place.open(), work.parameters.fpp
+    store, fpp = work.place.open(), work.options.fpp
     if task.level == "fragment":
         column_type = work.columns[task.column]
         entry = merge_fragments(store, task.column, column_type, task.parts, fpp=fpp, rows=task.rows)

@@ -1,0 +1,331 @@
+"""What a build or refresh has to do: one listing set against one version. Nothing is written, no data file is opened.
+
+A build is the refresh of a version that has no such columns yet. Unchanged files are kept; new and changed files become
+new fragments; fragments of changed and deleted files are dropped. What damage took, and kept fragments that a column
+has not seen, are built as well.
+
+Spec: specs/refresh.md
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Literal, cast, get_args
+
+import numpy as np
+import pyarrow as pa
+
+from zonebloom.errors import CorruptIndexError, DataFileError, InvalidArgumentError
+from zonebloom.formats import Dataset
+from zonebloom.formats.hive import Partitions, agrees, wanted_partitions
+from zonebloom.formats.source import Fingerprint
+from zonebloom.maintain.transaction import covered_by
+from zonebloom.options import IndexOptions, Sizing
+from zonebloom.search.view import Snapshot, replaced_columns
+from zonebloom.storage.fragments import FragmentTable, is_in_runs
+from zonebloom.storage.level import LevelEntry
+from zonebloom.storage.manifest import ColumnEntry
+from zonebloom.storage.segment import SegmentEntry, checksum, column_folder
+from zonebloom.storage.slices.reader import SliceSegment
+from zonebloom.storage.stores.store import Store
+from zonebloom.storage.zone_segment import ZoneSegment
+
+__all__ = [
+    "UNKNOWN_TYPE",
+    "Mode",
+    "Plan",
+    "Scope",
+    "check_mode",
+    "empty_levels",
+    "options_of",
+    "plan_build",
+    "plan_refresh",
+    "sizing_of",
+]
+
+Mode = Literal["incremental", "quick", "full"]
+UNKNOWN_TYPE = pa.null()
+"""The type of a column to build that only the data files know."""
+
+_ASKED_ALONE = 4
+"""Segments: up to this many of a column are asked for their sizes one by one, more are listed."""
+
+
+def check_mode(mode: str) -> None:
+    """Nothing, if `mode` is a `Mode`.
+
+    Raises
+    ------
+    InvalidArgumentError
+        It is none.
+    """
+    if mode not in get_args(Mode):
+        raise InvalidArgumentError(f"mode must be one of {', '.join(get_args(Mode))}, got {mode!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The part of a data set to which a refresh is confined."""
+
+    paths: Sequence[str] | None = None
+    """Files and folders, relative."""
+    partitions: Sequence[Mapping[str, str | None]] | None = None
+    """Values of partition columns as folders have them; a file agrees with any of them."""
+
+    @classmethod
+    def of(
+        cls,
+        dataset: Dataset,
+        snapshot: Snapshot,
+        paths: Iterable[str | os.PathLike[str]] | None,
+        partitions: Partitions | None,
+    ) -> Scope:
+        """The scope that the arguments of a refresh name.
+
+        Raises
+        ------
+        InvalidArgumentError
+            Both are given, a path lies outside of the data set, or a partition is of no partition column.
+        """
+        if paths is not None and partitions is not None:
+            raise InvalidArgumentError("a refresh must be confined to paths or to partitions, got both")
+        known_keys = snapshot.manifest.dataset.get("partition_columns", [])
+        return cls(
+            None if paths is None else [dataset.relative(path) for path in paths],
+            None if partitions is None else wanted_partitions(partitions, known_keys),
+        )
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is all of it."""
+        return self.paths is None and self.partitions is None
+
+    def list(self, dataset: Dataset) -> dict[str, Fingerprint]:
+        """The files there are now; nothing beside is listed."""
+        if self.paths is not None:
+            return dataset.list_under(self.paths)
+        return dataset.list() if self.partitions is None else dataset.list_partitions(self.partitions)
+
+    def fragments(self, known: FragmentTable) -> FragmentTable:
+        """The fragments in it."""
+        if self.is_whole:
+            return known
+        if self.partitions is not None:
+            is_inside = [agrees(path, self.partitions) for path in known]
+        else:
+            scope = self.paths or ()
+            is_inside = [any(one in (path, ".") or path.startswith(f"{one}/") for one in scope) for path in known]
+        return known.where(np.array(is_inside, np.bool_))
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to be opened, built, replaced and dropped."""
+
+    operation: str
+    """What the version will say that made it."""
+    snapshot: Snapshot
+    """The version that the first commit changes."""
+    dataset: Dataset
+    """The data, pinned."""
+    new: Mapping[str, Fingerprint]
+    """Files to make fragments of."""
+    kept: FragmentTable
+    """Fragments of files that are as they were."""
+    dropped: FragmentTable
+    """Fragments that are removed."""
+    columns: tuple[ColumnEntry, ...]
+    """The columns to build, with the parameters and levels that they are to have; none where nothing is built."""
+    gaps: Mapping[int, frozenset[str]]
+    """By id of a kept fragment, the columns that have no zones of it."""
+    replaced: frozenset[str] = frozenset()
+    """Paths of segments that are removed."""
+    is_rebuild: bool = False
+    """Whether the columns are made anew; until that is whole, their old zones serve."""
+    is_whole: bool = True
+    """Whether the whole data set was listed."""
+    is_first: bool = False
+    """Whether the columns have no types yet, which the files give them."""
+    is_resumed: bool = False
+    """Whether it goes on with a build that did not come to its end."""
+    reopened: Mapping[str, Fingerprint] = field(default_factory=dict)
+    """Files of kept fragments that are opened as well, as the types of the columns are not known yet."""
+
+
+def plan_build(snapshot: Snapshot, dataset: Dataset, names: Sequence[str], options: IndexOptions) -> Plan:
+    """The plan that gives `names` zones over the whole data set.
+
+    Raises
+    ------
+    DataFileError
+        The data set has no files.
+    """
+    listing = dataset.list()
+    if not listing:
+        raise DataFileError(f"a data set must have at least one file, got none in {dataset.location}")
+    known = snapshot.fragments
+    positions = known.compare(listing)
+    is_kept = np.zeros(len(known), np.bool_)
+    is_kept[positions[positions >= 0]] = True
+    kept = known.where(is_kept)
+    made = (options.rows_per_zone, options.fpp, options.sizing)
+    wanted = frozenset(names)
+    return Plan(
+        "build",
+        snapshot,
+        dataset,
+        new={path: found for path, found in listing.items() if path not in kept},
+        kept=kept,
+        dropped=known.where(~is_kept),
+        columns=tuple(
+            ColumnEntry(name, UNKNOWN_TYPE, *made, (), levels=empty_levels(options.levels)) for name in names
+        ),
+        gaps=dict.fromkeys(kept.fragment_ids.tolist(), wanted),
+        replaced=frozenset(path for entry in snapshot.manifest.columns if entry.name in wanted for path in entry.files),
+        is_rebuild=True,
+        is_first=True,
+        reopened={path: found for path, found in listing.items() if path in kept},
+    )
+
+
+def plan_refresh(
+    snapshot: Snapshot,
+    dataset: Dataset,
+    mode: Mode,
+    scope: Scope,
+    wanted: Mapping[str, IndexOptions],
+    *,
+    check: bool = False,
+    is_resumed: bool = False,
+) -> Plan:
+    """The plan that brings `snapshot` in line with the part `scope` of `dataset`.
+
+    Parameters
+    ----------
+    wanted
+        By column, the options that a full refresh gives it.
+    check
+        Whether to read the index whole and rebuild what differs from its checksum.
+    is_resumed
+        Whether it goes on with a build that did not come to its end.
+    """
+    listing = scope.list(dataset)
+    if replaced_columns(snapshot.manifest, dataset.declared()) and mode != "quick":
+        if not scope.is_whole:
+            message = "a refresh must be of the whole table after an indexed column became another one"
+            raise InvalidArgumentError(f"{message}, got a part of it")
+        mode = "full"
+    present = snapshot.manifest.columns
+    bad = frozenset() if mode == "quick" else _damaged(snapshot, check=check)
+    zone_segments = [segment for entry in present for segment in entry.segments]
+    known = scope.fragments(snapshot.fragments)
+    positions = known.compare(listing)
+    is_kept = np.zeros(len(known), np.bool_)
+    is_kept[positions[positions >= 0]] = mode != "full"
+    is_kept &= ~is_in_runs(known.fragment_ids, covered_by(one for one in zone_segments if one.path in bad))
+    kept, dropped = known.where(is_kept), known.where(~is_kept)
+    is_rebuild = mode == "full" and scope.is_whole
+    columns = tuple(_remade(entry, wanted[entry.name]) for entry in present) if is_rebuild else present
+    bad_levels = bad - {segment.path for segment in zone_segments}
+    return Plan(
+        "build" if is_resumed else "refresh",
+        snapshot,
+        dataset,
+        new={path: found for path, found in listing.items() if path not in kept},
+        kept=kept,
+        dropped=dropped,
+        columns=columns if mode != "quick" else (),
+        gaps=_gaps(columns, kept) if mode == "incremental" else {},
+        replaced=frozenset(path for entry in present for path in entry.files) if is_rebuild else bad_levels,
+        is_rebuild=is_rebuild,
+        is_whole=scope.is_whole,
+        is_resumed=is_resumed,
+    )
+
+
+def empty_levels(names: Iterable[str]) -> tuple[LevelEntry, ...]:
+    """The levels `names` above the zones, without filters yet."""
+    return tuple(LevelEntry(name, 0, 0.0, ()) for name in names if name != "zone")
+
+
+def options_of(entry: ColumnEntry) -> IndexOptions:
+    """How the column was made."""
+    levels = ("zone", *(level.name for level in entry.levels))
+    return IndexOptions(entry.rows_per_zone, entry.fpp, sizing_of(entry), levels)
+
+
+def sizing_of(entry: ColumnEntry) -> Sizing:
+    """How a build chooses the size of the column's filters."""
+    return cast("Sizing", "power_of_two" if entry.sizing == "imported" else entry.sizing)
+
+
+def _remade(entry: ColumnEntry, options: IndexOptions) -> ColumnEntry:
+    return replace(
+        entry,
+        rows_per_zone=options.rows_per_zone,
+        fpp=options.fpp,
+        sizing=options.sizing,
+        levels=empty_levels(options.levels),
+    )
+
+
+def _gaps(columns: Iterable[ColumnEntry], kept: FragmentTable) -> dict[int, frozenset[str]]:
+    """By id of a fragment with rows, the columns that have never seen it."""
+    gaps: defaultdict[int, set[str]] = defaultdict(set)
+    ids = kept.fragment_ids
+    for entry in columns:
+        is_seen = is_in_runs(ids, covered_by(entry.segments)) | is_in_runs(ids, entry.unfit)
+        for one in ids[(kept.num_rows > 0) & ~is_seen].tolist():
+            gaps[one].add(entry.name)
+    return {one: frozenset(names) for one, names in gaps.items()}
+
+
+# --- damage -----------------------------------------------------------------------------------------------------------
+
+
+def _damaged(snapshot: Snapshot, *, check: bool) -> frozenset[str]:
+    """Paths of segments that are missing, have the wrong length, or are known to be damaged; `check` reads them all."""
+    found = set(snapshot.damaged_segments)
+    for entry in snapshot.manifest.columns:
+        segments = [*entry.segments, *(segment for level in entry.levels for segment in level.segments)]
+        sizes = _sizes(snapshot.store, entry.name, segments)
+        for segment in segments:
+            is_there = sizes.get(segment.path) == segment.num_bytes
+            if not is_there or (check and not _is_sound(snapshot.store, segment)):
+                found.add(segment.path)
+    return frozenset(found)
+
+
+def _sizes(store: Store, column: str, segments: Sequence[SegmentEntry]) -> dict[str, int]:
+    """Bytes of each of `segments` that exists; many are listed, which is a request for a thousand of them."""
+    if len(segments) > _ASKED_ALONE:
+        return {path: size for path, (size, _) in store.files(column_folder(column)).items()}
+    sizes = {}
+    for segment in segments:
+        with suppress(FileNotFoundError):
+            sizes[segment.path] = store.size(segment.path)
+    return sizes
+
+
+def _is_sound(store: Store, segment: SegmentEntry) -> bool:
+    """Whether the segment has all its checksums."""
+    try:
+        if segment.kind == "zones":
+            return not ZoneSegment(store, segment).zones()[1]
+        if segment.kind == "sbbf":
+            data, first = store.read(segment.path), 0
+            for span in segment.spans:
+                if checksum(data[first : first + span.num_bytes]) != span.checksum:
+                    return False
+                first += span.num_bytes
+        if segment.kind == "slices":
+            sliced = SliceSegment(store, segment)
+            sliced.read_positions()
+            return sliced.verify()
+    except (CorruptIndexError, FileNotFoundError):
+        return False
+    return True
