@@ -61,9 +61,9 @@ def server(request: pytest.FixtureRequest) -> Iterator[tuple[int, contextlib.Exi
 
     They stay open as long as it runs: where sessions share artifacts, executors may fetch them for a later one.
     """
-    with cluster.serving({"spark.sql.artifact.isolation.enabled": request.param}) as port:
-        with contextlib.ExitStack() as sessions:
-            yield port, sessions
+    options = {"spark.sql.artifact.isolation.enabled": request.param}
+    with cluster.serving(options) as port, contextlib.ExitStack() as sessions:
+        yield port, sessions
 
 
 @pytest.fixture
