@@ -30,8 +30,11 @@ from zonebloom.spark.predicate_columns import MAX_LITERALS, column_of
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["Condition", "Keys", "Unjudged", "keys_condition", "understand"]
+__all__ = ["NOT_OF_COLUMNS", "Condition", "Keys", "Unjudged", "keys_condition", "understand"]
 
+NOT_OF_COLUMNS = "the condition is not determined by the columns of the data set"
+_HIDDEN = re.compile(r"\b_metadata\b", re.IGNORECASE)
+"""The hidden column, which a frame that scans files has; where blocks begin depends on the other files of the scan."""
 _COMPARED_LITERALS = 64
 """Of a longer list only the first literal is shown to Spark; the others must be plain."""
 _NAME = r"(`[^`]+`|[A-Za-z_]\w*)"
@@ -102,7 +105,7 @@ class Condition:
     keys: tuple[Keys, ...] = ()
     """What Spark joins with."""
     is_local: bool = True
-    """Whether it reads the data set's columns only, and no `_metadata`."""
+    """Whether the columns of a row determine it, so that who reads the row makes no difference."""
 
     @property
     def exact(self) -> Predicate | None:
@@ -224,15 +227,28 @@ def _verified(found: Condition, given: Any, part: Part, judge: Judge, template: 
 
     if given is None:
         return _unverified(found, "its list is too long and holds literals with escapes", is_local=True)
+    if _HIDDEN.search(found.shown):
+        return _unverified(found, NOT_OF_COLUMNS, is_local=False)
     try:
-        is_same = template.where(given).sameSemantics(template.where(_column(part, judge)))
+        is_same = _joined(template, given).sameSemantics(_joined(template, _column(part, judge)))
     except PySparkException:
         try:
-            template.where(given).schema  # noqa: B018 - asks Spark to resolve it
+            _joined(template, given).schema  # noqa: B018 - asks Spark to resolve it
         except PySparkException:
-            return _unverified(found, "it does not resolve over the data set's own columns", is_local=False)
+            return _unverified(found, NOT_OF_COLUMNS, is_local=False)
         is_same = False
     return found if is_same else _unverified(found, "it is not understood, so that only Spark evaluates it")
+
+
+def _joined(template: DataFrame, condition: str | Column) -> DataFrame:
+    """`template` where `condition`, as a join with a frame without columns: Spark takes only what is deterministic.
+
+    `input_file_name()`, `monotonically_increasing_id()` and `rand()` are not, nor is a user's function that calls one.
+    """
+    from pyspark.sql import functions  # noqa: PLC0415 - an optional extra
+
+    column = functions.expr(condition) if isinstance(condition, str) else condition
+    return template.join(template.sparkSession.range(0).select(), column)
 
 
 def _unverified(found: Condition, why: str, *, is_local: bool = True) -> Condition:

@@ -86,8 +86,6 @@ class ForeignLake(Lake):
     ) -> str | None:
         if Layout(view).is_hive:
             return obstacle_of_driver(condition, self.schema, view, judge, paths, hidden=hidden)
-        if not condition.is_local:
-            return "the condition reads more than the table's columns"
         if paths and judge.names.is_ambiguous:
             return "names of columns differ in case alone"
         if paths and local_schema(self.schema, view.schema) is None:
@@ -95,6 +93,9 @@ class ForeignLake(Lake):
         return None
 
     def _choose(self, kept: Kept, asked: Asked) -> Choice:
+        if not kept.is_local:  # and Spark's own reader, which could evaluate it, reads none of these files
+            message = "a condition on a table, or on files in a store, must be determined by its columns"
+            raise InvalidArgumentError(f"{message}, got one that is not; leave out what depends on how a row is read")
         if asked in ("driver", "plain"):
             return choose(kept, asked)
         found = choose(kept, "auto")

@@ -162,6 +162,9 @@ class Lake:
     ) -> DataFrame:
         """The rows for which Spark finds `condition` TRUE.
 
+        What depends on how a row is read (`_metadata`, `input_file_name()`, `rand()`) may be in the condition, which is
+        then read plainly. Asked for after the read, it is that of a plain read with `method="plain"` alone.
+
         Parameters
         ----------
         condition
@@ -317,6 +320,7 @@ class Lake:
             is_narrowed=narrowing_of(view, condition.exact) is not None,
             bytes=result.kept.bytes,
             of_bytes=result.total.bytes,
+            is_local=condition.is_local,
             obstacle=BY_ID if is_by_id else self._obstacle(condition, view, judge, paths, hidden=hidden),
             obstacle_of_ranges=partial(self._obstacle_of_ranges, condition, view, judge, paths),
         )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from zonebloom.errors import ColumnNotFoundError, DataFileError, UnsupportedTypeError
 from zonebloom.spark.calendars import is_moving
+from zonebloom.spark.conditions import NOT_OF_COLUMNS, Condition
 from zonebloom.spark.layouts import Layout
 from zonebloom.spark.local_rows import local_schema
 from zonebloom.spark.names import misread
@@ -20,13 +21,11 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from zonebloom.coverage import View
-    from zonebloom.spark.conditions import Condition
     from zonebloom.spark.judging import Judge
 
 __all__ = ["BY_ID", "obstacle_of_driver", "obstacle_of_ranges"]
 
 BY_ID = "Spark finds columns by their ids, and the index by their names"
-_MORE_COLUMNS = "the condition reads more than the data set's columns"
 _OWN_TYPE = "a column has a type that Spark makes in its own way"
 
 
@@ -43,7 +42,7 @@ def obstacle_of_driver(
         Whether Spark skips some files of the listing.
     """
     if not condition.is_local:
-        return _MORE_COLUMNS
+        return NOT_OF_COLUMNS
     if not paths:
         return None
     if hidden:
@@ -58,7 +57,7 @@ def obstacle_of_ranges(
 ) -> str | None:
     """Why what executors read of row ranges of `paths` might differ from what Spark reads."""
     if not condition.is_local:
-        return _MORE_COLUMNS
+        return NOT_OF_COLUMNS
     has_times = any(kind in schema.simpleString() for kind in ("date", "timestamp"))  # or a name has
     try:
         if Layout(view).schema(schema.names) != schema:

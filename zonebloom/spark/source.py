@@ -15,6 +15,7 @@ Spec: specs/spark.md#data-source
 from __future__ import annotations
 
 import json
+import re
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -54,6 +55,7 @@ __all__ = [
 FORMAT = "zonebloom"
 _STORAGE = "storage."
 _OPTIONS = ("path", "index", "columns", "where")
+_OF_FILES = re.compile(r"\binput_file_(name|block_start|block_length)\s*\(|\b_metadata\b", re.IGNORECASE)
 _MIXES_FILTERS = (4, 3)
 """The last version of Spark that is known to."""
 _REGISTERED: WeakSet[SparkSession] = WeakSet()
@@ -96,7 +98,7 @@ class Options:
         Raises
         ------
         InvalidArgumentError
-            One is unknown, or neither a path nor an index is given.
+            One is unknown, `where` asks for the files of rows, or neither a path nor an index is given.
         """
         found = {name.lower(): text for name, text in given.items()}
         storage = {name.removeprefix(_STORAGE): text for name, text in found.items() if name.startswith(_STORAGE)}
@@ -107,6 +109,9 @@ class Options:
         path, index = found.get("path"), found.get("index")
         if not path and not index:
             raise InvalidArgumentError("format zonebloom must be given one path, got none; use load(path)")
+        if of_files := _OF_FILES.search(found.get("where") or ""):
+            message = f"where must be about columns, as rows of format zonebloom have no file, got {of_files[0]}"
+            raise InvalidArgumentError(f"{message}; use ZoneBloom(spark).read(path).where(condition)")
         return cls(path, index, _names(found.get("columns")), found.get("where"), storage or None)
 
     def view(self) -> View:
