@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -904,6 +905,33 @@ def test_what_columns_determine_is_pruned(any_spark, small_lake):
     for piece in sure:
         assert kept(lake, f"key = 'k-1-7' AND {piece}").zones == 1
         assert lake.where(f"key = 'k-1-7' AND {piece}").count() == 1
+
+
+@pytest.mark.parametrize("given", [None, True, 7, pc.field("key") == "k-1-7"])
+def test_what_is_no_condition_is_refused_as_spark_refuses_it(any_spark, small_lake, given):
+    frame, lake, zonebloom = plain_read(any_spark, small_lake), read(any_spark, str(small_lake)), ZoneBloom(any_spark)
+    calls = (
+        lake.where,
+        lambda given: lake.where(given, method="row_ranges"),
+        lambda given: explain(any_spark, lake, given),
+        lambda given: why_not(any_spark, str(small_lake), given),
+        lambda given: prune(any_spark, frame, given),
+        lambda given: zonebloom.candidates(str(small_lake), given),
+        lambda given: zonebloom.map_candidates(str(small_lake), given, lambda batches: batches, "key string"),
+    )
+    with pytest.raises(TypeError):
+        frame.where(given)
+    for call in calls:
+        with pytest.raises(TypeError, match="a condition must be SQL text, a Column, or a predicate"):
+            call(given)
+
+
+def test_a_long_list_with_escapes_is_sparks_alone(spark, small_lake):
+    listed = ", ".join(["'k-1-7'", *(rf"'x\{n}'" for n in range(80))])
+    condition = f"key IN ({listed}) AND input_file_name() LIKE '%.parquet'"
+    found = read(spark, str(small_lake)).prepare(condition)
+    assert found.method == "plain"
+    assert found.frame.count() == 1
 
 
 def test_an_unknown_method_is_refused(spark, small_lake):

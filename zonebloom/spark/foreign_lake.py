@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, cast
 
 from zonebloom.errors import InvalidArgumentError
 from zonebloom.spark.choosing import Choice, Kept, choose
+from zonebloom.spark.conditions import EVERY_ROW, Condition
 from zonebloom.spark.lake import Asked, Lake, Plan, PrunedRead
 from zonebloom.spark.layouts import Layout
 from zonebloom.spark.local_rows import local_schema
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from zonebloom.index import Index
     from zonebloom.predicates import Predicate
     from zonebloom.selection import RowSelection
-    from zonebloom.spark.conditions import Condition
     from zonebloom.spark.judging import Judge
 
 __all__ = ["ForeignLake"]
@@ -114,5 +114,5 @@ class ForeignLake(Lake):
             frame = self._rows(view, plan.result.row_ranges, plan.condition.exact)
         return PrunedRead(filtered(self.spark, frame, plan.condition), plan)
 
-    def _rows(self, view: View, rows: RowSelection, wanted: Predicate | None = None) -> DataFrame:
+    def _rows(self, view: View, rows: RowSelection, wanted: Predicate = EVERY_ROW) -> DataFrame:
         return read_rows(self.spark, Layout(view), rows, self.schema, wanted)

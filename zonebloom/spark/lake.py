@@ -23,7 +23,6 @@ from zonebloom.errors import (
     InvalidArgumentError,
     StaleIndexError,
 )
-from zonebloom.predicates.conditions import LiteralTerm, Truth
 from zonebloom.pruning import SearchResult
 from zonebloom.reasons import ReasonCode
 from zonebloom.scanning import scan
@@ -375,9 +374,7 @@ class Lake:
                 filtered(self.spark, self._template.where("1 = 0"), replace(plan.condition, keys=())), plan
             )
         assert schema is not None  # else there is an obstacle
-        exact = plan.condition.exact
-        predicate = Truth(LiteralTerm(True)) if exact is None else exact
-        rows = scan(plan.view, predicate, plan.result.row_ranges, self.schema.names, None).read_all()
+        rows = scan(plan.view, plan.condition.exact, plan.result.row_ranges, self.schema.names, None).read_all()
         table = local_table(rows, schema)
         if table is None:
             choice = Choice("candidates", "dates of old calendars are Spark's to read")

@@ -23,7 +23,7 @@ import zonebloom
 from zonebloom.errors import InvalidArgumentError, StaleIndexError
 from zonebloom.predicates import And, Predicate
 from zonebloom.selection import RowSelection
-from zonebloom.spark.conditions import understand
+from zonebloom.spark.conditions import EVERY_ROW, understand
 from zonebloom.spark.filters import column_of, conditions_of_text
 from zonebloom.spark.judging import Judge
 from zonebloom.spark.layouts import Layout
@@ -145,7 +145,7 @@ def mapped(
     *,
     function: Function,
     schema: Any,
-    wanted: Predicate | None = None,
+    wanted: Predicate = EVERY_ROW,
 ) -> DataFrame:
     """`function` over the columns `asked` of `rows`, read by executors; rows that are not `wanted` may lack."""
     reading = layout.reading(asked)
@@ -157,7 +157,7 @@ def mapped(
 
 
 def read_rows(
-    spark: SparkSession, layout: Layout, rows: RowSelection, asked: StructType, wanted: Predicate | None = None
+    spark: SparkSession, layout: Layout, rows: RowSelection, asked: StructType, wanted: Predicate = EVERY_ROW
 ) -> DataFrame:
     """The columns `asked` of `rows`, read by executors; rows that are not `wanted` may lack.
 

@@ -86,8 +86,8 @@ class Options:
     """Where the index is, if not beside the data."""
     columns: tuple[str, ...] | None
     """Columns to read; None for all."""
-    where: str | None
-    """SQL text that prunes, and filters nothing."""
+    where: tuple[str, ...]
+    """SQL text that prunes, and filters nothing, if one is given."""
     storage_options: Mapping[str, str] | None
     """For the stores of the data and of the index."""
 
@@ -109,10 +109,11 @@ class Options:
         path, index = found.get("path"), found.get("index")
         if not path and not index:
             raise InvalidArgumentError("format zonebloom must be given one path, got none; use load(path)")
-        if of_files := _OF_FILES.search(found.get("where") or ""):
+        where = (found["where"],) if "where" in found else ()
+        if of_files := _OF_FILES.search(" ".join(where)):
             message = f"where must be about columns, as rows of format zonebloom have no file, got {of_files[0]}"
             raise InvalidArgumentError(f"{message}; use ZoneBloom(spark).read(path).where(condition)")
-        return cls(path, index, _names(found.get("columns")), found.get("where"), storage or None)
+        return cls(path, index, _names(found.get("columns")), where, storage or None)
 
     def view(self) -> View:
         """The index against the data set as it is now."""
@@ -201,8 +202,8 @@ class ZoneBloomReader(DataSourceReader):  # type: ignore[misc] # pyspark is not 
     def __init__(self, options: Options, schema: StructType) -> None:
         self.options = options
         self.asked = schema
-        self.filters: list[Filter] | None = None
-        """What Spark pushed, if it may prune; None where it pushed nothing."""
+        self.filters: list[Filter] = []
+        """What Spark pushed, if it may prune."""
 
     def plan(self) -> Plan:
         """What is read: the index is opened and the data set listed afresh.
@@ -227,18 +228,18 @@ class ZoneBloomReader(DataSourceReader):  # type: ignore[misc] # pyspark is not 
     def _candidates(self, layout: Layout) -> tuple[RowSelection, tuple[Reason, ...]]:
         """The rows that may match, and why those that cannot be judged were kept."""
         judge = Judge(layout.readable, layout.view)
-        of_folders = [one for one in self.filters or [] if column_of(one)[:1] and column_of(one)[0] in layout.folders]
-        stored = [one for one in self.filters or [] if one not in of_folders]
+        of_folders = [one for one in self.filters if column_of(one)[:1] and column_of(one)[0] in layout.folders]
+        stored = [one for one in self.filters if one not in of_folders]
         predicates, reasons = predicate_of_filters(stored, judge)
-        if self.options.where is not None:
-            more, folders, whys = conditions_of_text(self.options.where, judge, layout.folders)
+        for text in self.options.where:
+            more, folders, whys = conditions_of_text(text, judge, layout.folders)
             predicates, of_folders, reasons = [*predicates, *more], [*of_folders, *folders], [*reasons, *whys]
         rows, kept = kept_rows(layout, predicates, of_folders)
         return rows, tuple(dict.fromkeys([*reasons, *kept]))
 
     def partitions(self) -> list[InputPartition]:
         """One for each task, at least one."""
-        if self.filters is None and self.options.where is None:
+        if not self.filters and not self.options.where:
             message = "zonebloom reads every row: this Spark mixes the filters of several queries up, or pushed none"
             advice = "give the condition as option where too, or read whole data sets with spark.read.parquet"
             warnings.warn(f"{message}; {advice}", RuntimeWarning, stacklevel=2)
