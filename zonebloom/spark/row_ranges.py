@@ -60,6 +60,10 @@ def open_view(path: Any, index: str | None, storage_options: Mapping[str, str] |
     """
     from zonebloom.index import open_index  # noqa: PLC0415 - executors do without
 
+    if isinstance(path, DataFrame):
+        from zonebloom.spark.frames import data_set_of, place_of  # noqa: PLC0415 - as above
+
+        path, index = data_set_of(path, storage_options), index or place_of(path)
     if index is None:
         return open_index(_local(path), storage_options=storage_options).view()
     return open_index(_local(index), storage_options=storage_options, dataset=_local(path)).view()
