@@ -286,10 +286,37 @@ def test_an_index_is_not_built_twice(spark, flat_lake):
 
 def test_a_frame_that_is_no_plain_scan_is_refused(any_spark, flat_lake):
     plain = any_spark.read.parquet(str(flat_lake.root))
-    others = [plain.groupBy("user_id").count(), plain.union(plain), plain.join(plain.select("note"), "note")]
+    names = plain.columns
+    others = [
+        plain.groupBy("user_id").count(),
+        plain.union(plain),
+        plain.join(plain.select("note"), "note"),
+        plain.select("user_id"),
+        plain.selectExpr("lower(user_id) AS user_id"),
+        plain.where("user_id > 'a'"),
+        plain.limit(10),
+        plain.withColumnRenamed("note", "other"),
+        plain.toDF(*reversed(names)),
+        plain.distinct(),
+        plain.alias("a").where("a.user_id IS NOT NULL").alias("b"),
+    ]
+    zb = ZoneBloom(any_spark)
     for frame in (any_spark.range(3), *others):
-        with pytest.raises(InvalidArgumentError, match="plain scan of files"):
-            ZoneBloom(any_spark).create_index(frame, "user_id")
+        for call in (
+            lambda frame: zb.create_index(frame, "user_id"),
+            zb.refresh_index,
+            zb.delete_index,
+            lambda frame: zb.candidates(frame, "user_id = 'x'"),
+            lambda frame: zb.map_candidates(frame, "user_id = 'x'", lambda batches: batches, plain.schema),
+        ):
+            with pytest.raises(InvalidArgumentError, match="plain scan of files, got one that"):
+                call(frame)
+    plain.createOrReplaceTempView("scanned")
+    for frame in (plain, plain.alias("a"), any_spark.table("scanned")):
+        zb.create_index(frame, "user_id", overwrite=True)
+        assert zb.candidates(frame, "user_id = 'none'").count() == 0
+        with pytest.raises(InvalidArgumentError, match=r"got a DataFrame; use prune\(frame, condition\)"):
+            zb.read(frame)
 
 
 # --- the life of an index ---------------------------------------------------------------------------------------------

@@ -433,3 +433,17 @@ def test_nothing_reaches_into_the_jvm():
     for source in (Path(zonebloom.__file__).parent / "spark").glob("*.py"):
         text = source.read_text("utf-8")
         assert not any(f".{one}" in text for one in ("_jvm", "_jdf", "_jsparkSession", "_jsc", "_sc."))
+
+
+def test_rows_are_kept_where_spark_hashes_otherwise(spark, tmp_path):
+    """A function of that name, found before Spark's own, is what another engine's hash would be."""
+    index = lake_of(tmp_path / "lake", list(range(0, 400, 2)), pa.int64())
+    session = spark.newSession()
+    session.sql("CREATE TEMPORARY FUNCTION xxhash64(seed BIGINT, value STRING) RETURNS BIGINT RETURN 5")
+    session.conf.set("spark.sql.functionResolution.sessionOrder", "first")
+    probe = session.range(100).withColumnRenamed("id", "key")
+    with pytest.warns(RuntimeWarning, match="xxhash64 must take the hash of one argument as the seed of the next"):
+        kept = filter_by_index(session, probe, index, "key")
+    assert joined(kept, session.read.parquet(str(tmp_path / "lake"))).count() == 50
+    session.conf.unset("spark.sql.functionResolution.sessionOrder")
+    assert filter_by_index(session, probe, index, "key").count() < 60

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -853,6 +854,84 @@ def test_a_condition_on_metadata_is_sparks_alone(any_spark, small_lake):
     assert found.frame.count() == 1
     with pytest.raises(InvalidArgumentError, match="the driver must know"):
         lake.where("_metadata.file_size > 0", method="driver")
+
+
+BY_READING = [
+    "input_file_name() LIKE '%.parquet'",
+    "input_file_block_start() = 0",
+    "input_file_block_length() > 0",
+    "monotonically_increasing_id() % 2 = 1",
+    "spark_partition_id() >= 0",
+    "rand(7) < 0.6",
+    "length(uuid()) = 36",
+    "where_it_was_read() LIKE '%part-1%'",
+    "_metadata.file_block_start = 0",
+    "_METADATA.file_path LIKE '%part-1%'",
+]
+
+
+@pytest.mark.parametrize("piece", BY_READING)
+def test_a_condition_that_depends_on_how_a_row_is_read_gives_the_rows_of_a_plain_read(any_spark, small_lake, piece):
+    any_spark.sql("CREATE OR REPLACE TEMPORARY FUNCTION where_it_was_read() RETURNS STRING RETURN input_file_name()")
+    condition = f"key IN ('k-1-6', 'k-1-7', 'k-4-8', 'k-4-9') AND {piece}"
+    plain, lake = plain_read(any_spark, small_lake), read(any_spark, str(small_lake))
+    expected = shown(plain.where(condition))
+    assert expected
+    assert shown(prune(any_spark, plain, condition)) == expected
+    for way in ("auto", "candidates", "exclusion", "plain"):
+        found = lake.prepare(condition, method=way)
+        assert found.method == "plain"
+        assert shown(found.frame) == expected
+    for way in ("driver", "row_ranges"):
+        with pytest.raises(InvalidArgumentError, match="not determined by the columns of the data set"):
+            lake.where(condition, method=way)
+
+
+def test_a_function_of_the_users_is_evaluated_on_any_way_if_it_is_deterministic(any_spark, small_lake):
+    from pyspark.sql import functions as f
+
+    lake = read(any_spark, str(small_lake))
+    sure = f.udf(lambda key: key.endswith("-7"), "boolean")
+    assert lake.prepare(sure("key")).method == "driver"
+    found = lake.prepare((f.col("key") == "k-1-7") & sure.asNondeterministic()("key"))
+    assert found.method == "plain"
+    assert found.frame.count() == 1
+
+
+def test_what_columns_determine_is_pruned(any_spark, small_lake):
+    lake = read(any_spark, str(small_lake))
+    any_spark.range(1).selectExpr("'k-1-7' AS key").createOrReplaceTempView("wanted")
+    sure = ["current_date() > '2020-01-01'", "EXISTS (SELECT 1 FROM wanted w WHERE w.key = key)", "upper(key) > 'A'"]
+    for piece in sure:
+        assert kept(lake, f"key = 'k-1-7' AND {piece}").zones == 1
+        assert lake.where(f"key = 'k-1-7' AND {piece}").count() == 1
+
+
+@pytest.mark.parametrize("given", [None, True, 7, pc.field("key") == "k-1-7"])
+def test_what_is_no_condition_is_refused_as_spark_refuses_it(any_spark, small_lake, given):
+    frame, lake, zonebloom = plain_read(any_spark, small_lake), read(any_spark, str(small_lake)), ZoneBloom(any_spark)
+    calls = (
+        lake.where,
+        lambda given: lake.where(given, method="row_ranges"),
+        lambda given: explain(any_spark, lake, given),
+        lambda given: why_not(any_spark, str(small_lake), given),
+        lambda given: prune(any_spark, frame, given),
+        lambda given: zonebloom.candidates(str(small_lake), given),
+        lambda given: zonebloom.map_candidates(str(small_lake), given, lambda batches: batches, "key string"),
+    )
+    with pytest.raises(TypeError):
+        frame.where(given)
+    for call in calls:
+        with pytest.raises(TypeError, match="a condition must be SQL text, a Column, or a predicate"):
+            call(given)
+
+
+def test_a_long_list_with_escapes_is_sparks_alone(spark, small_lake):
+    listed = ", ".join(["'k-1-7'", *(rf"'x\{n}'" for n in range(80))])
+    condition = f"key IN ({listed}) AND input_file_name() LIKE '%.parquet'"
+    found = read(spark, str(small_lake)).prepare(condition)
+    assert found.method == "plain"
+    assert found.frame.count() == 1
 
 
 def test_an_unknown_method_is_refused(spark, small_lake):

@@ -452,6 +452,8 @@ def test_an_index_elsewhere_and_data_that_moved(small_lake, tmp_path_factory):
     [
         ({"path": "/a", "colums": "x"}, "options of format zonebloom must be among .* got colums"),
         ({"where": "x = 1"}, "must be given one path"),
+        ({"path": "/a", "where": "x = 1 AND Input_File_Name () > ''"}, "rows of format zonebloom have no file"),
+        ({"path": "/a", "where": "x = 1 AND _metadata.file_size > 0"}, "got _metadata; use ZoneBloom"),
         ({"paths": '["/a", "/b"]'}, "must be among"),
     ],
 )

@@ -260,6 +260,16 @@ def test_a_scan_of_a_tables_files_is_not_pruned(spark, tmp_path):
         zb.prune(frame, "key = 'x'")
 
 
+def test_a_condition_that_depends_on_how_a_row_is_read_is_refused(spark, tmp_path):
+    table = Delta(tmp_path)
+    zb = ZoneBloom(spark)
+    zb.create_index(table.root, "key")
+    lake = zb.read(table.root)
+    for piece in ("input_file_name() LIKE '%'", "_metadata.file_size > 0", "rand() < 2"):
+        with pytest.raises(InvalidArgumentError, match="must be determined by its columns"):
+            lake.where(f"key = '{key(1)}' AND {piece}")
+
+
 def test_an_iceberg_table_needs_a_place_for_its_index(spark, tmp_path):
     table = Iceberg(tmp_path)
     with pytest.raises(InvalidArgumentError, match="index must name a folder"):

@@ -6,8 +6,10 @@ Spec: specs/spark.md#frames
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import posixpath
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 __all__ = ["common_folder", "data_set_of", "files_of", "location_of", "place_of"]
 
 _S3 = ("s3a://", "s3n://")
+_SCANS = frozenset({"Relation", "RelationV2", "LocalRelation", "LogicalRDD", "SubqueryAlias", "View"})
+"""Nodes of the analyzed plan that give rows and columns of what they read, or of the node below, as they are."""
 _ICEBERG_FILE = "_file"
 """The hidden column of Iceberg's scans that says each row's file; `inputFiles` of such a frame is empty."""
 
@@ -54,11 +58,11 @@ def files_of(frame: DataFrame) -> list[str]:
         It scans no files, or does more than scan one data set.
     """
     urls = frame.inputFiles()
-    problem = "one that reads none"
-    if urls:
-        problem = _lacks(frame, "_metadata.file_path")  # joins, unions and aggregates have no such column
-    elif not _lacks(frame, _ICEBERG_FILE):
-        urls, problem = [row[0] for row in frame.select(_ICEBERG_FILE).distinct().collect()], ""
+    problem = _more_than_a_scan(frame)
+    if not urls and not problem:
+        problem = "one that reads none"
+        if _has_files_of_rows(frame):
+            urls, problem = [row[0] for row in frame.select(_ICEBERG_FILE).distinct().collect()], ""
     if problem:
         message = f"a DataFrame to index must be a plain scan of files, got {problem}"
         raise InvalidArgumentError(
@@ -67,15 +71,30 @@ def files_of(frame: DataFrame) -> list[str]:
     return sorted({location_of(url) for url in urls})
 
 
-def _lacks(frame: DataFrame, column: str) -> str:
-    """Why `frame` has no hidden column `column`; empty where it has."""
+def _more_than_a_scan(frame: DataFrame) -> str:
+    """What `frame` does beyond its scan, as the plan names it that Spark prints; empty if nothing.
+
+    A select, a filter or a limit scans the same files, and has `_metadata` too, but other rows or columns than they.
+    """
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        frame.explain(extended=True)
+    analyzed = printed.getvalue().partition("== Analyzed Logical Plan ==\n")[2].partition("\n== Optimized ")[0]
+    nodes = [line for line in analyzed.splitlines()[1:] if line]  # the first line has names and types
+    names = [re.match(r"[\s:+|-]*(\w*)", line)[1] for line in nodes]  # type: ignore[index]  # matches everywhere
+    other = next((name for name in names if name not in _SCANS), None if names else "a plan that is not shown")
+    return "" if other is None else f"one that is derived by {other}"
+
+
+def _has_files_of_rows(frame: DataFrame) -> bool:
+    """Whether `frame` has Iceberg's hidden column of files."""
     from pyspark.errors import PySparkException  # noqa: PLC0415 - an optional extra
 
     try:
-        frame.select(column).schema  # noqa: B018 - Connect resolves names when it is asked for the schema
-    except PySparkException as error:
-        return f"one whose rows are not those of files ({str(error).splitlines()[0]})"
-    return ""
+        frame.select(_ICEBERG_FILE).schema  # noqa: B018 - Connect resolves names when it is asked for the schema
+    except PySparkException:
+        return False
+    return True
 
 
 def data_set_of(source: Any, storage_options: Mapping[str, str] | None = None) -> Any:

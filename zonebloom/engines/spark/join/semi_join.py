@@ -31,6 +31,7 @@ from zonebloom.engines.spark.join.sql_probe import (
     bitmap_words,
     fold_to_bytes,
     hash_of,
+    hashes_as_the_index,
     in_bitmap,
     may_hold,
     words_of,
@@ -80,7 +81,7 @@ def filter_by_index(
     """`frame` without rows whose `column` certainly equals no value of the indexed column; others may stay.
 
     Make it right before the join, and the frame of the indexed side before it: a file that the join sees and this call
-    did not see could lose rows.
+    did not see could lose rows. The indexed side must be joined by the column as its files hold it, not by one derived.
 
     Parameters
     ----------
@@ -136,6 +137,10 @@ def filter_by_index(
             return frame
         filters = found
     key = join_key(value, field, indexed)
+    if key.kind == "hash" and not hashes_as_the_index(spark):
+        message = "Spark's xxhash64 must take the hash of one argument as the seed of the next, got other hashes"
+        warnings.warn(f"{message}; no row is dropped", RuntimeWarning, stacklevel=3)
+        return frame
     hit = _Lookup(spark, indexed, filters, path, max_sql_bytes).of(key)
     if key.proofs:
         hit = F.expr(" and ".join(key.proofs)) & hit

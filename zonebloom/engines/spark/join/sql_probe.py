@@ -15,18 +15,20 @@ from collections.abc import Sequence
 from functools import reduce
 from operator import and_
 from typing import TYPE_CHECKING, Final
+from weakref import WeakSet
 
 import numpy as np
 import pyarrow as pa
 
 from zonebloom.arrow import from_numpy
+from zonebloom.bloom.hashing import hash_array
 from zonebloom.bloom.sbbf import SALT, Sbbf
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pyspark.sql import Column, SparkSession
 
-__all__ = ["fold_to_bytes", "hash_of", "in_bitmap", "may_hold", "words_of"]
+__all__ = ["fold_to_bytes", "hash_of", "hashes_as_the_index", "in_bitmap", "may_hold", "words_of"]
 
 SEED_ZERO: Final = -365884300664092260
 """The bigint that Spark's xxhash64, whose seed is 42, maps to 0: as its first argument it makes 0 the next one's seed.
@@ -34,6 +36,14 @@ SEED_ZERO: Final = -365884300664092260
 Spec: specs/spark.md#xxhash64
 """
 
+_KNOWN: Final = {
+    "cast(id + 7 as int)": pa.array([7], pa.int32()),
+    "id - 3": pa.array([-3], pa.int64()),
+    "concat('zone-', id)": pa.array(["zone-0"]),
+    "repeat('bloom', cast(id + 9 as int))": pa.array(["bloom" * 9]),
+}
+"""SQL over the one row of `range(1)` and its value: 4 bytes, 8 bytes, a short text, and one of more than XXH64's 32."""
+_CHECKED: WeakSet[SparkSession] = WeakSet()
 _PAIRS = 4
 """Of a block: 64 bits, two of the filter's words."""
 _LOW_32 = 0xFFFFFFFF
@@ -48,6 +58,21 @@ def hash_of(value: str) -> str:
     Spec: specs/spark.md#xxhash64
     """
     return f"xxhash64({SEED_ZERO}L, {value})"
+
+
+def hashes_as_the_index(spark: SparkSession) -> bool:
+    """Whether `hash_of` is XXH64 with seed 0 in this session, where another engine or a function may have its name.
+
+    Asked by one row, which an executor hashes; once a session if it is.
+
+    Spec: specs/spark.md#xxhash64
+    """
+    if spark not in _CHECKED:
+        found = spark.range(1).selectExpr(*map(hash_of, _KNOWN)).collect()[0]
+        if list(found) != [hash_array(value).view(np.int64)[0] for value in _KNOWN.values()]:
+            return False
+        _CHECKED.add(spark)
+    return True
 
 
 def words_of(spark: SparkSession, words: NDArray[np.int64]) -> Column:

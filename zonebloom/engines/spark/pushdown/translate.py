@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import and_, or_
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
@@ -25,13 +25,19 @@ from zonebloom.engines.spark.pushdown.to_column import MAX_LITERALS, column_of
 from zonebloom.engines.spark.pushdown.types import Judge, Target, UnjudgedError, text_of
 from zonebloom.errors import PredicateError
 from zonebloom.predicates import And, Equals, IsIn, IsNull, Not, Opaque, Or, Predicate
+from zonebloom.predicates.terms import LiteralTerm, Truth
 from zonebloom.reasons import ReasonCode
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["Condition", "Keys", "Unjudged", "keys_condition", "understand"]
+__all__ = ["EVERY_ROW", "NOT_OF_COLUMNS", "Condition", "Keys", "Unjudged", "keys_condition", "understand"]
 
+EVERY_ROW: Final = Truth(LiteralTerm(True))
+"""The predicate that is TRUE in every row."""
+NOT_OF_COLUMNS = "the condition is not determined by the columns of the data set"
+_HIDDEN = re.compile(r"\b_metadata\b", re.IGNORECASE)
+"""The hidden column, which a frame that scans files has; where blocks begin depends on the other files of the scan."""
 _COMPARED_LITERALS = 64
 """Of a longer list only the first literal is shown to Spark; the others must be plain."""
 _NAME = r"(`[^`]+`|[A-Za-z_]\w*)"
@@ -97,23 +103,25 @@ class Condition:
     """It as people read it."""
     predicate: Predicate
     """TRUE in every row in which the condition is TRUE."""
-    residual: Any
-    """What Spark filters by: text or a Column; None where `keys` say all."""
+    residual: tuple[str | Column, ...]
+    """What Spark filters by, one after the other; nothing where `keys` say all."""
     keys: tuple[Keys, ...] = ()
     """What Spark joins with."""
     is_local: bool = True
-    """Whether it reads the data set's columns only, and no `_metadata`."""
+    """Whether the columns of a row determine it, so that who reads the row makes no difference."""
 
     @property
-    def exact(self) -> Predicate | None:
-        """Those parts that Arrow evaluates on rows as Spark does."""
+    def exact(self) -> Predicate:
+        """Those parts that Arrow evaluates on rows as Spark does; `EVERY_ROW` where there are none."""
         parts = self.predicate.children if isinstance(self.predicate, And) else (self.predicate,)
         sure = [part for part in parts if not any(isinstance(node, Opaque) for node in part.walk())]
-        return And(sure) if sure else None
+        return And(sure) if sure else EVERY_ROW
 
     def filtered(self, frame: DataFrame) -> DataFrame:
         """`frame` where Spark finds the condition TRUE, the keys left out."""
-        return frame if self.residual is None else frame.where(self.residual)
+        for condition in self.residual:
+            frame = frame.where(condition)
+        return frame
 
 
 def understand(given: str | Column | Predicate, judge: Judge, template: DataFrame) -> Condition:
@@ -128,29 +136,44 @@ def understand(given: str | Column | Predicate, judge: Judge, template: DataFram
 
     Raises
     ------
+    TypeError
+        It is something else: None, say, of a function that found no condition.
     PredicateError
         A predicate holds what Spark has no words for.
     """
+    from pyspark.sql import Column  # noqa: PLC0415 - an optional extra
+
     if isinstance(given, Predicate):
         return _of_predicate(given, judge)
     if isinstance(given, str):
-        part = parts_of_text(given)
-        judged: dict[int, Predicate] = {}
-        found = Condition(given.strip(), _predicate(part, judge, judged), given)
-        long = _long_lists(part, judged)
-        if long:
-            return _with_keys(found, part, long, judge, template)
-        simple = _SIMPLE.fullmatch(given)
-        if id(part) in judged and simple and simple[1].lower() not in _FUNCTIONS:  # judged: it names a column
-            return found
-        return _verified(found, _shortened(given, part), part, judge, template)
+        return _of_text(given, judge, template)
+    if not isinstance(given, Column):
+        raise TypeError(f"a condition must be SQL text, a Column, or a predicate made with col(), got {given!r:.200}")
     shown = str(given)
     part = _spelled(parts_of_column(shown), judge)
-    found = Condition(shown.removeprefix("Column<'").removesuffix("'>"), _predicate(part, judge, {}), given)
+    found = Condition(shown.removeprefix("Column<'").removesuffix("'>"), _predicate(part, judge, {}), (given,))
     if isinstance(part, Leaf) and part.kind == "opaque":  # made by expr(): what it prints is SQL
         part = parts_of_text(found.shown)
         found = replace(found, predicate=_predicate(part, judge, {}))
     return _verified(found, given, part, judge, template)
+
+
+def _of_text(given: str, judge: Judge, template: DataFrame) -> Condition:
+    part = parts_of_text(given)
+    judged: dict[int, Predicate] = {}
+    found = Condition(given.strip(), _predicate(part, judge, judged), (given,))
+    simple = _SIMPLE.fullmatch(given)
+    long = _long_lists(part, judged)
+    if not long and id(part) in judged and simple and simple[1].lower() not in _FUNCTIONS:  # judged: it names a column
+        return found
+    try:
+        shortened = _shortened(given, part)
+    except UnjudgedError as error:
+        return _unverified(found, str(error), is_local=False)  # Spark was not asked
+    checked = _verified(found, shortened, part, judge, template)
+    if not long or isinstance(checked.predicate, Unjudged):
+        return checked
+    return _with_keys(replace(checked, shown=shortened.strip()), part, long, judge)
 
 
 def keys_condition(path: tuple[str, ...], values: pa.Array, judge: Judge) -> Condition:
@@ -172,7 +195,7 @@ def keys_condition(path: tuple[str, ...], values: pa.Array, judge: Judge) -> Con
     if has_old_key(fitted):
         message = f"{shown}: keys before 1901 may be of another calendar in old files"
         predicate = Unjudged(message, ReasonCode.PREDICATE_NOT_SUPPORTED)
-    return Condition(shown, predicate, None, (Keys(target, fitted),))
+    return Condition(shown, predicate, (), (Keys(target, fitted),))
 
 
 def _spelled(part: Part, judge: Judge) -> Part:
@@ -218,21 +241,32 @@ def _leaf(leaf: Leaf, judge: Judge) -> Predicate:
 # --- asking Spark -----------------------------------------------------------------------------------------------------
 
 
-def _verified(found: Condition, given: Any, part: Part, judge: Judge, template: DataFrame) -> Condition:
+def _verified(found: Condition, given: str | Column, part: Part, judge: Judge, template: DataFrame) -> Condition:
     """`found`, if Spark says that `part` means what was given; else nothing is pruned, and said."""
     from pyspark.errors import PySparkException  # noqa: PLC0415 - an optional extra
 
-    if given is None:
-        return _unverified(found, "its list is too long and holds literals with escapes", is_local=True)
+    if _HIDDEN.search(found.shown):
+        return _unverified(found, NOT_OF_COLUMNS, is_local=False)
     try:
-        is_same = template.where(given).sameSemantics(template.where(_column(part, judge)))
+        is_same = _joined(template, given).sameSemantics(_joined(template, _column(part, judge)))
     except PySparkException:
         try:
-            template.where(given).schema  # noqa: B018 - asks Spark to resolve it
+            _joined(template, given).schema  # noqa: B018 - asks Spark to resolve it
         except PySparkException:
-            return _unverified(found, "it does not resolve over the data set's own columns", is_local=False)
+            return _unverified(found, NOT_OF_COLUMNS, is_local=False)
         is_same = False
     return found if is_same else _unverified(found, "it is not understood, so that only Spark evaluates it")
+
+
+def _joined(template: DataFrame, condition: str | Column) -> DataFrame:
+    """`template` where `condition`, as a join with a frame without columns: Spark takes only what is deterministic.
+
+    `input_file_name()`, `monotonically_increasing_id()` and `rand()` are not, nor is a user's function that calls one.
+    """
+    from pyspark.sql import functions  # noqa: PLC0415 - an optional extra
+
+    column = functions.expr(condition) if isinstance(condition, str) else condition
+    return template.join(template.sparkSession.range(0).select(), column)
 
 
 def _unverified(found: Condition, why: str, *, is_local: bool = True) -> Condition:
@@ -281,12 +315,19 @@ def _literal(word: Word, leaf: Leaf, judge: Judge) -> Column:
     return functions.lit(value) if text is None else functions.expr(text)
 
 
-def _shortened(text: str, part: Part) -> str | None:
-    """The condition with its long IN lists cut to their first literal; None where one holds escapes."""
+def _shortened(text: str, part: Part) -> str:
+    """The condition with its long IN lists cut to their first literal.
+
+    Raises
+    ------
+    UnjudgedError
+        One holds escapes.
+    """
     for leaf in _leaves(part):
         if len(leaf.words) > _COMPARED_LITERALS:
             if not all(map(is_plain, leaf.words)):
-                return None
+                message = "its list is too long and holds literals with escapes"
+                raise UnjudgedError(ReasonCode.PREDICATE_NOT_SUPPORTED, message)
             head = leaf.text[: leaf.text.index(leaf.words[0].text, leaf.text.index("(")) + len(leaf.words[0].text)]
             text = text.replace(leaf.text, f"{head})", 1)
     return text
@@ -310,25 +351,15 @@ def _long_lists(part: Part, judged: dict[int, Predicate]) -> list[tuple[Leaf, Is
     return [(leaf, found) for leaf, found in pairs if leaf.kind == "in" and isinstance(found, IsIn)]
 
 
-def _with_keys(
-    found: Condition, part: Part, long: list[tuple[Leaf, IsIn]], judge: Judge, template: DataFrame
-) -> Condition:
-    checked = _verified(found, _shortened(found.residual, part), part, judge, template)
-    if isinstance(checked.predicate, Unjudged):
-        return checked
+def _with_keys(found: Condition, part: Part, long: list[tuple[Leaf, IsIn]], judge: Judge) -> Condition:
     leaves = {id(leaf) for leaf, _ in long}
     parts = part.parts if isinstance(part, Joint) else (part,)
-    rest = [_column(one, judge) for one in parts if id(one) not in leaves]
+    rest = tuple(_column(one, judge) for one in parts if id(one) not in leaves)
     keys = []
     for leaf, values in long:
         target = judge.target(leaf.name)
         keys.append(Keys(target, _fitted(values.values, target)))
-    return replace(
-        checked,
-        shown=_shortened(found.shown, part) or "",
-        residual=reduce(and_, rest) if rest else None,
-        keys=tuple(keys),
-    )
+    return replace(found, residual=rest, keys=tuple(keys))
 
 
 def _fitted(values: Any, target: Target) -> pa.Array:
@@ -357,8 +388,7 @@ def _of_predicate(given: Predicate, judge: Judge) -> Condition:
         else:
             rest.append(part.fold(lambda node, children: column_of(node, children, judge)))
             judged.append(part.fold(lambda node, children: _judged(node, children, judge)))
-    residual = reduce(and_, rest) if rest else None
-    return Condition(f"{given!r:.400}", And(judged) if len(judged) > 1 else judged[0], residual, tuple(keys))
+    return Condition(f"{given!r:.400}", And(judged) if len(judged) > 1 else judged[0], tuple(rest), tuple(keys))
 
 
 def _judged(node: Predicate, children: list[Predicate], judge: Judge) -> Predicate:

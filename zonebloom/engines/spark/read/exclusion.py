@@ -26,8 +26,8 @@ _KEY = (
 )
 
 
-def exclusion(listing: Mapping[str, Fingerprint]) -> str | None:
-    """The condition that a row's file is none of those of `listing`, as they were listed; None where there are none.
+def exclusion(listing: Mapping[str, Fingerprint]) -> str:
+    """The condition that a row's file is none of those of `listing`, as they were listed; TRUE where there are none.
 
     Spark evaluates it once a file as it plans, and again for each row of the files that it reads. There the whole key
     costs 0.5 µs, so a number of size and time, which few files share, is looked up first.
@@ -38,7 +38,7 @@ def exclusion(listing: Mapping[str, Fingerprint]) -> str | None:
         Fingerprints of files, by their URLs as `url_of` writes them.
     """
     if not listing:
-        return None
+        return "TRUE"
     chosen = sorted(listing.items(), key=lambda item: -item[1].size)[:MAX_EXCLUDED]
     numbers = ", ".join(f"{number}L" for number in dict.fromkeys(found.size ^ _millis(found) for _, found in chosen))
     keys = ", ".join(f"'{_key(url, found)}'" for url, found in chosen)

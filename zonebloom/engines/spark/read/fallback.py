@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from zonebloom.engines.spark.pushdown.calendars import is_moving
 from zonebloom.engines.spark.pushdown.names import misread
+from zonebloom.engines.spark.pushdown.translate import NOT_OF_COLUMNS, Condition
 from zonebloom.engines.spark.read.folded_rows import local_schema
 from zonebloom.engines.spark.read.schema import Layout
 from zonebloom.errors import ColumnNotFoundError, DataFileError, UnsupportedTypeError
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 __all__ = ["BY_ID", "obstacle_of_driver", "obstacle_of_ranges"]
 
 BY_ID = "Spark finds columns by their ids, and the index by their names"
-_MORE_COLUMNS = "the condition reads more than the data set's columns"
 _OWN_TYPE = "a column has a type that Spark makes in its own way"
 
 
@@ -43,7 +43,7 @@ def obstacle_of_driver(
         Whether Spark skips some files of the listing.
     """
     if not condition.is_local:
-        return _MORE_COLUMNS
+        return NOT_OF_COLUMNS
     if not paths:
         return None
     if hidden:
@@ -58,7 +58,7 @@ def obstacle_of_ranges(
 ) -> str | None:
     """Why what executors read of row ranges of `paths` might differ from what Spark reads."""
     if not condition.is_local:
-        return _MORE_COLUMNS
+        return NOT_OF_COLUMNS
     has_times = any(kind in schema.simpleString() for kind in ("date", "timestamp"))  # or a name has
     try:
         if Layout(view).schema(schema.names) != schema:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["Narrowing", "narrowing_of"]
 
 
-def narrowing_of(view: View, predicate: Predicate | None) -> Narrowing | None:
+def narrowing_of(view: View, predicate: Predicate) -> Narrowing | None:
     """Those parts of `predicate`, an AND, that plain kernels evaluate on stored columns; None where there are none.
 
     `predicate` must be TRUE, as Arrow evaluates it, in every row that is wanted.
@@ -38,7 +38,7 @@ def narrowing_of(view: View, predicate: Predicate | None) -> Narrowing | None:
     elsewhere = {field.name for field in view.partition_fields}
     stored = [field for field in view.schema if field.name not in elsewhere]
     schema = pa.schema([field.with_type(without_views(field.type)) for field in stored])
-    parts = predicate.children if type(predicate) is And else () if predicate is None else (predicate,)
+    parts = predicate.children if type(predicate) is And else (predicate,)
     plain = [part for part in parts if plain_matcher(part, schema) is not None]
     names = sorted({name for part in plain for name in part.columns()})
     return Narrowing(And(plain), pa.schema([schema.field(name) for name in names])) if plain else None

@@ -59,6 +59,9 @@ def read(
 
     Spec: specs/spark.md#reads
     """
+    if hasattr(path, "inputFiles"):
+        message = "a data set to read must be a path or a table, got a DataFrame"
+        raise InvalidArgumentError(f"{message}; use prune(frame, condition), or the path")
     if index is None and isinstance(path, (str, os.PathLike)):
         return _lake(spark, os.fspath(path), None, storage_options, method)
     place = place_of(path) if index is None else index

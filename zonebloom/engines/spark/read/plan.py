@@ -41,6 +41,8 @@ class Kept:
     bytes: int
     """Compressed bytes of the row groups, all columns: an upper bound of what the driver reads."""
     of_bytes: int
+    is_local: bool
+    """Whether the columns of a row determine the condition."""
     obstacle: str | None
     """Why the driver's rows might differ from Spark's."""
     obstacle_of_ranges: Callable[[], str | None]
@@ -69,6 +71,8 @@ def choose(kept: Kept, asked: Literal["auto"] | Method) -> Choice:
         raise InvalidArgumentError(f"the driver must know what Spark would read, got: {kept.obstacle}; use auto")
     if asked == "row_ranges" and (obstacle := kept.obstacle_of_ranges()) is not None:
         raise InvalidArgumentError(f"executors must read what Spark would read, got: {obstacle}; use auto")
+    if not kept.is_local:
+        return Choice("plain", str(kept.obstacle))
     if asked == "candidates" and not kept.files:
         return Choice("driver" if kept.obstacle is None else "exclusion", "no file can match")
     if asked != "auto":

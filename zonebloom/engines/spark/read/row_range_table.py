@@ -14,6 +14,7 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, cast
 
+from zonebloom.engines.spark.pushdown.translate import EVERY_ROW, Condition
 from zonebloom.engines.spark.read.fallback import obstacle_of_driver
 from zonebloom.engines.spark.read.folded_rows import local_schema
 from zonebloom.engines.spark.read.plan import Choice, Kept, choose
@@ -86,8 +87,6 @@ class ForeignLake(Lake):
     ) -> str | None:
         if Layout(view).is_hive:
             return obstacle_of_driver(condition, self.schema, view, judge, paths, hidden=hidden)
-        if not condition.is_local:
-            return "the condition reads more than the table's columns"
         if paths and judge.names.is_ambiguous:
             return "names of columns differ in case alone"
         if paths and local_schema(self.schema, view.schema) is None:
@@ -95,6 +94,9 @@ class ForeignLake(Lake):
         return None
 
     def _choose(self, kept: Kept, asked: Asked) -> Choice:
+        if not kept.is_local:  # and Spark's own reader, which could evaluate it, reads none of these files
+            message = "a condition on a table, or on files in a store, must be determined by its columns"
+            raise InvalidArgumentError(f"{message}, got one that is not; leave out what depends on how a row is read")
         if asked in ("driver", "plain"):
             return choose(kept, asked)
         found = choose(kept, "auto")
@@ -113,5 +115,5 @@ class ForeignLake(Lake):
             frame = self._rows(view, plan.result.row_ranges, plan.condition.exact)
         return PrunedRead(filtered(self.spark, frame, plan.condition), plan)
 
-    def _rows(self, view: View, rows: RowSelection, wanted: Predicate | None = None) -> DataFrame:
+    def _rows(self, view: View, rows: RowSelection, wanted: Predicate = EVERY_ROW) -> DataFrame:
         return read_rows(self.spark, Layout(view), rows, self.schema, wanted)

@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame
 import zonebloom
 from zonebloom.engines.spark.executors import unpacked
 from zonebloom.engines.spark.pushdown.filters import column_of, conditions_of_text
-from zonebloom.engines.spark.pushdown.translate import understand
+from zonebloom.engines.spark.pushdown.translate import EVERY_ROW, understand
 from zonebloom.engines.spark.pushdown.types import Judge
 from zonebloom.engines.spark.read.late_materialization import narrowing_of
 from zonebloom.engines.spark.read.partition_columns import may_be_true
@@ -60,6 +60,10 @@ def open_view(path: Any, index: str | None, storage_options: Mapping[str, str] |
     """
     from zonebloom.index import open_index  # noqa: PLC0415 - executors do without
 
+    if isinstance(path, DataFrame):
+        from zonebloom.engines.spark.inputs import data_set_of, place_of  # noqa: PLC0415 - as above
+
+        path, index = data_set_of(path, storage_options), index or place_of(path)
     if index is None:
         return open_index(_local(path), storage_options=storage_options).view()
     return open_index(_local(index), storage_options=storage_options, dataset=_local(path)).view()
@@ -145,7 +149,7 @@ def mapped(
     *,
     function: Function,
     schema: Any,
-    wanted: Predicate | None = None,
+    wanted: Predicate = EVERY_ROW,
 ) -> DataFrame:
     """`function` over the columns `asked` of `rows`, read by executors; rows that are not `wanted` may lack."""
     reading = layout.reading(asked)
@@ -157,7 +161,7 @@ def mapped(
 
 
 def read_rows(
-    spark: SparkSession, layout: Layout, rows: RowSelection, asked: StructType, wanted: Predicate | None = None
+    spark: SparkSession, layout: Layout, rows: RowSelection, asked: StructType, wanted: Predicate = EVERY_ROW
 ) -> DataFrame:
     """The columns `asked` of `rows`, read by executors; rows that are not `wanted` may lack.
 

@@ -93,7 +93,7 @@ class Scans:
         whole = frames[0]
         for frame in frames[1:]:
             whole = whole.unionAll(frame)
-        return filtered(self.spark, whole, replace(condition, residual=None))
+        return filtered(self.spark, whole, replace(condition, residual=()))
 
     def excluded(
         self, frame: DataFrame, listing: Mapping[str, Any], kept: frozenset[str], condition: Condition
@@ -105,8 +105,8 @@ class Scans:
         text = exclusion(
             {url_of(self.dataset.absolute(path)): found for path, found in listing.items() if path not in kept}
         )
-        frame = condition.filtered(frame)
-        return filtered(self.spark, frame if text is None else frame.where(text), replace(condition, residual=None))
+        frame = condition.filtered(frame).where(text)
+        return filtered(self.spark, frame, replace(condition, residual=()))
 
     def _path(self, path: str) -> str:
         return escaped(url_of(self.dataset.absolute(path)))

@@ -15,6 +15,7 @@ Spec: specs/spark.md#data-source
 from __future__ import annotations
 
 import json
+import re
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -54,6 +55,7 @@ __all__ = [
 FORMAT = "zonebloom"
 _STORAGE = "storage."
 _OPTIONS = ("path", "index", "columns", "where")
+_OF_FILES = re.compile(r"\binput_file_(name|block_start|block_length)\s*\(|\b_metadata\b", re.IGNORECASE)
 _MIXES_FILTERS = (4, 3)
 """The last version of Spark that is known to."""
 _REGISTERED: WeakSet[SparkSession] = WeakSet()
@@ -84,8 +86,8 @@ class Options:
     """Where the index is, if not beside the data."""
     columns: tuple[str, ...] | None
     """Columns to read; None for all."""
-    where: str | None
-    """SQL text that prunes, and filters nothing."""
+    where: tuple[str, ...]
+    """SQL text that prunes, and filters nothing, if one is given."""
     storage_options: Mapping[str, str] | None
     """For the stores of the data and of the index."""
 
@@ -96,7 +98,7 @@ class Options:
         Raises
         ------
         InvalidArgumentError
-            One is unknown, or neither a path nor an index is given.
+            One is unknown, `where` asks for the files of rows, or neither a path nor an index is given.
         """
         found = {name.lower(): text for name, text in given.items()}
         storage = {name.removeprefix(_STORAGE): text for name, text in found.items() if name.startswith(_STORAGE)}
@@ -107,7 +109,11 @@ class Options:
         path, index = found.get("path"), found.get("index")
         if not path and not index:
             raise InvalidArgumentError("format zonebloom must be given one path, got none; use load(path)")
-        return cls(path, index, _names(found.get("columns")), found.get("where"), storage or None)
+        where = (found["where"],) if "where" in found else ()
+        if of_files := _OF_FILES.search(" ".join(where)):
+            message = f"where must be about columns, as rows of format zonebloom have no file, got {of_files[0]}"
+            raise InvalidArgumentError(f"{message}; use ZoneBloom(spark).read(path).where(condition)")
+        return cls(path, index, _names(found.get("columns")), where, storage or None)
 
     def view(self) -> View:
         """The index against the data set as it is now."""
@@ -196,8 +202,8 @@ class ZoneBloomReader(DataSourceReader):  # type: ignore[misc] # pyspark is not 
     def __init__(self, options: Options, schema: StructType) -> None:
         self.options = options
         self.asked = schema
-        self.filters: list[Filter] | None = None
-        """What Spark pushed, if it may prune; None where it pushed nothing."""
+        self.filters: list[Filter] = []
+        """What Spark pushed, if it may prune."""
 
     def plan(self) -> Plan:
         """What is read: the index is opened and the data set listed afresh.
@@ -222,18 +228,18 @@ class ZoneBloomReader(DataSourceReader):  # type: ignore[misc] # pyspark is not 
     def _candidates(self, layout: Layout) -> tuple[RowSelection, tuple[Reason, ...]]:
         """The rows that may match, and why those that cannot be judged were kept."""
         judge = Judge(layout.readable, layout.view)
-        of_folders = [one for one in self.filters or [] if column_of(one)[:1] and column_of(one)[0] in layout.folders]
-        stored = [one for one in self.filters or [] if one not in of_folders]
+        of_folders = [one for one in self.filters if column_of(one)[:1] and column_of(one)[0] in layout.folders]
+        stored = [one for one in self.filters if one not in of_folders]
         predicates, reasons = predicate_of_filters(stored, judge)
-        if self.options.where is not None:
-            more, folders, whys = conditions_of_text(self.options.where, judge, layout.folders)
+        for text in self.options.where:
+            more, folders, whys = conditions_of_text(text, judge, layout.folders)
             predicates, of_folders, reasons = [*predicates, *more], [*of_folders, *folders], [*reasons, *whys]
         rows, kept = kept_rows(layout, predicates, of_folders)
         return rows, tuple(dict.fromkeys([*reasons, *kept]))
 
     def partitions(self) -> list[InputPartition]:
         """One for each task, at least one."""
-        if self.filters is None and self.options.where is None:
+        if not self.filters and not self.options.where:
             message = "zonebloom reads every row: this Spark mixes the filters of several queries up, or pushed none"
             advice = "give the condition as option where too, or read whole data sets with spark.read.parquet"
             warnings.warn(f"{message}; {advice}", RuntimeWarning, stacklevel=2)

@@ -36,7 +36,6 @@ from zonebloom.errors import (
     StaleIndexError,
 )
 from zonebloom.formats import ParquetDataset
-from zonebloom.predicates.terms import LiteralTerm, Truth
 from zonebloom.reasons import ReasonCode
 from zonebloom.search.evaluate import SearchResult
 from zonebloom.search.scan import scan
@@ -161,6 +160,9 @@ class Lake:
         self, condition: str | Column | Predicate, *, method: Asked | None = None, strict: bool = False
     ) -> DataFrame:
         """The rows for which Spark finds `condition` TRUE.
+
+        What depends on how a row is read (`_metadata`, `input_file_name()`, `rand()`) may be in the condition, which is
+        then read plainly. Asked for after the read, it is that of a plain read with `method="plain"` alone.
 
         Parameters
         ----------
@@ -317,6 +319,7 @@ class Lake:
             is_narrowed=narrowing_of(view, condition.exact) is not None,
             bytes=result.kept.bytes,
             of_bytes=result.total.bytes,
+            is_local=condition.is_local,
             obstacle=BY_ID if is_by_id else self._obstacle(condition, view, judge, paths, hidden=hidden),
             obstacle_of_ranges=partial(self._obstacle_of_ranges, condition, view, judge, paths),
         )
@@ -371,9 +374,7 @@ class Lake:
                 filtered(self.spark, self._template.where("1 = 0"), replace(plan.condition, keys=())), plan
             )
         assert schema is not None  # else there is an obstacle
-        exact = plan.condition.exact
-        predicate = Truth(LiteralTerm(True)) if exact is None else exact
-        rows = scan(plan.view, predicate, plan.result.row_ranges, self.schema.names, None).read_all()
+        rows = scan(plan.view, plan.condition.exact, plan.result.row_ranges, self.schema.names, None).read_all()
         table = local_table(rows, schema)
         if table is None:
             choice = Choice("candidates", "dates of old calendars are Spark's to read")
