@@ -284,8 +284,11 @@ class _Build:
         with self._ids(listing) as ids:
             inspected = check_any(self.runner.read_footers(self.dataset, listing, ids), self.dataset)
             types = {name: hashing.resolve_column(inspected.schema, name).type for name in names}
-            for column_type in types.values():
+            for name, column_type in types.items():
                 hashing.hash_plan(column_type)
+                if hashing.is_ambiguous(inspected.schema, name):
+                    message = f"an indexed column must have a name of its own, got {name!r}"
+                    raise InvalidArgumentError(f"{message}, a column and the path of a struct's field; rename one")
             made = (self.parameters.rows_per_zone, self.parameters.fpp, self.parameters.sizing)
             columns = [
                 ColumnEntry(name, of_type, *made, (), levels=no_levels(levels)) for name, of_type in types.items()
