@@ -61,7 +61,7 @@ def test_a_column_named_as_the_path_of_another_is_told_from_it(tmp_path, order, 
 def test_a_name_of_two_columns_is_not_indexed(tmp_path):
     """Which of them the filters are of, a later file could change."""
     pq.write_table(dotted_table(["k", "a.b", "a"]), tmp_path / "a.parquet")
-    with pytest.raises(InvalidArgumentError, match="must have a name of its own, got 'a.b'"):
+    with pytest.raises(InvalidArgumentError, match=r"must have a name of its own, got 'a\.b'"):
         zb.build_index(tmp_path, "a.b")
     assert zb.build_index(tmp_path, "k").to_table('"a.b" = 3').num_rows == 1
 
@@ -76,7 +76,7 @@ def test_a_name_that_a_later_file_gives_to_another_column_prunes_nothing(tmp_pat
     assert index.to_table('"a.b" = 3').num_rows == 1
     assert index.to_table('"a.b" IS NULL').num_rows == 10
     assert index.search('"a.b" = 3').num_zones_kept == index.search('"a.b" = 3').num_zones
-    with pytest.raises(InvalidArgumentError, match="must have a name of its own, got 'a.b'"):
+    with pytest.raises(InvalidArgumentError, match=r"must have a name of its own, got 'a\.b'"):
         index.exists("a.b", [3])
 
 
@@ -140,9 +140,7 @@ def every_kind(num_rows: int) -> pa.Table:
 
 @pytest.mark.parametrize("options", [{}, {"write_page_index": True}, {"write_statistics": False}], ids=str)
 def test_chunks_and_sizes_are_those_that_pyarrow_finds(tmp_path, options):
-    pq.write_table(
-        every_kind(ROWS), tmp_path / "a.parquet", row_group_size=300, store_decimal_as_integer=True, **options
-    )
+    pq.write_table(every_kind(ROWS), tmp_path / "a.parquet", row_group_size=300, **options)
     footer, metadata = read_footer(LocalSource(tmp_path / "a.parquet")), pq.read_metadata(tmp_path / "a.parquet")
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
     for number, group in enumerate(groups):
@@ -164,7 +162,7 @@ def test_chunks_and_sizes_are_those_that_pyarrow_finds(tmp_path, options):
 
 
 def rewritten_footer(path: Path, edit) -> None:
-    """The file with `edit` of its FileMetaData's row group and first ColumnMetaData, as field → value."""
+    """Put the footer that `edit` makes of the file's own in its place."""
     whole = path.read_bytes()
     length = int.from_bytes(whole[-8:-4], "little")
     footer = edit(whole[-8 - length : -8])
@@ -204,7 +202,7 @@ def test_a_footer_with_absurd_numbers_concerns_its_file_alone(tmp_path, kind):
     rewritten_footer(tmp_path / "b.parquet", edit)
     found = index.search("k = 3")
     assert [reason.path for reason in found.reasons if reason.code is ReasonCode.FILE_UNREADABLE] == ["b.parquet"]
-    assert found.files == ("a.parquet", "b.parquet") or set(found.files) == {"a.parquet", "b.parquet"}
+    assert set(found.files) == {"a.parquet", "b.parquet"}
     assert index.exists("k", [3]).to_pylist() == [True]
     with pytest.raises(DataFileError, match=message):
         index.to_table("k = 3")
