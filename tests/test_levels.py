@@ -23,7 +23,6 @@ from zonebloom.levels.filling import SPAN_BYTES, Filling, write_dataset_filter
 from zonebloom.sbbf import Sbbf
 from zonebloom.sizing import num_blocks_for
 from zonebloom.storage.fragments import Fragment
-from zonebloom.storage.level import LevelEntry
 from zonebloom.storage.local_store import LocalStore
 from zonebloom.storage.zone_segment import ZoneSegment
 from zonebloom.zones import ZoneBuilder
@@ -132,7 +131,6 @@ def test_each_whole_fragment_has_a_filter_of_its_own_size(tmp_path):
     assert (by_fragment.name, by_fragment.num_values, by_fragment.num_filters) == ("fragment", 3101, 3)
     assert (by_dataset.name, by_dataset.num_values) == ("dataset", 3100)
     assert by_dataset.segments[0].fragments == ((0, 3),)
-    assert LevelEntry.from_json(by_dataset.to_json()) == by_dataset
 
 
 def test_fragments_that_failed_or_do_not_fit_are_not_covered(tmp_path):
