@@ -24,7 +24,7 @@ from zonebloom.storage.segment import runs
 from zonebloom.storage.stores.local import LocalStore
 
 TAGS = st.sampled_from([None, "a", "b"])
-GROUPS = st.lists(st.tuples(st.integers(0, 2**32 - 1), st.integers(0, 2**50)), max_size=3)
+GROUPS = st.lists(st.tuples(st.integers(0, 2**30), st.integers(0, 2**50)), max_size=3)
 PATHS = st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=9), unique=True, max_size=12)
 
 

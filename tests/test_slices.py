@@ -228,10 +228,10 @@ def test_a_few_keys_do_not_load_a_compiler(tmp_path):
     entry = write_slices(tmp_path, random_filters(1000, 5))
     code = f"""
 import sys, numpy as np
-from zonebloom.storage.segment import SegmentEntry
+from zonebloom.storage.segment import SegmentEntry, Span
 from zonebloom.storage.slices.reader import SliceSegment
 from zonebloom.storage.stores.local import LocalStore
-segment = SliceSegment(LocalStore({str(tmp_path)!r}), SegmentEntry.from_json({entry.to_json()!r}))
+segment = SliceSegment(LocalStore({str(tmp_path)!r}), {entry!r})
 segment.may_contain(np.arange({FEW_HASHES}, dtype=np.uint64) << np.uint64(54))
 print("numba" in sys.modules)
 """

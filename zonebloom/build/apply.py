@@ -23,7 +23,13 @@ from zonebloom.bloom import hashing
 from zonebloom.build.fill import BuildPlan, Inspected, Runner, Threads, as_declared, check_any, default_workers
 from zonebloom.build.plan import UNKNOWN_TYPE, Plan, empty_levels, options_of
 from zonebloom.build.progress import reporting
-from zonebloom.errors import ColumnNotFoundError, DataFileError, StorageError, UnsupportedTypeError
+from zonebloom.errors import (
+    ColumnNotFoundError,
+    DataFileError,
+    InvalidArgumentError,
+    StorageError,
+    UnsupportedTypeError,
+)
 from zonebloom.maintain.commit import commit_change, release_ids, reserve_ids
 from zonebloom.maintain.optimize import optimize_column
 from zonebloom.maintain.transaction import Change, ColumnChange, joined_levels
@@ -179,6 +185,9 @@ def _typed(entry: ColumnEntry, schema: pa.Schema) -> ColumnEntry:
         if entry.column_type == UNKNOWN_TYPE:
             raise
         return entry
+    if entry.column_type == UNKNOWN_TYPE and hashing.is_ambiguous(schema, entry.name):
+        message = f"an indexed column must have a name of its own, got {entry.name!r}"
+        raise InvalidArgumentError(f"{message}, a column and the path of a struct's field; rename one")
     return replace(entry, column_type=column_type)
 
 

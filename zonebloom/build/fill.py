@@ -149,7 +149,7 @@ def inspect(
                 file.row_group_rows,
                 file.row_group_bytes,
             )
-            return fragment, file.schema
+            return fragment, file.named_schema
     except DataFileError as error:
         return str(error)
 

@@ -22,7 +22,7 @@ from zonebloom.formats.schema_evolution import unified
 from zonebloom.storage.fragments import Fragment, FragmentListEntry, FragmentTable, is_in_runs, write_fragments
 from zonebloom.storage.level import LevelEntry
 from zonebloom.storage.manifest import ColumnEntry, Manifest
-from zonebloom.storage.segment import Runs, SegmentEntry, runs
+from zonebloom.storage.segment import Runs, SegmentEntry, joined_runs, runs
 from zonebloom.storage.stores.store import Store
 
 if TYPE_CHECKING:
@@ -93,13 +93,7 @@ class Change:
 
 def covered_by(segments: Iterable[SegmentEntry]) -> Runs:
     """Runs of the ids of the fragments that have zones in `segments`."""
-    found: list[tuple[int, int]] = []
-    for start, stop in sorted(run for segment in segments for run in segment.fragments):
-        if found and start <= found[-1][1]:
-            found[-1] = (found[-1][0], max(stop, found[-1][1]))
-        else:
-            found.append((start, stop))
-    return tuple(found)
+    return joined_runs(run for segment in segments for run in segment.fragments)
 
 
 NO_VERSION = Manifest(
@@ -199,7 +193,7 @@ class Rebase:
             return replace(new, segments=(*kept, *new.segments))
         if not all(is_clear.values()):
             raise self._overlap(f"segments of column {new.name}")
-        unfit = runs(one for start, stop in (*current.unfit, *new.unfit) for one in range(start, stop))
+        unfit = joined_runs((*current.unfit, *new.unfit))
         levels = joined_levels([_without(level, change.removed) for level in current.levels], new.levels)
         is_unfinished = current.is_unfinished and new.is_unfinished
         return replace(
@@ -284,7 +278,7 @@ def _without(level: LevelEntry, removed: frozenset[str]) -> LevelEntry:
     if len(segments) == len(level.segments):
         return level
     kept = replace(level, fpp=level.fpp if segments else 0.0, segments=segments)
-    return replace(kept, num_values=round(level.num_values * kept.index_bytes / level.index_bytes))
+    return replace(kept, num_values=round(level.num_values * kept.index_bytes / max(level.index_bytes, 1)))
 
 
 def joined_levels(before: Sequence[LevelEntry], new: Sequence[LevelEntry]) -> tuple[LevelEntry, ...]:

@@ -16,7 +16,7 @@ import pyarrow as pa
 from zonebloom.bloom import hashing
 from zonebloom.bloom.sizing import expected_fpp
 from zonebloom.bloom.zones import ZoneTable
-from zonebloom.errors import InvalidArgumentError, InvalidZoneTableError
+from zonebloom.errors import CorruptIndexError, InvalidArgumentError, InvalidZoneTableError
 from zonebloom.formats import Dataset
 from zonebloom.formats.schema_evolution import column_values
 from zonebloom.search.freshness import File
@@ -89,18 +89,22 @@ def verify(view: View, *, sample: float, seed: int) -> Verification:
     names = random.Random(seed).sample(covered, count)  # noqa: S311 - a sample, not a secret
     chosen = [view.files[name] for name in names]
     columns = []
+    impossible: list[str] = []
     for entry in view.snapshot.manifest.columns:
         loaded = view.snapshot.column(entry)
         tally = _Tally()
         sound = [table for table in loaded.tables if not isinstance(table, SliceSegment) or table.verify()]
         for table in sound:
             for file in chosen:
-                _check_file(view, file, table, entry, tally)
+                try:
+                    _check_file(view, file, table, entry, tally)
+                except CorruptIndexError as error:
+                    impossible.append(str(error))
         columns.append(tally.result(entry.name))
         if isinstance(zones := view.snapshot.zones(entry), LeveledZones):
             zones.verify()
-    damage = tuple(dict.fromkeys(reason.message for reason in (*view.snapshot.damage, *view.snapshot.level_damage)))
-    return Verification(len(view.files), len(chosen), tuple(columns), damage)
+    noted = [reason.message for reason in (*view.snapshot.damage, *view.snapshot.level_damage)]
+    return Verification(len(view.files), len(chosen), tuple(columns), tuple(dict.fromkeys(noted + impossible)))
 
 
 class _Tally:
@@ -126,6 +130,10 @@ def _check_file(view: View, file: File, table: ZoneTable | SliceSegment, entry: 
     mine = np.flatnonzero(table.fragment_ids == file.fragment_id)
     if not len(mine):
         return
+    starts, stops = table.zone_starts[mine], table.zone_starts[mine] + table.zone_lengths[mine]
+    if int(stops.max()) > file.num_rows or (starts[1:] < stops[:-1]).any():
+        message = f"zones of column {entry.name} must lie in {file.path} one after another"
+        raise CorruptIndexError(f"{message}, got zones to row {int(stops.max())} of {file.num_rows}")
     from zonebloom.bloom.kernels import sbbf  # noqa: PLC0415 - only a verification needs Numba
 
     absent = np.random.default_rng(0).integers(0, 2**64, _PROBES, dtype=np.uint64)

@@ -25,8 +25,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from zonebloom.arrow import from_values, python_value
-from zonebloom.bloom.hashing import resolve_column
-from zonebloom.errors import ColumnNotFoundError, PredicateError
+from zonebloom.bloom.hashing import column_path, resolve_column
+from zonebloom.errors import PredicateError
 from zonebloom.predicates.coerce import fit_values
 from zonebloom.predicates.numbers import (
     Number,
@@ -111,21 +111,6 @@ def column_operand(schema: pa.Schema, name: str) -> Operand:
     while isinstance(column_type, pa.BaseExtensionType) and not isinstance(column_type, pa.UuidType):
         column_type = column_type.storage_type
     return Operand(name, expression, column_type, schema)
-
-
-def column_path(schema: pa.Schema, name: str) -> list[str]:
-    """The field names from the top of `schema` down to `name`, as `resolve_column` reads a dotted name."""
-    if name in schema.names:
-        return [name]
-    cuts = [i for i, letter in enumerate(name) if letter == "."]
-    for cut in reversed(cuts):  # the longest parent's name wins
-        field = schema.field(name[:cut]) if name[:cut] in schema.names else None
-        if field is not None and pa.types.is_struct(field.type):
-            try:
-                return [field.name, *column_path(pa.schema(list(field.type)), name[cut + 1 :])]
-            except ColumnNotFoundError:
-                continue
-    raise ColumnNotFoundError.among(name, schema.names, "the schema")
 
 
 def kernel_type(column_type: pa.DataType) -> pa.DataType:

@@ -48,6 +48,9 @@ def exists(view: View, column: str, values: Any, *, exact: bool) -> pa.BooleanAr
     """
     probed = view.column(column)
     if probed is None:
+        if hashing.is_ambiguous(view.schema, column):
+            message = f"a column must have a name of its own, got {column!r}, a column and the path of a struct's field"
+            raise InvalidArgumentError(f"{message}; rename one")
         names = [entry.name for entry in view.snapshot.manifest.columns]
         raise ColumnNotFoundError.among(column, names, f"the index {view.snapshot.store.location}")
     array = _as_array(values)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from zonebloom.bloom.hashing import leaf_paths, resolve_column
+from zonebloom.bloom.hashing import is_ambiguous, leaf_paths, resolve_column
 from zonebloom.bloom.zones import ZoneTable
 from zonebloom.errors import (
     ColumnNotFoundError,
@@ -215,7 +215,7 @@ class View:
             raise ColumnNotFoundError.among(name, leaf_paths(self.schema), f"the data set {self.dataset.location}")
         if entry is None:
             return None
-        if "." in name and _is_ambiguous(self.schema, name):
+        if is_ambiguous(self.schema, name):  # a pyarrow Expression may mean either
             return None
         if name not in self._probed:
             self._probed[name] = self._probe_column(entry)
@@ -349,17 +349,3 @@ def replaced_columns(manifest: Manifest, declared: Declared | None) -> frozenset
     known = manifest.dataset.get("column_ids", {})
     names = [entry.name for entry in manifest.columns]
     return frozenset(one for one in names if known.get(one, one) != declared.column_ids.get(one, one))
-
-
-def _is_ambiguous(schema: pa.Schema, name: str) -> bool:
-    """Whether `name` is a column and a field of a struct as well: a pyarrow Expression may mean either."""
-    return _num_meanings(schema, name) > 1
-
-
-def _num_meanings(fields: Iterable[pa.Field], name: str) -> int:
-    found = 0
-    for one in fields:
-        found += one.name == name
-        if pa.types.is_struct(one.type) and name.startswith(f"{one.name}."):
-            found += _num_meanings(one.type, name[len(one.name) + 1 :])
-    return found

@@ -18,7 +18,9 @@ import numpy as np
 import pyarrow as pa
 
 from zonebloom.arrow import from_numpy, to_numpy
+from zonebloom.bloom.addresses import MAX_FRAGMENT_ID, MAX_ROWS
 from zonebloom.errors import CorruptIndexError
+from zonebloom.storage.arrow_file import read_batches, reading
 from zonebloom.storage.segment import Runs, checksum
 from zonebloom.storage.stores.store import Store
 
@@ -318,22 +320,40 @@ def read_fragments(store: Store, entry: FragmentListEntry) -> FragmentTable:
     Raises
     ------
     CorruptIndexError
-        The file is missing or differs from its checksum.
+        The file is missing, differs from its checksum, or holds what no fragment can have.
     """
-    try:
+    what = f"fragment list {entry.path}"
+    with reading(what):
         data = store.mapping(entry.path).buffer
-    except FileNotFoundError as error:
-        raise CorruptIndexError(f"fragment list {entry.path} must exist, got no such file") from error
-    found = checksum(data)
-    if found != entry.checksum:
-        raise CorruptIndexError(f"fragment list {entry.path} must have checksum {entry.checksum}, got {found}")
-    table = pa.ipc.open_file(data).read_all()
-    return FragmentTable.concatenated([_of_batch(batch) for batch in table.to_batches()])
+        found = checksum(data)
+        if found != entry.checksum:
+            raise CorruptIndexError(f"{what} must have checksum {entry.checksum}, got {found}")
+        batches = read_batches(data, _SCHEMA, is_compressed=True)
+        table = FragmentTable.concatenated([_of_batch(batch) for batch in batches])
+        if (len(table), data.size) != (entry.num_fragments, entry.num_bytes):
+            message = f"{what} must have {entry.num_fragments} fragments in {entry.num_bytes} bytes"
+            raise CorruptIndexError(f"{message}, got {len(table)} in {data.size}")
+        _check_values(table)
+        return table
+
+
+def _check_values(table: FragmentTable) -> None:
+    """Raise a `ValueError` unless the ids ascend, and each file has the rows of its row groups."""
+    ids, rows = table.fragment_ids, table.num_rows
+    ends = np.concatenate([np.zeros(1, np.uint64), np.cumsum(table.group_rows, dtype=np.uint64)])
+    if (ids[1:] <= ids[:-1]).any() or (ids > MAX_FRAGMENT_ID).any():
+        raise ValueError(f"fragment ids must ascend and be at most {MAX_FRAGMENT_ID}")
+    if (np.diff(ends[table.group_offsets]) != rows).any() or (rows > MAX_ROWS).any():
+        raise ValueError(f"each file must have the rows of its row groups, and at most {MAX_ROWS}")
 
 
 def _of_batch(batch: pa.RecordBatch) -> FragmentTable:
     columns = {name: batch.column(name) for name in _SCHEMA.names}
-    rows = columns["row_group_rows"]
+    rows, sizes = columns["row_group_rows"], columns["row_group_bytes"]
+    offsets = to_numpy(rows.offsets, np.int32).astype(np.int64)
+    ends = (len(rows.values), len(sizes.values))
+    if not rows.offsets.equals(sizes.offsets) or offsets[0] or (offsets[-1], offsets[-1]) != ends:
+        raise ValueError("each row group must have one number of rows and one of bytes")
     return FragmentTable(
         to_numpy(columns["fragment_id"], np.uint64),
         _texts(columns["path"].to_pylist()),
@@ -341,7 +361,7 @@ def _of_batch(batch: pa.RecordBatch) -> FragmentTable:
         to_numpy(columns["mtime_ns"], np.int64),
         _texts(columns["etag"].to_pylist()),
         to_numpy(columns["num_rows"], np.uint64),
-        to_numpy(rows.offsets, np.int32).astype(np.int64),
+        offsets,
         to_numpy(rows.values, np.uint32).astype(np.uint64),
-        to_numpy(columns["row_group_bytes"].values, np.uint64),
+        to_numpy(sizes.values, np.uint64),
     )

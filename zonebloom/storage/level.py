@@ -44,13 +44,3 @@ class LevelEntry:
             "fpp": self.fpp,
             "segments": [segment.to_json() for segment in self.segments],
         }
-
-    @classmethod
-    def from_json(cls, entry: dict[str, Any]) -> LevelEntry:
-        """The entry that a version file holds."""
-        return cls(
-            name=str(entry["name"]),
-            num_values=int(entry["num_values"]),
-            fpp=float(entry["fpp"]),
-            segments=tuple(SegmentEntry.from_json(segment) for segment in entry["segments"]),
-        )

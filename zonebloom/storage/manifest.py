@@ -18,10 +18,26 @@ from typing import Any
 
 import pyarrow as pa
 
+from zonebloom.bloom.addresses import MAX_FRAGMENT_ID
 from zonebloom.errors import ConcurrentCommitError, CorruptIndexError, UnsupportedFormatError
+from zonebloom.options import SIZINGS
+from zonebloom.storage.arrow_file import read_schema, reading
 from zonebloom.storage.fragments import FragmentListEntry
 from zonebloom.storage.level import LevelEntry
-from zonebloom.storage.segment import Runs, SegmentEntry, checksum
+from zonebloom.storage.segment import Runs, SegmentEntry, Span, checksum
+from zonebloom.storage.shapes import (
+    Shape,
+    array,
+    boolean,
+    integer,
+    mapping,
+    number,
+    one_of,
+    optional,
+    pair,
+    record,
+    text,
+)
 from zonebloom.storage.stores.store import Store
 
 __all__ = ["ColumnEntry", "Manifest", "commit", "list_versions", "named_paths", "read_version", "version_path"]
@@ -132,15 +148,12 @@ def named_paths(manifest: Manifest) -> set[str]:
 def list_versions(store: Store) -> list[int]:
     """Numbers of all versions, ascending."""
     matches = (_VERSION_NAME.fullmatch(name) for name in store.list("versions"))
-    return sorted(int(match[1]) for match in matches if match)
+    numbers = (int(match[1]) for match in matches if match)
+    return sorted(number for number in numbers if number < 2**63)
 
 
 def _encode_schema(schema: pa.Schema) -> str:
     return str(schema.serialize().to_pybytes().hex())
-
-
-def _decode_schema(text: str) -> pa.Schema:
-    return pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(text)))
 
 
 def _body(manifest: Manifest) -> dict[str, Any]:
@@ -176,6 +189,135 @@ def _body(manifest: Manifest) -> dict[str, Any]:
 
 def _canonical(body: dict[str, Any]) -> bytes:
     return json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+# --- from JSON --------------------------------------------------------------------------------------------------------
+
+_ID = integer(most=MAX_FRAGMENT_ID)
+_DIGEST = text("[0-9a-f]{16}", "16 hexadecimal digits")
+_FILE = "[0-9a-f-]{36}"
+_TEXT = text()
+_TEXTS = array(_TEXT)
+
+
+def _part(**fields: Shape[Any]) -> Shape[dict[str, Any]]:
+    return record(dict, **fields)
+
+
+def _runs(value: Any) -> Runs:
+    found = array(pair(lambda start, stop: (start, stop), _ID, integer(most=MAX_FRAGMENT_ID + 1)))(value)
+    edges = [edge for run in found for edge in run]
+    if edges != sorted(edges) or any(start == stop for start, stop in found):
+        raise ValueError("must be half-open runs in order, got others")
+    return found
+
+
+def _schema(value: Any) -> pa.Schema:
+    return read_schema(text("[0-9a-f]*", "hexadecimal digits")(value))
+
+
+def _moment(value: Any) -> str:
+    if datetime.fromisoformat(_TEXT(value)).tzinfo is None:
+        raise ValueError(f"must be a time with its zone, got {value}")
+    return str(value)
+
+
+def _relative(value: Any) -> str:
+    """The path of a data file below the root of its data set, which it must not leave."""
+    if any(part in ("", ".", "..") for part in _TEXT(value).split("/")):
+        raise ValueError(f"must be a path below the data set, got {value!r}")
+    return str(value)
+
+
+_DATASETS = {
+    "parquet": _part(
+        root=text(r"\.\.|/[^\0]*|[A-Za-z][\w+.-]*://[^\0]+", ".., an absolute path or a URL"),
+        layout=one_of("folder", "file", "files"),
+        files=array(_relative),
+    ),
+    "delta": _part(root=_TEXT),
+    "iceberg": _part(root=_TEXT, metadata=optional(_TEXT), catalog=optional(_TEXT), name=optional(_TEXTS)),
+}
+
+
+def _dataset(value: Any) -> dict[str, Any]:
+    """The description of a data set as it stands; of a kind that only a newer zonebloom knows, no more than that."""
+    kind = _part(kind=_TEXT)(value)["kind"]
+    _DATASETS.get(kind, dict)(value)
+    if value.get("layout") == "file" and len(value["files"]) != 1:
+        raise ValueError(f"must have one file in the layout file, got {len(value['files'])}")
+    _TEXTS(value.get("partition_columns", []))
+    mapping(_TEXT)(value.get("column_ids", {}))
+    return dict(value)
+
+
+_SEGMENT = record(
+    SegmentEntry,
+    path=text(rf"columns/[\w ~%-]{{1,300}}/{_FILE}(\.[a-z]+)+", "columns/<column>/<uuid>.<kind>"),
+    kind=_TEXT,
+    num_zones=integer(),
+    filter_bytes=integer(),
+    fragments=_runs,
+    spans=array(pair(Span, integer(), text("([0-9a-f]{16})?", "16 hexadecimal digits or none")), least=1),
+)
+_LEVEL = record(
+    LevelEntry, name=one_of("fragment", "dataset"), num_values=integer(), fpp=number(0, 1), segments=array(_SEGMENT)
+)
+_COLUMN = _part(
+    name=_TEXT,
+    arrow_type=_schema,
+    rows_per_zone=integer(1, 2**32 - 1),
+    fpp=number(0, 1),
+    sizing=one_of(*SIZINGS, "imported"),
+    segments=array(_SEGMENT),
+    levels=array(_LEVEL),
+    unfit=_runs,
+    unfinished=boolean,
+)
+_LIST = pair(
+    FragmentListEntry,
+    text(rf"fragments/{_FILE}\.arrow", "fragments/<uuid>.arrow"),
+    integer(),
+    integer(),
+    _DIGEST,
+)
+_BODY = _part(
+    version=integer(1),
+    operation=_TEXT,
+    committed_at=_moment,
+    writer=_TEXT,
+    dataset=_dataset,
+    schema=_schema,
+    next_fragment_id=_ID,
+    columns=array(_COLUMN),
+    fragments=array(_LIST),
+    dropped=_runs,
+)
+_FORMAT = _part(format=one_of("zonebloom"), format_version=integer(1))
+_DOCUMENT = _part(checksum=_DIGEST, body=_part())
+
+
+def _column(name: str, arrow_type: pa.Schema, *, unfinished: bool, **entry: Any) -> ColumnEntry:
+    return ColumnEntry(name=name, column_type=arrow_type.field(0).type, is_unfinished=unfinished, **entry)
+
+
+def _manifest(body: Any) -> Manifest:
+    """The version that a body describes; raises whatever its parts raise."""
+    parts = _BODY(body)
+    columns = tuple(_column(**column) for column in parts.pop("columns"))
+    manifest = Manifest(columns=columns, fragment_lists=parts.pop("fragments"), **parts)
+    files = [path for column in columns for path in column.files] + [entry.path for entry in manifest.fragment_lists]
+    names = [column.name for column in columns]
+    if len({*files, *names}) != len(files) + len(names):
+        raise ValueError("each file and each column must be named once")
+    if manifest.dataset["kind"] == "parquet":
+        types = [manifest.schema.field(name).type for name in manifest.dataset.get("partition_columns", [])]
+        if not {pa.int32(), pa.string()}.issuperset(types):
+            raise ValueError(f"partition columns must be of int32 or string, got {types}")
+    return manifest
+
+
+# --- reading and writing ----------------------------------------------------------------------------------------------
 
 
 def commit(store: Store, manifest: Manifest) -> None:
@@ -227,53 +369,19 @@ def read_version(store: Store, version: int) -> Manifest:
         It is missing, or differs from its checksum.
     """
     path = version_path(version)
-    try:
+    with reading(path):
         document = json.loads(store.read(path))
-        if document["format"] != "zonebloom":
-            raise CorruptIndexError(f"{path} must be a version file of zonebloom, got format {document['format']!r}")
-        if document["format_version"] > FORMAT_VERSION:
+        format_version = _FORMAT(document)["format_version"]
+        if format_version > FORMAT_VERSION:
             message = (
-                f"{path} must have format_version <= {FORMAT_VERSION}, got {document['format_version']}; "
+                f"{path} must have format_version <= {FORMAT_VERSION}, got {format_version}; "
                 "a newer zonebloom wrote it: upgrade this one"
             )
             raise UnsupportedFormatError(message)
-        body = document["body"]
-        found = checksum(_canonical(body))
-        if found != document["checksum"]:
-            raise CorruptIndexError(f"{path} must have checksum {document['checksum']}, got {found}")
-        if body["version"] != version:
-            raise CorruptIndexError(f"{path} must hold version {version}, got {body['version']}")
-        return _manifest(body)
-    except FileNotFoundError as error:
-        raise CorruptIndexError(f"{path} must exist, got no such file") from error
-    except (KeyError, TypeError, ValueError, RecursionError, pa.ArrowException) as error:
-        raise CorruptIndexError(f"{path} must be a version file, got {type(error).__name__}: {error}") from error
-
-
-def _manifest(body: dict[str, Any]) -> Manifest:
-    columns = tuple(
-        ColumnEntry(
-            name=column["name"],
-            column_type=_decode_schema(column["arrow_type"]).field(0).type,
-            rows_per_zone=column["rows_per_zone"],
-            fpp=column["fpp"],
-            sizing=column["sizing"],
-            segments=tuple(SegmentEntry.from_json(segment) for segment in column["segments"]),
-            levels=tuple(LevelEntry.from_json(level) for level in column["levels"]),
-            unfit=tuple((start, stop) for start, stop in column["unfit"]),
-            is_unfinished=bool(column.get("unfinished", False)),
-        )
-        for column in body["columns"]
-    )
-    return Manifest(
-        version=body["version"],
-        operation=body["operation"],
-        committed_at=body["committed_at"],
-        writer=body["writer"],
-        dataset=body["dataset"],
-        schema=_decode_schema(body["schema"]),
-        next_fragment_id=body["next_fragment_id"],
-        columns=columns,
-        fragment_lists=tuple(FragmentListEntry(*entry) for entry in body["fragments"]),
-        dropped=tuple((start, stop) for start, stop in body["dropped"]),
-    )
+        wanted, found = _DOCUMENT(document)["checksum"], checksum(_canonical(document["body"]))
+        if found != wanted:
+            raise CorruptIndexError(f"{path} must have checksum {wanted}, got {found}")
+        manifest = _manifest(document["body"])
+        if manifest.version != version:
+            raise CorruptIndexError(f"{path} must hold version {version}, got {manifest.version}")
+        return manifest

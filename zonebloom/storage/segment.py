@@ -18,7 +18,7 @@ import xxhash
 
 from zonebloom.storage.stores.store import NewFile
 
-__all__ = ["CheckedFile", "Runs", "SegmentEntry", "Span", "checksum", "column_folder", "runs"]
+__all__ = ["CheckedFile", "Runs", "SegmentEntry", "Span", "checksum", "column_folder", "joined_runs", "runs"]
 
 _MAX_NAME = 200
 """Characters; file systems have room for 255."""
@@ -89,18 +89,6 @@ class SegmentEntry:
             "spans": [[span.num_bytes, span.checksum] for span in self.spans],
         }
 
-    @classmethod
-    def from_json(cls, entry: dict[str, Any]) -> SegmentEntry:
-        """The entry that a version file holds."""
-        return cls(
-            path=str(entry["path"]),
-            kind=str(entry["kind"]),
-            num_zones=int(entry["num_zones"]),
-            filter_bytes=int(entry["filter_bytes"]),
-            fragments=tuple((int(start), int(stop)) for start, stop in entry["fragments"]),
-            spans=tuple(Span(int(size), str(digest)) for size, digest in entry["spans"]),
-        )
-
 
 def runs(ids: Iterable[int]) -> Runs:
     """`ids` as half-open runs in order: {1, 2, 5} gives ((1, 3), (5, 6))."""
@@ -111,6 +99,21 @@ def runs(ids: Iterable[int]) -> Runs:
         else:
             found.append([value, value + 1])
     return tuple((start, stop) for start, stop in found)
+
+
+def joined_runs(found: Iterable[tuple[int, int]]) -> Runs:
+    """Runs in any order, which may overlap, as runs of the same ids in order.
+
+    >>> joined_runs([(5, 9), (1, 3), (3, 4), (6, 7)])
+    ((1, 4), (5, 9))
+    """
+    joined: list[tuple[int, int]] = []
+    for start, stop in sorted(found):
+        if joined and start <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(stop, joined[-1][1]))
+        else:
+            joined.append((start, stop))
+    return tuple(joined)
 
 
 class CheckedFile:

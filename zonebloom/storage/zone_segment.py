@@ -10,17 +10,38 @@ from __future__ import annotations
 
 import uuid
 from contextlib import ExitStack
+from itertools import accumulate
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
+import numpy as np
 import pyarrow as pa
 
-from zonebloom.bloom.zones import ZoneTable
-from zonebloom.errors import CorruptIndexError, InvalidZoneTableError
+from zonebloom.arrow import to_numpy
+from zonebloom.bloom.zones import ZONE_FIELDS, ZoneTable, check_positions
+from zonebloom.errors import CorruptIndexError
+from zonebloom.storage.arrow_file import MAGIC, check_columns, read_batch, read_head, reading
 from zonebloom.storage.segment import CheckedFile, SegmentEntry, Span, checksum, column_folder, runs
-from zonebloom.storage.stores.store import Store
+from zonebloom.storage.stores.store import NewFile, Store
 
 __all__ = ["ZoneSegment", "ZoneSegmentWriter"]
+
+_LEAST_SPANS = 2
+"""A head and a tail."""
+
+
+class _HeadFile(CheckedFile):
+    """Ends a span where the head ends, which Arrow's writer writes with the first batch, or at last."""
+
+    def __init__(self, file: NewFile, schema: pa.Schema) -> None:
+        super().__init__(file)
+        self._head_bytes = len(MAGIC) + schema.serialize().size
+        self.spans: list[Span] = []
+
+    def write(self, data: Any) -> int:
+        if self.tell() == self._head_bytes:
+            self.spans.append(self.end_span())
+        return super().write(data)
 
 
 class ZoneSegmentWriter:
@@ -31,23 +52,20 @@ class ZoneSegmentWriter:
         self._store = store
         self._schema = schema
         self._stack = ExitStack()
-        self._spans: list[Span] = []
         self._fragments: set[int] = set()
         self._num_zones = 0
         self._filter_bytes = 0
         self.entry: SegmentEntry | None = None
 
     def __enter__(self) -> Self:
-        self._sink = CheckedFile(self._stack.enter_context(self._store.writing(self._path)))
+        self._sink = _HeadFile(self._stack.enter_context(self._store.writing(self._path)), self._schema)
         self._writer = pa.ipc.new_file(pa.PythonFile(self._sink, "w"), self._schema)
         return self
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Append the zones of `batch`; the caller may use its memory again afterwards."""
-        if not self._spans:
-            self._spans.append(self._sink.end_span())
         self._writer.write_batch(batch)
-        self._spans.append(self._sink.end_span())
+        self._sink.spans.append(self._sink.end_span())
         self._fragments.update(batch.column(0).unique().to_pylist())
         self._num_zones += batch.num_rows
         self._filter_bytes += batch.column(4).buffers()[2].size if batch.num_rows else 0
@@ -59,16 +77,14 @@ class ZoneSegmentWriter:
             self._stack.__exit__(kind, error, traceback)
             return
         with self._stack:
-            if not self._spans:
-                self._spans.append(self._sink.end_span())
             self._writer.close()
-            self._spans.append(self._sink.end_span())
+            self._sink.spans.append(self._sink.end_span())
         self.entry = SegmentEntry(
             path=self._path,
             num_zones=self._num_zones,
             filter_bytes=self._filter_bytes,
             fragments=runs(self._fragments),
-            spans=tuple(self._spans),
+            spans=tuple(self._sink.spans),
         )
 
 
@@ -77,39 +93,30 @@ class ZoneSegment:
 
     def __init__(self, store: Store, entry: SegmentEntry) -> None:
         self.entry = entry
-        try:
+        with reading(f"segment {entry.path}"):
             self._mapping = store.mapping(entry.path)
             self._buffer = self._mapping.buffer
-        except FileNotFoundError as error:
-            raise CorruptIndexError(f"segment {entry.path} must exist, got no such file") from error
-        if self._buffer.size != entry.num_bytes:
-            message = f"segment {entry.path} must have {entry.num_bytes} bytes, got {self._buffer.size}"
-            raise CorruptIndexError(message)
-        self._starts = [0]
-        for span in entry.spans:
-            self._starts.append(self._starts[-1] + span.num_bytes)
-        self._check(0)
-        self._check(len(entry.spans) - 1)
-        try:
-            self._reader = pa.ipc.open_file(self._buffer)
-        except (pa.ArrowInvalid, OSError) as error:
-            raise CorruptIndexError(f"segment {entry.path} must be an Arrow IPC file, got {error}") from error
+            if self._buffer.size != entry.num_bytes or len(entry.spans) < _LEAST_SPANS:
+                message = f"segment {entry.path} must have {entry.num_bytes} bytes with a head and a tail"
+                raise CorruptIndexError(f"{message}, got {self._buffer.size}")
+            self._starts = [0, *accumulate(span.num_bytes for span in entry.spans)]
+            self.schema: pa.Schema = read_head(self._checked(0))
+            """Schema of the zone table."""
+            check_columns(self.schema, pa.schema(ZONE_FIELDS))
+            self._checked(len(entry.spans) - 1)
 
-    def _check(self, number: int) -> None:
+    def _checked(self, number: int) -> pa.Buffer:
         span = self.entry.spans[number]
-        found = checksum(self._buffer.slice(self._starts[number], span.num_bytes))
+        data = self._buffer.slice(self._starts[number], span.num_bytes)
+        found = checksum(data)
         if found != span.checksum:
             message = f"span {number} of segment {self.entry.path} must have checksum {span.checksum}, got {found}"
             raise CorruptIndexError(message)
+        return data
 
     def __len__(self) -> int:
         """Number of record batches."""
-        return len(self.entry.spans) - 2
-
-    @property
-    def schema(self) -> pa.Schema:
-        """Schema of the zone table."""
-        return self._reader.schema
+        return len(self.entry.spans) - _LEAST_SPANS
 
     def batch(self, number: int) -> pa.RecordBatch:
         """Record batch `number`, checked.
@@ -117,10 +124,12 @@ class ZoneSegment:
         Raises
         ------
         CorruptIndexError
-            Its bytes differ from their checksum.
+            Its bytes differ from their checksum, or are no zones.
         """
-        self._check(1 + number)
-        return self._reader.get_batch(number)
+        with reading(f"span {1 + number} of segment {self.entry.path}"):
+            batch = read_batch(self._checked(1 + number), self.schema)
+            check_positions(*(to_numpy(batch.column(place), np.uint64) for place in range(3)))
+            return batch
 
     def release(self) -> None:
         """Unmap what was read; it is mapped again when it is needed again."""
@@ -144,7 +153,5 @@ class ZoneSegment:
                 damage.append(str(error))
             if not keep_mapped:
                 self.release()
-        try:
+        with reading(f"segment {self.entry.path}"):
             return ZoneTable(batches, self.schema), damage
-        except InvalidZoneTableError as error:
-            raise CorruptIndexError(f"segment {self.entry.path}: {error}") from error

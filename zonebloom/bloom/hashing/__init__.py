@@ -19,7 +19,7 @@ Spec: specs/hashing.md.
 """
 
 from zonebloom.bloom.hashing.buffers import FixedBuffers, VariableBuffers, fixed_buffers, validity_of, variable_buffers
-from zonebloom.bloom.hashing.columns import column_array, leaf_paths, resolve_column
+from zonebloom.bloom.hashing.columns import column_array, column_path, is_ambiguous, leaf_paths, resolve_column
 from zonebloom.bloom.hashing.types import HashPlan, hash_plan, is_supported, lance_supports, storage_type
 from zonebloom.bloom.hashing.values import hash_array, hash_values, to_hashes
 
@@ -28,10 +28,12 @@ __all__ = [
     "HashPlan",
     "VariableBuffers",
     "column_array",
+    "column_path",
     "fixed_buffers",
     "hash_array",
     "hash_plan",
     "hash_values",
+    "is_ambiguous",
     "is_supported",
     "lance_supports",
     "leaf_paths",

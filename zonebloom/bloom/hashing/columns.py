@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
 from zonebloom.arrow import compute as pc
 from zonebloom.errors import ColumnNotFoundError, InvalidArgumentError
 
-__all__ = ["column_array", "leaf_paths", "resolve_column"]
+__all__ = ["column_array", "column_path", "is_ambiguous", "leaf_paths", "resolve_column"]
 
 
 def resolve_column(schema: pa.Schema, name: str) -> pa.Field:
@@ -30,6 +30,34 @@ def resolve_column(schema: pa.Schema, name: str) -> pa.Field:
     leaf = fields[-1]
     nullable = any(field.nullable for field in fields)
     return leaf if len(fields) == 1 else pa.field(name, leaf.type, nullable, leaf.metadata)
+
+
+def column_path(schema: pa.Schema, name: str) -> list[str]:
+    """The names from the top of `schema` down to the field that `resolve_column` gives.
+
+    Raises
+    ------
+    ColumnNotFoundError, InvalidArgumentError
+        As `resolve_column`.
+    """
+    return [field.name for field in _fields_on_path(schema, name)]
+
+
+def is_ambiguous(fields: pa.Schema, name: str) -> bool:
+    """Whether `name` is a column and the path of a struct's field as well, or of fields of several structs.
+
+    Spec: specs/hashing.md#column_array
+    """
+    return "." in name and _num_meanings(fields, name) > 1
+
+
+def _num_meanings(fields: Iterable[pa.Field], name: str) -> int:
+    found = 0
+    for one in fields:
+        found += one.name == name
+        if pa.types.is_struct(one.type) and name.startswith(f"{one.name}."):
+            found += _num_meanings(one.type, name[len(one.name) + 1 :])
+    return found
 
 
 def column_array(data: pa.RecordBatch | pa.Table, name: str) -> pa.Array | pa.ChunkedArray:

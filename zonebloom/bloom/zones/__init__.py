@@ -6,6 +6,14 @@ metadata says; `builder` makes zones from batches (`ZoneBuilder`).
 
 from zonebloom.bloom.zones.builder import ZoneBuilder
 from zonebloom.bloom.zones.schema import ZONE_FIELDS, described_by, parameters_of, zone_schema
-from zonebloom.bloom.zones.table import ZoneTable
+from zonebloom.bloom.zones.table import ZoneTable, check_positions
 
-__all__ = ["ZONE_FIELDS", "ZoneBuilder", "ZoneTable", "described_by", "parameters_of", "zone_schema"]
+__all__ = [
+    "ZONE_FIELDS",
+    "ZoneBuilder",
+    "ZoneTable",
+    "check_positions",
+    "described_by",
+    "parameters_of",
+    "zone_schema",
+]

@@ -62,7 +62,7 @@ def described_by(field: pa.Field) -> tuple[str | None, pa.DataType | None]:
         try:
             raw = bytes.fromhex(metadata[_TYPE_KEY].decode())
             column_type = pa.ipc.read_schema(pa.py_buffer(raw)).field(0).type
-        except (ValueError, pa.ArrowInvalid) as error:
+        except (ValueError, IndexError, OSError, pa.ArrowException) as error:
             message = f"the field metadata {_TYPE_KEY.decode()} must hold a serialised Arrow type, got {error}"
             raise InvalidZoneTableError(message) from error
     return column, column_type

@@ -27,7 +27,7 @@ from zonebloom.search.evaluate import SearchResult, search_zones
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["ZoneTable"]
+__all__ = ["ZoneTable", "check_positions"]
 
 MAX_ZONES_PER_BATCH = 1024
 MAX_MERGED_BYTES = 4 << 20
@@ -97,26 +97,14 @@ class ZoneTable:
         return zones
 
     def _check_positions(self) -> None:
-        if len(self) and int(self.zone_lengths.min()) == 0:
-            zone = int(np.flatnonzero(self.zone_lengths == 0)[0])
-            raise InvalidZoneTableError(f"zone_length must be at least 1, got 0 in zone {zone}")
-        limit = np.uint64(2**32 - 1)
+        check_positions(self.fragment_ids, self.zone_starts, self.zone_lengths)
         stops = self.zone_starts + self.zone_lengths
-        outside = np.flatnonzero((self.fragment_ids > limit) | (stops > limit) | (stops < self.zone_starts))
-        if len(outside):
-            zone = int(outside[0])
-            message = f"fragment_id and zone ends must be below 2**32, got zone {zone} of {self._where(zone)}"
-            raise InvalidZoneTableError(message)
         same = self.fragment_ids[1:] == self.fragment_ids[:-1]
         bad = np.flatnonzero(same & (self.zone_starts[1:] < stops[:-1]))
         if len(bad):
             zone = int(bad[0])
-            message = f"zones of a fragment must not overlap, got {self._where(zone)} and {self._where(zone + 1)}"
-            raise InvalidZoneTableError(message)
-
-    def _where(self, zone: int) -> str:
-        start, length = int(self.zone_starts[zone]), int(self.zone_lengths[zone])
-        return f"fragment {int(self.fragment_ids[zone])} rows [{start}, {start + length})"
+            places = [_where(self.fragment_ids, self.zone_starts, self.zone_lengths, one) for one in (zone, zone + 1)]
+            raise InvalidZoneTableError(f"zones of a fragment must not overlap, got {' and '.join(places)}")
 
     def __len__(self) -> int:
         return len(self.fragment_ids)
@@ -239,6 +227,29 @@ class ZoneTable:
         Spec: specs/pruning.md#zone-table-search
         """
         return search_zones(self, predicate)
+
+
+def check_positions(
+    fragment_ids: NDArray[np.uint64], zone_starts: NDArray[np.uint64], zone_lengths: NDArray[np.uint64]
+) -> None:
+    """Raise an `InvalidZoneTableError` unless each zone has rows, and ids and ends are below 2**32."""
+    if len(zone_lengths) and int(zone_lengths.min()) == 0:
+        zone = int(np.flatnonzero(zone_lengths == 0)[0])
+        raise InvalidZoneTableError(f"zone_length must be at least 1, got 0 in zone {zone}")
+    limit = np.uint64(2**32 - 1)
+    stops = zone_starts + zone_lengths
+    outside = np.flatnonzero((fragment_ids > limit) | (stops > limit) | (stops < zone_starts))
+    if len(outside):
+        zone = int(outside[0])
+        where = _where(fragment_ids, zone_starts, zone_lengths, zone)
+        raise InvalidZoneTableError(f"fragment_id and zone ends must be below 2**32, got zone {zone} of {where}")
+
+
+def _where(
+    fragment_ids: NDArray[np.uint64], zone_starts: NDArray[np.uint64], zone_lengths: NDArray[np.uint64], zone: int
+) -> str:
+    start, length = int(zone_starts[zone]), int(zone_lengths[zone])
+    return f"fragment {int(fragment_ids[zone])} rows [{start}, {start + length})"
 
 
 def _checked_column(table: pa.Table, field: pa.Field) -> pa.ChunkedArray:

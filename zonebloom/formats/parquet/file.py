@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from types import TracebackType
@@ -16,8 +15,20 @@ from zonebloom.arrow import from_numpy, without_views
 from zonebloom.arrow import parquet as pq
 from zonebloom.bloom import hashing
 from zonebloom.bloom.addresses import MAX_ROWS
-from zonebloom.errors import ColumnNotFoundError, DataFileError
+from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError
 from zonebloom.formats.parquet.footer import Footer, first_line, read_footer
+from zonebloom.formats.parquet.row_groups import (
+    COMPRESSED_BYTES,
+    DATA_OFFSET,
+    DICTIONARY_OFFSET,
+    ENCODINGS,
+    NUM_VALUES,
+    UNCOMPRESSED_BYTES,
+    column_metadata,
+    is_encrypted,
+)
+from zonebloom.formats.parquet.statistics import bounds_of, unpacking
+from zonebloom.formats.parquet.thrift import ThriftError
 from zonebloom.formats.source import Fingerprint, Source
 
 if TYPE_CHECKING:
@@ -33,14 +44,13 @@ _TEXT_BYTES = 128
 """What a value of no fixed width is taken to need, so that one such column comes in batches of 65 536 rows."""
 _READ_BYTES = 1 << 18
 """Column chunks are read in pieces of this size, not whole: less memory, and faster by a tenth (int64)."""
-_TIME_UNITS = {"ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
-"""What Parquet calls the units in which it stores times; pyarrow's seconds are stored as milliseconds."""
 _MAX_SLICES = 64
 """More ranges are gathered into one array than are kept as slices of it."""
 _DICTIONARY_BYTES_PER_VALUE = 6
 """A string column chunk with a dictionary and at most so many bytes a value is read as indices into it."""
-_READ_AS_DICTIONARY = frozenset({"PLAIN", "RLE", "BIT_PACKED", "PLAIN_DICTIONARY", "RLE_DICTIONARY"})
-"""Encodings that pyarrow 26 makes a dictionary of; Spark may go on with deltas where a dictionary is full."""
+_READ_AS_DICTIONARY = frozenset({0, 2, 3, 4, 8})
+"""Encodings that pyarrow 26 makes a dictionary of: PLAIN, PLAIN_DICTIONARY, RLE, BIT_PACKED, RLE_DICTIONARY. Spark may
+go on with deltas where a dictionary is full."""
 
 
 class DataFile:
@@ -99,8 +109,15 @@ class DataFile:
 
     @property
     def row_group_bytes(self) -> tuple[int, ...]:
-        """Compressed bytes of each row group."""
-        return self._footer.row_group_bytes
+        """Compressed bytes of each row group.
+
+        Raises
+        ------
+        DataFileError
+            The footer gives a column chunk a size that it cannot have.
+        """
+        with self._decoding():
+            return self._footer.row_group_bytes
 
     @property
     def schema(self) -> pa.Schema:
@@ -115,11 +132,29 @@ class DataFile:
     @cached_property
     def int96_columns(self) -> frozenset[str]:
         """Top-level columns that hold times as INT96, which pyarrow reads in nanoseconds."""
-        leaves = [self._metadata.schema.column(number) for number in range(self._metadata.num_columns)]
-        paths = [leaf.path for leaf in leaves if leaf.physical_type == "INT96"]
+        leaves = self._metadata.schema
+        fields = self._footer.fields
         return frozenset(
-            name for name in self.schema.names for path in paths if path == name or path.startswith(f"{name}.")
+            field.name for field in fields if any(leaves.column(leaf).physical_type == "INT96" for leaf in field.leaves)
         )
+
+    @property
+    def named_schema(self) -> pa.Schema:
+        """`schema` without the columns that hold two fields of one name.
+
+        Spec: specs/pruning.md#names
+        """
+        repeated = self._footer.repeated_names
+        return pa.schema([field for field in self.schema if repeated.get(field.name, field.name) == field.name])
+
+    def _check_names(self, columns: Sequence[str]) -> None:
+        """Raise where the file has one of `columns`, or a field of it, twice.
+
+        Spec: specs/pruning.md#names
+        """
+        for name, path in self._footer.repeated_names.items():
+            if any(column == name or column.startswith(f"{name}.") for column in columns):
+                raise DataFileError(f"data file {self._path} must have each column once, got {path} twice")
 
     def column_batches(self, columns: Sequence[str], start: int, stop: int) -> Iterator[pa.RecordBatch]:
         """Rows `[start, stop)` of `columns` (leaves of structs have dots), in order, in batches of about 8 MiB.
@@ -131,13 +166,14 @@ class DataFile:
         DataFileError
             A page cannot be decoded, or there are fewer rows than the footer says.
         """
+        self._check_names(columns)
         groups, position = self._groups_of(start, stop)
         present = [column for column in columns if has_column(self.schema, column)]
         if not groups or not present:
             for first in range(start, stop, _MAX_BATCH_ROWS):
                 yield pa.RecordBatch.from_struct_array(pa.nulls(min(_MAX_BATCH_ROWS, stop - first), pa.struct([])))
             return
-        with self._decoding():
+        with self._decoding(present):
             for batch in self._decoded(present, groups, stop - position):
                 first, last = max(start - position, 0), min(stop - position, batch.num_rows)
                 if first < last:
@@ -148,12 +184,12 @@ class DataFile:
 
     def _decoded(self, columns: list[str], groups: list[int], num_rows: int) -> Iterator[pa.RecordBatch]:
         """The first `num_rows` rows of row groups, at least; of the last group hardly more, if it is wanted in part."""
-        dictionaries = [
-            name for name in columns if self.schema.get_field_index(name) >= 0 and self._is_dictionary(name)
-        ]
-        self._source.will_need(self._chunk_ranges(groups, columns))
+        leaves = self._leaves(columns)
+        alone = [leaf for name in columns if (leaf := self._leaf(name)) is not None]
+        dictionaries = [leaf for leaf in alone if self._is_dictionary(leaf)]
+        self._will_need(groups, leaves)
         reader = self._reader(dictionaries, _READ_BYTES)
-        row_bytes = sum(4 if column in dictionaries else self._value_bytes(column) for column in columns)
+        row_bytes = sum(4 if leaf in dictionaries else self._value_bytes(leaf) for leaf in leaves)
         batch_rows = max(_MIN_BATCH_ROWS, min(_BATCH_BYTES // row_bytes, _MAX_BATCH_ROWS))
         rows_before_last = sum(self.row_group_rows[number] for number in groups[:-1])
         is_nested = any(self.schema.get_field_index(column) < 0 for column in columns)
@@ -163,7 +199,7 @@ class DataFile:
             (groups[-1:], min(batch_rows, num_rows - rows_before_last)),
         ):
             held = 0
-            for batch in reader.iter_batches(rows, row_groups=run, columns=columns, use_threads=False) if run else ():
+            for batch in reader.iter_batches(rows, run, leaves, use_threads=False) if run else ():
                 held += batch.num_rows
                 yield batch
             self._check_held(held, run)
@@ -175,10 +211,7 @@ class DataFile:
             numbers = ", ".join(map(str, groups))
             raise DataFileError(f"row group {numbers} of data file {self._path} must hold {rows} rows, got {held}")
 
-    def _value_bytes(self, column: str) -> int:
-        leaf = self._leaves.get(column)
-        if leaf is None:
-            return _TEXT_BYTES
+    def _value_bytes(self, leaf: int) -> int:
         described = self._metadata.schema.column(leaf)
         if described.physical_type == "FIXED_LEN_BYTE_ARRAY":
             return max(int(described.length), 1)
@@ -209,11 +242,13 @@ class DataFile:
         Raises
         ------
         DataFileError
-            A page cannot be decoded.
+            A page cannot be decoded, or the file has a column twice.
 
         Spec: specs/pages.md#cut
         """
         from zonebloom.formats.parquet.pages import read_cuts  # noqa: PLC0415 - a search does without
+
+        self._check_names(columns)
 
         ranges = np.asarray(starts, np.int64), np.asarray(stops, np.int64)
         lengths = ranges[1] - ranges[0]
@@ -237,7 +272,7 @@ class DataFile:
         return pa.table(found, schema=pa.schema(fields))
 
     def read_row_group(self, number: int, columns: Sequence[str]) -> pa.Table:
-        """Top-level `columns` of one row group, which the file has.
+        """Top-level `columns` of one row group, which the file has once.
 
         Raises
         ------
@@ -247,24 +282,39 @@ class DataFile:
         return self._read_row_group(number, columns, "ns")
 
     def _read_row_group(self, number: int, columns: Sequence[str], int96_unit: str) -> pa.Table:
-        self._source.will_need(self._chunk_ranges([number], columns))
-        with self._decoding():
+        leaves = self._leaves(columns)
+        with self._decoding(columns):
+            self._will_need([number], leaves)
             reader = self._reader([], int96_unit=int96_unit)
-            table = reader.read_row_group(number, columns=columns, use_threads=False)
+            table = reader.read_row_group(number, leaves, use_threads=False)
         self._check_held(table.num_rows, [number])
         return table
 
-    def _chunk_ranges(self, groups: Sequence[int], columns: Sequence[str]) -> list[tuple[int, int]]:
-        """Offset and length of the column chunks, as the footer has them."""
-        leaves = [
-            leaf
-            for path, leaf in self._leaves.items()
-            if any(path == one or path.startswith(f"{one}.") for one in columns)
-        ]
-        chunks = [self._metadata.row_group(number).column(leaf) for number in groups for leaf in sorted(leaves)]
-        return [(one.dictionary_page_offset or one.data_page_offset, one.total_compressed_size) for one in chunks]
+    def _leaves(self, columns: Sequence[str]) -> list[int]:
+        """The leaves of columns and fields of structs that the file has."""
+        found: set[int] = set()
+        for column in columns:
+            below, leaves = self._footer.fields, range(0)
+            for name in hashing.column_path(self.schema, column):
+                field = next(one for one in below if one.name == name)
+                below, leaves = field.children, field.leaves
+            found.update(leaves)
+        return sorted(found)
 
-    def _reader(self, dictionaries: list[str], buffer_size: int = 0, int96_unit: str = "ns") -> pq.ParquetFile:
+    def _leaf(self, column: str) -> int | None:
+        """The leaf of a top-level column that is there once and has no fields; else None."""
+        fields = [field for field in self._footer.fields if field.name == column]
+        return fields[0].leaves[0] if len(fields) == 1 and not fields[0].children else None
+
+    def _will_need(self, groups: Sequence[int], leaves: Sequence[int]) -> None:
+        """Ask a far source for the column chunks at once."""
+        if not self._source.is_near:
+            metas = [self._meta(group, leaf) for group in groups for leaf in leaves]
+            starts = [meta.get(DICTIONARY_OFFSET) or meta[DATA_OFFSET] for meta in metas]
+            self._source.will_need([(start, meta[COMPRESSED_BYTES]) for start, meta in zip(starts, metas, strict=True)])
+
+    def _reader(self, dictionaries: list[int], buffer_size: int = 0, int96_unit: str = "ns") -> Any:
+        """What reads columns by the numbers of their leaves: to pyarrow, a name with a dot may mean several of them."""
         return pq.ParquetFile(
             self._source.arrow_file(),
             metadata=self._metadata,
@@ -272,15 +322,24 @@ class DataFile:
             buffer_size=buffer_size,
             pre_buffer=False,
             coerce_int96_timestamp_unit=int96_unit,
-        )
+        ).reader
 
     @contextlib.contextmanager
-    def _decoding(self) -> Iterator[None]:
+    def _decoding(self, columns: Sequence[str] = ()) -> Iterator[None]:
         try:
             yield
-        except (pa.ArrowException, OSError) as error:
+        except (pa.ArrowException, OSError, ThriftError) as error:
+            encrypted = next((column for column in columns if self._is_encrypted(column)), None)
             message = f"data file {self._path} must decode as Parquet, got: {first_line(error)}"
+            if encrypted is not None:
+                message = f"column {encrypted} of data file {self._path} must be readable, got one that is encrypted"
             raise DataFileError(message) from error
+
+    def _is_encrypted(self, column: str) -> bool:
+        with contextlib.suppress(ThriftError):
+            pairs = [(group, leaf) for group in range(len(self.row_group_rows)) for leaf in self._leaves([column])]
+            return any(is_encrypted(self._footer.chunk(*pair)) for pair in pairs)
+        return False
 
     def _groups_of(self, start: int, stop: int) -> tuple[list[int], int]:
         groups: list[int] = []
@@ -293,15 +352,18 @@ class DataFile:
         return groups, first_row
 
     def column_ranges(self, column: str) -> list[tuple[Any, Any] | None]:
-        """The least and greatest value of `column` in each row group that has rows, None where the footer has none."""
-        leaf = self._leaves.get(column)
-        groups = [self._metadata.row_group(i) for i in range(self._metadata.num_row_groups)]
-        found: list[tuple[Any, Any] | None] = []
-        for group in groups:
-            known = None if leaf is None else group.column(leaf).statistics
-            if group.num_rows:
-                found.append(_least_and_greatest(known))
-        return found
+        """Bounds of the values of `column` in each row group that has rows, as `pa.array` takes them for its type.
+
+        None where the footer has none, or the type is another than numbers, dates, times and texts.
+        """
+        leaves = self._leaves([column])
+        own = hashing.storage_type(hashing.resolve_column(self.schema, column).type) if leaves else None
+        unpacked = unpacking(own, self._metadata.schema.column(leaves[0])) if len(leaves) == 1 else None
+        groups = [number for number, num_rows in enumerate(self.row_group_rows) if num_rows]
+        if unpacked is None:
+            return [None] * len(groups)
+        with self._decoding([column]):
+            return [bounds_of(self._meta(group, leaves[0]), unpacked) for group in groups]
 
     def integer_range(self, group: int, column: str, wanted: pa.DataType) -> tuple[int, int] | None:
         """Bounds of the values of a top-level column in a row group, as integers that `wanted` stores them as.
@@ -317,37 +379,35 @@ class DataFile:
         return known[group, column, wanted]
 
     def _integer_range(self, group: int, column: str, wanted: pa.DataType) -> tuple[int, int] | None:
-        leaf, number = self._leaves.get(column), self.schema.get_field_index(column)
-        if leaf is None or number < 0:
+        leaf = self._leaf(column)
+        if leaf is None:
             return None
-        own, described = self.schema.field(number).type, self._metadata.schema.column(leaf)
-        if own != wanted and not (pa.types.is_signed_integer(own) and pa.types.is_signed_integer(wanted)):
+        own, described = self.schema.field(column).type, self._metadata.schema.column(leaf)
+        t = pa.types
+        if own != wanted and not (t.is_signed_integer(own) and t.is_signed_integer(wanted)):
             return None
-        if pa.types.is_timestamp(own):
-            if json.loads(described.logical_type.to_json()).get("timeUnit") != _TIME_UNITS.get(own.unit):
-                return None
-        elif not (pa.types.is_signed_integer(own) or pa.types.is_date32(own)):
+        if not (t.is_signed_integer(own) or t.is_date32(own) or t.is_timestamp(own)):
             return None
-        known = self._metadata.row_group(group).column(leaf).statistics
-        if described.physical_type not in ("INT32", "INT64") or known is None or not known.has_min_max:
+        unpacked = unpacking(own, described)
+        if unpacked is None or described.physical_type not in ("INT32", "INT64"):
             return None
-        return known.min_raw, known.max_raw
+        with self._decoding([column]):
+            return bounds_of(self._meta(group, leaf), unpacked)
 
-    def _is_dictionary(self, column: str) -> bool:
-        leaf = self._leaves.get(column)
-        if leaf is None or self._metadata.schema.column(leaf).physical_type != "BYTE_ARRAY":
+    def _is_dictionary(self, leaf: int) -> bool:
+        if self._metadata.schema.column(leaf).physical_type != "BYTE_ARRAY":
             return False
-        for number in range(self._metadata.num_row_groups):
-            chunk = self._metadata.row_group(number).column(leaf)
-            if not chunk.has_dictionary_page or not _READ_AS_DICTIONARY.issuperset(chunk.encodings):
+        for group in range(len(self.row_group_rows)):
+            meta = self._meta(group, leaf)
+            if DICTIONARY_OFFSET not in meta or not _READ_AS_DICTIONARY.issuperset(meta[ENCODINGS]):
                 return False
-            if chunk.total_uncompressed_size > _DICTIONARY_BYTES_PER_VALUE * max(chunk.num_values, 1):
+            if meta[UNCOMPRESSED_BYTES] > _DICTIONARY_BYTES_PER_VALUE * max(meta[NUM_VALUES], 1):
                 return False
         return True
 
-    @property
-    def _leaves(self) -> dict[str, int]:
-        return self._footer.leaves
+    def _meta(self, group: int, leaf: int) -> dict[int, Any]:
+        """The ColumnMetaData of a chunk, by field."""
+        return column_metadata(self._footer.chunk(group, leaf))
 
 
 def _at(values: pa.ChunkedArray, positions: NDArray[np.int64], lengths: NDArray[np.int64]) -> pa.ChunkedArray:
@@ -379,9 +439,11 @@ def _least_and_greatest(statistics: pq.Statistics | None) -> tuple[Any, Any] | N
 
 
 def has_column(schema: pa.Schema, column: str) -> bool:
-    """Whether `schema` has the column or struct leaf `column`."""
+    """Whether `schema` has the column or struct leaf `column`; once or more."""
     try:
         hashing.resolve_column(schema, column)
     except ColumnNotFoundError:
         return False
+    except InvalidArgumentError:  # there are several
+        return True
     return True

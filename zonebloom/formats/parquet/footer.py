@@ -1,7 +1,7 @@
 """`Footer`: what one version of a Parquet file says of itself, parsed once and kept for the next who opens it.
 
-pyarrow parses the footer, and decodes by it. What pyarrow does not show is where the page index of a column chunk is:
-that is found in the footer's bytes, when it is first wanted.
+pyarrow parses the footer, gives types, and decodes by it. All that concerns a column chunk is read from the footer's
+bytes: there pyarrow 26 ends the process by a C++ exception, where the chunk is damaged or encrypted.
 
 Spec: specs/pages.md#footer
 """
@@ -9,11 +9,10 @@ Spec: specs/pages.md#footer
 from __future__ import annotations
 
 import base64
-import contextlib
 import struct
 import threading
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,6 +23,7 @@ import pyarrow as pa
 from zonebloom.arrow import parquet as pq
 from zonebloom.errors import DataFileError
 from zonebloom.formats.parquet import thrift
+from zonebloom.formats.parquet.row_groups import RowGroup, walk_row_group
 from zonebloom.formats.parquet.thrift import ThriftError
 from zonebloom.formats.source import Fingerprint, Source
 
@@ -33,27 +33,28 @@ _TAIL_BYTES = 1 << 16
 """Read from the end at once: most footers, and of small files the page index as well."""
 _END = struct.Struct("<I4s")
 _MAGIC = b"PAR1"
-_MAX_WALKED_BYTES = 1 << 23
-"""Python takes 80 ns a byte to find its way through a footer; beyond this, row groups are read whole."""
 _ARROW_SCHEMA = b"ARROW:schema"
 _SCHEMA, _ROW_GROUPS = 2, 4
-_COLUMNS = 1
 _REPETITION, _NAME, _NUM_CHILDREN = 3, 4, 5
 _REPEATED = 2
+_MAX_LEVELS = 100
+"""Structs and lists in one another that a schema may have; pyarrow takes no more than some hundred either."""
 _MAX_DESCRIBED = 256
 """Files of some columns that a footer keeps the description of."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredField:
-    """A top-level column as the footer describes it."""
+    """A column, or a field of one, as the footer describes it."""
 
+    name: str
     schema: tuple[bytes, ...]
     """Its schema elements, as they are written."""
     leaves: range
     """Numbers of its leaves among all column chunks of a row group."""
     is_repeated: bool
     """Whether it holds lists or maps, whose values are more or fewer than rows."""
+    children: tuple[StoredField, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,7 @@ class Footer:
         self._raw = raw
         self._tail = tail
         self._lock = threading.Lock()
-        self._groups: list[list[int]] = []
+        self._groups: list[RowGroup] = []
         self._next_group = 0
         self._described: dict[tuple[int, ...], Described] = {}
         self.page_maps: dict[tuple[int, int], Any] = {}
@@ -85,15 +86,7 @@ class Footer:
         """Least and greatest values, by row group, column and type: for `DataFile`, which fills it."""
 
     def rewritten(self, rewrite: Callable[[bytes], bytes]) -> Footer:
-        """The footer that `rewrite` makes of its bytes; itself where that leaves them.
-
-        Raises
-        ------
-        DataFileError
-            Its bytes are not at hand.
-        """
-        if not self._raw:
-            raise DataFileError("a footer must end its file to be rewritten, got one that does not")
+        """The footer that `rewrite` makes of its bytes; itself where that leaves them."""
         raw = rewrite(self._raw)
         if raw is self._raw:
             return self
@@ -121,59 +114,57 @@ class Footer:
         """Rows of each row group."""
         return tuple(self.metadata.row_group(i).num_rows for i in range(self.metadata.num_row_groups))
 
-    @cached_property
+    @property
     def row_group_bytes(self) -> tuple[int, ...]:
-        """Compressed bytes of each row group."""
-        groups = (self.metadata.row_group(i) for i in range(self.metadata.num_row_groups))
-        return tuple(sum(group.column(c).total_compressed_size for c in range(group.num_columns)) for group in groups)
+        """Compressed bytes of each row group.
+
+        Raises
+        ------
+        ThriftError
+            A column chunk cannot be read, or has more bytes than the file.
+        """
+        return tuple(self._group(number).num_bytes for number in range(self.metadata.num_row_groups))
 
     @cached_property
-    def leaves(self) -> dict[str, int]:
-        """Number of each leaf by its path with dots."""
-        return {self.metadata.schema.column(i).path: i for i in range(self.metadata.num_columns)}
+    def fields(self) -> tuple[StoredField, ...]:
+        """The top-level columns, in the order of `schema`.
 
-    @cached_property
-    def stored_fields(self) -> tuple[StoredField, ...]:
-        """The top-level columns in order; none where the footer is too large, or not as the schema has it."""
-        if not 0 < len(self._raw) <= _MAX_WALKED_BYTES:
-            return ()
-        with contextlib.suppress(ThriftError, IndexError, TypeError):  # fields that have another type, too
-            fields = self._stored_fields()
-            if len(fields) == len(self.schema) and sum(len(one.leaves) for one in fields) == self.metadata.num_columns:
-                return fields
-        return ()
-
-    def _stored_fields(self) -> tuple[StoredField, ...]:
+        Raises
+        ------
+        ThriftError
+            They are not as pyarrow reads them.
+        """
         position = thrift.find_field(self._raw, 0, _SCHEMA)
         if position is None:
-            return ()
+            raise ThriftError("a footer must have a schema")
         size, _kind, position = thrift.read_list_header(self._raw, position)
-        elements: list[tuple[bytes, dict[int, Any]]] = []
+        elements = []
         for _index in range(size):
             element, stop = thrift.read_struct(self._raw, position)
             elements.append((self._raw[position:stop], element))
             position = stop
-        fields, number, leaf = [], 1, 0
+        fields: list[StoredField] = []
+        number = 1
         while number < size:
-            first, open_children, num_leaves = number, 1, 0
-            while open_children:
-                children = elements[number][1].get(_NUM_CHILDREN, 0)
-                open_children += children - 1
-                num_leaves += not children
-                number += 1
-            of_field = elements[first:number]
-            is_repeated = any(element.get(_REPETITION) == _REPEATED for _bytes, element in of_field)
-            schema = tuple(written for written, _element in of_field)
-            fields.append(StoredField(schema, range(leaf, leaf + num_leaves), is_repeated))
-            if of_field[0][1].get(_NAME) != self.schema.field(len(fields) - 1).name.encode():
-                return ()
-            leaf += num_leaves
+            field = _stored_field(elements, number, fields[-1].leaves.stop if fields else 0)
+            fields.append(field)
+            number += len(field.schema)
+        num_leaves = fields[-1].leaves.stop if fields else 0
+        if [field.name for field in fields] != self.schema.names or num_leaves != self.metadata.num_columns:
+            raise ThriftError("a footer's schema must be the one that pyarrow reads")
         return tuple(fields)
+
+    @cached_property
+    def repeated_names(self) -> dict[str, str]:
+        """By name, top-level columns that are there twice, or have two fields of one name; and the path of those."""
+        counts = Counter(field.name for field in self.fields)
+        found = {field.name: _repeated_name(field, field.name) for field in self.fields}
+        return {name: path for name in counts if (path := name if counts[name] > 1 else found[name])}
 
     def described(self, numbers: tuple[int, ...]) -> Described:
         """What a file of some top-level columns alone has to say, for pyarrow to read the same types from it."""
         if numbers not in self._described:
-            elements = [element for number in numbers for element in self.stored_fields[number].schema]
+            elements = [element for number in numbers for element in self.fields[number].schema]
             root = thrift.write_struct({_NAME: (thrift.BINARY, b"schema"), _NUM_CHILDREN: (thrift.I32, len(numbers))})
             schema = thrift.write_list(thrift.STRUCT, [root, *elements])
             tail: dict[int, thrift.Field] = {}
@@ -197,30 +188,53 @@ class Footer:
         ThriftError
             The footer is not as pyarrow reads it.
         """
-        try:
-            with self._lock:
-                while len(self._groups) <= group:
-                    self._walk_group()
-            return thrift.read_struct(self._raw, self._groups[group][leaf])[0]
-        except IndexError as error:
-            raise ThriftError(f"a footer must have column chunk {leaf} of row group {group}") from error
+        positions = self._group(group).chunks
+        if len(positions) != self.metadata.num_columns:
+            raise ThriftError(f"a row group must have {self.metadata.num_columns} columns, got {len(positions)}")
+        return thrift.read_struct(self._raw, positions[leaf])[0]
 
-    def _walk_group(self) -> None:
-        """Find the column chunks of the next row group: the groups follow each other, and none says how long it is."""
-        start = self._next_group
-        if not self._groups:
-            found = thrift.find_field(self._raw, 0, _ROW_GROUPS)
-            start = thrift.read_list_header(self._raw, found)[2] if found is not None else len(self._raw)
-        found = thrift.find_field(self._raw, start, _COLUMNS)
-        if found is None:
-            raise ThriftError("a row group must have columns")
-        size, _kind, position = thrift.read_list_header(self._raw, found)
-        chunks = []
-        for _index in range(size):
-            chunks.append(position)
-            position = thrift.skip(self._raw, position, thrift.STRUCT)
-        self._next_group = thrift.skip(self._raw, position, thrift.STRUCT)  # the fields after the columns
-        self._groups.append(chunks)
+    def _group(self, number: int) -> RowGroup:
+        """The row groups follow each other, and none says how long it is: so those before are passed first."""
+        with self._lock:
+            if not self._groups:
+                found = thrift.find_field(self._raw, 0, _ROW_GROUPS)
+                self._next_group = thrift.read_list_header(self._raw, found)[2] if found is not None else len(self._raw)
+            while len(self._groups) <= number:
+                group, self._next_group = walk_row_group(self._raw, self._next_group, self.size)
+                self._groups.append(group)
+            return self._groups[number]
+
+
+def _stored_field(elements: list[tuple[bytes, dict[int, Any]]], number: int, leaf: int, level: int = 0) -> StoredField:
+    """The field whose description begins with an element of a schema, and its first leaf."""
+    if level > _MAX_LEVELS or number >= len(elements):
+        raise ThriftError(f"a schema must be a tree of {len(elements)} elements, at most {_MAX_LEVELS} levels high")
+    written, element = elements[number]
+    name, num_children = element.get(_NAME), element.get(_NUM_CHILDREN, 0)
+    if not isinstance(name, bytes) or not isinstance(num_children, int):
+        raise ThriftError("an element of a schema must have a name, and a number of children")
+    schema, is_repeated, children, stop = [written], element.get(_REPETITION) == _REPEATED, [], leaf
+    for _index in range(num_children):
+        child = _stored_field(elements, number + len(schema), stop, level + 1)
+        children.append(child)
+        schema += child.schema
+        stop = child.leaves.stop
+        is_repeated = is_repeated or child.is_repeated
+    leaves = range(leaf, stop if num_children else leaf + 1)
+    return StoredField(name.decode(), tuple(schema), leaves, is_repeated, tuple(children))
+
+
+def _repeated_name(field: StoredField, path: str) -> str:
+    """The path of two fields of one name inside `field`; empty where there are none."""
+    names: set[str] = set()
+    for child in field.children:
+        below = f"{path}.{child.name}"
+        if child.name in names:
+            return below
+        names.add(child.name)
+        if found := _repeated_name(child, below):
+            return found
+    return ""
 
 
 # --- reading, and keeping ---------------------------------------------------------------------------------------------
@@ -289,16 +303,18 @@ def _read(source: Source, fingerprint: Fingerprint) -> Footer:
     size = fingerprint.size
     try:
         tail = _tail(source, size)
-        if tail:
-            length, _magic = _END.unpack(tail[-_END.size :])
-            raw = tail[-_END.size - length : -_END.size]
-            metadata = pq.read_metadata(pa.BufferReader(_MAGIC + tail[-_END.size - length :]))
-            # of a local file the page index is read sooner than it is kept
-            return Footer(metadata, raw, size, tail if fingerprint.etag is not None else b"")
-        return Footer(pq.read_metadata(source.arrow_file()), b"", size)  # or, most often, its error
-    except (pa.ArrowException, OSError) as error:
+        if not tail:
+            pq.read_metadata(source.arrow_file())  # its error says what is wrong
+        length, _magic = _END.unpack(tail[-_END.size :] or bytes(_END.size))
+        raw = tail[-_END.size - length : -_END.size]
+        metadata = pq.read_metadata(pa.BufferReader(_MAGIC + tail[-_END.size - length :]))
+        # of a local file the page index is read sooner than it is kept
+        footer = Footer(metadata, raw, size, tail if fingerprint.etag is not None else b"")
+        _ = footer.fields  # pyarrow may parse a schema that it makes no columns of
+    except (pa.ArrowException, OSError, ThriftError, UnicodeDecodeError) as error:
         message = f"data file {source.path} must be a whole Parquet file, got: {first_line(error)}"
         raise DataFileError(message) from error
+    return footer
 
 
 def _tail(source: Source, size: int) -> bytes:

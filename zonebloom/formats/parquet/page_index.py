@@ -16,6 +16,15 @@ import numpy as np
 
 from zonebloom.formats.parquet import thrift
 from zonebloom.formats.parquet.footer import Footer
+from zonebloom.formats.parquet.row_groups import (
+    COMPRESSED_BYTES,
+    DATA_OFFSET,
+    DICTIONARY_OFFSET,
+    ENCODINGS,
+    NUM_VALUES,
+    column_metadata,
+    is_encrypted,
+)
 from zonebloom.formats.parquet.thrift import Bytes, ThriftError
 from zonebloom.formats.source import Source
 
@@ -24,9 +33,8 @@ if TYPE_CHECKING:
 
 __all__ = ["DICTIONARY_ENCODINGS", "ChunkMeta", "PageMap", "page_encoding", "page_maps"]
 
-_META, _INDEX_OFFSET, _INDEX_LENGTH = 3, 4, 5
-_FILE_PATH, _CRYPTO, _ENCRYPTED = 1, 8, 9
-_TYPE, _ENCODINGS, _PATH, _CODEC, _NUM_VALUES, _COMPRESSED, _DATA_OFFSET, _DICTIONARY_OFFSET = 1, 2, 3, 4, 5, 7, 9, 11
+_FILE_PATH, _INDEX_OFFSET, _INDEX_LENGTH = 1, 4, 5
+_TYPE, _PATH, _CODEC = 1, 3, 4
 _ENCODING_STATS = 13
 _DATA_PAGE, _DICTIONARY_PAGE, _DATA_PAGE_V2 = 0, 2, 3
 DICTIONARY_ENCODINGS = frozenset({2, 8})
@@ -131,28 +139,27 @@ def _chunk_meta(footer: Footer, group: int, leaf: int) -> ChunkMeta | None:
     """What the footer says of a chunk; None if it is not as pyarrow writes and reads it."""
     try:
         chunk = footer.chunk(group, leaf)
+        meta = column_metadata(chunk)
     except ThriftError:
         return None
-    meta = chunk.get(_META)
-    if not isinstance(meta, dict) or any(field in chunk for field in (_FILE_PATH, _CRYPTO, _ENCRYPTED)):
+    if is_encrypted(chunk) or _FILE_PATH in chunk:
         return None
-    numbers: list[Any] = [meta.get(field) for field in (_TYPE, _CODEC, _NUM_VALUES, _COMPRESSED, _DATA_OFFSET)]
-    lists: list[Any] = [meta.get(_PATH), meta.get(_ENCODINGS), meta.get(_ENCODING_STATS, [])]
-    if not all(isinstance(one, int) for one in numbers) or not all(isinstance(one, list) for one in lists):
+    physical_type, codec = meta.get(_TYPE), meta.get(_CODEC)
+    path, counted = meta.get(_PATH), meta.get(_ENCODING_STATS, [])
+    if not (isinstance(physical_type, int) and isinstance(codec, int)):
         return None
-    physical_type, codec, num_values, num_bytes, data_offset = numbers
-    start = data_offset
-    if isinstance(meta.get(_DICTIONARY_OFFSET), int) and 0 < meta[_DICTIONARY_OFFSET] < data_offset:
-        start = meta[_DICTIONARY_OFFSET]
+    if not (isinstance(path, list) and isinstance(counted, list)):
+        return None
+    num_values, num_bytes, data_offset = meta[NUM_VALUES], meta[COMPRESSED_BYTES], meta[DATA_OFFSET]
+    start = meta[DICTIONARY_OFFSET] if 0 < meta.get(DICTIONARY_OFFSET, 0) < data_offset else data_offset
     num_rows = footer.row_group_rows[group]
     if num_values != num_rows or start <= 0 or num_bytes <= 0 or start + num_bytes > footer.size:
         return None
-    path, encodings, counted = lists
     stats = tuple(one for one in counted if isinstance(one, dict))
     head = thrift.write_fields(
         {
             _TYPE: (thrift.I32, physical_type),
-            _ENCODINGS: (thrift.LIST, thrift.write_list(thrift.I32, encodings)),
+            ENCODINGS: (thrift.LIST, thrift.write_list(thrift.I32, meta[ENCODINGS])),
             _PATH: (thrift.LIST, thrift.write_list(thrift.BINARY, path)),
             _CODEC: (thrift.I32, codec),
         }

@@ -126,7 +126,7 @@ def read_cuts(source: Source, footer: Footer, group: int, ranges: Ranges, names:
 
 def _plans(source: Source, footer: Footer, group: int, ranges: Ranges, names: Sequence[str]) -> list[_Plan]:
     saved_rows = footer.row_group_rows[group] - int((ranges[1] - ranges[0]).sum())
-    fields = footer.stored_fields if _may_pay(footer, group, saved_rows) else ()
+    fields = footer.fields if _may_pay(footer, group, saved_rows) else ()
     numbers = [footer.schema.get_field_index(name) for name in names] if fields else []
     wanted = {number: fields[number] for number in numbers if number >= 0 and not fields[number].is_repeated}
     leaves = [leaf for field in wanted.values() for leaf in field.leaves]
@@ -145,7 +145,7 @@ def _may_pay(footer: Footer, group: int, saved_rows: int) -> bool:
     """Whether it may pay to look for pages at all."""
     if saved_rows > _PAGES_PER_COLUMN * _ROWS_PER_PAGE:
         return True
-    return saved_rows > 0 and footer.row_group_bytes[group] > _PAGES_PER_COLUMN * _BYTES_PER_PAGE
+    return saved_rows > 0 and footer.metadata.row_group(group).total_byte_size > _PAGES_PER_COLUMN * _BYTES_PER_PAGE
 
 
 def _plan(number: int, maps: list[PageMap], ranges: Ranges) -> _Plan:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,10 +20,11 @@ import pyarrow as pa
 from zonebloom.arrow import to_numpy
 from zonebloom.bloom.sizing import num_blocks_for
 from zonebloom.errors import CorruptIndexError
+from zonebloom.storage.fragments import is_in_runs
 from zonebloom.storage.level import LevelEntry
 from zonebloom.storage.levels.fill import estimated_values, folded, write_dataset_filter
 from zonebloom.storage.levels.probe import DatasetFilter
-from zonebloom.storage.segment import SegmentEntry
+from zonebloom.storage.segment import SegmentEntry, joined_runs
 from zonebloom.storage.stores.store import Store
 from zonebloom.storage.zone_segment import ZoneSegment, ZoneSegmentWriter
 
@@ -88,8 +89,11 @@ def merge_level(
     return _merge_fragments(store, column, level, known, on_written)
 
 
-def _ids(segments: Sequence[SegmentEntry], live: set[int]) -> set[int]:
-    return {one for segment in segments for start, stop in segment.fragments for one in range(start, stop)} & live
+def _ids(segments: Sequence[SegmentEntry], live: set[int]) -> list[int]:
+    """The live fragments that the segments hold; runs may be of any length."""
+    ids = np.fromiter(live, np.uint64, len(live))
+    found: list[int] = ids[is_in_runs(ids, joined_runs(run for one in segments for run in one.fragments))].tolist()
+    return found
 
 
 def _merge_datasets(
@@ -102,17 +106,20 @@ def _merge_datasets(
     sound: list[SegmentEntry] = []
     damage: list[str] = []
 
-    def filters() -> Iterator[NDArray[np.uint32]]:
-        for segment in level.segments:
+    def sound_ones(make: Callable[[Any], Any], many: Iterable[Any]) -> Iterator[Any]:
+        for one in many:
             try:
-                blocks = DatasetFilter(store, segment, str).to_sbbf().blocks
+                yield make(one)
             except CorruptIndexError as error:
                 damage.append(str(error))
-                continue
-            sound.append(segment)
-            yield blocks
 
-    made = united(filters(), max(segment.num_bytes // 32 for segment in level.segments))
+    def blocks_of(opened: DatasetFilter) -> NDArray[np.uint32]:
+        blocks = opened.to_sbbf().blocks
+        sound.append(opened.entry)
+        return blocks
+
+    opened = list(sound_ones(lambda segment: DatasetFilter(store, segment, str), level.segments))
+    made = united(sound_ones(blocks_of, opened), max((one.num_blocks for one in opened), default=1))
     if made is None or len(sound) < 2:  # noqa: PLR2004 - as above
         return level, damage
     num_values = estimated_values(made[0])

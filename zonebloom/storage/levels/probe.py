@@ -16,6 +16,8 @@ import numpy as np
 
 from zonebloom.bloom.sbbf import Sbbf, block_indexes
 from zonebloom.errors import CorruptIndexError
+from zonebloom.storage.arrow_file import reading
+from zonebloom.storage.fragments import is_in_runs
 from zonebloom.storage.level import LevelEntry
 from zonebloom.storage.levels.fill import SPAN_BYTES
 from zonebloom.storage.segment import SegmentEntry, checksum
@@ -46,24 +48,25 @@ class DatasetFilter:
         self.entry = entry
         self.is_damaged = False
         self._on_damage = on_damage
-        try:
+        with reading(f"segment {entry.path}"):
             self._mapping = store.mapping(entry.path, is_sparse=True)
             self._buffer = self._mapping.buffer
-        except FileNotFoundError as error:
-            raise CorruptIndexError(f"segment {entry.path} must exist, got no such file") from error
-        is_sized = self._buffer.size == entry.num_bytes and entry.num_bytes and not entry.num_bytes % _BLOCK_BYTES
-        if not is_sized or any(span.num_bytes != SPAN_BYTES for span in entry.spans[:-1]):
-            message = f"segment {entry.path} must have {entry.num_bytes} bytes in spans of {SPAN_BYTES}"
-            raise CorruptIndexError(f"{message}, got {self._buffer.size} bytes")
-        self._filter = Sbbf(np.frombuffer(self._buffer, "<u4").reshape(-1, 8))
+            num_bytes = self._buffer.size
+            wanted = [min(SPAN_BYTES, num_bytes - start) for start in range(0, num_bytes, SPAN_BYTES)]
+            if not num_bytes or num_bytes % _BLOCK_BYTES or [span.num_bytes for span in entry.spans] != wanted:
+                message = f"segment {entry.path} must have {entry.num_bytes} bytes in spans of {SPAN_BYTES}"
+                raise CorruptIndexError(f"{message}, got {num_bytes} bytes")
+            self._filter = Sbbf(np.frombuffer(self._buffer, "<u4").reshape(-1, 8))
         self._is_checked = np.zeros(len(entry.spans), np.bool_)
+
+    @property
+    def num_blocks(self) -> int:
+        """Blocks of the filter."""
+        return self._filter.num_blocks
 
     def covers(self, fragment_ids: NDArray[np.uint64]) -> NDArray[np.bool_]:
         """For each of `fragment_ids`, whether the filter was built from all rows of that fragment."""
-        found = np.zeros(len(fragment_ids), np.bool_)
-        for start, stop in self.entry.fragments:
-            found |= (fragment_ids >= np.uint64(start)) & (fragment_ids < np.uint64(stop))
-        return found
+        return is_in_runs(fragment_ids, self.entry.fragments)
 
     def check(self, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
         """For each hash, whether it may be in the data set; all may, once the filter turns out damaged."""

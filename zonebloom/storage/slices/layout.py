@@ -14,7 +14,6 @@ Spec: specs/slices.md
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,7 +25,10 @@ import numpy as np
 import pyarrow as pa
 
 from zonebloom.arrow import from_numpy, to_numpy
+from zonebloom.bloom.zones import check_positions
 from zonebloom.errors import CorruptIndexError, UnsupportedFormatError
+from zonebloom.storage.arrow_file import check_columns, read_batches, reading
+from zonebloom.storage.shapes import array, integer, record
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -151,11 +153,11 @@ class GroupLayout:
     def check(self, file_bytes: int, where: str) -> None:
         """Raise `CorruptIndexError` unless every row lies inside a file of `file_bytes`."""
         is_sound = (
-            self.num_blocks >= 1
-            and self.stride in (MIN_STRIDE << shift for shift in range(7))
+            self.stride in (MIN_STRIDE << shift for shift in range(7))
             and 0 <= self.num_zones <= capacity_of(self.stride)
-            and self.blocks_per_body >= 1
-            and len(self.body_offsets) == len(self.bodies())
+            and 1 <= self.num_blocks <= file_bytes // (ROWS_PER_BLOCK * self.stride)
+            and 1 <= self.blocks_per_body <= self.num_blocks
+            and len(self.body_offsets) == -(-self.num_blocks // self.blocks_per_body)
         )
         end = 0
         for offset, (first, stop) in zip(self.body_offsets, self.bodies() if is_sound else (), strict=False):
@@ -163,6 +165,17 @@ class GroupLayout:
             end = offset + (stop - first) * ROWS_PER_BLOCK * self.stride
         if not is_sound or end > file_bytes:
             raise CorruptIndexError(f"segment {where} must describe rows inside its {file_bytes} bytes, got {self}")
+
+
+_VERSION = record(lambda version: version, version=integer())
+_LAYOUT = record(
+    GroupLayout,
+    num_blocks=integer(),
+    num_zones=integer(),
+    stride=integer(),
+    blocks_per_body=integer(),
+    body_offsets=array(integer()),
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -272,31 +285,25 @@ def encode(layout: GroupLayout, positions: ZonePositions) -> dict[bytes, bytes]:
     }
 
 
-def decode_layout(schema: pa.Schema, where: str) -> GroupLayout:
-    """The layout in the metadata of a slice segment.
+def decode_layout(schema: pa.Schema, file_bytes: int, where: str) -> GroupLayout:
+    """The layout in the metadata of a slice segment of `file_bytes`.
 
     Raises
     ------
     CorruptIndexError
-        It has none.
+        It has none, or one of another file.
     UnsupportedFormatError
         A newer zonebloom wrote it.
     """
-    try:
-        described = json.loads((schema.metadata or {})[_LAYOUT_KEY])
-        if described["version"] > _LAYOUT_VERSION:
-            message = f"segment {where} must have layout version <= {_LAYOUT_VERSION}, got {described['version']}"
-            raise UnsupportedFormatError(f"{message}; a newer zonebloom wrote it: upgrade this one")
-        return GroupLayout(
-            int(described["num_blocks"]),
-            int(described["num_zones"]),
-            int(described["stride"]),
-            int(described["blocks_per_body"]),
-            tuple(map(int, described["body_offsets"])),
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        message = f"segment {where} must say its layout, got {type(error).__name__}: {error}"
-        raise CorruptIndexError(message) from error
+    described = json.loads((schema.metadata or {})[_LAYOUT_KEY])
+    version = _VERSION(described)
+    if version > _LAYOUT_VERSION:
+        message = f"segment {where} must have layout version <= {_LAYOUT_VERSION}, got {version}"
+        raise UnsupportedFormatError(f"{message}; a newer zonebloom wrote it: upgrade this one")
+    layout = _LAYOUT(described)
+    layout.check(file_bytes, where)
+    check_columns(schema, pa.schema([pa.field("bit_rows", pa.binary(layout.stride), nullable=False)]))
+    return layout
 
 
 def decode_positions(schema: pa.Schema, num_zones: int, where: str) -> ZonePositions:
@@ -307,12 +314,12 @@ def decode_positions(schema: pa.Schema, num_zones: int, where: str) -> ZonePosit
     CorruptIndexError
         They are missing, or not as many as there are zones.
     """
-    try:
+    with reading(f"the zone runs of segment {where}"):
         stream = base64.b64decode((schema.metadata or {})[_ZONES_KEY], validate=True)
-        positions = ZonePositions.from_runs(pa.ipc.open_stream(stream).read_next_batch())
-    except (KeyError, binascii.Error, pa.ArrowException, StopIteration) as error:
-        message = f"segment {where} must hold its zone runs, got {type(error).__name__}: {error}"
-        raise CorruptIndexError(message) from error
-    if len(positions) != num_zones:
-        raise CorruptIndexError(f"segment {where} must describe {num_zones} zones, got {len(positions)}")
-    return positions
+        (runs,) = read_batches(pa.py_buffer(stream), _RUN_SCHEMA)
+        flags = runs.column(4)
+        if (found := len(flags.flatten())) != num_zones:
+            raise CorruptIndexError(f"segment {where} must describe {num_zones} zones, got {found}")
+        positions = ZonePositions.from_runs(runs)
+        check_positions(positions.fragment_ids, positions.zone_starts, positions.zone_lengths)
+        return positions

@@ -16,6 +16,7 @@ import xxhash
 
 from zonebloom.bloom.zones import described_by, parameters_of, zone_schema
 from zonebloom.errors import CorruptIndexError, StorageError
+from zonebloom.storage.arrow_file import read_head, reading
 from zonebloom.storage.segment import SegmentEntry, checksum
 from zonebloom.storage.slices.layout import (
     CHECKSUM_BYTES,
@@ -34,7 +35,8 @@ if TYPE_CHECKING:
 
 __all__ = ["SliceRows"]
 
-_MAGIC_BYTES = 8
+_MOST_END_BYTES = 16 << 20
+"""Of a head or a tail: ten times the zone runs of 32 704 zones that are a run each."""
 _FIRST_ROWS = 16
 
 
@@ -52,23 +54,23 @@ class SliceRows:
         self._store = store
         self._on_damage = on_damage
         self.damage: str | None = None
-        try:
+        with reading(f"segment {entry.path}"):
             head_bytes, tail_bytes = entry.spans[0].num_bytes, entry.spans[-1].num_bytes
+            if max(head_bytes, tail_bytes) > _MOST_END_BYTES:
+                message = f"head and tail of segment {entry.path} must have at most {_MOST_END_BYTES} bytes"
+                raise CorruptIndexError(f"{message}, got {head_bytes} and {tail_bytes}")
             tail_start = entry.num_bytes - tail_bytes
             head, tail = store.read_ranges(entry.path, [(0, head_bytes), (tail_start, tail_bytes)])
             size = store.size(entry.path)  # a remote store knows it from the reads
             if size != entry.num_bytes:
                 raise CorruptIndexError(f"segment {entry.path} must have {entry.num_bytes} bytes, got {size}")
-        except FileNotFoundError as error:
-            raise CorruptIndexError(f"segment {entry.path} must exist, got no such file") from error
-        self._check_span(0, head)
-        self._check_span(len(entry.spans) - 1, tail)
-        try:
-            self._schema = pa.ipc.read_schema(pa.py_buffer(head)[_MAGIC_BYTES:])
-        except pa.ArrowException as error:
-            raise CorruptIndexError(f"segment {entry.path} must be an Arrow IPC file, got {error}") from error
-        self.layout: GroupLayout = decode_layout(self._schema, entry.path)
-        self.layout.check(size, entry.path)
+            self._check_span(0, head)
+            self._check_span(len(entry.spans) - 1, tail)
+            self._schema = read_head(pa.py_buffer(head))
+            self.layout: GroupLayout = decode_layout(self._schema, size, entry.path)
+            column, column_type = described_by(self._schema.field(0))
+            self.schema: pa.Schema = zone_schema(*parameters_of(self._schema), column=column, column_type=column_type)
+            """Schema of the zone table that the segment holds."""
 
     def _check_span(self, number: int, data: bytes) -> None:
         wanted, found = self.entry.spans[number].checksum, checksum(data)
@@ -79,12 +81,6 @@ class SliceRows:
 
     def __len__(self) -> int:
         return self.layout.num_zones
-
-    @cached_property
-    def schema(self) -> pa.Schema:
-        """Schema of the zone table that the segment holds."""
-        column, column_type = described_by(self._schema.field(0))
-        return zone_schema(*parameters_of(self._schema), column=column, column_type=column_type)
 
     @cached_property
     def positions(self) -> ZonePositions:

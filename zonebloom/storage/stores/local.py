@@ -11,6 +11,7 @@ import contextlib
 import errno
 import mmap
 import os
+import stat
 import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -19,7 +20,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from zonebloom.errors import StorageError
+from zonebloom.errors import CorruptIndexError, StorageError
 from zonebloom.storage.stores.store import SLOW_READ_SECONDS, Traffic
 
 __all__ = ["LocalStore"]
@@ -31,12 +32,17 @@ _LARGE_BYTES = 1 << 20
 class _OpenFile:
     """A file descriptor that is closed with its last user, so one thread never closes what another reads."""
 
-    __slots__ = ("number",)
+    __slots__ = ("num_bytes", "number")
 
     def __init__(self, path: Path) -> None:
-        self.number = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+        self.number = _regular_file(path)
+        self.num_bytes = os.fstat(self.number).st_size
         if hasattr(os, "posix_fadvise"):  # readahead would read up to 512 times the bytes that a probe asks for
             os.posix_fadvise(self.number, 0, 0, os.POSIX_FADV_RANDOM)
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Bytes of the file; memory is taken for those that there are."""
+        return os.pread(self.number, min(length, max(self.num_bytes - offset, 0)), offset)
 
     def will_need(self, ranges: Sequence[tuple[int, int]]) -> None:
         """Have the system read ahead, in parallel."""
@@ -47,6 +53,25 @@ class _OpenFile:
     def __del__(self) -> None:
         with contextlib.suppress(AttributeError, OSError):
             os.close(self.number)
+
+
+def _regular_file(path: Path) -> int:
+    """The number of a file that is opened for reading; a link, a pipe and a device are damage, and never waited for."""
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    try:
+        number = os.open(path, flags)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENXIO):
+            raise _not_a_file(path) from error
+        raise
+    if not stat.S_ISREG(os.fstat(number).st_mode):
+        os.close(number)
+        raise _not_a_file(path)
+    return number
+
+
+def _not_a_file(path: Path) -> CorruptIndexError:
+    return CorruptIndexError(f"{path} must be a plain file, got a link or a special file; put the file itself there")
 
 
 class LocalMapping:
@@ -135,6 +160,18 @@ class LocalStore:
         self.is_remote = False
         self.traffic = Traffic()
         self._open_files: dict[str, _OpenFile] = {}
+        self._own_folders: set[str] = set()
+
+    def _place(self, path: str) -> Path:
+        """Where the object at `path` is; folders of the index are its own, so no link leads out of it."""
+        folder = path.rpartition("/")[0]
+        if folder not in self._own_folders:
+            place = self.root / folder
+            if os.path.realpath(place) != os.path.join(os.path.realpath(self.root), folder).rstrip("/"):  # noqa: PTH118 - plain
+                message = f"{place} must be a folder of the index, got a link or a path out of it"
+                raise CorruptIndexError(f"{message}; put the folder itself there")
+            self._own_folders.add(folder)
+        return self.root / path
 
     def __repr__(self) -> str:
         return f"LocalStore({str(self.root)!r})"
@@ -147,12 +184,12 @@ class LocalStore:
     def size(self, path: str) -> int:
         """Bytes of the object at `path`."""
         with _explained("read", self.root / path):
-            return (self.root / path).stat().st_size
+            return self._place(path).lstat().st_size
 
     def read(self, path: str) -> bytes:
         """All bytes of the object at `path`."""
-        with _explained("read", self.root / path):
-            return (self.root / path).read_bytes()
+        with _explained("read", self.root / path), open(_regular_file(self._place(path)), "rb") as file:
+            return file.read()
 
     def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """For each `(offset, length)` of `ranges`, those bytes of the object at `path`; fewer at its end.
@@ -163,10 +200,10 @@ class LocalStore:
         try:
             file = self._opened(path)
             started = perf_counter()
-            found = [os.pread(file.number, length, offset) for offset, length in ranges[:1]]
+            found = [file.read(offset, length) for offset, length in ranges[:1]]
             if len(ranges) > 1 and perf_counter() - started > SLOW_READ_SECONDS:
                 file.will_need(ranges[1:])
-            found += [os.pread(file.number, length, offset) for offset, length in ranges[1:]]
+            found += [file.read(offset, length) for offset, length in ranges[1:]]
         except OSError as error:
             with _explained("read", self.root / path):
                 raise error from None
@@ -178,7 +215,7 @@ class LocalStore:
             self._opened(path).will_need(ranges)
 
     def _opened(self, path: str) -> _OpenFile:
-        file = self._open_files.pop(path, None) or _OpenFile(self.root / path)
+        file = self._open_files.pop(path, None) or _OpenFile(self._place(path))
         self._open_files[path] = file  # last in order: the first is the one that was longest unused
         if len(self._open_files) > _MAX_OPEN_FILES:
             self._open_files.pop(list(self._open_files)[0], None)  # noqa: RUF015 - other threads change it meanwhile
@@ -186,14 +223,14 @@ class LocalStore:
 
     def mapping(self, path: str, *, is_sparse: bool = False) -> LocalMapping:
         """The object at `path`, memory-mapped; where `is_sparse`, no page is read ahead of the one that is touched."""
-        with _explained("read", self.root / path), (self.root / path).open("rb") as file:
+        with _explained("read", self.root / path), open(_regular_file(self._place(path)), "rb") as file:
             return LocalMapping(file.fileno(), is_sparse=is_sparse)
 
     def list(self, folder: str) -> list[str]:
         """Names of the objects in `folder`, in order; empty where there is no such folder."""
         with _explained("list", self.root / folder):
             try:
-                return sorted(entry.name for entry in os.scandir(self.root / folder) if entry.is_file())
+                return sorted(entry.name for entry in os.scandir(self._place(f"{folder}/")) if entry.is_file())
             except (FileNotFoundError, NotADirectoryError):
                 return []
 
@@ -201,12 +238,12 @@ class LocalStore:
         """Bytes and time of last modification (seconds since 1970) of all objects below `folder`, by path."""
         found = {}
         with _explained("list", self.root / folder):
-            for place, _, names in os.walk(self.root / folder):
+            for place, _, names in os.walk(self._place(f"{folder}/")):
                 for name in names:
                     path = Path(place, name)
                     with contextlib.suppress(FileNotFoundError):
-                        stat = path.stat()
-                        found[path.relative_to(self.root).as_posix()] = (stat.st_size, stat.st_mtime)
+                        status = path.stat()
+                        found[path.relative_to(self.root).as_posix()] = (status.st_size, status.st_mtime)
         return dict(sorted(found.items()))
 
     def prune(self) -> None:
@@ -221,7 +258,7 @@ class LocalStore:
 
         No fsync: whatever a power failure tears is found by its checksum, and then read as not indexed.
         """
-        target = self.root / path
+        target = self._place(path)
         with _explained("write", target):
             target.parent.mkdir(parents=True, exist_ok=True)
             try:
@@ -233,7 +270,7 @@ class LocalStore:
 
     def create(self, path: str, data: bytes) -> bool:
         """Write `data` at `path` durably and atomically; False, and nothing written, if something is there already."""
-        target = self.root / path
+        target = self._place(path)
         with _explained("write", target):
             target.parent.mkdir(parents=True, exist_ok=True)
             staged = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
@@ -252,7 +289,7 @@ class LocalStore:
     def delete(self, path: str) -> None:
         """Remove the object at `path` if it is there."""
         with _explained("delete", self.root / path):
-            (self.root / path).unlink(missing_ok=True)
+            self._place(path).unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

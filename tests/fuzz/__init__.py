@@ -1,0 +1,1 @@
+"""Fuzzers: seeded mutations of what is read, in child processes with limits of memory and time."""

@@ -1,0 +1,471 @@
+"""Mutations of the files of an index, and what must hold whatever a file says.
+
+An **accident** changes bytes and nothing else: every row must still be found. An **author** changes bytes and makes all
+checksums right again: the index may then lie about its filters, so rows may be lost, but nothing else may happen: no
+crash, no hang, no memory beyond the file's size, no exception that is not ours, no row that does not match.
+
+One case is one seed. `python -m tests.fuzz.index_files --seconds 600 --seed 1` runs cases until the time is over, in
+child processes that it starts again after each finding; the last line counts them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import contextlib
+import json
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import traceback
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import xxhash
+
+import zonebloom as zb
+from zonebloom.errors import ZoneBloomError
+
+KINDS = ("version", "fragments", "zones", "slices", "slices metadata", "fragment level", "dataset level")
+CASE_SECONDS = 10
+"""A case that takes longer hangs; most take 20 ms."""
+MEMORY_BYTES = 1 << 30
+"""More than a process has once it is warm; the files of the index have 2 MB together."""
+KEYS = {"k": 600, "s": 600}
+_NUMBERS = (0, 1, 2, 7, 255, 2**15, 2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**40, 2**62, 2**63 - 1, 2**63, 2**64 - 1)
+_LEAVES = (None, True, "", "x", "..", "/", -1, 0.5, 1e308, [], {}, [[0, 2**63]], *_NUMBERS, 10**30)
+_PATHS = ("../x.arrow", "/etc/passwd", "fragments/../../x", "columns/k/../../../x", "fragments/pipe.arrow")
+
+
+# --- an index with a file of each kind --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A small lake with an index of every kind of file, as bytes that a case changes and puts back."""
+
+    lake: Path
+    files: dict[str, bytes] = field(default_factory=dict)
+    """By path in the index."""
+
+    @classmethod
+    def made(cls, folder: Path) -> Subject:
+        """Two files of 300 rows; column `k` is sliced, `s` is not; both have levels; a refresh added the second."""
+        lake = folder / "lake"
+        lake.mkdir()
+        for number in range(2):
+            if number:
+                zb.build_index(lake, "k", rows_per_zone=1, levels=("zone", "fragment", "dataset"), workers=1).optimize()
+                zb.build_index(lake, "s", rows_per_zone=20, levels=("zone", "fragment"), optimize=False, workers=1)
+            keys = range(300 * number, 300 * number + 300)
+            table = pa.table({"k": pa.array(keys, pa.int64()), "s": [f"text {key}" for key in keys]})
+            pq.write_table(table, lake / f"part-{number}.parquet", row_group_size=100)
+        zb.open_index(lake).refresh()
+        subject = cls(lake)
+        root = subject.index
+        for path in sorted(root.rglob("*")):
+            if path.is_file():
+                subject.files[path.relative_to(root).as_posix()] = path.read_bytes()
+        return subject
+
+    @property
+    def index(self) -> Path:
+        return self.lake / "_zonebloom"
+
+    @property
+    def version(self) -> str:
+        return max(path for path in self.files if path.startswith("versions/"))
+
+    def body(self) -> dict[str, Any]:
+        """The body of the current version."""
+        body: dict[str, Any] = json.loads(self.files[self.version])["body"]
+        return body
+
+    def put(self, files: dict[str, bytes]) -> None:
+        """Have exactly `files` in the index."""
+        for path in sorted(self.index.rglob("*"), reverse=True):
+            if path.is_symlink() or not path.is_dir():
+                path.unlink()
+        for path, data in files.items():
+            target = self.index / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(data)
+
+
+def segments_of(body: dict[str, Any], kind: str) -> list[dict[str, Any]]:
+    """Entries of the segments of one kind of file."""
+    columns = body["columns"]
+    if "level" in kind:
+        name = kind.split(maxsplit=1)[0]
+        levels = [level for column in columns for level in column["levels"] if level["name"] == name]
+        return [segment for level in levels for segment in level["segments"]]
+    wanted = kind.split(maxsplit=1)[0]
+    return [segment for column in columns for segment in column["segments"] if segment["kind"] == wanted]
+
+
+# --- mutations --------------------------------------------------------------------------------------------------------
+
+
+def mutated_bytes(data: bytes, chance: random.Random) -> bytes:
+    """`data` with one to three changes: bits, numbers of 4 or 8 bytes, lengths, pieces."""
+    found = bytearray(data)
+    for _ in range(chance.choice((1, 1, 1, 2, 3))):
+        place = chance.randrange(max(len(found), 1))
+        match chance.randrange(8):
+            case 0 | 1:
+                found[place : place + 1] = bytes([found[place] ^ 1 << chance.randrange(8)]) if found else b"\0"
+            case 2 | 3 | 4:
+                size = chance.choice((1, 2, 4, 8))
+                start = place // size * size
+                before = int.from_bytes(found[start : start + size], "little")
+                value = chance.choice((*_NUMBERS, before + 1, before - 1, before * 2, 2**64 - before))
+                found[start : start + size] = (value % 256**size).to_bytes(size, "little")
+            case 5:
+                del found[place:]
+            case 6:
+                del found[place : place + chance.choice((1, 8, 64))]
+            case 7:
+                other = chance.randrange(max(len(found), 1))
+                found[place:place] = found[other : other + chance.choice((1, 8, 64, 512))]
+    return bytes(found)
+
+
+def mutated_json(value: Any, chance: random.Random) -> Any:
+    """`value` with one part of it changed, at any depth."""
+    places: list[tuple[Any, Any]] = []
+    pending = [value]
+    while pending:
+        one = pending.pop()
+        if isinstance(one, (dict, list)):
+            keys = list(one) if isinstance(one, dict) else list(range(len(one)))
+            places += [(one, key) for key in keys]
+            pending += [one[key] for key in keys]
+    holder, key = chance.choice(places)
+    match chance.randrange(8):
+        case 0:
+            del holder[key]
+        case 1 if isinstance(holder, list):
+            holder.append(holder[key])
+        case 2 if isinstance(holder[key], str):
+            is_hex = len(holder[key]) > 100
+            text = mutated_bytes(bytes.fromhex(holder[key]), chance).hex() if is_hex else chance.choice(_PATHS)
+            holder[key] = text
+        case 3 if type(holder[key]) in (int, float):
+            holder[key] = chance.choice((holder[key] + 1, holder[key] - 1, holder[key] * 2, -holder[key]))
+        case 4:
+            other, place = chance.choice(places)
+            with contextlib.suppress(KeyError, IndexError):
+                holder[key] = json.loads(json.dumps(other[place]))
+        case _:
+            holder[key] = chance.choice(_LEAVES)
+    return value
+
+
+def mutated_slice_metadata(data: bytes, chance: random.Random) -> bytes:
+    """A slice segment whose schema has other metadata; the rows stay where they were, if the head has room."""
+    start = 8
+    schema = pa.ipc.read_schema(pa.py_buffer(data)[start:])
+    size = schema.serialize().size
+    metadata = dict(schema.metadata)
+    key = chance.choice((b"zonebloom.slices", b"zonebloom.bloom.zones"))
+    if key == b"zonebloom.slices" and chance.random() < 0.9:
+        metadata[key] = json.dumps(mutated_json(json.loads(metadata[key]), chance)).encode()
+    elif chance.random() < 0.9:
+        metadata[key] = base64.b64encode(mutated_bytes(base64.b64decode(metadata[b"zonebloom.bloom.zones"]), chance))
+    else:
+        metadata[key] = mutated_bytes(metadata[key], chance)
+    head = schema.with_metadata(metadata).serialize().to_pybytes()
+    return data[:start] + head + data[start + size :]
+
+
+def repaired(files: dict[str, bytes], version: str) -> None:
+    """Make the checksums of the current version those of the files as they are now."""
+    document = json.loads(files[version])
+    body = document["body"]
+    for entry in body["fragments"]:
+        if entry[0] in files:
+            entry[2:] = [len(files[entry[0]]), xxhash.xxh3_64_hexdigest(files[entry[0]])]
+    for column in body["columns"]:
+        for entry in [*column["segments"], *(one for level in column["levels"] for one in level["segments"])]:
+            data, start, last = files.get(entry["path"], b""), 0, len(entry["spans"]) - 1
+            for number, span in enumerate(entry["spans"]):
+                span[0] = max(len(data) - start, 0) if number == last else span[0]
+                if span[1]:
+                    span[1] = xxhash.xxh3_64_hexdigest(data[start : start + span[0]])
+                start += span[0]
+    files[version] = sealed(body)
+
+
+def sealed(body: Any) -> bytes:
+    """A version file with any body, and the checksum of that."""
+    canonical = json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+    digest = xxhash.xxh3_64_hexdigest(canonical)
+    return json.dumps({"format": "zonebloom", "format_version": 1, "checksum": digest, "body": body}).encode()
+
+
+def shifted(entry: dict[str, Any], by: int) -> None:
+    """Let the head of a segment have `by` bytes more."""
+    entry["spans"][0][0] += by
+
+
+def mutated(subject: Subject, kind: str, chance: random.Random, *, is_author: bool) -> dict[str, bytes]:
+    """The files of the index with one of them changed; by an author with checksums that are right."""
+    files = dict(subject.files)
+    body = subject.body()
+    if kind == "version":
+        if is_author:
+            files[subject.version] = sealed(mutated_json(body, chance))
+        else:
+            files[subject.version] = mutated_bytes(files[subject.version], chance)
+        return files
+    entry = None
+    if kind == "fragments":
+        path = chance.choice(body["fragments"])[0]
+    else:
+        entry = chance.choice(segments_of(body, kind))
+        path = entry["path"]
+    if kind == "slices metadata":
+        files[path] = mutated_slice_metadata(files[path], chance)
+        assert entry is not None
+        shifted(entry, len(files[path]) - len(subject.files[path]))
+        files[subject.version] = sealed(body)
+    else:
+        files[path] = mutated_bytes(files[path], chance)
+    if is_author:
+        repaired(files, subject.version)
+    return files
+
+
+# --- what must hold ---------------------------------------------------------------------------------------------------
+
+
+class FindingError(Exception):
+    """A promise that was broken."""
+
+
+def check(subject: Subject, chance: random.Random, *, is_author: bool) -> str:
+    """Use the index as users do; how it ended, in a word."""
+    keys = sorted(chance.sample(range(KEYS["k"]), 3))
+    outcome = "whole"
+    try:
+        index = zb.open_index(subject.lake)
+        for predicate, wanted in (
+            (zb.IsIn("k", [*keys, 10_000]), keys),
+            (zb.IsIn("s", [f"text {key}" for key in keys]), keys),
+            (zb.Equals("k", keys[0]), keys[:1]),
+        ):
+            outcome = "damaged" if index.search(predicate).reasons else outcome
+            found = index.to_table(predicate, columns=["k"])["k"].to_pylist()
+            if found != wanted and (not is_author or not set(found) <= set(wanted)):
+                raise FindingError(f"{predicate} must find {wanted}, got {found}")
+        if not all(index.exists("k", keys).to_pylist()) and not is_author:
+            raise FindingError(f"{keys} must exist")
+        index.exists("s", [f"text {key}" for key in range(0, 600, 2)])
+    except ZoneBloomError as error:
+        _check_error(error)
+        return f"refused by {type(error).__name__}"
+    for use in chance.sample(_USES, chance.choice((0, 0, 1))):
+        try:
+            use(subject.lake, index)
+        except ZoneBloomError as error:
+            _check_error(error)
+            outcome = f"{outcome}, {use.__name__} refused"
+    return outcome
+
+
+def _check_error(error: BaseException) -> None:
+    if "MemoryError" in str(error) or "malloc" in str(error):
+        raise FindingError(f"memory must follow the size of the file, got: {error}")
+
+
+def zone_table(_lake: Path, index: zb.Index) -> None:
+    index.zone_table("k").measured_fpp()
+
+
+def verify(_lake: Path, index: zb.Index) -> None:
+    index.verify(sample=1.0)
+
+
+def refresh(lake: Path, index: zb.Index) -> None:
+    index.refresh()
+    if zb.open_index(lake).search(zb.Equals("k", 7)).row_ranges.num_rows > KEYS["k"]:
+        raise FindingError("a search must not keep more rows than there are")
+
+
+def optimize(_lake: Path, index: zb.Index) -> None:
+    index.optimize()
+
+
+def vacuum(_lake: Path, index: zb.Index) -> None:
+    index.vacuum(older_than=timedelta(0))
+
+
+def versions(_lake: Path, index: zb.Index) -> None:
+    index.restore(index.versions()[0].number)
+
+
+_USES: tuple[Callable[[Path, zb.Index], None], ...] = (zone_table, verify, refresh, optimize, vacuum, versions)
+
+
+def run_case(subject: Subject, seed: int, kinds: tuple[str, ...] = KINDS) -> str:
+    """One case; the kind of file and how it ended. Raises what breaks a promise."""
+    chance = random.Random(seed)
+    kind = kinds[seed % len(kinds)]
+    is_author = chance.random() < 0.8
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        warnings.filterwarnings("error", message=".*(MemoryError|malloc)")
+        subject.put(mutated(subject, kind, chance, is_author=is_author))
+        ended = check(subject, chance, is_author=is_author)
+    return f"{kind}, {'author' if is_author else 'accident'}: {ended}"
+
+
+# --- processes --------------------------------------------------------------------------------------------------------
+
+
+def run_child(folder: Path, first: int, count: int, kinds: tuple[str, ...]) -> None:
+    """Cases `first` to `first + count`, told line by line; runs with limits in a process of its own."""
+    subject = Subject.made(folder)
+    warm = zb.open_index(subject.lake)
+    for use in _USES:
+        use(subject.lake, warm)
+    subject.put(subject.files)
+
+    size = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    resource.setrlimit(resource.RLIMIT_AS, (size + MEMORY_BYTES, size + MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+    def too_long(*_: object) -> None:
+        raise FindingError(f"a case must end within {CASE_SECONDS} s")
+
+    signal.signal(signal.SIGALRM, too_long)
+    for seed in range(first, first + count):
+        _say(f"start {seed}")
+        signal.alarm(CASE_SECONDS)
+        try:
+            _say(f"end {run_case(subject, seed, kinds)}")
+        except Exception:  # noqa: BLE001 - what is not ours is a finding
+            signal.alarm(0)
+            _say(f"finding {json.dumps(traceback.format_exc())}")
+        signal.alarm(0)
+
+
+def run(
+    first: int, count: int, *, seconds: float = 1e9, kinds: tuple[str, ...] = KINDS
+) -> tuple[Counter[str], list[str]]:
+    """How many cases ended how, and the findings; a process that dies or hangs is one, and the next case goes on."""
+    ended: Counter[str] = Counter()
+    findings: list[str] = []
+    until, seed = time.monotonic() + seconds, first
+    while seed < first + count and time.monotonic() < until:
+        folder = Path(tempfile.mkdtemp(prefix="zonebloom-fuzz-"))
+        try:
+            for line in _lines_of(folder, seed, first + count - seed, kinds, until):
+                what, _, rest = line.partition(" ")
+                if what == "start":
+                    seed = int(rest)
+                elif what == "end":
+                    ended[rest] += 1
+                    seed += 1
+                elif what == "finding":
+                    findings.append(f"seed {seed}: {json.loads(rest)}")
+                    seed += 1
+                elif what == "died":
+                    findings.append(f"seed {seed}: died {rest}")
+                    if not ended:
+                        return ended, findings
+                    seed += 1
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+    return ended, findings
+
+
+def _lines_of(folder: Path, first: int, count: int, kinds: tuple[str, ...], until: float) -> Iterator[str]:
+    command = [sys.executable, "-m", "tests.fuzz.index_files", "--child", str(folder), "--kinds", ",".join(kinds)]
+    command += ["--seed", str(first), "--count", str(count)]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert child.stdout is not None
+    assert child.stderr is not None
+    watch = _Watch(child)
+    try:
+        for line in child.stdout:
+            watch.saw()
+            yield line.rstrip("\n")
+            if time.monotonic() > until and line.startswith("end"):
+                return
+        status = child.wait()
+        if status:
+            yield f"died with status {status}: {child.stderr.read()[-2000:]}"
+    finally:
+        watch.stop()
+        child.kill()
+        child.wait()
+        child.stdout.close()
+        child.stderr.close()
+
+
+class _Watch:
+    """Kills a child that says nothing for long: a hang in C is deaf to signals."""
+
+    def __init__(self, child: subprocess.Popen[str]) -> None:
+        self._child = child
+        self._seen = time.monotonic() + 120
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+        self._thread.start()
+
+    def saw(self) -> None:
+        self._seen = time.monotonic()
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self._thread.join()
+
+    def _look(self) -> None:
+        while not self._stopped.wait(1):
+            if time.monotonic() > self._seen + 3 * CASE_SECONDS:
+                self._child.kill()
+                return
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--count", type=int, default=10**9)
+    parser.add_argument("--seconds", type=float, default=1e9)
+    parser.add_argument("--kinds", default=",".join(KINDS))
+    parser.add_argument("--child", type=Path)
+    given = parser.parse_args()
+    kinds = tuple(given.kinds.split(","))
+    if given.child:
+        run_child(given.child, given.seed, given.count, kinds)
+        return
+    ended, findings = run(given.seed, given.count, seconds=given.seconds, kinds=kinds)
+    for finding in findings:
+        _say(finding)
+    for what, number in sorted(ended.items()):
+        _say(f"{number:8} {what}")
+    _say(f"{sum(ended.values())} cases from seed {given.seed}, {len(findings)} findings")
+
+
+if __name__ == "__main__":
+    main()

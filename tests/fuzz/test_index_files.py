@@ -1,0 +1,29 @@
+"""A short run of the fuzzer of index files; `python -m tests.fuzz.index_files --seconds 600` is a long one."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tests.fuzz.index_files import KINDS, Subject, mutated, run
+
+CASES = 140
+
+
+@pytest.mark.parametrize("first", [1])
+def test_no_file_of_an_index_crashes_hangs_or_invents_a_row(first):
+    ended, findings = run(first, CASES)
+    assert not findings, "\n".join(findings)
+    assert sum(ended.values()) == CASES
+    assert {kind for kind in KINDS if any(what.startswith(f"{kind},") for what in ended)} == set(KINDS)
+    assert sum(number for what, number in ended.items() if "damaged" in what) > CASES // 3
+    assert any("author: whole" in what for what in ended), "some lies are well formed, and are believed"
+
+
+def test_a_seed_is_one_mutation(tmp_path):
+    subject = Subject.made(tmp_path)
+    for kind in KINDS:
+        files = [mutated(subject, kind, random.Random(5), is_author=True) for _ in range(2)]
+        assert files[0] == files[1]
+        assert files[0] != subject.files

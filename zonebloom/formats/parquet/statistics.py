@@ -1,0 +1,53 @@
+"""Least and greatest value of a column chunk, as its ColumnMetaData has them.
+
+Spec: specs/pruning.md#statistics
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from typing import Any
+
+import pyarrow as pa
+
+from zonebloom.arrow import parquet as pq
+
+__all__ = ["bounds_of", "unpacking"]
+
+_STATISTICS = 12
+_MIN_MAX, _OLD_MIN_MAX = (6, 5), (2, 1)
+"""Fields of Statistics; the old ones have the order of signed bytes, which is that of numbers alone."""
+_TIME_UNITS = {"ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
+"""What Parquet calls the units in which it stores times; pyarrow's seconds are stored as milliseconds."""
+_TEXTS = ("BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")
+_FORMATS = {"INT32": "<i", "INT64": "<q", "FLOAT": "<f", "DOUBLE": "<d"}
+
+
+def unpacking(own: pa.DataType, leaf: pq.ColumnSchema) -> str | None:
+    """How `struct` unpacks a bound of a leaf as a value of `own`; empty for bytes; None where it is no such value."""
+    t = pa.types
+    if t.is_timestamp(own) and json.loads(leaf.logical_type.to_json()).get("timeUnit") != _TIME_UNITS.get(own.unit):
+        return None
+    if t.is_decimal(own) or t.is_float16(own) or t.is_boolean(own) or (t.is_time(own) and own.unit == "s"):
+        return None
+    if leaf.physical_type in _TEXTS:
+        return ""
+    found = _FORMATS.get(leaf.physical_type)
+    return found.upper() if found is not None and t.is_unsigned_integer(own) else found
+
+
+def bounds_of(meta: dict[int, Any], unpacked: str) -> tuple[Any, Any] | None:
+    """Least and greatest value of a chunk; None where its statistics do not have both, or of another width."""
+    statistics = meta.get(_STATISTICS)
+    if not isinstance(statistics, dict):
+        return None
+    for fields in (_MIN_MAX, _OLD_MIN_MAX) if unpacked else (_MIN_MAX,):
+        least, greatest = (statistics.get(field) for field in fields)
+        if not (isinstance(least, bytes) and isinstance(greatest, bytes)):
+            continue
+        if not unpacked:
+            return least, greatest
+        if len(least) == len(greatest) == struct.calcsize(unpacked):
+            return struct.unpack(unpacked, least)[0], struct.unpack(unpacked, greatest)[0]
+    return None
