@@ -43,9 +43,16 @@ def connect(spark: SparkSession, connect_port: int) -> Iterator[SparkSession]:
 
 
 @pytest.fixture(scope="module")
-def cluster_spark() -> Iterator[SparkSession]:
-    """A session of Spark Connect on a cluster of two executor processes."""
-    with cluster.serving() as port, cluster.connected(port) as session:
+def cluster_port() -> Iterator[int]:
+    """Where a cluster of two executor processes serves Spark Connect."""
+    with cluster.serving() as port:
+        yield port
+
+
+@pytest.fixture
+def cluster_spark(cluster_port: int) -> Iterator[SparkSession]:
+    """A session of Spark Connect on that cluster."""
+    with cluster.connected(cluster_port) as session:
         yield session
 
 
