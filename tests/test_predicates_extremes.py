@@ -93,3 +93,59 @@ def test_a_column_of_numerals_of_any_exponent_is_cast_to_a_decimal_or_refused():
         with pytest.raises(pa.ArrowInvalid):
             ds.dataset(pa.table({"s": ["1.5", text]})).to_table(columns={"x": expression})
     """)
+
+
+@pytest.mark.parametrize("made", ["Expression", "Python", "SQL"])
+def test_a_long_chain_of_conditions_takes_linear_time(made):
+    """Quadratic, or on the stack, each step of it would take minutes or end the process."""
+    in_child(
+        """
+        import functools, sys
+        name, schema = sys.argv[1], pa.schema({"o": pa.int64()})
+        num = 20_000 if name == "Expression" else 60_000
+        if name == "SQL":
+            chain = " OR ".join(f"o > {i + 5}" for i in range(num // 5))
+        else:
+            field = {"Expression": pc.field, "Python": col}[name]("o")
+            chain = functools.reduce(operator.or_, [field > i + 5 for i in range(num)])
+        tree = parse_predicate(chain)
+        expression = tree.to_expression(schema)
+        table = pa.table({"o": [1, 6, None]})
+        assert ds.dataset(table).to_table(columns={"x": expression})["x"].to_pylist() == [False, True, None]
+        """,
+        made,
+    )
+
+
+@pytest.mark.parametrize("made", ["Expression", "Python"])
+def test_a_thousand_levels_are_evaluated_and_more_are_refused_by_name(tmp_path, made):
+    in_child(
+        """
+        import functools, sys
+        import pyarrow.parquet as pq
+        folder, name = sys.argv[1:]
+        pq.write_table(pa.table({"k": range(2000), "o": range(2000)}), folder + "/a.parquet")
+        index = zb.build_index(folder, "k", rows_per_zone=100)
+        field = {"Expression": pc.field, "Python": col}[name]
+
+        def nested(levels):
+            condition = field("k") == 7
+            for i in range(levels):
+                condition = condition & (field("o") < 1000) if i % 2 else condition | (field("o") == i)
+            return condition
+
+        def negated(levels):
+            return functools.reduce(lambda condition, _: ~condition, range(levels), field("k") == 7)
+
+        found = index.to_table(nested(1000))["k"].to_pylist()
+        assert found == sorted({7, *range(0, 1000, 2)})
+        for levels, ask in ((1001, index.to_table), (50_000, index.search)):
+            with pytest.raises(PredicateError, match=f"at most 1000 levels deep, got {levels}"):
+                ask(nested(levels))
+        if name == "Expression":
+            with pytest.raises(PredicateError, match="at most 1000 levels deep, got 50000"):
+                index.search(negated(50_000))
+        """,
+        tmp_path,
+        made,
+    )

@@ -20,7 +20,7 @@ from zonebloom.errors import PredicateError
 from zonebloom.predicates.conditions import LiteralTerm, Truth
 from zonebloom.predicates.expression_tree import Call, Field, Literal, Node, Tree, UnreadableExpressionError, take_apart
 from zonebloom.predicates.merging import merged
-from zonebloom.predicates.nodes import And, Equals, IsIn, IsNull, Opaque, Or, Predicate
+from zonebloom.predicates.nodes import And, Equals, IsIn, IsNull, Opaque, Or, Predicate, check_depth
 from zonebloom.predicates.recheck import result_type
 from zonebloom.reasons import ReasonCode
 
@@ -38,7 +38,7 @@ class FromExpression(And):
     expression: pc.Expression
 
     def __init__(self, expression: pc.Expression, tree: Predicate) -> None:
-        self._set(_children=(tree,), expression=expression)
+        self._set(_children=(tree,), _is_flat=True, expression=expression)
 
     @property
     def _evaluated(self) -> tuple[Predicate, ...]:
@@ -111,11 +111,13 @@ def from_expression(expression: pc.Expression) -> FromExpression:
     Spec: specs/pruning.md#pyarrow-expressions.
     """
     try:
-        tree = _translated(take_apart(expression))
+        tree = take_apart(expression)
+        check_depth(tree.depth - 1)  # calls that join nothing are leaves
+        translated = _translated(tree)
     except UnreadableExpressionError as error:
         message = f"a pyarrow Expression must name its columns, got {_text(expression):.200} ({error})"
         raise PredicateError(f"{message}; write the condition as SQL text") from error
-    return FromExpression(expression, merged(tree))
+    return FromExpression(tree.expression, merged(translated))
 
 
 _AND = frozenset({"and_kleene", "and"})
@@ -149,14 +151,14 @@ def _joined(node: Node) -> tuple[Node, ...]:
         node.function == "invert" and len(node.arguments) == 1
     ):
         return node.arguments
-    return (node.arguments[1],) if _is_nulled(node) else ()
+    return node.arguments[-2:-1] if _is_nulled(node) else ()
 
 
 def _is_nulled(node: Call) -> bool:
-    """Whether it is ``if_else(…, p, null)``: TRUE at most where p is, and FALSE at most where p is."""
-    if node.function != "if_else" or len(node.arguments) != 3:  # noqa: PLR2004 -- ternary
+    """Whether it is ``if_else(…, p, null)`` or ``coalesce(p, null)``: TRUE at most where p is, and FALSE likewise."""
+    if (node.function, len(node.arguments)) not in (("if_else", 3), ("coalesce", 2)):
         return False
-    last = node.arguments[2]
+    last = node.arguments[-1]
     return isinstance(last, Literal) and not last.value.is_valid
 
 
