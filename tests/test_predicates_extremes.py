@@ -117,7 +117,7 @@ def test_a_long_chain_of_conditions_takes_linear_time(made):
     )
 
 
-@pytest.mark.parametrize("made", ["Expression", "Python"])
+@pytest.mark.parametrize("made", ["Expression", "Python", "SQL"])
 def test_a_thousand_levels_are_evaluated_and_more_are_refused_by_name(tmp_path, made):
     in_child(
         """
@@ -126,9 +126,12 @@ def test_a_thousand_levels_are_evaluated_and_more_are_refused_by_name(tmp_path, 
         folder, name = sys.argv[1:]
         pq.write_table(pa.table({"k": range(2000), "o": range(2000)}), folder + "/a.parquet")
         index = zb.build_index(folder, "k", rows_per_zone=100)
-        field = {"Expression": pc.field, "Python": col}[name]
+        field = {"Expression": pc.field}.get(name, col)
 
         def nested(levels):
+            if name == "SQL":
+                parts = [f" AND o < 1000)" if i % 2 else f" OR o = {i})" for i in range(levels)]
+                return "(" * levels + "k = 7" + "".join(parts)
             condition = field("k") == 7
             for i in range(levels):
                 condition = condition & (field("o") < 1000) if i % 2 else condition | (field("o") == i)

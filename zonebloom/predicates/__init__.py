@@ -7,7 +7,7 @@ module                       what lives there
 ``conditions``               what no filter judges but a re-check evaluates: ranges, functions, casts
 ``columns``                  `col`, the way to write a predicate in Python
 ``plain``                    the commonest SQL text, ``column = literal`` → tree, without the parser
-``sql``                      SQL text → tree
+``sql, sql_nesting``         SQL text → tree
 ``expression_tree, arrow``   pyarrow Expression → tree
 ``merging``                  ORs of equalities → one IN list
 ``recheck``                  tree → pyarrow Expression with SQL's three-valued semantics
