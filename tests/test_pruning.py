@@ -261,7 +261,7 @@ def test_a_deep_tree_is_evaluated_and_one_too_deep_refused(tmp_path):
         index.search(tree)
     except PredicateError as error:
         message = str(error)
-    assert "nested less deeply" in message
+    assert "at most 1000 levels deep" in message
 
 
 def test_an_empty_lake_has_nothing_to_find(tmp_path):
