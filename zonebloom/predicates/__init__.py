@@ -1,6 +1,22 @@
 """Predicates: conditions on rows, from Python, SQL text or a pyarrow Expression.
 
-====================  =============================================================
+====================  ====================================================================
+module                what lives there
+====================  ====================================================================
+``tree``              `Equals`, `IsIn`, `IsNull`, `Opaque`, `And`, `Or`, `Not`
+``terms``             what no filter evaluates but a re-check does: ranges, functions, casts
+``columns``           `col`, the way to write a predicate in Python
+``plain``             the commonest SQL text, ``column = literal``, without the parser
+``sql``               SQL text to tree; ``sql_literals`` has its literals, ``sql_nesting`` deep ones
+``arrow_expression``  pyarrow Expression to tree; ``arrow_pickle`` decodes its pickle
+``simplify``          ORs of equalities to one IN list
+``row_filter``        tree to pyarrow Expression with SQL's three-valued semantics
+``matching``          equalities, AND and OR to plain kernels that find the same rows
+``row_group_bounds``  tree to ranges that statistics of row groups may exclude
+``numbers``           numbers of any kind among the values of a column's type, exactly
+``coerce/``           a literal to a value of exactly the column's type, or why it has none
+====================  ====================================================================
+
 Spec: specs/pruning.md#predicates.
 """
 
@@ -28,20 +44,18 @@ def parse_predicate(predicate: Any) -> Predicate:
     Raises
     ------
     PredicateError
-        The text is no condition, or holds what neither filters nor the re-check can evaluate; or the predicate is more
-        than 1000 levels of AND, OR and NOT deep.
+        The text is no condition, or holds what neither filters nor the re-check can evaluate.
 
     Spec: specs/pruning.md#predicates.
     """
     if isinstance(predicate, Predicate):
-        predicate.check_depth()
         return merged(predicate)
     if isinstance(predicate, str):
         if (plain := plain_equality(predicate)) is not None:
             return plain
         from zonebloom.predicates.sql import parse_sql  # noqa: PLC0415 -- sqlglot is slow to import
 
-        return parse_predicate(parse_sql(predicate))
+        return merged(parse_sql(predicate))
     import pyarrow.compute as pc  # noqa: PLC0415 -- slow to import
 
     if isinstance(predicate, pc.Expression):
