@@ -1,0 +1,244 @@
+"""Parquet's own bloom filters: read, listed, written, used and adopted.
+
+Oracles: the writers and readers pyarrow 26, DuckDB 2.0 and DataFusion 55; bytes of parquet-java that arrow-rs keeps as
+its fixture, and of Spark that parquet2 keeps. The tables are those of Parquet's specification.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import datafusion
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import zonebloom as zb
+from zonebloom.bloom.sizing import expected_fpp
+from zonebloom.errors import DataFileError
+
+ROWS, GROUP = 4000, 1000
+NUMBERS = np.arange(ROWS, dtype=np.int64)
+SHUFFLED = NUMBERS * 2654435761 % 2**31
+FLOATS = np.where(NUMBERS % GROUP == 7, 0.0, SHUFFLED / 7)
+
+TABLE = pa.table(
+    {
+        "key": pa.array(SHUFFLED),
+        "text": pa.array([f"user {number}" for number in SHUFFLED.tolist()]),
+        "tiny": pa.array((NUMBERS // GROUP).astype(np.int8)),
+        "short": pa.array((SHUFFLED % 60_000).astype(np.uint16)),
+        "word": pa.array(SHUFFLED.astype(np.uint32)),
+        "ratio": pa.array(FLOATS),
+        "price": pa.array(SHUFFLED % 10**7 - 5 * 10**6)
+        .cast(pa.decimal128(19, 0))
+        .cast(pa.decimal128(12, 2), safe=False),
+        "wide": pa.array(SHUFFLED - 2**30).cast(pa.decimal128(25, 3)),
+        "cash": pa.array((SHUFFLED % 10**6 - 500).astype(np.int32))
+        .cast(pa.decimal128(12, 2))
+        .cast(pa.decimal128(9, 2)),
+        "day": pa.array((SHUFFLED % 40_000).astype(np.int32)).cast(pa.date32()),
+        "at": pa.array(SHUFFLED * 1000).cast(pa.timestamp("ms")),
+        "blob": pa.array([number.to_bytes(12, "big") for number in SHUFFLED.tolist()]),
+    }
+)
+
+
+def write_pyarrow(path: Path, table: pa.Table = TABLE, **options) -> None:
+    blooms = {name: {"ndv": GROUP, "fpp": 0.001} for name in table.column_names}
+    pq.write_table(table, path, row_group_size=GROUP, bloom_filter_options=blooms, **options)
+
+
+def write_duckdb(path: Path, table: pa.Table = TABLE) -> None:
+    with duckdb.connect() as connection:
+        connection.register("rows", table)
+        options = (
+            "FORMAT parquet, ROW_GROUP_SIZE 2048, DICTIONARY_SIZE_LIMIT 100000, BLOOM_FILTER_FALSE_POSITIVE_RATIO 0.001"
+        )
+        connection.sql(f"COPY (SELECT * FROM rows) TO '{path}' ({options})")
+
+
+def write_datafusion(path: Path, table: pa.Table = TABLE) -> None:
+    context = datafusion.SessionContext()
+    context.sql("SET datafusion.execution.parquet.bloom_filter_on_write = true").collect()
+    context.sql(f"SET datafusion.execution.parquet.max_row_group_size = {GROUP}").collect()
+    context.register_record_batches("rows", [table.to_batches()])
+    context.sql(f"COPY rows TO '{path}' STORED AS parquet").collect()
+
+
+WRITERS: dict[str, Callable[[Path], None]] = {
+    "pyarrow": write_pyarrow,
+    "duckdb": write_duckdb,
+    "datafusion": write_datafusion,
+}
+
+
+@pytest.fixture(scope="module", params=WRITERS)
+def written(request, tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp(request.param) / "a.parquet"
+    WRITERS[request.param](path)
+    return path
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+def test_filters_of_every_writer_hold_every_value_and_few_others(written):
+    file, num_filters = pq.ParquetFile(written), 0
+    for group in range(file.num_row_groups):
+        rows = file.read_row_group(group)
+        for name in rows.column_names:
+            filter_ = zb.Sbbf.from_parquet(written, group, name)
+            if filter_ is None:  # DuckDB writes none where there is no dictionary
+                continue
+            num_filters += 1
+            assert filter_.check(rows[name].combine_chunks()).true_count == rows.num_rows
+            assert filter_.expected_ndv() == pytest.approx(len(set(rows[name].to_pylist())), rel=0.05, abs=1)
+    absent = zb.Sbbf.from_parquet(written, 0, "text").check(pa.array([f"none {number}" for number in range(2000)]))
+    assert absent.true_count < 0.1 * 2000
+    assert num_filters >= 10 * file.num_row_groups
+
+
+def test_bitsets_equal_those_of_every_writer_at_equal_size_and_type(written):
+    file, num_equal = pq.ParquetFile(written), 0
+    for name in TABLE.column_names:
+        theirs = zb.Sbbf.from_parquet(written, 0, name)
+        if theirs is not None:
+            ours = type(theirs)(np.zeros_like(theirs.blocks), theirs.column_type, theirs.plain_type)
+            ours.insert(file.read_row_group(0, [name])[name])
+            assert ours.to_bytes() == theirs.to_bytes(), name
+            num_equal += 1
+    assert num_equal >= 10
+
+
+def test_bytes_with_header_are_what_the_file_has(written):
+    chunk = pq.read_metadata(written).row_group(0).column(0)
+    raw = written.read_bytes()[chunk.bloom_filter_offset :][: chunk.bloom_filter_length]
+    filter_ = zb.Sbbf.from_parquet_bytes(raw)
+    assert filter_ == zb.Sbbf.from_parquet(written, 0, "key")
+    assert filter_.to_parquet_bytes() == raw
+
+
+HEADER = bytes.fromhex("15401c1c00001c1c00001c1c000000")
+INT64_0_TO_9 = bytes.fromhex("18821808860844060265800a4002264e7201402601c0c2984046002438794000")
+TEXT_A0_TO_A9 = bytes.fromhex("c80150144044086d062504439050602008842b21000563410200e02c404e6004")
+"""One block each, as parquet-java wrote them for 0 … 9 and for "a0" … "a9"."""
+
+
+def test_bytes_of_parquet_java_are_read_and_written():
+    for bitset, values in (
+        (INT64_0_TO_9, pa.array(range(10))),
+        (TEXT_A0_TO_A9, pa.array([f"a{i}" for i in range(10)])),
+    ):
+        filter_ = zb.Sbbf.from_parquet_bytes(HEADER + bitset)
+        assert filter_.check(values).true_count == 10
+        fresh = zb.Sbbf.with_blocks(1)
+        fresh.insert(values)
+        assert fresh.to_parquet_bytes() == HEADER + bitset
+
+
+@pytest.mark.parametrize("num_blocks", [1, 4, 255, 256, 8191, 1 << 17])
+def test_headers_of_every_length_come_back(num_blocks):
+    filter_ = zb.Sbbf.with_blocks(num_blocks)
+    assert zb.Sbbf.from_parquet_bytes(filter_.to_parquet_bytes()) == filter_
+
+
+def test_a_zero_is_found_by_either_zero_and_nan_by_any(tmp_path):
+    path = tmp_path / "a.parquet"
+    for stored in (0.0, -0.0):
+        pq.write_table(pa.table({"x": [stored, 1.5]}), path, bloom_filter_options={"x": {"ndv": 2, "fpp": 1e-6}})
+        filter_ = zb.Sbbf.from_parquet(path, 0, "x")
+        answers = filter_.check(pa.array([0.0, -0.0, 1.5, -1.5, 2.5, None, np.nan], from_pandas=False))
+        assert answers.to_pylist() == [True, True, True, False, False, None, True]
+
+
+def test_values_are_cast_to_the_type_of_the_column(tmp_path):
+    path = tmp_path / "a.parquet"
+    write_pyarrow(path)
+    assert zb.Sbbf.from_parquet(path, 2, "tiny").check(pa.array([1, 2, 3])).to_pylist() == [False, True, False]
+    with pytest.raises(zb.ZoneBloomError, match="of the column's type int8"):
+        zb.Sbbf.from_parquet(path, 2, "tiny").check(pa.array([300]))
+
+
+def test_a_chunk_without_a_filter_has_none_and_wrong_names_are_said(tmp_path):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"a": [1], "b": [2]}), path, bloom_filter_options={"a": {"ndv": 1, "fpp": 0.1}})
+    assert zb.Sbbf.from_parquet(path, 0, "b") is None
+    with path.open("rb") as file:
+        assert zb.Sbbf.from_parquet(file, 0, "a").check(pa.array([1, 7])).to_pylist() == [True, False]
+    with pytest.raises(LookupError, match="did you mean 'a'"):
+        zb.Sbbf.from_parquet(path, 0, "aa")
+    with pytest.raises(ValueError, match="row_group must be one of the 1"):
+        zb.Sbbf.from_parquet(path, 1, "a")
+
+
+def test_every_damaged_bit_of_a_header_is_no_filter(tmp_path):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"a": range(1000)}), path, bloom_filter_options={"a": {"ndv": 1000, "fpp": 0.01}})
+    raw = path.read_bytes()
+    offset = pq.read_metadata(path).row_group(0).column(0).bloom_filter_offset
+    header = len(zb.Sbbf.from_parquet(path, 0, "a").to_parquet_bytes()) - zb.Sbbf.from_parquet(path, 0, "a").num_bytes
+    for place in range(offset, offset + header):
+        for bit in range(8):
+            damaged = raw[:place] + bytes([raw[place] ^ 1 << bit]) + raw[place + 1 :]
+            with pytest.raises(DataFileError, match="cannot be used"):
+                zb.Sbbf.from_parquet(pa.BufferReader(damaged), 0, "a")
+
+
+# --- tables -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("bits_per_value", "fpp"), [(6.0, 0.10), (10.5, 0.01), (16.9, 0.001), (26.4, 0.0001), (41.0, 0.00001)]
+)
+def test_the_specifications_table_of_bits_and_probabilities_is_met(bits_per_value, fpp):
+    num_blocks = 4096
+    assert expected_fpp(int(num_blocks * 256 / bits_per_value), num_blocks) == pytest.approx(fpp, rel=0.05)
+
+
+@pytest.mark.parametrize(("ndv", "fpp"), [(26_214, 0.0126), (52_428, 0.18), (13_107, 0.0004)])
+def test_the_specifications_example_of_1024_blocks_is_met(ndv, fpp):
+    assert expected_fpp(ndv, 1024) == pytest.approx(fpp, rel=0.06)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pa.array(["a", "b", None]).dictionary_encode(),
+        pa.array(["a", "b", None], pa.string_view()),
+        pa.array([b"a" * 16, b"b" * 16, None], pa.binary(16)).cast(pa.uuid()),
+        pa.array([1, 2, None]).cast(pa.uint8()),
+        pa.array([1.5, 2.5, None], pa.float16()),
+        pa.array([1, 2, None], pa.duration("us")),
+        pa.array([1, 2, None], pa.timestamp("s", "UTC")),
+        pa.array([1, 2, None], pa.time32("s")),
+        pa.array([86_400_000, 0, None], pa.date64()),
+        pa.array([1, -2, None]).cast(pa.decimal256(60, 3)),
+        pa.array([1, -2, None], pa.int32()).cast(pa.decimal64(18, 3)),
+    ],
+    ids=lambda values: str(values.type),
+)
+def test_rare_types_are_found_in_what_pyarrow_writes(tmp_path, values):
+    path = tmp_path / "a.parquet"
+    for options in ({}, {"store_schema": False, "store_decimal_as_integer": True}):
+        pq.write_table(pa.table({"x": values}), path, bloom_filter_options={"x": {"ndv": 3, "fpp": 1e-6}}, **options)
+        filter_ = zb.Sbbf.from_parquet(path, 0, "x")
+        stored = pq.ParquetFile(path).read()["x"].combine_chunks()
+        if pa.types.is_duration(values.type) and options:
+            assert filter_.column_type == pa.int64()
+        assert filter_.check(stored).to_pylist() == [True, True, None]
+        assert filter_.plain_type is not None
+
+
+def test_types_whose_bytes_are_not_known_are_not_looked_up(tmp_path):
+    path = tmp_path / "a.parquet"
+    blooms = {"x": {"ndv": 3, "fpp": 1e-6}}
+    times = pa.table({"x": pa.array([1, 2], pa.timestamp("ns"))})
+    pq.write_table(times, path, use_deprecated_int96_timestamps=True, bloom_filter_options=blooms)
+    filter_ = zb.Sbbf.from_parquet(path, 0, "x")
+    assert filter_.plain_type is None
+    with pytest.raises(TypeError, match="whose stored bytes are known"):
+        filter_.check(pa.array([1], pa.timestamp("ns")))
