@@ -6,6 +6,8 @@ its fixture, and of Spark that parquet2 keeps. The tables are those of Parquet's
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,7 +19,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import zonebloom as zb
+from zonebloom import cli
 from zonebloom.bloom.sizing import expected_fpp
+from zonebloom.cli.blobs import text_of
 from zonebloom.errors import DataFileError
 
 ROWS, GROUP = 4000, 1000
@@ -186,6 +190,91 @@ def test_every_damaged_bit_of_a_header_is_no_filter(tmp_path):
             damaged = raw[:place] + bytes([raw[place] ^ 1 << bit]) + raw[place + 1 :]
             with pytest.raises(DataFileError, match="cannot be used"):
                 zb.Sbbf.from_parquet(pa.BufferReader(damaged), 0, "a")
+
+
+# --- listing ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_list_has_every_filter_of_every_file(written):
+    metadata = pq.read_metadata(written)
+    chunks = [metadata.row_group(g).column(c) for g in range(metadata.num_row_groups) for c in range(len(TABLE.schema))]
+    listed = zb.parquet_blooms(written.parent).to_pylist()
+    assert {(one["row_group"], one["column"]) for one in listed} == {
+        (number // len(TABLE.schema), chunk.path_in_schema)
+        for number, chunk in enumerate(chunks)
+        if chunk.bloom_filter_offset
+    }
+    assert {(one["path"], one["problem"]) for one in listed} == {("a.parquet", None)}
+    (key,) = zb.parquet_blooms(written, column="key").slice(0, 1).to_pylist()
+    filter_ = zb.Sbbf.from_parquet(written, 0, "key")
+    assert (key["num_blocks"], key["num_bytes"], key["fpp"]) == (filter_.num_blocks, filter_.num_bytes, filter_.fpp())
+    assert key["expected_fpp"] == pytest.approx(key["fpp"], rel=0.5)
+
+
+@pytest.mark.parametrize("name", TABLE.column_names)
+def test_a_value_that_is_there_is_excluded_from_other_row_groups_alone(written, name):
+    file = pq.ParquetFile(written)
+    values = [file.read_row_group(group, [name])[name].to_pylist() for group in range(file.num_row_groups)]
+    wanted, num_excluded = values[0][11], 0
+    for one in zb.parquet_blooms(written, column=name, value=wanted).to_pylist():
+        assert one["excluded"] in (True, False)
+        assert not (one["excluded"] and wanted in values[one["row_group"]])
+        num_excluded += one["excluded"]
+    if wanted not in values[1] and name != "wide":
+        assert num_excluded >= 1
+
+
+def test_a_filter_cannot_tell_of_what_is_not_compared_by_bytes(tmp_path):
+    path = tmp_path / "a.parquet"
+    write_pyarrow(path)
+    for column, value in (("ratio", float("nan")), ("key", 0.5), ("key", "7"), ("text", 7)):
+        assert zb.parquet_blooms(path, column=column, value=value)["excluded"].null_count == 4
+    assert zb.parquet_blooms(path, column="tiny", value=1000)["excluded"].to_pylist() == [True] * 4
+    assert zb.parquet_blooms(path, column="tiny", value=[1, 3])["excluded"].to_pylist() == [True, False, True, False]
+
+
+def test_a_filter_that_cannot_be_used_is_listed_with_its_problem(tmp_path):
+    path = tmp_path / "a.parquet"
+    write_pyarrow(path)
+    raw = bytearray(path.read_bytes())
+    raw[pq.read_metadata(path).row_group(1).column(0).bloom_filter_offset + 4] ^= 1
+    path.write_bytes(raw)
+    first, second = zb.parquet_blooms(path, column="key", value=-1).to_pylist()[:2]
+    assert (first["problem"], first["excluded"]) == (None, True)
+    assert "uncompressed split-block filter" in second["problem"]
+    assert second["excluded"] is second["num_blocks"] is None
+
+
+def test_the_list_says_what_is_missing(tmp_path):
+    with pytest.raises(DataFileError, match="at least one file"):
+        zb.parquet_blooms(tmp_path)
+    write_pyarrow(tmp_path / "a.parquet")
+    with pytest.raises(LookupError, match="did you mean 'key'"):
+        zb.parquet_blooms(tmp_path, column="kei")
+    with pytest.raises(ValueError, match="with the column"):
+        zb.parquet_blooms(tmp_path, value=7)
+
+
+def test_the_command_lists_filters_and_looks_a_value_up(written, capsys, monkeypatch):
+    def run(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["zonebloom", *map(str, arguments)])
+        code = cli.run()
+        return (code, *capsys.readouterr())
+
+    code, out, err = run("blooms", written)
+    assert (code, len(out.splitlines())) == (0, zb.parquet_blooms(written).num_rows)
+    assert "usable" in err
+    for column in ("key", "text", "day", "cash", "blob"):
+        value = TABLE[column][5].as_py()
+        text = text_of(value) if isinstance(value, bytes) else value
+        code, out, err = run("blooms", written, "--column", column, "--value", text, "--format", "json")
+        listed = zb.parquet_blooms(written, column=column, value=value)
+        assert code == 0
+        assert [one["excluded"] for one in json.loads(out)] == listed["excluded"].to_pylist()
+    code, out, err = run("blooms", written, "--column", "key", "--value", "seven")
+    assert (code, out) == (2, "")
+    assert "--value must be a int64" in err
+    assert run("blooms", written, "--value", "7")[0] == 2
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------

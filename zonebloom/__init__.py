@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from zonebloom.build.advise import Forecast, whatif
     from zonebloom.build.create import build_index, import_index
     from zonebloom.errors import ZoneBloomError
+    from zonebloom.formats.parquet.bloom import parquet_blooms
     from zonebloom.index import Index, open_index
     from zonebloom.predicates import And, Equals, IsIn, IsNull, Not, Or, Predicate, col
     from zonebloom.reasons import Reason, ReasonCode
@@ -28,6 +29,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "zonebloom.build.create": ("build_index", "import_index"),
     "zonebloom.errors": ("ZoneBloomError",),
+    "zonebloom.formats.parquet.bloom": ("parquet_blooms",),
     "zonebloom.index": ("Index", "open_index"),
     "zonebloom.predicates": ("And", "Equals", "IsIn", "IsNull", "Not", "Or", "Predicate", "col"),
     "zonebloom.build.advise": ("Forecast", "whatif"),
@@ -62,6 +64,7 @@ __all__ = [
     "col",
     "import_index",
     "open_index",
+    "parquet_blooms",
     "whatif",
 ]
 

@@ -269,6 +269,8 @@ class ChunkFilter:
 
     row_group: int
     """Number of the row group."""
+    leaf: int
+    """Number of the leaf."""
     offset: int
     """Where its header begins in the file."""
     filter: ParquetSbbf | None
@@ -317,33 +319,33 @@ def chunk_filters(
         chunk = metadata.row_group(group).column(leaf)
         if chunk.bloom_filter_offset is not None:
             places.append((group, chunk.bloom_filter_offset, chunk.bloom_filter_length, bool(chunk.file_path)))
-    last = file_bytes - _END_BYTES - metadata.serialized_size
+    last = file_bytes - _END_BYTES
     spans = [_span(offset, length, last) for _group, offset, length, _elsewhere in places]
     heads = read_ranges(spans) if spans else []
     found, unread = [], []
     for (group, offset, length, is_elsewhere), head in zip(places, heads, strict=True):
         header = split_header(head) if not is_elsewhere else "it must be in the same file, got another one"
         if isinstance(header, str):
-            found.append(ChunkFilter(group, offset, None, header))
+            found.append(ChunkFilter(group, leaf, offset, None, header))
             continue
         num_bytes, start = header
         stop = offset + start + num_bytes
         if length is None:
-            if stop not in _boundaries(metadata, last):
+            if stop not in _boundaries(metadata, last - metadata.serialized_size):
                 message = f"it must end where another part of the file begins, got {num_bytes} bytes at {offset}"
-                found.append(ChunkFilter(group, offset, None, message))
+                found.append(ChunkFilter(group, leaf, offset, None, message))
                 continue
             unread.append((len(found), offset + start, num_bytes))
-            found.append(ChunkFilter(group, offset, None))
+            found.append(ChunkFilter(group, leaf, offset, None))
         elif length != start + num_bytes or len(head) < length:
             message = f"it must have the {length} bytes that the footer gives it, got {start + num_bytes} by its header"
-            found.append(ChunkFilter(group, offset, None, message))
+            found.append(ChunkFilter(group, leaf, offset, None, message))
         else:
-            found.append(ChunkFilter(group, offset, _filter_of(head[start:], column_type, plain)))
+            found.append(ChunkFilter(group, leaf, offset, _filter_of(head[start:], column_type, plain)))
     bitsets = read_ranges([(offset, num_bytes) for _number, offset, num_bytes in unread]) if unread else []
     for (number, _offset, _num_bytes), bitset in zip(unread, bitsets, strict=True):
         one = found[number]
-        found[number] = ChunkFilter(one.row_group, one.offset, _filter_of(bitset, column_type, plain))
+        found[number] = ChunkFilter(one.row_group, leaf, one.offset, _filter_of(bitset, column_type, plain))
     return found
 
 
@@ -354,9 +356,9 @@ def _span(offset: int, length: int | None, last: int) -> tuple[int, int]:
     return (offset, min(wanted, last - offset)) if 0 <= offset < last else (0, 0)
 
 
-def _boundaries(metadata: pq.FileMetaData, last: int) -> set[int]:
+def _boundaries(metadata: pq.FileMetaData, footer: int) -> set[int]:
     """Offsets at which filters and column chunks begin, and the footer."""
-    found = {last}
+    found = {footer}
     for group in range(metadata.num_row_groups):
         described = metadata.row_group(group)
         for number in range(described.num_columns):

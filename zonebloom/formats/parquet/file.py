@@ -23,6 +23,8 @@ from zonebloom.formats.source import Fingerprint, Source
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
+    from zonebloom.bloom.parquet import ChunkFilter
+
 __all__ = ["DataFile", "has_column", "places_of"]
 
 _BATCH_BYTES = 8 << 20
@@ -332,6 +334,20 @@ class DataFile:
         if described.physical_type not in ("INT32", "INT64") or known is None or not known.has_min_max:
             return None
         return known.min_raw, known.max_raw
+
+    def own_filters(self, column: str) -> list[ChunkFilter]:
+        """The bloom filters that the file itself has of a column or leaf, in order of row groups; those only are read.
+
+        Spec: specs/parquet-blooms.md#chunk_filters
+        """
+        from zonebloom.bloom.parquet import chunk_filters, leaf_of, leaf_type  # noqa: PLC0415 - most files have none
+
+        leaf = leaf_of(self._metadata, column)
+        if leaf is None:
+            return []
+        column_type = leaf_type(self.schema, column)
+        with self._decoding():
+            return chunk_filters(self._metadata, leaf, column_type, self._footer.size, self._source.read_ranges)
 
     def _is_dictionary(self, column: str) -> bool:
         leaf = self._leaves.get(column)
