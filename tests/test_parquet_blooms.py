@@ -7,6 +7,8 @@ its fixture, and of Spark that parquet2 keeps. The tables are those of Parquet's
 from __future__ import annotations
 
 import json
+import re
+import struct
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +25,7 @@ from zonebloom import cli
 from zonebloom.bloom.sizing import expected_fpp
 from zonebloom.cli.blobs import text_of
 from zonebloom.errors import DataFileError
+from zonebloom.formats.parquet import thrift
 
 ROWS, GROUP = 4000, 1000
 NUMBERS = np.arange(ROWS, dtype=np.int64)
@@ -331,3 +334,229 @@ def test_types_whose_bytes_are_not_known_are_not_looked_up(tmp_path):
     assert filter_.plain_type is None
     with pytest.raises(TypeError, match="whose stored bytes are known"):
         filter_.check(pa.array([1], pa.timestamp("ns")))
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+NAMES = ["key", "text", "tiny", "word", "ratio", "price", "wide", "cash", "day", "at", "blob"]
+
+
+def write_plain(path: Path, **options) -> None:
+    path.parent.mkdir(exist_ok=True)
+    metadata = {"owner": "someone"}
+    order = [pq.SortingColumn(0)]
+    table = TABLE.replace_schema_metadata(metadata)
+    pq.write_table(
+        table, path, row_group_size=GROUP, write_page_index=True, sorting_columns=order, compression="zstd", **options
+    )
+
+
+@pytest.fixture(scope="module")
+def copied(tmp_path_factory) -> tuple[Path, Path]:
+    """A file, and its copy with filters."""
+    folder = tmp_path_factory.mktemp("copies")
+    path = folder / "lake" / "a.parquet"
+    write_plain(path)
+    (copy,) = zb.add_parquet_blooms(folder / "lake", folder / "with", NAMES, fpp=0.001)
+    return path, Path(copy)
+
+
+def footer_of(path: Path) -> tuple[int, bytes]:
+    """Where the footer begins, and the footer."""
+    raw = path.read_bytes()
+    length = int.from_bytes(raw[-8:-4], "little")
+    return len(raw) - 8 - length, raw[-8 - length : -8]
+
+
+def described(path: Path) -> tuple[list, list]:
+    """All that pyarrow knows of a footer but the filters' places: of the file, and of each column chunk."""
+    metadata = pq.read_metadata(path)
+    chunks = [
+        metadata.row_group(g).column(c) for g in range(metadata.num_row_groups) for c in range(metadata.num_columns)
+    ]
+    places = {"bloom_filter_offset", "bloom_filter_length"}
+    groups = [metadata.row_group(g) for g in range(metadata.num_row_groups)]
+    of_groups = [(group.num_rows, group.total_byte_size, group.sorting_columns) for group in groups]
+    whole = [
+        metadata.schema,
+        metadata.metadata,
+        metadata.created_by,
+        metadata.num_rows,
+        metadata.format_version,
+        of_groups,
+    ]
+    return whole, [{key: value for key, value in one.to_dict().items() if key not in places} for one in chunks]
+
+
+def test_a_copy_has_the_bytes_of_its_source_and_all_of_its_footer(copied):
+    path, copy = copied
+    start, _footer = footer_of(path)
+    assert copy.read_bytes()[:start] == path.read_bytes()[:start]
+    assert described(copy) == described(path)
+    assert pq.read_table(copy).equals(pq.read_table(path))
+    assert list(copy.parent.iterdir()) == [copy]
+
+
+def test_filters_of_a_copy_equal_those_of_pyarrow_at_equal_size(copied, tmp_path):
+    write_pyarrow(tmp_path / "a.parquet")
+    num_equal = 0
+    for name in set(NAMES) - {"ratio"}:
+        for group in range(4):
+            ours, theirs = (zb.Sbbf.from_parquet(path, group, name) for path in (copied[1], tmp_path / "a.parquet"))
+            assert ours.fpp() <= 0.002
+            least = min(ours.num_blocks, theirs.num_blocks)
+            num_equal += ours.fold(ours.num_blocks // least) == theirs.fold(theirs.num_blocks // least)
+    assert num_equal == 40
+
+
+def test_fields_that_nobody_knows_stay_in_a_copy(tmp_path):
+    path = tmp_path / "lake" / "a.parquet"
+    write_plain(path)
+    start, footer = footer_of(path)
+    fields, _stop = thrift.written_fields(footer, 0)
+    fields[32767] = (thrift.BINARY, b"an extension")
+    groups = thrift.written_structs(fields[4][1])
+    group, _stop = thrift.written_fields(groups[1], 0)
+    group[99] = (thrift.STRUCT, thrift.write_struct({1: (thrift.I64, -7), 2: (thrift.BINARY, b"odd")}))
+    groups[1] = thrift.write_struct(group)
+    fields[4] = (thrift.LIST, thrift.write_list(thrift.STRUCT, groups))
+    written = thrift.write_struct(fields)
+    path.write_bytes(path.read_bytes()[:start] + written + struct.pack("<I4s", len(written), b"PAR1"))
+    (copy,) = zb.add_parquet_blooms(path, tmp_path / "with", "key")
+    found, _stop = thrift.read_struct(footer_of(Path(copy))[1])
+    assert found[32767] == b"an extension"
+    assert found[4][1][99] == {1: -7, 2: b"odd"}
+    before, _stop = thrift.read_struct(written)
+    for one in (found, before):
+        for of_group in one[4]:
+            for place in (14, 15):
+                of_group[1][0][3].pop(place, None)
+    assert found == before
+
+
+def test_datafusion_leaves_out_row_groups_of_a_copy(copied):
+    for path, num_left in ((copied[0], 4), (copied[1], 1)):
+        context = datafusion.SessionContext()
+        context.register_parquet("rows", str(path))
+        for name in ("key", "text", "word"):
+            value = TABLE[name][2500].as_py()
+            (batch, *_rest) = context.sql(f"EXPLAIN ANALYZE SELECT * FROM rows WHERE {name} = '{value}'").collect()
+            plan = " ".join(row["plan"] for row in batch.to_pylist())
+            kept = re.search(r"row_groups_pruned_bloom_filter=(\d+) total → (\d+) matched", plan)
+            assert kept is not None
+            assert int(kept[2]) == min(num_left, int(kept[1]))
+            assert context.sql(f"SELECT key FROM rows WHERE {name} = '{value}'").to_arrow_table()[
+                "key"
+            ].to_pylist() == [TABLE["key"][2500].as_py()]
+
+
+def test_duckdb_leaves_out_row_groups_of_a_copy(copied):
+    for path, num_scanned in ((copied[0], 4), (copied[1], 1)):
+        with duckdb.connect() as connection:
+            for name in ("key", "text", "word"):
+                where = f"FROM '{path}' WHERE {name} = '{TABLE[name][2500]}'"
+                [(_kind, plan)] = connection.sql(f"EXPLAIN (ANALYZE, FORMAT json) {where}").fetchall()
+                assert f'"row_groups_scanned": {num_scanned}' in plan
+                assert connection.sql(f"SELECT key {where}").fetchall() == [(TABLE["key"][2500].as_py(),)]
+
+
+def test_a_zero_is_found_by_other_engines_in_a_copy(tmp_path):
+    for name, stored in (("plus", 0.0), ("minus", -0.0)):
+        path = tmp_path / name / "a.parquet"
+        path.parent.mkdir()
+        pq.write_table(pa.table({"x": [stored, 1.0]}), path, write_statistics=False)
+        (copy,) = zb.add_parquet_blooms(path, tmp_path / f"{name} with", "x", fpp=1e-6)
+        for probed in ("0.0", "-0.0"):
+            assert duckdb.sql(f"SELECT count(*) FROM '{copy}' WHERE x = {probed}::DOUBLE").fetchall() == [(1,)]
+        assert zb.parquet_blooms(copy, column="x", value=5.0)["excluded"].to_pylist() == [True]
+
+
+def test_nothing_is_replaced_and_nothing_is_left_after_an_error(tmp_path, copied):
+    path, target = tmp_path / "lake" / "a.parquet", tmp_path / "with"
+    write_plain(path)
+    before = path.read_bytes()
+    (copy,) = zb.add_parquet_blooms(tmp_path / "lake", target, "key")
+    with pytest.raises(ValueError, match="no file may be there"):
+        zb.add_parquet_blooms(tmp_path / "lake", target, "text")
+    with pytest.raises(ValueError, match="outside of the data set"):
+        zb.add_parquet_blooms(tmp_path / "lake", tmp_path / "lake" / "inner", "key")
+    with pytest.raises(ValueError, match="must have no filters yet"):
+        zb.add_parquet_blooms(copy, tmp_path / "again", ["text", "key"])
+    with pytest.raises(LookupError, match="did you mean 'key'"):
+        zb.add_parquet_blooms(path, tmp_path / "again", "kei")
+    with pytest.raises(ValueError, match="fpp"):
+        zb.add_parquet_blooms(path, tmp_path / "again", "key", fpp=1)
+    pq.write_table(pa.table({"flag": [True]}), tmp_path / "b.parquet")
+    with pytest.raises(TypeError, match="stored as BOOLEAN"):
+        zb.add_parquet_blooms(tmp_path / "b.parquet", tmp_path / "again", "flag")
+    (tmp_path / "lake" / "b.parquet").write_bytes(before[:-300] + before[-8:])
+    with pytest.raises(DataFileError):
+        zb.add_parquet_blooms(tmp_path / "lake", tmp_path / "again", "key")
+    pages = bytearray(before)
+    pages[4:20_000] = bytes(len(pages[4:20_000]))
+    (tmp_path / "lake" / "b.parquet").write_bytes(pages)
+    with pytest.raises(DataFileError):
+        zb.add_parquet_blooms(tmp_path / "lake", tmp_path / "again", "key")
+    assert path.read_bytes() == before
+    assert not [one for one in (tmp_path / "again").rglob("*") if one.is_file()]
+
+
+def test_folders_nested_columns_and_files_without_the_column_are_copied(tmp_path):
+    root = tmp_path / "lake"
+    deep = pa.table({"deep": pa.array([{"x": number, "y": "z"} for number in range(50)])})
+    for name, table in (("day=1/a.parquet", deep), ("day=2/b.parquet", pa.table({"other": [1]})), ("c.parquet", deep)):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(table, root / name)
+    copies = zb.add_parquet_blooms(root, tmp_path / "with", "deep.x")
+    assert [Path(one).relative_to(tmp_path / "with").as_posix() for one in copies] == [
+        "c.parquet",
+        "day=1/a.parquet",
+        "day=2/b.parquet",
+    ]
+    assert zb.parquet_blooms(tmp_path / "with", column="deep.x", value=51)["excluded"].to_pylist() == [True, True]
+    assert pq.read_table(tmp_path / "with/day=2/b.parquet", partitioning=None).equals(pa.table({"other": [1]}))
+
+
+def test_every_damaged_bit_of_a_header_without_a_length_is_no_filter(copied):
+    """parquet-java wrote no lengths before Parquet had the field."""
+    start, footer = footer_of(copied[1])
+    fields, _stop = thrift.written_fields(footer, 0)
+    groups = []
+    for written in thrift.written_structs(fields[4][1]):
+        group, _stop = thrift.written_fields(written, 0)
+        chunks = []
+        for chunk in thrift.written_structs(group[1][1]):
+            in_chunk, _stop = thrift.written_fields(chunk, 0)
+            meta, _stop = thrift.written_fields(in_chunk[3][1], 0)
+            meta.pop(15, None)
+            chunks.append(thrift.write_struct(in_chunk | {3: (thrift.STRUCT, thrift.write_struct(meta))}))
+        groups.append(thrift.write_struct(group | {1: (thrift.LIST, thrift.write_list(thrift.STRUCT, chunks))}))
+    footer = thrift.write_struct(fields | {4: (thrift.LIST, thrift.write_list(thrift.STRUCT, groups))})
+    raw = copied[1].read_bytes()[:start] + footer + struct.pack("<I4s", len(footer), b"PAR1")
+    metadata = pq.read_metadata(pa.BufferReader(raw))
+    for group, name in ((0, "key"), (3, "blob")):
+        chunk = metadata.row_group(group).column(TABLE.schema.get_field_index(name))
+        assert chunk.bloom_filter_length is None
+        whole = zb.Sbbf.from_parquet(pa.BufferReader(raw), group, name)
+        assert whole == zb.Sbbf.from_parquet(copied[1], group, name)
+        for place in range(chunk.bloom_filter_offset, chunk.bloom_filter_offset + 17):
+            for bit in range(8):
+                damaged = raw[:place] + bytes([raw[place] ^ 1 << bit]) + raw[place + 1 :]
+                if place < chunk.bloom_filter_offset + len(whole.to_parquet_bytes()) - whole.num_bytes:
+                    with pytest.raises(DataFileError, match="cannot be used"):
+                        zb.Sbbf.from_parquet(pa.BufferReader(damaged), group, name)
+
+
+def test_the_command_adds_filters(tmp_path, capsys, monkeypatch):
+    def run(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["zonebloom", *map(str, arguments)])
+        code = cli.run()
+        return (code, *capsys.readouterr())
+
+    path = tmp_path / "lake" / "a.parquet"
+    write_plain(path)
+    code, out, err = run("blooms", path, "--add", "-o", tmp_path / "with", "--column", "key", "-c", "text")
+    assert (code, out, err) == (0, f"{tmp_path / 'with' / 'a.parquet'}\n", "")
+    assert run("blooms", tmp_path / "with", "-c", "key", "--value", "-5")[2].endswith("; 4 exclude the value\n")
+    assert run("blooms", path, "--add", "-o", tmp_path / "with", "-c", "key")[0] == 2
+    assert run("blooms", path, "--add", "-c", "key")[0] == 2

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from zonebloom.build.create import build_index, import_index
     from zonebloom.errors import ZoneBloomError
     from zonebloom.formats.parquet.bloom import parquet_blooms
+    from zonebloom.formats.parquet.bloom_writer import add_parquet_blooms
     from zonebloom.index import Index, open_index
     from zonebloom.predicates import And, Equals, IsIn, IsNull, Not, Or, Predicate, col
     from zonebloom.reasons import Reason, ReasonCode
@@ -30,6 +31,7 @@ _HOMES = {
     "zonebloom.build.create": ("build_index", "import_index"),
     "zonebloom.errors": ("ZoneBloomError",),
     "zonebloom.formats.parquet.bloom": ("parquet_blooms",),
+    "zonebloom.formats.parquet.bloom_writer": ("add_parquet_blooms",),
     "zonebloom.index": ("Index", "open_index"),
     "zonebloom.predicates": ("And", "Equals", "IsIn", "IsNull", "Not", "Or", "Predicate", "col"),
     "zonebloom.build.advise": ("Forecast", "whatif"),
@@ -60,6 +62,7 @@ __all__ = [
     "ZoneBloomError",
     "ZoneBuilder",
     "ZoneTable",
+    "add_parquet_blooms",
     "build_index",
     "col",
     "import_index",

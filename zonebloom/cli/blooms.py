@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import click
 
+from zonebloom.bloom.sizing import Sizing
 from zonebloom.cli.options import format_option, path_argument, storage_options
 from zonebloom.cli.output import print_json, typed_values
 from zonebloom.cli.root import app
@@ -16,16 +17,49 @@ __all__ = ["blooms"]
 
 @app.command()
 @path_argument
-@click.option("--column", "-c", help="The column to look at; all by default.")
+@click.option(
+    "--column", "-c", multiple=True, help="The column to look at; all by default. With --add, one of several."
+)
 @click.option("--value", help="A value to look up in the column.")
+@click.option("--add", is_flag=True, help="Write copies of the files, with a filter for each row group of the columns.")
+@click.option("--output", "-o", help="With --add, the folder for the copies.")
+@click.option("--fpp", type=float, default=0.01, help="With --add, the false positive probability of a filter.")
+@click.option("--sizing", type=click.Choice(get_args(Sizing)), default="power_of_two", help="With --add, its size.")
 @format_option
-def blooms(path: str, column: str | None, value: str | None, output_format: str) -> None:
+def blooms(
+    path: str,
+    column: tuple[str, ...],
+    value: str | None,
+    add: bool,
+    output: str | None,
+    fpp: float,
+    sizing: Sizing,
+    output_format: str,
+) -> None:
     r"""Print the bloom filters that the Parquet files of PATH have of their own, and whether they exclude a value.
 
-    In --value, \xAA is a byte of a column of bytes.
+    In --value, \xAA is a byte of a column of bytes. With --add, PATH stays as it is, and engines such as DuckDB,
+    DataFusion and Spark leave out row groups of the copies in DIR.
     """
-    if value is not None and column is None:
-        raise InvalidArgumentError("--value must come with the --column to look it up in, got it alone")
+    if add != (output is not None) or (add and (value is not None or not column)):
+        raise InvalidArgumentError(
+            "--add must come with --output and --column, and with no --value, got another choice"
+        )
+    if add and output is not None:
+        from zonebloom.formats.parquet.bloom_writer import add_parquet_blooms  # noqa: PLC0415 - as below
+
+        copies = add_parquet_blooms(path, output, list(column), fpp=fpp, sizing=sizing)
+        if output_format == "json":
+            print_json(copies)
+        else:
+            click.echo("\n".join(copies))
+        return
+    if len(column) > 1 or (value is not None and not column):
+        raise InvalidArgumentError(f"--value must come with one --column to look it up in, got {len(column)}")
+    _print_list(path, column[0] if column else None, value, output_format)
+
+
+def _print_list(path: str, column: str | None, value: str | None, output_format: str) -> None:
     from zonebloom.formats.parquet.bloom import parquet_blooms  # noqa: PLC0415 - `--help` must not load Arrow
 
     wanted = None if value is None or column is None else _literal(path, column, value)
