@@ -17,8 +17,12 @@ import datafusion
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import zonebloom as zb
 from zonebloom import cli
@@ -560,3 +564,119 @@ def test_the_command_adds_filters(tmp_path, capsys, monkeypatch):
     assert run("blooms", tmp_path / "with", "-c", "key", "--value", "-5")[2].endswith("; 4 exclude the value\n")
     assert run("blooms", path, "--add", "-o", tmp_path / "with", "-c", "key")[0] == 2
     assert run("blooms", path, "--add", "-c", "key")[0] == 2
+
+
+# --- searching --------------------------------------------------------------------------------------------------------
+
+
+def rows_where(table: pa.Table, name: str, values: list) -> list:
+    return sorted(table.filter(pc.is_in(table[name], pa.array(values, table[name].type)))["key"].to_pylist())
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_a_new_file_is_pruned_by_its_own_filters(tmp_path, writer):
+    root = tmp_path / "lake"
+    root.mkdir()
+    pq.write_table(TABLE.slice(0, 10), root / "a.parquet")
+    index = zb.build_index(root, "key")
+    WRITERS[writer](root / "b.parquet")
+    both = pa.concat_tables([TABLE.slice(0, 10), pads.dataset(root / "b.parquet").to_table().cast(TABLE.schema)])
+    num_pruned = 0
+    for name in ("key", "text", "word", "price", "at", "blob"):
+        value = TABLE[name][3700].as_py()
+        found = index.search(zb.col(name) == value)
+        assert found.num_rows_kept < ROWS + 10
+        num_pruned += 1
+        assert sorted(index.to_table(zb.col(name) == value)["key"].to_pylist()) == rows_where(both, name, [value])
+        absent = zb.col(name).isin([TABLE[name][3700].as_py()]) & (zb.col("tiny") == 0)
+        assert index.search(absent).num_rows_kept <= found.num_rows_kept
+    assert num_pruned == 6
+    (reason,) = {one.message for one in found.reasons if one.code == "FILE_NOT_INDEXED"}
+    assert "filters of its own exclude values from" in reason
+    assert "filters of its own" in str(index.explain(zb.col("key") == TABLE["key"][3700].as_py()))
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_own_filters_lose_no_row_of_any_predicate(own_lake, data):
+    index, table = own_lake
+    names = ["key", "text", "tiny", "ratio", "cash", "day"]
+
+    def leaf(name: str, places: list[int], fresh: bool) -> zb.Predicate:
+        values = [table[name][place].as_py() for place in places]
+        values += [table[name][0].as_py()] if not fresh else []
+        return zb.col(name).isin([value for value in values if value is not None])
+
+    leaves = st.builds(
+        leaf, st.sampled_from(names), st.lists(st.integers(0, len(table) - 1), max_size=2), st.booleans()
+    )
+    trees = st.recursive(
+        leaves,
+        lambda inner: st.one_of(
+            st.builds(lambda one: ~one, inner),
+            st.builds(lambda one, other: one & other, inner, inner),
+            st.builds(lambda one, other: one | other, inner, inner),
+        ),
+        max_leaves=4,
+    )
+    predicate = data.draw(trees)
+    expected = table.filter(predicate.to_expression(table.schema))
+    assert sorted(index.to_table(predicate)["key"].to_pylist()) == sorted(expected["key"].to_pylist())
+
+
+@pytest.fixture(scope="module")
+def own_lake(tmp_path_factory) -> tuple[zb.Index, pa.Table]:
+    """An indexed file, and one that the index does not know, of several small row groups with nulls and zeros."""
+    root = tmp_path_factory.mktemp("own") / "lake"
+    root.mkdir()
+    whole = TABLE.take(pa.array(NUMBERS[::20]))
+    nulls = pa.array(NUMBERS[::20] % 7 == 0)
+    whole = whole.set_column(1, "text", pc.if_else(nulls, None, whole["text"]))
+    pq.write_table(whole.slice(0, 50), root / "a.parquet")
+    index = zb.build_index(root, ["key", "text"], rows_per_zone=16)
+    blooms = {name: {"ndv": 20, "fpp": 0.01} for name in whole.column_names}
+    pq.write_table(whole.slice(50), root / "b.parquet", row_group_size=20, bloom_filter_options=blooms)
+    return index, whole
+
+
+def test_a_damaged_filter_keeps_its_row_group_and_is_said(tmp_path):
+    root = tmp_path / "lake"
+    root.mkdir()
+    pq.write_table(TABLE.slice(0, 10), root / "a.parquet")
+    index = zb.build_index(root, "key")
+    write_pyarrow(root / "b.parquet")
+    raw = bytearray((root / "b.parquet").read_bytes())
+    raw[pq.read_metadata(root / "b.parquet").row_group(2).column(0).bloom_filter_offset] ^= 1
+    (root / "b.parquet").write_bytes(raw)
+    found = index.search(zb.col("key") == -1)
+    assert [(one.start, one.stop) for one in found.row_ranges] == [(2000, 3000)]
+    assert [one.path for one in found.reasons if one.code == "FILTER_UNUSABLE"] == ["b.parquet"]
+    assert index.to_table(zb.col("key") == -1).num_rows == 0
+
+
+def test_a_file_that_changes_between_search_and_scan_is_an_error_and_loses_no_row(tmp_path):
+    root = tmp_path / "lake"
+    root.mkdir()
+    pq.write_table(TABLE.slice(0, 10), root / "a.parquet")
+    index = zb.build_index(root, "key")
+    write_pyarrow(root / "b.parquet")
+    reader = index.scan(zb.col("key") == TABLE["key"][3700].as_py())
+    write_pyarrow(root / "b.parquet", pa.concat_tables([TABLE.slice(1000), TABLE.slice(0, 1001)]))
+    with pytest.raises(DataFileError, match="must not change during a scan"):
+        reader.read_all()
+    assert index.to_table(zb.col("key") == TABLE["key"][3700].as_py()).num_rows == 1
+
+
+def test_columns_that_folders_hold_and_wider_types_are_compared_as_the_data_set_has_them(tmp_path):
+    root = tmp_path / "lake"
+    (root / "day=7").mkdir(parents=True)
+    blooms = {"day": {"ndv": 2, "fpp": 1e-6}, "key": {"ndv": 2, "fpp": 1e-6}}
+    pq.write_table(pa.table({"key": pa.array([1, 2], pa.int64())}), root / "day=7" / "a.parquet")
+    index = zb.build_index(root, "key")
+    narrow = pa.table({"key": pa.array([1, 5], pa.int8()), "day": pa.array([1, 1], pa.int64())})
+    pq.write_table(narrow, root / "day=7" / "b.parquet", bloom_filter_options=blooms)
+    assert index.to_table("day = 7 AND key = 5")["key"].to_pylist() == [5]
+    assert index.search("key = 3").num_rows_kept == 0
+    texts = pa.table({"key": ["5", "6"]})
+    pq.write_table(texts, root / "day=7" / "c.parquet", bloom_filter_options={"key": {"ndv": 2, "fpp": 1e-6}})
+    assert index.search("key = 3").files == ["day=7/c.parquet"]

@@ -213,7 +213,7 @@ class Index:
 
         Spec: specs/pruning.md#evaluate
         """
-        return self._checked_view(strict=strict).search(parse_predicate(predicate))
+        return self._checked_view(strict=strict).search(parse_predicate(predicate), own_filters=True)
 
     def scan(
         self,
@@ -247,7 +247,7 @@ class Index:
 
         tree = parse_predicate(predicate)
         view = self._checked_view(strict=strict)
-        return scan(view, tree, view.search(tree).row_ranges, columns, limit)
+        return scan(view, tree, view.search(tree, own_filters=True).row_ranges, columns, limit)
 
     def to_table(
         self,
@@ -283,7 +283,7 @@ class Index:
         tree = parse_predicate(predicate)
         before = self.traffic
         view = self.view()
-        found = view.search(tree)
+        found = view.search(tree, own_filters=True)
         traffic = self.traffic - before
         return replace(explain(view, tree, found), traffic=traffic)
 
