@@ -680,3 +680,44 @@ def test_columns_that_folders_hold_and_wider_types_are_compared_as_the_data_set_
     texts = pa.table({"key": ["5", "6"]})
     pq.write_table(texts, root / "day=7" / "c.parquet", bloom_filter_options={"key": {"ndv": 2, "fpp": 1e-6}})
     assert index.search("key = 3").files == ["day=7/c.parquet"]
+
+
+# --- a lake without an index ------------------------------------------------------------------------------------------
+
+
+def test_a_lake_without_an_index_is_searched_by_its_own_filters(tmp_path):
+    root = tmp_path / "lake"
+    for day in (1, 2):
+        (root / f"day={day}").mkdir(parents=True)
+        write_pyarrow(root / f"day={day}" / "a.parquet", TABLE.drop("day"))
+    lake = zb.open_lake(root)
+    value = TABLE["key"][2500].as_py()
+    found = lake.search(zb.col("key") == value)
+    assert {(one.start, one.stop) for one in found.row_ranges} == {(2000, 3000)}
+    assert len(found.files) == 2
+    both = lake.to_table(f"key = {value} AND day = 2")
+    assert both.select(["key", "day"]).to_pylist() == [{"key": value, "day": 2}]
+    assert lake.search(f"key = {value} AND day = 2").num_rows_kept == GROUP
+    assert lake.scan(f"key = {value} OR tiny = 0", columns=["key"], limit=3).read_all().num_rows == 3
+    codes = {reason.code for reason in lake.explain(f"key = {value}").result.reasons}
+    assert codes == {"COLUMN_NOT_INDEXED"}
+    assert sorted(path.name for path in root.iterdir()) == ["day=1", "day=2"]
+    with pytest.raises(LookupError, match="did you mean 'key'"):
+        lake.search("kei = 1")
+
+
+def test_a_lake_is_listed_anew_at_each_call(tmp_path):
+    root = tmp_path / "lake"
+    root.mkdir()
+    with pytest.raises(DataFileError, match="at least one file"):
+        zb.open_lake(root)
+    write_pyarrow(root / "a.parquet", TABLE.slice(0, GROUP).select(["key"]))
+    lake = zb.open_lake(root)
+    value = TABLE["key"][2500].as_py()
+    assert lake.to_table(f"key = {value}").num_rows == 0
+    write_pyarrow(root / "b.parquet", TABLE.slice(2000).select(["key", "text"]))
+    (root / "c.parquet").write_bytes(b"torn")
+    assert "text" in lake.schema.names
+    assert lake.search(f"key = {value}").files == ["b.parquet", "c.parquet"]
+    (root / "c.parquet").unlink()
+    assert lake.to_table(f"key = {value}").num_rows == 1

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from zonebloom.predicates import And, Equals, IsIn, IsNull, Not, Or, Predicate, col
     from zonebloom.reasons import Reason, ReasonCode
     from zonebloom.search.evaluate import SearchResult
+    from zonebloom.search.lake import Lake, open_lake
     from zonebloom.search.selection import Kind, RowSelection
 
 __version__ = "0.1.0"
@@ -36,6 +37,7 @@ _HOMES = {
     "zonebloom.predicates": ("And", "Equals", "IsIn", "IsNull", "Not", "Or", "Predicate", "col"),
     "zonebloom.build.advise": ("Forecast", "whatif"),
     "zonebloom.search.evaluate": ("SearchResult",),
+    "zonebloom.search.lake": ("Lake", "open_lake"),
     "zonebloom.reasons": ("Reason", "ReasonCode"),
     "zonebloom.bloom.sbbf": ("Sbbf",),
     "zonebloom.search.selection": ("Kind", "RowSelection"),
@@ -51,6 +53,7 @@ __all__ = [
     "IsIn",
     "IsNull",
     "Kind",
+    "Lake",
     "Not",
     "Or",
     "Predicate",
@@ -67,6 +70,7 @@ __all__ = [
     "col",
     "import_index",
     "open_index",
+    "open_lake",
     "parquet_blooms",
     "whatif",
 ]

@@ -11,6 +11,7 @@ module             what lives there
 ``view``           a snapshot against one listing of the data
 ``evaluate``       predicate and filters to row ranges, with reasons
 ``own_filters``    files that no index describes, pruned by filters of their own
+``lake``           a lake without an index
 ``scan``           row ranges to the rows that match
 ``exists``         many values at once
 ``explain``        the funnel of a search, in words
