@@ -721,3 +721,101 @@ def test_a_lake_is_listed_anew_at_each_call(tmp_path):
     assert lake.search(f"key = {value}").files == ["b.parquet", "c.parquet"]
     (root / "c.parquet").unlink()
     assert lake.to_table(f"key = {value}").num_rows == 1
+
+
+# --- adopting ---------------------------------------------------------------------------------------------------------
+
+ADOPTED = ["key", "text", "word", "ratio", "day", "at", "blob"]
+"""Columns whose hashed bytes are those of an index."""
+
+
+def without_pages(path: Path) -> None:
+    """Overwrite all pages of a file: whoever reads one fails."""
+    metadata = pq.read_metadata(path)
+    raw = bytearray(path.read_bytes())
+    for group in range(metadata.num_row_groups):
+        for number in range(metadata.num_columns):
+            chunk = metadata.row_group(group).column(number)
+            start = chunk.dictionary_page_offset or chunk.data_page_offset
+            raw[start : start + chunk.total_compressed_size] = bytes(chunk.total_compressed_size)
+    path.write_bytes(raw)
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_an_index_is_built_of_filters_alone(tmp_path, writer):
+    path = tmp_path / "lake" / "a.parquet"
+    path.parent.mkdir()
+    WRITERS[writer](path)
+    whole = path.read_bytes()
+    file = pq.ParquetFile(path)
+    rows, num_groups = file.read(), file.num_row_groups
+    names = [name for name in ADOPTED if zb.Sbbf.from_parquet(path, 0, name) is not None]
+    assert len(names) >= 5
+    without_pages(path)
+    index = zb.build_index(path.parent, names, adopt="parquet")
+    assert [one["num_zones"] for one in index.info()["columns"]] == [num_groups] * len(names)
+    for name in names:
+        zones = index.zone_table(name)
+        for group in range(num_groups):
+            assert zb.Sbbf(zones.blocks(group).copy()) == zb.Sbbf.from_parquet(path, group, name)
+    assert index.search(zb.col("key") == rows["key"][5].as_py()).num_zones_kept < num_groups
+    path.write_bytes(whole)
+    index.refresh()
+    assert index.verify(sample=1.0).is_sound
+
+
+def test_what_has_no_filter_that_fits_is_built_by_reading(tmp_path):
+    root = tmp_path / "lake"
+    root.mkdir()
+    nulls = TABLE.set_column(1, "text", pc.if_else(pa.array(NUMBERS < 500), None, TABLE["text"]))
+    write_pyarrow(root / "a.parquet", nulls)
+    write_plain(root / "b.parquet")
+    blooms = {"key": {"ndv": GROUP, "fpp": 0.01}}
+    wider = TABLE.set_column(0, "key", TABLE["key"].cast(pa.int32()))
+    pq.write_table(wider, root / "c.parquet", row_group_size=GROUP, bloom_filter_options=blooms)
+    index = zb.build_index(root, ["key", "text", "tiny", "wide"], rows_per_zone=256, adopt="parquet")
+    read = -(-ROWS // 256)
+    assert [one["num_zones"] for one in index.info()["columns"]] == [4 + 2 * read, 4 + 2 * read, 3 * read, 3 * read]
+    assert index.verify(sample=1.0).is_sound
+    everything = pa.concat_tables([nulls, TABLE, TABLE])
+    for name in ("key", "text", "tiny", "wide"):
+        value = TABLE[name][2500].as_py()
+        expected = everything.filter(pc.equal(everything[name], pa.scalar(value, everything[name].type)))
+        assert index.to_table(zb.col(name) == value).num_rows == expected.num_rows
+        assert index.search(zb.col(name) == value).num_rows_kept < 3 * ROWS
+    assert index.to_table("text IS NULL").num_rows == 500
+    assert index.search("text IS NULL").num_rows_kept == GROUP
+    index.refresh("full")
+    assert {one["num_zones"] for one in index.info()["columns"]} == {3 * read}
+    assert index.optimize() is not None
+    assert index.to_table("text IS NULL").num_rows == 500
+
+
+def test_damaged_filters_are_not_adopted(tmp_path):
+    path = tmp_path / "lake" / "a.parquet"
+    path.parent.mkdir()
+    write_pyarrow(path)
+    raw = bytearray(path.read_bytes())
+    raw[pq.read_metadata(path).row_group(1).column(0).bloom_filter_offset + 1] ^= 1
+    path.write_bytes(raw)
+    index = zb.build_index(path.parent, ["key", "text"], rows_per_zone=500, adopt="parquet")
+    assert [one["num_zones"] for one in index.info()["columns"]] == [8, 4]
+    assert index.verify(sample=1.0).is_sound
+
+
+def test_adopting_is_refused_where_values_are_needed(tmp_path):
+    write_pyarrow(tmp_path / "a.parquet")
+    with pytest.raises(ValueError, match="no level above the zones"):
+        zb.build_index(tmp_path / "a.parquet", "key", adopt="parquet", levels=["zone", "fragment"])
+    with pytest.raises(ValueError, match="adopt must be 'parquet'"):
+        zb.build_index(tmp_path / "a.parquet", "key", adopt="lance")
+    assert not (tmp_path / "_a.parquet.zonebloom").exists()
+
+
+def test_the_command_adopts(tmp_path, capsys, monkeypatch):
+    write_pyarrow(tmp_path / "a.parquet")
+    without_pages(tmp_path / "a.parquet")
+    arguments = ["build", tmp_path / "a.parquet", "-c", "key", "--from-parquet-blooms", "--format", "json"]
+    monkeypatch.setattr(sys, "argv", ["zonebloom", *map(str, arguments)])
+    assert cli.run() == 0
+    assert json.loads(capsys.readouterr().out)["columns"][0]["num_zones"] == 4

@@ -45,6 +45,7 @@ __all__ = [
     "plain_type",
     "plain_values",
     "split_header",
+    "value_type",
 ]
 
 _TAIL: Final = bytes.fromhex("1c1c0000 1c1c0000 1c1c0000 00")
@@ -113,7 +114,7 @@ def plain_type(column_type: pa.DataType, described: pq.ColumnSchema) -> pa.DataT
 
     Spec: specs/parquet-blooms.md#plain
     """
-    stored, physical = _value_type(column_type), described.physical_type
+    stored, physical = value_type(column_type), described.physical_type
     if stored is None or described.max_repetition_level:
         return None
     if pa.types.is_decimal(stored):
@@ -144,11 +145,12 @@ def _plain_integer(stored: pa.DataType, num_bits: int, unit: str | None) -> pa.D
     return stored if types.is_duration(stored) else None
 
 
-def _value_type(column_type: pa.DataType) -> pa.DataType | None:
+def value_type(column_type: pa.DataType | None) -> pa.DataType | None:
+    """The type of one value, without extension types and dictionaries; None where values have no bytes of their own."""
     if isinstance(column_type, pa.Bool8Type):
         return None
     stored = storage_type(column_type)
-    return _value_type(stored.value_type) if pa.types.is_dictionary(stored) else stored
+    return value_type(stored.value_type) if pa.types.is_dictionary(stored) else stored
 
 
 def _unit(described: pq.ColumnSchema) -> str | None:
@@ -252,7 +254,7 @@ class ParquetSbbf(Sbbf):
             message = f"a column with a filter must be of a type whose stored bytes are known, got {self.column_type}"
             raise UnsupportedTypeError(message)
         try:
-            same = values if values.type == self.column_type else values.cast(_value_type(self.column_type))
+            same = values if values.type == self.column_type else values.cast(value_type(self.column_type))
             return plain_values(same, self.plain_type)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise InvalidArgumentError(

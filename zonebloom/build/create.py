@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from itertools import count
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -70,6 +70,7 @@ def build_index(
     commit_every: int = COMMIT_EVERY,
     progress: bool | Callable[[Progress], None] = False,
     runner: Runner | None = None,
+    adopt: Literal["parquet"] | None = None,
 ) -> Index:
     """An index over `columns` of `source`, committed and opened; data files are only read.
 
@@ -112,6 +113,9 @@ def build_index(
         True for a bar on stderr, or a function that takes `Progress`.
     runner
         Where the work is done; by default in `workers` threads of this process.
+    adopt
+        `"parquet"` takes the filters that the files have of their own, so that no data page is read: zones are row
+        groups. What has none that fits is built by reading. A full refresh makes finer zones of all.
 
     Raises
     ------
@@ -140,6 +144,8 @@ def build_index(
     base = _current(store)
     workers = workers or default_workers(dataset)
     runner = runner or Threads(workers)
+    if adopt is not None:
+        runner = _adopting(runner, adopt, levels)
     parameters = Parameters(rows_per_zone, fpp, sizing)
     if base is not None and not overwrite and _is_resumed(base, names, parameters, levels, store):
         refresh(
@@ -157,6 +163,15 @@ def build_index(
         builder = _Build(dataset, store, base, parameters, workers, runner=runner)
         builder.run(names, progress, optimize=optimize, levels=levels, commit_every=commit_every)
     return Index(load_snapshot(store, None), storage_options, dataset=None if given is dataset else given)
+
+
+def _adopting(runner: Runner, adopt: str, levels: Sequence[str]) -> Runner:
+    if adopt != "parquet" or tuple(levels) != ("zone",):
+        message = "adopt must be 'parquet', with no level above the zones, as these need the values"
+        raise InvalidArgumentError(f"{message}, got {adopt!r} with levels {', '.join(levels)}")
+    from zonebloom.build.adopt import Adopting  # noqa: PLC0415 - few builds adopt
+
+    return Adopting(runner)
 
 
 def _is_resumed(

@@ -49,11 +49,13 @@ __all__ = [
     "build_segments",
     "build_units",
     "check_any",
+    "check_same",
     "collect",
     "default_workers",
     "inspect",
     "num_cores",
     "units_of",
+    "wait_until_settled",
 ]
 
 _SETTLED_SECONDS = 0.02
@@ -347,7 +349,7 @@ def _work(plan: BuildPlan, queue: _Queue, built: BuiltColumns, levels: LevelSink
             writers[column] = stack.enter_context(ZoneSegmentWriter(plan.store, column, builder.schema))
             builders[column] = builder
         for unit in queue:
-            _wait_until_settled(unit.fragment, queue.started)
+            wait_until_settled(unit.fragment, queue.started)
             try:
                 unfit = _build_unit(plan, unit, builders, levels)
             except DataFileError as error:
@@ -375,7 +377,7 @@ def _build_unit(plan: BuildPlan, unit: Unit, builders: Mapping[str, ZoneBuilder]
     for builder in builders.values():
         builder.start_fragment(fragment.fragment_id, first_row=unit.start)
     with plan.dataset.open(fragment.path) as file:
-        _check_same(file, fragment)
+        check_same(file, fragment)
         unfit = columns_of_folders(file, plan.dataset.path_values(fragment.path), builders)
         for batch in file.column_batches(list(builders), unit.start, unit.stop):
             for column, builder in builders.items():
@@ -396,12 +398,13 @@ def _build_unit(plan: BuildPlan, unit: Unit, builders: Mapping[str, ZoneBuilder]
     return unfit
 
 
-def _check_same(file: DataFile, fragment: Fragment) -> None:
+def check_same(file: DataFile, fragment: Fragment) -> None:
+    """Raise `DataFileError` if the opened file is not the version that `fragment` describes."""
     if tuple(file.fingerprint) != fragment.fingerprint or file.row_group_rows != fragment.row_group_rows:
         raise DataFileError(f"data file {fragment.path} must not change during a build, got a new version; refresh")
 
 
-def _wait_until_settled(fragment: Fragment, seen: float) -> None:
+def wait_until_settled(fragment: Fragment, seen: float) -> None:
     """Wait until a write that follows gets another time, if the file is young; its time was `seen` then, at the latest.
 
     That counts from when it was seen, not from the time itself, which may be of another clock.
