@@ -6,6 +6,7 @@ its fixture, and of Spark that parquet2 keeps. The tables are those of Parquet's
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import struct
@@ -23,6 +24,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pyarrow.parquet import encryption
 
 import zonebloom as zb
 from zonebloom import cli
@@ -819,3 +821,36 @@ def test_the_command_adopts(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["zonebloom", *map(str, arguments)])
     assert cli.run() == 0
     assert json.loads(capsys.readouterr().out)["columns"][0]["num_zones"] == 4
+
+
+# --- encrypted files --------------------------------------------------------------------------------------------------
+
+
+class KeysOfNobody(encryption.KmsClient):
+    """Wraps keys as base64: a test has no secret."""
+
+    def wrap_key(self, key_bytes, _master):
+        return base64.b64encode(key_bytes)
+
+    def unwrap_key(self, wrapped_key, _master):
+        return base64.b64decode(wrapped_key)
+
+
+@pytest.mark.parametrize("has_plain_footer", [True, False])
+def test_filters_of_encrypted_files_are_not_used(tmp_path, has_plain_footer):
+    path = tmp_path / "lake" / "a.parquet"
+    path.parent.mkdir()
+    factory = encryption.CryptoFactory(lambda _connection: KeysOfNobody())
+    wanted = encryption.EncryptionConfiguration(
+        footer_key="f", column_keys={"c": ["key"]}, plaintext_footer=has_plain_footer, data_key_length_bits=128
+    )
+    properties = factory.file_encryption_properties(encryption.KmsConnectionConfig(), wanted)
+    pq.write_table(TABLE.select(["key", "text"]), path, encryption_properties=properties)  # pyarrow: without filters
+    for name in ("key", "text"):
+        with pytest.raises(DataFileError):
+            zb.Sbbf.from_parquet(path, 0, name)
+        with pytest.raises(zb.ZoneBloomError):
+            zb.add_parquet_blooms(path, tmp_path / "with", name)
+    if has_plain_footer:
+        assert set(zb.parquet_blooms(path, column="key", value=-1)["problem"].to_pylist()) == {"its file is encrypted"}
+    assert not (tmp_path / "with").exists()

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ChunkFilter",
+    "FileSizes",
     "ParquetSbbf",
     "chunk_filters",
     "filter_in",
@@ -281,6 +282,15 @@ class ChunkFilter:
     """Why it is none."""
 
 
+class FileSizes(NamedTuple):
+    """Sizes of a file and its footer."""
+
+    file_bytes: int
+    """Bytes of the file."""
+    footer_bytes: int
+    """Bytes of the footer: more than those of its struct where it is signed, so that columns may be encrypted."""
+
+
 def leaf_of(metadata: pq.FileMetaData, column: str) -> int | None:
     """Number of the leaf at the path `column`; None where the file has none, or several."""
     paths = [metadata.schema.column(number).path for number in range(metadata.num_columns)]
@@ -291,7 +301,7 @@ def chunk_filters(
     metadata: pq.FileMetaData,
     leaf: int,
     column_type: pa.DataType,
-    file_bytes: int,
+    sizes: FileSizes,
     read_ranges: ReadRanges,
     *,
     groups: Iterable[int] | None = None,
@@ -308,20 +318,23 @@ def chunk_filters(
         Number of the leaf.
     column_type
         Its type as it is read from the file.
-    file_bytes
-        Size of the file.
+    sizes
+        Of the file and of its footer.
     groups
         Row groups to look at; all by default.
 
     Spec: specs/parquet-blooms.md#chunk_filters
     """
+    groups = range(metadata.num_row_groups) if groups is None else groups
+    if sizes.footer_bytes != metadata.serialized_size:  # pyarrow 26 ends the process where it meets an encrypted chunk
+        return [ChunkFilter(group, leaf, 0, None, "its file is encrypted") for group in groups]
     plain = plain_type(column_type, metadata.schema.column(leaf))
     places = []
-    for group in range(metadata.num_row_groups) if groups is None else groups:
+    for group in groups:
         chunk = metadata.row_group(group).column(leaf)
         if chunk.bloom_filter_offset is not None:
             places.append((group, chunk.bloom_filter_offset, chunk.bloom_filter_length, bool(chunk.file_path)))
-    last = file_bytes - _END_BYTES
+    last = sizes.file_bytes - _END_BYTES
     spans = [_span(offset, length, last) for _group, offset, length, _elsewhere in places]
     heads = read_ranges(spans) if spans else []
     found, unread = [], []
@@ -389,9 +402,10 @@ def filter_in(file: Any, row_group: int, column: str) -> ParquetSbbf | None:
                 message = f"row_group must be one of the {reader.metadata.num_row_groups} of the file, got {row_group}"
                 raise InvalidArgumentError(message)
             column_type = leaf_type(reader.schema_arrow, column)
-            found = chunk_filters(
-                reader.metadata, leaf, column_type, source.size(), partial(_read_ranges, source), groups=[row_group]
-            )
+            size = source.size()
+            sizes = FileSizes(size, int.from_bytes(source.read_at(4, size - _END_BYTES), "little"))
+            read = partial(_read_ranges, source)
+            found = chunk_filters(reader.metadata, leaf, column_type, sizes, read, groups=[row_group])
     except (pa.ArrowException, OSError) as error:
         raise DataFileError(f"{file} must be a whole Parquet file, got: {error}") from error
     if not found:

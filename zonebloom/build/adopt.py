@@ -126,8 +126,11 @@ def _zones(file: DataFile, fragment: Fragment, column: str, column_type: pa.Data
     for group, rows in enumerate(file.row_group_rows):
         if not rows:
             continue
-        own, num_nulls = filters.get(group), _num_nulls(file, group, leaf)
-        if own is None or num_nulls is None or not _hashes_as_an_index(own):
+        own = filters.get(group)
+        if own is None or not _hashes_as_an_index(own):
+            return None
+        num_nulls = _num_nulls(file, group, leaf)
+        if num_nulls is None:
             return None
         zones.append((fragment.fragment_id, starts[group], rows, num_nulls > 0, own.to_bytes()))
     return zones

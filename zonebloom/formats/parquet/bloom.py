@@ -132,7 +132,7 @@ def parquet_blooms(
 
 
 def _row(file: DataFile, name: str, one: ChunkFilter) -> dict[str, Any]:
-    physical = file.metadata.row_group(one.row_group).column(one.leaf).physical_type
+    physical = file.metadata.schema.column(one.leaf).physical_type
     row = {"row_group": one.row_group, "column": name, "type": physical, "problem": one.problem}
     if one.filter is None:
         return row

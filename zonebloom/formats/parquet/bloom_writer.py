@@ -138,10 +138,11 @@ def _check_columns(dataset: ParquetDataset, paths: Iterable[str], names: Sequenc
                     physical = file.metadata.schema.column(leaf).physical_type
                     message = f"a column with filters must have values whose stored bytes are known, got {name}"
                     raise UnsupportedTypeError(f"{message} in {path}, stored as {physical}")
-                groups = range(file.metadata.num_row_groups)
-                if any(file.metadata.row_group(group).column(leaf).bloom_filter_offset is not None for group in groups):
+                own = file.own_filters(name)
+                if own:
+                    got = own[0].problem or "some"
                     raise InvalidArgumentError(
-                        f"column {name} of {path} must have no filters yet, got some; leave it out"
+                        f"column {name} of {path} must have no filters yet, got: {got}; leave it out"
                     )
     if missing:
         raise ColumnNotFoundError.among(min(missing), known, dataset.location)

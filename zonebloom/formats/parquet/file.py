@@ -340,14 +340,15 @@ class DataFile:
 
         Spec: specs/parquet-blooms.md#chunk_filters
         """
-        from zonebloom.bloom.parquet import chunk_filters, leaf_of, leaf_type  # noqa: PLC0415 - most files have none
+        from zonebloom.bloom.parquet import FileSizes, chunk_filters, leaf_of, leaf_type  # noqa: PLC0415 - most files have none
 
         leaf = leaf_of(self._metadata, column)
         if leaf is None:
             return []
         column_type = leaf_type(self.schema, column)
+        sizes = FileSizes(self._footer.size, self._footer.length)
         with self._decoding():
-            return chunk_filters(self._metadata, leaf, column_type, self._footer.size, self._source.read_ranges)
+            return chunk_filters(self._metadata, leaf, column_type, sizes, self._source.read_ranges)
 
     def _is_dictionary(self, column: str) -> bool:
         leaf = self._leaves.get(column)
