@@ -854,3 +854,23 @@ def test_filters_of_encrypted_files_are_not_used(tmp_path, has_plain_footer):
     if has_plain_footer:
         assert set(zb.parquet_blooms(path, column="key", value=-1)["problem"].to_pylist()) == {"its file is encrypted"}
     assert not (tmp_path / "with").exists()
+
+
+# --- object stores ----------------------------------------------------------------------------------------------------
+
+
+def test_a_remote_lake_is_searched_and_indexed_by_its_own_filters(s3, tmp_path):
+    write_pyarrow(tmp_path / "a.parquet")
+    url = s3.upload(tmp_path, "lake")
+    value = TABLE["key"][2500].as_py()
+    lake = zb.open_lake(url, storage_options=s3.options)
+    before = lake.dataset.traffic
+    assert lake.search(f"key = {value}").num_rows_kept == GROUP
+    used = lake.dataset.traffic - before
+    assert used.num_requests <= 3
+    assert used.bytes_read < (tmp_path / "a.parquet").stat().st_size / 2
+    assert lake.to_table(f"key = {value}")["text"].to_pylist() == [f"user {value}"]
+    listed = zb.parquet_blooms(url, column="key", value=value, storage_options=s3.options)
+    assert listed["excluded"].to_pylist() == [True, True, False, True]
+    index = zb.build_index(url, "key", adopt="parquet", storage_options=s3.options)
+    assert index.search(f"key = {value}").num_rows_kept == GROUP

@@ -61,6 +61,8 @@ _SAME_BYTES: Final = {
 }
 """Arrow types whose values are stored as they are."""
 _UNITS: Final = {"milliseconds": "ms", "microseconds": "us", "nanoseconds": "ns"}
+_MAX_BYTES: Final = MAX_BLOCKS * BLOCK_BYTES + _HEADER_READ_BYTES
+"""Bytes of the largest filter, at most."""
 _END_BYTES: Final = 8
 """Length of the footer and magic number, after the footer."""
 
@@ -328,47 +330,56 @@ def chunk_filters(
     groups = range(metadata.num_row_groups) if groups is None else groups
     if sizes.footer_bytes != metadata.serialized_size:  # pyarrow 26 ends the process where it meets an encrypted chunk
         return [ChunkFilter(group, leaf, 0, None, "its file is encrypted") for group in groups]
-    plain = plain_type(column_type, metadata.schema.column(leaf))
-    places = []
-    for group in groups:
-        chunk = metadata.row_group(group).column(leaf)
-        if chunk.bloom_filter_offset is not None:
-            places.append((group, chunk.bloom_filter_offset, chunk.bloom_filter_length, bool(chunk.file_path)))
     last = sizes.file_bytes - _END_BYTES
-    spans = [_span(offset, length, last) for _group, offset, length, _elsewhere in places]
-    heads = read_ranges(spans) if spans else []
-    found, unread = [], []
-    for (group, offset, length, is_elsewhere), head in zip(places, heads, strict=True):
-        header = split_header(head) if not is_elsewhere else "it must be in the same file, got another one"
-        if isinstance(header, str):
-            found.append(ChunkFilter(group, leaf, offset, None, header))
-            continue
-        num_bytes, start = header
-        stop = offset + start + num_bytes
-        if length is None:
-            if stop not in _boundaries(metadata, last - metadata.serialized_size):
-                message = f"it must end where another part of the file begins, got {num_bytes} bytes at {offset}"
-                found.append(ChunkFilter(group, leaf, offset, None, message))
-                continue
-            unread.append((len(found), offset + start, num_bytes))
-            found.append(ChunkFilter(group, leaf, offset, None))
-        elif length != start + num_bytes or len(head) < length:
-            message = f"it must have the {length} bytes that the footer gives it, got {start + num_bytes} by its header"
-            found.append(ChunkFilter(group, leaf, offset, None, message))
-        else:
-            found.append(ChunkFilter(group, leaf, offset, _filter_of(head[start:], column_type, plain)))
-    bitsets = read_ranges([(offset, num_bytes) for _number, offset, num_bytes in unread]) if unread else []
-    for (number, _offset, _num_bytes), bitset in zip(unread, bitsets, strict=True):
-        one = found[number]
-        found[number] = ChunkFilter(one.row_group, leaf, one.offset, _filter_of(bitset, column_type, plain))
+    plain = plain_type(column_type, metadata.schema.column(leaf))
+    chunks = {group: metadata.row_group(group).column(leaf) for group in groups}
+    offsets = {group: one.bloom_filter_offset for group, one in chunks.items() if one.bloom_filter_offset is not None}
+    lengths = {group: _length_said(chunks[group], last) for group in offsets}
+    unsized = [group for group, length in lengths.items() if length is None]
+    if unsized:
+        boundaries = _boundaries(metadata, last - metadata.serialized_size)
+        heads = read_ranges([(offsets[group], _HEADER_READ_BYTES) for group in unsized])
+        for group, head in zip(unsized, heads, strict=True):
+            lengths[group] = _length_found(head, offsets[group], boundaries)
+    sized = {group: length for group, length in lengths.items() if isinstance(length, int)}
+    data = read_ranges([(offsets[group], length) for group, length in sized.items()]) if sized else []
+    read = {group: _parsed(one, sized[group]) for group, one in zip(sized, data, strict=True)}
+    found = []
+    for group, offset in offsets.items():
+        one = read.get(group, lengths[group])
+        own = ParquetSbbf(one.blocks, column_type, plain) if isinstance(one, Sbbf) else None
+        found.append(ChunkFilter(group, leaf, offset, own, one if isinstance(one, str) else None))
     return found
 
 
-def _span(offset: int, length: int | None, last: int) -> tuple[int, int]:
-    """What is read first of a filter: all of it, where the footer says how long it is and that can be."""
-    longest = MAX_BLOCKS * BLOCK_BYTES + _HEADER_READ_BYTES
-    wanted = _HEADER_READ_BYTES if length is None or not 0 <= length <= longest else length
-    return (offset, min(wanted, last - offset)) if 0 <= offset < last else (0, 0)
+def _length_said(chunk: pq.ColumnChunkMetaData, last: int) -> int | str | None:
+    """The length of a filter as the footer has it, None where it does not say; or why there can be none."""
+    offset, length = chunk.bloom_filter_offset, chunk.bloom_filter_length
+    if chunk.file_path:
+        return f"it must be in the same file, got {chunk.file_path}"
+    least = 1 if length is None else length
+    if not 0 < offset < last or not 0 < least <= min(last - offset, _MAX_BYTES):
+        return f"it must lie in the {last} bytes before the end of its file, got {length} bytes at {offset}"
+    return None if length is None else int(length)
+
+
+def _length_found(head: bytes, offset: int, boundaries: set[int]) -> int | str:
+    """The length of a filter by its header; or why there is none."""
+    header = split_header(head)
+    if not isinstance(header, str) and offset + sum(header) not in boundaries:
+        return f"it must end where another part of the file begins, got {header[0]} bytes at {offset}"
+    return header if isinstance(header, str) else sum(header)
+
+
+def _parsed(data: bytes, length: int) -> Sbbf | str:
+    """The filter in `data`, whose length is to be that; or why there is none."""
+    header = split_header(data)
+    if isinstance(header, str):
+        return header
+    num_bytes, start = header
+    if not len(data) == length == start + num_bytes:
+        return f"it must have the {length} bytes that the footer gives it, got {start + num_bytes} by its header"
+    return Sbbf.from_bytes(data[start:])
 
 
 def _boundaries(metadata: pq.FileMetaData, footer: int) -> set[int]:
@@ -380,10 +391,6 @@ def _boundaries(metadata: pq.FileMetaData, footer: int) -> set[int]:
             chunk = described.column(number)
             found |= {chunk.bloom_filter_offset, chunk.dictionary_page_offset, chunk.data_page_offset}
     return found - {None}
-
-
-def _filter_of(bitset: Any, column_type: pa.DataType, plain: pa.DataType | None) -> ParquetSbbf:
-    return ParquetSbbf(Sbbf.from_bytes(bitset).blocks, column_type, plain)
 
 
 def filter_in(file: Any, row_group: int, column: str) -> ParquetSbbf | None:
@@ -406,7 +413,7 @@ def filter_in(file: Any, row_group: int, column: str) -> ParquetSbbf | None:
             sizes = FileSizes(size, int.from_bytes(source.read_at(4, size - _END_BYTES), "little"))
             read = partial(_read_ranges, source)
             found = chunk_filters(reader.metadata, leaf, column_type, sizes, read, groups=[row_group])
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # pyarrow decodes names that may be damaged
         raise DataFileError(f"{file} must be a whole Parquet file, got: {error}") from error
     if not found:
         return None

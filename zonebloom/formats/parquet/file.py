@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -348,7 +348,8 @@ class DataFile:
         column_type = leaf_type(self.schema, column)
         sizes = FileSizes(self._footer.size, self._footer.length)
         with self._decoding():
-            return chunk_filters(self._metadata, leaf, column_type, sizes, self._source.read_ranges)
+            read = partial(self._footer.read_ranges, self._source)
+            return chunk_filters(self._metadata, leaf, column_type, sizes, read)
 
     def _is_dictionary(self, column: str) -> bool:
         leaf = self._leaves.get(column)
