@@ -157,7 +157,7 @@ def written_fields(data: Bytes, position: int) -> tuple[dict[int, Field], int]:
     Raises
     ------
     ThriftError
-        There is no struct, or it has a field twice.
+        There is no struct, or it has a field twice or with a negative number.
     """
     found: dict[int, Field] = {}
     field = 0
@@ -170,8 +170,8 @@ def written_fields(data: Bytes, position: int) -> tuple[dict[int, Field], int]:
             else:
                 number, position = _varint(data, position)
                 field = (number >> 1) ^ -(number & 1)
-            if field in found:
-                raise ThriftError(f"a struct must have each field once, got {field} twice")
+            if field in found or field < 0:
+                raise ThriftError(f"a struct must have each field once, with a number of 0 or more, got {field}")
             if kind in (TRUE, FALSE):
                 found[field] = (kind, b"")
             elif kind == BINARY:
