@@ -874,3 +874,20 @@ def test_a_remote_lake_is_searched_and_indexed_by_its_own_filters(s3, tmp_path):
     assert listed["excluded"].to_pylist() == [True, True, False, True]
     index = zb.build_index(url, "key", adopt="parquet", storage_options=s3.options)
     assert index.search(f"key = {value}").num_rows_kept == GROUP
+
+
+def test_a_file_that_is_rewritten_under_the_same_time_loses_no_row(tmp_path):
+    """Same size, same time, other rows: what a clock of whole seconds makes of two quick writes."""
+    root = tmp_path / "lake"
+    root.mkdir()
+    pq.write_table(TABLE.slice(0, 10), root / "a.parquet")
+    index = zb.build_index(root, "key")
+    path = root / "b.parquet"
+    blooms = {"x": {"ndv": 1, "fpp": 1e-6}}
+    for turn in range(8):
+        pq.write_table(
+            pa.table({"x": pa.array([turn], pa.int64())}), path, bloom_filter_options=blooms, compression="none"
+        )
+        assert zb.open_lake(path).to_table(f"x = {turn}").num_rows == 1
+        assert zb.open_lake(path).search(f"x = {turn + 1}").num_rows_kept == 0
+    assert index.search("key = -1").files == ["b.parquet"]

@@ -22,11 +22,11 @@ import pyarrow as pa
 from zonebloom.bloom.hashing import resolve_column
 from zonebloom.bloom.parquet import ParquetSbbf, leaf_of, value_type
 from zonebloom.bloom.zones import zone_schema
-from zonebloom.build.fill import BuildPlan, BuiltColumns, Inspected, Runner, check_same, wait_until_settled
+from zonebloom.build.fill import BuildPlan, BuiltColumns, Inspected, Runner, check_same
 from zonebloom.errors import DataFileError
 from zonebloom.formats import DataFile, Dataset
 from zonebloom.formats.parquet.file import has_column
-from zonebloom.formats.source import Fingerprint
+from zonebloom.formats.source import Fingerprint, wait_until_settled
 from zonebloom.storage.fragments import Fragment
 from zonebloom.storage.manifest import ColumnEntry
 from zonebloom.storage.stores.store import Store
@@ -94,7 +94,7 @@ def _adopt(plan: BuildPlan, fragments: Sequence[Fragment], built: BuiltColumns) 
         writers = {column: stack.enter_context(_Writer(plan, column)) for column in plan.columns}
         for number, fragment in enumerate(fragments):
             found: dict[str, list[Zone] | None] = dict.fromkeys(plan.columns)
-            wait_until_settled(fragment, seen)
+            wait_until_settled(Fingerprint(*fragment.fingerprint), seen)
             with suppress(DataFileError), plan.dataset.open(fragment.path) as file:
                 check_same(file, fragment)
                 own = {column: _zones(file, fragment, column, plan.columns[column]) for column in plan.columns}

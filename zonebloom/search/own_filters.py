@@ -8,44 +8,76 @@ Spec: specs/pruning.md#own-filters
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial, reduce
+from functools import reduce
 from itertools import accumulate
 from operator import and_, or_
 from typing import Any
 
 import pyarrow as pa
 
+from zonebloom.bloom.parquet import ChunkFilter
 from zonebloom.errors import DataFileError
 from zonebloom.formats import Dataset
 from zonebloom.formats.parquet.bloom import Probe
 from zonebloom.formats.schema_evolution import conformed
+from zonebloom.formats.source import Fingerprint, wait_until_settled
 from zonebloom.predicates import And, Equals, IsIn, Not, Or, Predicate
 from zonebloom.reasons import Reason, ReasonCode
 from zonebloom.search.freshness import File
 from zonebloom.search.selection import Bounds, RowSelection
 
-__all__ = ["OwnFilters"]
+__all__ = ["OwnFilters", "OwnSearch"]
 
 _OPENERS = 16
 """Threads that read filters; on an object store each one waits."""
+_KEPT_BYTES = 1 << 26
+"""Bytes of filters that are kept of one listing: those of 20 million values, at two bytes and more each."""
 
 
 class OwnFilters:
-    """What some files say by filters of their own."""
+    """The filters that some files of one listing have; what was read of them is kept, up to 64 MiB."""
 
-    def __init__(
-        self, dataset: Dataset, files: Iterable[File], universe: RowSelection, types: Mapping[str, pa.DataType]
-    ) -> None:
+    def __init__(self, dataset: Dataset, files: Iterable[File], types: Mapping[str, pa.DataType]) -> None:
+        self.files = list(files)
+        self.types = types
+        """Types of the columns, without those that folders hold."""
         self._dataset = dataset
-        self._files = list(files)
+        self._kept: dict[tuple[str, str], list[ChunkFilter]] = {}
+        self._kept_bytes = 0
+        self._seen = time.monotonic()
+        """When the fingerprints of the files had been seen already."""
+
+    def of(self, file: File, column: str) -> list[ChunkFilter]:
+        """The filters of a column of one file; none if it is not as it was listed."""
+        key = (file.path, column)
+        if key in self._kept:
+            return self._kept[key]
+        wait_until_settled(Fingerprint(*file.fingerprint), self._seen)
+        try:
+            with self._dataset.open(file.path) as data:
+                is_same = data.fingerprint == file.fingerprint and data.row_group_rows == file.row_group_rows
+                found = data.own_filters(column) if is_same else []
+        except DataFileError:  # the view says so of a file that cannot be opened
+            return []
+        num_bytes = sum(one.filter.num_bytes for one in found if one.filter is not None)
+        if self._kept_bytes + num_bytes <= _KEPT_BYTES:
+            self._kept[key] = found
+            self._kept_bytes += num_bytes
+        return found
+
+
+class OwnSearch:
+    """What the filters say of one predicate."""
+
+    def __init__(self, own: OwnFilters, universe: RowSelection) -> None:
+        self._own = own
         self._universe = universe
         """All rows of the data set."""
-        self._types = types
-        """Types of the columns, without those that folders hold."""
         self._excluded_groups: defaultdict[str, set[int]] = defaultdict(set)
         """Filled by `bounds`: by path, row groups from which filters excluded some values."""
         self._problems: dict[Reason, None] = {}
@@ -77,7 +109,7 @@ class OwnFilters:
             return reduce(or_, map(self.bounds, predicate.children))
         if isinstance(predicate, Not):
             return ~self.bounds(predicate.child)
-        if isinstance(predicate, (Equals, IsIn)) and predicate.column in self._types:
+        if isinstance(predicate, (Equals, IsIn)) and predicate.column in self._own.types:
             values = predicate.values if isinstance(predicate, IsIn) else predicate.value
             excluded = self._excluded(predicate.column, values)
             if len(excluded):
@@ -86,37 +118,25 @@ class OwnFilters:
 
     def _excluded(self, column: str, values: Any) -> RowSelection:
         """The row groups none of whose rows has one of `values`."""
-        ask = partial(self._excluded_of, column, Probe(values))
-        if len(self._files) == 1:
-            parts = [ask(self._files[0])]
+        files = self._own.files
+        if len(files) == 1:
+            filters = [self._own.of(files[0], column)]
         else:
             with ThreadPoolExecutor(_OPENERS, thread_name_prefix="zonebloom-filters") as pool:
-                parts = list(pool.map(ask, self._files))
+                filters = list(pool.map(lambda file: self._own.of(file, column), files))
+        probe, column_type = Probe(values), self._own.types[column]
         ranges = []
-        for file, (groups, problems) in zip(self._files, parts, strict=True):
-            self._problems |= dict.fromkeys(problems)
-            if groups:
-                self._excluded_groups[file.path].update(groups)
-                ends = list(accumulate(file.row_group_rows, initial=0))
-                ranges += [(file.fragment_id, ends[group], ends[group + 1]) for group in groups]
+        for file, found in zip(files, filters, strict=True):
+            ends = list(accumulate(file.row_group_rows, initial=0))
+            for one in found:
+                group = one.row_group
+                if one.filter is None:
+                    message = f"the filter of row group {group} cannot be used: {one.problem}"
+                    self._problems[Reason(ReasonCode.FILTER_UNUSABLE, message, column, file.path)] = None
+                elif _is_compared(one.filter.column_type, column_type) and probe.is_excluded(one.filter):
+                    self._excluded_groups[file.path].add(group)
+                    ranges.append((file.fragment_id, ends[group], ends[group + 1]))
         return RowSelection.from_ranges(ranges)
-
-    def _excluded_of(self, column: str, probe: Probe, file: File) -> tuple[list[int], list[Reason]]:
-        """The row groups of one file that have none of the values; and why filters could not tell."""
-        groups, problems = [], []
-        try:
-            with self._dataset.open(file.path) as data:
-                if data.fingerprint != file.fingerprint:
-                    return [], []
-                for one in data.own_filters(column):
-                    if one.filter is None:
-                        message = f"the filter of row group {one.row_group} cannot be used: {one.problem}"
-                        problems.append(Reason(ReasonCode.FILTER_UNUSABLE, message, column, file.path))
-                    elif _is_compared(one.filter.column_type, self._types[column]) and probe.is_excluded(one.filter):
-                        groups.append(one.row_group)
-        except DataFileError:  # the view says so of a file that cannot be opened
-            return [], []
-        return groups, problems
 
 
 def _is_compared(stored: pa.DataType | None, column_type: pa.DataType) -> bool:

@@ -43,7 +43,7 @@ from zonebloom.storage.zone_segment import ZoneSegment
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from zonebloom.search.own_filters import OwnFilters
+    from zonebloom.search.own_filters import OwnFilters, OwnSearch
     from zonebloom.storage.levels import LeveledZones
 
 __all__ = ["Snapshot", "View", "replaced_columns"]
@@ -178,6 +178,7 @@ class View:
         self.live_ids = self.files.known.fragment_ids
         self._probed: dict[str, ProbedColumn] = {}
         self._counted: dict[str, TouchedRanges] = {}
+        self._own: OwnFilters | None = None
 
     @property
     def schema(self) -> pa.Schema:
@@ -265,7 +266,7 @@ class View:
             if self.declared is not None or self.snapshot.manifest.column(field.name) is None
         )
         evaluator = Evaluator(self.universe, self.column, names, self._partition_rows)
-        own = self._own_filters() if own_filters and self.num_unknown else None
+        own = self._own_search() if own_filters and self.num_unknown else None
         try:
             bounds = evaluator.evaluate(predicate)
             if own is not None:
@@ -286,13 +287,15 @@ class View:
             row_groups=self.row_groups,
         )
 
-    def _own_filters(self) -> OwnFilters:
-        from zonebloom.search.own_filters import OwnFilters  # noqa: PLC0415 - most lakes have no file without zones
+    def _own_search(self) -> OwnSearch:
+        from zonebloom.search.own_filters import OwnFilters, OwnSearch  # noqa: PLC0415 - most lakes have no such files
 
-        unknown = [self.files[path] for path in self.files.unknown_paths]
-        names = {*self.schema.names, *leaf_paths(self.schema)} - {field.name for field in self.partition_fields}
-        types = {name: self.column_type(name) for name in names if not _is_ambiguous(self.schema, name)}
-        return OwnFilters(self.dataset, unknown, self.universe, types)
+        if self._own is None:
+            unknown = [self.files[path] for path in self.files.unknown_paths]
+            names = {*self.schema.names, *leaf_paths(self.schema)} - {field.name for field in self.partition_fields}
+            types = {name: self.column_type(name) for name in names if not _is_ambiguous(self.schema, name)}
+            self._own = OwnFilters(self.dataset, unknown, types)
+        return OwnSearch(self._own, self.universe)
 
     def _zones_of(self, predicate: Predicate) -> TouchedRanges | None:
         """The zones that the counts refer to: those of the first indexed column of the predicate, else of any."""
