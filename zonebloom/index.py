@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
@@ -127,6 +127,7 @@ def build_index(
     commit_every: int = COMMIT_EVERY,
     progress: bool | Callable[[Progress], None] = False,
     runner: Runner | None = None,
+    adopt: Literal["parquet"] | None = None,
 ) -> Index:
     """An index over `columns` of `source`, committed and opened; data files are only read.
 
@@ -169,6 +170,9 @@ def build_index(
         True for a bar on stderr, or a function that takes `Progress`.
     runner
         Where the work is done; by default in `workers` threads of this process.
+    adopt
+        `"parquet"` takes the filters that the files have of their own, so that no data page is read: zones are row
+        groups. What has none that fits is built by reading. A full refresh makes finer zones of all.
 
     Raises
     ------
@@ -188,7 +192,7 @@ def build_index(
     given = open_dataset(source, storage_options)
     dataset = given.pin()
     store = index_store(dataset, index, storage_options)
-    build(dataset, store, columns, options, work, overwrite=overwrite, optimize=optimize)
+    build(dataset, store, columns, options, work, overwrite=overwrite, optimize=optimize, adopt=adopt)
     return Index(load_snapshot(store, None), storage_options, dataset=None if given is dataset else given)
 
 
@@ -327,7 +331,7 @@ class Index:
 
         Spec: specs/pruning.md#evaluate
         """
-        return self._checked_view(strict=strict).search(parse_predicate(predicate))
+        return self._checked_view(strict=strict).search(parse_predicate(predicate), own_filters=True)
 
     def scan(
         self,
@@ -361,7 +365,7 @@ class Index:
 
         tree = parse_predicate(predicate)
         view = self._checked_view(strict=strict)
-        return scan(view, tree, view.search(tree).row_ranges, columns, limit)
+        return scan(view, tree, view.search(tree, own_filters=True).row_ranges, columns, limit)
 
     def to_table(
         self,
@@ -397,7 +401,7 @@ class Index:
         tree = parse_predicate(predicate)
         before = self.traffic
         view = self.view()
-        found = view.search(tree)
+        found = view.search(tree, own_filters=True)
         traffic = self.traffic - before
         return replace(explain(view, tree, found), traffic=traffic)
 

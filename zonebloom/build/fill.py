@@ -26,7 +26,7 @@ from zonebloom.bloom.zones import ZoneBuilder
 from zonebloom.errors import DataFileError
 from zonebloom.formats import DataFile, Dataset
 from zonebloom.formats.schema_evolution import column_values, columns_of_folders, unified
-from zonebloom.formats.source import Fingerprint
+from zonebloom.formats.source import Fingerprint, wait_until_settled
 from zonebloom.options import IndexOptions
 from zonebloom.storage.fragments import Fragment
 from zonebloom.storage.level import LevelEntry
@@ -48,6 +48,7 @@ __all__ = [
     "build_segments",
     "build_units",
     "check_any",
+    "check_same",
     "collect",
     "default_workers",
     "inspect",
@@ -55,12 +56,6 @@ __all__ = [
     "units_of",
 ]
 
-_SETTLED_SECONDS = 0.02
-"""A young file is read only so long after its time was seen: a write that follows then gets another one."""
-_COARSELY_SETTLED_SECONDS = 2.0
-"""The same where the time is in whole seconds, as some file systems keep it."""
-_OLD_NS = 60_000_000_000
-"""An older file is not young, though the clock of a file server may be somewhat ahead or behind."""
 _WAITING_WORKERS = 8
 _MIN_UNIT_ROWS = 1 << 20
 
@@ -332,7 +327,7 @@ def _work(plan: BuildPlan, queue: _Queue, built: BuiltColumns, levels: LevelSink
             writers[column] = stack.enter_context(ZoneSegmentWriter(plan.store, column, builder.schema))
             builders[column] = builder
         for unit in queue:
-            _wait_until_settled(unit.fragment, queue.started)
+            wait_until_settled(Fingerprint(*unit.fragment.fingerprint), queue.started)
             try:
                 unfit = _build_unit(plan, unit, builders, levels)
             except DataFileError as error:
@@ -360,7 +355,7 @@ def _build_unit(plan: BuildPlan, unit: Unit, builders: Mapping[str, ZoneBuilder]
     for builder in builders.values():
         builder.start_fragment(fragment.fragment_id, first_row=unit.start)
     with plan.dataset.open(fragment.path) as file:
-        _check_same(file, fragment)
+        check_same(file, fragment)
         unfit = columns_of_folders(file, plan.dataset.path_values(fragment.path), builders)
         for batch in file.column_batches(list(builders), unit.start, unit.stop):
             for column, builder in builders.items():
@@ -381,20 +376,7 @@ def _build_unit(plan: BuildPlan, unit: Unit, builders: Mapping[str, ZoneBuilder]
     return unfit
 
 
-def _check_same(file: DataFile, fragment: Fragment) -> None:
+def check_same(file: DataFile, fragment: Fragment) -> None:
+    """Raise `DataFileError` if the opened file is not the version that `fragment` describes."""
     if tuple(file.fingerprint) != fragment.fingerprint or file.row_group_rows != fragment.row_group_rows:
         raise DataFileError(f"data file {fragment.path} must not change during a build, got a new version; refresh")
-
-
-def _wait_until_settled(fragment: Fragment, seen: float) -> None:
-    """Wait until a write that follows gets another time, if the file is young; its time was `seen` then, at the latest.
-
-    That counts from when it was seen, not from the time itself, which may be of another clock.
-    """
-    has_tag = fragment.etag is not None  # a write that follows has another
-    if has_tag or time.time_ns() - fragment.mtime_ns > _OLD_NS:
-        return
-    settled = _SETTLED_SECONDS if fragment.mtime_ns % 1_000_000_000 else _COARSELY_SETTLED_SECONDS
-    left = seen + settled - time.monotonic()
-    if left > 0:
-        time.sleep(left)

@@ -39,6 +39,7 @@ __all__ = ["build", "demo", "export", "import_", "whatif"]
 )
 @click.option("--overwrite", is_flag=True, help="Build indexed columns anew.")
 @click.option("--optimize/--no-optimize", default=True, help="Slice columns of more than 4096 zones at the end.")
+@click.option("--from-parquet-blooms", is_flag=True, help="Take bloom filters of the files; zones are row groups.")
 @format_option
 def build(
     path: str,
@@ -52,6 +53,7 @@ def build(
     commit_every: int,
     overwrite: bool,
     optimize: bool,
+    from_parquet_blooms: bool,
     output_format: str,
 ) -> None:
     """Build an index over columns of PATH; data files are only read."""
@@ -72,6 +74,7 @@ def build(
         levels=[name.strip() for name in levels.split(",")],
         commit_every=commit_every,
         progress=sys.stderr.isatty(),
+        adopt="parquet" if from_parquet_blooms else None,
     )
     info = built.info()
     if output_format == "json":

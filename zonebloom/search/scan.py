@@ -121,7 +121,7 @@ def tasks_of(view: View, rows: RowSelection) -> Iterator[Task]:
     """The row groups with rows of `rows` that are not deleted, in order of path."""
     for file in sorted(view.files.of_fragments(rows.fragment_ids), key=lambda one: one.path):
         ranges = rows.fragment(file.fragment_id)
-        if not file.is_known:
+        if not file.is_known and ranges.num_rows == file.num_rows:
             file = _reopened(view, file)  # noqa: PLW2901 - the same file with its shape of this moment
             ranges = RowSelection.from_ranges([(file.fragment_id, 0, file.num_rows)])
         deleted = view.dataset.deleted_rows(file.path)

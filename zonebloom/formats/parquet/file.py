@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -33,6 +33,8 @@ from zonebloom.formats.source import Fingerprint, Source
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
+
+    from zonebloom.bloom.parquet import ChunkFilter
 
 __all__ = ["DataFile", "has_column", "places_of"]
 
@@ -393,6 +395,22 @@ class DataFile:
             return None
         with self._decoding([column]):
             return bounds_of(self._meta(group, leaf), unpacked)
+
+    def own_filters(self, column: str) -> list[ChunkFilter]:
+        """The bloom filters that the file itself has of a column or leaf, in order of row groups; those only are read.
+
+        Spec: specs/parquet-blooms.md#chunk_filters
+        """
+        from zonebloom.bloom.parquet import FileSizes, chunk_filters, leaf_of, leaf_type  # noqa: PLC0415 - most files have none
+
+        leaf = leaf_of(self._metadata, column)
+        if leaf is None:
+            return []
+        column_type = leaf_type(self.schema, column)
+        sizes = FileSizes(self._footer.size, self._footer.length)
+        with self._decoding():
+            read = partial(self._footer.read_ranges, self._source)
+            return chunk_filters(self._metadata, leaf, column_type, sizes, read)
 
     def _is_dictionary(self, leaf: int) -> bool:
         if self._metadata.schema.column(leaf).physical_type != "BYTE_ARRAY":
