@@ -122,7 +122,8 @@ class Index:
         self._snapshot = snapshot
         self._storage_options = storage_options
         self._given = dataset
-        self.dataset = self._dataset_of(snapshot)
+        self.data = self._dataset_of(snapshot)
+        """Where the files are, and what they are; `dataset()` reads their rows."""
         self._past_traffic = Traffic()
         """Of data sets that were looked at before this one."""
         self._view: View | None = None
@@ -154,7 +155,7 @@ class Index:
     @property
     def traffic(self) -> Traffic:
         """What this index asked of object stores so far, its own and that of the data."""
-        return self._past_traffic + self.store.traffic + self.dataset.traffic
+        return self._past_traffic + self.store.traffic + self.data.traffic
 
     @property
     def version(self) -> int:
@@ -178,7 +179,7 @@ class Index:
 
     def view(self) -> View:
         """The index against the data set as it is now; the last view again where nothing changed."""
-        dataset = self.dataset.pin()
+        dataset = self.data.pin()
         listing = dataset.list()
         if self._view is None or self._view.listing != listing or self._view.dataset != dataset:
             self._view = View(self._snapshot, dataset, listing)
@@ -324,9 +325,9 @@ class Index:
         if version != self.version:
             self._snapshot = load_snapshot(self.store, version)
             dataset = self._dataset_of(self._snapshot)
-            if dataset is not self.dataset:
-                self._past_traffic += self.dataset.traffic
-            self.dataset = dataset
+            if dataset is not self.data:
+                self._past_traffic += self.data.traffic
+            self.data = dataset
             self._view = None
 
     def refresh(
@@ -411,7 +412,7 @@ class Index:
                 is_cached = False
                 continue
             finally:
-                if dataset is not self.dataset:
+                if dataset is not self.data:
                     self._past_traffic += dataset.traffic
             break
         self._move_to(done.version)
@@ -548,7 +549,7 @@ class Index:
         ]
         return {
             "index": self.location,
-            "dataset": self.dataset.location,
+            "dataset": self.data.location,
             "dataset_kind": manifest.dataset["kind"],
             **{key: manifest.dataset[key] for key in ("table_version", "snapshot_id") if key in manifest.dataset},
             "version": manifest.version,
