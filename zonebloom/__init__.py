@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from zonebloom.build.advise import Forecast, whatif
     from zonebloom.build.create import build_index, import_index
     from zonebloom.errors import ZoneBloomError
-    from zonebloom.index import Index, open_index
+    from zonebloom.index import Index, dataset, open_index
     from zonebloom.predicates import And, Equals, IsIn, IsNull, Not, Or, Predicate, col
     from zonebloom.reasons import Reason, ReasonCode
     from zonebloom.search.evaluate import SearchResult
@@ -28,7 +28,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "zonebloom.build.create": ("build_index", "import_index"),
     "zonebloom.errors": ("ZoneBloomError",),
-    "zonebloom.index": ("Index", "open_index"),
+    "zonebloom.index": ("Index", "dataset", "open_index"),
     "zonebloom.predicates": ("And", "Equals", "IsIn", "IsNull", "Not", "Or", "Predicate", "col"),
     "zonebloom.build.advise": ("Forecast", "whatif"),
     "zonebloom.search.evaluate": ("SearchResult",),
@@ -60,6 +60,7 @@ __all__ = [
     "ZoneTable",
     "build_index",
     "col",
+    "dataset",
     "import_index",
     "open_index",
     "whatif",

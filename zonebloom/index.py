@@ -1,4 +1,4 @@
-"""`Index`: open, search, scan, exists, explain, verify, optimize, refresh, restore, vacuum.
+"""`Index`: open, search, scan, dataset, exists, explain, verify, optimize, refresh, restore, vacuum.
 
 An index is a folder beside the data (`_zonebloom/`), or anywhere else. It never touches a data file, and each of its
 answers holds for the data set as it is at the moment of the call: files are listed afresh, and what the index does not
@@ -47,9 +47,10 @@ if TYPE_CHECKING:
     from zonebloom.maintain.optimize import Optimization
     from zonebloom.maintain.verify import Verification
     from zonebloom.maintain.versions import Vacuum, Version
+    from zonebloom.search.arrow_dataset import IndexedDataset
     from zonebloom.search.explain import Explanation
 
-__all__ = ["Index", "open_index"]
+__all__ = ["Index", "dataset", "open_index"]
 
 _REFRESH_ATTEMPTS = 4
 
@@ -97,6 +98,19 @@ def open_index(
             table = None if dataset is None else open_dataset(dataset, storage_options)
             return Index(load_snapshot(store, version, versions), storage_options, table)
     raise IndexNotFoundError(f"an index must be at {given} or in its {INDEX_FOLDER}, got none; build it first")
+
+
+def dataset(path: str | os.PathLike[str], *, storage_options: Mapping[str, str] | None = None) -> IndexedDataset:
+    """The indexed data set at `path` as a pyarrow Dataset; `open_index(path).dataset()`.
+
+    Raises
+    ------
+    IndexNotFoundError
+        There is no index.
+
+    Spec: specs/engines.md#dataset
+    """
+    return open_index(path, storage_options=storage_options).dataset()
 
 
 def _places(given: str) -> Iterator[str]:
@@ -260,6 +274,17 @@ class Index:
     ) -> pa.Table:
         """The rows that match, as a table; see `scan`."""
         return self.scan(predicate, columns=columns, limit=limit, strict=strict).read_all()
+
+    def dataset(self) -> IndexedDataset:
+        """The data set as a pyarrow Dataset, whose scans read only the rows that may match.
+
+        DuckDB, DataFusion, Polars and others that take a pyarrow Dataset prune by the index with no further word.
+
+        Spec: specs/engines.md#dataset
+        """
+        from zonebloom.search.arrow_dataset import IndexedDataset  # noqa: PLC0415 - a plain search does without
+
+        return IndexedDataset(self.view, self.view().schema)
 
     def exists(self, column: str, values: Any, *, exact: bool = False) -> pa.BooleanArray:
         """For each of `values`, whether it may be in `column`: false is certain, null stays null.

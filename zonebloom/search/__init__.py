@@ -11,6 +11,7 @@ module             what lives there
 ``view``           a snapshot against one listing of the data
 ``evaluate``       predicate and filters to row ranges, with reasons
 ``scan``           row ranges to the rows that match
+``arrow_dataset``  a scan as a pyarrow Dataset, which engines read
 ``exists``         many values at once
 ``explain``        the funnel of a search, in words
 =================  ===================================================================
