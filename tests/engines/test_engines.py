@@ -12,6 +12,7 @@ import functools
 import os
 import pickle
 import re
+import sys
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -35,6 +36,7 @@ from zonebloom.engines.datafusion import register as register_in_datafusion
 from zonebloom.engines.duckdb import register as register_in_duckdb
 from zonebloom.engines.duckdb import relation, semi_join
 from zonebloom.engines.polars import scan
+from zonebloom.errors import MissingDependencyError
 from zonebloom.formats.parquet.file import DataFile
 
 NUM_ROWS = 1500
@@ -499,6 +501,7 @@ def test_every_way_to_scan_gives_the_same_rows(flat):
     assert ours.filter(where).to_table(columns=["row", "text"]) == expected
     assert ours.filter(F("id") == 42).filter(F("row") < 0).count_rows() == 0
     assert pa.Table.from_batches(ours.to_batches(columns=["row", "text"], filter=where)) == expected
+    assert ours.to_table(filter=where).to_pandas()["row"].tolist() == expected["row"].to_pylist()
     doubled = {"twice": F("row") * 2}
     assert ours.to_table(columns=doubled, filter=where) == flat.plain.to_table(columns=doubled, filter=where)
     fragments = list(ours.get_fragments(filter=where))
@@ -562,6 +565,12 @@ def test_a_filter_that_names_no_column_is_applied_all_the_same(flat):
 
 
 # --- Polars and DataFusion --------------------------------------------------------------------------------------------
+
+
+def test_polars_that_is_missing_is_named(flat, monkeypatch):
+    monkeypatch.setitem(sys.modules, "polars.io.plugins", None)
+    with pytest.raises(MissingDependencyError, match=r"zonebloom\[polars\]"):
+        scan(flat.index)
 
 
 def test_polars_limits_count_the_rows_before_the_filter(flat):
