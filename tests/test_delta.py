@@ -96,7 +96,7 @@ def build(root: Path, column: str = "u") -> zb.Index:
 
 def test_a_folder_with_a_log_is_a_table_and_one_zone_is_read(root):
     index = build(root)
-    assert isinstance(index.dataset, DeltaDataset)
+    assert isinstance(index.data, DeltaDataset)
     found = index.search(user(50))
     assert (found.num_zones_kept, found.num_zones) == (1, 15)
     assert index.to_table(user(50))["id"].to_pylist() == [50]
@@ -814,7 +814,7 @@ def test_a_table_in_an_object_store(s3):
     assert_same(index.to_table("id IS NOT NULL"), theirs)
     assert index.refresh().num_files_added == 2
     assert_same(index.to_table("id IS NOT NULL"), theirs)
-    assert index.dataset.traffic.num_requests > 0
+    assert index.data.traffic.num_requests > 0
     given = zb.open_index(url, dataset=DeltaTable(url, 1, s3.options), storage_options=s3.options)
     assert given.to_table("id IS NOT NULL").num_rows == 80
     with pytest.raises(DataFileError, match="as what it is"):

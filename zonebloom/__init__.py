@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from zonebloom.errors import ZoneBloomError
     from zonebloom.formats.parquet.bloom import parquet_blooms
     from zonebloom.formats.parquet.bloom_writer import add_parquet_blooms
-    from zonebloom.index import Index, build_index, import_index, open_index
+    from zonebloom.index import Index, build_index, dataset, import_index, open_index
     from zonebloom.predicates import And, Equals, IsIn, IsNull, Not, Or, Predicate, col
     from zonebloom.reasons import Reason, ReasonCode
     from zonebloom.search.evaluate import SearchResult
@@ -29,7 +29,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "zonebloom.errors": ("ZoneBloomError",),
-    "zonebloom.index": ("Index", "build_index", "import_index", "open_index"),
+    "zonebloom.index": ("Index", "build_index", "dataset", "import_index", "open_index"),
     "zonebloom.formats.parquet.bloom": ("parquet_blooms",),
     "zonebloom.formats.parquet.bloom_writer": ("add_parquet_blooms",),
     "zonebloom.predicates": ("And", "Equals", "IsIn", "IsNull", "Not", "Or", "Predicate", "col"),
@@ -66,6 +66,7 @@ __all__ = [
     "add_parquet_blooms",
     "build_index",
     "col",
+    "dataset",
     "import_index",
     "open_index",
     "open_lake",

@@ -1,4 +1,4 @@
-"""`Index`: build, open, search, scan, exists, explain, verify, optimize, refresh, restore, vacuum.
+"""`Index`: build, open, search, scan, dataset, exists, explain, verify, optimize, refresh, restore, vacuum.
 
 An index is a folder beside the data (`_zonebloom/`), or anywhere else. It never touches a data file, and each of its
 answers holds for the data set as it is at the moment of the call: files are listed afresh, and what the index does not
@@ -48,9 +48,10 @@ if TYPE_CHECKING:
     from zonebloom.maintain.verify import Verification
     from zonebloom.maintain.versions import Vacuum, Version
     from zonebloom.options import Sizing
+    from zonebloom.search.arrow_dataset import IndexedDataset
     from zonebloom.search.explain import Explanation
 
-__all__ = ["Index", "build_index", "import_index", "open_index"]
+__all__ = ["Index", "build_index", "dataset", "import_index", "open_index"]
 
 _REFRESH_ATTEMPTS = 4
 
@@ -98,6 +99,19 @@ def open_index(
             table = None if dataset is None else open_dataset(dataset, storage_options)
             return Index(load_snapshot(store, version, versions), storage_options, table)
     raise IndexNotFoundError(f"an index must be at {given} or in its {INDEX_FOLDER}, got none; build it first")
+
+
+def dataset(path: str | os.PathLike[str], *, storage_options: Mapping[str, str] | None = None) -> IndexedDataset:
+    """The indexed data set at `path` as a pyarrow Dataset; `open_index(path).dataset()`.
+
+    Raises
+    ------
+    IndexNotFoundError
+        There is no index.
+
+    Spec: specs/engines.md#dataset
+    """
+    return open_index(path, storage_options=storage_options).dataset()
 
 
 def _places(given: str) -> Iterator[str]:
@@ -240,7 +254,8 @@ class Index:
         self._snapshot = snapshot
         self._storage_options = storage_options
         self._given = dataset
-        self.dataset = self._dataset_of(snapshot)
+        self.data = self._dataset_of(snapshot)
+        """Where the files are, and what they are; `dataset()` reads their rows."""
         self._past_traffic = Traffic()
         """Of data sets that were looked at before this one."""
         self._view: View | None = None
@@ -272,7 +287,7 @@ class Index:
     @property
     def traffic(self) -> Traffic:
         """What this index asked of object stores so far, its own and that of the data."""
-        return self._past_traffic + self.store.traffic + self.dataset.traffic
+        return self._past_traffic + self.store.traffic + self.data.traffic
 
     @property
     def version(self) -> int:
@@ -296,7 +311,7 @@ class Index:
 
     def view(self) -> View:
         """The index against the data set as it is now; the last view again where nothing changed."""
-        dataset = self.dataset.pin()
+        dataset = self.data.pin()
         listing = dataset.list()
         if self._view is None or self._view.listing != listing or self._view.dataset != dataset:
             self._view = View(self._snapshot, dataset, listing)
@@ -378,6 +393,17 @@ class Index:
         """The rows that match, as a table; see `scan`."""
         return self.scan(predicate, columns=columns, limit=limit, strict=strict).read_all()
 
+    def dataset(self) -> IndexedDataset:
+        """The data set as a pyarrow Dataset, whose scans read only the rows that may match.
+
+        DuckDB, DataFusion, Polars and others that take a pyarrow Dataset prune by the index with no further word.
+
+        Spec: specs/engines.md#dataset
+        """
+        from zonebloom.search.arrow_dataset import IndexedDataset  # noqa: PLC0415 - a plain search does without
+
+        return IndexedDataset(self.view, self.view().schema)
+
     def exists(self, column: str, values: Any, *, exact: bool = False) -> pa.BooleanArray:
         """For each of `values`, whether it may be in `column`: false is certain, null stays null.
 
@@ -442,9 +468,9 @@ class Index:
         if version != self.version:
             self._snapshot = load_snapshot(self.store, version)
             dataset = self._dataset_of(self._snapshot)
-            if dataset is not self.dataset:
-                self._past_traffic += self.dataset.traffic
-            self.dataset = dataset
+            if dataset is not self.data:
+                self._past_traffic += self.data.traffic
+            self.data = dataset
             self._view = None
 
     def refresh(
@@ -528,7 +554,7 @@ class Index:
                 is_cached = False
                 continue
             finally:
-                if dataset is not self.dataset:
+                if dataset is not self.data:
                     self._past_traffic += dataset.traffic
             break
         self._move_to(done.version)
@@ -665,7 +691,7 @@ class Index:
         ]
         return {
             "index": self.location,
-            "dataset": self.dataset.location,
+            "dataset": self.data.location,
             "dataset_kind": manifest.dataset["kind"],
             **{key: manifest.dataset[key] for key in ("table_version", "snapshot_id") if key in manifest.dataset},
             "version": manifest.version,

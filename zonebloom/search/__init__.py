@@ -13,6 +13,7 @@ module             what lives there
 ``own_filters``    files that no index describes, pruned by filters of their own
 ``lake``           a lake without an index
 ``scan``           row ranges to the rows that match
+``arrow_dataset``  a scan as a pyarrow Dataset, which engines read
 ``exists``         many values at once
 ``explain``        the funnel of a search, in words
 =================  ===================================================================

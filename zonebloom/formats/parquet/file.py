@@ -258,7 +258,8 @@ class DataFile:
         if not present:
             return pa.Table.from_struct_array(pa.nulls(int(lengths.sum()), pa.struct([])))
         whole_only = self.int96_columns if int96_unit != "ns" else frozenset()
-        alone = [name for name in present if name not in whole_only]
+        is_whole = len(lengths) == 1 and lengths[0] == self.row_group_rows[group]
+        alone = [] if is_whole else [name for name in present if name not in whole_only]
         cuts = read_cuts(self._source, self._footer, group, ranges, alone) if alone else {}
         others = [name for name in present if name not in cuts]
         whole = self._read_row_group(group, others, int96_unit) if others else None
