@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from zonebloom.arrow import unwrapped
 from zonebloom.bloom import hashing
 from zonebloom.bloom.zones import ZoneBuilder
 from zonebloom.errors import DataFileError
@@ -269,9 +270,7 @@ def _ignore(batch: pa.RecordBatch) -> None:
 
 def _comparable(values: pa.ChunkedArray) -> pa.Array | None:
     """The values that are not null as one array that Arrow can order; None where it cannot order the type."""
-    stored = hashing.storage_type(values.type)
-    if pa.types.is_dictionary(stored):
-        stored = stored.value_type
+    stored = unwrapped(values.type)
     if pa.types.is_string_view(stored):
         stored = pa.string()
     elif pa.types.is_binary_view(stored) or pa.types.is_fixed_size_binary(stored):
