@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from zonebloom.errors import DataFileError, InvalidArgumentError
 from zonebloom.formats.dataset import INDEX_FOLDER, Declared
-from zonebloom.formats.parquet.column_mapping import StoredName, renamed_footer
+from zonebloom.formats.parquet.column_mapping import StoredName
 from zonebloom.formats.parquet.file import DataFile
 from zonebloom.formats.parquet.footer import Footer
 from zonebloom.formats.source import Fingerprint, LocalSource, Source
@@ -226,7 +226,7 @@ class TableSnapshot:
             known = self._footers.get(key)
         if known is not None and known[0] is footer:
             return known[1]
-        found = footer.rewritten(lambda raw: renamed_footer(raw, naming, key))
+        found = footer.renamed(naming, key)
         with self._lock:
             self._footers.pop(key, None)
             self._footers[key] = footer, found
