@@ -20,7 +20,7 @@ JAVA = $(shell version=$$("$${JAVA_HOME:+$$JAVA_HOME/bin/}java" -version 2>&1 | 
 # What can be run, less the report, which comes last: it makes the tables of the documentation from all results.
 BENCHES = $(filter-out report,$(notdir $(basename $(shell grep -l __main__ bench/*.py))))
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test test-deep lint bench clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -29,6 +29,9 @@ demo: $(VENV)/demo.stamp
 
 test: $(VENV)/test.stamp
 	$(PY) -m pytest -n 2 --dist loadscope $(PYTEST_ARGS)
+
+test-deep: $(VENV)/test.stamp
+	ZONEBLOOM_DEPTH=deep $(PY) -m pytest -n 2 --dist loadscope $(PYTEST_ARGS)
 
 lint: $(VENV)/lint.stamp
 	$(PY) -m ruff check

@@ -150,17 +150,20 @@ def figure(record_property: Callable[[str, object], None]) -> Callable[[str], No
 
 
 _TOGETHER = ("tests/spark/", "tests/test_remote_lakes.py")
-"""Tests of one worker: those of Spark have one cluster, those of remote lakes one that takes long to fill."""
+"""Tests whose modules stay together, as a module of Spark shares a session, and remote lakes take long to fill."""
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
-    """Each test is sent alone, but `_TOGETHER`. With pytest 9.2, xdist 3.8 does not see its own mark `xdist_group`."""
+    """Each test is sent alone, but those of a module of `_TOGETHER`.
+
+    With pytest 9.2, xdist 3.8 does not see its own mark `xdist_group`.
+    """
     from xdist.scheduler import LoadScopeScheduling
 
     class Scheduler(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return next((start for start in _TOGETHER if nodeid.startswith(start)), nodeid)
+            return nodeid.partition("::")[0] if nodeid.startswith(_TOGETHER) else nodeid
 
     return Scheduler(config, log)
 

@@ -1,6 +1,6 @@
 """Writers that race: whoever lost lands on top of whoever won, and where both changed the same, one is told.
 
-`ZONEBLOOM_COMMITS` sets the commits of each of 8 processes (50).
+`ZONEBLOOM_COMMITS` sets the commits of each of 8 processes (50 in the deep suite).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import zonebloom as zb
+from tests.depth import at_depth
 from tests.lives import rows_of, write
 from tests.zygote import Zygote
 from zonebloom.build.apply import reserved_ids
@@ -27,7 +28,7 @@ from zonebloom.storage.manifest import list_versions, read_version
 from zonebloom.storage.stores.local import LocalStore
 from zonebloom.storage.stores.open import open_store
 
-COMMITS = int(os.environ.get("ZONEBLOOM_COMMITS", "50"))
+COMMITS = int(os.environ.get("ZONEBLOOM_COMMITS") or at_depth(50))
 WRITERS = 8
 
 

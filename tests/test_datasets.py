@@ -6,6 +6,8 @@ Oracle: `pyarrow.dataset` with `partitioning="hive"`.
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.parse import quote
@@ -20,6 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import zonebloom as zb
+from tests.depth import at_depth
 from zonebloom.errors import DataFileError, InvalidArgumentError
 from zonebloom.formats import hive as partitions
 
@@ -60,7 +63,7 @@ FOLDER_TEXTS = st.one_of(
 )
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=at_depth(50), deadline=None)
 @given(
     texts=st.lists(FOLDER_TEXTS, min_size=1, max_size=5, unique=True).filter(lambda texts: texts != [NULL]),
     several=st.booleans(),
@@ -212,16 +215,74 @@ def test_links_are_followed(tmp_path):
     lake.mkdir()
     (lake / "linked.parquet").symlink_to(tmp_path / "real" / "a.parquet")
     (lake / "folder").symlink_to(tmp_path / "real")
-    (lake / "dangling.parquet").symlink_to(tmp_path / "nowhere")
     index = zb.build_index(lake, "id", rows_per_zone=1)
     assert index.search("id = 2").files == ["folder/a.parquet", "linked.parquet"]
 
 
-def test_a_loop_of_links_is_an_error(tmp_path):
-    pq.write_table(pa.table({"id": [1, 2]}), tmp_path / "a.parquet")
-    (tmp_path / "loop").symlink_to(tmp_path)
-    with pytest.raises(DataFileError, match=r"must be a readable folder, got Too many levels"):
-        zb.build_index(tmp_path, "id", rows_per_zone=1)
+def test_what_is_no_file_is_skipped_and_said(tmp_path):
+    """In a child of limited time: to open a FIFO blocks."""
+    lake = tmp_path / "lake"
+    (lake / "part").mkdir(parents=True)
+    pq.write_table(pa.table({"id": [1, 2]}), lake / "a.parquet")
+    program = """
+import os, socket, sys, pytest, zonebloom as zb
+from zonebloom.errors import DataFileError
+lake = sys.argv[1]
+os.chdir(lake)  # names of sockets are short
+index = zb.build_index(lake, "id")
+os.mkfifo("fifo.parquet")
+os.mkfifo("part/fifo.parquet")
+socket.socket(socket.AF_UNIX).bind("socket")
+for name, target in (("device", "/dev/zero"), ("dangling", "nowhere"), ("self", "self"), ("through", "a.parquet/x")):
+    os.symlink(target, name)
+index = zb.build_index(lake, "id", index="_other")
+for ask in (
+    index.refresh, index.verify, index.info, lambda: index.refresh("full"), lambda: zb.whatif(lake, "id"),
+    lambda: index.refresh(paths=["part", "fifo.parquet"]), lambda: zb.build_index(["a.parquet"], "id", index="_list"),
+):
+    ask()
+assert index.search("id = 2").files == ["a.parquet"]
+assert index.to_table("id = 2").num_rows == 1 and index.exists("id", [2], exact=True).to_pylist() == [True]
+with pytest.raises(DataFileError, match="which is neither"):
+    zb.build_index("fifo.parquet", "id")
+with pytest.raises(DataFileError, match="must be a regular file, got a FIFO"):
+    index.dataset.open("fifo.parquet")
+"""
+    command = [sys.executable, "-c", program, str(lake)]
+    found = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert found.returncode == 0, found.stderr
+    for name, kind in [
+        ("fifo.parquet", "a FIFO"),
+        ("part/fifo.parquet", "a FIFO"),
+        ("socket", "a socket"),
+        ("device", "a device"),
+        ("dangling", "a link to nothing"),
+        ("self", "a link to nothing"),
+        ("through", "a link to nothing"),
+    ]:
+        assert f"{lake / name}, {kind}; it is skipped" in found.stderr
+
+
+def test_a_link_to_a_folder_around_it_is_skipped_and_said(tmp_path):
+    lake, other = tmp_path / "lake", tmp_path / "other"
+    (lake / "part").mkdir(parents=True)
+    other.mkdir()
+    for number, folder in enumerate((lake, lake / "part", other)):
+        pq.write_table(pa.table({"id": [number]}), folder / "a.parquet")
+    (lake / "loop").symlink_to(lake)
+    (lake / "part" / "up").symlink_to("..")
+    (lake / "aside").symlink_to(other)
+    (other / "back").symlink_to(lake)
+    with pytest.warns(RuntimeWarning, match="a link to a folder around it; it is skipped") as warned:
+        index = zb.build_index(lake, "id", rows_per_zone=1)
+    said = {str(one.message).split("got ")[1].split(",")[0] for one in warned}
+    assert said == {str(lake / path) for path in ("loop", "part/up", "aside/back")}
+    with pytest.warns(RuntimeWarning, match="is skipped"):
+        assert index.to_table("id IN (0, 1, 2)")["id"].to_pylist() == [0, 2, 1]
+    with pytest.warns(RuntimeWarning, match="is skipped"):
+        index.refresh(paths=["loop/part", "part"])
+    with pytest.warns(RuntimeWarning, match="is skipped"):
+        assert sorted(index.view().files) == ["a.parquet", "aside/a.parquet", "part/a.parquet"]
 
 
 def test_sources_of_each_kind(flat_lake, tmp_path):

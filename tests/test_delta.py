@@ -28,6 +28,7 @@ from hypothesis import strategies as st
 
 import zonebloom as zb
 from tests import delta_log
+from tests.depth import at_depth
 from tests.s3 import S3Server
 from zonebloom import cli
 from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, StaleIndexError, StorageError
@@ -748,7 +749,7 @@ def test_the_command_reads_tables(root, monkeypatch, capsys):
 STEPS = ["append", "delete", "update", "overwrite", "compact", "vector", "restore", "vacuum", "refresh", "full"]
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=at_depth(12), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 99)), min_size=2, max_size=7))
 def test_random_operations_against_the_tables_own_reader(tmp_path_factory, steps):
     root = tmp_path_factory.mktemp("delta") / "table"

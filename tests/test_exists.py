@@ -20,6 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import zonebloom as zb
+from tests.depth import at_depth
 from zonebloom.errors import ColumnNotFoundError, InvalidArgumentError
 
 
@@ -119,7 +120,7 @@ def test_floats_beyond_exact_integers_are_compared_by_value(build):
     assert index.exists("c", probes, exact=True).to_pylist() == [True, False, True, False]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=at_depth(60), deadline=None)
 @given(probes=st.lists(st.none() | st.integers(-5, 40) | st.integers(-(2**63), 2**63 - 1), max_size=30))
 def test_exact_is_the_truth(truth_index, probes):
     index, written = truth_index

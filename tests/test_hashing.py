@@ -512,3 +512,21 @@ def test_any_slice_of_any_ints_hashes_value_by_value(values, start, length):
 def test_any_slice_of_any_booleans_hashes_value_by_value(values, start):
     array = pa.array(values, pa.bool_())[min(start, len(values)) :]
     assert hash_array(array).tolist() == hashes_of([bytes([v]) for v in array.to_pylist() if v is not None])
+
+
+def test_a_column_is_found_with_as_many_steps_whatever_the_number_of_columns():
+    """A build resolves each indexed column: a walk over all of 3000 for each would be 9 million steps."""
+
+    def steps(num_columns):
+        leaf = pa.struct([("leaf", pa.int8())])
+        schema = pa.schema([pa.field(f"c{i}", leaf if i % 2 else pa.int64()) for i in range(num_columns)])
+        counted = []
+        sys.setprofile(lambda _frame, event, _argument: counted.append(event))
+        try:
+            assert resolve_column(schema, "c4").type == pa.int64()
+            assert resolve_column(schema, "c5.leaf").type == pa.int8()
+        finally:
+            sys.setprofile(None)
+        return len(counted)
+
+    assert steps(3000) == steps(6)

@@ -37,6 +37,7 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import DoubleType, IntegerType, LongType, NestedField, StringType
 
 import zonebloom as zb
+from tests.depth import at_depth
 from tests.iceberg_log import commit_deletes, position_deletes, puffin
 from tests.s3 import Bucket, S3Server
 from zonebloom import cli
@@ -662,7 +663,7 @@ STEPS = ["append", "delete", "overwrite", "positions", "vector", "rename", "roll
 
 
 @pytest.mark.filterwarnings("ignore:Delete operation did not match")
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=at_depth(8), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 99)), min_size=2, max_size=7))
 def test_random_operations_against_the_tables_own_reader(tmp_path_factory, steps):
     root = tmp_path_factory.mktemp("iceberg")

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests import reference
+from tests.depth import at_depth
 from zonebloom.bloom.kernels import sbbf
 from zonebloom.bloom.kernels.xxh64 import hash_fixed
 from zonebloom.errors import InvalidArgumentError
@@ -41,7 +42,7 @@ def test_insert_and_check_equal_the_reference(num_blocks):
     assert sbbf.filter_check(blocks, others).tolist() == [reference.filter_check(expected, h) for h in others.tolist()]
 
 
-@settings(max_examples=60)
+@settings(max_examples=at_depth(60))
 @given(st.lists(st.integers(0, (1 << 64) - 1), max_size=60), st.integers(1, 9))
 def test_any_hashes_equal_the_reference(hashes, num_blocks):
     blocks = np.zeros((num_blocks, 8), np.uint32)

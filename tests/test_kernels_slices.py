@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests import reference
+from tests.depth import at_depth
 from zonebloom.bloom.kernels.sbbf import check_zones
 from zonebloom.bloom.kernels.slices import find_live_zone, probe_rows, slice_zones, unslice_zones
 from zonebloom.errors import InvalidArgumentError
@@ -35,7 +36,7 @@ def test_rows_equal_the_reference_and_back(num_zones, num_blocks):
     assert np.array_equal(back, filters)
 
 
-@settings(max_examples=30)
+@settings(max_examples=at_depth(30))
 @given(st.integers(1, 700), st.integers(1, 5), st.integers(0, 70), st.integers(0, 9))
 def test_slicing_is_lossless(num_zones, num_blocks, first_byte, spare):
     filters = random_filters(num_zones, num_blocks)
@@ -46,7 +47,7 @@ def test_slicing_is_lossless(num_zones, num_blocks, first_byte, spare):
     assert np.array_equal(back, filters)
 
 
-@settings(max_examples=30)
+@settings(max_examples=at_depth(30))
 @given(st.lists(st.integers(0, 600), max_size=4), st.integers(1, 3))
 def test_zones_sliced_in_parts_equal_zones_sliced_at_once(part_sizes, num_blocks):
     starts = np.cumsum([0, *[size // 8 * 8 for size in part_sizes]]).tolist()

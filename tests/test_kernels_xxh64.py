@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests import reference
+from tests.depth import at_depth
 from zonebloom.bloom.kernels.xxh64 import BATCH, hash_fixed, hash_variable
 from zonebloom.errors import InvalidArgumentError
 
@@ -78,7 +79,7 @@ def test_variable_keys_of_mixed_lengths(longest, dtype):
     assert hash_variable(data, offsets).tolist() == oracle(data, offsets)
 
 
-@settings(max_examples=50)
+@settings(max_examples=at_depth(50))
 @given(st.lists(st.binary(max_size=300), max_size=80), st.integers(0, 3))
 def test_any_keys_at_any_alignment(keys, skipped):
     data = np.frombuffer(b"x" * skipped + b"".join(keys), np.uint8)

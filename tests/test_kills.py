@@ -1,6 +1,6 @@
 """Writers that are killed at any moment lose nothing: SIGKILL, and whatever was half done stays so.
 
-`ZONEBLOOM_KILLS` sets the number of kills (default 210).
+`ZONEBLOOM_KILLS` sets the number of kills (210 in the deep suite).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections import Counter
 from datetime import timedelta
 
 import zonebloom as zb
+from tests.depth import at_depth
 from tests.lives import assert_every_row_is_found, write
 from tests.zygote import Zygote
 from zonebloom.errors import IndexExistsError
@@ -21,7 +22,7 @@ from zonebloom.maintain.versions import delete_index
 from zonebloom.storage.manifest import list_versions, read_version
 from zonebloom.storage.stores.local import LocalStore
 
-KILLS = int(os.environ.get("ZONEBLOOM_KILLS", "210"))
+KILLS = int(os.environ.get("ZONEBLOOM_KILLS") or at_depth(210))
 KINDS = ("build", "rebuild", "refresh", "optimize", "vacuum")
 
 

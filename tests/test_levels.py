@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import zonebloom as zb
+from tests.depth import at_depth
 from zonebloom.bloom import hashing
 from zonebloom.bloom.sbbf import Sbbf
 from zonebloom.bloom.sizing import num_blocks_for
@@ -177,7 +178,7 @@ def hash_of(*values: int) -> np.ndarray:
     return np.asarray(hashing.hash_values(pa.array(values, pa.int64())), np.uint64)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=at_depth(60), deadline=None)
 @given(
     parts=st.lists(st.lists(st.integers(0, 60), min_size=1, max_size=45), min_size=1, max_size=6),
     levels=st.sampled_from([("zone", "fragment"), ("zone", "dataset"), ("zone", "fragment", "dataset")]),

@@ -1,7 +1,7 @@
 """The life of an index, in any order: files come, change, move and go, the index is refreshed, merged, vacuumed,
 restored and damaged, and every answer equals what a dict of the rows says.
 
-`ZONEBLOOM_LIVES` sets the number of lives (default 120, of up to 50 steps each).
+`ZONEBLOOM_LIVES` sets the number of lives (120 in the deep suite, of up to 50 steps each).
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ from hypothesis.stateful import (
 )
 
 import zonebloom as zb
+from tests.depth import at_depth
 from zonebloom.errors import ConcurrentCommitError, CorruptIndexError
 from zonebloom.reasons import ReasonCode
 
-LIVES = int(os.environ.get("ZONEBLOOM_LIVES", "120"))
+LIVES = int(os.environ.get("ZONEBLOOM_LIVES") or at_depth(120))
 STEPS = 50
 
 KEYS = st.one_of(st.integers(0, 40), st.none())

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import zonebloom as zb
+from tests.depth import at_depth
 from tests.lives import assert_every_row_is_found, write
 from zonebloom.bloom.sbbf import Sbbf
 from zonebloom.bloom.sizing import num_blocks_for
@@ -69,7 +70,7 @@ def test_the_last_block_of_the_largest_filter_is_reached():
 
 
 @given(st.lists(st.integers(1, 3000), min_size=1, max_size=4))
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=at_depth(25))
 def test_a_union_misses_nothing_and_is_at_most_so_bad(sizes):
     parts = [filled(size, seed) for seed, size in enumerate(sizes)]
     found = united([one.blocks for one in parts], max(one.num_blocks for one in parts))

@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import zonebloom as zb
+from tests.depth import at_depth
 from zonebloom.bloom.zones import zone_schema
 from zonebloom.cli import app
 from zonebloom.errors import ConcurrentCommitError, CorruptIndexError, StorageError
@@ -89,7 +90,7 @@ def answers(store: LocalStore, column: ColumnEntry, hashes: np.ndarray) -> set[t
     seed=st.integers(0, 2**32),
     data=st.data(),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=at_depth(40), deadline=None)
 def test_merges_of_any_segments_in_any_order_keep_every_bit(  # noqa: PLR0917 - hypothesis passes them by name
     tmp_path_factory, num_fragments, zones_per_fragment, sizes, seed, data
 ):

@@ -24,6 +24,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import zonebloom as zb
+from tests.depth import at_depth
 from zonebloom.errors import DataFileError
 from zonebloom.formats import DataFile, ParquetDataset
 from zonebloom.formats.parquet import footer as footers
@@ -207,7 +208,7 @@ def check_ranges(
 UNHURRIED = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=UNHURRIED)
+@settings(max_examples=at_depth(150), deadline=None, suppress_health_check=UNHURRIED)
 @given(written=tables(), seed=st.integers(0, 2**32))
 def test_rows_read_by_pages_are_the_rows_of_the_row_group(written, seed):
     table, options = written

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.depth import at_depth
 from zonebloom.errors import PredicateError
 from zonebloom.predicates import And, Equals, IsIn, IsNull, Not, Opaque, Or, parse_predicate
 from zonebloom.predicates import arrow_pickle as et
@@ -276,7 +277,7 @@ def at_most(node):
     return {i for i, o in enumerate(got) if o is True}, {i for i, o in enumerate(got) if o is False}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=at_depth(150), deadline=None)
 @given(expressions)
 def test_the_tree_holds_every_row_that_is_true_or_false(expression):
     got = outcomes(TABLE, expression)

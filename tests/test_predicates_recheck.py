@@ -17,6 +17,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.depth import at_depth
 from zonebloom.errors import ColumnNotFoundError, PredicateError
 from zonebloom.predicates import Equals, IsIn, IsNull, col, parse_predicate
 from zonebloom.predicates.coerce import fit_values
@@ -489,7 +490,7 @@ random_sql = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=at_depth(300), deadline=None)
 @given(text=random_sql)
 @example(text="NOT s IN ('a', NULL)")
 @example(text="NOT (i = 300)")

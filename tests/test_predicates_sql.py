@@ -184,7 +184,14 @@ def test_a_function_of_a_column_is_opaque(text, shown):
         ("trim(BOTH 'a' FROM x) = 'b'", "TRIM"),
         ("x IS NOT DISTINCT FROM y", "x IS NOT DISTINCT FROM y"),
         ("x = X'0'", "pairs of hex digits"),
-        ("(" * 3000 + "x = 1" + ")" * 3000, "must not nest so deeply"),
+        ("abs(" * 3000 + "x" + ")" * 3000 + " = 1", "must not nest so deeply"),
+        ("((x = 1)", "a parenthesis is not closed"),
+        ("x = 1)", "closed that was not opened"),
+        ("x = 1; y = 2", "must be one condition, got 2"),
+        ("(" * 30 + "x = 1 AND" + ")" * 30, "cannot be read near"),
+        ("(" * 30 + "x = 1" + ")" * 30 + "OR", "a condition is missing"),
+        ("(" * 30 + "x = " + ")" * 30, "x ="),
+        ("(" * 30 + "x = 1 y = 2" + ")" * 30, "cannot be read near '=' at character 39"),
     ],
 )
 def test_what_cannot_be_evaluated_is_refused_in_one_line(text, piece):
@@ -203,3 +210,22 @@ def test_a_list_of_any_length_is_read():
 def test_a_chain_of_any_length_is_read():
     tree = parse_predicate(" OR ".join(f"x = {i}" for i in range(3000)))
     assert tree == IsIn("x", list(range(3000)))
+
+
+NESTED = [
+    ("({} AND y = 1)", lambda inside: inside & (col("y") == 1)),
+    ("(z BETWEEN 1 AND (2) OR {})", lambda inside: parse_predicate("z BETWEEN 1 AND 2") | inside),
+    ("NOT ({} OR f IN (1, (2)))", lambda inside: ~(inside | IsIn("f", [1, 2]))),
+    ("NOT NOT NOT ({})", lambda inside: ~inside),
+    ("({})", lambda inside: inside),
+    ("(x = 1 AND {} OR NOT (y) IS NULL)", lambda inside: ((x == 1) & inside) | ~IsNull("y")),
+]
+
+
+@pytest.mark.parametrize(("text", "tree"), NESTED)
+@pytest.mark.parametrize("levels", [1, 5, 15, 16, 17, 40, 400])
+def test_parentheses_of_any_depth_mean_the_same_tree(text, tree, levels):
+    condition, wanted = "k = 'a (b' AND x > (y)", parse_predicate("k = 'a (b' AND x > y")
+    for _ in range(levels):
+        condition, wanted = text.format(condition), tree(wanted)
+    assert parse_predicate(condition) == wanted

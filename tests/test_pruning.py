@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import zonebloom as zb
+from tests.depth import at_depth
 from zonebloom.errors import PredicateError
 from zonebloom.search.evaluate import TouchedRanges
 from zonebloom.search.selection import RowSelection
@@ -108,7 +109,7 @@ def test_neighbouring_zones_are_one_range(tmp_path):
     ]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=at_depth(200), deadline=None)
 @given(
     lengths=st.lists(st.tuples(st.integers(0, 3), st.integers(1, 5)), max_size=12),
     picks=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 15), st.integers(1, 8)), max_size=6),
@@ -260,7 +261,7 @@ def test_a_deep_tree_is_evaluated_and_one_too_deep_refused(tmp_path):
         index.search(tree)
     except PredicateError as error:
         message = str(error)
-    assert "nested less deeply" in message
+    assert "at most 1000 levels deep" in message
 
 
 def test_an_empty_lake_has_nothing_to_find(tmp_path):

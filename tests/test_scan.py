@@ -23,6 +23,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import zonebloom as zb
+from tests.depth import at_depth
 from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, PredicateError
 
 Row = dict[str, Any]
@@ -248,7 +249,9 @@ def ids(table: pa.Table) -> list[int]:
     return table["id"].to_pylist()
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(
+    max_examples=at_depth(100), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
 @given(lake=lakes(), data=st.data())
 def test_scan_equals_full_scan_and_prune_is_superset_of_brute_force(lake, data):
     """Random trees over random lakes: candidates hold every match, and the scan gives just the matches, in order."""

@@ -20,6 +20,7 @@ import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.depth import at_depth
 from zonebloom.bloom.kernels import slices as kernels
 from zonebloom.bloom.zones import zone_schema
 from zonebloom.errors import CorruptIndexError, UnsupportedFormatError
@@ -113,7 +114,7 @@ def test_slices_hold_the_same_bits_and_answer_alike(tmp_path, num_zones, num_blo
     count=st.sampled_from([1, 3, FEW_HASHES + 1]),
     seed=st.integers(0, 2**32),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=at_depth(40), deadline=None)
 def test_may_contain_is_the_and_of_the_definition(tmp_path_factory, num_zones, num_blocks, count, seed):
     filters = random_filters(num_zones, num_blocks, seed)
     root = tmp_path_factory.mktemp("slices")

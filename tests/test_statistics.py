@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import zonebloom as zb
+from tests.depth import at_depth
 from zonebloom.formats import DataFile
 from zonebloom.formats.source import LocalSource
 from zonebloom.predicates import parse_predicate
@@ -162,7 +163,7 @@ def conditions(draw) -> str:
     return f"NOT {text}" if draw(st.integers(0, 5)) == 0 else text
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=at_depth(120), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     numbers=st.lists(NUMBERS, min_size=1, max_size=24),
     parts=st.lists(conditions(), min_size=1, max_size=3),

@@ -5,12 +5,14 @@ Oracle: the rows as written.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import resource
 import shutil
 import subprocess
 import sys
+import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -22,6 +24,7 @@ import pytest
 import zonebloom as zb
 from zonebloom.errors import CorruptIndexError, StorageError, UnsupportedFormatError, ZoneBloomError
 from zonebloom.storage.manifest import commit, list_versions, read_version
+from zonebloom.storage.stores import local as local_store
 from zonebloom.storage.stores.local import LocalStore
 
 ROWS = 60
@@ -239,6 +242,36 @@ def test_a_commit_is_created_if_absent(tmp_path):
     assert not store.create("versions/1.json", b"second")
     assert store.read("versions/1.json") == b"first"
     assert names_in(tmp_path / "versions") == ["1.json"]
+
+
+def no_links(*_paths):
+    """What a file system without hard links answers; mounting one takes rights that a test does not have."""
+    raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+
+def test_without_hard_links_one_of_many_writers_commits_and_what_it_wrote_is_whole(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "link", no_links)
+    for number in range(50):
+        path, parts = f"versions/{number}.json", [bytes([writer]) * 100_000 for writer in range(4)]
+        barrier = threading.Barrier(len(parts))
+
+        def create(data, path=path, barrier=barrier):
+            barrier.wait()
+            return LocalStore(tmp_path).create(path, data)
+
+        with ThreadPoolExecutor(len(parts)) as pool:
+            won = list(pool.map(create, parts))
+        assert won.count(True) == 1
+        assert LocalStore(tmp_path).read(path) == parts[won.index(True)]
+    assert len(names_in(tmp_path / "versions")) == 50
+
+
+def test_a_file_system_that_can_only_overwrite_is_refused_with_what_to_do(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "link", no_links)
+    monkeypatch.setattr(local_store, "_renamed", lambda *_paths: errno.EINVAL)
+    with pytest.raises(StorageError, match=r"make hard links, or rename without replacing.*; keep the index else"):
+        LocalStore(tmp_path).create("versions/1.json", b"first")
+    assert names_in(tmp_path / "versions") == []
 
 
 # --- no permission, no space ----------------------------------------------------------------------------------------

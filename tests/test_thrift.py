@@ -11,12 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.depth import at_depth
 from zonebloom.errors import DataFileError
 from zonebloom.formats.parquet import thrift
 from zonebloom.formats.parquet.column_mapping import renamed_footer
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=at_depth(300), deadline=None)
 @given(st.binary(max_size=200), st.integers(0, 12))
 def test_thrift_of_any_bytes_ends_with_a_value_or_its_own_error(data, kind):
     calls = [
@@ -46,7 +47,7 @@ _SCHEMA = thrift.write_list(
 _FOOTER = thrift.write_struct({1: (thrift.I32, 2), 2: (thrift.LIST, _SCHEMA), 3: (thrift.I64, 0)})
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=at_depth(500), deadline=None)
 @given(st.lists(st.tuples(st.integers(0, len(_FOOTER) - 1), st.binary(max_size=2)), min_size=1, max_size=3))
 def test_a_damaged_schema_gets_new_names_or_is_refused(edits):
     footer = _FOOTER

@@ -15,6 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import zonebloom as zb
+from tests.depth import at_depth
 from zonebloom.predicates import Predicate, parse_predicate
 from zonebloom.search.column_reader import LoadedColumn
 from zonebloom.search.evaluate import Evaluator, ProbedColumn
@@ -113,7 +114,7 @@ trees = st.recursive(
     num_values=st.sampled_from([1, 4, 60]),
     gaps=st.sets(st.sampled_from(["dead", "unseen", "order", "own"])).map(" ".join),
 )
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=at_depth(400), deadline=None)
 def test_zone_sets_give_the_rows_of_row_ranges(tree, seed, num_fragments, num_values, gaps):
     lake = Lake(seed, num_fragments, num_values, gaps)
     plain = {

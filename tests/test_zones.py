@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import zonebloom as zb
+from tests.depth import at_depth
 from zonebloom.bloom import hashing
 from zonebloom.bloom.sizing import expected_fpp, num_blocks_for
 from zonebloom.bloom.zones import ZONE_FIELDS
@@ -50,7 +51,7 @@ def build(values: pa.Array, cuts: list[int] | None = None, **parameters) -> pa.T
 
 @pytest.mark.parametrize("sizing", SIZINGS)
 @pytest.mark.parametrize("name", COLUMNS)
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=at_depth(12), deadline=None)
 @given(cuts=st.lists(st.integers(0, ROWS), max_size=8), rows_per_zone=st.sampled_from([1, 7, 64, 100, 999, 1000, 5000]))
 def test_zones_do_not_depend_on_batch_boundaries(name, sizing, cuts, rows_per_zone):
     values = COLUMNS[name]

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import importlib.util
+import json
 import os
 import re
 import shutil
@@ -165,6 +166,26 @@ def running(
                     gateway.proc.stdin.close()
                     gateway.proc.wait(30)
                     SparkContext._gateway = SparkContext._jvm = None
+
+
+_SERVER = """
+import json, sys
+from tests.spark import cluster
+with cluster.running(connect_port=int(sys.argv[1]), options=json.loads(sys.argv[2])):
+    print("ready", flush=True)
+    sys.stdin.read()
+"""
+
+
+@contextlib.contextmanager
+def serving(options: Mapping[str, str] | None = None) -> Iterator[int]:
+    """The port of Spark Connect on a cluster whose driver is a process of its own; it ends with the block."""
+    port = free_port()
+    command = [sys.executable, "-c", _SERVER, str(port), json.dumps(dict(options or {}))]
+    with subprocess.Popen(command, cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
+        assert server.stdout is not None
+        assert server.stdout.readline() == "ready\n"
+        yield port
 
 
 @contextlib.contextmanager

@@ -1,17 +1,21 @@
-"""One Spark cluster for all tests of this folder, which run in one worker of xdist, as tests/conftest.py says.
+"""Spark sessions: one of each worker of xdist for all tests of this folder, and a cluster where one matters.
 
-`spark` is a classic session on a cluster of two executor processes, `connect` a Spark Connect session of the same
-cluster. In a test that uses `connect`, `pyspark.sql.functions` make columns for Connect, so use one of the two there.
-`any_spark` is each of them in turn.
+`spark` is a classic session of two threads, whose Python workers are processes of their own and whose tasks are tried
+again. `connect` is a Spark Connect session of the same server. `cluster_spark` is a Spark Connect session of a cluster
+with two executor processes, for what only processes show: lost executors, delivery. `any_spark` is one of the first two
+kinds, chosen by the test's name, and each of them in turn in the deep suite. In a test with a session of Spark Connect,
+`pyspark.sql.functions` make columns for Connect, so use one kind there.
 """
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.depth import IS_DEEP
 from tests.spark import cluster
 
 if TYPE_CHECKING:
@@ -27,7 +31,7 @@ def connect_port() -> int:
 @pytest.fixture(scope="session")
 def spark(connect_port: int) -> Iterator[SparkSession]:
     """A classic session."""
-    with cluster.running(connect_port=connect_port) as session:
+    with cluster.running("local[2,4]", connect_port=connect_port) as session:
         yield session
 
 
@@ -38,7 +42,29 @@ def connect(spark: SparkSession, connect_port: int) -> Iterator[SparkSession]:
         yield session
 
 
-@pytest.fixture(params=["classic", "connect"])
+@pytest.fixture(scope="module")
+def cluster_port() -> Iterator[int]:
+    """Where a cluster of two executor processes serves Spark Connect."""
+    with cluster.serving() as port:
+        yield port
+
+
+@pytest.fixture
+def cluster_spark(cluster_port: int) -> Iterator[SparkSession]:
+    """A session of Spark Connect on that cluster."""
+    with cluster.connected(cluster_port) as session:
+        yield session
+
+
+@pytest.fixture
 def any_spark(request: pytest.FixtureRequest) -> SparkSession:
-    """Each kind of session."""
-    return request.getfixturevalue("spark" if request.param == "classic" else "connect")
+    """A session of either kind."""
+    return request.getfixturevalue(request.param)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Give `any_spark` both kinds of session, or the one that the test's name chooses."""
+    if "any_spark" in metafunc.fixturenames:
+        kinds = ["spark", "connect"]
+        chosen = kinds if IS_DEEP else [kinds[zlib.crc32(metafunc.function.__name__.encode()) % 2]]
+        metafunc.parametrize("any_spark", chosen, indirect=True)

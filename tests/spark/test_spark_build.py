@@ -193,10 +193,16 @@ def test_progress_reaches_the_number_of_rows(any_spark, make_lake):
 # --- what goes wrong --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "fault", ["build_or_die", "build_or_kill_the_executor", "build_twice", "build_at_the_second_attempt"]
-)
+@pytest.mark.parametrize("fault", ["build_or_die", "build_twice", "build_at_the_second_attempt"])
 def test_a_task_that_is_run_again_changes_nothing(spark, make_lake, tmp_path, monkeypatch, fault):
+    assert_survives(spark, make_lake, tmp_path, monkeypatch, fault)
+
+
+def test_a_lost_executor_changes_nothing(cluster_spark, make_lake, tmp_path, monkeypatch):
+    assert_survives(cluster_spark, make_lake, tmp_path, monkeypatch, "build_or_kill_the_executor")
+
+
+def assert_survives(spark, make_lake, tmp_path, monkeypatch, fault):
     lake = make_lake((3000, 2500, 2000, 1500, 1000, 500))
     made, wanted = tmp_path / "made", tmp_path / "wanted"
     monkeypatch.setattr(tasks, "build", getattr(faults, fault))

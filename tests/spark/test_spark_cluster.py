@@ -18,7 +18,7 @@ def pids(batches):
         yield pa.RecordBatch.from_pydict({"pid": pa.array([os.getpid()], pa.int64())})
 
 
-def test_tasks_run_in_other_processes_of_both_kinds_of_session(any_spark):
+def test_tasks_run_in_other_processes(any_spark):
     found = {row.pid for row in any_spark.range(4, numPartitions=4).mapInArrow(pids, "pid long").collect()}
     assert found
     assert os.getpid() not in found

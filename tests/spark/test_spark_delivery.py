@@ -55,28 +55,15 @@ def run_python(code, **environment):
     )
 
 
-_SERVER = """
-import sys
-from tests.spark import cluster
-with cluster.running(connect_port=int(sys.argv[1]), options={"spark.sql.artifact.isolation.enabled": sys.argv[2]}):
-    print("ready", flush=True)
-    sys.stdin.read()
-"""
-
-
 @pytest.fixture(scope="module", params=["false", "true"], ids=["artifacts shared", "artifacts isolated"])
 def server(request: pytest.FixtureRequest) -> Iterator[tuple[int, contextlib.ExitStack]]:
     """Port of a Connect server in a process of its own, and what ends its sessions.
 
     They stay open as long as it runs: where sessions share artifacts, executors may fetch them for a later one.
     """
-    found = cluster.free_port()
-    command = [sys.executable, "-c", _SERVER, str(found), request.param]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen(command, cwd=cluster.ROOT, text=True, **pipes) as server:
-        assert server.stdout.readline() == "ready\n"
-        with contextlib.ExitStack() as sessions:
-            yield found, sessions
+    options = {"spark.sql.artifact.isolation.enabled": request.param}
+    with cluster.serving(options) as port, contextlib.ExitStack() as sessions:
+        yield port, sessions
 
 
 @pytest.fixture

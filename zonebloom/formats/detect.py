@@ -109,9 +109,10 @@ def _at(location: str, storage_options: Mapping[str, str] | None) -> Dataset:
                 message = f"a data set must be a whole table, got {path}, a part of the table {parent}"
                 raise InvalidArgumentError(f"{message}; its files alone do not say which rows are deleted")
         return ParquetDataset(path, "folder")
-    if os.path.exists(path):  # noqa: PTH110 - as above
+    if os.path.isfile(path):  # noqa: PTH113 - as above
         return ParquetDataset(path.parent, "file", (path.name,))
-    raise DataFileError(f"a data set must be a folder or a Parquet file, got {path}, which does not exist")
+    found = "is neither" if os.path.exists(path) else "does not exist"  # noqa: PTH110 - as above
+    raise DataFileError(f"a data set must be a folder or a Parquet file, got {path}, which {found}")
 
 
 def has_log_at(location: str, storage_options: Mapping[str, str] | None) -> bool:

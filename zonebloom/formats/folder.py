@@ -1,13 +1,18 @@
 """Parquet files as a data set: listing with fingerprints, reading columns for a build and row groups for a scan.
 
 A data set is a folder (hive-partitioned or not), one file, or a list of files. As Spark, pyarrow and DuckDB do, names
-that begin with `_` or `.` are skipped in a folder; every other file is a data file, whatever its ending.
+that begin with `_` or `.` are skipped in a folder; every other file is a data file, whatever its ending. What is no
+file (a FIFO, a device, a link to nothing), and a link to a folder around it, is skipped with a warning.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
+import itertools
 import os
+import stat
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +23,7 @@ import pyarrow as pa
 from zonebloom.errors import DataFileError, InvalidArgumentError
 from zonebloom.formats import hive as partitions
 from zonebloom.formats.dataset import INDEX_FOLDER, DatasetSnapshot
-from zonebloom.formats.source import Fingerprint, LocalSource, fingerprint_of
+from zonebloom.formats.source import Fingerprint, LocalSource, fingerprint_of, kind_of
 from zonebloom.formats.table_marks import TABLE_MARKS, is_table_folder, table_among_files
 from zonebloom.storage.stores.store import Traffic
 
@@ -64,11 +69,7 @@ class ParquetDataset(DatasetSnapshot):
         """
         if self.layout == "folder":
             return dict(sorted(self._walk("")))
-        found = {}
-        for path in self.files:
-            with contextlib.suppress(FileNotFoundError):
-                found[path] = fingerprint_of(os.stat(self.root / path))  # noqa: PTH116 - the result is used as is
-        return found
+        return self._fingerprints(self.files)
 
     def list_under(self, paths: Sequence[str]) -> dict[str, Fingerprint]:
         """As `list`, but only files that are one of `paths` (relative to the root, with `/`) or in one of them.
@@ -88,14 +89,22 @@ class ParquetDataset(DatasetSnapshot):
         for path in paths:
             if path == ".":
                 return self.list()
-            if any(is_hidden(name) for name in path.split("/")):
+            names = path.split("/")
+            folders = ["/".join(names[:end]) for end in range(1, len(names) + 1)]
+            if any(map(is_hidden, names)) or any(self._is_around(folder) for folder in folders):
                 continue
-            if (self.root / path).is_dir():
-                found.update(self._walk(f"{path}/"))
-            else:
-                with contextlib.suppress(FileNotFoundError):
-                    found[path] = fingerprint_of((self.root / path).stat())
+            found.update(self._walk(f"{path}/") if (self.root / path).is_dir() else self._fingerprints([path]))
         return dict(sorted(found.items()))
+
+    def _fingerprints(self, paths: Iterable[str]) -> dict[str, Fingerprint]:
+        """Those of `paths` that are files."""
+        found = {}
+        for path in paths:
+            with contextlib.suppress(FileNotFoundError):
+                status = os.stat(self.root / path)  # noqa: PTH116 - the result is used as is
+                if _is_file(self.absolute(path), status):
+                    found[path] = fingerprint_of(status)
+        return found
 
     def list_partitions(self, wanted: Sequence[Mapping[str, str | None]]) -> dict[str, Fingerprint]:
         """As `list`, but only files in folders that agree with one of `wanted`; no other folder is listed."""
@@ -114,20 +123,42 @@ class ParquetDataset(DatasetSnapshot):
                     raise table_among_files(str(self.root / folder))
                 if is_hidden(name):
                     continue
-                if not name.isprintable() and "\udc80" <= max(name) <= "\udcff":
-                    message = f"names of files and folders must be UTF-8, got {os.fsencode(entry.path)!r}"
-                    raise DataFileError(f"{message}; rename it")
+                _check_name(entry)
+                if entry.is_symlink() and not self._leads_on(folder + name):
+                    continue
                 if entry.is_dir():
                     if wanted is None or partitions.may_hold(f"{folder}{name}/", wanted):
                         yield from self._walk(f"{folder}{name}/", wanted)
                     continue
                 try:  # a context manager would cost as much as the call
-                    stat = entry.stat()
+                    status = entry.stat()
                 except FileNotFoundError:
                     continue
-                yield folder + name, fingerprint_of(stat)
+                if _is_file(entry.path, status):
+                    yield folder + name, fingerprint_of(status)
         except OSError as error:
             raise DataFileError(f"{self.root / folder} must be a readable folder, got {error.strerror}") from error
+
+    def _leads_on(self, path: str) -> bool:
+        """Whether the link at `path` leads to something that the walk is not inside of; a warning if not."""
+        try:
+            status = os.stat(self.root / path)  # noqa: PTH116 - for its errors
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+                raise
+            _skipped(self.absolute(path), "a link to nothing")
+            return False
+        if stat.S_ISDIR(status.st_mode) and self._is_around(path):
+            _skipped(self.absolute(path), "a link to a folder around it")
+            return False
+        return True
+
+    def _is_around(self, path: str) -> bool:
+        """Whether `path` is one of the folders around it, by way of a link."""
+        parents = ["", *itertools.accumulate(path.split("/")[:-1], lambda parent, name: f"{parent}/{name}")]
+        with contextlib.suppress(FileNotFoundError):
+            return any((self.root / path).samefile(self.root / parent) for parent in parents)
+        return False
 
     def absolute(self, path: str) -> str:
         """The absolute path of a data file."""
@@ -195,6 +226,25 @@ class ParquetDataset(DatasetSnapshot):
         root = described["root"]
         folder = Path(index_location).parent if root == ".." else Path(root)
         return cls(folder, described["layout"], tuple(described["files"]))
+
+
+def _check_name(entry: os.DirEntry[str]) -> None:
+    if not entry.name.isprintable() and "\udc80" <= max(entry.name) <= "\udcff":
+        message = f"names of files and folders must be UTF-8, got {os.fsencode(entry.path)!r}"
+        raise DataFileError(f"{message}; rename it")
+
+
+def _is_file(path: str, status: os.stat_result) -> bool:
+    """Whether there is a regular file; a warning if not, for to open anything else may block for ever."""
+    if not stat.S_ISREG(status.st_mode):
+        _skipped(path, kind_of(status))
+        return False
+    return True
+
+
+def _skipped(path: str, kind: str) -> None:
+    message = f"what a data set holds must be files and folders, got {path}, {kind}; it is skipped"
+    warnings.warn(message, RuntimeWarning, stacklevel=2)
 
 
 def is_hidden(name: str) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import os
+import stat
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -16,7 +17,7 @@ import pyarrow as pa
 from zonebloom.errors import DataFileError
 from zonebloom.storage.stores.locations import Url, is_url
 
-__all__ = ["Fingerprint", "LocalSource", "Source", "SourceFile", "fingerprint_of", "open_source"]
+__all__ = ["Fingerprint", "LocalSource", "Source", "SourceFile", "fingerprint_of", "kind_of", "open_source"]
 
 _HALF = 1 << 63
 
@@ -79,6 +80,9 @@ class LocalSource:
     def __init__(self, path: str | Path) -> None:
         self.path = str(path)
         try:
+            status = os.stat(path)  # noqa: PTH116 - a plain string
+            if not stat.S_ISREG(status.st_mode):  # to open a FIFO would block for ever
+                raise DataFileError(f"data file {path} must be a regular file, got {kind_of(status)}")
             self._file = pa.OSFile(self.path, "rb")
         except FileNotFoundError as error:
             raise DataFileError(f"data file {path} must exist, got no such file") from error
@@ -165,7 +169,21 @@ def open_source(location: str, storage_options: Mapping[str, str] | None = None)
     return LocalSource(Path(location))
 
 
-def fingerprint_of(stat: os.stat_result) -> Fingerprint:
+_KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+def kind_of(status: os.stat_result) -> str:
+    """What there is where a regular file should be."""
+    return _KINDS.get(stat.S_IFMT(status.st_mode), "no file")
+
+
+def fingerprint_of(status: os.stat_result) -> Fingerprint:
     """The fingerprint of a local file; times beyond 64 bits, from the year 2262 on, begin again at the least."""
-    time = stat.st_mtime_ns
-    return Fingerprint(stat.st_size, time if -_HALF <= time < _HALF else (time + _HALF) % (2 * _HALF) - _HALF)
+    time = status.st_mtime_ns
+    return Fingerprint(status.st_size, time if -_HALF <= time < _HALF else (time + _HALF) % (2 * _HALF) - _HALF)

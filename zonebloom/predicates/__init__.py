@@ -7,7 +7,7 @@ module                what lives there
 ``terms``             what no filter evaluates but a re-check does: ranges, functions, casts
 ``columns``           `col`, the way to write a predicate in Python
 ``plain``             the commonest SQL text, ``column = literal``, without the parser
-``sql``               SQL text to tree; ``sql_literals`` has its literals
+``sql``               SQL text to tree; ``sql_literals`` has its literals, ``sql_nesting`` deep ones
 ``arrow_expression``  pyarrow Expression to tree; ``arrow_pickle`` decodes its pickle
 ``simplify``          ORs of equalities to one IN list
 ``row_filter``        tree to pyarrow Expression with SQL's three-valued semantics

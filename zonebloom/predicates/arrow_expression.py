@@ -21,7 +21,7 @@ from zonebloom.predicates.arrow_pickle import Call, Field, Literal, Node, Tree, 
 from zonebloom.predicates.row_filter import result_type
 from zonebloom.predicates.simplify import merged
 from zonebloom.predicates.terms import LiteralTerm, Truth
-from zonebloom.predicates.tree import And, Equals, IsIn, IsNull, Opaque, Or, Predicate
+from zonebloom.predicates.tree import And, Equals, IsIn, IsNull, Opaque, Or, Predicate, check_depth
 from zonebloom.reasons import ReasonCode
 
 __all__ = ["FromExpression", "OpaqueExpression", "from_expression"]
@@ -38,7 +38,7 @@ class FromExpression(And):
     expression: pc.Expression
 
     def __init__(self, expression: pc.Expression, tree: Predicate) -> None:
-        self._set(_children=(tree,), expression=expression)
+        self._set(_children=(tree,), _is_flat=True, expression=expression)
 
     @property
     def _evaluated(self) -> tuple[Predicate, ...]:
@@ -111,11 +111,13 @@ def from_expression(expression: pc.Expression) -> FromExpression:
     Spec: specs/pruning.md#pyarrow-expressions.
     """
     try:
-        tree = _translated(take_apart(expression))
+        tree = take_apart(expression)
+        check_depth(tree.depth - 1)  # calls that join nothing are leaves
+        translated = _translated(tree)
     except UnreadableExpressionError as error:
         message = f"a pyarrow Expression must name its columns, got {_text(expression):.200} ({error})"
         raise PredicateError(f"{message}; write the condition as SQL text") from error
-    return FromExpression(expression, merged(tree))
+    return FromExpression(tree.expression, merged(translated))
 
 
 _AND = frozenset({"and_kleene", "and"})
@@ -149,14 +151,14 @@ def _joined(node: Node) -> tuple[Node, ...]:
         node.function == "invert" and len(node.arguments) == 1
     ):
         return node.arguments
-    return (node.arguments[1],) if _is_nulled(node) else ()
+    return node.arguments[-2:-1] if _is_nulled(node) else ()
 
 
 def _is_nulled(node: Call) -> bool:
-    """Whether it is ``if_else(…, p, null)``: TRUE at most where p is, and FALSE at most where p is."""
-    if node.function != "if_else" or len(node.arguments) != 3:  # noqa: PLR2004 -- ternary
+    """Whether it is ``if_else(…, p, null)`` or ``coalesce(p, null)``: TRUE at most where p is, and FALSE likewise."""
+    if (node.function, len(node.arguments)) not in (("if_else", 3), ("coalesce", 2)):
         return False
-    last = node.arguments[2]
+    last = node.arguments[-1]
     return isinstance(last, Literal) and not last.value.is_valid
 
 

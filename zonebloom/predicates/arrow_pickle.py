@@ -13,14 +13,25 @@ Spec: specs/pruning.md#pyarrow-expressions.
 from __future__ import annotations
 
 import ctypes
+import itertools
 import struct
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from zonebloom.predicates.tree import CHUNK, MAX_DEPTH, balanced
+
 __all__ = ["Call", "Field", "Literal", "Node", "Tree", "UnreadableExpressionError", "take_apart"]
+
+
+_STACK_BYTES = 64 << 20
+"""Room for some 250 000 levels of calls, of some 250 bytes each (pyarrow 26 on x86-64); only what is used is memory."""
+_STACKS = threading.Lock()
+"""The size of new stacks is one for all threads."""
 
 
 class UnreadableExpressionError(Exception):
@@ -60,13 +71,20 @@ class Call:
 Node: TypeAlias = Field | Literal | Call
 
 
+Entry: TypeAlias = tuple[bytes, bytes]
+
+
 @dataclass(frozen=True, slots=True)
 class Tree:
     """An expression and its nodes."""
 
+    expression: pc.Expression
+    """The whole expression, with long chains of one AND or OR in parts."""
     root: Node
-    """The node of the whole expression."""
-    entries: tuple[tuple[bytes, bytes], ...]
+    """Its node."""
+    depth: int
+    """Levels of calls; a chain of one AND or OR is one level."""
+    entries: tuple[Entry, ...]
     """The metadata."""
     batch: pa.RecordBatch
     """The literals and options."""
@@ -87,18 +105,22 @@ class Tree:
                 columns.append(self.batch.column(int(value)))
             else:
                 entries.append((key, value))
-        columns = columns or [pa.nulls(1)]  # read by no entry, but pyarrow wants a batch of one row
-        fields = [pa.field(str(i), column.type) for i, column in enumerate(columns)]
-        schema = pa.schema(fields, metadata=pa.KeyValueMetadata(entries))
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_file(sink, schema) as writer:
-            writer.write_batch(pa.record_batch(columns, schema=schema))
-        restore = pc.scalar(True).__reduce__()[0]
-        try:
-            expression: pc.Expression = restore(sink.getvalue())
-        except (pa.ArrowException, TypeError, ValueError) as error:
-            raise UnreadableExpressionError(str(error)) from error
-        return expression
+        return _restored(entries, columns or [pa.nulls(1)])  # read by no entry, but pyarrow wants a batch of one row
+
+
+def _restored(entries: list[Entry], columns: list[pa.Array]) -> pc.Expression:
+    """The expression of the metadata `entries` and of the literals and options in `columns`."""
+    fields = [pa.field(str(i), column.type) for i, column in enumerate(columns)]
+    schema = pa.schema(fields, metadata=pa.KeyValueMetadata(entries))
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, schema) as writer:
+        writer.write_batch(pa.record_batch(columns, schema=schema))
+    restore = pc.scalar(True).__reduce__()[0]
+    try:
+        expression: pc.Expression = restore(sink.getvalue())
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise UnreadableExpressionError(str(error)) from error
+    return expression
 
 
 def take_apart(expression: pc.Expression) -> Tree:
@@ -111,14 +133,96 @@ def take_apart(expression: pc.Expression) -> Tree:
         referred to by its position.
     """
     try:
-        serialized = expression.__reduce__()[1][0]
-        batch = pa.ipc.open_file(pa.py_buffer(serialized)).get_batch(0)
-        entries = tuple(_metadata(batch.schema))
-        return Tree(_parsed(entries, batch), entries, batch)
+        batch = pa.ipc.open_file(pa.py_buffer(_serialized(expression))).get_batch(0)
+        entries = _metadata(batch.schema)
+        depth, num_inner = _shape(entries)
+        if num_inner >= CHUNK and depth <= 2 * MAX_DEPTH:
+            columns = [*batch.columns, pa.nulls(1, pa.bool_())]
+            batch = pa.record_batch(columns, [str(i) for i in range(len(columns))])
+            entries = _in_parts(entries, str(len(columns) - 1).encode())
+            expression = _restored(entries, columns)
+        return Tree(expression, _parsed(tuple(entries), batch), depth, tuple(entries), batch)
     except UnreadableExpressionError:
         raise
     except (pa.ArrowException, LookupError, TypeError, ValueError, AttributeError, struct.error) as error:
         raise UnreadableExpressionError(str(error)) from error
+
+
+def _serialized(expression: pc.Expression) -> bytes:
+    """The pickle's bytes; pyarrow recurses in C++, and crashes at 40 000 levels on a stack of 8 MiB."""
+    with _STACKS:
+        usual = threading.stack_size(_STACK_BYTES)
+        try:
+            with ThreadPoolExecutor(1) as pool:
+                found: bytes = pool.submit(expression.__reduce__).result()[1][0]
+        finally:
+            threading.stack_size(usual)
+    return found
+
+
+_ASSOCIATIVE = frozenset({b"and", b"and_kleene", b"or", b"or_kleene"})
+
+
+@dataclass(slots=True)
+class _Chain:
+    """A call that is being read, with those of the same associative function directly within it."""
+
+    function: bytes
+    level: int
+    """Chains around it, and itself."""
+    head: list[Entry]
+    """The call, and its options."""
+    operands: list[list[Entry]]
+
+    def around(self, function: bytes) -> _Chain:
+        """The chain that a call of `function` within this one belongs to."""
+        is_same = function == self.function and function in _ASSOCIATIVE
+        return self if is_same else _Chain(function, self.level + 1, [(b"call", function)], [])
+
+
+def _shape(entries: list[Entry]) -> tuple[int, int]:
+    """Levels of chains, and the number of calls that are in the chain of the call around them."""
+    opened = [_Chain(b"", 0, [], [])]
+    depth = num_inner = 0
+    for key, value in entries:
+        if key == b"call":
+            opened.append(opened[-1].around(value))
+            depth = max(depth, opened[-1].level)
+            num_inner += opened[-1] is opened[-2]
+        elif key == b"end":
+            opened.pop()
+    return depth, num_inner
+
+
+def _in_parts(entries: list[Entry], null: bytes) -> list[Entry]:
+    """Entries of the same values, with chains as balanced trees, and ``coalesce(…, NULL)`` around each 64 operands.
+
+    Spec: specs/pruning.md#to-expression
+    """
+    opened = [_Chain(b"", 0, [], [])]
+    rest = iter(entries)
+    for key, value in rest:
+        if key == b"call":
+            opened.append(opened[-1].around(value))
+        elif key == b"options":
+            opened[-1].head.append((key, value))
+        elif key != b"end":
+            steps = itertools.islice(rest, int(value)) if key == b"nested_field_ref" else ()
+            opened[-1].operands.append([(key, value), *steps])
+        elif (chain := opened.pop()) is not opened[-1]:
+            opened[-1].operands.append(_call(chain, (key, value), null))
+    return opened[0].operands[0]
+
+
+def _call(chain: _Chain, end: Entry, null: bytes) -> list[Entry]:
+    def joined(*operands: list[Entry]) -> list[Entry]:
+        return [*chain.head, *itertools.chain.from_iterable(operands), end]
+
+    def barred(part: list[Entry]) -> list[Entry]:
+        return [(b"call", b"coalesce"), *part, (b"literal", null), (b"end", b"coalesce")]
+
+    is_chain = chain.function in _ASSOCIATIVE
+    return balanced(chain.operands, joined, barred) if is_chain else joined(*chain.operands)
 
 
 @dataclass(slots=True)

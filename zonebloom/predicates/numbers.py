@@ -8,7 +8,6 @@ from __future__ import annotations
 import decimal
 import math
 import numbers
-from fractions import Fraction
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -27,11 +26,13 @@ __all__ = [
     "number_of",
     "numbers_of",
     "unit_bounds",
-    "units_of",
     "value_of_units",
+    "whole_units",
 ]
 
 Number: TypeAlias = int | float | decimal.Decimal
+
+_ALL_DIGITS = decimal.Context(prec=decimal.MAX_PREC, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN, traps=[])
 
 
 def is_number(column_type: pa.DataType) -> bool:
@@ -67,9 +68,9 @@ def equal_number(number: Number, column_type: pa.DataType) -> Any | None:
         return double if _nearest(double, column_type) == double and is_bounded(double, number) else None
     if is_infinite(number):
         return None
-    units = units_of(number, column_type)
+    units, is_whole = whole_units(number, column_type)
     low, high = unit_bounds(column_type)
-    return value_of_units(int(units), column_type) if units.denominator == 1 and low <= units <= high else None
+    return value_of_units(int(units), column_type) if is_whole and low <= units <= high else None
 
 
 def as_double(number: Number, column_type: pa.DataType) -> float:
@@ -79,8 +80,8 @@ def as_double(number: Number, column_type: pa.DataType) -> float:
 
 
 def is_nan(number: Number) -> bool:
-    """As `math.isnan`, which makes a float of an int, of whatever size."""
-    return not isinstance(number, int) and math.isnan(number)
+    """As `math.isnan`, which refuses large ints and signaling NaN."""
+    return number.is_nan() if isinstance(number, decimal.Decimal) else number != number  # noqa: PLR0124 -- NaN alone
 
 
 def is_infinite(number: Number) -> bool:
@@ -103,9 +104,15 @@ def _nearest(number: Number, column_type: pa.DataType) -> float:
         return float(column_type.to_pandas_dtype()(double))
 
 
-def units_of(number: Number, column_type: pa.DataType) -> Fraction:
-    """`number` in units of the last digit of an integer or decimal type."""
-    return Fraction(number) * Fraction(10) ** (column_type.scale if pa.types.is_decimal(column_type) else 0)
+def whole_units(number: Number, column_type: pa.DataType) -> tuple[decimal.Decimal, bool]:
+    """The units of the last digit of an integer or decimal type up to a finite `number`; whether these are all of it.
+
+    Cost: the digits of `number`, whatever its exponent is. An `int` of the units would have all digits: compare first.
+    """
+    scale = column_type.scale if pa.types.is_decimal(column_type) else 0
+    units = decimal.Decimal(number).scaleb(scale, _ALL_DIGITS)
+    whole = units.to_integral_value(decimal.ROUND_FLOOR, _ALL_DIGITS)
+    return whole, whole == units
 
 
 def unit_bounds(column_type: pa.DataType) -> tuple[int, int]:

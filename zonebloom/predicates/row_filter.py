@@ -16,7 +16,6 @@ Spec: specs/pruning.md#to-expression.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -39,8 +38,8 @@ from zonebloom.predicates.numbers import (
     number_of,
     numbers_of,
     unit_bounds,
-    units_of,
     value_of_units,
+    whole_units,
 )
 from zonebloom.predicates.tree import is_null_literal
 
@@ -326,8 +325,8 @@ def _compare_between(operand: Operand, operator: str, number: Number) -> pc.Expr
     low, high = unit_bounds(operand.type)
     if is_infinite(number):
         return operand.always(is_below == (number > 0))
-    units = math.floor(units_of(number, operand.type))
+    units, _ = whole_units(number, operand.type)
     if not low <= units < high:
         return operand.always(is_below == (units >= high))
-    neighbour = to_kernel(pa.array([value_of_units(units, operand.type)], operand.type))[0]
+    neighbour = to_kernel(pa.array([value_of_units(int(units), operand.type)], operand.type))[0]
     return _ORDERS["<=" if is_below else ">"](operand.expression, pc.scalar(neighbour))

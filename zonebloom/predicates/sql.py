@@ -12,17 +12,17 @@ Spec: specs/pruning.md#sql.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn, TypeAlias
 
-import sqlglot
 import sqlglot.errors
-from sqlglot import exp
+from sqlglot import Token, exp
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.tokens import Tokenizer
 
 from zonebloom.errors import PredicateError
 from zonebloom.predicates.sql_literals import arrow_type, literal_of
+from zonebloom.predicates.sql_nesting import Nesting
 from zonebloom.predicates.terms import (
     CallTerm,
     CastTerm,
@@ -72,14 +72,25 @@ def parse_sql(text: str) -> Predicate:
     if not text.strip():
         raise PredicateError("a condition must not be empty, got no text")
     try:
-        tree = sqlglot.parse_one(text, read=_Sql)
-        return _Translator().predicate(tree)
+        tokens = _Sql().tokenize(text)
+        nesting = Nesting(tokens)
+        if nesting.is_parsed_whole:
+            return _parsed(tokens, text)
+        return nesting.predicate(lambda piece: _parsed(piece, text))
     except sqlglot.errors.ParseError as error:
         raise PredicateError(_parse_message(text, error)) from None
     except sqlglot.errors.SqlglotError as error:
         raise PredicateError(f"a condition must be SQL, got {_shown(text)}; {_one_line(str(error))}") from None
     except RecursionError:
         raise PredicateError(f"a condition must not nest so deeply, got {_shown(text)}") from None
+
+
+def _parsed(tokens: Sequence[Token], text: str) -> Predicate:
+    """The predicate of a piece of `text`."""
+    trees = _Sql().parser().parse(list(tokens), text)
+    if len(trees) != 1 or trees[0] is None:
+        raise sqlglot.errors.SqlglotError(f"it must be one condition, got {len(trees)}")
+    return _Translator().predicate(trees[0])
 
 
 def _parse_message(text: str, error: sqlglot.errors.ParseError) -> str:

@@ -14,6 +14,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from zonebloom.errors import PredicateError
+from zonebloom.predicates.coerce import fit_values
 
 __all__ = ["arrow_type", "literal_of"]
 
@@ -123,20 +124,37 @@ def _bytes(node: exp.HexString) -> bytes:
         raise PredicateError(f"X'…' must hold pairs of hex digits, got {node.this!r:.80}") from None
 
 
+def _decimal(value: str | decimal.Decimal, target: pa.DataType) -> decimal.Decimal:
+    """A numeral as a decimal of `target`, which must have all its digits."""
+    if isinstance(value, str) and not re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", value, re.ASCII):
+        raise ValueError("it is no number")
+    fit = fit_values([decimal.Decimal(value)], target)
+    if not len(fit.values):
+        raise ValueError("it has other digits")
+    number: decimal.Decimal = fit.values[0].as_py()
+    return number
+
+
+def _moment(text: str, target: pa.DataType) -> tuple[str, pa.DataType]:
+    """A timestamp's text as pyarrow reads it, and its type; with an offset an instant whatever `target` says."""
+    digits = re.search(r"\.(\d+)", text)
+    unit = "ns" if digits is not None and len(digits.group(1)) > 6 else "us"  # noqa: PLR2004 -- digits of us
+    has_offset = _OFFSET.search(text) is not None
+    is_instant = target.tz is not None or has_offset
+    if is_instant and not has_offset:
+        text += "Z" if ":" in text else " 00:00:00Z"
+    return text, pa.timestamp(unit, "UTC" if is_instant else None)
+
+
 def _cast(node: exp.Cast, value: Any) -> Any:
-    """A constant in a type; a timestamp's text with an offset is an instant whatever the type's name says."""
+    """A constant in a type."""
     target = arrow_type(node.to)
     if value is None:
         return None
     if isinstance(value, str) and target not in (pa.string(), pa.binary()):
         value = value.strip()
         if pa.types.is_timestamp(target):
-            digits = re.search(r"\.(\d+)", value)
-            unit = "ns" if digits is not None and len(digits.group(1)) > 6 else "us"  # noqa: PLR2004 -- digits of us
-            is_instant = target.tz is not None or _OFFSET.search(value) is not None
-            target = pa.timestamp(unit, "UTC" if is_instant else None)
-            if is_instant and _OFFSET.search(value) is None:
-                value += "Z" if ":" in value else " 00:00:00Z"
+            value, target = _moment(value, target)
         if isinstance(target, pa.UuidType):
             return value
     try:
@@ -144,8 +162,10 @@ def _cast(node: exp.Cast, value: Any) -> Any:
             return dt.time.fromisoformat(value)
         if isinstance(value, decimal.Decimal) and pa.types.is_floating(target):
             value = float(value)  # pyarrow 26 makes 0.30000000000000004 of Decimal("0.3")
+        if isinstance(value, (str, decimal.Decimal)) and pa.types.is_decimal(target):
+            return _decimal(value, target)  # pyarrow 26 crashes on the text 1e-9999999
         scalar = (value if isinstance(value, pa.Scalar) else pa.scalar(value)).cast(target)
-    except (pa.ArrowException, OverflowError, ValueError) as error:
+    except (pa.ArrowException, ArithmeticError, ValueError) as error:
         cause = str(error).splitlines()[0]
         raise PredicateError(f"a literal must convert exactly to {target}, got {node.sql()} ({cause})") from None
     is_wide = pa.types.is_timestamp(target) and target.unit == "ns"

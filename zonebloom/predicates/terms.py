@@ -41,6 +41,10 @@ __all__ = [
 ]
 
 
+_CRASHING_NUMERAL = r"[eE][+-]?0*[1-9][0-9]{2}|\.[0-9]{100}"
+"""What makes pyarrow 26 read beyond a table of powers of ten, and crash: made a text that is no number, an error."""
+
+
 def _functions() -> dict[str, Callable[..., pc.Expression]]:
     import pyarrow.compute as pc  # noqa: PLC0415 -- slow to import
 
@@ -146,7 +150,12 @@ class CastTerm(Term):
         child = self.child.operand(schema)
         if isinstance(child.type, pa.UuidType) and not isinstance(self.type, pa.UuidType):
             raise PredicateError(f"a UUID must be compared with a UUID's text, uncast, got {self}")
-        expression = child.expression.cast(self.type)
+        source = child.expression
+        if pa.types.is_decimal(self.type) and (pa.types.is_string(child.type) or pa.types.is_large_string(child.type)):
+            import pyarrow.compute as pc  # noqa: PLC0415 -- slow to import
+
+            source = pc.replace_substring_regex(source, _CRASHING_NUMERAL, "?")
+        expression = source.cast(self.type)
         return Operand(str(self), expression, result_type(expression, schema, str(self)), schema)
 
     def __str__(self) -> str:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import and_, invert, or_
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, final
 
@@ -36,9 +36,9 @@ __all__ = ["And", "Equals", "IsIn", "IsNull", "Not", "Opaque", "Or", "Predicate"
 T = TypeVar("T")
 
 _SHOWN_VALUES = 5
-_MAX_DEPTH = 1000
+MAX_DEPTH = 1000
 """Levels of And, Or and Not in turns: pyarrow recurses over them in C++, and overflows its stack near 10 000."""
-_CHUNK = 64
+CHUNK = 64
 """Expressions that are joined before a barrier."""
 
 
@@ -83,25 +83,42 @@ class Predicate(ABC):
 
         Spec: specs/pruning.md#to-expression.
         """
-        depth = self.fold(lambda _, depths: 1 + max(depths, default=0))
-        if depth > _MAX_DEPTH:
-            raise PredicateError(f"a predicate must nest at most {_MAX_DEPTH} levels deep, got {depth}")
+        self.check_depth()
         return self.fold(lambda node, parts: node._expression(schema, parts))  # noqa: SLF001 -- of its class
 
     @final
-    def fold(self, visit: Callable[[Predicate, list[T]], T]) -> T:
-        """What `visit` makes of this node: it is called for each node with what it made of the node's children."""
-        pending: list[tuple[Predicate, bool]] = [(self, False)]
+    def check_depth(self) -> None:
+        """Refuse a tree of more than 1000 levels.
+
+        Raises
+        ------
+        PredicateError
+            And, Or and Not are more than 1000 levels deep.
+        """
+        check_depth(self.fold(lambda _, depths: 1 + max(depths, default=-1)))
+
+    @final
+    def fold(
+        self,
+        visit: Callable[[Predicate, list[T]], T],
+        below: Callable[[Predicate], Sequence[Predicate]] | None = None,
+    ) -> T:
+        """What `visit` makes of this node: it is called for each node with what it made of those `below` the node.
+
+        These are by default the children whose expressions the node takes.
+        """
+        pending: list[tuple[Predicate, Sequence[Predicate] | None]] = [(self, None)]
         done: list[T] = []
         while pending:
-            node, is_ready = pending.pop()
-            children = node._evaluated  # noqa: SLF001 -- of its class
-            if children and not is_ready:
-                pending.append((node, True))
-                pending.extend((child, False) for child in reversed(children))
+            node, children = pending.pop()
+            if children is None:
+                children = below(node) if below is not None else node._evaluated  # noqa: SLF001 -- of its class
+                pending.append((node, children))
+                pending.extend((child, None) for child in reversed(children))
                 continue
             first = len(done) - len(children)
-            parts, done = done[first:], done[:first]
+            parts = done[first:]
+            del done[first:]
             done.append(visit(node, parts))
         return done[0]
 
@@ -302,11 +319,15 @@ class Opaque(Predicate):
 
 
 class _Joint(Predicate):
-    """Several predicates joined by one associative operation; nested joints of the same class are taken apart."""
+    """Several predicates joined by one associative operation; nested joints of the same class are taken apart.
 
-    __slots__ = ("_children",)
+    They are taken apart once, when the children are first asked for: a chain of n operators has n joints.
+    """
+
+    __slots__ = ("_children", "_is_flat")
 
     _children: tuple[Predicate, ...]
+    _is_flat: bool
 
     def __init__(self, children: Iterable[Predicate]) -> None:
         given = tuple(children)
@@ -316,21 +337,33 @@ class _Joint(Predicate):
                 raise PredicateError(f"{name} must join predicates, got {child!r}")
         if not given:
             raise PredicateError(f"{name} must join at least one predicate, got none")
-        flat = itertools.chain.from_iterable(
-            child.children if type(child) is type(self) else (child,) for child in given
-        )
-        self._set(_children=tuple(flat))
+        self._set(_children=given, _is_flat=False)
 
     @property
     def children(self) -> tuple[Predicate, ...]:
         """The predicates joined; none of them is of this same class."""
+        if not self._is_flat:
+            flat: list[Predicate] = []
+            waiting = list(reversed(self._children))
+            while waiting:
+                child = waiting.pop()
+                if isinstance(child, _Joint) and type(child) is type(self):
+                    waiting.extend(reversed(child._children))  # noqa: SLF001 -- of its class
+                else:
+                    flat.append(child)
+            self._set(_children=tuple(flat), _is_flat=True)
         return self._children
+
+    def __getstate__(self) -> object:
+        """The joint taken apart: pickle recurses."""
+        assert self.children
+        return object.__getstate__(self)
 
     def _leaf_columns(self) -> Iterable[str]:
         return ()
 
     def _key(self) -> tuple[Any, ...]:
-        return (len(self._children),)
+        return (len(self.children),)
 
 
 class And(_Joint):
@@ -339,7 +372,7 @@ class And(_Joint):
     __slots__ = ()
 
     def _expression(self, schema: pa.Schema, parts: list[pc.Expression]) -> pc.Expression:  # noqa: ARG002 -- joined only
-        return _balanced(parts, and_)
+        return balanced(parts, and_, _barred)
 
 
 class Or(_Joint):
@@ -348,7 +381,7 @@ class Or(_Joint):
     __slots__ = ()
 
     def _expression(self, schema: pa.Schema, parts: list[pc.Expression]) -> pc.Expression:  # noqa: ARG002 -- joined only
-        return _balanced(parts, or_)
+        return balanced(parts, or_, _barred)
 
 
 class Not(Predicate):
@@ -382,6 +415,12 @@ class Not(Predicate):
         return ()
 
 
+def check_depth(depth: int) -> None:
+    """Refuse to nest deeper than 1000 levels."""
+    if depth > MAX_DEPTH:
+        raise PredicateError(f"a predicate must nest at most {MAX_DEPTH} levels deep, got {depth}")
+
+
 def is_null_literal(value: Any) -> bool:
     """Whether `value` is the null literal: None, an invalid Arrow scalar, NumPy's NaT."""
     if isinstance(value, pa.Scalar):
@@ -389,15 +428,15 @@ def is_null_literal(value: Any) -> bool:
     return value is None or (isinstance(value, (np.datetime64, np.timedelta64)) and bool(np.isnat(value)))
 
 
-def _balanced(parts: list[pc.Expression], join: Callable[[Any, Any], Any]) -> pc.Expression:
+def balanced(parts: list[T], join: Callable[[T, T], T], bar: Callable[[T], T]) -> T:
     """All parts joined: in a balanced tree, behind barriers where they are many.
 
     pyarrow 26 rewrites a tree of one associative function as a chain, in quadratic time, and recurses over it: 8000
     ORs take 2 s, 12 000 crash the process. ``coalesce(p, NULL)`` is p, and ends a chain; so 20 000 take 0.3 s.
     """
-    while len(parts) > _CHUNK:
-        chunks = [_balanced(parts[i : i + _CHUNK], join) for i in range(0, len(parts), _CHUNK)]
-        parts = [_barred(chunk) for chunk in chunks]
+    while len(parts) > CHUNK:
+        chunks = [balanced(parts[i : i + CHUNK], join, bar) for i in range(0, len(parts), CHUNK)]
+        parts = [bar(chunk) for chunk in chunks]
     while len(parts) > 1:
         pairs = [join(*pair) for pair in zip(parts[::2], parts[1::2], strict=False)]
         parts = pairs + parts[len(pairs) * 2 :]

@@ -248,36 +248,59 @@ class Evaluator:
 
     def evaluate(self, predicate: Predicate) -> Bounds:
         """The rows where `predicate` can be TRUE and those where it can be FALSE."""
-        if (
-            self.partition_rows is not None
-            and 0 < len(predicate.columns()) <= len(self.partition_columns)
-            and (predicate.columns() <= self.partition_columns)
-            and all(node.is_evaluable for node in predicate.walk() if isinstance(node, Opaque))
-        ):
-            found = self.partition_rows(predicate)
-            if found.exact or not any(map(self.column, predicate.columns())):
-                return found
-            return found & self._evaluated(predicate)  # filters say more of files whose value is not known
-        return self._evaluated(predicate)
+        in_paths = self._in_paths(predicate)
 
-    def _evaluated(self, predicate: Predicate) -> Bounds:
-        if isinstance(predicate, And):
-            return joined(and_, [self.evaluate(child) for child in predicate.children])
-        if isinstance(predicate, Or):
-            return self._any_of(predicate)
-        if isinstance(predicate, Not):
-            return self._negation(predicate)
-        if isinstance(predicate, Opaque):
-            for name in predicate.columns():
+        def visit(node: Predicate, parts: list[Bounds]) -> Bounds:
+            return self._by_paths(node) if id(node) in in_paths else self._evaluated(node, parts)
+
+        return predicate.fold(visit, lambda node: () if id(node) in in_paths else node.children)
+
+    def _by_paths(self, predicate: Predicate) -> Bounds:
+        """The bounds of a predicate over partition columns only."""
+        assert self.partition_rows is not None
+        found = self.partition_rows(predicate)
+        if found.exact or not any(map(self.column, predicate.columns())):
+            return found
+        by_filters = predicate.fold(self._evaluated, lambda node: node.children)
+        return found & by_filters  # filters say more of files whose value is not known
+
+    def _in_paths(self, predicate: Predicate) -> set[int]:
+        """The nodes, by `id`, that `partition_rows` can evaluate: over partition columns only."""
+        found: set[int] = set()
+
+        def visit(node: Predicate, parts: list[tuple[bool, bool]]) -> tuple[bool, bool]:
+            """Whether the node reads columns, and partition columns only."""
+            own = set() if node.children else node.columns()
+            is_evaluable = not isinstance(node, Opaque) or node.is_evaluable
+            reads = bool(own) or any(one for one, _ in parts)
+            is_inside = is_evaluable and own <= self.partition_columns and all(one for _, one in parts)
+            if reads and is_inside:
+                found.add(id(node))
+            return reads, is_inside
+
+        if self.partition_rows is not None and self.partition_columns:
+            predicate.fold(visit, lambda node: node.children)
+        return found
+
+    def _evaluated(self, node: Predicate, parts: list[Bounds]) -> Bounds:
+        """The bounds of `node` from those of its children."""
+        if isinstance(node, And):
+            return joined(and_, parts)
+        if isinstance(node, Or):
+            return self._any_of(parts)
+        if isinstance(node, Not):
+            return self._negation(node, parts[0])
+        if isinstance(node, Opaque):
+            columns = node.columns()
+            for name in columns:
                 self.column(name)
-            message = f"no filter can judge {predicate.text}"
-            return self._kept_whole(Reason(predicate.code, message, column=next(iter(predicate.columns()), None)))
-        if isinstance(predicate, (Equals, IsIn, IsNull)):
-            return self._leaf(predicate)
-        raise PredicateError(f"a predicate must be one of zonebloom.predicates, got {type(predicate).__name__}")
+            message = f"no filter can judge {node.text}"
+            return self._kept_whole(Reason(node.code, message, column=next(iter(columns), None)))
+        if isinstance(node, (Equals, IsIn, IsNull)):
+            return self._leaf(node)
+        raise PredicateError(f"a predicate must be one of zonebloom.predicates, got {type(node).__name__}")
 
-    def _any_of(self, predicate: Or) -> Bounds:
-        branches = [self.evaluate(child) for child in predicate.children]
+    def _any_of(self, branches: list[Bounds]) -> Bounds:
         found = joined(or_, branches)
         # A branch of which nothing is known has the universe itself; one that may match everywhere has an equal set.
         is_unjudged = [branch.true_rows is self.universe for branch in branches]
@@ -286,8 +309,8 @@ class Evaluator:
             self._note(Reason(ReasonCode.OR_WITH_UNINDEXED_BRANCH, message))
         return found
 
-    def _negation(self, predicate: Not) -> Bounds:
-        found = ~self.evaluate(predicate.child)
+    def _negation(self, predicate: Not, child: Bounds) -> Bounds:
+        found = ~child
         if found.true_rows == self.universe and len(self.universe):
             message = "a filter proves absence only, so it cannot judge a negated condition"
             columns = predicate.columns()

@@ -267,10 +267,7 @@ class View:
             if self.declared is not None or self.snapshot.manifest.column(field.name) is None
         )
         evaluator = Evaluator(self.universe, self.column, names, self._partition_rows)
-        try:
-            bounds = evaluator.evaluate(predicate)
-        except RecursionError as error:
-            raise PredicateError("a predicate must be nested less deeply, got one beyond Python's limit") from error
+        bounds = evaluator.evaluate(predicate)
         # a slice may turn out damaged only as it is probed
         reasons = dict.fromkeys((*evaluator.reasons, *self.reasons, *self.snapshot.damage, *self.snapshot.level_damage))
         return SearchResult(

@@ -1,6 +1,7 @@
 """`LocalStore`: objects below a local folder.
 
-Segments are memory-mapped or read by position, commits are hard links, which the system makes only where nothing is.
+Segments are memory-mapped or read by position, commits are hard links, which the system makes only where nothing is, or
+renames that replace nothing.
 
 Spec: specs/index-format.md#store
 """
@@ -279,7 +280,7 @@ class LocalStore:
                     file.write(data)
                     file.flush()
                     os.fsync(file.fileno())
-                os.link(staged, target)
+                _place_new(staged, target)
             except FileExistsError:
                 return False
             finally:
@@ -292,6 +293,42 @@ class LocalStore:
             self._place(path).unlink(missing_ok=True)
 
 
+def _place_new(staged: Path, target: Path) -> None:
+    """Give the file `staged` the name `target`, atomically; a FileExistsError if something has it.
+
+    By a hard link, or where the file system makes none (exFAT, many FUSE mounts) by a rename that replaces nothing.
+
+    Spec: specs/index-format.md#store
+    """
+    try:
+        os.link(staged, target)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        number = _renamed(staged, target)
+        if number == errno.EEXIST:
+            raise FileExistsError(number, os.strerror(number), str(target)) from None
+        if number:
+            message = f"cannot write {target}: the file system must make hard links, or rename without replacing"
+            raise StorageError(f"{message}, got {error.strerror}; keep the index elsewhere with index=") from error
+
+
+_NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
+_AT_FDCWD, _RENAME_NOREPLACE = -100, 1
+"""Of Linux's renameat2(2): paths are relative to the process, and the kernel fails with EEXIST where something is."""
+
+
+def _renamed(source: Path, target: Path) -> int:
+    """The errno of a rename that replaces nothing; 0 where it is done."""
+    import ctypes  # noqa: PLC0415 - where there are hard links nothing needs it
+
+    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if rename is None:
+        return errno.ENOSYS
+    failed = rename(_AT_FDCWD, os.fsencode(source), _AT_FDCWD, os.fsencode(target), _RENAME_NOREPLACE)
+    return ctypes.get_errno() if failed else 0
+
+
 @contextlib.contextmanager
 def _explained(verb: str, path: Path) -> Iterator[None]:
     try:
@@ -302,6 +339,7 @@ def _explained(verb: str, path: Path) -> Iterator[None]:
         hint = {
             errno.EACCES: "; grant access, or keep the index elsewhere with index=",
             errno.EROFS: "; keep the index elsewhere with index=",
+            errno.EMFILE: "; allow more open files (ulimit -n), or build fewer columns at once",
             errno.ENOSPC: "; free some space and run again: nothing was committed",
             errno.EDQUOT: "; free some space and run again: nothing was committed",
         }.get(error.errno or 0, "")
