@@ -207,7 +207,7 @@ def build_index(
     dataset = given.pin()
     store = index_store(dataset, index, storage_options)
     build(dataset, store, columns, options, work, overwrite=overwrite, optimize=optimize, adopt=adopt)
-    return Index(load_snapshot(store, None), storage_options, dataset=None if given is dataset else given)
+    return Index(load_snapshot(store, None), storage_options, given)
 
 
 def import_index(
@@ -239,7 +239,7 @@ def import_index(
     dataset = given.pin()
     store = index_store(dataset, index, storage_options)
     import_zones(dataset, store, zones, column, check=check)
-    return Index(load_snapshot(store, None), storage_options, dataset=None if given is dataset else given)
+    return Index(load_snapshot(store, None), storage_options, given)
 
 
 class Index:
@@ -535,11 +535,11 @@ class Index:
         is_cached = True
         for attempts_left in range(_REFRESH_ATTEMPTS, 0, -1):
             snapshot, is_sound = self._current(is_cached=is_cached)
-            dataset = self._dataset_of(snapshot).pin()
+            dataset = self._dataset_of(snapshot)
             try:
                 done = refresh(
                     snapshot,
-                    dataset,
+                    dataset.pin(),
                     work,
                     mode=mode,
                     paths=paths,

@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from zonebloom.bloom.zones import ZoneBuilder
 from zonebloom.errors import DataFileError
-from zonebloom.formats import DataFile, Dataset
+from zonebloom.formats import DataFile, DatasetSnapshot
 from zonebloom.formats.schema_evolution import column_values, columns_of_folders, unified
 from zonebloom.formats.source import Fingerprint, wait_until_settled
 from zonebloom.options import IndexOptions
@@ -74,7 +74,7 @@ class Inspected:
     """Files that cannot be read, and why."""
 
 
-def check_any(inspected: Inspected, dataset: Dataset) -> Inspected:
+def check_any(inspected: Inspected, dataset: DatasetSnapshot) -> Inspected:
     """`inspected`, if there is a file that can be read.
 
     Raises
@@ -88,7 +88,7 @@ def check_any(inspected: Inspected, dataset: Dataset) -> Inspected:
     return as_declared(inspected, dataset)
 
 
-def as_declared(inspected: Inspected, dataset: Dataset) -> Inspected:
+def as_declared(inspected: Inspected, dataset: DatasetSnapshot) -> Inspected:
     """`inspected` with the schema that a table says of itself, less its partition columns, which have no zones.
 
     Spec: specs/tables.md#columns
@@ -123,13 +123,13 @@ def num_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def default_workers(dataset: Dataset) -> int:
+def default_workers(dataset: DatasetSnapshot) -> int:
     """Threads where nobody says: as many as there are cores, and more where each one waits for an object store."""
     return max(num_cores(), _WAITING_WORKERS) if is_url(dataset.location) else num_cores()
 
 
 def inspect(
-    dataset: Dataset, path: str, fingerprint: Fingerprint, fragment_id: int
+    dataset: DatasetSnapshot, path: str, fingerprint: Fingerprint, fragment_id: int
 ) -> tuple[Fragment, pa.Schema] | str:
     """Shape and schema of the file at `path`, or why it cannot be read as it was listed."""
     try:
@@ -199,7 +199,7 @@ class BuiltColumns:
 class BuildPlan:
     """Which columns of which fragments become zones, and where."""
 
-    dataset: Dataset
+    dataset: DatasetSnapshot
     store: Store
     columns: Mapping[str, pa.DataType]
     """Indexed columns and the types whose bytes are hashed."""
@@ -216,7 +216,9 @@ class BuildPlan:
 class Runner(Protocol):
     """Where the work of a build is done: in threads here, or on the executors of a cluster."""
 
-    def read_footers(self, dataset: Dataset, listing: Mapping[str, Fingerprint], ids: Mapping[str, int]) -> Inspected:
+    def read_footers(
+        self, dataset: DatasetSnapshot, listing: Mapping[str, Fingerprint], ids: Mapping[str, int]
+    ) -> Inspected:
         """Open each file of `listing` for its shape and schema; those that are no whole Parquet files are skipped."""
         ...
 
@@ -243,7 +245,9 @@ class Threads:
     workers: int
     """Threads."""
 
-    def read_footers(self, dataset: Dataset, listing: Mapping[str, Fingerprint], ids: Mapping[str, int]) -> Inspected:
+    def read_footers(
+        self, dataset: DatasetSnapshot, listing: Mapping[str, Fingerprint], ids: Mapping[str, int]
+    ) -> Inspected:
         """As `Runner` says, several at a time."""
         with ThreadPoolExecutor(self.workers) as pool:
             found = pool.map(lambda item: inspect(dataset, item[0], item[1], ids[item[0]]), listing.items())

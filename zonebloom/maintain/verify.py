@@ -17,7 +17,7 @@ from zonebloom.bloom import hashing
 from zonebloom.bloom.sizing import expected_fpp
 from zonebloom.bloom.zones import ZoneTable
 from zonebloom.errors import CorruptIndexError, InvalidArgumentError, InvalidZoneTableError
-from zonebloom.formats import Dataset
+from zonebloom.formats import DatasetSnapshot
 from zonebloom.formats.schema_evolution import column_values
 from zonebloom.search.freshness import File
 from zonebloom.search.view import View
@@ -174,7 +174,7 @@ def _zone_values(
 
 
 def check_imported(
-    dataset: Dataset, fragments: Sequence[Fragment], zones: ZoneTable, column: str, column_type: pa.DataType
+    dataset: DatasetSnapshot, fragments: Sequence[Fragment], zones: ZoneTable, column: str, column_type: pa.DataType
 ) -> None:
     """Prove of one zone of each file that its filter holds every value of the data.
 

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from zonebloom.arrow import without_views
 from zonebloom.bloom import hashing
 from zonebloom.errors import ColumnNotFoundError, InvalidArgumentError
 from zonebloom.predicates import IsIn
@@ -77,8 +78,8 @@ def _as_array(values: Any) -> pa.Array:
         array = array.combine_chunks()
     if not (pa.types.is_null(array.type) or hashing.is_supported(array.type)):
         raise InvalidArgumentError(f"values must be such as a column can be indexed by, got {array.type}")
-    if pa.types.is_string_view(array.type) or pa.types.is_binary_view(array.type):  # which pyarrow 26 cannot take
-        return array.cast(pa.large_string() if pa.types.is_string_view(array.type) else pa.large_binary())
+    if (plain := without_views(array.type)) != array.type:  # pyarrow 26 cannot take views
+        return array.cast(plain)
     if pa.types.is_float16(array.type):  # nor sort this, nor the small decimals
         return array.cast(pa.float32())
     if pa.types.is_decimal32(array.type) or pa.types.is_decimal64(array.type):
@@ -200,12 +201,7 @@ def _comparable(values: pa.Array) -> pa.Array:
     """`values` as a type that Arrow's set lookup takes, with one zero."""
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
-    while isinstance(values, pa.ExtensionArray):
-        values = values.storage
-    if pa.types.is_run_end_encoded(values.type):
-        values = pc.run_end_decode(values)
-    if pa.types.is_string_view(values.type) or pa.types.is_binary_view(values.type):
-        values = values.cast(pa.large_binary())
+    values = hashing.stored_array(values)
     if pa.types.is_decimal32(values.type) or pa.types.is_decimal64(values.type):
         values = values.cast(pa.decimal128(values.type.precision, values.type.scale))
     if pa.types.is_floating(values.type):

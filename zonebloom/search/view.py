@@ -24,7 +24,7 @@ from zonebloom.errors import (
     PredicateError,
     UnsupportedFormatError,
 )
-from zonebloom.formats import Dataset, Declared
+from zonebloom.formats import DatasetSnapshot, Declared
 from zonebloom.formats import hive as partitions
 from zonebloom.predicates import Predicate
 from zonebloom.reasons import Reason, ReasonCode
@@ -162,7 +162,7 @@ class View:
     - `files` has every file of the listing; those that the index does not know have ids that it never used.
     """
 
-    def __init__(self, snapshot: Snapshot, dataset: Dataset, listing: Mapping[str, Any]) -> None:
+    def __init__(self, snapshot: Snapshot, dataset: DatasetSnapshot, listing: Mapping[str, Any]) -> None:
         self.snapshot = snapshot
         self.dataset = dataset
         self.listing = listing

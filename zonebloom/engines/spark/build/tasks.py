@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from zonebloom.build.fill import BuildPlan, BuiltColumns, Unit, build_units, inspect
-from zonebloom.formats import Dataset
+from zonebloom.formats import DatasetSnapshot
 from zonebloom.formats.source import Fingerprint
 from zonebloom.index import open_index
 from zonebloom.maintain.optimize import Optimization
@@ -48,7 +48,7 @@ class Work:
 
     place: Place
     """The index."""
-    dataset: Dataset
+    dataset: DatasetSnapshot
     columns: dict[str, pa.DataType]
     options: IndexOptions
     total_rows: int
@@ -68,7 +68,7 @@ class Built:
 
 
 def read_footers(
-    dataset: Dataset, files: Sequence[tuple[str, Fingerprint, int]]
+    dataset: DatasetSnapshot, files: Sequence[tuple[str, Fingerprint, int]]
 ) -> tuple[list[pa.Schema], list[tuple[str, Fragment | str, int]]]:
     """The footers of `files`; of each the fragment or why there is none, and the number of its schema."""
     schemas: list[pa.Schema] = []
