@@ -18,7 +18,7 @@ from zonebloom.bloom.kernels.locator import (
     pack_pairs,
     sort_pairs,
 )
-from zonebloom.bloom.locator import MAX_PAIRS, MAX_ZONES, first_pairs, pair_bounds, pairs_of_page, zone_bits_for
+from zonebloom.bloom.locator import MAX_PAIRS, MAX_ZONES, first_pairs, pair_bounds, zone_bits_for, zones_in_page
 from zonebloom.errors import InvalidArgumentError
 
 RANDOM = np.random.default_rng(20261122)
@@ -138,7 +138,6 @@ def test_pages_equal_the_reference_and_back(num_pairs, num_zones):
     expected = reference.locator_pages(narrow(pairs, zone_bits))
     assert [page[:4088].tobytes() for page in pages] == [page[:4088] for page in expected]
     assert [pair for page in expected for pair in reference.pairs_of_locator_page(page)] == narrow(pairs, zone_bits)
-    assert [pair for page in pages for pair in pairs_of_page(page.tobytes()).tolist()] == narrow(pairs, zone_bits)
     back = np.empty(len(pages) * MAX_PAIRS, np.uint64)
     count = decode_pages(pages, num_zones, zone_bits, back)
     assert np.array_equal(back[:count], pairs)
@@ -190,11 +189,24 @@ def test_found_pairs_are_those_of_the_key(num_pairs, distinct, num_zones):
     assert search(pages, hashes, num_zones, zone_bits) == expected
     marks = np.zeros(len(pages), bool)
     mark_pages(first_pairs(pages), hashes, zone_bits, marks)
-    least, most = pair_bounds(hashes, zone_bits)
-    for page, is_marked in zip(pages, marks, strict=True):
-        inside = pairs_of_page(page.tobytes())
-        holds = inside.searchsorted(most, "right") > inside.searchsorted(least)
-        assert is_marked or not holds.any()
+    bounds = [pair_bounds(one, zone_bits) for one in hashes.tolist()]
+    in_pages = [[zones_in_page(page.tobytes(), *bound).tolist() for page in pages] for bound in bounds]
+    assert [(i, zone) for i, found in enumerate(in_pages) for zones in found for zone in zones] == expected
+    assert all(marks[page] for found in in_pages for page, zones in enumerate(found) if zones)
+
+
+def test_a_bucket_that_ends_with_the_bits_of_its_page_is_found():
+    """988 pairs of bucket 0 and one of bucket 3 take all 32 640 bits, so no zero follows the last pair."""
+    last = 3 << 32 | 5
+    pairs = np.array([*range(988), last], np.uint64)  # zone_bits 23: as they are on the page
+    [page] = encoded(pairs, 23)
+    assert int(page.view("<u4")[1]) == 989
+    for pair in (0, 987, last):
+        least, greatest = pair_bounds(pair, 23)
+        expected = [one - least for one in pairs.tolist() if least <= one <= greatest]
+        assert zones_in_page(page.tobytes(), least, greatest).tolist() == expected
+        assert [zone for _, zone in search(page[None], np.array([pair], np.uint64), MAX_ZONES, 23)] == expected
+    assert encode_pages(np.array([last + 1], np.uint64), 23, np.stack([page] * 3), num_in_page=989) == 2
 
 
 def test_an_absent_key_meets_a_pair_as_often_as_41_bits_let_it():
@@ -240,7 +252,8 @@ def test_no_page_makes_a_kernel_read_or_write_outside(seed, how):
         decoded = pairs[:count]
         assert (decoded[1:] > decoded[:-1]).all()
         assert ((decoded & np.uint64(MAX_ZONES - 1)) < num_zones).all()
-    assert len(pairs_of_page(pages[victim].tobytes())) <= MAX_PAIRS
+    for one in hashes[::50].tolist():
+        assert len(zones_in_page(pages[victim].tobytes(), *pair_bounds(one, zone_bits))) <= MAX_PAIRS
 
 
 HASHES = np.zeros(5, np.uint64)

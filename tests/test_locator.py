@@ -405,8 +405,8 @@ def rewritten(root: Path, entry: SegmentEntry, **changes) -> SegmentEntry:
         {"num_zones": 1 << 24},
         {"num_zones": -1},
         {"num_pairs": 0},
-        {"roots": np.zeros(0, np.uint64)},
-        {"roots": np.zeros(5, np.uint64)},
+        {"roots": ()},
+        {"roots": (0,) * 5},
     ],
 )
 def test_a_layout_that_leads_outside_is_rejected(tmp_path, changes):
@@ -431,7 +431,7 @@ def test_fewer_zones_than_the_pairs_name_are_damage(tmp_path, way):
 def test_roots_that_do_not_ascend_read_nothing_outside(tmp_path, way):
     [entry] = build(tmp_path, integers(3000))
     for root in (0, 2**64 - 1):
-        segment = LocatorSegment(LocalStore(tmp_path), rewritten(tmp_path, entry, roots=np.array([root], np.uint64)))
+        segment = LocatorSegment(LocalStore(tmp_path), rewritten(tmp_path, entry, roots=(root,)))
         segment.candidates(np.arange(100, dtype=np.uint64) << np.uint64(57))
         [entry] = build(tmp_path, integers(3000))
 

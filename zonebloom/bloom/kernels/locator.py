@@ -4,7 +4,7 @@ In memory a pair is a uint64: 41 bits of hash above, 23 bits of zone number belo
 and the zones of each. On a page the zone has as many bits as the locator's zones need.
 
 Sorting is by distribution, as the keys are hashes: a partition by the highest bits into runs that fit the L2 cache, a
-counting sort of each run into buckets of about 4 pairs, and one insertion sort over what is nearly in order. Pairs that
+counting sort of each run into buckets of about 2 pairs, and one insertion sort over what is nearly in order. Pairs that
 are many in one bucket, as only equal or contrived hashes are, are sorted by Shell's method first.
 
 Spec: specs/locator.md
@@ -67,7 +67,6 @@ _RUN_PAIRS: Final = 1 << 14
 """Pairs of a partition: 128 KiB, so that the partition, its copy and its counts stay in an L2 cache of 1 MiB."""
 _MAX_PARTITION_BITS: Final = 12
 _MAX_COUNT_BITS: Final = 16
-_PAIRS_PER_BUCKET_BITS: Final = 2
 _BIG_BUCKET: Final = U(32)
 
 
@@ -179,9 +178,9 @@ def _to_starts(counts: Any, num_counts: Any) -> Any:
     """Counts become the sums of those before them; returns the greatest count."""
     start, most = _0, _0
     for index in range(num_counts):
-        count = load_u64(counts, index)
+        count = load_u32(counts, index)
         most = max(most, count)
-        store_u64(counts, index, start)
+        store_u32(counts, index, start)
         start += count
     return most
 
@@ -193,18 +192,18 @@ def _distribute(source: Any, target: Any, num_pairs: Any, low: Any, shift: Any, 
     Afterwards a count is the end of its bucket. Returns the greatest number of pairs in a bucket. A pair outside the
     bounds goes into some bucket.
     """
-    zero_bytes(counts, num_counts << _3)
+    zero_bytes(counts, num_counts << _2)
     last = num_counts - _1
     for index in range(num_pairs):
         bucket = min((load_u64(source, index) - low) >> shift, last)
-        store_u64(counts, bucket, load_u64(counts, bucket) + _1)
+        store_u32(counts, bucket, load_u32(counts, bucket) + _1)
     most = _to_starts(counts, num_counts)
     for index in range(num_pairs):
         pair = load_u64(source, index)
         bucket = min((pair - low) >> shift, last)
-        place = load_u64(counts, bucket)
+        place = load_u32(counts, bucket)
         store_u64(target, place, pair)
-        store_u64(counts, bucket, place + _1)
+        store_u32(counts, bucket, place + _1)
     return most
 
 
@@ -223,7 +222,7 @@ def _insertion_sort(pairs: Any, num_pairs: Any, gap: Any) -> None:
 def _sort_big_buckets(pairs: Any, ends: Any, num_counts: Any) -> None:
     start = _0
     for index in range(num_counts):
-        end = load_u64(ends, index)
+        end = load_u32(ends, index)
         size = end - start
         if size > _BIG_BUCKET:
             gap = _1
@@ -262,11 +261,11 @@ def _sort_pairs(
     _distribute(pairs, scratch, num_pairs, low, partition_shift, ends, num_partitions)
     start, end = _0, _0
     for partition in range(num_partitions):
-        stop = load_u64(ends, partition)
+        stop = load_u32(ends, partition)
         size = stop - start
         if size:
             bits = _0
-            while bits < max_count_bits and (_4 << bits) < size:
+            while bits < max_count_bits and (_2 << bits) < size:
                 bits += _1
             shift = partition_shift - bits if partition_shift > bits else _0
             base = low + (partition << partition_shift)
@@ -305,6 +304,7 @@ def sort_pairs(
     """
     check_array("pairs", pairs, np.uint64, writes=True)
     check_array("scratch", scratch, np.uint64, writes=True)
+    check_range("the number of pairs", len(pairs), 0, (1 << 32) - 1)
     check_range("low", low, 0, high)
     check_range("high", high, low, (1 << 64) - 1)
     if len(scratch) < len(pairs):
@@ -313,8 +313,8 @@ def sort_pairs(
         return 0
     span = (high - low).bit_length()
     bits = min((len(pairs) // _RUN_PAIRS).bit_length(), _MAX_PARTITION_BITS, span)
-    ends = np.empty(1 << bits, np.uint64)
-    counts = np.empty(1 << _MAX_COUNT_BITS, np.uint64)
+    ends = np.empty(1 << bits, np.uint32)
+    counts = np.empty(1 << _MAX_COUNT_BITS, np.uint32)
     return int(
         _sort_pairs(
             address(pairs),

@@ -9,7 +9,6 @@ import base64
 import binascii
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -19,9 +18,6 @@ from zonebloom.errors import CorruptIndexError, UnsupportedFormatError
 from zonebloom.storage.segment import SegmentEntry
 from zonebloom.storage.slices.layout import ZonePositions
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 __all__ = ["KIND", "LocatorLayout", "decode_tail", "encode_tail"]
 
 KIND = "locator"
@@ -29,7 +25,7 @@ _KEY, _ROOTS_KEY = b"zonebloom.locator", b"zonebloom.roots"
 _VERSION = 1
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class LocatorLayout:
     """How many pages a locator segment has, and where its directory begins to be searched."""
 
@@ -39,7 +35,7 @@ class LocatorLayout:
     """Distinct pairs of a key and a zone."""
     num_pages: int
     """Pages of pairs; the pages of the directory follow them."""
-    roots: NDArray[np.uint64]
+    roots: tuple[int, ...]
     """The first pair of each directory page."""
 
     @property
@@ -77,7 +73,7 @@ def encode_tail(layout: LocatorLayout, positions: ZonePositions) -> pa.Buffer:
     }
     metadata = {
         _KEY: json.dumps(described, separators=(",", ":")).encode(),
-        _ROOTS_KEY: base64.b64encode(layout.roots.astype("<u8").tobytes()),
+        _ROOTS_KEY: base64.b64encode(np.array(layout.roots, "<u8").tobytes()),
     }
     runs = positions.to_runs().replace_schema_metadata(metadata)
     sink = pa.BufferOutputStream()
@@ -103,9 +99,9 @@ def decode_tail(tail: bytes, where: str) -> tuple[LocatorLayout, pa.RecordBatch]
         if described["version"] > _VERSION:
             message = f"segment {where} must have layout version <= {_VERSION}, got {described['version']}"
             raise UnsupportedFormatError(f"{message}; a newer zonebloom wrote it: upgrade this one")
-        roots = np.frombuffer(base64.b64decode(metadata[_ROOTS_KEY], validate=True), "<u8").astype(np.uint64)
+        roots = np.frombuffer(base64.b64decode(metadata[_ROOTS_KEY], validate=True), "<u8")
         num_zones, num_pairs, num_pages = (int(described[name]) for name in ("num_zones", "num_pairs", "num_pages"))
-        return LocatorLayout(num_zones, num_pairs, num_pages, roots), runs
+        return LocatorLayout(num_zones, num_pairs, num_pages, tuple(roots.tolist())), runs
     except (KeyError, TypeError, ValueError, binascii.Error, pa.ArrowException, StopIteration) as error:
         message = f"segment {where} must end with its layout, got {type(error).__name__}: {error}"
         raise CorruptIndexError(message) from error

@@ -112,14 +112,12 @@ class _Stream:
         from zonebloom.bloom.kernels import locator as kernels  # noqa: PLC0415 - keeps Numba out of plain searches
 
         segment, held = self._segment, len(self._held)
-        segment.check_pages(np.arange(begin, stop))
         pairs = np.empty(held + (stop - begin) * MAX_PAIRS, np.uint64)
         pairs[:held] = self._held
-        pages, zone_bits = segment.pages[begin:stop], segment.layout.zone_bits
+        pages, zone_bits = segment.read_pages(begin, stop), segment.layout.zone_bits
         found = kernels.decode_pages(pages, len(segment), zone_bits, pairs[held:], self._new_numbers)
         if found is None or (held and found and pairs[held] <= pairs[held - 1]):
             self._reject(begin)
-        segment.release()
         self._held, self._next_page = pairs[: held + (found or 0)], stop
 
     def _reject(self, page: int) -> None:

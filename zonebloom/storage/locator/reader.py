@@ -10,6 +10,7 @@ Spec: specs/locator.md#probe
 from __future__ import annotations
 
 import sys
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import xxhash
 
-from zonebloom.bloom.locator import FIRSTS_PER_PAGE, PAGE_BYTES, pair_bounds, pairs_of_page
+from zonebloom.bloom.locator import FIRSTS_PER_PAGE, PAGE_BYTES, pair_bounds, zones_in_page
 from zonebloom.errors import CorruptIndexError, StorageError
 from zonebloom.storage.locator.layout import decode_tail
 from zonebloom.storage.segment import SegmentEntry, checksum
@@ -157,59 +158,49 @@ class LocatorSegment:
     # --- a few keys ---------------------------------------------------------------------------------------------------
 
     def _few(self, hashes: NDArray[np.uint64]) -> Located:
-        least, most = pair_bounds(hashes, self.layout.zone_bits)
-        begins, ends = self._page_runs(least, most)
-        pages = self._read_runs(begins, ends)
-        pairs_of = {number: self._pairs(number, page) for number, page in pages.items()}
+        bounds = [pair_bounds(one, self.layout.zone_bits) for one in hashes.tolist()]
+        runs = self._page_runs(bounds)
+        pages = self._read_runs(runs)
         keys, zones = [], []
-        for key, (begin, end) in enumerate(zip(begins, ends, strict=True)):
-            low, high = least[key], most[key]
+        for key, ((begin, end), (least, greatest)) in enumerate(zip(runs, bounds, strict=True)):
             for number in range(begin, end + 1):
-                pairs = pairs_of[number]
-                start, stop = pairs.searchsorted(low), pairs.searchsorted(high, "right")
-                if start < stop:
-                    zones.append((pairs[start:stop] - low).astype(np.int64))
-                    keys.append(np.full(stop - start, key))
+                found = zones_in_page(pages[number], least, greatest)
+                if len(found):
+                    self._check_zone(int(found[-1]))
+                    zones.append(found)
+                    keys.append(np.full(len(found), key))
         if not zones:
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
-        located = np.concatenate(keys), np.concatenate(zones)
-        self._check_zones(int(located[1].max()))
-        return located
+        return np.concatenate(keys), np.concatenate(zones)
 
-    def _page_runs(self, least: NDArray[np.uint64], most: NDArray[np.uint64]) -> tuple[list[int], list[int]]:
-        """For each key the first and the last page that can hold its pairs, from the directory."""
+    def _page_runs(self, bounds: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+        """For the bounds of each key the first and the last page that can hold pairs between, from the directory."""
         roots = self.layout.roots
-        begins, ends = _places(roots, least), _places(roots, most)
-        pages = self._read_runs(begins, ends, self.layout.num_pages)
-        firsts = {number: np.frombuffer(page, "<u8")[:-1] for number, page in pages.items()}
-        last = self.layout.num_directory_pages - 1
-        if last in firsts:
-            firsts[last] = firsts[last][: self.layout.num_pages - last * FIRSTS_PER_PAGE]
+        runs = [(_place(roots, least), _place(roots, greatest)) for least, greatest in bounds]
+        pages = self._read_runs(runs, self.layout.num_pages)
 
-        def pages_of(numbers: list[int], bounds: NDArray[np.uint64]) -> list[int]:
-            inside = [_places(firsts[number], bound)[0] for number, bound in zip(numbers, bounds[:, None], strict=True)]
-            return [number * FIRSTS_PER_PAGE + place for number, place in zip(numbers, inside, strict=True)]
+        def page_of(number: int, bound: int) -> int:
+            first = number * FIRSTS_PER_PAGE
+            firsts = memoryview(pages[number]).cast("Q")[: min(FIRSTS_PER_PAGE, self.layout.num_pages - first)]
+            return first + _place(firsts, bound)
 
-        return pages_of(begins, least), pages_of(ends, most)
+        return [
+            (page_of(begin, least), page_of(end, greatest))
+            for (begin, end), (least, greatest) in zip(runs, bounds, strict=True)
+        ]
 
-    def _read_runs(self, begins: Sequence[int], ends: Sequence[int], base: int = 0) -> dict[int, bytes]:
-        """The pages from each of `begins` to each of `ends`, checked, by number; `base` pages come before them."""
-        numbers = sorted({number for run in zip(begins, ends, strict=True) for number in range(run[0], run[1] + 1)})
+    def _read_runs(self, runs: Sequence[tuple[int, int]], base: int = 0) -> dict[int, bytes]:
+        """The pages from the first to the last of each run, checked, by number; `base` pages come before them."""
+        numbers = sorted({number for begin, end in runs for number in range(begin, end + 1)})
         ranges = [((base + number) * PAGE_BYTES, PAGE_BYTES) for number in numbers]
-        blobs = self._store.read_ranges(self.entry.path, ranges)
-        for number, blob in zip(numbers, blobs, strict=True):
-            if len(blob) != PAGE_BYTES:
+        pages = dict(zip(numbers, self._store.read_ranges(self.entry.path, ranges), strict=True))
+        for number, page in pages.items():
+            if len(page) != PAGE_BYTES:
                 message = f"segment {self.entry.path} must have {self.entry.num_bytes} bytes, got fewer"
                 raise CorruptIndexError(message)
-            if xxhash.xxh3_64_intdigest(blob[:-8], base + number) != int.from_bytes(blob[-8:], "little"):
+            if xxhash.xxh3_64_intdigest(page[:-8], base + number) != int.from_bytes(page[-8:], "little"):
                 self._reject(base + number)
-        return dict(zip(numbers, blobs, strict=True))
-
-    def _pairs(self, number: int, page: bytes) -> NDArray[np.uint64]:
-        pairs = pairs_of_page(page)
-        if len(pairs) != int.from_bytes(page[4:8], "little"):
-            self._reject(number)
-        return pairs
+        return pages
 
     # --- many keys ----------------------------------------------------------------------------------------------------
 
@@ -264,8 +255,7 @@ class LocatorSegment:
             A page of the directory is damaged.
         """
         start = self.layout.num_pages
-        self.check_pages(np.arange(start, start + self.layout.num_directory_pages))
-        words = self.pages[start:].view("<u8")[:, :FIRSTS_PER_PAGE]
+        words = self.read_pages(start, start + self.layout.num_directory_pages).view("<u8")[:, :FIRSTS_PER_PAGE]
         return words.reshape(-1)[:start].astype(np.uint64)
 
     @cached_property
@@ -294,6 +284,26 @@ class LocatorSegment:
         if bad < len(numbers):
             self._reject(int(numbers[bad]))
 
+    def read_pages(self, begin: int, stop: int) -> NDArray[np.uint8]:
+        """The pages `[begin, stop)`, checked, in memory of their own: mapped ones would cost a page fault each.
+
+        Raises
+        ------
+        CorruptIndexError
+            A page differs from its checksum.
+        """
+        from zonebloom.bloom.kernels import row_checksums  # noqa: PLC0415 - as above
+
+        ranges = [(begin * PAGE_BYTES, (stop - begin) * PAGE_BYTES)]
+        pages = np.frombuffer(self._store.read_ranges(self.entry.path, ranges)[0], np.uint8)
+        if len(pages) != ranges[0][1]:
+            raise CorruptIndexError(f"segment {self.entry.path} must have {self.entry.num_bytes} bytes, got fewer")
+        pages = pages.reshape(-1, PAGE_BYTES)
+        bad = row_checksums.first_bad_row(pages, begin, np.arange(len(pages), dtype=np.uint64))
+        if bad < len(pages):
+            self._reject(begin + bad)
+        return pages
+
     # --- damage -------------------------------------------------------------------------------------------------------
 
     def verify(self) -> bool:
@@ -305,9 +315,9 @@ class LocatorSegment:
                 self._note(error)
         return self.damage is None
 
-    def _check_zones(self, greatest: int) -> None:
-        if greatest >= len(self):
-            raise CorruptIndexError(f"segment {self.entry.path} must name zones below {len(self)}, got {greatest}")
+    def _check_zone(self, zone: int) -> None:
+        if zone >= len(self):
+            raise CorruptIndexError(f"segment {self.entry.path} must name zones below {len(self)}, got {zone}")
 
     def _note(self, error: Exception) -> None:
         """Remember damage; a remote store that cannot be reached says nothing about the segment."""
@@ -322,7 +332,6 @@ class LocatorSegment:
         raise CorruptIndexError(f"page {number} of segment {self.entry.path} must have the checksum that it carries")
 
 
-def _places(firsts: NDArray[np.uint64], bounds: NDArray[np.uint64]) -> list[int]:
-    """For each bound the last of `firsts` that is at most the bound, or the first."""
-    places: list[int] = np.maximum(firsts.searchsorted(bounds, "right") - 1, 0).tolist()
-    return places
+def _place(firsts: Sequence[int] | memoryview, bound: int) -> int:
+    """The last of `firsts` that is at most `bound`, or the first."""
+    return max(bisect_right(firsts, bound) - 1, 0)

@@ -111,9 +111,8 @@ class LocatorWriter:
                 held = firsts[number * FIRSTS_PER_PAGE :][:FIRSTS_PER_PAGE]
                 row[: len(held)] = held
             self._append(directory.view(np.uint8))
-            layout = LocatorLayout(
-                len(self._positions), self._num_pairs, num_pages, np.ascontiguousarray(directory[:, 0])
-            )
+            roots = tuple(directory[:, 0].tolist())
+            layout = LocatorLayout(len(self._positions), self._num_pairs, num_pages, roots)
             self._sink.write(encode_tail(layout, self._positions))
             spans = (Span(num_pages * PAGE_BYTES, ""), Span(len(directory) * PAGE_BYTES, ""), self._sink.end_span())
         self.entry = SegmentEntry(
