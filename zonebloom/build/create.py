@@ -67,6 +67,7 @@ def build_index(
     overwrite: bool = False,
     optimize: bool = True,
     levels: Sequence[str] = ("zone",),
+    locator: bool = False,
     commit_every: int = COMMIT_EVERY,
     progress: bool | Callable[[Progress], None] = False,
     runner: Runner | None = None,
@@ -105,6 +106,9 @@ def build_index(
     levels
         `"zone"`, and above it `"fragment"`, one more filter for each file, and `"dataset"`, one for all files, so that
         a value which is nowhere costs one block. specs/levels.md says when each pays.
+    locator
+        Whether to add the level `"locator"`: 4.2 bytes a row, with which a search keeps hardly any zone by chance, and
+        `Index.locate` names the zones of many keys. specs/locator.md.
     commit_every
         Rows after which what is done is committed, so that a build which dies keeps it. The same call then goes on
         where it ended, and merges everything at the end. Columns that are built anew are replaced at once, at the end.
@@ -130,7 +134,7 @@ def build_index(
     check_rows_per_zone(rows_per_zone)
     check_fpp(fpp)
     num_blocks_for(rows_per_zone, fpp, sizing)
-    levels = check_levels(levels)
+    levels = check_levels((*((levels,) if isinstance(levels, str) else levels), *(("locator",) if locator else ())))
     if workers is not None and (not isinstance(workers, int) or workers < 1):
         raise InvalidArgumentError(f"workers must be at least 1, got {workers!r}")
     check_commit_every(commit_every)

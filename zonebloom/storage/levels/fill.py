@@ -53,7 +53,7 @@ __all__ = [
     "write_dataset_filter",
 ]
 
-LEVELS: Final = ("zone", "fragment", "dataset")
+LEVELS: Final = ("zone", "fragment", "dataset", "locator")
 SPAN_BYTES: Final = 1 << 17
 """Of a data set's filter, so much has one checksum, and is read to believe one block of it."""
 USELESS_FPP: Final = 0.1
@@ -79,11 +79,12 @@ def check_levels(levels: Sequence[str]) -> tuple[str, ...]:
     Raises
     ------
     InvalidArgumentError
-        They are not "zone" and any of "fragment" and "dataset".
+        They are not "zone" and any of "fragment", "dataset" and "locator".
     """
     names = (levels,) if isinstance(levels, str) else tuple(levels)
     if "zone" not in names or set(names) - set(LEVELS):
-        raise InvalidArgumentError(f"levels must be zone and any of fragment and dataset, got {', '.join(names)}")
+        message = "levels must be zone and any of fragment, dataset and locator"
+        raise InvalidArgumentError(f"{message}, got {', '.join(names)}")
     return tuple(name for name in LEVELS if name in names)
 
 

@@ -7,6 +7,9 @@ Spec: specs/locator.md#build
 
 from __future__ import annotations
 
+from types import TracebackType
+from typing import Self
+
 import numpy as np
 import pyarrow as pa
 
@@ -28,8 +31,8 @@ _BATCH_ROWS = 1 << 16
 class LocatorBuilder:
     """Turns the batches of a column into locator segments; `entries` are those that are written.
 
-    A part ends where a zone ends, so every zone is in one part, whole. The parts of a builder that dies are removed by
-    `vacuum`.
+    A part ends where a zone ends, so every zone is in one part, whole. A context manager: nothing stays if the block
+    raises.
     """
 
     def __init__(self, store: Store, column: str, *, rows_per_zone: int, part_pairs: int = PART_PAIRS) -> None:
@@ -142,8 +145,13 @@ class LocatorBuilder:
         self._end_zone(self._fill)
         self._end_part()
 
-    def discard(self) -> None:
-        """Remove the parts that were written."""
-        for entry in self.entries:
-            self._store.delete(entry.path)
-        self.entries.clear()
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            for entry in self.entries:
+                self._store.delete(entry.path)
+            self.entries.clear()

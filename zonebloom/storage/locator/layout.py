@@ -8,17 +8,19 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
-from zonebloom.bloom.locator import FIRSTS_PER_PAGE, MAX_ZONES, PAGE_BYTES, zone_bits_for
+from zonebloom.bloom.locator import FIRSTS_PER_PAGE, KEY_BITS, MAX_PAIRS, MAX_ZONES, PAGE_BYTES, zone_bits_for
 from zonebloom.errors import CorruptIndexError, UnsupportedFormatError
+from zonebloom.storage.level import LevelEntry
 from zonebloom.storage.segment import SegmentEntry
 from zonebloom.storage.slices.layout import ZonePositions
 
-__all__ = ["KIND", "LocatorLayout", "decode_tail", "encode_tail"]
+__all__ = ["KIND", "LocatorLayout", "decode_tail", "encode_tail", "locator_level"]
 
 KIND = "locator"
 _KEY, _ROOTS_KEY = b"zonebloom.locator", b"zonebloom.roots"
@@ -61,6 +63,15 @@ class LocatorLayout:
             counts = (self.num_zones, self.num_pairs, self.num_pages, len(self.roots))
             message = f"segment {entry.path} must have the zones, pairs, pages and roots that its spans hold"
             raise CorruptIndexError(f"{message}, got {counts}")
+
+
+def locator_level(segments: Sequence[SegmentEntry]) -> LevelEntry:
+    """The level of a column whose zones are in `segments`; about as many values as their entries take bytes.
+
+    Spec: specs/locator.md#level
+    """
+    num_pairs = sum(segment.filter_bytes for segment in segments) * MAX_PAIRS // PAGE_BYTES
+    return LevelEntry("locator", num_pairs, num_pairs / (1 << KEY_BITS), tuple(segments))
 
 
 def encode_tail(layout: LocatorLayout, positions: ZonePositions) -> pa.Buffer:

@@ -8,13 +8,15 @@ Spec: specs/locator.md#merge_locators
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from zonebloom.bloom.locator import MAX_PAIRS, MAX_ZONES, WIDE_ZONE_BITS
 from zonebloom.errors import CorruptIndexError, InvalidArgumentError
+from zonebloom.storage.level import LevelEntry
+from zonebloom.storage.locator.layout import locator_level
 from zonebloom.storage.locator.reader import LocatorSegment
 from zonebloom.storage.locator.writer import LocatorWriter
 from zonebloom.storage.segment import SegmentEntry
@@ -24,7 +26,7 @@ from zonebloom.storage.stores.store import Store
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["merge_locators"]
+__all__ = ["merge_locator_level", "merge_locators"]
 
 _SLICE_PAGES = 512
 """Pages of pairs that are sorted together: 4 MiB in memory, as many times again for sorting."""
@@ -64,6 +66,36 @@ def merge_locators(
             writer.write(_sorted([stream.take(low, high) for stream in streams], low, high))
     assert writer.entry is not None
     return writer.entry
+
+
+def merge_locator_level(
+    store: Store, column: str, level: LevelEntry, live: set[int], on_written: Callable[[str], object]
+) -> tuple[LevelEntry, list[str]]:
+    """The level with its segments merged, which are written but not committed, and those that are damaged.
+
+    The same `level` comes back where there is one segment, and all of its fragments are live.
+
+    Spec: specs/locator.md#level
+    """
+    known = np.fromiter(live, np.uint64, len(live))
+    sound: list[LocatorSegment] = []
+    damage: list[str] = []
+    for entry in level.segments:
+        try:
+            sound.append(LocatorSegment(store, entry))
+        except CorruptIndexError as error:
+            damage.append(str(error))
+    chosen = [np.isin(segment.fragment_ids, known) for segment in sound]
+    if len(sound) < 2 and all(one.all() for one in chosen):  # noqa: PLR2004 - one alone, or none
+        return level, damage
+    try:
+        new = merge_locators(store, column, sound, chosen)
+    except CorruptIndexError as error:
+        return level, [*damage, str(error)]
+    on_written(new.path)
+    merged = {segment.entry.path for segment in sound}
+    kept = [entry for entry in level.segments if entry.path not in merged]
+    return locator_level((*kept, new)), damage
 
 
 def _slices(num_pages: int, num_streams: int) -> Iterator[tuple[int, int]]:
