@@ -51,6 +51,11 @@ def zones_with(lake, keys) -> set[tuple[str, int]]:
     return found
 
 
+def keys_by_zone(lake):
+    columns = [pq.read_table(path)["k"].to_pylist() for path in sorted(lake.glob("*.parquet"))]
+    return [keys[start : start + ROWS_PER_ZONE] for keys in columns for start in range(0, len(keys), ROWS_PER_ZONE)]
+
+
 def zones_kept(found) -> set[tuple[str, int]]:
     rows = found.to_arrow().to_pylist()
     starts = [(one["path"], start) for one in rows for start in range(one["start"], one["stop"], ROWS_PER_ZONE)]
@@ -91,6 +96,7 @@ def test_a_life_with_locators(lake):
     assert_only_zones_with_keys_are_kept(lake, index)
     index.optimize()
     [segment] = level_of(index).segments
+    assert level_of(index).num_values == sum(len(set(keys)) for keys in keys_by_zone(lake))
     assert segment.num_zones == sum(-(-pq.read_metadata(path).num_rows // 10) for path in lake.glob("*.parquet"))
     assert_only_zones_with_keys_are_kept(lake, index)
     assert_every_row_is_found(lake, index, is_fresh=True)
@@ -143,3 +149,87 @@ def test_a_damaged_locator_is_told_and_the_filters_answer(lake, how):
 def test_every_level_is_named_in_the_error(lake):
     with pytest.raises(ValueError, match="zone and any of fragment, dataset and locator, got zone, file"):
         build(lake, levels=("zone", "file"))
+
+
+# --- locate -----------------------------------------------------------------------------------------------------------
+
+
+def rows_with(lake, keys) -> list[tuple[int, str | None, int | None]]:
+    """Key by key the path and row of each occurrence, or None where there is none."""
+    values = {path.name: pq.read_table(path)["k"].to_pylist() for path in sorted(lake.glob("*.parquet"))}
+    found = []
+    for index, key in enumerate(keys):
+        mine = [(index, path, row) for path, column in values.items() for row, one in enumerate(column) if one == key]
+        found += mine if mine or key is None else [(index, None, None)]
+    return found
+
+
+def located(index, keys, **options) -> list[tuple]:
+    return [tuple(row.values()) for row in index.locate("k", keys, **options).to_pylist()]
+
+
+@pytest.mark.parametrize("locator", [True, False])
+def test_locate_names_every_row_of_every_key(lake, locator):
+    index = build(lake, locator=locator)
+    every = rows_of(lake)
+    keys = [7, 10**15, *every[::9], 101, 7, -1]
+    ranges = index.locate("k", keys).to_pylist()
+    expected = {(key, path, row) for key, path, row in rows_with(lake, keys) if path}
+    covered = {(one["key_index"], one["path"], row) for one in ranges for row in range(one["start"], one["stop"])}
+    assert covered >= expected
+    if locator:
+        zones = [zones_with(lake, [key]) for key in keys]
+        assert len(covered) <= ROWS_PER_ZONE * sum(map(len, zones))
+        order = [(one["key_index"], one["path"], one["start"]) for one in ranges]
+        assert order == sorted(order)
+        assert index.files_for("k", keys[:2]) == sorted({path for path, _ in zones[0]})
+        assert index.files_for("k", [10**15]) == []
+    assert located(index, keys, exact=True) == rows_with(lake, keys)
+    assert located(index, [], exact=True) == []
+    table = index.locate("k", [None, 7], exact=True)
+    assert table.schema == pa.schema([("key_index", pa.int64()), ("path", pa.string()), ("row", pa.int64())])
+
+
+def test_locate_reads_what_the_index_does_not_know(lake):
+    index = build(lake)
+    write(lake / "f3.parquet", [7, 10**15, 3], 1)
+    write(lake / "f1.parquet", [10**15], 2)
+    (lake / "f2.parquet").unlink()
+    keys = [7, 10**15, 101, 12345]
+    assert located(index, keys, exact=True) == rows_with(lake, keys)
+    assert {"f1.parquet", "f3.parquet"} <= set(index.files_for("k", [12345]))
+    index.refresh()
+    assert located(index, keys, exact=True) == rows_with(lake, keys)
+    assert index.files_for("k", [12345]) == []
+
+
+def test_locate_many_keys_of_every_kind(tmp_path):
+    values = pa.array([0.0, 1.5, -0.0, float("nan"), None, 2.5] * 50)
+    pq.write_table(pa.table({"x": values}), tmp_path / "x.parquet")
+    index = zb.build_index(tmp_path, "x", rows_per_zone=6, locator=True)
+    found = index.locate("x", [0.0, float("nan"), 1.5, 7.0, None, 2], exact=True).to_pylist()
+    by_key = {key: [one["row"] for one in found if one["key_index"] == key] for key in range(6)}
+    assert by_key[0] == [row for row in range(300) if row % 6 in (0, 2)]
+    assert by_key[1] == [None]
+    assert by_key[2] == list(range(1, 300, 6))
+    assert by_key[3] == [None]
+    assert by_key[5] in ([None], [row for row in range(300) if values[row].as_py() == 2])
+
+
+def test_locate_texts_and_leaves_of_structs(tmp_path):
+    rows = [{"a": {"b": f"t{i % 40}"}} if i % 7 else {"a": None} for i in range(200)]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "x.parquet", row_group_size=60)
+    index = zb.build_index(tmp_path, "a.b", rows_per_zone=10, locator=True)
+    found = index.locate("a.b", pa.array(["t3", "none", "t39"]), exact=True).to_pylist()
+    texts = [(row["a"] or {}).get("b") for row in rows]
+    expected = [(0, i) for i, text in enumerate(texts) if text == "t3"] + [(1, None)]
+    expected += [(2, i) for i, text in enumerate(texts) if text == "t39"]
+    assert [(one["key_index"], one["row"]) for one in found] == expected
+
+
+def test_locate_refuses_what_is_no_column_and_no_list(lake):
+    index = build(lake)
+    with pytest.raises(LookupError, match="nothing"):
+        index.locate("nothing", [1])
+    with pytest.raises(ValueError, match="values must be an array or a list of values"):
+        index.locate("k", "7")

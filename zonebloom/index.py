@@ -276,6 +276,35 @@ class Index:
 
         return exists(self.view(), column, values, exact=exact)
 
+    def locate(self, column: str, keys: Any, *, exact: bool = False) -> pa.Table:
+        """Row ranges that may hold each of `keys`; the rest of the data set certainly does not hold it.
+
+        A table `(key_index, path, fragment_id, start, stop)`, in order of key and address; a key that is nowhere has no
+        line. A column that was built with `locator=True` answers a million keys in a second.
+
+        Parameters
+        ----------
+        keys
+            Anything that Arrow takes as an array.
+        exact
+            Read the candidate rows: `(key_index, path, row)`, a line for every row that equals a key, and a line of
+            nulls for each key that is nowhere.
+
+        Spec: specs/locator.md#locate
+        """
+        from zonebloom.search.locate import locate  # noqa: PLC0415 - a plain search does without
+
+        return locate(self.view(), column, keys, exact=exact)
+
+    def files_for(self, column: str, keys: Any) -> list[str]:
+        """Paths of the files that may hold any of `keys`, in order; all others certainly do not.
+
+        Spec: specs/locator.md#locate
+        """
+        from zonebloom.search.locate import files_for  # noqa: PLC0415 - a plain search does without
+
+        return files_for(self.view(), column, keys)
+
     def explain(self, predicate: Predicate | str | Any) -> Explanation:
         """The funnel of a search, files to bytes, and a reason for each part that was not pruned; print it."""
         from zonebloom.search.explain import explain  # noqa: PLC0415 - a plain search does without

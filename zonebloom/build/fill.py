@@ -379,7 +379,8 @@ def _note_written(
     """What a worker wrote; a segment without zones is removed."""
     for column, locator in locators.items():
         if locator.entries:
-            built.levels[column] = (*built.levels.get(column, ()), locator_level(locator.entries))
+            level = locator_level(locator.entries, locator.num_written)
+            built.levels[column] = (*built.levels.get(column, ()), level)
     for column, writer in writers.items():
         assert writer.entry is not None
         if writer.entry.num_zones:

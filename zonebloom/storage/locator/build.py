@@ -38,6 +38,8 @@ class LocatorBuilder:
     def __init__(self, store: Store, column: str, *, rows_per_zone: int, part_pairs: int = PART_PAIRS) -> None:
         check_rows_per_zone(rows_per_zone)
         self.entries: list[SegmentEntry] = []
+        self.num_written = 0
+        """Pairs of the parts that are written."""
         self._store = store
         self._column = column
         self._rows_per_zone = rows_per_zone
@@ -137,6 +139,7 @@ class LocatorBuilder:
             writer.write(self._pairs[: self._num_pairs])
         assert writer.entry is not None
         self.entries.append(writer.entry)
+        self.num_written += self._num_pairs
         self._zones.clear()
         self._num_pairs = 0
 

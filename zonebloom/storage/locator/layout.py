@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from zonebloom.bloom.locator import FIRSTS_PER_PAGE, KEY_BITS, MAX_PAIRS, MAX_ZONES, PAGE_BYTES, zone_bits_for
+from zonebloom.bloom.locator import FIRSTS_PER_PAGE, KEY_BITS, MAX_ZONES, PAGE_BYTES, zone_bits_for
 from zonebloom.errors import CorruptIndexError, UnsupportedFormatError
 from zonebloom.storage.level import LevelEntry
 from zonebloom.storage.segment import SegmentEntry
@@ -65,12 +65,11 @@ class LocatorLayout:
             raise CorruptIndexError(f"{message}, got {counts}")
 
 
-def locator_level(segments: Sequence[SegmentEntry]) -> LevelEntry:
-    """The level of a column whose zones are in `segments`; about as many values as their entries take bytes.
+def locator_level(segments: Sequence[SegmentEntry], num_pairs: int) -> LevelEntry:
+    """The level of a column whose zones are in `segments`, which have this number of pairs together.
 
     Spec: specs/locator.md#level
     """
-    num_pairs = sum(segment.filter_bytes for segment in segments) * MAX_PAIRS // PAGE_BYTES
     return LevelEntry("locator", num_pairs, num_pairs / (1 << KEY_BITS), tuple(segments))
 
 

@@ -95,7 +95,7 @@ def merge_locator_level(
     on_written(new.path)
     merged = {segment.entry.path for segment in sound}
     kept = [entry for entry in level.segments if entry.path not in merged]
-    return locator_level((*kept, new)), damage
+    return locator_level((*kept, new), LocatorSegment(store, new).layout.num_pairs), damage
 
 
 def _slices(num_pages: int, num_streams: int) -> Iterator[tuple[int, int]]:

@@ -47,7 +47,8 @@ class LocatorWriter:
         self._num_begun = 0
         self._firsts: list[NDArray[np.uint64]] = []
         self._num_pages = 0
-        self._num_pairs = 0
+        self.num_pairs = 0
+        """Pairs that were written."""
         self._last = -1
         self.entry: SegmentEntry | None = None
 
@@ -64,7 +65,7 @@ class LocatorWriter:
         if int(pairs[0]) <= self._last:
             raise InvalidArgumentError(f"pairs must ascend from call to call, got {pairs[0]} after {self._last}")
         self._last = int(pairs[-1])
-        self._num_pairs += len(pairs)
+        self.num_pairs += len(pairs)
         done = 0
         while done < len(pairs):
             chunk = pairs[done : done + _MOST_PAIRS]
@@ -112,7 +113,7 @@ class LocatorWriter:
                 row[: len(held)] = held
             self._append(directory.view(np.uint8))
             roots = tuple(directory[:, 0].tolist())
-            layout = LocatorLayout(len(self._positions), self._num_pairs, num_pages, roots)
+            layout = LocatorLayout(len(self._positions), self.num_pairs, num_pages, roots)
             self._sink.write(encode_tail(layout, self._positions))
             spans = (Span(num_pages * PAGE_BYTES, ""), Span(len(directory) * PAGE_BYTES, ""), self._sink.end_span())
         self.entry = SegmentEntry(
