@@ -44,7 +44,7 @@ class LocatorBuilder:
         self._column = column
         self._rows_per_zone = rows_per_zone
         self._part_pairs = part_pairs
-        self._pairs = np.empty(part_pairs + 1, np.uint64)
+        self._pairs, self._scratch = (np.empty(part_pairs + 1, np.uint64) for _ in range(2))
         self._num_pairs = 0
         self._zones: list[tuple[int, int, int, bool]] = []
         self._fragment_id: int | None = None
@@ -108,15 +108,14 @@ class LocatorBuilder:
         self._sort()
         needed = 2 * self._num_pairs + num_rows + 1
         if needed > len(self._pairs):
-            longer = np.empty(needed, np.uint64)
-            longer[: self._num_pairs] = self._pairs[: self._num_pairs]
-            self._pairs = longer
+            self._scratch = np.empty(needed, np.uint64)
+            self._scratch[: self._num_pairs] = self._pairs[: self._num_pairs]
+            self._pairs, self._scratch = self._scratch, np.empty(needed, np.uint64)
 
     def _sort(self) -> None:
         from zonebloom.bloom.kernels import locator as kernels  # noqa: PLC0415 - as above
 
-        pairs = self._pairs[: self._num_pairs]
-        self._num_pairs = kernels.sort_pairs(pairs, np.empty_like(pairs))
+        self._num_pairs = kernels.sort_pairs(self._pairs[: self._num_pairs], self._scratch)
 
     def _end_zone(self, num_rows: int) -> None:
         if num_rows:
