@@ -191,11 +191,12 @@ def test_a_zone_that_is_longer_than_a_part_stays_whole(tmp_path):
     assert_all_zones_are_named(opened(tmp_path, entries), fragments, 3000)
 
 
-def test_a_discarded_builder_leaves_nothing(tmp_path):
+def test_a_build_that_fails_leaves_nothing(tmp_path):
     builder = LocatorBuilder(LocalStore(tmp_path), "key", rows_per_zone=10, part_pairs=50)
     builder.add(0, integers(500)[3])
-    assert builder.entries
-    builder.discard()
+    assert len(list(tmp_path.rglob("*.locator"))) == len(builder.entries) > 1
+    with pytest.raises(pa.ArrowInvalid), builder:
+        builder.add(0, pa.array(["x"]).cast(pa.int64()))
     assert not list(tmp_path.rglob("*.locator"))
 
 
