@@ -142,6 +142,7 @@ def build_index(
     progress: bool | Callable[[Progress], None] = False,
     runner: Runner | None = None,
     adopt: Literal["parquet"] | None = None,
+    locator: bool = False,
 ) -> Index:
     """An index over `columns` of `source`, committed and opened; data files are only read.
 
@@ -187,6 +188,9 @@ def build_index(
     adopt
         `"parquet"` takes the filters that the files have of their own, so that no data page is read: zones are row
         groups. What has none that fits is built by reading. A full refresh makes finer zones of all.
+    locator
+        Whether to add the level `"locator"`: 4.2 bytes a row, with which a search keeps hardly any zone by chance, and
+        `Index.locate` names the zones of many keys. specs/locator.md.
 
     Raises
     ------
@@ -201,7 +205,8 @@ def build_index(
     """
     from zonebloom.build.create import build, index_store  # noqa: PLC0415 - a plain search does without
 
-    options = IndexOptions(rows_per_zone, fpp, sizing, tuple(levels) if not isinstance(levels, str) else (levels,))
+    names = (levels,) if isinstance(levels, str) else tuple(levels)
+    options = IndexOptions(rows_per_zone, fpp, sizing, (*names, *(("locator",) if locator else ())))
     work = BuildOptions(workers, commit_every, progress, runner)
     given = open_dataset(source, storage_options)
     dataset = given.pin()
@@ -419,6 +424,35 @@ class Index:
         from zonebloom.search.exists import exists  # noqa: PLC0415 - a plain search does without
 
         return exists(self.view(), column, values, exact=exact)
+
+    def locate(self, column: str, keys: Any, *, exact: bool = False) -> pa.Table:
+        """Row ranges that may hold each of `keys`; the rest of the data set certainly does not hold it.
+
+        A table `(key_index, path, fragment_id, start, stop)`, in order of key and address; a key that is nowhere has no
+        line. A column that was built with `locator=True` answers a million keys in a second.
+
+        Parameters
+        ----------
+        keys
+            Anything that Arrow takes as an array.
+        exact
+            Read the candidate rows: `(key_index, path, row)`, a line for every row that equals a key, and a line of
+            nulls for each key that is nowhere.
+
+        Spec: specs/locator.md#locate
+        """
+        from zonebloom.search.locate import locate  # noqa: PLC0415 - a plain search does without
+
+        return locate(self.view(), column, keys, exact=exact)
+
+    def files_for(self, column: str, keys: Any) -> list[str]:
+        """Paths of the files that may hold any of `keys`, in order; all others certainly do not.
+
+        Spec: specs/locator.md#locate
+        """
+        from zonebloom.search.locate import files_for  # noqa: PLC0415 - a plain search does without
+
+        return files_for(self.view(), column, keys)
 
     def explain(self, predicate: Predicate | str | Any) -> Explanation:
         """The funnel of a search, files to bytes, and a reason for each part that was not pruned; print it."""
