@@ -26,14 +26,12 @@ from zonebloom.bloom.zones import ZoneBuilder
 from zonebloom.errors import DataFileError
 from zonebloom.formats import DataFile, DatasetSnapshot
 from zonebloom.formats.schema_evolution import column_values, columns_of_folders, unified
-from zonebloom.formats.source import Fingerprint
 from zonebloom.options import IndexOptions
-from zonebloom.storage.fragments import Fragment
+from zonebloom.storage.fragments import Fingerprint, Fragment
 from zonebloom.storage.level import LevelEntry
 from zonebloom.storage.levels import LevelBuilder, LevelSink
 from zonebloom.storage.manifest import ColumnEntry
 from zonebloom.storage.segment import SegmentEntry
-from zonebloom.storage.stores.locations import is_url
 from zonebloom.storage.stores.store import Store
 from zonebloom.storage.zone_segment import ZoneSegmentWriter
 
@@ -130,7 +128,7 @@ def num_cores() -> int:
 
 def default_workers(dataset: DatasetSnapshot) -> int:
     """Threads where nobody says: as many as there are cores, and more where each one waits for an object store."""
-    return max(num_cores(), _WAITING_WORKERS) if is_url(dataset.location) else num_cores()
+    return max(num_cores(), _WAITING_WORKERS) if dataset.is_remote else num_cores()
 
 
 def inspect(
@@ -138,7 +136,7 @@ def inspect(
 ) -> tuple[Fragment, pa.Schema] | str:
     """Shape and schema of the file at `path`, or why it cannot be read as it was listed."""
     try:
-        with dataset.open(path) as file:
+        with dataset.open(path, fingerprint) as file:
             if file.fingerprint != fingerprint:
                 return f"data file {path} must not change during a build, got a new version"
             fragment = Fragment(
@@ -363,7 +361,7 @@ def _build_unit(plan: BuildPlan, unit: Unit, builders: Mapping[str, ZoneBuilder]
     fragment = unit.fragment
     for builder in builders.values():
         builder.start_fragment(fragment.fragment_id, first_row=unit.start)
-    with plan.dataset.open(fragment.path) as file:
+    with plan.dataset.open(fragment.path, fragment.fingerprint) as file:
         _check_same(file, fragment)
         unfit = columns_of_folders(file, plan.dataset.path_values(fragment.path), builders)
         for batch in file.column_batches(list(builders), unit.start, unit.stop):

@@ -24,9 +24,9 @@ import pyarrow as pa
 from zonebloom.errors import DataFileError, InvalidArgumentError, MissingDependencyError
 from zonebloom.formats.dataset import Declared
 from zonebloom.formats.parquet.column_mapping import StoredName
-from zonebloom.formats.source import Fingerprint
 from zonebloom.formats.table import SourceOpener, TableDataset, TableFile, TableSnapshot
 from zonebloom.formats.table_marks import LOG_FOLDER
+from zonebloom.storage.fragments import Fingerprint
 from zonebloom.storage.stores.locations import Url, absolute, is_url, joined
 
 if TYPE_CHECKING:

@@ -24,9 +24,10 @@ from zonebloom.arrow import parquet as pq
 from zonebloom.errors import DataFileError, InvalidArgumentError, MissingDependencyError, StorageError
 from zonebloom.formats.dataset import Declared
 from zonebloom.formats.parquet.column_mapping import StoredName
-from zonebloom.formats.source import Fingerprint, LocalSource, Source, SourceFile
+from zonebloom.formats.source import LocalSource, Source, SourceFile
 from zonebloom.formats.table import TableDataset, TableFile, TableSnapshot
 from zonebloom.formats.table_marks import METADATA_SUFFIX
+from zonebloom.storage.fragments import Fingerprint
 from zonebloom.storage.stores.locations import is_url
 
 if TYPE_CHECKING:
@@ -268,7 +269,7 @@ def _refuse_defaults(schema: Schema, location: str) -> None:
 class _FileIOSource:
     """A file that is read through the table's own FileIO, with the credentials of its catalog."""
 
-    is_near = False
+    is_remote = True
 
     def __init__(self, io: FileIO, location: str) -> None:
         self.path = location

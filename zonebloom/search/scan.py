@@ -31,7 +31,6 @@ from zonebloom.predicates.row_group_bounds import Bound, required
 from zonebloom.search.freshness import File
 from zonebloom.search.selection import RowSelection
 from zonebloom.search.view import View
-from zonebloom.storage.stores.locations import is_url
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -145,7 +144,7 @@ class _Scan:
     def batches(self, rows: RowSelection) -> Iterator[pa.RecordBatch]:
         """The matching rows, row group by row group; of many, a few are read ahead."""
         tasks = tasks_of(self.view, rows)
-        is_remote = is_url(self.view.dataset.location)
+        is_remote = self.view.dataset.is_remote
         is_small = not is_remote and len(rows) <= _FEW_RANGES and rows.num_rows <= _FEW_ROWS
         first = list(itertools.islice(tasks, 2))
         if is_small or len(first) <= 1:
@@ -167,7 +166,7 @@ class _Scan:
 
     def read(self, task: Task) -> list[pa.RecordBatch]:
         """The matching rows of one row group."""
-        with self.view.dataset.open(task.file.path) as data:
+        with self.view.dataset.open(task.file.path, task.file.fingerprint) as data:
             if data.fingerprint != task.file.fingerprint:
                 message = f"data file {task.file.path} must not change during a scan, got a new version; scan again"
                 raise DataFileError(message)
@@ -291,7 +290,7 @@ def folder_value(known: Any, wanted: pa.DataType, name: str, path: str) -> pa.Sc
 
 
 def _reopened(view: View, file: File) -> File:
-    with view.dataset.open(file.path) as data:
+    with view.dataset.open(file.path, file.fingerprint) as data:
         shape = (data.num_rows, data.fingerprint, data.row_group_rows, data.row_group_bytes)
         return File(file.path, file.fragment_id, *shape, is_known=False)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -33,7 +33,7 @@ from zonebloom.search.evaluate import Evaluator, ProbedColumn, SearchResult, Tou
 from zonebloom.search.freshness import Files
 from zonebloom.search.selection import Bounds, RowSelection
 from zonebloom.search.zone_bitmap import ZoneGrid
-from zonebloom.storage.fragments import FragmentTable, is_in_runs, read_fragments
+from zonebloom.storage.fragments import Fingerprint, FragmentTable, is_in_runs, read_fragments
 from zonebloom.storage.manifest import ColumnEntry, Manifest
 from zonebloom.storage.segment import SegmentEntry
 from zonebloom.storage.slices.reader import SliceSegment
@@ -161,7 +161,7 @@ class View:
     - `files` has every file of the listing; those that the index does not know have ids that it never used.
     """
 
-    def __init__(self, snapshot: Snapshot, dataset: DatasetSnapshot, listing: Mapping[str, Any]) -> None:
+    def __init__(self, snapshot: Snapshot, dataset: DatasetSnapshot, listing: Mapping[str, Fingerprint]) -> None:
         self.snapshot = snapshot
         self.dataset = dataset
         self.listing = listing

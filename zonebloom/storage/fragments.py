@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Collection, ItemsView, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, overload
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ABSENT",
     "CHANGED",
+    "Fingerprint",
     "Fragment",
     "FragmentListEntry",
     "FragmentTable",
@@ -53,6 +54,17 @@ _SCHEMA = pa.schema(
         pa.field("row_group_bytes", pa.list_(pa.uint64()), nullable=False),
     ]
 )
+
+
+class Fingerprint(NamedTuple):
+    """What identifies one version of a data file."""
+
+    size: int
+    """Bytes."""
+    mtime_ns: int
+    """Time of last modification, nanoseconds since 1970."""
+    etag: str | None = None
+    """The object store's tag."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +92,9 @@ class Fragment:
     """Compressed bytes of each row group."""
 
     @property
-    def fingerprint(self) -> tuple[int, int, str | None]:
+    def fingerprint(self) -> Fingerprint:
         """What identifies this version of the file."""
-        return (self.size, self.mtime_ns, self.etag)
+        return Fingerprint(self.size, self.mtime_ns, self.etag)
 
 
 @dataclass(frozen=True, slots=True)

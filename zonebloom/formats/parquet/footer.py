@@ -26,7 +26,8 @@ from zonebloom.formats.parquet import thrift
 from zonebloom.formats.parquet.column_mapping import StoredName, renamed_footer
 from zonebloom.formats.parquet.row_groups import RowGroups
 from zonebloom.formats.parquet.thrift import ThriftError
-from zonebloom.formats.source import Fingerprint, Source
+from zonebloom.formats.source import Source
+from zonebloom.storage.fragments import Fingerprint
 
 __all__ = ["Footer", "StoredField", "first_line", "metadata_of", "read_footer"]
 

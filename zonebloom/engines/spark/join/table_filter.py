@@ -187,8 +187,8 @@ def _filter_of(view: View, files: Sequence[File], column: ColumnEntry, max_rows:
 
 
 def _add_file(view: View, file: File, column: ColumnEntry, filling: Filling) -> str | None:
-    with view.dataset.open(file.path) as data:
-        if tuple(data.fingerprint) != tuple(file.fingerprint):
+    with view.dataset.open(file.path, file.fingerprint) as data:
+        if data.fingerprint != file.fingerprint:
             return f"{file.path}, which changed meanwhile"
         if respelled(data.schema, view.schema):
             return f"{file.path}, which spells a column otherwise"
