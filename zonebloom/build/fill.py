@@ -10,7 +10,6 @@ Spec: specs/zones.md#build
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 import warnings
@@ -26,7 +25,7 @@ from zonebloom.bloom.zones import ZoneBuilder
 from zonebloom.errors import DataFileError
 from zonebloom.formats import DataFile, DatasetSnapshot
 from zonebloom.formats.schema_evolution import column_values, columns_of_folders, unified
-from zonebloom.options import IndexOptions
+from zonebloom.options import IndexOptions, num_cores
 from zonebloom.storage.fragments import Fingerprint, Fragment
 from zonebloom.storage.level import LevelEntry
 from zonebloom.storage.levels import LevelBuilder, LevelSink
@@ -49,7 +48,6 @@ __all__ = [
     "collect",
     "default_workers",
     "inspect",
-    "num_cores",
     "units_of",
 ]
 
@@ -119,11 +117,6 @@ def collect(outcomes: Iterable[tuple[str, tuple[Fragment, pa.Schema] | str]]) ->
     for reason in skipped.values():
         warnings.warn(f"{reason}; it is not indexed, and always read whole", RuntimeWarning, stacklevel=2)
     return Inspected(fragments, unified(schemas) if schemas else pa.schema([]), skipped)
-
-
-def num_cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def default_workers(dataset: DatasetSnapshot) -> int:

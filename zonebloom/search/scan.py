@@ -10,7 +10,6 @@ Spec: specs/pruning.md#scan
 from __future__ import annotations
 
 import itertools
-import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -22,9 +21,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from zonebloom.arrow import from_numpy, to_numpy, without_views
-from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, PredicateError
+from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, PredicateError, first_line
 from zonebloom.formats import DataFile
 from zonebloom.formats.parquet.file import places_of
+from zonebloom.options import num_cores
 from zonebloom.predicates import Predicate
 from zonebloom.predicates.matching import plain_matcher
 from zonebloom.predicates.row_group_bounds import Bound, required
@@ -151,7 +151,7 @@ class _Scan:
             for task in itertools.chain(first, tasks):
                 yield from self.read(task)
             return
-        workers = _WAITING_READERS if is_remote else _num_cores()
+        workers = _WAITING_READERS if is_remote else num_cores()
         pool = ThreadPoolExecutor(workers, thread_name_prefix="zonebloom-scan")
         pending: deque[Future[list[pa.RecordBatch]]] = deque()
         try:
@@ -202,7 +202,7 @@ class _Scan:
         try:
             found = pc.indices_nonzero(self.matched(checked))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            message = f"the predicate must hold for every value of {task.file.path}, got: {str(error).splitlines()[0]}"
+            message = f"the predicate must hold for every value of {task.file.path}, got: {first_line(error)}"
             raise PredicateError(message) from error
         return to_numpy(found, np.uint64).astype(np.int64)
 
@@ -246,10 +246,6 @@ def _by_expression(expression: pc.Expression) -> Callable[[pa.Table], pa.Chunked
         return acero.Declaration.from_sequence([source, project]).to_table(use_threads=False)["is_matching"]
 
     return matched
-
-
-def _num_cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _compacted(table: pa.Table) -> pa.Table:

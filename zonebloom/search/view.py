@@ -23,6 +23,7 @@ from zonebloom.errors import (
     CorruptIndexError,
     PredicateError,
     UnsupportedFormatError,
+    first_line,
 )
 from zonebloom.formats import DatasetSnapshot, Declared
 from zonebloom.formats import hive as partitions
@@ -318,7 +319,7 @@ class View:
         try:
             found = pads.dataset(table).to_table(columns={"is_true": expression})["is_true"].to_pylist()
         except pa.ArrowException as error:
-            message = f"the predicate must hold for the folders of every file, got: {str(error).splitlines()[0]}"
+            message = f"the predicate must hold for the folders of every file, got: {first_line(error)}"
             raise PredicateError(message) from error
         is_true = [odd or one is True for one, odd in zip(found, strange, strict=True)]
         is_false = [odd or one is False for one, odd in zip(found, strange, strict=True)]

@@ -16,8 +16,8 @@ from zonebloom.arrow import from_numpy, without_views
 from zonebloom.arrow import parquet as pq
 from zonebloom.bloom import hashing
 from zonebloom.bloom.addresses import MAX_ROWS
-from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError
-from zonebloom.formats.parquet.footer import Footer, first_line, read_footer
+from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, first_line
+from zonebloom.formats.parquet.footer import Footer, read_footer
 from zonebloom.formats.parquet.row_groups import (
     COMPRESSED_BYTES,
     DATA_OFFSET,

@@ -20,10 +20,10 @@ import numpy as np
 from zonebloom.bloom.addresses import MAX_ROWS
 from zonebloom.bloom.hashing import hash_array
 from zonebloom.bloom.sbbf import Sbbf
-from zonebloom.build.fill import num_cores
 from zonebloom.engines.spark.pushdown.names import Names, respelled
 from zonebloom.errors import CorruptIndexError, DataFileError, IndexNotFoundError
 from zonebloom.formats.schema_evolution import column_values, columns_of_folders
+from zonebloom.options import num_cores
 from zonebloom.search.freshness import File
 from zonebloom.search.view import View
 from zonebloom.storage.levels import DatasetFilter
