@@ -54,9 +54,7 @@ class Zones:
 
     def __init__(self, table):
         self.table = table
-        self.fragment_ids, self.zone_starts = table.fragment_ids, table.zone_starts
-        self.zone_lengths, self.has_null, self.zone_fpp = table.zone_lengths, table.has_null, table.zone_fpp
-        self.contained = table.contained
+        self.positions, self.zone_fpp, self.contained = table.positions, table.zone_fpp, table.contained
 
     def may_contain(self, hashes, wanted=None):  # noqa: ARG002 - the interface
         return self.table.may_contain(hashes)
@@ -125,9 +123,9 @@ def test_each_whole_fragment_has_a_filter_of_its_own_size(tmp_path):
     by_fragment, by_dataset = build(store, parts)
     table, damage = ZoneSegment(store, by_fragment.segments[0]).zones()
     assert not damage
-    assert table.fragment_ids.tolist() == [0, 1, 2]
-    assert table.zone_lengths.tolist() == [100, 401, 3000]
-    assert table.has_null.tolist() == [False, True, False]
+    assert table.positions.fragment_ids.tolist() == [0, 1, 2]
+    assert table.positions.zone_lengths.tolist() == [100, 401, 3000]
+    assert table.positions.has_null.tolist() == [False, True, False]
     assert table.num_blocks.tolist() == [num_blocks_for(ndv, 0.001, "exact") for ndv in (100, 1, 3000)]
     assert (by_fragment.name, by_fragment.num_values, by_fragment.num_filters) == ("fragment", 3101, 3)
     assert (by_dataset.name, by_dataset.num_values) == ("dataset", 3100)

@@ -21,11 +21,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zonebloom.bloom.kernels import slices as kernels
-from zonebloom.bloom.zones import zone_schema
+from zonebloom.bloom.zones import ZonePositions, zone_schema
 from zonebloom.errors import CorruptIndexError, UnsupportedFormatError
 from zonebloom.storage.segment import SegmentEntry
 from zonebloom.storage.slices import layout as slice_layout
-from zonebloom.storage.slices.layout import CAPACITIES, FULL_GROUP, ZonePositions, cut_into_groups, rows_of_hash
+from zonebloom.storage.slices import zone_runs
+from zonebloom.storage.slices.layout import CAPACITIES, FULL_GROUP, cut_into_groups, rows_of_hash
 from zonebloom.storage.slices.reader import FEW_HASHES, SliceSegment
 from zonebloom.storage.slices.writer import SliceSegmentWriter, seal_rows
 from zonebloom.storage.stores import local as local_store
@@ -95,8 +96,8 @@ def test_slices_hold_the_same_bits_and_answer_alike(tmp_path, num_zones, num_blo
     zones = segment.zones()
     assert len(segment) == len(zones) == num_zones
     for name in ("fragment_ids", "zone_starts", "zone_lengths", "has_null"):
-        assert np.array_equal(getattr(segment, name), getattr(positions_of(num_zones), name))
-        assert np.array_equal(getattr(zones, name), getattr(segment, name))
+        assert np.array_equal(getattr(segment.positions, name), getattr(positions_of(num_zones), name))
+        assert np.array_equal(getattr(zones.positions, name), getattr(segment.positions, name))
     assert all(np.array_equal(zones.blocks(zone), filters[zone]) for zone in range(num_zones))
     assert zones.schema.equals(SCHEMA, check_metadata=True)
     for count in (1, 2, FEW_HASHES + 1):
@@ -150,7 +151,7 @@ def test_zone_runs_keep_any_positions(zones):
         position[fragment_id] = start + length
     columns = [np.array([row[i] for row in rows], np.uint64) for i in range(3)]
     positions = ZonePositions(*columns, np.array([row[3] for row in rows], bool))
-    found = ZonePositions.from_runs(positions.to_runs())
+    found = zone_runs.positions_of(zone_runs.runs_of(positions))
     for name in ("fragment_ids", "zone_starts", "zone_lengths", "has_null"):
         assert np.array_equal(getattr(found, name), getattr(positions, name))
 
@@ -160,7 +161,7 @@ def test_a_regular_file_is_one_run():
     lengths = np.full(1000, 8192, np.uint64)
     lengths[-1] = 17
     positions = ZonePositions(zone // np.uint64(1000), zone * np.uint64(8192), lengths, zone > 1)
-    assert positions.to_runs().num_rows == 1
+    assert zone_runs.runs_of(positions).num_rows == 1
 
 
 @given(st.integers(0, 200_000))

@@ -15,11 +15,19 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import zonebloom as zb
+from zonebloom.bloom.zones import ZonePositions
 from zonebloom.predicates import Predicate, parse_predicate
 from zonebloom.search.column_reader import LoadedColumn
 from zonebloom.search.evaluate import Evaluator, ProbedColumn
 from zonebloom.search.selection import Bounds, RowSelection
 from zonebloom.search.zone_bitmap import ZoneGrid, ZoneSet
+
+
+def positions_of(starts, lengths) -> ZonePositions:
+    """Zones of fragment 0."""
+    numbers = np.array([np.zeros(len(starts)), starts, lengths], np.uint64)
+    return ZonePositions(*numbers, np.zeros(len(starts), bool))
+
 
 ROWS_PER_ZONE = {"a": 2, "b": 2, "c": 3}
 
@@ -28,8 +36,8 @@ class RangesColumn(ProbedColumn):
     """A column whose zones are row ranges at once."""
 
     def rows_of(self, chosen):
-        firsts = self.zones.fragment_ids << np.uint64(32) | self.zones.zone_starts
-        stops = firsts + self.zones.zone_lengths
+        firsts = self.zones.positions.addresses
+        stops = firsts + self.zones.positions.zone_lengths
         if self.live is not None:
             chosen = chosen[self.live[chosen]]
         return RowSelection.from_addresses(firsts[chosen], stops[chosen]) | self.grid.uncovered
@@ -62,10 +70,9 @@ class Lake:
             builder.add(one, pa.array(values, mask=self.random.random(self.lengths[one]) < 0.2))
             tables.append(builder.finish())
         loaded = LoadedColumn(tables, [])
-        is_live = np.isin(loaded.fragment_ids, self.live)
+        is_live = np.isin(loaded.positions.fragment_ids, self.live)
         uncovered = self.universe - self._rows(one for one in segments if one in self.live)
-        positions = (loaded.fragment_ids, loaded.zone_starts, loaded.zone_lengths)
-        grid, places = ZoneGrid.of(*positions, uncovered, None if is_live.all() else is_live)
+        grid, places = ZoneGrid.of(loaded.positions, uncovered, None if is_live.all() else is_live)
         return ProbedColumn(name, pa.int64(), loaded, grid, places)
 
     def shared(self) -> dict[str, ProbedColumn]:
@@ -140,7 +147,7 @@ def test_joined_zone_sets_are_joined_row_ranges(cuts, overlap, chosen, uncovered
     if overlap:
         lengths = lengths + np.uint64(3)
     rest = RowSelection.from_ranges([(1, 0, 5)] if uncovered else [])
-    grid, other = (ZoneGrid.of(np.zeros(len(cuts), np.uint64), starts, lengths, rest)[0] for _ in range(2))
+    grid, other = (ZoneGrid.of(positions_of(starts, lengths), rest)[0] for _ in range(2))
     numbers = [np.array(sorted(one for one in some if one < len(cuts)), np.intp) for some in chosen]
     a, b = (grid.rows_of(one) for one in numbers[:2])
     c = other.rows_of(numbers[2])
@@ -159,7 +166,7 @@ def test_joined_zone_sets_are_joined_row_ranges(cuts, overlap, chosen, uncovered
 
 
 def test_what_a_zone_set_lacks_is_named():
-    grid, _ = ZoneGrid.of(*np.array([[0], [0], [5]], np.uint64), RowSelection.empty())
+    grid, _ = ZoneGrid.of(positions_of([0], [5]), RowSelection.empty())
     with pytest.raises(AttributeError, match="got tail"):
         _ = grid.rows_of(np.array([0])).tail
 

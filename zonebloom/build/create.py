@@ -154,7 +154,7 @@ def import_zones(dataset: Dataset, store: Store, zones: ZoneTable, column: str, 
 
 
 def _check_tiling(zones: ZoneTable, fragments: Sequence[Fragment]) -> None:
-    covered = RowSelection.from_arrays(zones.fragment_ids, zones.zone_starts, zones.zone_starts + zones.zone_lengths)
+    covered = RowSelection.of_zones(zones.positions)
     files = RowSelection.from_ranges((one.fragment_id, 0, one.num_rows) for one in fragments if one.num_rows)
     if covered != files:
         odd = next(iter((covered - files) | (files - covered)))

@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from zonebloom.arrow import from_numpy
-from zonebloom.bloom.zones import ZoneTable, zone_schema
+from zonebloom.bloom.zones import ZonePositions, ZoneTable, zone_schema
 from zonebloom.errors import CorruptIndexError
 from zonebloom.maintain.commit import commit_change
 from zonebloom.maintain.transaction import Change, ColumnChange
@@ -30,7 +29,7 @@ from zonebloom.storage.fragments import is_in_runs, read_fragments
 from zonebloom.storage.levels import merge_level
 from zonebloom.storage.manifest import ColumnEntry, Manifest
 from zonebloom.storage.segment import SegmentEntry
-from zonebloom.storage.slices.layout import FULL_GROUP, ROWS_PER_BLOCK, ZonePositions, cut_into_groups
+from zonebloom.storage.slices.layout import FULL_GROUP, ROWS_PER_BLOCK, cut_into_groups
 from zonebloom.storage.slices.reader import SliceSegment
 from zonebloom.storage.slices.writer import SliceSegmentWriter, seal_rows
 from zonebloom.storage.stores.store import Store
@@ -206,9 +205,9 @@ class _Source:
         self.entry = entry
         self.table = table
         self.release = release
-        self.positions = ZonePositions(table.fragment_ids, table.zone_starts, table.zone_lengths, table.has_null)
+        self.positions = table.positions
         known = np.fromiter(live, np.uint64, len(live))
-        self.is_live: NDArray[np.bool_] = np.isin(table.fragment_ids, known)
+        self.is_live: NDArray[np.bool_] = np.isin(self.positions.fragment_ids, known)
         self.num_blocks = _num_blocks(table)
 
     def __len__(self) -> int:
@@ -425,11 +424,5 @@ def _zone_batches(group: _Group, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
 def _zone_batch(
     positions: ZonePositions, offsets: NDArray[np.int32], data: NDArray[np.uint32], schema: pa.Schema
 ) -> pa.RecordBatch:
-    columns = [
-        from_numpy(positions.fragment_ids, pa.uint64()),
-        from_numpy(positions.zone_starts, pa.uint64()),
-        from_numpy(positions.zone_lengths, pa.uint64()),
-        pa.array(positions.has_null),
-        pa.Array.from_buffers(pa.binary(), len(positions), [None, pa.py_buffer(offsets), pa.py_buffer(data)]),
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
+    bitsets = pa.Array.from_buffers(pa.binary(), len(positions), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+    return pa.RecordBatch.from_arrays([*positions.to_arrays(), bitsets], schema=schema)

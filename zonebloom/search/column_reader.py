@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from zonebloom.bloom.zones import ZoneTable
+from zonebloom.bloom.zones import ZonePositions, ZoneTable
 from zonebloom.errors import InvalidArgumentError
 from zonebloom.reasons import Reason
 from zonebloom.search.selection import RowSelection
@@ -47,19 +47,11 @@ class LoadedColumn:
         self._is_remote = is_remote
         self.damage = damage
 
-        def joined(name: str, dtype: type) -> Any:
-            parts = [getattr(table, name) for table in tables]
-            return np.concatenate(parts) if parts else np.zeros(0, dtype)
-
-        self.fragment_ids: NDArray[np.uint64] = joined("fragment_ids", np.uint64)
-        self.zone_starts: NDArray[np.uint64] = joined("zone_starts", np.uint64)
-        self.zone_lengths: NDArray[np.uint64] = joined("zone_lengths", np.uint64)
-        self.has_null: NDArray[np.bool_] = joined("has_null", np.bool_)
-        stops = self.zone_starts + self.zone_lengths
-        self.covered = RowSelection.from_arrays(self.fragment_ids, self.zone_starts, stops)
+        self.positions = ZonePositions.concatenated([table.positions for table in tables])
+        self.covered = RowSelection.of_zones(self.positions)
 
     def __len__(self) -> int:
-        return len(self.fragment_ids)
+        return len(self.positions)
 
     def may_contain(self, hashes: NDArray[np.uint64], wanted: NDArray[np.bool_] | None = None) -> NDArray[np.bool_]:
         """For each zone, whether any of `hashes` may be in it; many hashes are probed by two threads.

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property
 from operator import and_, or_
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 import pyarrow as pa
@@ -35,16 +35,15 @@ from zonebloom.search.zone_bitmap import ZoneGrid, joined
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from zonebloom.bloom.zones import ZonePositions
+
 __all__ = ["Counts", "Evaluator", "ProbedColumn", "SearchResult", "TouchedRanges", "Zones", "search_zones"]
 
 
 class Zones(Protocol):
     """What the evaluator asks of the zones of a column; arrays have one element a zone, in order of address."""
 
-    fragment_ids: NDArray[np.uint64]
-    zone_starts: NDArray[np.uint64]
-    zone_lengths: NDArray[np.uint64]
-    has_null: NDArray[np.bool_]
+    positions: ZonePositions
 
     def may_contain(self, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
         """For each zone, whether any of `hashes` may be in it."""
@@ -74,6 +73,11 @@ class TouchedRanges:
         self._total = np.zeros(len(order) + 1, np.uint64)
         if weights is not None:
             np.cumsum(weights[order], out=self._total[1:])
+
+    @classmethod
+    def of_zones(cls, zones: ZonePositions) -> Self:
+        """The rows of zones, without weights."""
+        return cls(zones.fragment_ids, zones.zone_starts, zones.zone_stops)
 
     def __len__(self) -> int:
         return len(self._first)
@@ -302,7 +306,7 @@ class Evaluator:
         for reason in column.reasons:
             self._note(reason)
         if isinstance(predicate, IsNull):
-            return Bounds.at_most(column.rows_of(np.flatnonzero(column.zones.has_null)), self.universe)
+            return Bounds.at_most(column.rows_of(np.flatnonzero(column.zones.positions.has_null)), self.universe)
         values = predicate.values if isinstance(predicate, IsIn) else predicate.value
         hashes = _hashes_to_probe(values, column.column_type, predicate.column)
         if isinstance(hashes, Reason):
@@ -389,13 +393,12 @@ def search_zones(zones: Zones, predicate: Predicate | str | Any) -> SearchResult
     if len(names) > 1:
         message = f"a zone table describes one column, got a predicate over {', '.join(sorted(names))}; search an index"
         raise PredicateError(message)
-    stops = zones.zone_starts + zones.zone_lengths
-    universe = RowSelection.from_arrays(zones.fragment_ids, zones.zone_starts, stops)
+    universe = RowSelection.of_zones(zones.positions)
     column_type = getattr(zones, "column_type", None)
-    grid, places = ZoneGrid.of(zones.fragment_ids, zones.zone_starts, zones.zone_lengths, RowSelection.empty())
+    grid, places = ZoneGrid.of(zones.positions, RowSelection.empty())
     evaluator = Evaluator(universe, lambda name: ProbedColumn(name, column_type, zones, grid, places))
     bounds = evaluator.evaluate(tree)
-    touched = TouchedRanges(zones.fragment_ids, zones.zone_starts, stops)
+    touched = TouchedRanges.of_zones(zones.positions)
     return SearchResult(
         bounds.kind(universe), bounds.true_rows, tuple(evaluator.reasons), universe=universe, zones=touched
     )

@@ -107,7 +107,7 @@ def _saturation(view: View, column: str, result: SearchResult) -> list[Reason]:
     if probed is None:
         return []
     zones = probed.zones
-    firsts = (zones.fragment_ids << np.uint64(32)) + zones.zone_starts
+    firsts = zones.positions.addresses
     kept = np.flatnonzero(result.row_ranges.contains(firsts))
     looked_at = kept[:: max(1, len(kept) // _LOOKED_AT_ZONES)][:_LOOKED_AT_ZONES]
     num_saturated = sum(zones.zone_fpp(zone) > _SATURATED_FPP for zone in looked_at.tolist())

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from zonebloom.bloom.addresses import Addresses
+    from zonebloom.bloom.zones import ZonePositions
 
 __all__ = ["Bounds", "Kind", "RowRange", "RowSelection"]
 
@@ -130,6 +131,11 @@ class RowSelection:
             )
         base = ids << _OFFSET_BITS
         return cls.from_addresses(base | lows, base | highs)
+
+    @classmethod
+    def of_zones(cls, zones: ZonePositions) -> Self:
+        """The rows of zones, in any order; those that are no rows of a fragment raise as `from_arrays`."""
+        return cls.from_arrays(zones.fragment_ids, zones.zone_starts, zones.zone_stops)
 
     @classmethod
     def from_addresses(cls, firsts: Addresses, ends: Addresses) -> Self:

@@ -229,12 +229,9 @@ class View:
             none_live = np.zeros(len(loaded), np.bool_)
             grid, places = self._grid_of(loaded, self.universe, none_live)
             return ProbedColumn(entry.name, self.column_type(entry.name), self.snapshot.zones(entry), grid, places, why)
-        is_live = np.isin(loaded.fragment_ids, self.live_ids)
+        is_live = np.isin(loaded.positions.fragment_ids, self.live_ids)
         live = None if bool(is_live.all()) else is_live
-        covered = loaded.covered
-        if live is not None:
-            stops = loaded.zone_starts + loaded.zone_lengths
-            covered = RowSelection.from_arrays(loaded.fragment_ids[live], loaded.zone_starts[live], stops[live])
+        covered = loaded.covered if live is None else RowSelection.of_zones(loaded.positions[live])
         uncovered = self.universe - covered
         reasons = list(self.reasons)
         reasons += loaded.damage
@@ -252,8 +249,7 @@ class View:
         self, loaded: LoadedColumn, uncovered: RowSelection, live: NDArray[np.bool_] | None
     ) -> tuple[ZoneGrid, NDArray[np.intp] | None]:
         """The grid of a column's zones, and their numbers there; columns whose zones have the same rows share one."""
-        positions = (loaded.fragment_ids, loaded.zone_starts, loaded.zone_lengths)
-        grid, places = ZoneGrid.of(*positions, uncovered, live)
+        grid, places = ZoneGrid.of(loaded.positions, uncovered, live)
         others = [one.grid for one in list(self._probed.values())]  # a list at once: other threads may add
         same = next((one for one in others if one.has_rows_of(grid)), grid)
         return same, places
@@ -298,11 +294,9 @@ class View:
             column = self.column(entry.name)
             if column is None:
                 return None
-            zones, live = column.zones, slice(None) if column.live is None else column.live
-            starts = zones.zone_starts[live]
-            self._counted[entry.name] = TouchedRanges(
-                zones.fragment_ids[live], starts, starts + zones.zone_lengths[live]
-            )
+            positions = column.zones.positions
+            live = positions if column.live is None else positions[column.live]
+            self._counted[entry.name] = TouchedRanges.of_zones(live)
         return self._counted[entry.name]
 
     def _partition_rows(self, predicate: Predicate) -> Bounds:

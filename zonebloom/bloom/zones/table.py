@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from zonebloom.arrow import to_numpy
 from zonebloom.bloom.zones.chunk import BYTES_PER_BLOCK, FilterChunk, is_work_for_kernel
+from zonebloom.bloom.zones.positions import ZonePositions
 from zonebloom.bloom.zones.schema import ZONE_FIELDS, described_by, parameters_of, zone_schema
 from zonebloom.errors import InvalidArgumentError, InvalidZoneTableError
 from zonebloom.search.evaluate import SearchResult, search_zones
@@ -27,7 +27,7 @@ from zonebloom.search.evaluate import SearchResult, search_zones
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["ZoneTable", "check_positions"]
+__all__ = ["ZoneTable"]
 
 MAX_ZONES_PER_BATCH = 1024
 MAX_MERGED_BYTES = 4 << 20
@@ -47,19 +47,9 @@ class ZoneTable:
         self._schema = schema
         self.column, self.column_type = described_by(schema.field("bloom_filter_data"))
         self.rows_per_zone, self.fpp = parameters_of(schema)
-        self._set_positions()
+        self.positions = ZonePositions.from_batches(self._batches)
         self._chunks: list[FilterChunk] = [FilterChunk(batch.column(4)) for batch in self._batches]
         self._firsts = [0, *accumulate(map(len, self._chunks))]
-
-    def _set_positions(self) -> None:
-        def joined(index: int, dtype: type[np.generic]) -> Any:
-            parts = [to_numpy(batch.column(index), dtype) for batch in self._batches]
-            return np.concatenate(parts) if parts else np.zeros(0, dtype)
-
-        self.fragment_ids: NDArray[np.uint64] = joined(0, np.uint64)
-        self.zone_starts: NDArray[np.uint64] = joined(1, np.uint64)
-        self.zone_lengths: NDArray[np.uint64] = joined(2, np.uint64)
-        self.has_null: NDArray[np.bool_] = joined(3, np.bool_)
 
     @classmethod
     def from_arrow(
@@ -93,21 +83,12 @@ class ZoneTable:
         schema = zone_schema(rows_per_zone, fpp, column=column or own_column, column_type=column_type or own_type)
         joined = pa.table(arrays, schema=schema)
         zones = cls(_merged(_in_order(joined).to_batches(max_chunksize=MAX_ZONES_PER_BATCH)), schema)
-        zones._check_positions()
+        zones.positions.check()
+        zones.positions.check_disjoint()
         return zones
 
-    def _check_positions(self) -> None:
-        check_positions(self.fragment_ids, self.zone_starts, self.zone_lengths)
-        stops = self.zone_starts + self.zone_lengths
-        same = self.fragment_ids[1:] == self.fragment_ids[:-1]
-        bad = np.flatnonzero(same & (self.zone_starts[1:] < stops[:-1]))
-        if len(bad):
-            zone = int(bad[0])
-            places = [_where(self.fragment_ids, self.zone_starts, self.zone_lengths, one) for one in (zone, zone + 1)]
-            raise InvalidZoneTableError(f"zones of a fragment must not overlap, got {' and '.join(places)}")
-
     def __len__(self) -> int:
-        return len(self.fragment_ids)
+        return len(self.positions)
 
     def __repr__(self) -> str:
         name = self.column or "?"
@@ -126,7 +107,7 @@ class ZoneTable:
     @property
     def num_rows_covered(self) -> int:
         """Rows that the zones span, over all fragments."""
-        return int(self.zone_lengths.sum())
+        return int(self.positions.zone_lengths.sum())
 
     def to_arrow(self) -> pa.Table:
         """The five columns as an Arrow table, without a copy; chunks stay below 2 GiB.
@@ -227,29 +208,6 @@ class ZoneTable:
         Spec: specs/pruning.md#zone-table-search
         """
         return search_zones(self, predicate)
-
-
-def check_positions(
-    fragment_ids: NDArray[np.uint64], zone_starts: NDArray[np.uint64], zone_lengths: NDArray[np.uint64]
-) -> None:
-    """Raise an `InvalidZoneTableError` unless each zone has rows, and ids and ends are below 2**32."""
-    if len(zone_lengths) and int(zone_lengths.min()) == 0:
-        zone = int(np.flatnonzero(zone_lengths == 0)[0])
-        raise InvalidZoneTableError(f"zone_length must be at least 1, got 0 in zone {zone}")
-    limit = np.uint64(2**32 - 1)
-    stops = zone_starts + zone_lengths
-    outside = np.flatnonzero((fragment_ids > limit) | (stops > limit) | (stops < zone_starts))
-    if len(outside):
-        zone = int(outside[0])
-        where = _where(fragment_ids, zone_starts, zone_lengths, zone)
-        raise InvalidZoneTableError(f"fragment_id and zone ends must be below 2**32, got zone {zone} of {where}")
-
-
-def _where(
-    fragment_ids: NDArray[np.uint64], zone_starts: NDArray[np.uint64], zone_lengths: NDArray[np.uint64], zone: int
-) -> str:
-    start, length = int(zone_starts[zone]), int(zone_lengths[zone])
-    return f"fragment {int(fragment_ids[zone])} rows [{start}, {start + length})"
 
 
 def _checked_column(table: pa.Table, field: pa.Field) -> pa.ChunkedArray:

@@ -27,7 +27,7 @@ from zonebloom.storage.zone_segment import ZoneSegment
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from zonebloom.bloom.zones import ZoneTable
+    from zonebloom.bloom.zones import ZonePositions, ZoneTable
 
 __all__ = ["DatasetFilter", "LeveledZones", "open_levels"]
 
@@ -121,10 +121,7 @@ class DatasetFilter:
 class _Base(Protocol):
     """The zones beneath, as `LoadedColumn` has them."""
 
-    fragment_ids: NDArray[np.uint64]
-    zone_starts: NDArray[np.uint64]
-    zone_lengths: NDArray[np.uint64]
-    has_null: NDArray[np.bool_]
+    positions: ZonePositions
 
     def may_contain(self, hashes: NDArray[np.uint64], wanted: NDArray[np.bool_] | None = None) -> NDArray[np.bool_]: ...
 
@@ -141,24 +138,23 @@ class LeveledZones:
 
     def __init__(self, zones: _Base, datasets: Sequence[DatasetFilter], fragments: Sequence[ZoneTable]) -> None:
         self.zones = zones
-        self.fragment_ids = zones.fragment_ids
-        self.zone_starts = zones.zone_starts
-        self.zone_lengths = zones.zone_lengths
-        self.has_null = zones.has_null
+        self.positions = zones.positions
         self.probes: Counter[str] = Counter()
         self._uncovered = np.ones(len(self), np.bool_)
         self._datasets: list[tuple[DatasetFilter, NDArray[np.bool_]]] = []
         for one in datasets:
-            mine = one.covers(self.fragment_ids) & self._uncovered
+            mine = one.covers(self.positions.fragment_ids) & self._uncovered
             self._uncovered &= ~mine
             self._datasets.append((one, mine))
         self._has_uncovered = bool(self._uncovered.any())
         self._fragments = [
-            (table, _positions(table.fragment_ids, self.fragment_ids)) for table in fragments if len(table)
+            (table, _places(table.positions.fragment_ids, self.positions.fragment_ids))
+            for table in fragments
+            if len(table)
         ]
 
     def __len__(self) -> int:
-        return len(self.fragment_ids)
+        return len(self.positions)
 
     def verify(self) -> bool:
         """Whether the data set's filters are as they were written; what is not is noted as damage, and not used."""
@@ -242,7 +238,7 @@ def open_levels(
     return LeveledZones(zones, datasets, fragments)
 
 
-def _positions(known: NDArray[np.uint64], wanted: NDArray[np.uint64]) -> NDArray[np.int64]:
+def _places(known: NDArray[np.uint64], wanted: NDArray[np.uint64]) -> NDArray[np.int64]:
     """For each of `wanted` its position in `known`, in any order; -1 where it is not there."""
     order = np.argsort(known)
     place = np.minimum(np.searchsorted(known[order], wanted), len(known) - 1)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from zonebloom.arrow import from_numpy
 from zonebloom.bloom.zones import ZoneTable
 from zonebloom.errors import CorruptIndexError, StorageError
 from zonebloom.storage.slices.layout import ROWS_PER_BLOCK, WORDS_PER_BLOCK
@@ -106,15 +105,9 @@ class SliceFilters(SliceRows):
             filters = self.filters(first, count, 0, self.layout.num_blocks)
             offsets = np.arange(count + 1, dtype=np.int32) * np.int32(zone_bytes)
             data = [None, pa.py_buffer(offsets), pa.py_buffer(filters)]
-            positions = self.positions[first : first + count]
-            columns = [
-                from_numpy(positions.fragment_ids, pa.uint64()),
-                from_numpy(positions.zone_starts, pa.uint64()),
-                from_numpy(positions.zone_lengths, pa.uint64()),
-                pa.array(positions.has_null),
-                pa.Array.from_buffers(pa.binary(), count, data),
-            ]
-            yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
+            columns = self.positions[first : first + count].to_arrays()
+            bitsets = pa.Array.from_buffers(pa.binary(), count, data)
+            yield pa.RecordBatch.from_arrays([*columns, bitsets], schema=self.schema)
 
     def to_arrow(self) -> pa.Table:
         """The five columns as an Arrow table; see `batches`."""

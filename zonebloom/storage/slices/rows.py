@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
-from zonebloom.bloom.zones import described_by, parameters_of, zone_schema
+from zonebloom.bloom.zones import ZonePositions, described_by, parameters_of, zone_schema
 from zonebloom.errors import CorruptIndexError, StorageError
 from zonebloom.storage.arrow_file import read_head, reading
 from zonebloom.storage.segment import SegmentEntry, checksum
@@ -24,7 +24,6 @@ from zonebloom.storage.slices.layout import (
     ROWS_PER_BLOCK,
     SALTS,
     GroupLayout,
-    ZonePositions,
     decode_layout,
     decode_positions,
 )
@@ -96,26 +95,6 @@ class SliceRows:
             It cannot be parsed.
         """
         assert len(self.positions) == len(self)
-
-    @property
-    def fragment_ids(self) -> NDArray[np.uint64]:
-        """The fragment of each zone."""
-        return self.positions.fragment_ids
-
-    @property
-    def zone_starts(self) -> NDArray[np.uint64]:
-        """Offset of the first row of each zone."""
-        return self.positions.zone_starts
-
-    @property
-    def zone_lengths(self) -> NDArray[np.uint64]:
-        """Rows of each zone."""
-        return self.positions.zone_lengths
-
-    @property
-    def has_null(self) -> NDArray[np.bool_]:
-        """Whether a row of each zone is null."""
-        return self.positions.has_null
 
     # --- damage -------------------------------------------------------------------------------------------------------
 
