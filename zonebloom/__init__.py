@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from zonebloom.bloom.sbbf import Sbbf
-    from zonebloom.bloom.zones import ZoneBuilder, ZoneTable
     from zonebloom.build.advise import Forecast, whatif
     from zonebloom.errors import ZoneBloomError
     from zonebloom.index import Index, build_index, import_index, open_index
     from zonebloom.predicates import And, Equals, IsIn, IsNull, Not, Or, Predicate, col
     from zonebloom.reasons import Reason, ReasonCode
-    from zonebloom.search.evaluate import SearchResult
+    from zonebloom.search.result import SearchResult
     from zonebloom.search.selection import Kind, RowSelection
+    from zonebloom.search.zone_table import ZoneBuilder, ZoneTable
 
 __version__ = "0.1.0"
 
@@ -29,11 +29,11 @@ _HOMES = {
     "zonebloom.index": ("Index", "build_index", "import_index", "open_index"),
     "zonebloom.predicates": ("And", "Equals", "IsIn", "IsNull", "Not", "Or", "Predicate", "col"),
     "zonebloom.build.advise": ("Forecast", "whatif"),
-    "zonebloom.search.evaluate": ("SearchResult",),
+    "zonebloom.search.result": ("SearchResult",),
     "zonebloom.reasons": ("Reason", "ReasonCode"),
     "zonebloom.bloom.sbbf": ("Sbbf",),
     "zonebloom.search.selection": ("Kind", "RowSelection"),
-    "zonebloom.bloom.zones": ("ZoneBuilder", "ZoneTable"),
+    "zonebloom.search.zone_table": ("ZoneBuilder", "ZoneTable"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -33,8 +33,7 @@ from zonebloom.maintain.transaction import NO_VERSION, ColumnChange
 from zonebloom.maintain.verify import check_imported
 from zonebloom.options import BuildOptions, IndexOptions
 from zonebloom.search.selection import RowSelection
-from zonebloom.search.snapshot import load_trusted
-from zonebloom.search.view import Snapshot
+from zonebloom.search.snapshot import Snapshot, load_trusted
 from zonebloom.storage.fragments import Fragment
 from zonebloom.storage.manifest import list_versions
 from zonebloom.storage.stores.locations import absolute

@@ -15,16 +15,14 @@ import pyarrow as pa
 
 from zonebloom.bloom import hashing
 from zonebloom.bloom.sizing import expected_fpp
-from zonebloom.bloom.zones import ZoneTable
+from zonebloom.bloom.zones import BlockFilters, ZoneTable
 from zonebloom.errors import CorruptIndexError, InvalidArgumentError, InvalidZoneTableError
 from zonebloom.formats import Dataset
 from zonebloom.formats.schema_evolution import column_values
 from zonebloom.search.freshness import File
 from zonebloom.search.view import View
 from zonebloom.storage.fragments import Fragment
-from zonebloom.storage.levels import LeveledZones
 from zonebloom.storage.manifest import ColumnEntry
-from zonebloom.storage.slices.reader import SliceSegment
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -90,21 +88,23 @@ def verify(view: View, *, sample: float, seed: int) -> Verification:
     chosen = [view.files[name] for name in names]
     columns = []
     impossible: list[str] = []
+    damage = [reason.message for reason in view.snapshot.damage]
     for entry in view.snapshot.manifest.columns:
-        loaded = view.snapshot.column(entry)
+        column, zones = view.snapshot.column(entry), view.snapshot.zones(entry)
+        zones.verify()
+        damage += [*(reason.message for reason in column.lost), *zones.damage]
         tally = _Tally()
-        sound = [table for table in loaded.tables if not isinstance(table, SliceSegment) or table.verify()]
-        for table in sound:
+        for table in column.filters:
+            if table.damage:
+                continue
             for file in chosen:
                 try:
                     _check_file(view, file, table, entry, tally)
                 except CorruptIndexError as error:
                     impossible.append(str(error))
         columns.append(tally.result(entry.name))
-        if isinstance(zones := view.snapshot.zones(entry), LeveledZones):
-            zones.verify()
-    noted = [reason.message for reason in (*view.snapshot.damage, *view.snapshot.level_damage)]
-    return Verification(len(view.files), len(chosen), tuple(columns), tuple(dict.fromkeys(noted + impossible)))
+    view.snapshot.warn_of_damage()
+    return Verification(len(view.files), len(chosen), tuple(columns), tuple(dict.fromkeys(damage + impossible)))
 
 
 class _Tally:
@@ -126,7 +126,7 @@ class _Tally:
         )
 
 
-def _check_file(view: View, file: File, table: ZoneTable | SliceSegment, entry: ColumnEntry, tally: _Tally) -> None:
+def _check_file(view: View, file: File, table: BlockFilters, entry: ColumnEntry, tally: _Tally) -> None:
     mine = np.flatnonzero(table.positions.fragment_ids == file.fragment_id)
     if not len(mine):
         return
@@ -152,7 +152,7 @@ def _check_file(view: View, file: File, table: ZoneTable | SliceSegment, entry: 
 
 
 def _zone_values(
-    view: View, file: File, table: ZoneTable | SliceSegment, entry: ColumnEntry, mine: NDArray[np.int64]
+    view: View, file: File, table: BlockFilters, entry: ColumnEntry, mine: NDArray[np.int64]
 ) -> Iterator[pa.ChunkedArray]:
     """The values of zones `mine` of one file, which is read once."""
     positions = table.positions[mine]

@@ -13,16 +13,16 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import pyarrow as pa
 
 from zonebloom.bloom.zones.chunk import BYTES_PER_BLOCK, FilterChunk, is_work_for_kernel
+from zonebloom.bloom.zones.filters import BlockFilters
 from zonebloom.bloom.zones.positions import ZonePositions
 from zonebloom.bloom.zones.schema import ZONE_FIELDS, described_by, parameters_of, zone_schema
 from zonebloom.errors import InvalidArgumentError, InvalidZoneTableError
-from zonebloom.search.evaluate import SearchResult, search_zones
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -33,13 +33,13 @@ MAX_ZONES_PER_BATCH = 1024
 MAX_MERGED_BYTES = 4 << 20
 
 
-class ZoneTable:
+class ZoneTable(BlockFilters):
     """One filter for each zone of a column, with where the zone lies; immutable.
 
     - Rows are in order of `(fragment_id, zone_start)`; zones of one fragment do not overlap.
     - Every bitset is a positive multiple of 32 bytes.
 
-    Make one with `ZoneTable.from_arrow`, `ZoneBuilder` or `Index.zone_table`.
+    `zonebloom.ZoneTable` is one that can be searched as well.
     """
 
     def __init__(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> None:
@@ -47,14 +47,14 @@ class ZoneTable:
         self._schema = schema
         self.column, self.column_type = described_by(schema.field("bloom_filter_data"))
         self.rows_per_zone, self.fpp = parameters_of(schema)
-        self.positions = ZonePositions.from_batches(self._batches)
+        self._positions = ZonePositions.from_batches(self._batches)
         self._chunks: list[FilterChunk] = [FilterChunk(batch.column(4)) for batch in self._batches]
         self._firsts = [0, *accumulate(map(len, self._chunks))]
 
     @classmethod
     def from_arrow(
         cls, table: pa.Table | pa.RecordBatch, *, column: str | None = None, column_type: pa.DataType | None = None
-    ) -> ZoneTable:
+    ) -> Self:
         """The zone table that `table` holds, checked; rows may come in any order.
 
         Parameters
@@ -87,8 +87,10 @@ class ZoneTable:
         zones.positions.check_disjoint()
         return zones
 
-    def __len__(self) -> int:
-        return len(self.positions)
+    @property
+    def positions(self) -> ZonePositions:
+        """Where the zones lie in the data."""
+        return self._positions
 
     def __repr__(self) -> str:
         name = self.column or "?"
@@ -109,23 +111,6 @@ class ZoneTable:
         """Rows that the zones span, over all fragments."""
         return int(self.positions.zone_lengths.sum())
 
-    def to_arrow(self) -> pa.Table:
-        """The five columns as an Arrow table, without a copy; chunks stay below 2 GiB.
-
-        Spec: specs/zones.md#zone-table
-        """
-        return pa.Table.from_batches(self._batches, self._schema)
-
-    def check_zone(self, zone: int, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
-        """For each of `hashes`, whether the filter of zone number `zone` may contain it."""
-        chunk, number = self._chunk_of(zone)
-        return chunk.check(number, hashes)
-
-    def zone_fpp(self, zone: int) -> float:
-        """The exact false positive probability of one zone's filter, from its set bits."""
-        ones = np.bitwise_count(self.blocks(zone)).astype(np.float64)
-        return float((ones / 32).prod(axis=1).mean())
-
     def blocks(self, zone: int) -> NDArray[np.uint32]:
         """The filter of zone number `zone`, shape `(num_blocks, 8)`, read-only."""
         chunk, number = self._chunk_of(zone)
@@ -144,13 +129,7 @@ class ZoneTable:
         return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
     def copy_blocks(self, out: NDArray[np.uint32], first_zone: int, first_block: int) -> None:
-        """Copy blocks `first_block` and on of the filters of consecutive zones, which have one size.
-
-        Parameters
-        ----------
-        out
-            Shape `(num_zones, num_blocks, 8)`, filled.
-        """
+        """Copy blocks `first_block` and on of the filters of consecutive zones, which have one size, to `out`."""
         done = 0
         while done < len(out):
             chunk, number = self._chunk_of(first_zone + done)
@@ -162,18 +141,15 @@ class ZoneTable:
         """The record batches of the table, at most 1024 zones each."""
         yield from self._batches
 
-    def may_contain(self, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
-        """For each zone, whether any of `hashes` (uint64, XXH64 seed 0) may be of a value in it; False is certain.
+    def may_contain(self, hashes: NDArray[np.uint64], wanted: NDArray[np.bool_] | None = None) -> NDArray[np.bool_]:
+        """For each zone (in the mask `wanted`), whether it MAY_MATCH any of `hashes`, uint64, XXH64 seed 0.
 
         Cost: one block (32 bytes) for each zone and hash; Numba is loaded only past some four million such pairs.
         """
         by_kernel = is_work_for_kernel(len(self) * len(hashes))
         parts = [chunk.may_contain(hashes, by_kernel=by_kernel) for chunk in self._chunks]
-        return np.concatenate(parts) if parts else np.zeros(0, np.bool_)
-
-    def candidates(self, hashes: NDArray[np.uint64]) -> NDArray[np.intp]:
-        """Numbers of the zones that may hold any of `hashes`, ascending; as `may_contain`."""
-        return np.flatnonzero(self.may_contain(hashes))
+        found = np.concatenate(parts) if parts else np.zeros(0, np.bool_)
+        return found if wanted is None else found & wanted
 
     def contained(self, hashes: NDArray[np.uint64], live: NDArray[np.bool_] | None = None) -> NDArray[np.bool_]:
         """For each of `hashes`, whether any of the zones (those in the mask `live`) may contain it.
@@ -198,16 +174,6 @@ class ZoneTable:
         """The exact false positive probability of each zone's filter, shape `(len(self),)`."""
         parts = [chunk.measured_fpp() for chunk in self._chunks]
         return np.concatenate(parts) if parts else np.zeros(0)
-
-    def search(self, predicate: Any) -> SearchResult:
-        """Row ranges that can hold rows for which `predicate` is true, as a `SearchResult`; no data set is needed.
-
-        Columns of the predicate all mean the column that the table describes. Rows outside the zones are not known and
-        not returned.
-
-        Spec: specs/pruning.md#zone-table-search
-        """
-        return search_zones(self, predicate)
 
 
 def _checked_column(table: pa.Table, field: pa.Field) -> pa.ChunkedArray:
