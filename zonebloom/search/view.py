@@ -150,7 +150,8 @@ class View:
     def search(self, predicate: Predicate) -> SearchResult:
         """Rows of this listing that may match."""
         bounds, reasons = evaluate(bind(predicate, self))
-        self.snapshot.warn_of_damage()
+        if reasons:
+            self.snapshot.warn_of_damage()
         return SearchResult(
             bounds.kind(self.universe),
             bounds.true_rows,
