@@ -188,7 +188,7 @@ def open_many(result: Result, root: Path, num_fragments: int) -> None:
 
     def compare() -> None:
         index = opened["index"]
-        opened["view"] = View(index._snapshot, index.dataset, listing)  # noqa: SLF001 - the listing is made up
+        opened["view"] = View(index._snapshot, index.data, listing)  # noqa: SLF001 - the listing is made up
 
     def search() -> None:
         found = opened["view"].search(zb.col("key") == 77)

@@ -246,7 +246,7 @@ assert index.to_table("id = 2").num_rows == 1 and index.exists("id", [2], exact=
 with pytest.raises(DataFileError, match="which is neither"):
     zb.build_index("fifo.parquet", "id")
 with pytest.raises(DataFileError, match="must be a regular file, got a FIFO"):
-    index.dataset.open("fifo.parquet")
+    index.data.open("fifo.parquet")
 """
     command = [sys.executable, "-c", program, str(lake)]
     found = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)

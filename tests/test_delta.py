@@ -729,7 +729,7 @@ def test_a_table_in_an_object_store(s3):
     assert_same(index.to_table("id IS NOT NULL"), theirs)
     assert index.refresh().num_files_added == 2
     assert_same(index.to_table("id IS NOT NULL"), theirs)
-    assert index.dataset.traffic.num_requests > 0
+    assert index.data.traffic.num_requests > 0
     given = zb.open_index(url, dataset=DeltaTable(url, 1, s3.options), storage_options=s3.options)
     assert given.to_table("id IS NOT NULL").num_rows == 80
     with pytest.raises(DataFileError, match="as what it is"):

@@ -427,7 +427,7 @@ class WithDeletions(ParquetDataset):
 def test_deleted_rows_are_no_candidates(large_lake):
     index = zb.build_index(large_lake, "key", rows_per_zone=1000)
     keys = pq.read_table(large_lake / "x.parquet")["key"]
-    index.dataset = WithDeletions(LocalFolder(large_lake), "folder")
+    index.data = WithDeletions(LocalFolder(large_lake), "folder")
     assert index.to_table("key >= 0", columns=["key"])["key"].to_pylist() == [
         key for row, key in enumerate(keys.to_pylist()) if row not in (0, 5, 77, 150_000)
     ]

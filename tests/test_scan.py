@@ -285,7 +285,7 @@ def check(index: zb.Index, predicate: Any, expected: list[int]) -> None:
     addresses = {}
     for fragment_id, path in paths.items():
         for offset, number in enumerate(
-            ids(pq.read_table(index.dataset.folder.root / path, columns=["id"], partitioning=None))
+            ids(pq.read_table(index.data.folder.root / path, columns=["id"], partitioning=None))
         ):
             addresses[number] = fragment_id, offset
     kept = {(one.fragment_id, offset) for one in found.row_ranges for offset in range(one.start, one.stop)}

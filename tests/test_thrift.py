@@ -26,12 +26,34 @@ def test_thrift_of_any_bytes_ends_with_a_value_or_its_own_error(data, kind):
         lambda: thrift.find_field(data, 0, 4),
         lambda: thrift.read_list_header(data, 0),
         lambda: thrift.read_int(data, 0),
+        lambda: thrift.write_struct(thrift.written_fields(data, 0)[0]),
+        lambda: thrift.written_structs(data),
     ]
     for call in calls:
         try:
             call()
         except thrift.ThriftError:
             continue
+
+
+_VALUES = st.one_of(
+    st.tuples(st.just(thrift.I64), st.integers(-(2**62), 2**62)),
+    st.tuples(st.just(thrift.BINARY), st.binary(max_size=20)),
+    st.tuples(st.sampled_from([1, 2]), st.just(b"")),
+    st.tuples(st.just(7), st.binary(min_size=8, max_size=8)),
+    st.tuples(st.just(thrift.STRUCT), st.just(thrift.write_struct({3: (thrift.BINARY, b"inner")}))),
+)
+
+
+@given(st.dictionaries(st.integers(0, 40_000), _VALUES, max_size=8))
+def test_a_struct_that_is_cut_into_fields_and_written_again_has_the_same_bytes(fields):
+    written = thrift.write_struct(dict(sorted(fields.items())))
+    found, stop = thrift.written_fields(written + b"more", 0)
+    assert stop == len(written)
+    assert thrift.write_struct(found) == written
+    for end in range(len(written)):
+        with pytest.raises(thrift.ThriftError):
+            thrift.written_fields(written[:end], 0)
 
 
 _SCHEMA = thrift.write_list(

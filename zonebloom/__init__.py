@@ -16,20 +16,26 @@ if TYPE_CHECKING:
     from zonebloom.bloom.zones import ZoneBuilder, ZoneTable
     from zonebloom.build.advise import Forecast, whatif
     from zonebloom.errors import ZoneBloomError
-    from zonebloom.index import Index, build_index, import_index, open_index
+    from zonebloom.formats.parquet.bloom import parquet_blooms
+    from zonebloom.formats.parquet.bloom_writer import add_parquet_blooms
+    from zonebloom.index import Index, build_index, dataset, import_index, open_index
     from zonebloom.predicates import And, Equals, IsIn, IsNull, Not, Or, Predicate, col
     from zonebloom.reasons import Reason, ReasonCode
     from zonebloom.search.evaluate import SearchResult
+    from zonebloom.search.lake import Lake, open_lake
     from zonebloom.search.selection import Kind, RowSelection
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "zonebloom.errors": ("ZoneBloomError",),
-    "zonebloom.index": ("Index", "build_index", "import_index", "open_index"),
+    "zonebloom.index": ("Index", "build_index", "dataset", "import_index", "open_index"),
+    "zonebloom.formats.parquet.bloom": ("parquet_blooms",),
+    "zonebloom.formats.parquet.bloom_writer": ("add_parquet_blooms",),
     "zonebloom.predicates": ("And", "Equals", "IsIn", "IsNull", "Not", "Or", "Predicate", "col"),
     "zonebloom.build.advise": ("Forecast", "whatif"),
     "zonebloom.search.evaluate": ("SearchResult",),
+    "zonebloom.search.lake": ("Lake", "open_lake"),
     "zonebloom.reasons": ("Reason", "ReasonCode"),
     "zonebloom.bloom.sbbf": ("Sbbf",),
     "zonebloom.search.selection": ("Kind", "RowSelection"),
@@ -45,6 +51,7 @@ __all__ = [
     "IsIn",
     "IsNull",
     "Kind",
+    "Lake",
     "Not",
     "Or",
     "Predicate",
@@ -56,10 +63,14 @@ __all__ = [
     "ZoneBloomError",
     "ZoneBuilder",
     "ZoneTable",
+    "add_parquet_blooms",
     "build_index",
     "col",
+    "dataset",
     "import_index",
     "open_index",
+    "open_lake",
+    "parquet_blooms",
     "whatif",
 ]
 

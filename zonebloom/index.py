@@ -1,4 +1,4 @@
-"""`Index`: build, open, search, scan, exists, explain, verify, optimize, refresh, restore, vacuum.
+"""`Index`: build, open, search, scan, dataset, exists, explain, verify, optimize, refresh, restore, vacuum.
 
 An index is a folder beside the data (`_zonebloom/`), or anywhere else. It never touches a data file, and each of its
 answers holds for the data set as it is at the moment of the call: files are listed afresh, and what the index does not
@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
@@ -48,9 +48,10 @@ if TYPE_CHECKING:
     from zonebloom.maintain.verify import Verification
     from zonebloom.maintain.versions import Vacuum, Version
     from zonebloom.options import Sizing
+    from zonebloom.search.arrow_dataset import IndexedDataset
     from zonebloom.search.explain import Explanation
 
-__all__ = ["Index", "build_index", "import_index", "open_index"]
+__all__ = ["Index", "build_index", "dataset", "import_index", "open_index"]
 
 _REFRESH_ATTEMPTS = 4
 
@@ -100,6 +101,19 @@ def open_index(
     raise IndexNotFoundError(f"an index must be at {given} or in its {INDEX_FOLDER}, got none; build it first")
 
 
+def dataset(path: str | os.PathLike[str], *, storage_options: Mapping[str, str] | None = None) -> IndexedDataset:
+    """The indexed data set at `path` as a pyarrow Dataset; `open_index(path).dataset()`.
+
+    Raises
+    ------
+    IndexNotFoundError
+        There is no index.
+
+    Spec: specs/engines.md#dataset
+    """
+    return open_index(path, storage_options=storage_options).dataset()
+
+
 def _places(given: str) -> Iterator[str]:
     """Where the index of what a user names may be; of a URL each place costs a request, so the likely one is first."""
     inside = joined(given, INDEX_FOLDER)
@@ -127,6 +141,8 @@ def build_index(
     commit_every: int = COMMIT_EVERY,
     progress: bool | Callable[[Progress], None] = False,
     runner: Runner | None = None,
+    adopt: Literal["parquet"] | None = None,
+    locator: bool = False,
 ) -> Index:
     """An index over `columns` of `source`, committed and opened; data files are only read.
 
@@ -169,6 +185,12 @@ def build_index(
         True for a bar on stderr, or a function that takes `Progress`.
     runner
         Where the work is done; by default in `workers` threads of this process.
+    adopt
+        `"parquet"` takes the filters that the files have of their own, so that no data page is read: zones are row
+        groups. What has none that fits is built by reading. A full refresh makes finer zones of all.
+    locator
+        Whether to add the level `"locator"`: 4.2 bytes a row, with which a search keeps hardly any zone by chance, and
+        `Index.locate` names the zones of many keys. specs/locator.md.
 
     Raises
     ------
@@ -183,12 +205,13 @@ def build_index(
     """
     from zonebloom.build.create import build, index_store  # noqa: PLC0415 - a plain search does without
 
-    options = IndexOptions(rows_per_zone, fpp, sizing, tuple(levels) if not isinstance(levels, str) else (levels,))
+    names = (levels,) if isinstance(levels, str) else tuple(levels)
+    options = IndexOptions(rows_per_zone, fpp, sizing, (*names, *(("locator",) if locator else ())))
     work = BuildOptions(workers, commit_every, progress, runner)
     given = open_dataset(source, storage_options)
     dataset = given.pin()
     store = index_store(dataset, index, storage_options)
-    build(dataset, store, columns, options, work, overwrite=overwrite, optimize=optimize)
+    build(dataset, store, columns, options, work, overwrite=overwrite, optimize=optimize, adopt=adopt)
     return Index(load_snapshot(store, None), storage_options, given)
 
 
@@ -236,7 +259,8 @@ class Index:
         self._snapshot = snapshot
         self._storage_options = storage_options
         self._given = dataset
-        self.dataset = self._dataset_of(snapshot)
+        self.data = self._dataset_of(snapshot)
+        """Where the files are, and what they are; `dataset()` reads their rows."""
         self._past_traffic = Traffic()
         """Of data sets that were looked at before this one."""
         self._view: View | None = None
@@ -268,7 +292,7 @@ class Index:
     @property
     def traffic(self) -> Traffic:
         """What this index asked of object stores so far, its own and that of the data."""
-        return self._past_traffic + self.store.traffic + self.dataset.traffic
+        return self._past_traffic + self.store.traffic + self.data.traffic
 
     @property
     def version(self) -> int:
@@ -292,7 +316,7 @@ class Index:
 
     def view(self) -> View:
         """The index against the data set as it is now; the last view again where nothing changed."""
-        dataset = self.dataset.pin()
+        dataset = self.data.pin()
         listing = dataset.list()
         if self._view is None or self._view.listing != listing or self._view.dataset != dataset:
             self._view = View(self._snapshot, dataset, listing)
@@ -327,7 +351,7 @@ class Index:
 
         Spec: specs/pruning.md#evaluate
         """
-        return self._checked_view(strict=strict).search(parse_predicate(predicate))
+        return self._checked_view(strict=strict).search(parse_predicate(predicate), own_filters=True)
 
     def scan(
         self,
@@ -361,7 +385,7 @@ class Index:
 
         tree = parse_predicate(predicate)
         view = self._checked_view(strict=strict)
-        return scan(view, tree, view.search(tree).row_ranges, columns, limit)
+        return scan(view, tree, view.search(tree, own_filters=True).row_ranges, columns, limit)
 
     def to_table(
         self,
@@ -373,6 +397,17 @@ class Index:
     ) -> pa.Table:
         """The rows that match, as a table; see `scan`."""
         return self.scan(predicate, columns=columns, limit=limit, strict=strict).read_all()
+
+    def dataset(self) -> IndexedDataset:
+        """The data set as a pyarrow Dataset, whose scans read only the rows that may match.
+
+        DuckDB, DataFusion, Polars and others that take a pyarrow Dataset prune by the index with no further word.
+
+        Spec: specs/engines.md#dataset
+        """
+        from zonebloom.search.arrow_dataset import IndexedDataset  # noqa: PLC0415 - a plain search does without
+
+        return IndexedDataset(self.view, self.view().schema)
 
     def exists(self, column: str, values: Any, *, exact: bool = False) -> pa.BooleanArray:
         """For each of `values`, whether it may be in `column`: false is certain, null stays null.
@@ -390,6 +425,35 @@ class Index:
 
         return exists(self.view(), column, values, exact=exact)
 
+    def locate(self, column: str, keys: Any, *, exact: bool = False) -> pa.Table:
+        """Row ranges that may hold each of `keys`; the rest of the data set certainly does not hold it.
+
+        A table `(key_index, path, fragment_id, start, stop)`, in order of key and address; a key that is nowhere has no
+        line. A column that was built with `locator=True` answers a million keys in a second.
+
+        Parameters
+        ----------
+        keys
+            Anything that Arrow takes as an array.
+        exact
+            Read the candidate rows: `(key_index, path, row)`, a line for every row that equals a key, and a line of
+            nulls for each key that is nowhere.
+
+        Spec: specs/locator.md#locate
+        """
+        from zonebloom.search.locate import locate  # noqa: PLC0415 - a plain search does without
+
+        return locate(self.view(), column, keys, exact=exact)
+
+    def files_for(self, column: str, keys: Any) -> list[str]:
+        """Paths of the files that may hold any of `keys`, in order; all others certainly do not.
+
+        Spec: specs/locator.md#locate
+        """
+        from zonebloom.search.locate import files_for  # noqa: PLC0415 - a plain search does without
+
+        return files_for(self.view(), column, keys)
+
     def explain(self, predicate: Predicate | str | Any) -> Explanation:
         """The funnel of a search, files to bytes, and a reason for each part that was not pruned; print it."""
         from zonebloom.search.explain import explain  # noqa: PLC0415 - a plain search does without
@@ -397,7 +461,7 @@ class Index:
         tree = parse_predicate(predicate)
         before = self.traffic
         view = self.view()
-        found = view.search(tree)
+        found = view.search(tree, own_filters=True)
         traffic = self.traffic - before
         return replace(explain(view, tree, found), traffic=traffic)
 
@@ -438,9 +502,9 @@ class Index:
         if version != self.version:
             self._snapshot = load_snapshot(self.store, version)
             dataset = self._dataset_of(self._snapshot)
-            if dataset is not self.dataset:
-                self._past_traffic += self.dataset.traffic
-            self.dataset = dataset
+            if dataset is not self.data:
+                self._past_traffic += self.data.traffic
+            self.data = dataset
             self._view = None
 
     def refresh(
@@ -524,7 +588,7 @@ class Index:
                 is_cached = False
                 continue
             finally:
-                if dataset is not self.dataset:
+                if dataset is not self.data:
                     self._past_traffic += dataset.traffic
             break
         self._move_to(done.version)
@@ -661,7 +725,7 @@ class Index:
         ]
         return {
             "index": self.location,
-            "dataset": self.dataset.location,
+            "dataset": self.data.location,
             "dataset_kind": manifest.dataset["kind"],
             **{key: manifest.dataset[key] for key in ("table_version", "snapshot_id") if key in manifest.dataset},
             "version": manifest.version,

@@ -27,6 +27,8 @@ class ReasonCode(enum.StrEnum):
     """A segment of the index differs from its checksum, or cannot be parsed."""
     FORMAT_TOO_NEW = "FORMAT_TOO_NEW"
     """The index was written in a newer format than this version reads."""
+    FILTER_UNUSABLE = "FILTER_UNUSABLE"
+    """A bloom filter in the data file is damaged, encrypted or of an unknown kind."""
     COLUMN_NOT_INDEXED = "COLUMN_NOT_INDEXED"
     """The column has no filters."""
     PREDICATE_NOT_SUPPORTED = "PREDICATE_NOT_SUPPORTED"

@@ -12,6 +12,7 @@ Spec: specs/sbbf.md
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 import numpy as np
@@ -23,6 +24,8 @@ from zonebloom.options import check_fpp
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from zonebloom.bloom.parquet import ParquetSbbf
 
 __all__ = ["Sbbf", "block_indexes", "masks"]
 
@@ -133,6 +136,73 @@ class Sbbf:
         if num_bytes == 0 or num_bytes % BLOCK_BYTES or num_bytes > MAX_BLOCKS * BLOCK_BYTES:
             raise InvalidArgumentError(f"a bitset must be 32 bytes times 1 to {MAX_BLOCKS}, got {num_bytes} bytes")
         return cls(np.frombuffer(bitset, "<u4").reshape(-1, 8).astype(np.uint32))
+
+    @classmethod
+    def from_parquet_bytes(cls, data: bytes | bytearray | memoryview) -> Sbbf:
+        """The filter with Parquet's header before its bitset, which is copied.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If it is no header of an uncompressed split-block filter of XXH64, or the bitset has not its size.
+
+        Notes
+        -----
+        Spec: specs/parquet-blooms.md#header
+        """
+        from zonebloom.bloom.parquet import split_header  # noqa: PLC0415 - it needs pyarrow
+
+        raw = bytes(data)
+        header = split_header(raw)
+        if isinstance(header, str):
+            raise InvalidArgumentError(f"a filter must be one of Parquet's: {header}")
+        num_bytes, start = header
+        if len(raw) != start + num_bytes:
+            raise InvalidArgumentError(
+                f"a bitset must have the {num_bytes} bytes of its header, got {len(raw) - start}"
+            )
+        return cls.from_bytes(raw[start:])
+
+    def to_parquet_bytes(self) -> bytes:
+        """Header and bitset, as a Parquet file has them; `bloom_filter_length` is their length.
+
+        Spec: specs/parquet-blooms.md#header
+        """
+        from zonebloom.bloom.parquet import header_of  # noqa: PLC0415 - it needs pyarrow
+
+        return header_of(self.num_bytes) + self.to_bytes()
+
+    @staticmethod
+    def from_parquet(file: Any, row_group: int, column: str) -> ParquetSbbf | None:
+        """The filter that a Parquet file has of one column chunk; None where it has none.
+
+        Its `check` hashes values as Parquet does, by the physical type of the column, and finds a zero by either zero.
+
+        Parameters
+        ----------
+        file
+            A path, or an open file that pyarrow reads.
+        row_group
+            Number of the row group.
+        column
+            Name of the column; a leaf of a struct is written `a.b`.
+
+        Raises
+        ------
+        ColumnNotFoundError, InvalidArgumentError
+            There is no such column or row group.
+        DataFileError
+            The file is no whole Parquet file, or what it has there is not proved to be a filter.
+
+        Notes
+        -----
+        pyarrow opens the file and parses its footer, so that this room needs no other.
+
+        Spec: specs/parquet-blooms.md#chunk_filters
+        """
+        from zonebloom.bloom.parquet import filter_in  # noqa: PLC0415 - a filter in memory needs no pyarrow
+
+        return filter_in(file, row_group, column)
 
     def to_bytes(self) -> bytes:
         """The bitset: `num_bytes` bytes, as Parquet and Lance store it.
@@ -264,6 +334,15 @@ class Sbbf:
         counts = np.bitwise_count(self._blocks)
         matches = np.multiply.reduce(counts, axis=1, dtype=np.uint64).sum()
         return float(matches) / (self.num_blocks * 32.0**8)
+
+    def expected_ndv(self) -> float:
+        """The number of distinct values that would set as many bits as are set.
+
+        Spec: specs/sbbf.md#expected_ndv
+        """
+        num_bits = 8 * self.num_bytes
+        unset = max(num_bits - int(np.bitwise_count(self._blocks).sum()), 0.5) / num_bits
+        return math.log(unset) / math.log1p(-1 / (32 * self.num_blocks))
 
     def __ior__(self, other: object) -> Self:
         """Holds what either held, as if all had been inserted here. Both must have the same size."""

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from zonebloom.bloom import hashing
 from zonebloom.bloom.zones import ZoneTable, zone_schema
 from zonebloom.build.apply import apply, inspected, runner_for
+from zonebloom.build.fill import Runner
 from zonebloom.build.plan import Scope, options_of, plan_build, plan_refresh
 from zonebloom.errors import (
     CorruptIndexError,
@@ -54,11 +55,14 @@ def build(
     *,
     overwrite: bool = False,
     optimize: bool = True,
+    adopt: str | None = None,
 ) -> None:
     """Build and commit filters of `columns` of the pinned `dataset`; see `build_index`."""
     names = [columns] if isinstance(columns, str) else list(columns) if isinstance(columns, Iterable) else []
     if not names or not all(isinstance(name, str) for name in names) or len(set(names)) != len(names):
         raise InvalidArgumentError(f"columns must be one or more different names, got {columns!r}")
+    if adopt is not None:
+        work = replace(work, runner=_adopting(runner_for(dataset, work), adopt, options.levels))
     base = _current(store)
     if not overwrite and _is_resumed(base, names, options):
         wanted = {entry.name: options_of(entry) for entry in base.manifest.columns}
@@ -67,6 +71,15 @@ def build(
         plan = plan_build(base, dataset, names, options)
     if not apply(plan, work, optimize=optimize).is_ended:
         runner_for(dataset, work).run(partial(finish, is_merged=optimize), store, names)
+
+
+def _adopting(runner: Runner, adopt: str, levels: Sequence[str]) -> Runner:
+    if adopt != "parquet" or tuple(levels) != ("zone",):
+        message = "adopt must be 'parquet', with no level above the zones, as these need the values"
+        raise InvalidArgumentError(f"{message}, got {adopt!r} with levels {', '.join(levels)}")
+    from zonebloom.build.adopt import Adopting  # noqa: PLC0415 - few builds adopt
+
+    return Adopting(runner)
 
 
 def _is_resumed(base: Snapshot, names: Sequence[str], options: IndexOptions) -> bool:

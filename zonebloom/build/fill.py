@@ -10,6 +10,7 @@ Spec: specs/zones.md#build
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 import warnings
@@ -25,10 +26,13 @@ from zonebloom.bloom.zones import ZoneBuilder
 from zonebloom.errors import DataFileError
 from zonebloom.formats import DataFile, DatasetSnapshot
 from zonebloom.formats.schema_evolution import column_values, columns_of_folders, unified
+from zonebloom.formats.source import wait_until_settled
 from zonebloom.options import IndexOptions, num_cores
 from zonebloom.storage.fragments import Fingerprint, Fragment
 from zonebloom.storage.level import LevelEntry
 from zonebloom.storage.levels import LevelBuilder, LevelSink
+from zonebloom.storage.locator.build import LocatorBuilder
+from zonebloom.storage.locator.layout import locator_level
 from zonebloom.storage.manifest import ColumnEntry
 from zonebloom.storage.segment import SegmentEntry
 from zonebloom.storage.stores.store import Store
@@ -45,18 +49,13 @@ __all__ = [
     "build_segments",
     "build_units",
     "check_any",
+    "check_same",
     "collect",
     "default_workers",
     "inspect",
     "units_of",
 ]
 
-_SETTLED_SECONDS = 0.02
-"""A young file is read only so long after its time was seen: a write that follows then gets another one."""
-_COARSELY_SETTLED_SECONDS = 2.0
-"""The same where the time is in whole seconds, as some file systems keep it."""
-_OLD_NS = 60_000_000_000
-"""An older file is not young, though the clock of a file server may be somewhat ahead or behind."""
 _WAITING_WORKERS = 8
 _MIN_UNIT_ROWS = 1 << 20
 
@@ -267,10 +266,11 @@ def build_segments(plan: BuildPlan, fragments: Sequence[Fragment]) -> BuiltColum
     fpp, names = plan.options.fpp, plan.options.levels
     like, of_rows = plan.like, plan.of_rows
     with LevelBuilder(plan.store, plan.columns, names, fpp, fragments, like=like, of_rows=of_rows) as levels:
-        has_levels = len(names) > 1
-        built = build_units(plan, units, levels if has_levels else None)
-    if has_levels:
-        built.levels = levels.finish(built.failed)
+        has_filters = not {"fragment", "dataset"}.isdisjoint(names)
+        built = build_units(plan, units, levels if has_filters else None)
+    if has_filters:
+        for column, above in levels.finish(built.failed).items():
+            built.levels[column] = (*above, *built.levels.get(column, ()))
     return built
 
 
@@ -314,7 +314,8 @@ def _work(plan: BuildPlan, queue: _Queue, built: BuiltColumns, levels: LevelSink
     options = plan.options
     with ExitStack() as stack:
         writers: dict[str, ZoneSegmentWriter] = {}
-        builders: dict[str, ZoneBuilder] = {}
+        builders: dict[str, list[_Builder]] = {}
+        locators: dict[str, LocatorBuilder] = {}
         for column, column_type in plan.columns.items():
             builder = ZoneBuilder(
                 column_type,
@@ -325,9 +326,13 @@ def _work(plan: BuildPlan, queue: _Queue, built: BuiltColumns, levels: LevelSink
                 sink=lambda batch, column=column: writers[column].write(batch),  # type: ignore[misc]
             )
             writers[column] = stack.enter_context(ZoneSegmentWriter(plan.store, column, builder.schema))
-            builders[column] = builder
+            builders[column] = [builder]
+            if "locator" in options.levels:
+                locator = LocatorBuilder(plan.store, column, rows_per_zone=options.rows_per_zone)
+                locators[column] = stack.enter_context(locator)
+                builders[column].append(locator)
         for unit in queue:
-            _wait_until_settled(unit.fragment, queue.started)
+            wait_until_settled(unit.fragment.fingerprint, queue.started)
             try:
                 unfit = _build_unit(plan, unit, builders, levels)
             except DataFileError as error:
@@ -338,34 +343,58 @@ def _work(plan: BuildPlan, queue: _Queue, built: BuiltColumns, levels: LevelSink
                 built.rows += unit.stop - unit.start
                 for column in unfit:
                     built.unfit[column].add(unit.fragment.fragment_id)
-        for builder in builders.values():
-            builder.close()
+        for builder_ in itertools.chain.from_iterable(builders.values()):
+            builder_.close()
     with queue.lock:
-        for column, writer in writers.items():
-            assert writer.entry is not None
-            if writer.entry.num_zones:
-                built.segments[column].append(writer.entry)
-            else:
-                plan.store.delete(writer.entry.path)
+        _note_written(plan.store, built, writers, locators)
 
 
-def _build_unit(plan: BuildPlan, unit: Unit, builders: Mapping[str, ZoneBuilder], levels: LevelSink | None) -> set[str]:
+def _note_written(
+    store: Store, built: BuiltColumns, writers: Mapping[str, ZoneSegmentWriter], locators: Mapping[str, LocatorBuilder]
+) -> None:
+    """What a worker wrote; a segment without zones is removed."""
+    for column, locator in locators.items():
+        if locator.entries:
+            level = locator_level(locator.entries, locator.num_written)
+            built.levels[column] = (*built.levels.get(column, ()), level)
+    for column, writer in writers.items():
+        assert writer.entry is not None
+        if writer.entry.num_zones:
+            built.segments[column].append(writer.entry)
+        else:
+            store.delete(writer.entry.path)
+
+
+class _Builder(Protocol):
+    """What takes the rows of a column, fragment by fragment."""
+
+    def start_fragment(self, fragment_id: int, *, first_row: int = 0) -> None: ...
+
+    def add(self, fragment_id: int, values: pa.Array) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def _build_unit(
+    plan: BuildPlan, unit: Unit, builders: Mapping[str, Sequence[_Builder]], levels: LevelSink | None
+) -> set[str]:
     """Insert the rows of `unit`; the columns that do not convert."""
     fragment = unit.fragment
-    for builder in builders.values():
+    for builder in itertools.chain.from_iterable(builders.values()):
         builder.start_fragment(fragment.fragment_id, first_row=unit.start)
     with plan.dataset.open(fragment.path, fragment.fingerprint) as file:
-        _check_same(file, fragment)
+        check_same(file, fragment)
         unfit = columns_of_folders(file, plan.dataset.path_values(fragment.path), builders)
         for batch in file.column_batches(list(builders), unit.start, unit.stop):
-            for column, builder in builders.items():
+            for column, takers in builders.items():
                 if column in unfit:
                     continue
                 values = column_values(batch, column, plan.columns[column])
                 if values is None:
                     unfit.add(column)
                 else:
-                    builder.add(fragment.fragment_id, values)
+                    for builder in takers:
+                        builder.add(fragment.fragment_id, values)
                     if levels:
                         levels.add(column, fragment.fragment_id, values)
             if plan.on_rows:
@@ -376,20 +405,7 @@ def _build_unit(plan: BuildPlan, unit: Unit, builders: Mapping[str, ZoneBuilder]
     return unfit
 
 
-def _check_same(file: DataFile, fragment: Fragment) -> None:
+def check_same(file: DataFile, fragment: Fragment) -> None:
+    """Raise `DataFileError` if the opened file is not the version that `fragment` describes."""
     if tuple(file.fingerprint) != fragment.fingerprint or file.row_group_rows != fragment.row_group_rows:
         raise DataFileError(f"data file {fragment.path} must not change during a build, got a new version; refresh")
-
-
-def _wait_until_settled(fragment: Fragment, seen: float) -> None:
-    """Wait until a write that follows gets another time, if the file is young; its time was `seen` then, at the latest.
-
-    That counts from when it was seen, not from the time itself, which may be of another clock.
-    """
-    has_tag = fragment.etag is not None  # a write that follows has another
-    if has_tag or time.time_ns() - fragment.mtime_ns > _OLD_NS:
-        return
-    settled = _SETTLED_SECONDS if fragment.mtime_ns % 1_000_000_000 else _COARSELY_SETTLED_SECONDS
-    left = seen + settled - time.monotonic()
-    if left > 0:
-        time.sleep(left)

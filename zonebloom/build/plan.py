@@ -27,6 +27,7 @@ from zonebloom.options import IndexOptions, Sizing
 from zonebloom.search.view import Snapshot, replaced_columns
 from zonebloom.storage.fragments import Fingerprint, FragmentTable, is_in_runs
 from zonebloom.storage.level import LevelEntry
+from zonebloom.storage.locator.reader import LocatorSegment
 from zonebloom.storage.manifest import ColumnEntry
 from zonebloom.storage.segment import SegmentEntry, checksum, column_folder
 from zonebloom.storage.slices.reader import SliceSegment
@@ -325,6 +326,8 @@ def _is_sound(store: Store, segment: SegmentEntry) -> bool:
             sliced = SliceSegment(store, segment)
             sliced.read_positions()
             return sliced.verify()
+        if segment.kind == "locator":
+            return LocatorSegment(store, segment).verify()
     except (CorruptIndexError, FileNotFoundError):
         return False
     return True

@@ -34,11 +34,13 @@ __all__ = ["build", "demo", "export", "import_", "whatif"]
 @index_option
 @workers_option
 @click.option("--levels", default="zone", help="zone, and fragment or dataset above it, separated by commas.")
+@click.option("--locator", is_flag=True, help="Also say which zones hold a key: 4.2 bytes a row, hardly a false zone.")
 @click.option(
     "--commit-every", type=int, default=COMMIT_EVERY, help="Rows after which a build that dies keeps what it did."
 )
 @click.option("--overwrite", is_flag=True, help="Build indexed columns anew.")
 @click.option("--optimize/--no-optimize", default=True, help="Slice columns of more than 4096 zones at the end.")
+@click.option("--from-parquet-blooms", is_flag=True, help="Take bloom filters of the files; zones are row groups.")
 @format_option
 def build(
     path: str,
@@ -49,9 +51,11 @@ def build(
     index: str | None,
     workers: int | None,
     levels: str,
+    locator: bool,
     commit_every: int,
     overwrite: bool,
     optimize: bool,
+    from_parquet_blooms: bool,
     output_format: str,
 ) -> None:
     """Build an index over columns of PATH; data files are only read."""
@@ -70,8 +74,10 @@ def build(
         overwrite=overwrite,
         optimize=optimize,
         levels=[name.strip() for name in levels.split(",")],
+        locator=locator,
         commit_every=commit_every,
         progress=sys.stderr.isatty(),
+        adopt="parquet" if from_parquet_blooms else None,
     )
     info = built.info()
     if output_format == "json":

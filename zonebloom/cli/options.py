@@ -80,7 +80,7 @@ def open_it(path: str, index: str | None) -> Any:
     table = path if index and path.endswith(".metadata.json") else None  # which snapshot of Iceberg's is meant
     opened = open_index(index or path, storage_options=storage_options(), dataset=table)
     if index and table is None and opened.info()["dataset_kind"] != "iceberg":  # whose place only its catalog knows
-        place = opened.dataset.location
+        place = opened.data.location
         if not any(_is_in(absolute(path), one) for one in (place, opened.location)):
             message = f"PATH must be the data set of the index {opened.location}, which is {place}, got {path}"
             raise InvalidArgumentError(f"{message}; name that, or build an index of {path}")

@@ -24,6 +24,7 @@ __all__ = [
     "python_rows",
     "read_table",
     "read_values",
+    "typed_values",
     "write_table",
 ]
 
@@ -106,8 +107,6 @@ def python_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
 
 def read_values(path: Path, index: Any, column: str) -> pa.Array:
     """The values of a file: lines, or the first column of a table."""
-    import pyarrow as pa  # noqa: PLC0415 - `--help` must not load Arrow
-
     if path.suffix in (".arrow", ".parquet"):
         table = read_table(path)
         if not table.num_columns:
@@ -119,13 +118,20 @@ def read_values(path: Path, index: Any, column: str) -> pa.Array:
     except (OSError, UnicodeDecodeError) as error:
         raise errors.InvalidArgumentError(f"--values must be a readable file of UTF-8, got {path}: {error}") from error
     wanted = index.column_type(column)
-    texts = pa.array([line for line in lines if line], pa.string())
+    return typed_values([line for line in lines if line], wanted, f"each line of {path}")
+
+
+def typed_values(texts: list[str], wanted: pa.DataType, name: str) -> pa.Array:
+    """The values of type `wanted` that `texts` stand for; `name` says in an error whose they are."""
+    import pyarrow as pa  # noqa: PLC0415 - `--help` must not load Arrow
+
     try:
         if _is_blob(wanted):
-            return pa.array([blob_of(line) for line in lines if line], wanted)
-        return texts if pa.types.is_string(wanted) or pa.types.is_large_string(wanted) else texts.cast(wanted)
+            return pa.array([blob_of(text) for text in texts], wanted)
+        array = pa.array(texts, pa.string())
+        return array if pa.types.is_string(wanted) or pa.types.is_large_string(wanted) else array.cast(wanted)
     except (ValueError, pa.ArrowNotImplementedError) as error:
-        raise errors.InvalidArgumentError(f"each line of {path} must be a {wanted}, got: {error}") from error
+        raise errors.InvalidArgumentError(f"{name} must be a {wanted}, got: {error}") from error
 
 
 def _is_blob(column_type: pa.DataType) -> bool:

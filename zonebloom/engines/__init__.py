@@ -1,1 +1,15 @@
-"""Where other engines come in: Spark."""
+"""Where other engines come in.
+
+=================  ===================================================================
+module             what lives there
+=================  ===================================================================
+``duckdb``         by name; by DuckDB's own reader; joined with keys
+``polars``         a LazyFrame that takes the whole predicate
+``datafusion``     by name
+``spark/``         Spark's own reader, data source, joins and builds
+=================  ===================================================================
+
+All but Spark share `search.arrow_dataset`, a pyarrow Dataset that needs no engine: `Index.dataset`.
+
+Spec: specs/engines.md
+"""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import os
 import stat
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,9 +18,15 @@ import pyarrow as pa
 from zonebloom.errors import DataFileError
 from zonebloom.storage.fragments import Fingerprint
 
-__all__ = ["LocalSource", "Source", "SourceFile", "fingerprint_of", "kind_of"]
+__all__ = ["LocalSource", "Source", "SourceFile", "fingerprint_of", "kind_of", "wait_until_settled"]
 
 _HALF = 1 << 63
+_SETTLED_SECONDS = 0.02
+"""A young file is read only so long after its time was seen: a write that follows then gets another one."""
+_COARSELY_SETTLED_SECONDS = 2.0
+"""The same where the time is in whole seconds, as some file systems keep it."""
+_OLD_NS = 60_000_000_000
+"""An older file is not young, though the clock of a file server may be somewhat ahead or behind."""
 
 
 class Source(Protocol):
@@ -157,5 +164,19 @@ def kind_of(status: os.stat_result) -> str:
 
 def fingerprint_of(status: os.stat_result) -> Fingerprint:
     """The fingerprint of a local file; times beyond 64 bits, from the year 2262 on, begin again at the least."""
-    time = status.st_mtime_ns
-    return Fingerprint(status.st_size, time if -_HALF <= time < _HALF else (time + _HALF) % (2 * _HALF) - _HALF)
+    mtime = status.st_mtime_ns
+    return Fingerprint(status.st_size, mtime if -_HALF <= mtime < _HALF else (mtime + _HALF) % (2 * _HALF) - _HALF)
+
+
+def wait_until_settled(fingerprint: Fingerprint, seen: float) -> None:
+    """Wait until a write that follows gets another time, if the file is young; its time was `seen` then, at the latest.
+
+    That counts from when it was seen, not from the time itself, which may be of another clock.
+    """
+    has_tag = fingerprint.etag is not None  # a write that follows has another
+    if has_tag or time.time_ns() - fingerprint.mtime_ns > _OLD_NS:
+        return
+    settled = _SETTLED_SECONDS if fingerprint.mtime_ns % 1_000_000_000 else _COARSELY_SETTLED_SECONDS
+    left = seen + settled - time.monotonic()
+    if left > 0:
+        time.sleep(left)

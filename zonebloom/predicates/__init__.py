@@ -44,18 +44,20 @@ def parse_predicate(predicate: Any) -> Predicate:
     Raises
     ------
     PredicateError
-        The text is no condition, or holds what neither filters nor the re-check can evaluate.
+        The text is no condition, or holds what neither filters nor the re-check can evaluate; or the predicate is more
+        than 1000 levels of AND, OR and NOT deep.
 
     Spec: specs/pruning.md#predicates.
     """
     if isinstance(predicate, Predicate):
+        predicate.check_depth()
         return merged(predicate)
     if isinstance(predicate, str):
         if (plain := plain_equality(predicate)) is not None:
             return plain
         from zonebloom.predicates.sql import parse_sql  # noqa: PLC0415 -- sqlglot is slow to import
 
-        return merged(parse_sql(predicate))
+        return parse_predicate(parse_sql(predicate))
     import pyarrow.compute as pc  # noqa: PLC0415 -- slow to import
 
     if isinstance(predicate, pc.Expression):

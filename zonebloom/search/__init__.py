@@ -10,7 +10,10 @@ module             what lives there
 ``snapshot``       a version of the index, as far as it can be trusted
 ``view``           a snapshot against one listing of the data
 ``evaluate``       predicate and filters to row ranges, with reasons
+``own_filters``    files that no index describes, pruned by filters of their own
+``lake``           a lake without an index
 ``scan``           row ranges to the rows that match
+``arrow_dataset``  a scan as a pyarrow Dataset, which engines read
 ``exists``         many values at once
 ``explain``        the funnel of a search, in words
 =================  ===================================================================

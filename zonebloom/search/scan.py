@@ -13,6 +13,7 @@ import itertools
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +36,7 @@ from zonebloom.search.view import View
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Task", "folder_value", "scan", "tasks_of"]
+__all__ = ["Task", "folder_value", "read_candidates", "scan", "tasks_of"]
 
 _WAITING_READERS = 8
 """Threads that read from an object store, where each one mostly waits."""
@@ -46,9 +47,9 @@ _SPARE_BYTES = 1 << 12
 
 
 def scan(
-    view: View, predicate: Predicate, rows: RowSelection, columns: Sequence[str] | None, limit: int | None
+    view: View, predicate: Predicate | None, rows: RowSelection, columns: Sequence[str] | None, limit: int | None
 ) -> pa.RecordBatchReader:
-    """The rows among `rows` for which `predicate` is true, in order of path and row.
+    """The rows among `rows` for which `predicate` is true, in order of path and row; all of them without one.
 
     Raises
     ------
@@ -68,29 +69,48 @@ def scan(
         if view.schema.get_field_index(name) < 0:
             raise ColumnNotFoundError.among(name, view.schema.names, f"the data set {view.dataset.location}")
     schema = pa.schema([view.schema.field(name) for name in names])
+    plan = _Scan(view, None, [], [], schema) if predicate is None else _rechecking(view, predicate, schema)
+    return pa.RecordBatchReader.from_batches(schema, _limited(plan.batches(rows), limit))
+
+
+def _rechecking(view: View, predicate: Predicate, schema: pa.Schema) -> _Scan:
     evaluated = pa.schema([field.with_type(without_views(field.type)) for field in view.schema])
     judged = {entry.name for entry in view.snapshot.manifest.columns}
     elsewhere = {field.name for field in view.partition_fields}
-    plan = _Scan(
+    return _Scan(
         view,
         plain_matcher(predicate, evaluated) or _by_expression(predicate.to_expression(evaluated)),
         [bound for bound in required(predicate, evaluated, judged) if bound.column not in elsewhere],
         _top_level(view.schema, predicate.columns()),
         schema,
     )
-    return pa.RecordBatchReader.from_batches(schema, _limited(plan.batches(rows), limit))
+
+
+def read_candidates(view: View, tasks: Iterator[Task], names: Sequence[str]) -> Iterator[tuple[Task, pa.Table]]:
+    """`names` of all rows of each task, matching or not, in order.
+
+    Raises
+    ------
+    DataFileError
+        A file is unreadable, or is not as it was listed.
+    """
+    plan = _Scan(view, None, [], list(names), pa.schema([]))
+    for task in tasks:
+        with plan.opened(task) as data:
+            table = plan.columns(data, task, names)
+        yield task, table
 
 
 def _top_level(schema: pa.Schema, columns: set[str]) -> list[str]:
-    """The columns of `schema` that hold `columns`, some of which are leaves of structs."""
+    """The columns of `schema` that hold `columns`, some of which are leaves of structs, in the order of `schema`."""
     found: dict[str, None] = {}
-    for name in sorted(columns):
+    for name in columns:
         parts = name.split(".")
         heads = [".".join(parts[:end]) for end in range(len(parts), 0, -1)]
         held = [head for head in heads if schema.get_field_index(head) >= 0]
         structs = [head for head in held if pa.types.is_struct(schema.field(head).type)]
         found |= dict.fromkeys(held[:1] + structs or [name])  # an Expression may mean a field of any of them
-    return list(found)
+    return sorted(found, key=schema.get_field_index)  # an Expression may mean a column by its place
 
 
 def _limited(batches: Iterator[pa.RecordBatch], limit: int | None) -> Iterator[pa.RecordBatch]:
@@ -120,7 +140,7 @@ def tasks_of(view: View, rows: RowSelection) -> Iterator[Task]:
     """The row groups with rows of `rows` that are not deleted, in order of path."""
     for file in sorted(view.files.of_fragments(rows.fragment_ids), key=lambda one: one.path):
         ranges = rows.fragment(file.fragment_id)
-        if not file.is_known:
+        if not file.is_known and ranges.num_rows == file.num_rows:
             file = _reopened(view, file)  # noqa: PLW2901 - the same file with its shape of this moment
             ranges = RowSelection.from_ranges([(file.fragment_id, 0, file.num_rows)])
         deleted = view.dataset.deleted_rows(file.path)
@@ -135,8 +155,8 @@ class _Scan:
     """Reads candidate rows and re-checks them."""
 
     view: View
-    matched: Callable[[pa.Table], pa.ChunkedArray]
-    """For each row of the predicate's columns, true if it matches, and false or null if not."""
+    matched: Callable[[pa.Table], pa.ChunkedArray] | None
+    """For each row of the predicate's columns, true if it matches, and false or null if not; None: all rows match."""
     bounds: list[Bound]
     predicate_columns: list[str]
     schema: pa.Schema
@@ -166,47 +186,57 @@ class _Scan:
 
     def read(self, task: Task) -> list[pa.RecordBatch]:
         """The matching rows of one row group."""
+        with self.opened(task) as data:
+            return self._matching(data, task)
+
+    @contextmanager
+    def opened(self, task: Task) -> Iterator[DataFile]:
+        """The task's file, which must be as it was listed, before and after."""
         with self.view.dataset.open(task.file.path, task.file.fingerprint) as data:
             if data.fingerprint != task.file.fingerprint:
                 message = f"data file {task.file.path} must not change during a scan, got a new version; scan again"
                 raise DataFileError(message)
-            found = self._matching(data, task)
+            yield data
             data.check_unchanged()
-        return found
 
     def _matching(self, data: DataFile, task: Task) -> list[pa.RecordBatch]:
         for bound in self.bounds:
             found = data.integer_range(task.group, bound.column, bound.type)
             if found is not None and not bound.may_hold(*found):
                 return []
-        checked = self._columns(data, task, self.predicate_columns)
-        places = self._places(checked, task)
+        if self.matched is None:
+            return self._conformed(self.columns(data, task, self.schema.names))
+        checked = self.columns(data, task, self.predicate_columns)
+        places = self._places(self.matched, checked, task)
         if not len(places):
             return []
         matching = _compacted(checked.take(from_numpy(places, pa.int64())))
         rest = [name for name in self.schema.names if name not in self.predicate_columns]
-        others = _compacted(self._columns(data, _narrowed(task, places), rest)) if rest else None
-        arrays = []
-        for field in self.schema:
-            source = others if others is not None and field.name in rest else matching
-            arrays.append(
-                source[field.name].cast(field.type) if source[field.name].type != field.type else source[field.name]
-            )
-        if not arrays:
-            return [pa.RecordBatch.from_struct_array(pa.nulls(len(places), pa.struct([])))]
-        batches: list[pa.RecordBatch] = pa.table(arrays, schema=self.schema).to_batches()
+        others = _compacted(self.columns(data, _narrowed(task, places), rest)) if rest else None
+        return self._conformed(matching, others)
+
+    def _conformed(self, first: pa.Table, second: pa.Table | None = None) -> list[pa.RecordBatch]:
+        """The columns of the result, which two tables of the same rows have between them, in its types."""
+        if not len(self.schema):
+            return [pa.RecordBatch.from_struct_array(pa.nulls(first.num_rows, pa.struct([])))]
+        columns = {name: one[name] for one in (first, second) if one is not None for name in one.column_names}
+        arrays = [(columns[field.name], field.type) for field in self.schema]
+        fitting = [one if one.type == wanted else one.cast(wanted) for one, wanted in arrays]
+        batches: list[pa.RecordBatch] = pa.table(fitting, schema=self.schema).to_batches()
         return batches
 
-    def _places(self, checked: pa.Table, task: Task) -> NDArray[np.int64]:
+    def _places(
+        self, matched: Callable[[pa.Table], pa.ChunkedArray], checked: pa.Table, task: Task
+    ) -> NDArray[np.int64]:
         """Which of the rows `checked` match."""
         try:
-            found = pc.indices_nonzero(self.matched(checked))
+            found = pc.indices_nonzero(matched(checked))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             message = f"the predicate must hold for every value of {task.file.path}, got: {first_line(error)}"
             raise PredicateError(message) from error
         return to_numpy(found, np.uint64).astype(np.int64)
 
-    def _columns(self, data: DataFile, task: Task, names: Sequence[str]) -> pa.Table:
+    def columns(self, data: DataFile, task: Task, names: Sequence[str]) -> pa.Table:
         """`names` of the task's rows with the types of the data set; partition columns and missing ones filled in."""
         fields = {field.name: field for field in self.view.partition_fields}
         values = self.view.dataset.partition_values(task.file.path, list(fields.values())) if fields else {}

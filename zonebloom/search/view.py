@@ -44,7 +44,9 @@ from zonebloom.storage.zone_segment import ZoneSegment
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from zonebloom.search.own_filters import OwnFilters, OwnSearch
     from zonebloom.storage.levels import LeveledZones
+    from zonebloom.storage.locator.zones import LocatedZones
 
 __all__ = ["Snapshot", "View", "replaced_columns"]
 
@@ -63,7 +65,7 @@ class Snapshot:
         self.level_damage: list[Reason] = []
         """Levels that are not used; no row is kept for them, as the zones beneath are asked."""
         self._columns: dict[str, LoadedColumn] = {}
-        self._leveled: dict[str, LeveledZones] = {}
+        self._leveled: dict[str, LeveledZones | LocatedZones] = {}
         self.fragments = FragmentTable.of([])
         self.damaged_lists: frozenset[str] = frozenset()
         """Paths of the fragment lists that could not be read."""
@@ -127,7 +129,7 @@ class Snapshot:
             self._columns[entry.name] = LoadedColumn(tables, damage, is_remote=self.store.is_remote)
         return self._columns[entry.name]
 
-    def zones(self, entry: ColumnEntry) -> LoadedColumn | LeveledZones:
+    def zones(self, entry: ColumnEntry) -> LoadedColumn | LeveledZones | LocatedZones:
         """The zones of an indexed column with the sound levels above them, if it has any."""
         if not entry.levels:
             return self.column(entry)
@@ -178,6 +180,7 @@ class View:
         self.live_ids = self.files.known.fragment_ids
         self._probed: dict[str, ProbedColumn] = {}
         self._counted: dict[str, TouchedRanges] = {}
+        self._own: OwnFilters | None = None
 
     @property
     def schema(self) -> pa.Schema:
@@ -259,8 +262,11 @@ class View:
         same = next((one for one in others if one.has_rows_of(grid)), grid)
         return same, places
 
-    def search(self, predicate: Predicate) -> SearchResult:
-        """Rows of this listing that may match."""
+    def search(self, predicate: Predicate, *, own_filters: bool = False) -> SearchResult:
+        """Rows of this listing that may match.
+
+        With `own_filters`, row groups of files that the index does not describe are left out by their own filters.
+        """
         fields = self.constant_fields
         names = frozenset(
             field.name
@@ -268,9 +274,14 @@ class View:
             if self.declared is not None or self.snapshot.manifest.column(field.name) is None
         )
         evaluator = Evaluator(self.universe, self.column, names, self._partition_rows)
+        own = self._own_search() if own_filters and self.num_unknown else None
         bounds = evaluator.evaluate(predicate)
+        if own is not None:
+            bounds = own.narrowed(bounds, predicate)
         # a slice may turn out damaged only as it is probed
         reasons = dict.fromkeys((*evaluator.reasons, *self.reasons, *self.snapshot.damage, *self.snapshot.level_damage))
+        if own is not None:
+            reasons = own.told(reasons)
         return SearchResult(
             bounds.kind(self.universe),
             bounds.true_rows,
@@ -280,6 +291,16 @@ class View:
             zones=self._zones_of(predicate),
             row_groups=self.row_groups,
         )
+
+    def _own_search(self) -> OwnSearch:
+        from zonebloom.search.own_filters import OwnFilters, OwnSearch  # noqa: PLC0415 - most lakes have no such files
+
+        if self._own is None:
+            unknown = [self.files[path] for path in self.files.unknown_paths]
+            names = {*self.schema.names, *leaf_paths(self.schema)} - {field.name for field in self.constant_fields}
+            types = {name: self.column_type(name) for name in names if not is_ambiguous(self.schema, name)}
+            self._own = OwnFilters(self.dataset, unknown, types)
+        return OwnSearch(self._own, self.universe)
 
     def _zones_of(self, predicate: Predicate) -> TouchedRanges | None:
         """The zones that the counts refer to: those of the first indexed column of the predicate, else of any."""

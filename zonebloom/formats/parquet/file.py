@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 from weakref import WeakKeyDictionary
@@ -35,6 +35,8 @@ from zonebloom.storage.fragments import Fingerprint
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
+
+    from zonebloom.bloom.parquet import ChunkFilter
 
 __all__ = ["DataFile", "has_column", "places_of"]
 
@@ -262,7 +264,8 @@ class DataFile:
         if not present:
             return pa.Table.from_struct_array(pa.nulls(int(lengths.sum()), pa.struct([])))
         whole_only = self.int96_columns if int96_unit != "ns" else frozenset()
-        alone = [name for name in present if name not in whole_only]
+        is_whole = len(lengths) == 1 and lengths[0] == self.row_group_rows[group]
+        alone = [] if is_whole else [name for name in present if name not in whole_only]
         cuts = read_cuts(self._source, self._footer, group, ranges, alone) if alone else {}
         others = [name for name in present if name not in cuts]
         whole = self._read_row_group(group, others, int96_unit) if others else None
@@ -399,6 +402,22 @@ class DataFile:
             return None
         with self._decoding([column]):
             return bounds_of(self._meta(group, leaf), unpacked)
+
+    def own_filters(self, column: str) -> list[ChunkFilter]:
+        """The bloom filters that the file itself has of a column or leaf, in order of row groups; those only are read.
+
+        Spec: specs/parquet-blooms.md#chunk_filters
+        """
+        from zonebloom.bloom.parquet import FileSizes, chunk_filters, leaf_of, leaf_type  # noqa: PLC0415 - most files have none
+
+        leaf = leaf_of(self._metadata, column)
+        if leaf is None:
+            return []
+        column_type = leaf_type(self.schema, column)
+        sizes = FileSizes(self._footer.size, self._footer.length)
+        with self._decoding():
+            read = partial(self._footer.read_ranges, self._source)
+            return chunk_filters(self._metadata, leaf, column_type, sizes, read)
 
     def _is_dictionary(self, leaf: int) -> bool:
         if self._metadata.schema.column(leaf).physical_type != "BYTE_ARRAY":

@@ -93,6 +93,11 @@ class Footer:
         return self if raw is self._raw else self.parsed(raw, self.size, path)
 
     @property
+    def length(self) -> int:
+        """Bytes of the footer; more than its struct has where it is signed, so that columns may be encrypted."""
+        return len(self._raw)
+
+    @property
     def num_bytes(self) -> int:
         """About what it needs in memory: pyarrow's objects are some times larger than the bytes that they come from."""
         return 4096 + 8 * max(len(self._raw), int(self.metadata.serialized_size)) + len(self._tail)

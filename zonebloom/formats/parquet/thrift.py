@@ -29,6 +29,8 @@ __all__ = [
     "write_fields",
     "write_list",
     "write_struct",
+    "written_fields",
+    "written_structs",
 ]
 
 TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, _, STRUCT = range(1, 13)
@@ -147,6 +149,56 @@ def read_list_header(data: Bytes, position: int) -> tuple[int, int, int]:
         return _list_header(data, position)
     except IndexError as error:
         raise ThriftError("a list must end before its bytes do") from error
+
+
+def written_fields(data: Bytes, position: int) -> tuple[dict[int, Field], int]:
+    """The fields of the struct at `position` as they are written, for `write_struct`, and where it ends.
+
+    Raises
+    ------
+    ThriftError
+        There is no struct, or it has a field twice or with a negative number.
+    """
+    found: dict[int, Field] = {}
+    field = 0
+    try:
+        while head := data[position]:
+            position += 1
+            kind = head & 15
+            if head >> 4:
+                field += head >> 4
+            else:
+                number, position = _varint(data, position)
+                field = (number >> 1) ^ -(number & 1)
+            if field in found or field < 0:
+                raise ThriftError(f"a struct must have each field once, with a number of 0 or more, got {field}")
+            if kind in (TRUE, FALSE):
+                found[field] = (kind, b"")
+            elif kind == BINARY:
+                value, position = _value(data, position, kind, 0)
+                found[field] = (kind, bytes(value))
+            else:
+                start, position = position, _skip(data, position, kind, 0)
+                found[field] = (kind, bytes(data[start:position]))
+    except IndexError as error:
+        raise ThriftError("a struct must end before its bytes do") from error
+    return found, position + 1
+
+
+def written_structs(data: Bytes) -> list[bytes]:
+    """The elements of a list of structs, as they are written.
+
+    Raises
+    ------
+    ThriftError
+        There is no such list.
+    """
+    size, _kind, position = read_list_header(data, 0)
+    found = []
+    for _index in range(size):
+        start, position = position, skip(data, position, STRUCT)
+        found.append(bytes(data[start:position]))
+    return found
 
 
 def _list_header(data: Bytes, position: int) -> tuple[int, int, int]:

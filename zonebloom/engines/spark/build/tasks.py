@@ -88,7 +88,7 @@ def build(work: Work, units: Sequence[Unit]) -> Built:
     """The zones of `units` as segments of their own; nobody else knows these until the driver commits them."""
     store = work.place.open()
     plan = BuildPlan(work.dataset, store, work.columns, work.options, workers=1)
-    if len(work.options.levels) == 1:
+    if {"fragment", "dataset"}.isdisjoint(work.options.levels):
         return Built(build_units(plan, units))
     rows: Counter[int] = Counter()
     for unit in units:
@@ -106,7 +106,9 @@ def build(work: Work, units: Sequence[Unit]) -> Built:
         of_rows=work.of_rows,
     ) as levels:
         built = build_units(plan, units, levels)
-    built.levels, parts = levels.finish(built.failed)
+    above, parts = levels.finish(built.failed)
+    for column, filters in above.items():
+        built.levels[column] = (*filters, *built.levels.get(column, ()))
     return Built(built, parts)
 
 

@@ -128,7 +128,7 @@ def filter_by_index(
         if reads_by_id(spark):
             found = "files whose columns Spark finds by their ids"
         if isinstance(found, str):
-            message = f"the filter of column {name} must hold every file of {opened.dataset.location}, got {found}"
+            message = f"the filter of column {name} must hold every file of {opened.data.location}, got {found}"
             warnings.warn(
                 f"{message}; no row is dropped, and a refresh helps if files are new or changed",
                 RuntimeWarning,

@@ -93,13 +93,13 @@ def _lake(
         return open_index(place, storage_options, dataset=given)
 
     first = opened()
-    if isinstance(first.dataset, ParquetDataset) and not first.dataset.is_remote:
-        return Lake(spark, first, first.dataset, opened, method)
-    if isinstance(first.dataset, (ParquetDataset, TableDataset)):
+    if isinstance(first.data, ParquetDataset) and not first.data.is_remote:
+        return Lake(spark, first, first.data, opened, method)
+    if isinstance(first.data, (ParquetDataset, TableDataset)):
         from zonebloom.engines.spark.read.row_range_table import ForeignLake  # noqa: PLC0415 - only for those
 
         return ForeignLake(spark, first, opened, method)
-    kind = type(first.dataset).__name__
+    kind = type(first.data).__name__
     message = f"the data set must be Parquet files, or a table, got {kind}"
     raise InvalidArgumentError(f'{message}; read it with spark.read.format("zonebloom")')
 

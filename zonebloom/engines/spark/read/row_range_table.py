@@ -49,7 +49,7 @@ class ForeignLake(Lake):
     """
 
     def __init__(self, spark: SparkSession, index: Index, reopen: Callable[[], Index], method: Asked = "auto") -> None:
-        super().__init__(spark, index, cast("ParquetDataset", index.dataset), reopen, method)
+        super().__init__(spark, index, cast("ParquetDataset", index.data), reopen, method)
 
     @cached_property
     def schema(self) -> StructType:

@@ -1,0 +1,601 @@
+"""Each engine gives over an indexed data set just what it gives over the plain files, and reads less.
+
+The oracle is the engine itself (DuckDB 2.0, DataFusion 55, Polars 2.1, pyarrow 26): over a plain pyarrow Dataset where
+it reads ours as one, over the plain Parquet files where it reads natively or hands its predicate over.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import functools
+import os
+import pickle
+import re
+import sys
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import datafusion
+import deltalake
+import duckdb
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as pads
+import pyarrow.parquet as pq
+import pytest
+from pyarrow import fs
+
+import zonebloom as zb
+from zonebloom.engines.datafusion import register as register_in_datafusion
+from zonebloom.engines.duckdb import register as register_in_duckdb
+from zonebloom.engines.duckdb import relation, semi_join
+from zonebloom.engines.polars import scan
+from zonebloom.errors import MissingDependencyError
+from zonebloom.formats.parquet.file import DataFile
+
+NUM_ROWS = 1500
+ROWS_PER_ZONE = 100
+NAN = float("nan")
+INDEXED = ["id", "text", "number", "single", "amount", "day", "moment", "key", "raw", "nested.leaf"]
+
+
+def rows_of(seed: int, num_rows: int = NUM_ROWS) -> pa.Table:
+    """Every type that the engines take, with nulls, NaN and both zeros; `row` is unique over all seeds."""
+    random = np.random.default_rng(seed)
+    row = np.arange(num_rows) + seed * 100_000
+    shuffled = random.permutation(row)
+    few = np.arange(num_rows) < 10
+    floats = shuffled / 4
+    floats[:6] = [0.0, -0.0, NAN, NAN, 0.0, -0.0]
+    start = dt.datetime(2020, 1, 1)  # noqa: DTZ001 - a local time
+    numbers = shuffled.tolist()
+    return pa.table(
+        {
+            "row": row,
+            "id": pa.array(shuffled, pa.int64()),
+            "text": pa.array([f"text {one}" for one in numbers], mask=few),
+            "number": pa.array(floats, pa.float64(), from_pandas=False),
+            "single": pa.array(floats.astype(np.float32), pa.float32(), from_pandas=False),
+            "amount": pa.array([decimal.Decimal(one) / 4 for one in numbers], pa.decimal128(12, 2)),
+            "day": pa.array([start.date() + dt.timedelta(days=one % 20_000) for one in numbers]),
+            "moment": pa.array([start + dt.timedelta(seconds=one) for one in numbers], pa.timestamp("us")),
+            "key": pa.array([uuid.UUID(int=one).bytes for one in numbers], pa.uuid()),
+            "raw": pa.array([b"%08d" % one for one in numbers], pa.binary()),
+            "nested": pa.array([{"leaf": one, "other": "x"} for one in numbers]),
+            "many": pa.array([[one, 1] for one in numbers]),
+        }
+    )
+
+
+@dataclass(frozen=True)
+class Lake:
+    """An indexed data set, and the same rows for the engines alone."""
+
+    index: zb.Index
+    plain: pads.Dataset
+    parquet: str | None
+    """A glob of the plain files, where they are local and all that there is."""
+
+    @property
+    def num_rows(self) -> int:
+        return self.plain.count_rows()
+
+
+def write(folder: Path, name: str, table: pa.Table) -> None:
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(table, folder / name, row_group_size=500, write_page_index=True)
+
+
+def plain_lake(folder: Path, _s3: Any) -> Lake:
+    for seed in range(2):
+        write(folder, f"{seed}.parquet", rows_of(seed))
+    index = zb.build_index(folder, INDEXED, rows_per_zone=ROWS_PER_ZONE)
+    return Lake(index, pads.dataset(folder), f"{folder}/*.parquet")
+
+
+def sliced_lake(folder: Path, _s3: Any) -> Lake:
+    lake = plain_lake(folder, _s3)
+    lake.index.optimize()
+    return lake
+
+
+def hive_lake(folder: Path, _s3: Any) -> Lake:
+    for seed in range(2):
+        write(folder, f"region={seed}/0.parquet", rows_of(seed))
+    index = zb.build_index(folder, INDEXED, rows_per_zone=ROWS_PER_ZONE)
+    return Lake(index, pads.dataset(folder, partitioning="hive"), f"{folder}/*/*.parquet")
+
+
+def stale_lake(folder: Path, _s3: Any) -> Lake:
+    """One file is as it was indexed, one changed, and one is new."""
+    lake = plain_lake(folder, _s3)
+    write(folder, "1.parquet", rows_of(1).slice(700).append_column("new", pa.array(range(800))))
+    os.utime(folder / "1.parquet", ns=(1, 1))
+    write(folder, "2.parquet", rows_of(2, 300))
+    return Lake(lake.index, pads.dataset(folder, schema=rows_of(0).schema), lake.parquet)
+
+
+def evolved_lake(folder: Path, _s3: Any) -> Lake:
+    """One file has neither all columns nor the types of the others."""
+    write(folder, "0.parquet", rows_of(0))
+    narrow = rows_of(1).drop_columns(["text", "nested"])
+    write(folder, "1.parquet", narrow.set_column(0, "row", narrow["row"].cast(pa.int32())))
+    index = zb.build_index(folder, INDEXED, rows_per_zone=ROWS_PER_ZONE)
+    return Lake(index, pads.dataset(folder, schema=index.schema), f"{folder}/*.parquet")
+
+
+def delta_lake(folder: Path, _s3: Any) -> Lake:
+    for seed in range(2):
+        table = rows_of(seed).drop_columns(["key"])
+        deltalake.write_deltalake(folder, table, mode="append", configuration={"delta.enableDeletionVectors": "false"})
+    index = zb.build_index(folder, [name for name in INDEXED if name != "key"], rows_per_zone=ROWS_PER_ZONE)
+    files = [str(folder / uri.rpartition("/")[2]) for uri in deltalake.DeltaTable(folder).file_uris()]
+    return Lake(index, pads.dataset(sorted(files)), None)
+
+
+def object_lake(folder: Path, s3: Any) -> Lake:
+    plain_lake(folder, None)
+    for number in range(2):
+        s3.put(f"lake/{number}.parquet", (folder / f"{number}.parquet").read_bytes())
+    index = zb.build_index(s3.url("lake"), INDEXED, rows_per_zone=ROWS_PER_ZONE, storage_options=s3.options)
+    files = fs.S3FileSystem(access_key="key", secret_key="secret", endpoint_override=s3.server.url, region="us-east-1")
+    return Lake(index, pads.dataset(f"{s3.name}/lake", filesystem=files, exclude_invalid_files=True), None)
+
+
+LAKES = {
+    one.__name__.removesuffix("_lake"): one
+    for one in (plain_lake, sliced_lake, hive_lake, stale_lake, evolved_lake, delta_lake, object_lake)
+}
+
+
+@pytest.fixture(scope="module", params=LAKES)
+def lake(request, tmp_path_factory, s3_server):
+    bucket = s3_server.bucket(f"engines-{uuid.uuid4()}") if request.param == "object" else None
+    return LAKES[request.param](tmp_path_factory.mktemp("engines") / "lake", bucket)
+
+
+# --- conditions -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Condition:
+    """One condition in each language; an engine of a language that is left out does not have it."""
+
+    arrow: pc.Expression
+    sql: str | None = None
+    polars: pl.Expr | None = None
+    prunes: frozenset[str] = frozenset({"pyarrow", "duckdb", "relation", "datafusion", "polars", "polars dataset"})
+    """The engines that hand over enough of it."""
+    keys: tuple[str, list[Any]] | None = None
+    """For `semi_join`: a column and values that are equivalent."""
+
+
+def without(*engines: str) -> frozenset[str]:
+    return Condition(pc.scalar(True)).prunes - set(engines)
+
+
+F, C = pc.field, pl.col
+NOBODY: frozenset[str] = frozenset()
+SOME = [7, 901, 100_203, 999_999]
+LONG = [one * 100_000_000 + 3 for one in range(300)] + [42]
+TIME = dt.datetime(2020, 1, 1, 0, 0, 42)  # noqa: DTZ001 - a local time
+
+CONDITIONS = {
+    "everything": Condition(pc.scalar(True), "true", pl.lit(True), NOBODY),
+    "present": Condition(F("id") == 42, "id = 42", C("id") == 42, keys=("id", [42])),
+    "absent": Condition(F("id") == -1, "id = -1", C("id") == -1, keys=("id", [-1])),
+    "few": Condition(F("id").isin(SOME), f"id IN {tuple(SOME)}", C("id").is_in(SOME), keys=("id", SOME)),
+    "many": Condition(
+        F("id").isin(LONG), f"id IN {tuple(LONG)}", C("id").is_in(LONG), without("polars dataset"), ("id", LONG)
+    ),
+    "text": Condition(F("text") == "text 42", "text = 'text 42'", C("text") == "text 42", keys=("text", ["text 42"])),
+    "null": Condition(F("text").is_null(), "text IS NULL", C("text").is_null()),
+    "zero": Condition(F("number") == 0.0, "number = 0", C("number") == 0, keys=("number", [0.0])),
+    "single zero": Condition(F("single") == pa.scalar(-0.0, pa.float32()), "single = 0", C("single") == 0),
+    "zeros": Condition(
+        F("number").isin([0.0, 5.0]),
+        "number IN (0, 5)",
+        C("number").is_in([0.0, 5.0]),
+        without("pyarrow", "polars dataset"),
+    ),
+    "nan": Condition(F("number") == NAN, "number = cast('nan' AS double)", C("number") == NAN, NOBODY),
+    "nan among others": Condition(
+        F("number").isin([NAN, 5.0]), None, C("number").is_in([NAN, 5.0]), NOBODY, ("number", [NAN, 5.0])
+    ),
+    "float": Condition(
+        F("single") == pa.scalar(5.25, pa.float32()), "single = 5.25", C("single") == 5.25, without("datafusion")
+    ),
+    "no float": Condition(F("single") == 0.1, "single = 0.1", C("single") == 0.1, without("pyarrow", "datafusion")),
+    "decimal": Condition(
+        F("amount") == decimal.Decimal("10.50"),
+        "amount = 10.5",
+        C("amount") == decimal.Decimal("10.50"),
+        without("polars dataset"),
+        ("amount", [decimal.Decimal("10.50")]),
+    ),
+    "day": Condition(
+        F("day") == dt.date(2020, 2, 12),
+        "day = date '2020-02-12'",
+        C("day") == dt.date(2020, 2, 12),
+        keys=("day", [dt.date(2020, 2, 12)]),
+    ),
+    "time": Condition(
+        F("moment") == TIME, "moment = timestamp '2020-01-01 00:00:42'", C("moment") == TIME, keys=("moment", [TIME])
+    ),
+    "bytes": Condition(
+        F("raw") == b"00000042", None, C("raw") == b"00000042", without("polars dataset"), keys=("raw", [b"00000042"])
+    ),
+    "leaf": Condition(
+        F("nested", "leaf") == 42,
+        "nested['leaf'] = 42",
+        C("nested").struct.field("leaf") == 42,
+        without("duckdb", "relation", "datafusion", "polars dataset"),
+    ),
+    "and": Condition(
+        (F("id") == 42) & (F("number") > 0), "id = 42 AND number > 0", (C("id") == 42) & (C("number") > 0)
+    ),
+    "or": Condition(
+        (F("id") == 42) | (F("text") == "text 43"),
+        "id = 42 OR text = 'text 43'",
+        (C("id") == 42) | (C("text") == "text 43"),
+    ),
+    "or unindexed": Condition(
+        (F("id") == 42) | (F("row") == 3), "id = 42 OR row = 3", (C("id") == 42) | (C("row") == 3), NOBODY
+    ),
+    "not": Condition(~(F("id") == 42), "NOT id = 42", C("id") != 42, NOBODY),
+    "range": Condition(
+        (F("number") < 30) & (F("number") > 20),
+        "number < 30 AND number > 20",
+        (C("number") < 30) & (C("number") > 20),
+        NOBODY,
+    ),
+    "function": Condition(
+        pc.utf8_upper(F("text")) == "TEXT 42",
+        "upper(text) = 'TEXT 42'",
+        C("text").str.to_uppercase() == "TEXT 42",
+        NOBODY,
+    ),
+    "cast": Condition(
+        F("id").cast(pa.string()) == "42",
+        "cast(id AS varchar) = '42'",
+        C("id").cast(str) == "42",
+        frozenset({"datafusion"}),
+    ),
+}
+
+
+# --- engines ----------------------------------------------------------------------------------------------------------
+
+
+def shown(rows: list[dict[str, Any]]) -> list[str]:
+    """Rows as texts, in order: so NaN equals NaN, and the zeros differ."""
+    return sorted(repr([(name, row[name]) for name in sorted(row)]) for row in rows)
+
+
+def in_pyarrow(data: pads.Dataset, where: Condition) -> list[dict[str, Any]]:
+    return data.to_table(filter=where.arrow).to_pylist()
+
+
+def in_duckdb(data: pads.Dataset, where: Condition) -> list[dict[str, Any]]:
+    connection = duckdb.connect()
+    connection.register("lake", data)
+    return connection.sql(f"SELECT * FROM lake WHERE {where.sql}").to_arrow_table().to_pylist()
+
+
+def in_datafusion(data: pads.Dataset, where: Condition) -> list[dict[str, Any]]:
+    context = datafusion.SessionContext()
+    context.register_dataset("lake", data)
+    return context.sql(f"SELECT * FROM lake WHERE {where.sql}").to_arrow_table().to_pylist()
+
+
+def in_polars_dataset(data: pads.Dataset, where: Condition) -> list[dict[str, Any]]:
+    return pl.scan_pyarrow_dataset(data).filter(where.polars).collect().to_dicts()
+
+
+DATASET_ENGINES: dict[str, Callable[[pads.Dataset, Condition], list[dict[str, Any]]]] = {
+    "pyarrow": in_pyarrow,
+    "duckdb": in_duckdb,
+    "datafusion": in_datafusion,
+    "polars dataset": in_polars_dataset,
+}
+
+
+def conditions_for(engine: str) -> dict[str, Condition]:
+    """Those that the engine can say."""
+    language = {"pyarrow": "arrow", "polars": "polars", "polars dataset": "polars"}.get(engine, "sql")
+    return {name: one for name, one in CONDITIONS.items() if getattr(one, language) is not None}
+
+
+@pytest.fixture
+def rows_read(monkeypatch):
+    """By file and row group, how many rows were read of some column since it was last cleared."""
+    found: dict[tuple[str, int], int] = {}
+    read = DataFile.read_rows
+
+    @functools.wraps(read)
+    def spied(self, group, starts, stops, columns, **options):
+        num_rows = int((np.asarray(stops) - np.asarray(starts)).sum())
+        found[self._path, group] = max(num_rows, found.get((self._path, group), 0))
+        return read(self, group, starts, stops, columns, **options)
+
+    monkeypatch.setattr(DataFile, "read_rows", spied)
+    return found
+
+
+@pytest.mark.parametrize("engine", DATASET_ENGINES)
+def test_a_dataset_gives_just_the_unpruned_rows(lake, engine, rows_read):
+    ours, run = lake.index.dataset(), DATASET_ENGINES[engine]
+    for name, where in conditions_for(engine).items():
+        expected = shown(run(lake.plain, where))
+        rows_read.clear()
+        assert shown(run(ours, where)) == expected, name
+        kept, total = ours.last_scan.kept, ours.last_scan.total
+        assert total.rows == lake.num_rows
+        assert (kept.rows < total.rows) == (engine in where.prunes), name
+        assert sum(rows_read.values()) <= kept.rows, name
+
+
+@pytest.mark.parametrize("streams", [False, True], ids=["in-memory", "streaming"])
+def test_polars_gives_just_what_it_gives_over_plain_files(lake, rows_read, streams):
+    engine = "streaming" if streams else "in-memory"
+    ours = scan(lake.index)
+    plain = pl.from_arrow(lake.plain.to_table()).lazy()
+    for name, where in conditions_for("polars").items():
+        expected = shown(plain.filter(where.polars).collect().to_dicts())
+        rows_read.clear()
+        assert shown(ours.filter(where.polars).collect(engine=engine).to_dicts()) == expected, name
+        assert (sum(rows_read.values()) < lake.num_rows) == ("polars" in where.prunes), name
+
+
+def in_plain_duckdb(connection: duckdb.DuckDBPyConnection, lake: Lake) -> duckdb.DuckDBPyRelation:
+    """The plain rows: as DuckDB's own reader gives them, where it can."""
+    if lake.parquet is None:
+        found = connection.from_arrow(lake.plain)
+    else:
+        found = connection.sql(f"SELECT * FROM read_parquet('{lake.parquet}', union_by_name = true)")
+    return found.select(*lake.index.dataset().schema.names)
+
+
+def answer(found: duckdb.DuckDBPyRelation) -> list[str]:
+    return shown(found.to_arrow_table().to_pylist())
+
+
+def row_groups_read(found: duckdb.DuckDBPyRelation) -> int:
+    """Row groups that DuckDB's own reader scanned."""
+    return sum(int(one) for one in re.findall(r"Row Groups Scanned: (\d+) /", found.explain("analyze")))
+
+
+def num_row_groups(lake: Lake) -> int:
+    return sum(fragment.num_row_groups for fragment in lake.plain.get_fragments())
+
+
+def test_a_relation_gives_just_what_duckdb_gives_over_plain_files(lake, rows_read):
+    connection = duckdb.connect()
+    plain = in_plain_duckdb(connection, lake)
+    for name, where in conditions_for("relation").items():
+        expected = answer(plain.filter(where.sql))
+        rows_read.clear()
+        ours = relation(connection, lake.index, where.sql)
+        assert answer(ours) == expected, name
+        if "relation" in where.prunes:
+            assert sum(rows_read.values()) < lake.num_rows, name
+            assert row_groups_read(ours) < num_row_groups(lake), name
+
+
+def test_a_semi_join_gives_just_what_duckdb_gives_over_plain_files(lake, rows_read):
+    connection = duckdb.connect()
+    plain = in_plain_duckdb(connection, lake)
+    for name, where in CONDITIONS.items():
+        if where.keys is None:
+            continue
+        column, values = where.keys
+        keys = connection.from_arrow(pa.table({"k": [*values, None, values[0]]}))
+        expected = answer(plain.set_alias("a").join(keys.set_alias("b"), f"a.{column} = b.k", how="semi"))
+        rows_read.clear()
+        ours = semi_join(connection, lake.index, column, keys)
+        assert answer(ours) == expected, name
+        is_plain = NAN not in values and (lake.parquet is not None or 0.0 not in values)
+        if is_plain:  # else there may be no filter, as pyarrow's is_in compares floats by their bits
+            assert sum(rows_read.values()) < lake.num_rows, name
+            assert row_groups_read(ours) < num_row_groups(lake), name
+
+
+# --- DuckDB -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def flat(tmp_path_factory):
+    return plain_lake(tmp_path_factory.mktemp("flat") / "lake", None)
+
+
+def test_duckdb_reads_a_dataset_by_name_in_joins_and_in_ctes(flat):
+    connection = duckdb.connect()
+    events = register_in_duckdb(connection, "events", flat.index)
+    local = flat.index.dataset()  # a replacement scan finds it by the name of the variable
+    assert (
+        connection.sql("SELECT row FROM local WHERE id = 42").fetchall()
+        == connection.sql(
+            "WITH found AS (SELECT * FROM events WHERE id = 42) SELECT e.row FROM events e JOIN found USING (id)"
+        ).fetchall()
+    )
+    assert local.last_scan.kept.rows == ROWS_PER_ZONE
+    assert events.last_scan.total.rows == 2 * NUM_ROWS
+    assert connection.sql("SELECT count(*) FROM events WHERE nested.leaf = 42").fetchall() == [(1,)]
+    assert events.last_scan.kept.rows == ROWS_PER_ZONE
+
+
+def test_keys_that_duckdb_hands_to_no_dataset_prune_a_semi_join(flat):
+    connection = duckdb.connect()
+    keys = connection.sql(f"SELECT '{uuid.UUID(int=42)}' AS k")
+    found = semi_join(connection, flat.index, "key", keys)
+    assert found.select("id").fetchall() == [(42,)]
+    assert row_groups_read(found) == 1
+    leaves = semi_join(connection, flat.index, "nested.leaf", connection.sql("SELECT 42"))
+    assert leaves.select("id").fetchall() == [(42,)]
+    assert row_groups_read(leaves) == 1
+
+
+def test_equal_texts_of_a_collation_are_all_found(flat):
+    connection = duckdb.connect()
+    connection.execute("SET default_collation = 'NOCASE'")
+    keys = connection.sql("SELECT 'TEXT 42' AS k")
+    assert semi_join(connection, flat.index, "text", keys).select("id").fetchall() == [(42,)]
+    assert relation(connection, flat.index, "text = 'TEXT 42'").select("id").fetchall() == [(42,)]
+    register_in_duckdb(connection, "events", flat.index)
+    assert connection.sql("SELECT id FROM events WHERE text = 'TEXT 42'").fetchall() == [(42,)]
+
+
+def test_a_condition_that_duckdb_refuses_is_its_own_error(flat):
+    with pytest.raises(duckdb.BinderException, match="nothing"):
+        relation(duckdb.connect(), flat.index, "nothing = 3").fetchall()
+
+
+@pytest.mark.parametrize("name", ["a*b.parquet", "it's.parquet"])
+def test_file_names_mean_only_themselves(tmp_path, name):
+    write(tmp_path / "lake", name, rows_of(0))
+    write(tmp_path / "lake", "aXb.parquet", rows_of(1))
+    index = zb.build_index(tmp_path / "lake", "id", rows_per_zone=ROWS_PER_ZONE)
+    for key in (42, 100_042):
+        assert relation(duckdb.connect(), index, f"id = {key}").select("id").fetchall() == [(key,)]
+
+
+def test_more_files_than_are_read_apart(tmp_path):
+    for number in range(70):
+        pq.write_table(
+            pa.table({"id": [7, *range(number * 10, number * 10 + 9)]}),
+            tmp_path / f"{number:02}.parquet",
+            row_group_size=5,
+        )
+    index = zb.build_index(tmp_path, "id", rows_per_zone=5)
+    assert relation(duckdb.connect(), index, "id = 7").aggregate("count(*)").fetchall() == [(71,)]
+
+
+def test_float16_which_duckdb_has_in_files_only(tmp_path):
+    pq.write_table(pa.table({"id": [1, 2], "half": pa.array([1.5, 2.5], pa.float16())}), tmp_path / "a.parquet")
+    index = zb.build_index(tmp_path, "id")
+    assert relation(duckdb.connect(), index, "id = 2").fetchall() == [(2, 2.5)]
+
+
+# --- the data set by itself -------------------------------------------------------------------------------------------
+
+
+def test_every_way_to_scan_gives_the_same_rows(flat):
+    ours, where = flat.index.dataset(), F("id").isin([42, 100_042])
+    expected = flat.plain.to_table(filter=where, columns=["row", "text"])
+    scanner = ours.scanner(columns=["row", "text"], filter=where)
+    assert scanner.projected_schema == expected.schema
+    for _ in range(2):
+        assert scanner.to_table() == expected
+    assert scanner.to_reader().read_all() == expected
+    assert pa.Table.from_batches(one.record_batch for one in scanner.scan_batches()) == expected
+    assert scanner.head(1) == expected.slice(0, 1)
+    assert scanner.head(0).num_rows == 0
+    assert scanner.take([1]) == expected.take([1])
+    assert scanner.count_rows() == ours.count_rows(filter=where) == 2
+    assert ours.filter(where).to_table(columns=["row", "text"]) == expected
+    assert ours.filter(F("id") == 42).filter(F("row") < 0).count_rows() == 0
+    assert pa.Table.from_batches(ours.to_batches(columns=["row", "text"], filter=where)) == expected
+    assert ours.to_table(filter=where).to_pandas()["row"].tolist() == expected["row"].to_pylist()
+    doubled = {"twice": F("row") * 2}
+    assert ours.to_table(columns=doubled, filter=where) == flat.plain.to_table(columns=doubled, filter=where)
+    fragments = list(ours.get_fragments(filter=where))
+    assert [one.path for one in fragments] == sorted(flat.plain.files) == ours.files
+    for options in ({"filter": where}, {}, {"filter": F("number") > 3}):
+        for mine, theirs in zip(fragments, flat.plain.get_fragments(), strict=True):
+            assert shown(mine.to_table(**options).to_pylist()) == shown(theirs.to_table(**options).to_pylist())
+            assert mine.count_rows(**options) == theirs.count_rows(**options)
+            assert mine.head(1, **options).num_rows == 1
+
+
+def test_counting_and_the_first_rows_read_no_more_than_they_need(flat, rows_read):
+    ours = zb.dataset(flat.index.data.location)
+    assert ours.count_rows() == 2 * NUM_ROWS
+    assert not rows_read
+    assert shown(ours.head(3).to_pylist()) == shown(flat.plain.head(3).to_pylist())
+    assert list(rows_read.values()) == [500]
+
+
+def test_a_dataset_sees_files_that_come_after_it(tmp_path):
+    lake = plain_lake(tmp_path / "lake", None)
+    ours = lake.index.dataset()
+    write(tmp_path / "lake", "9.parquet", rows_of(9))
+    for run in DATASET_ENGINES.values():
+        where = Condition(F("id") == 900_042, "id = 900042", C("id") == 900_042)
+        assert [row["id"] for row in run(ours, where)] == [900_042]
+    assert scan(lake.index).filter(C("id") == 900_042).collect().height == 1
+    assert relation(duckdb.connect(), lake.index, "id = 900042").select("id").fetchall() == [(900_042,)]
+
+
+@pytest.mark.parametrize(
+    "misuse",
+    [
+        lambda ours: ours.sort_by("id"),
+        lambda ours: pads.dataset([ours, ours]).to_table(),
+        lambda ours: pads.Scanner.from_dataset(ours).to_table(),
+    ],
+)
+def test_what_would_read_past_the_index_fails_and_says_so(flat, misuse):
+    with pytest.raises(FileNotFoundError, match="only its own scanner"):
+        misuse(flat.index.dataset())
+
+
+def test_no_copy_of_a_dataset_is_made(flat):
+    ours = flat.index.dataset()
+    with pytest.raises(TypeError, match="send the path"):
+        pickle.dumps(ours)
+    with pytest.raises(TypeError, match="send its path"):
+        pickle.dumps(next(ours.get_fragments()))
+
+
+def test_columns_that_are_not_there_are_named(flat):
+    ours = flat.index.dataset()
+    with pytest.raises(zb.ZoneBloomError, match="did you mean 'text'"):
+        ours.to_table(columns=["txt"])
+
+
+def test_a_filter_that_names_no_column_is_applied_all_the_same(flat):
+    by_place = pc.field(0) == 42
+    assert flat.index.dataset().to_table(filter=by_place) == flat.plain.to_table(filter=by_place)
+
+
+# --- Polars and DataFusion --------------------------------------------------------------------------------------------
+
+
+def test_polars_that_is_missing_is_named(flat, monkeypatch):
+    monkeypatch.setitem(sys.modules, "polars.io.plugins", None)
+    with pytest.raises(MissingDependencyError, match=r"zonebloom\[polars\]"):
+        scan(flat.index)
+
+
+def test_polars_limits_count_the_rows_before_the_filter(flat):
+    ours, plain = scan(flat.index), pl.scan_parquet(flat.parquet)
+    for ask in (
+        lambda lazy: lazy.head(5).filter(C("id") == 42),
+        lambda lazy: lazy.filter(C("id").is_in([42, 100_042])).head(1),
+        lambda lazy: lazy.head(700).select("row"),
+        lambda lazy: lazy.select(pl.len()),
+        lambda lazy: lazy.filter(C("id") < 100).group_by(C("id") % 3).len().sort("id"),
+        lambda lazy: lazy.sort("id").head(3).select("id", "text"),
+    ):
+        for engine in ("in-memory", "streaming"):
+            assert ask(ours).collect(engine=engine).rows() == ask(plain).collect(engine=engine).rows()
+
+
+def test_polars_is_in_of_any_size_prunes(flat, rows_read):
+    found = scan(flat.index).filter(C("id").is_in([*range(10**9, 10**9 + 200), 42])).select("id").collect()
+    assert found["id"].to_list() == [42]
+    assert 0 < sum(rows_read.values()) < 2 * NUM_ROWS
+
+
+def test_datafusion_finds_a_registered_table(flat):
+    context = datafusion.SessionContext()
+    events = register_in_datafusion(context, "events", flat.index.data.location)
+    assert context.sql("SELECT count(*) AS n FROM events").to_pydict() == {"n": [2 * NUM_ROWS]}
+    assert context.sql("SELECT row FROM events WHERE id = -5").to_pydict() in ({}, {"row": []})
+    assert events.last_scan.kept.rows == 0

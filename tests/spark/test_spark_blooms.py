@@ -1,0 +1,74 @@
+"""Parquet's own bloom filters and Spark 4.3: its files are read by us, and it leaves out row groups of our copies."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import zonebloom as zb
+from zonebloom.bloom.parquet import ParquetSbbf
+
+COLUMNS = [
+    "id * 7919 % 100003 AS key",
+    "concat('user ', id * 7919 % 100003) AS text",
+    "cast(id % 100 AS byte) AS tiny",
+    "cast(id * 7919 % 10007 AS decimal(9, 2)) AS cash",
+    "cast(id * 7919 AS decimal(15, 3)) AS price",
+    "cast(id * 7919 AS decimal(30, 3)) AS wide",
+    "timestamp_micros(id * 7919) AS at",
+    "date_add(date'2020-01-01', cast(id % 1000 AS int)) AS day",
+    "cast(id AS double) / 3 AS ratio",
+]
+NAMES = [column.rpartition(" ")[2] for column in COLUMNS]
+
+
+def write(spark, folder: Path, **options: object) -> Path:
+    blooms = {f"parquet.bloom.filter.enabled#{name}": "true" for name in NAMES}
+    blooms |= {"parquet.enable.dictionary": "false"}  # Spark writes no filter where a dictionary has all values
+    blooms |= {f"parquet.bloom.filter.expected.ndv#{name}": "4000" for name in NAMES}
+    frame = spark.range(0, 4000, 1, 1).selectExpr(*COLUMNS)
+    frame.write.options(**blooms, **{key: str(value) for key, value in options.items()}).parquet(str(folder))
+    (path,) = folder.glob("*.parquet")
+    return path
+
+
+def rows_scanned(spark, path: object, where: str) -> tuple[list, int]:
+    """The keys that match, and the rows that Spark's scan gave, by its own metric."""
+    frame = spark.read.parquet(str(path)).where(where).select("key")
+    keys = [row.key for row in frame.collect()]
+    leaves = frame._jdf.queryExecution().executedPlan().collectLeaves()
+    return keys, leaves.head().metrics().get("numOutputRows").get().value()
+
+
+def test_filters_of_spark_are_read_and_equal_ours(spark, tmp_path):
+    spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
+    path = write(spark, tmp_path / "lake")
+    spark.conf.unset("spark.sql.parquet.outputTimestampType")
+    rows = pq.ParquetFile(path).read()
+    for name in NAMES:
+        theirs = zb.Sbbf.from_parquet(path, 0, name)
+        ours = ParquetSbbf(np.zeros_like(theirs.blocks), theirs.column_type, theirs.plain_type)
+        ours.insert(rows[name])
+        assert ours == theirs, name
+    odd = write(spark, tmp_path / "odd", **{"parquet.bloom.filter.max.bytes": 3000})
+    assert {one["problem"] is None for one in zb.parquet_blooms(odd).to_pylist()} == {False}
+    adaptive = write(spark, tmp_path / "adaptive", **{"parquet.bloom.filter.adaptive.enabled": "true"})
+    for name in ("key", "text"):
+        assert zb.Sbbf.from_parquet(adaptive, 0, name).check(rows[name].combine_chunks()).true_count == 4000
+
+
+def test_spark_leaves_out_row_groups_of_a_copy(spark, tmp_path):
+    keys = np.arange(40_000, dtype=np.int64) * 7919 % 100_003
+    table = pa.table({"key": keys, "text": [f"user {key}" for key in keys.tolist()]})
+    path = tmp_path / "lake" / "a.parquet"
+    path.parent.mkdir()
+    pq.write_table(table, path, row_group_size=10_000, use_dictionary=False)
+    (copy,) = zb.add_parquet_blooms(path, tmp_path / "with", ["key", "text"], fpp=1e-4)
+    for where in (f"key = {keys[25_000]}", f"text = 'user {keys[25_000]}'"):
+        plain, filtered = (rows_scanned(spark, one, where) for one in (path, copy))
+        assert plain[0] == filtered[0] == [keys[25_000]]
+        assert plain[1] == 40_000
+        assert filtered[1] <= 10_000

@@ -1,0 +1,183 @@
+"""Building from the bloom filters that Parquet files have of their own: zones are row groups, and no data page is read.
+
+A runner that adopts what it can, and leaves the rest to another one: columns of files without filters, with filters of
+other bytes than an index hashes, or without a count of nulls.
+
+Spec: specs/parquet-blooms.md#adopt
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from types import TracebackType
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from zonebloom.bloom.hashing import resolve_column
+from zonebloom.bloom.parquet import ParquetSbbf, leaf_of, value_type
+from zonebloom.bloom.zones import zone_schema
+from zonebloom.build.fill import BuildPlan, BuiltColumns, Inspected, Runner, check_same
+from zonebloom.errors import DataFileError
+from zonebloom.formats import DataFile, DatasetSnapshot
+from zonebloom.formats.parquet.file import has_column
+from zonebloom.formats.source import wait_until_settled
+from zonebloom.storage.fragments import Fingerprint, Fragment
+from zonebloom.storage.manifest import ColumnEntry
+from zonebloom.storage.stores.store import Store
+from zonebloom.storage.zone_segment import ZoneSegmentWriter
+
+__all__ = ["Adopting"]
+
+_BATCH_BYTES, _BATCH_ZONES = 4 << 20, 1024
+"""A batch is written when it has as much of either."""
+
+T = TypeVar("T")
+Zone = tuple[int, int, int, bool, bytes]
+"""Fragment, first row, rows, whether a row is null, bitset."""
+
+
+@dataclass(frozen=True, slots=True)
+class Adopting:
+    """A runner that takes zones from the filters of files, and has the others built."""
+
+    runner: Runner
+    """Builds the rest."""
+
+    def read_footers(
+        self, dataset: DatasetSnapshot, listing: Mapping[str, Fingerprint], ids: Mapping[str, int]
+    ) -> Inspected:
+        """As `Runner` says."""
+        return self.runner.read_footers(dataset, listing, ids)
+
+    def admit(self, columns: Iterable[tuple[ColumnEntry, Sequence[Fragment]]]) -> None:
+        """As `Runner` says."""
+        self.runner.admit(columns)
+
+    def run(self, function: Callable[..., T], store: Store, *arguments: Any) -> T:
+        """As `Runner` says."""
+        return self.runner.run(function, store, *arguments)
+
+    def build(self, plan: BuildPlan, fragments: Sequence[Fragment]) -> BuiltColumns:
+        """As `Runner` says; the files that have filters of a column are not read for it."""
+        built = BuiltColumns({column: [] for column in plan.columns}, {column: set() for column in plan.columns})
+        rest = _adopt(plan, fragments, built)
+        together: defaultdict[tuple[int, ...], list[str]] = defaultdict(list)
+        for column, left in rest.items():
+            if left:
+                together[tuple(left)].append(column)
+        try:
+            for numbers, columns in together.items():
+                part = replace(plan, columns={column: plan.columns[column] for column in columns})
+                made = self.runner.build(part, [fragments[number] for number in numbers])
+                for column in columns:
+                    built.segments[column] += made.segments[column]
+                    built.unfit[column] |= made.unfit[column]
+                built.failed |= made.failed
+                built.rows += made.rows
+        except BaseException:
+            for segments in built.segments.values():
+                for segment in segments:
+                    plan.store.delete(segment.path)
+            raise
+        return built
+
+
+def _adopt(plan: BuildPlan, fragments: Sequence[Fragment], built: BuiltColumns) -> dict[str, list[int]]:
+    """Write the zones that the files have; by column, the numbers of the fragments that are left."""
+    seen = time.monotonic()
+    rest: dict[str, list[int]] = {column: [] for column in plan.columns}
+    with ExitStack() as stack:
+        writers = {column: stack.enter_context(_Writer(plan, column)) for column in plan.columns}
+        for number, fragment in enumerate(fragments):
+            found: dict[str, list[Zone] | None] = dict.fromkeys(plan.columns)
+            wait_until_settled(fragment.fingerprint, seen)
+            with suppress(DataFileError), plan.dataset.open(fragment.path, fragment.fingerprint) as file:
+                check_same(file, fragment)
+                own = {column: _zones(file, fragment, column, plan.columns[column]) for column in plan.columns}
+                file.check_unchanged()
+                found = own
+            for column, zones in found.items():
+                if zones is None:
+                    rest[column].append(number)
+                else:
+                    writers[column].add(zones)
+            if plan.on_rows and None not in found.values():
+                plan.on_rows(fragment.num_rows)
+    for column, writer in writers.items():
+        if writer.entry is not None and writer.entry.num_zones:
+            built.segments[column].append(writer.entry)
+        elif writer.entry is not None:
+            plan.store.delete(writer.entry.path)
+    return rest
+
+
+def _zones(file: DataFile, fragment: Fragment, column: str, column_type: pa.DataType) -> list[Zone] | None:
+    """A zone for each row group that has rows; None where one of them has no filter that an index can use."""
+    leaf = leaf_of(file.metadata, column) if has_column(file.schema, column) else None
+    if leaf is None or not resolve_column(file.schema, column).type.equals(column_type):
+        return None
+    filters = {one.row_group: one.filter for one in file.own_filters(column)}
+    starts = list(accumulate(file.row_group_rows, initial=0))
+    zones: list[Zone] = []
+    for group, rows in enumerate(file.row_group_rows):
+        if not rows:
+            continue
+        own = filters.get(group)
+        if own is None or not _hashes_as_an_index(own):
+            return None
+        num_nulls = _num_nulls(file, group, leaf)
+        if num_nulls is None:
+            return None
+        zones.append((fragment.fragment_id, starts[group], rows, num_nulls > 0, own.to_bytes()))
+    return zones
+
+
+def _hashes_as_an_index(own: ParquetSbbf) -> bool:
+    """Whether the bytes that Parquet hashes are those of Arrow's values."""
+    return own.plain_type is not None and own.plain_type == value_type(own.column_type)
+
+
+def _num_nulls(file: DataFile, group: int, leaf: int) -> int | None:
+    if not file.metadata.schema.column(leaf).max_definition_level:
+        return 0
+    statistics = file.metadata.row_group(group).column(leaf).statistics
+    return statistics.null_count if statistics is not None and statistics.has_null_count else None
+
+
+class _Writer(ZoneSegmentWriter):
+    """A segment of adopted zones, in batches of some MiB."""
+
+    def __init__(self, plan: BuildPlan, column: str) -> None:
+        parameters = plan.options
+        column_type = plan.columns[column]
+        self.zone_schema = zone_schema(parameters.rows_per_zone, parameters.fpp, column=column, column_type=column_type)
+        self._zones: list[Zone] = []
+        self._num_bytes = 0
+        super().__init__(plan.store, column, self.zone_schema)
+
+    def add(self, zones: Iterable[Zone]) -> None:
+        """Append zones."""
+        for zone in zones:
+            self._zones.append(zone)
+            self._num_bytes += len(zone[4])
+            if self._num_bytes >= _BATCH_BYTES or len(self._zones) == _BATCH_ZONES:
+                self._flush()
+
+    def _flush(self) -> None:
+        columns = zip(*self._zones, strict=True)
+        arrays = [pa.array(values, field.type) for values, field in zip(columns, self.zone_schema, strict=True)]
+        self.write(pa.RecordBatch.from_arrays(arrays, schema=self.zone_schema))
+        self._zones, self._num_bytes = [], 0
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if kind is None and self._zones:
+            self._flush()
+        super().__exit__(kind, error, traceback)

@@ -1,0 +1,59 @@
+"""DataFusion: an indexed data set as a table, of which only the rows that may match are read.
+
+DataFusion hands the filters that pyarrow can express to the data set and does not apply them again, so they mean what
+pyarrow means by them: NaN equals nothing.
+
+Spec: specs/engines.md#datafusion
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from zonebloom.index import Index, open_index
+from zonebloom.search.arrow_dataset import IndexedDataset
+
+if TYPE_CHECKING:
+    from datafusion import SessionContext
+
+__all__ = ["register"]
+
+
+def register(
+    context: SessionContext,
+    name: str,
+    source: str | os.PathLike[str] | Index,
+    *,
+    storage_options: Mapping[str, str] | None = None,
+) -> IndexedDataset:
+    """Have `context` know the indexed data set `source`, a path or an `Index`, as table `name`.
+
+    Returns
+    -------
+    IndexedDataset
+        What was registered; its `last_scan` tells what a query kept of how much.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib, pyarrow as pa, pyarrow.parquet as pq, zonebloom as zb
+    >>> from datafusion import SessionContext
+    >>> from zonebloom.engines.datafusion import register
+    >>> lake = pathlib.Path(tempfile.mkdtemp(), "lake")
+    >>> lake.mkdir()
+    >>> pq.write_table(pa.table({"id": range(50_000)}), lake / "a.parquet")
+    >>> index = zb.build_index(lake, "id")
+    >>> context = SessionContext()
+    >>> events = register(context, "events", index)
+    >>> context.sql("SELECT id FROM events WHERE id = 40000").to_pydict()
+    {'id': [40000]}
+    >>> events.last_scan.kept.rows
+    8192
+
+    Spec: specs/engines.md#datafusion
+    """
+    index = source if isinstance(source, Index) else open_index(source, storage_options=storage_options)
+    dataset = index.dataset()
+    context.register_dataset(name, dataset)
+    return dataset

@@ -1,0 +1,265 @@
+"""DuckDB: an indexed data set by name, as a relation that DuckDB's own reader fills, and joined with keys.
+
+- `register`: by name. DuckDB hands its filters to the data set; best for few matching rows.
+- `relation`: DuckDB reads the Parquet files itself, but only the row groups that may match; best for many.
+- `semi_join`: the rows whose key is among those of a relation, of which DuckDB tells a data set nothing.
+
+Which rows may match, `relation` learns from DuckDB too: it runs the condition over a data set without rows, and looks
+which filter DuckDB hands to it. So texts, times and decimals in it mean what DuckDB means by them.
+
+Spec: specs/engines.md#duckdb
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as pads
+
+from zonebloom.bloom.hashing import resolve_column
+from zonebloom.formats import ParquetDataset
+from zonebloom.index import Index, open_index
+from zonebloom.predicates import IsIn, Predicate
+from zonebloom.predicates.coerce import fit_values
+from zonebloom.search.arrow_dataset import IndexedDataset, as_predicate
+from zonebloom.search.scan import tasks_of
+from zonebloom.search.selection import RowSelection
+from zonebloom.search.view import View
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection, DuckDBPyRelation
+
+__all__ = ["register", "relation", "semi_join"]
+
+_MAX_PARTS = 64
+"""Files that are read by row groups; further ones are read whole, as each of the former is a scan of its own."""
+_GLOB = re.compile(r"[*?\[\]]")
+
+
+def register(
+    connection: DuckDBPyConnection,
+    name: str,
+    source: str | os.PathLike[str] | Index,
+    *,
+    storage_options: Mapping[str, str] | None = None,
+) -> IndexedDataset:
+    """Have `connection` know the indexed data set `source`, a path or an `Index`, as view `name`.
+
+    DuckDB hands over comparisons with constants, IN lists, IS NULL, AND and OR; not those of UUIDs, and no IN list of
+    decimals: `semi_join` takes both.
+
+    Returns
+    -------
+    IndexedDataset
+        What was registered; its `last_scan` tells what a query kept of how much.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib, duckdb, pyarrow as pa, pyarrow.parquet as pq, zonebloom as zb
+    >>> from zonebloom.engines.duckdb import register
+    >>> lake = pathlib.Path(tempfile.mkdtemp(), "lake")
+    >>> lake.mkdir()
+    >>> pq.write_table(pa.table({"id": range(50_000)}), lake / "a.parquet")
+    >>> index = zb.build_index(lake, "id")
+    >>> connection = duckdb.connect()
+    >>> events = register(connection, "events", index)
+    >>> connection.sql("SELECT id FROM events WHERE id = 40000").fetchall()
+    [(40000,)]
+    >>> events.last_scan.kept.rows
+    8192
+
+    Spec: specs/engines.md#duckdb
+    """
+    dataset = _opened(source, storage_options).dataset()
+    connection.register(name, dataset)
+    return dataset
+
+
+def relation(
+    connection: DuckDBPyConnection,
+    source: str | os.PathLike[str] | Index,
+    where: str = "true",
+    *,
+    storage_options: Mapping[str, str] | None = None,
+) -> DuckDBPyRelation:
+    """The rows of the indexed data set `source` for which `where`, a condition in DuckDB's SQL, is true.
+
+    DuckDB reads the Parquet files itself: those that have candidate rows, and of these the row groups that have some.
+    Tables, object stores, and names that DuckDB spells otherwise are read by `Index.dataset` instead. Files are listed
+    at the call: a relation that is used again after files changed may miss rows, so make it again.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib, duckdb, pyarrow as pa, pyarrow.parquet as pq, zonebloom as zb
+    >>> from zonebloom.engines.duckdb import relation
+    >>> lake = pathlib.Path(tempfile.mkdtemp(), "lake")
+    >>> lake.mkdir()
+    >>> pq.write_table(pa.table({"id": range(50_000)}), lake / "a.parquet", row_group_size=10_000)
+    >>> index = zb.build_index(lake, "id")
+    >>> relation(duckdb.connect(), lake, "id IN (7, 40000)").aggregate("count(*)").fetchall()
+    [(2,)]
+
+    Spec: specs/engines.md#relation
+    """
+    index = _opened(source, storage_options)
+    view = index.view()
+    if not _is_native(view):
+        return connection.from_arrow(index.dataset()).filter(where)
+    predicate = _handed_over(connection, view.schema, where)
+    rows = view.universe if predicate is None else view.search(predicate).row_ranges
+    return _read_natively(connection, view, rows).filter(where)
+
+
+def semi_join(
+    connection: DuckDBPyConnection,
+    source: str | os.PathLike[str] | Index,
+    column: str,
+    keys: DuckDBPyRelation,
+    *,
+    storage_options: Mapping[str, str] | None = None,
+) -> DuckDBPyRelation:
+    """The rows of the indexed data set `source` whose `column` is among the values of the first column of `keys`.
+
+    Each key is cast to the type of `column`, as DuckDB casts; rows with a null key are in no result. The keys are read
+    once at the call, and the rows as by `relation`.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib, duckdb, pyarrow as pa, pyarrow.parquet as pq, zonebloom as zb
+    >>> from zonebloom.engines.duckdb import semi_join
+    >>> lake = pathlib.Path(tempfile.mkdtemp(), "lake")
+    >>> lake.mkdir()
+    >>> pq.write_table(pa.table({"id": range(50_000)}), lake / "a.parquet")
+    >>> index = zb.build_index(lake, "id")
+    >>> connection = duckdb.connect()
+    >>> wanted = connection.sql("SELECT * FROM (VALUES ('40000'), ('-1')) t(k)")
+    >>> semi_join(connection, index, "id", wanted).fetchall()
+    [(40000,)]
+
+    Spec: specs/engines.md#semi_join
+    """
+    index = _opened(source, storage_options)
+    view = index.view()
+    field = resolve_column(view.schema, column)
+    name = _quoted(column) if column in view.schema.names else ".".join(map(_quoted, column.split(".")))
+    kind = connection.from_arrow(view.schema.empty_table()).select(name).types[0]
+    cast = keys.select(f"{_quoted(keys.columns[0])}::{kind} AS key").filter("key IS NOT NULL").distinct()
+    values = cast.to_arrow_table()
+    wanted = IsIn(column, values["key"])
+    is_exact = fit_values(wanted.values, field.type).reason is None and not _is_collated(connection)
+    if _is_native(view):
+        rows = view.search(wanted).row_ranges if is_exact else view.universe
+        lake = _read_natively(connection, view, rows)
+    else:
+        dataset = index.dataset()
+        lake = connection.from_arrow(dataset.filter(wanted.to_expression(view.schema)) if is_exact else dataset)
+    listed = connection.from_arrow(values).select(f"key::{kind} AS key")
+    return lake.set_alias("lake").join(listed.set_alias("listed"), f"lake.{name} = listed.key", how="semi")
+
+
+def _opened(source: str | os.PathLike[str] | Index, storage_options: Mapping[str, str] | None) -> Index:
+    return source if isinstance(source, Index) else open_index(source, storage_options=storage_options)
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
+
+
+def _is_collated(connection: DuckDBPyConnection) -> bool:
+    """Whether equal texts may be written in several ways."""
+    (found,) = connection.sql("SELECT current_setting('default_collation')").fetchall()
+    return bool(found[0])
+
+
+class _Asked(pads.InMemoryDataset):  # type: ignore[misc]  # pyarrow has no types
+    """A data set without rows, which remembers the filter that it is asked with."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        super().__init__(schema.empty_table())
+        self.given: pc.Expression | None = None
+
+    def scanner(
+        self,
+        columns: Any = None,
+        filter: pc.Expression | None = None,  # noqa: A002 - pyarrow's name
+        **_reading: Any,
+    ) -> pads.Scanner:
+        self.given = filter
+        return super().scanner(columns=columns)
+
+
+def _handed_over(connection: DuckDBPyConnection, schema: pa.Schema, where: str) -> Predicate | None:
+    """What DuckDB asks of a data set of `schema` for `where`: true in all rows in which `where` is, maybe in more."""
+    import duckdb  # noqa: PLC0415 - an optional dependency
+
+    asked = _Asked(schema)
+    try:
+        connection.from_arrow(asked).filter(where).fetchall()
+    except duckdb.Error:  # of a type that DuckDB has only for Parquet files; what is wrong in itself is so there too
+        return None
+    return as_predicate(schema, asked.given)
+
+
+# --- DuckDB's own reader ----------------------------------------------------------------------------------------------
+
+
+def _is_native(view: View) -> bool:
+    """Whether DuckDB's own reader gives the rows that a scan gives."""
+    names = [name.lower() for name in view.schema.names]
+    keys = {field.name for field in view.partition_fields}
+    return (
+        isinstance(view.dataset, ParquetDataset)
+        and not view.dataset.is_remote
+        and len(set(names)) == len(names)
+        and not {"file_row_number", "filename"} & set(names)
+        and not any(_GLOB.search(view.dataset.absolute(path)) for path in view.listing)
+        and all(set(view.dataset.path_values(path)) == keys for path in view.listing)
+    )
+
+
+def _read_natively(connection: DuckDBPyConnection, view: View, rows: RowSelection) -> DuckDBPyRelation:
+    """The row groups that have some of `rows`, all columns, as DuckDB reads them."""
+    ranges: dict[str, list[str]] = {}
+    whole: list[str] = []
+    for path, tasks in itertools.groupby(tasks_of(view, rows), key=lambda task: task.file.path):
+        groups = list(tasks)
+        sizes = groups[0].file.row_group_rows
+        if len(groups) == sum(size > 0 for size in sizes):
+            whole.append(path)
+            continue
+        ends = list(itertools.accumulate(sizes))
+        spans = [(ends[task.group] - sizes[task.group], ends[task.group] - 1) for task in groups]
+        ranges[path] = [f"file_row_number BETWEEN {first} AND {last}" for first, last in spans]
+    while len(ranges) > _MAX_PARTS:
+        whole.append(ranges.popitem()[0])
+    parts = [_select(connection, view, whole)] if whole else []
+    parts += [f"{_select(connection, view, [path])} WHERE {' OR '.join(tests)}" for path, tests in ranges.items()]
+    if not parts:
+        parts = [f"{_select(connection, view, list(view.listing)[:1])} WHERE false"] if view.listing else []
+    held = connection.sql(" UNION ALL BY NAME ".join(parts)).columns if parts else []
+    absent = [field for field in view.schema if field.name.lower() not in {name.lower() for name in held}]
+    if absent:
+        types = connection.from_arrow(pa.schema(absent).empty_table()).types
+        nulls = [f"NULL::{kind} AS {_quoted(field.name)}" for field, kind in zip(absent, types, strict=True)]
+        parts.append(f"SELECT {', '.join(nulls)} WHERE false")
+    return connection.sql(" UNION ALL BY NAME ".join(parts)).select(*map(_quoted, view.schema.names))
+
+
+def _select(connection: DuckDBPyConnection, view: View, paths: Iterable[str]) -> str:
+    files = ", ".join(_text(view.dataset.absolute(path)) for path in paths)
+    options = "union_by_name = true, hive_partitioning = false"
+    if fields := view.partition_fields:
+        types = connection.from_arrow(pa.schema(fields).empty_table()).types
+        named = [f"{_text(field.name)}: {_text(str(kind))}" for field, kind in zip(fields, types, strict=True)]
+        options = f"union_by_name = true, hive_partitioning = true, hive_types = {{{', '.join(named)}}}"
+    return f"SELECT * FROM read_parquet([{files}], {options})"  # noqa: S608 - texts and names are quoted

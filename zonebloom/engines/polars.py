@@ -1,0 +1,146 @@
+"""Polars: an indexed data set as a LazyFrame, of which only the rows that may match are read.
+
+Polars hands over the whole predicate. What the index can evaluate of it prunes, whatever the length of an `is_in`, and
+Polars' own filter is applied to what was read. So the answer is that of Polars, also where it compares as pyarrow does
+not (NaN equals NaN).
+
+An expression is taken apart by Polars' public means alone: `meta.pop` gives its operands, and `meta.eq` tells whether
+an operation of theirs is the expression again.
+
+Spec: specs/engines.md#polars
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from zonebloom.bloom.hashing import leaf_paths, resolve_column
+from zonebloom.errors import MissingDependencyError
+from zonebloom.index import Index, open_index
+from zonebloom.predicates import And, IsIn, IsNull, Or, Predicate
+from zonebloom.predicates.coerce import fit_values
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["necessary", "scan"]
+
+_MAX_DEPTH = 200
+"""Levels of an expression that are looked into; what lies deeper prunes nothing."""
+
+
+def scan(source: str | os.PathLike[str] | Index, *, storage_options: Mapping[str, str] | None = None) -> pl.LazyFrame:
+    """The rows of the indexed data set `source`, a path or an `Index`; each collect reads it as it is then.
+
+    Zones that cannot match the filter are not read; all that match are. Partition columns are among the columns.
+
+    Raises
+    ------
+    IndexNotFoundError
+        There is no index at the path.
+    MissingDependencyError
+        Polars is not installed.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib, polars as pl, zonebloom as zb
+    >>> from zonebloom.engines.polars import scan
+    >>> lake = pathlib.Path(tempfile.mkdtemp(), "lake")
+    >>> lake.mkdir()
+    >>> pl.DataFrame({"id": range(50_000)}).write_parquet(lake / "a.parquet")
+    >>> index = zb.build_index(lake, "id")
+    >>> scan(lake).filter(pl.col("id").is_in([7, 40_000])).collect()["id"].to_list()
+    [7, 40000]
+
+    Spec: specs/engines.md#polars
+    """
+    try:
+        from polars.io.plugins import register_io_source  # noqa: PLC0415 - an optional dependency
+    except ImportError as error:
+        message = 'Polars must be installed, got no such module; pip install "zonebloom[polars]"'
+        raise MissingDependencyError(message) from error
+    index = source if isinstance(source, Index) else open_index(source, storage_options=storage_options)
+    dataset = index.dataset()
+
+    def read(
+        names: list[str] | None, predicate: pl.Expr | None, num_rows: int | None, _batch_size: int | None
+    ) -> Iterator[pl.DataFrame]:
+        # the rows that a limit counts are those before the filter
+        wanted = None if predicate is None or num_rows is not None else necessary(predicate, dataset.schema)
+        for batch in dataset.read(wanted, names, num_rows):
+            frame = _frame(batch)
+            yield frame if predicate is None else frame.filter(predicate)
+
+    schema = _frame(dataset.schema.empty_table()).schema
+    return register_io_source(read, schema=schema, explain_name=f"zonebloom {index.data.location}")
+
+
+def _frame(rows: pa.Table | pa.RecordBatch) -> pl.DataFrame:
+    import polars as pl  # noqa: PLC0415 - an optional dependency
+
+    frame = pl.from_arrow(rows)
+    assert isinstance(frame, pl.DataFrame)
+    return frame
+
+
+def necessary(expression: pl.Expr, schema: pa.Schema) -> Predicate | None:
+    """A predicate that is true wherever `expression` is, over a table of `schema`; None where nothing is known."""
+    return _necessary(expression, schema, _MAX_DEPTH)
+
+
+def _necessary(expression: pl.Expr, schema: pa.Schema, depth: int) -> Predicate | None:
+    operands = expression.meta.pop()[::-1] if depth else []
+    if len(operands) == 1 and expression.meta.eq(operands[0].is_null()):
+        name = _column(operands[0], schema)
+        return None if name is None else IsNull(name)
+    if len(operands) != 2:  # noqa: PLR2004 - binary
+        return None
+    left, right = operands
+    joint = And if expression.meta.eq(left & right) else Or if expression.meta.eq(left | right) else None
+    if joint is None:
+        return _comparison(expression, left, right, schema)
+    sides = [_necessary(side, schema, depth - 1) for side in operands]
+    known = [side for side in sides if side is not None]
+    return joint(known) if known and (joint is And or len(known) == len(sides)) else None
+
+
+def _comparison(expression: pl.Expr, left: pl.Expr, right: pl.Expr, schema: pa.Schema) -> Predicate | None:
+    """What an equality of a column and a literal says, or an `is_in`; None of anything else."""
+    import polars as pl  # noqa: PLC0415 - an optional dependency
+
+    column, literal = (left, right) if right.meta.is_literal(allow_aliasing=True) else (right, left)
+    name = _column(column, schema)
+    if name is None or not literal.meta.is_literal(allow_aliasing=True):
+        return None
+    values = pl.select(literal).to_series()
+    is_list = values.dtype == pl.List
+    if is_list:
+        values = values.explode(empty_as_null=False)
+    found = IsIn(name, values.to_arrow(compat_level=pl.CompatLevel.oldest()))
+    if fit_values(found.values, resolve_column(schema, name).type).reason is not None:
+        return None
+    matches_null = expression.meta.eq(left.is_in(right, nulls_equal=True))
+    if is_list and (matches_null or expression.meta.eq(left.is_in(right))):
+        return Or((found, IsNull(name))) if matches_null and values.null_count() else found
+    is_equality = expression.meta.eq(left == right) or expression.meta.eq(left.eq_missing(right))
+    return found if is_equality and not is_list and len(values) == 1 and not values.null_count() else None
+
+
+def _column(expression: pl.Expr, schema: pa.Schema) -> str | None:
+    """The name of a column, or the dotted path of a field of a struct; None of what is neither, or ambiguous."""
+    path: list[str] = []
+    while not expression.meta.is_column():
+        inner = expression.meta.pop()
+        field = expression.meta.output_name(raise_if_undetermined=False)
+        if len(inner) != 1 or field is None or not expression.meta.eq(inner[0].struct.field(field)):
+            return None
+        path.append(field)
+        expression = inner[0]
+    path.append(expression.meta.output_name())
+    name = ".".join(reversed(path))
+    is_plain = len(path) == 1 or not any("." in part for part in path)
+    return name if is_plain and (name in schema.names or name in leaf_paths(schema)) else None

@@ -1,0 +1,260 @@
+"""Copies of Parquet files with bloom filters: other engines then leave row groups out without zonebloom.
+
+A copy has the bytes of its source up to the footer, then the filters, then the footer with their places. The footer is
+not parsed into what is known of it, but cut into the fields that it has, so that unknown ones stay.
+
+Spec: specs/parquet-blooms.md#add_parquet_blooms
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from zonebloom.bloom.hashing import column_array, hash_plan, hash_values, resolve_column
+from zonebloom.bloom.parquet import leaf_of, leaf_type, plain_type, plain_values
+from zonebloom.bloom.sbbf import Sbbf
+from zonebloom.bloom.sizing import num_blocks_for
+from zonebloom.errors import (
+    ColumnNotFoundError,
+    DataFileError,
+    InvalidArgumentError,
+    StorageError,
+    UnsupportedTypeError,
+)
+from zonebloom.formats.detect import open_dataset
+from zonebloom.formats.folder import ParquetDataset
+from zonebloom.formats.parquet import thrift
+from zonebloom.formats.parquet.file import DataFile, has_column
+from zonebloom.formats.parquet.thrift import ThriftError
+from zonebloom.formats.source import LocalSource
+from zonebloom.options import Sizing, check_fpp
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+__all__ = ["add_parquet_blooms"]
+
+_COPIED_BYTES = 1 << 20
+"""Copied at once."""
+_END = struct.Struct("<I4s")
+_ROW_GROUPS, _ENCRYPTION_OF_FILE = 4, 8
+_COLUMNS = 1
+_PATH, _META_DATA, _ENCRYPTION_OF_CHUNK = 1, 3, (8, 9)
+_OFFSET, _LENGTH = 14, 15
+"""Fields of FileMetaData, RowGroup, ColumnChunk and ColumnMetaData."""
+
+Filters = Mapping[tuple[int, int], Sbbf]
+"""By row group and leaf."""
+
+
+def add_parquet_blooms(
+    source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    target: str | os.PathLike[str],
+    columns: str | Sequence[str],
+    *,
+    fpp: float = 0.01,
+    sizing: Sizing = "power_of_two",
+) -> list[str]:
+    """Copy Parquet files into a folder, with a bloom filter for each row group of `columns`; the paths of the copies.
+
+    Pages, page indexes, statistics, metadata and fields that are unknown stay as they are. DuckDB, DataFusion, Spark
+    and others leave out row groups by the filters. No file is changed or replaced; after an error no copy is left.
+
+    Parameters
+    ----------
+    source
+        A local folder, file or list of files; no Delta or Iceberg table, whose log names the files.
+    target
+        A folder outside of `source`, made if it is not there. Copies have the paths of their sources.
+    columns
+        Names of columns; leaves of structs are written `a.b`. A file that has one of them not is copied without.
+    fpp
+        False positive probability of each filter, in (0, 1).
+    sizing
+        How the size follows from `fpp` and the distinct values of the row group, as for `build_index`.
+
+    Raises
+    ------
+    ColumnNotFoundError, UnsupportedTypeError, InvalidArgumentError
+        Before anything is written: a column does not exist, its stored bytes are not known, a column chunk has a filter
+        already, or a copy would replace a file.
+    DataFileError
+        A file cannot be read, is encrypted, or changes meanwhile.
+
+    Notes
+    -----
+    Cost: the columns are read and hashed once, and the files copied; memory is the hashes of one row group.
+
+    Spec: specs/parquet-blooms.md#add_parquet_blooms
+    """
+    names = [columns] if isinstance(columns, str) else list(columns)
+    check_fpp(fpp)
+    num_blocks_for(1, fpp, sizing)
+    dataset = open_dataset(source)
+    if not isinstance(dataset, ParquetDataset) or dataset.is_remote:
+        raise InvalidArgumentError(f"files must be local, and of no table, to be copied with filters, got {source!r}")
+    folder = Path(target).absolute()
+    if dataset.layout == "folder" and folder.resolve().is_relative_to(Path(dataset.location).resolve()):
+        raise InvalidArgumentError(f"copies must go outside of the data set {dataset.location}, got {folder}")
+    paths = list(dataset.list())
+    taken = [path for path in paths if os.path.lexists(folder / path)]
+    if taken:
+        raise InvalidArgumentError(f"no file may be there to copy {dataset.location} to {folder}, got {taken[0]}")
+    _check_columns(dataset, paths, names)
+    written: list[str] = []
+    try:
+        for path in paths:
+            with dataset.open(path) as file:
+                _copy(Path(dataset.absolute(path)), folder / path, file, _filters(file, names, fpp, sizing))
+            written.append(str(folder / path))
+    except BaseException:
+        for one in written:
+            Path(one).unlink(missing_ok=True)
+        raise
+    return written
+
+
+def _check_columns(dataset: ParquetDataset, paths: Iterable[str], names: Sequence[str]) -> None:
+    """Refuse what cannot be done, before anything is written."""
+    missing, known = set(names), set()
+    for path in paths:
+        with dataset.open(path) as file:
+            known.update(file.schema.names)
+            for name in names:
+                if not has_column(file.schema, name):
+                    continue
+                missing.discard(name)
+                leaf = _leaf(file, name)
+                hash_plan(resolve_column(file.schema, name).type)
+                if _plain(file, name, leaf) is None:
+                    physical = file.metadata.schema.column(leaf).physical_type
+                    message = f"a column with filters must have values whose stored bytes are known, got {name}"
+                    raise UnsupportedTypeError(f"{message} in {path}, stored as {physical}")
+                own = file.own_filters(name)
+                if own:
+                    got = own[0].problem or "some"
+                    raise InvalidArgumentError(
+                        f"column {name} of {path} must have no filters yet, got: {got}; leave it out"
+                    )
+    if missing:
+        raise ColumnNotFoundError.among(min(missing), known, dataset.location)
+
+
+def _leaf(file: DataFile, name: str) -> int:
+    leaf = leaf_of(file.metadata, name)
+    if leaf is None:
+        raise InvalidArgumentError(f"a column's path must be unique in its file, got {name}")
+    return leaf
+
+
+def _plain(file: DataFile, name: str, leaf: int) -> pa.DataType | None:
+    return plain_type(leaf_type(file.schema, name), file.metadata.schema.column(leaf))
+
+
+# --- the filters ------------------------------------------------------------------------------------------------------
+
+
+def _filters(file: DataFile, names: Sequence[str], fpp: float, sizing: Sizing) -> dict[tuple[int, int], Sbbf]:
+    found = {}
+    for name in names:
+        if not has_column(file.schema, name):
+            continue
+        leaf = _leaf(file, name)
+        start = 0
+        for group, rows in enumerate(file.row_group_rows):
+            hashes = _distinct_hashes(file, name, _plain(file, name, leaf), start, start + rows)
+            found[group, leaf] = Sbbf.with_blocks(num_blocks_for(len(hashes), fpp, sizing))
+            found[group, leaf].insert_hashes(hashes)
+            start += rows
+    return found
+
+
+def _distinct_hashes(file: DataFile, name: str, plain: pa.DataType, start: int, stop: int) -> NDArray[np.uint64]:
+    """Hashes of the values in some rows; of a zero those of both, since other engines may look up either."""
+    batches = file.column_batches([name], start, stop)
+    parts = [
+        np.unique(np.asarray(hash_values(plain_values(column_array(one, name), plain)), np.uint64)) for one in batches
+    ]
+    return np.unique(np.concatenate([np.empty(0, np.uint64), *parts]))
+
+
+# --- the file ---------------------------------------------------------------------------------------------------------
+
+
+def _copy(source: Path, target: Path, file: DataFile, filters: Filters) -> None:
+    """Write the copy under another name, read its filters back, and give it its name if no other file has it."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    staged = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
+    try:
+        with source.open("rb") as original, staged.open("xb") as copy:
+            original.seek(-_END.size, os.SEEK_END)
+            length, magic = _END.unpack(original.read(_END.size))
+            position = original.seek(-_END.size - length, os.SEEK_END)
+            footer = original.read(length)
+            original.seek(0)
+            for start in range(0, position, _COPIED_BYTES):
+                copy.write(original.read(min(_COPIED_BYTES, position - start)))
+            places = {}
+            for key, one in sorted(filters.items()):
+                data = one.to_parquet_bytes()
+                places[key] = (copy.tell(), len(data))
+                copy.write(data)
+            footer = _with_filters(footer, places)
+            copy.write(footer + _END.pack(len(footer), magic))
+        file.check_unchanged()
+        _check_copy(staged, file, filters)
+        os.link(staged, target)
+    except (ThriftError, KeyError, struct.error) as error:
+        raise DataFileError(f"data file {source} must have a footer that can be rewritten, got: {error}") from error
+    except OSError as error:
+        raise StorageError(f"cannot write {target}: {error}") from error
+    finally:
+        with suppress(FileNotFoundError):
+            staged.unlink()
+
+
+def _check_copy(path: Path, source: DataFile, filters: Filters) -> None:
+    with DataFile(LocalSource(path)) as copy:
+        same = copy.schema.equals(source.schema) and copy.row_group_rows == source.row_group_rows
+        leaves = {leaf for _group, leaf in filters}
+        names = [copy.metadata.schema.column(leaf).path for leaf in leaves]
+        found = {(one.row_group, one.leaf): one.filter for name in names for one in copy.own_filters(name)}
+    if not same or found != filters:
+        raise StorageError(f"a copy must be read back as it was written, got another one at {path}")
+
+
+def _with_filters(footer: bytes, places: Mapping[tuple[int, int], tuple[int, int]]) -> bytes:
+    """The footer with the offset and length of each filter, and all other fields as they are."""
+    fields, _stop = thrift.written_fields(footer, 0)
+    if _ENCRYPTION_OF_FILE in fields:
+        raise ThriftError("a footer that is signed, whose file is encrypted")
+    groups = []
+    for group, written in enumerate(thrift.written_structs(fields[_ROW_GROUPS][1])):
+        in_group, _stop = thrift.written_fields(written, 0)
+        chunks = [
+            _chunk_with_filter(chunk, *places[group, leaf]) if (group, leaf) in places else chunk
+            for leaf, chunk in enumerate(thrift.written_structs(in_group[_COLUMNS][1]))
+        ]
+        in_group[_COLUMNS] = (thrift.LIST, thrift.write_list(thrift.STRUCT, chunks))
+        groups.append(thrift.write_struct(in_group))
+    fields[_ROW_GROUPS] = (thrift.LIST, thrift.write_list(thrift.STRUCT, groups))
+    return thrift.write_struct(fields)
+
+
+def _chunk_with_filter(chunk: bytes, offset: int, length: int) -> bytes:
+    fields, _stop = thrift.written_fields(chunk, 0)
+    if fields.keys() & {_PATH, *_ENCRYPTION_OF_CHUNK}:
+        raise ThriftError("a column chunk that is encrypted or in another file")
+    described, _stop = thrift.written_fields(fields[_META_DATA][1], 0)
+    described |= {_OFFSET: (thrift.I64, offset), _LENGTH: (thrift.I32, length)}
+    fields[_META_DATA] = (thrift.STRUCT, thrift.write_struct(dict(sorted(described.items()))))
+    return thrift.write_struct(fields)

@@ -1,0 +1,144 @@
+"""Files that no index describes, pruned by the bloom filters that they have of their own.
+
+A predicate is evaluated a second time, over the row groups of such files alone: a leaf that is an equality leaves out
+the row groups whose own filters exclude its values. Both evaluations bound the rows, so their intersection does.
+
+Spec: specs/pruning.md#own-filters
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import reduce
+from itertools import accumulate
+from operator import and_, or_
+from typing import Any
+
+import pyarrow as pa
+
+from zonebloom.bloom.parquet import ChunkFilter
+from zonebloom.errors import DataFileError
+from zonebloom.formats import DatasetSnapshot
+from zonebloom.formats.parquet.bloom import Probe
+from zonebloom.formats.schema_evolution import conformed
+from zonebloom.formats.source import wait_until_settled
+from zonebloom.predicates import And, Equals, IsIn, Not, Or, Predicate
+from zonebloom.reasons import Reason, ReasonCode
+from zonebloom.search.freshness import File
+from zonebloom.search.selection import Bounds, RowSelection
+
+__all__ = ["OwnFilters", "OwnSearch"]
+
+_OPENERS = 16
+"""Threads that read filters; on an object store each one waits."""
+_KEPT_BYTES = 1 << 26
+"""Bytes of filters that are kept of one listing: those of 20 million values, at two bytes and more each."""
+
+
+class OwnFilters:
+    """The filters that some files of one listing have; what was read of them is kept, up to 64 MiB."""
+
+    def __init__(self, dataset: DatasetSnapshot, files: Iterable[File], types: Mapping[str, pa.DataType]) -> None:
+        self.files = list(files)
+        self.types = types
+        """Types of the columns, without those that folders hold."""
+        self._dataset = dataset
+        self._kept: dict[tuple[str, str], list[ChunkFilter]] = {}
+        self._kept_bytes = 0
+        self._seen = time.monotonic()
+        """When the fingerprints of the files had been seen already."""
+
+    def of(self, file: File, column: str) -> list[ChunkFilter]:
+        """The filters of a column of one file; none if it is not as it was listed."""
+        key = (file.path, column)
+        if key in self._kept:
+            return self._kept[key]
+        wait_until_settled(file.fingerprint, self._seen)
+        try:
+            with self._dataset.open(file.path, file.fingerprint) as data:
+                is_same = data.fingerprint == file.fingerprint and data.row_group_rows == file.row_group_rows
+                found = data.own_filters(column) if is_same else []
+        except DataFileError:  # the view says so of a file that cannot be opened
+            return []
+        num_bytes = sum(one.filter.num_bytes for one in found if one.filter is not None)
+        if self._kept_bytes + num_bytes <= _KEPT_BYTES:
+            self._kept[key] = found
+            self._kept_bytes += num_bytes
+        return found
+
+
+class OwnSearch:
+    """What the filters say of one predicate."""
+
+    def __init__(self, own: OwnFilters, universe: RowSelection) -> None:
+        self._own = own
+        self._universe = universe
+        """All rows of the data set."""
+        self._excluded_groups: defaultdict[str, set[int]] = defaultdict(set)
+        """Filled by `bounds`: by path, row groups from which filters excluded some values."""
+        self._problems: dict[Reason, None] = {}
+        """Filled by `bounds`: why filters were of no use."""
+
+    def narrowed(self, bounds: Bounds, predicate: Predicate) -> Bounds:
+        """`bounds` of `predicate`, less what the filters exclude."""
+        own = self.bounds(predicate)
+        true_rows, false_rows = bounds.true_rows & own.true_rows, bounds.false_rows & own.false_rows
+        return Bounds(true_rows, false_rows, exact=bounds.exact)
+
+    def told(self, reasons: Iterable[Reason]) -> dict[Reason, None]:
+        """`reasons`, with what the filters did for the files that they are about, and why some could not."""
+        found: dict[Reason, None] = {}
+        for reason in reasons:
+            groups = self._excluded_groups.get(reason.path or "")
+            if groups and reason.code in (ReasonCode.FILE_NOT_INDEXED, ReasonCode.FILE_CHANGED):
+                count = f"{len(groups)} row group{'s' if len(groups) > 1 else ''}"
+                text = reason.message.replace("it is read whole", f"filters of its own exclude values from {count}")
+                reason = replace(reason, message=text)  # noqa: PLW2901 - the same reason, told better
+            found[reason] = None
+        return found | self._problems
+
+    def bounds(self, predicate: Predicate) -> Bounds:
+        """The rows where `predicate` can be TRUE and those where it can be FALSE."""
+        if isinstance(predicate, And):
+            return reduce(and_, map(self.bounds, predicate.children))
+        if isinstance(predicate, Or):
+            return reduce(or_, map(self.bounds, predicate.children))
+        if isinstance(predicate, Not):
+            return ~self.bounds(predicate.child)
+        if isinstance(predicate, (Equals, IsIn)) and predicate.column in self._own.types:
+            values = predicate.values if isinstance(predicate, IsIn) else predicate.value
+            excluded = self._excluded(predicate.column, values)
+            if len(excluded):
+                return Bounds.at_most(self._universe - excluded, self._universe)
+        return Bounds.unknown(self._universe)
+
+    def _excluded(self, column: str, values: Any) -> RowSelection:
+        """The row groups none of whose rows has one of `values`."""
+        files = self._own.files
+        if len(files) == 1:
+            filters = [self._own.of(files[0], column)]
+        else:
+            with ThreadPoolExecutor(_OPENERS, thread_name_prefix="zonebloom-filters") as pool:
+                filters = list(pool.map(lambda file: self._own.of(file, column), files))
+        probe, column_type = Probe(values), self._own.types[column]
+        ranges = []
+        for file, found in zip(files, filters, strict=True):
+            ends = list(accumulate(file.row_group_rows, initial=0))
+            for one in found:
+                group = one.row_group
+                if one.filter is None:
+                    message = f"the filter of row group {group} cannot be used: {one.problem}"
+                    self._problems[Reason(ReasonCode.FILTER_UNUSABLE, message, column, file.path)] = None
+                elif _is_compared(one.filter.column_type, column_type) and probe.is_excluded(one.filter):
+                    self._excluded_groups[file.path].add(group)
+                    ranges.append((file.fragment_id, ends[group], ends[group + 1]))
+        return RowSelection.from_ranges(ranges)
+
+
+def _is_compared(stored: pa.DataType | None, column_type: pa.DataType) -> bool:
+    """Whether values of the file's type keep their value in the type of the data set, in which rows are compared."""
+    return stored is not None and conformed(pa.nulls(0, stored), column_type) is not None
