@@ -10,20 +10,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 import pyarrow as pa
 
 from zonebloom.arrow import from_numpy
 from zonebloom.bloom.hashing import storage_type
-from zonebloom.errors import InvalidArgumentError
+from zonebloom.errors import ColumnNotFoundError, InvalidArgumentError
+from zonebloom.predicates import IsIn
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructField
 
-__all__ = ["JoinKey", "check_pair", "join_key", "natural_type"]
+__all__ = ["MAX_KEYS", "JoinKey", "check_pair", "collected", "join_key", "natural_type"]
 
+MAX_KEYS: Final = 1_000_000
+"""Distinct keys that the driver collects at most: 8 to 60 MB."""
 _CHAR_VARCHAR = "__CHAR_VARCHAR_TYPE_STRING"
 """Where Spark keeps the declared type of a text column."""
 _INTEGERS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
@@ -247,3 +250,30 @@ def _decimal(value: str, found: Any, stored: pa.DataType) -> JoinKey:
         return JoinKey("decimal", value)
     exact = f"try_cast({value} as decimal({stored.precision},{stored.scale}))"
     return JoinKey("decimal", exact, (f"{exact} = {value}",))
+
+
+def collected(column: str, keys: Any) -> pa.Array:
+    """The distinct keys of a caller, of a frame or of any collection, as an Arrow array without nulls.
+
+    Raises
+    ------
+    ColumnNotFoundError
+        A frame of several columns has none of that name.
+    InvalidArgumentError
+        There are more than a million.
+
+    Spec: specs/spark.md#keys
+    """
+    if hasattr(keys, "toArrow"):
+        names = keys.columns
+        name = next((one for one in names if one.lower() == column.lower()), names[0] if len(names) == 1 else None)
+        if name is None:
+            raise ColumnNotFoundError.among(column, names, "the frame of keys")
+        wanted = keys.select(f"`{name.replace('`', '``')}`").distinct().limit(MAX_KEYS + 1)
+        values = wanted.toArrow().column(0).combine_chunks().drop_null()
+    else:
+        values = IsIn(column, keys).values
+    if len(values) > MAX_KEYS:
+        message = f"keys must be at most {MAX_KEYS:,}, got more"
+        raise InvalidArgumentError(f"{message}; use prune_join, or filter_by_index")
+    return values

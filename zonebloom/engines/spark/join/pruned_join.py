@@ -14,12 +14,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zonebloom.engines.spark.join.keys import check_pair
+from zonebloom.engines.spark.join.keys import MAX_KEYS, check_pair
 from zonebloom.engines.spark.join.semi_join import check_local_times, column_of
 from zonebloom.engines.spark.pushdown.calendars import has_old_key
 from zonebloom.errors import (
@@ -34,10 +34,8 @@ if TYPE_CHECKING:
 
     from zonebloom.engines.spark.read.table import Lake
 
-__all__ = ["MAX_KEYS", "prune_by_keys", "prune_join"]
+__all__ = ["prune_join"]
 
-MAX_KEYS: Final = 1_000_000
-"""So many distinct keys the driver collects at most: some 8 to 60 MB."""
 _MAX_NULL_SAFE_KEYS = 1000
 _HOW = {
     "inner": "inner",
@@ -111,26 +109,6 @@ def prune_join(
     return pruned.join(small, names, kind)
 
 
-def prune_by_keys(
-    spark: SparkSession,
-    big: Any,
-    keys: DataFrame,
-    on: str | Sequence[str],
-    *,
-    null_safe: bool = False,
-    index: str | os.PathLike[str] | None = None,
-    max_keys: int = MAX_KEYS,
-    storage_options: Mapping[str, str] | None = None,
-) -> DataFrame:
-    """Rows of `big` among which are all whose key is one of `keys`: the source of a MERGE, one side of any join.
-
-    Parameters and exceptions are those of `prune_join`.
-
-    Spec: specs/spark.md#prune-join
-    """
-    return _Pruning(spark, _place(index), storage_options, max_keys, null_safe).read(big, keys, _names(on))
-
-
 def _place(index: str | os.PathLike[str] | None) -> str | None:
     return None if index is None else os.fspath(index)
 
@@ -155,12 +133,12 @@ class _Pruning:
     def read(self, big: Any, small: DataFrame, names: Sequence[str]) -> DataFrame:
         """The rows of `big` that have a key of `small`, or all its rows, with a warning."""
         from zonebloom.engines.spark.inputs import place_of  # noqa: PLC0415 - as above
-        from zonebloom.engines.spark.listing import open_index  # noqa: PLC0415 - what reads a data set, loaded with it
         from zonebloom.engines.spark.read.open import lake_of_scan, read  # noqa: PLC0415 - as above
+        from zonebloom.index import open_index  # noqa: PLC0415 - what reads a data set, loaded with it
 
         open_lake = lake_of_scan if hasattr(big, "inputFiles") else read
         lake = open_lake(self.spark, big, index=self.index, storage_options=self.storage_options)
-        opened = open_index(self.index or place_of(big), self.storage_options)
+        opened = open_index(self.index or place_of(big), storage_options=self.storage_options)
         indexed = [name for name in names if name in opened.columns]
         if not indexed:
             raise ColumnNotFoundError.among(names[0], opened.columns, f"the index {opened.root}")

@@ -22,10 +22,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-import zonebloom
 from zonebloom.arrow import to_numpy
 from zonebloom.bloom.hashing import hash_values, to_hashes
 from zonebloom.bloom.sbbf import Sbbf
+from zonebloom.engines.spark.executors import reads_by_id, shipped
 from zonebloom.engines.spark.join.keys import JoinKey, check_pair, join_key, natural_type
 from zonebloom.engines.spark.join.sql_probe import (
     bitmap_words,
@@ -37,7 +37,6 @@ from zonebloom.engines.spark.join.sql_probe import (
     words_of,
 )
 from zonebloom.engines.spark.join.table_filter import Filter, Kept, dataset_filters
-from zonebloom.engines.spark.session import reads_by_id
 from zonebloom.errors import InvalidArgumentError
 from zonebloom.index import Index, open_index
 
@@ -270,28 +269,8 @@ def _arrow_check(filters: tuple[Filter, ...], hashed_as: pa.DataType | None) -> 
     from pyspark.sql.functions import arrow_udf  # noqa: PLC0415 - an optional extra
     from pyspark.sql.types import BooleanType  # noqa: PLC0415 - as above
 
-    check = _checking(zonebloom.__version__, pickle.dumps((filters, hashed_as), protocol=5))
+    check = shipped(checked, pickle.dumps((filters, hashed_as), protocol=5))
     return arrow_udf(check, BooleanType())  # a type's text would be parsed by the session that was made last
-
-
-def _checking(version: str, sent: bytes) -> Any:
-    """A function that Spark pickles by value, so that it must not refer to this module."""
-
-    def check(values):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202 - names of types would be pickled too
-        try:
-            import zonebloom as there  # noqa: PLC0415 - on the executor
-
-            found = there.__version__
-        except ImportError as error:
-            found = f"none that can be imported ({error})"
-        if found != version:
-            message = f"executors must have zonebloom {version} as the driver has, got {found}"
-            raise ImportError(f"{message}; install it there, or send it along: specs/spark.md#delivery")
-        from zonebloom.engines.spark.join.semi_join import checked  # noqa: PLC0415 - as above
-
-        return checked(sent, values)
-
-    return check
 
 
 @lru_cache(maxsize=4)

@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from zonebloom.engines.spark.inputs import place_of
-from zonebloom.engines.spark.listing import open_index
 from zonebloom.engines.spark.read.table import Asked, Lake, Plan, PrunedRead
 from zonebloom.errors import InvalidArgumentError
 from zonebloom.formats import ParquetDataset
 from zonebloom.formats.object_folder import ObjectDataset
 from zonebloom.formats.table import TableDataset
+from zonebloom.index import open_index
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -91,7 +91,7 @@ def _lake(
     """The index at `place` with its data set, or with the one that is `given`."""
 
     def opened() -> Index:
-        return open_index(place, storage_options, dataset=given)
+        return open_index(place, storage_options=storage_options, dataset=given)
 
     first = opened()
     if isinstance(first.dataset, ParquetDataset):

@@ -9,8 +9,6 @@ Spec: specs/spark.md#row-ranges
 
 from __future__ import annotations
 
-import pickle
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -19,8 +17,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-import zonebloom
-from zonebloom.engines.spark.executors import unpacked
+from zonebloom.engines.spark.executors import pickled, session_of, shipped, unpickled
 from zonebloom.engines.spark.pushdown.filters import column_of, conditions_of_text
 from zonebloom.engines.spark.pushdown.translate import EVERY_ROW, understand
 from zonebloom.engines.spark.pushdown.types import Judge
@@ -28,7 +25,6 @@ from zonebloom.engines.spark.read.late_materialization import narrowing_of
 from zonebloom.engines.spark.read.partition_columns import may_be_true
 from zonebloom.engines.spark.read.schema import Layout
 from zonebloom.engines.spark.read.splits import packed, pieces_of
-from zonebloom.engines.spark.session import session_of
 from zonebloom.errors import InvalidArgumentError, StaleIndexError
 from zonebloom.predicates import And, Predicate
 from zonebloom.search.selection import RowSelection
@@ -154,10 +150,10 @@ def mapped(
     """`function` over the columns `asked` of `rows`, read by executors; rows that are not `wanted` may lack."""
     reading = layout.reading(asked)
     tasks = packed(pieces_of(layout.view, rows, lambda path: layout.partition_values(path, asked)))
-    sent = [_packed((reading.only(task), task)) for task in tasks]
-    narrowing = _packed(narrowing_of(layout.view, wanted))  # keys may be many: once for all tasks
+    sent = [pickled((reading.only(task), task)) for task in tasks]
+    narrowing = pickled(narrowing_of(layout.view, wanted))  # keys may be many: once for all tasks
     frame = spark.range(0, len(sent), 1, max(len(sent), 1))
-    return frame.mapInArrow(_mapping(zonebloom.__version__, narrowing, sent, function), schema)
+    return frame.mapInArrow(shipped(mapped_rows, narrowing, sent, function), schema)
 
 
 def read_rows(
@@ -168,10 +164,6 @@ def read_rows(
     Spec: specs/spark.md#row-range-reads
     """
     return mapped(spark, layout, rows, asked, function=lambda batches: batches, schema=asked, wanted=wanted)
-
-
-def _packed(value: Any) -> bytes:
-    return zlib.compress(pickle.dumps(value, protocol=5), 1)
 
 
 def _given(view: View, table: pa.Table) -> RowSelection:
@@ -239,28 +231,15 @@ def kept_rows(
 
 def rows_of(narrowing: bytes, sent: bytes) -> Iterator[pa.RecordBatch]:
     """On an executor: the rows of a task that `mapped` or `read_rows` packed."""
-    reading, task = unpacked(sent)
-    found: Iterator[pa.RecordBatch] = replace(reading, narrowing=unpacked(narrowing)).batches(task)
+    reading, task = unpickled(sent)
+    found: Iterator[pa.RecordBatch] = replace(reading, narrowing=unpickled(narrowing)).batches(task)
     return found
 
 
-def _mapping(version: str, narrowing: bytes, sent: list[bytes], function: Function) -> Function:
-    """A function for `mapInArrow` that Spark pickles by value, so that it must not refer to this module."""
-
-    def run(batches):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202 - names of types would be pickled too
-        try:
-            import zonebloom as there  # noqa: PLC0415 - on the executor
-
-            found = there.__version__
-        except ImportError as error:
-            found = f"none that can be imported ({error})"
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                if found != version:
-                    message = f"executors must have zonebloom {version} as the driver has, got {found}"
-                    raise ImportError(f"{message}; install it there, or send it along: specs/spark.md#delivery")
-                from zonebloom.engines.spark.read.row_ranges import rows_of  # noqa: PLC0415 - as above
-
-                yield from (made for made in function(rows_of(narrowing, sent[number])) if made.num_rows)
-
-    return run
+def mapped_rows(
+    narrowing: bytes, sent: Sequence[bytes], function: Function, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """On an executor: what `function` makes of the rows of each task; empty batches are left out."""
+    for batch in batches:
+        for number in batch.column(0).to_pylist():
+            yield from (made for made in function(rows_of(narrowing, sent[number])) if made.num_rows)

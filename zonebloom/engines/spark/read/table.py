@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
-from zonebloom.engines.spark.executors import lack_of_executors
-from zonebloom.engines.spark.join.key_lists import collected
+from zonebloom.engines.spark.executors import lack_of_executors, reads_by_id
+from zonebloom.engines.spark.join.keys import collected
 from zonebloom.engines.spark.paths import are_folders_keys, is_visible
 from zonebloom.engines.spark.pushdown.translate import Condition, Unjudged, keys_condition, understand
 from zonebloom.engines.spark.pushdown.types import Judge
@@ -29,7 +29,6 @@ from zonebloom.engines.spark.read.plan import Choice, Kept, Method, choose
 from zonebloom.engines.spark.read.row_ranges import read_rows
 from zonebloom.engines.spark.read.scan_plan import Scans, filtered
 from zonebloom.engines.spark.read.schema import Layout
-from zonebloom.engines.spark.session import reads_by_id
 from zonebloom.errors import (
     DataFileError,
     InvalidArgumentError,
