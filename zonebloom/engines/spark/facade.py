@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from zonebloom.engines.spark.build.driver import SparkRunner, optimize_index
 from zonebloom.engines.spark.catalog import Catalog, columns_of
 from zonebloom.engines.spark.executors import session_of
-from zonebloom.engines.spark.explain import Explained, explain, why_not
+from zonebloom.engines.spark.explain import Explained, explain
 from zonebloom.engines.spark.inputs import data_set_of
 from zonebloom.engines.spark.join.keys import MAX_KEYS
 from zonebloom.engines.spark.join.pruned_join import prune_join
@@ -245,14 +245,14 @@ class ZoneBloom:
         Parameters
         ----------
         method
-            `auto` chooses for each query; `driver`, `row_ranges`, `candidates`, `exclusion` and `plain` force one way.
+            `auto` chooses for each query; `driver`, `row_ranges`, `candidates` and `plain` force one way.
 
         Spec: specs/spark.md#reads
         """
         return read(self.spark, path, **self._at(index), method=method)
 
     def prune(self, frame: DataFrame, condition: str | Column, *, index: Place = None) -> DataFrame:
-        """`frame`, which is a plain scan, where `condition`: files that cannot match are not read.
+        """The rows of `frame`, which is a plain scan, where `condition`: files that cannot match are not read.
 
         Spec: specs/spark.md#reads
         """
@@ -277,7 +277,7 @@ class ZoneBloom:
 
         Spec: specs/spark.md#explain
         """
-        return why_not(self.spark, source, condition, **self._at(index))
+        return explain(self.spark, source, condition, **self._at(index), is_whole=False)
 
     def candidates(self, path: Source, condition: str | Column, *, index: Place = None) -> DataFrame:
         """One row for each row range that may match: path (relative to the data set), fragment_id, start, stop.

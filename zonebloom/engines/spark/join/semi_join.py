@@ -36,7 +36,7 @@ from zonebloom.engines.spark.join.sql_probe import (
     may_hold,
     words_of,
 )
-from zonebloom.engines.spark.join.table_filter import Filter, Kept, dataset_filters
+from zonebloom.engines.spark.join.table_filter import Filter, dataset_filters
 from zonebloom.errors import InvalidArgumentError
 from zonebloom.index import Index, open_index
 
@@ -116,7 +116,7 @@ def filter_by_index(
     value, field = column_of(frame, column)
     filters: Sequence[Filter]
     if isinstance(index, Sbbf):
-        indexed, filters = natural_type(field), [Kept(index)]
+        indexed, filters = natural_type(field), [index]
     else:
         name = indexed_column or column
         opened = index if isinstance(index, Index) else open_index(index, storage_options=storage_options)
@@ -241,7 +241,7 @@ def _folded(filters: Sequence[Filter], max_bytes: int) -> list[Sbbf] | None:
         return None
     folded: list[Sbbf] = []
     for one in filters:
-        loaded = one.to_sbbf()
+        loaded = one if isinstance(one, Sbbf) else one.to_sbbf()
         fitting = (
             fold_to_bytes(loaded, max_bytes * one.num_bytes // total, _USELESS_FPP) if total > max_bytes else loaded
         )
@@ -254,7 +254,7 @@ def _folded(filters: Sequence[Filter], max_bytes: int) -> list[Sbbf] | None:
 def _may_be_in(filters: Sequence[Filter], hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
     found = np.zeros(len(hashes), np.bool_)
     for one in filters:
-        found |= one.check(hashes)
+        found |= one.check_hashes(hashes)
     return found
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from zonebloom.engines.spark.inputs import place_of
+from zonebloom.engines.spark.pushdown.types import Piece
 from zonebloom.engines.spark.read.table import Asked, Lake, Plan, PrunedRead
 from zonebloom.errors import InvalidArgumentError
 from zonebloom.formats import ParquetDataset
@@ -48,7 +49,7 @@ def read(
     storage_options
         For the library's stores.
     method
-        `auto` chooses for each query; `driver`, `row_ranges`, `candidates`, `exclusion` and `plain` force one way.
+        `auto` chooses for each query; `driver`, `row_ranges`, `candidates` and `plain` force one way.
 
     Raises
     ------
@@ -113,11 +114,10 @@ def prune(
     index: str | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> DataFrame:
-    """`frame` where `condition`, without the files that cannot match; `frame` must be a plain scan of the data set.
+    """The rows of `frame` where `condition`, as `read` reads them; `frame` must be a plain scan of the data set.
 
-    A plain scan is what `spark.read.parquet(path)` gives, and nothing more: Spark itself compares the two. A frame
-    keeps the listing that it was made with, so prune it and use it: of a file that is overwritten after this call,
-    rows may be missing. `read(...).where(...)` lists afresh, and has faster ways.
+    A plain scan is what `spark.read.parquet(path)` gives, and nothing more: Spark itself compares the two. The data set
+    is listed afresh, so name the columns of the result by `col(name)`, not as those of `frame`.
 
     Raises
     ------
@@ -127,5 +127,7 @@ def prune(
     Spec: specs/spark.md#prune
     """
     lake = lake_of_scan(spark, frame, index=index, storage_options=storage_options)
-    plan = lake.plan(condition, method="exclusion", template=frame)
-    return lake.excluded(frame, plan)
+    plan = lake.plan(condition, template=frame)
+    if isinstance(plan.condition.predicate, Piece):  # and the columns that it names may be those of `frame`
+        return plan.condition.filtered(frame)
+    return lake.by(plan).frame

@@ -18,26 +18,22 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from zonebloom.engines.spark.executors import pickled, session_of, shipped, unpickled
-from zonebloom.engines.spark.pushdown.filters import column_of, conditions_of_text
 from zonebloom.engines.spark.pushdown.translate import EVERY_ROW, understand
 from zonebloom.engines.spark.pushdown.types import Judge
 from zonebloom.engines.spark.read.late_materialization import narrowing_of
-from zonebloom.engines.spark.read.partition_columns import may_be_true
 from zonebloom.engines.spark.read.schema import Layout
-from zonebloom.engines.spark.read.splits import packed, pieces_of
+from zonebloom.engines.spark.read.splits import packed, splits_of
 from zonebloom.errors import InvalidArgumentError, StaleIndexError
-from zonebloom.predicates import And, Predicate
+from zonebloom.predicates import Predicate
 from zonebloom.search.selection import RowSelection
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
-    from pyspark.sql.datasource import Filter
     from pyspark.sql.types import StructType
 
-    from zonebloom.reasons import Reason
     from zonebloom.search.view import View
 
-__all__ = ["Function", "candidates", "kept_rows", "map_candidates", "mapped", "open_view", "read_rows", "rows_of"]
+__all__ = ["Function", "candidates", "map_candidates", "mapped", "open_view", "read_rows", "rows_of"]
 
 Function = Callable[[Iterator[pa.RecordBatch]], Iterable[pa.RecordBatch]]
 """What `mapInArrow` takes."""
@@ -149,7 +145,7 @@ def mapped(
 ) -> DataFrame:
     """`function` over the columns `asked` of `rows`, read by executors; rows that are not `wanted` may lack."""
     reading = layout.reading(asked)
-    tasks = packed(pieces_of(layout.view, rows, lambda path: layout.partition_values(path, asked)))
+    tasks = packed(splits_of(layout.view, rows, lambda path: layout.partition_values(path, asked)))
     sent = [pickled((reading.only(task), task)) for task in tasks]
     narrowing = pickled(narrowing_of(layout.view, wanted))  # keys may be many: once for all tasks
     frame = spark.range(0, len(sent), 1, max(len(sent), 1))
@@ -198,32 +194,7 @@ def _stale(path: str) -> StaleIndexError:
 def _searched(spark: SparkSession, layout: Layout, condition: Any) -> RowSelection:
     judge = Judge(layout.readable, layout.view)
     template = spark.createDataFrame([], layout.readable)
-    understood = understand(condition, judge, template)
-    folders = conditions_of_text(condition, judge, layout.folders)[1] if isinstance(condition, str) else []
-    return kept_rows(layout, [understood.predicate], folders)[0]
-
-
-def kept_rows(
-    layout: Layout, predicates: Sequence[Predicate], folders: Sequence[Filter]
-) -> tuple[RowSelection, list[Reason]]:
-    """The rows that all of `predicates`, and `folders` over partition columns, keep; and why rows were kept."""
-    view = layout.view
-    rows, reasons = view.universe, list(view.reasons)
-    if predicates:
-        result = view.search(And(predicates))
-        rows, reasons = result.row_ranges, list(result.reasons)
-    if not folders:
-        return rows, reasons
-    verdicts: dict[str, bool] = {}
-    kept = []
-    for path, file in view.files.items():
-        key = path.rpartition("/")[0] if layout.is_hive else path
-        if key not in verdicts:
-            values = layout.partition_values(path, layout.readable)
-            verdicts[key] = all(column_of(one)[0] not in values or may_be_true(one, values) for one in folders)
-        if verdicts[key] and file.num_rows:
-            kept.append((file.fragment_id, 0, file.num_rows))
-    return rows & RowSelection.from_ranges(kept), reasons
+    return layout.view.search(understand(condition, judge, template).predicate).row_ranges
 
 
 # --- on executors -----------------------------------------------------------------------------------------------------
