@@ -17,7 +17,7 @@ from zonebloom.engines.spark.pushdown.translate import EVERY_ROW
 from zonebloom.engines.spark.read.late_materialization import narrowing_of
 from zonebloom.engines.spark.read.open import read
 from zonebloom.engines.spark.read.schema import Layout
-from zonebloom.engines.spark.read.splits import packed, pieces_of
+from zonebloom.engines.spark.read.splits import packed, splits_of
 from zonebloom.engines.spark.read.types import arrow_schema
 from zonebloom.errors import DataFileError, InvalidArgumentError
 from zonebloom.predicates import And, Equals, IsIn, IsNull, Not, Or
@@ -55,7 +55,7 @@ def leaving(root: Path, wanted) -> pa.Table:
     schema = layout.schema()
     reading = layout.reading(schema)
     reading = type(reading)(reading.dataset, reading.schema, narrowing=narrowing_of(view, wanted))
-    tasks = packed(pieces_of(view, view.universe, lambda path: layout.partition_values(path, schema)))
+    tasks = packed(splits_of(view, view.universe, lambda path: layout.partition_values(path, schema)))
     batches = [batch for task in tasks for batch in reading.batches(task)]
     return pa.Table.from_batches(batches, arrow_schema(schema))
 
