@@ -108,7 +108,7 @@ def _zones(result: Result, folder: Path, table: pa.Table, rounds: int) -> None:
 
 
 def _zonebloom(folder: Path, ranges: Ranges) -> Callable[[], pa.Table]:
-    dataset = open_dataset(folder)
+    dataset = open_dataset(folder).pin()
 
     def read() -> pa.Table:
         tables, position = [], 0

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from zonebloom.errors import DataFileError
 from zonebloom.formats import DataFile
+from zonebloom.formats.parquet.column_mapping import StoredName
 from zonebloom.formats.source import LocalSource
 
 MEMORY_BYTES = 4 << 30
@@ -37,6 +38,12 @@ def read_in_every_way(path: Path) -> None:
                         data.read_rows(group, [0], [1], [name])
             except DataFileError:  # another column may be sound
                 continue
+    with DataFile(LocalSource(path), lambda footer: footer.renamed(other_name, str(path))) as data:
+        assert [name.endswith("_2") for name in data.schema.names] == [True] * len(names)
+
+
+def other_name(stored: StoredName) -> str:
+    return f"{stored.path[-1]}_2"
 
 
 def damaged(whole: bytes, step: int, seed: int, rounds: int) -> Iterator[bytes]:

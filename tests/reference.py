@@ -152,6 +152,47 @@ def probe_rows(rows: Sequence[bytes], num_blocks: int, hashes: Iterable[int]) ->
     return found
 
 
+# --- specs/locator.md -------------------------------------------------------------------------------------------------
+
+
+def locator_pair(hash_: int, zone: int, zone_bits: int) -> int:
+    return hash_ >> 23 << zone_bits | zone
+
+
+def locator_pages(pairs: Iterable[int]) -> list[bytes]:
+    """The pages of a set of pairs, without checksums."""
+    pages: list[list[int]] = []
+    for pair in sorted(set(pairs)):
+        span = (pair >> 32) - (pages[-1][0] >> 32) if pages else 0
+        if not pages or 33 * (len(pages[-1]) + 1) + span > 8 * 4080:
+            pages.append([])
+        pages[-1].append(pair)
+    return [_locator_page(page) for page in pages]
+
+
+def _locator_page(pairs: Sequence[int]) -> bytes:
+    first_bucket = pairs[0] >> 32
+    bits = sum(1 << ((pair >> 32) - first_bucket + index) for index, pair in enumerate(pairs))
+    entries = b"".join((pair & M32).to_bytes(4, "little") for pair in reversed(pairs))
+    head = first_bucket.to_bytes(4, "little") + len(pairs).to_bytes(4, "little")
+    body = bits.to_bytes(4080, "little")
+    assert not any(body[len(body) - len(entries) :])
+    return head + body[: len(body) - len(entries)] + entries + bytes(8)
+
+
+def pairs_of_locator_page(page: bytes) -> list[int]:
+    bucket, count = int.from_bytes(page[:4], "little"), int.from_bytes(page[4:8], "little")
+    bits, pairs, place = int.from_bytes(page[8:4088], "little"), [], 0
+    while len(pairs) < count:
+        if bits >> place & 1:
+            start = 4088 - 4 * (len(pairs) + 1)
+            pairs.append(bucket << 32 | int.from_bytes(page[start : start + 4], "little"))
+        else:
+            bucket += 1
+        place += 1
+    return pairs
+
+
 # --- specs/sizing.md --------------------------------------------------------------------------------------------------
 
 

@@ -201,6 +201,24 @@ def test_exists_of_other_types_and_files(lake, run, tmp_path):
     assert "must be a int64" in wrong.err
 
 
+def test_locate(lake, run, tmp_path):
+    index = tmp_path / "located"
+    assert run("build", lake.root, "-c", "user_id", "--locator", "--index", index).code == 0
+    user = lake.table["user_id"][5].as_py()
+    (tmp_path / "values.txt").write_text(f"{user}\nnobody\n")
+    arguments = ("locate", lake.root, "--index", index, "-c", "user_id", "--values", tmp_path / "values.txt")
+    ranges = run(*arguments, "-f", "json").document
+    assert {row["value"] for row in ranges} == {user}
+    assert set(ranges[0]) == {"value", "path", "fragment_id", "start", "stop"}
+    rows = run(*arguments, "--exact", "-f", "json").document
+    assert rows[-1] == {"value": "nobody", "path": None, "row": None}
+    assert len(rows) - 1 == lake.table["user_id"].to_pylist().count(user)
+    text = run(*arguments, "--exact")
+    assert (text.code, text.err) == (0, "")
+    assert text.out.splitlines()[0] == "\t".join(map(str, rows[0].values()))
+    assert text.out.splitlines()[-1] == "nobody\t\t"
+
+
 def test_explain(lake, run):
     text = run("explain", lake.root, "-w", "user_id = 'nobody'")
     assert (text.code, text.err) == (0, "")

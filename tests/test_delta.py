@@ -770,7 +770,7 @@ def test_random_operations_against_the_tables_own_reader(tmp_path_factory, steps
         elif step == "compact":
             table.optimize.compact()
         elif step == "vector":
-            live = set(open_dataset(root).list())
+            live = set(open_dataset(root).pin().list())
             adds = {add["path"]: add for add in delta_log.actions(root, "add") if add["path"] in live}
             if adds:
                 chosen = adds[sorted(adds)[number % len(adds)]]
@@ -820,7 +820,7 @@ def test_a_table_in_an_object_store(s3):
     with pytest.raises(DataFileError, match="as what it is"):
         zb.build_index(s3.url("lake"), "u", storage_options=s3.options)
     with pytest.raises(DataFileError, match="as what it is"):
-        open_dataset(s3.url("lake"), s3.options).list_under(["table"])
+        open_dataset(s3.url("lake"), s3.options).pin().list_under(["table"])
 
 
 @pytest.mark.parametrize("fault", ["deny", "refuse"])

@@ -364,7 +364,7 @@ def test_ten_new_files_among_thousands_cost_little(tmp_path, opened):
         write(tmp_path / f"g{number}.parquet", table)
     opened.clear()
     started = time.perf_counter()
-    index.data.list()
+    index.data.pin().list()
     listed = time.perf_counter()
     done = index.refresh()
     elapsed = time.perf_counter() - listed

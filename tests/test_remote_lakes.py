@@ -177,7 +177,7 @@ def test_no_secret_is_written(s3: Bucket, flat_lake: Lake):
 
 
 def test_a_data_set_can_be_sent_to_other_processes(s3: Bucket, flat_lake: Lake):
-    dataset = open_dataset(s3.upload(flat_lake.root, "lake"), s3.options)
+    dataset = open_dataset(s3.upload(flat_lake.root, "lake"), s3.options).pin()
     listing = dataset.list()
     other = pickle.loads(pickle.dumps(dataset))
     assert other.list() == listing
@@ -190,7 +190,7 @@ def test_a_data_set_can_be_sent_to_other_processes(s3: Bucket, flat_lake: Lake):
 )
 def test_paths_are_relative_to_the_lake(s3: Bucket, path, expected):
     s3.put("a/b/c", parquet(make_rows(1)))
-    dataset = open_dataset(s3.url("a"), s3.options)
+    dataset = open_dataset(s3.url("a"), s3.options).pin()
     assert dataset.relative(path.format(s3.name)) == expected
 
 
@@ -198,7 +198,7 @@ def test_paths_are_relative_to_the_lake(s3: Bucket, path, expected):
 def test_paths_outside_the_lake_are_refused(s3: Bucket, path):
     s3.put("a/b/c", parquet(make_rows(1)))
     with pytest.raises(InvalidArgumentError, match="must lie in the data set"):
-        open_dataset(s3.url("a"), s3.options).relative(path.format(s3.name))
+        open_dataset(s3.url("a"), s3.options).pin().relative(path.format(s3.name))
 
 
 # --- a lake that moves on ---------------------------------------------------------------------------------------------

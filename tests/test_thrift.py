@@ -89,6 +89,15 @@ def test_a_name_that_is_no_text_is_refused():
         renamed_footer(footer, lambda _: "new", "a.parquet")
 
 
+def test_an_element_with_two_names_is_refused():
+    """Readers take the last name, which would stay."""
+    element = thrift.write_struct({4: (thrift.BINARY, b"first")})[:-1] + b"\x08\x08\x04last" + thrift.STOP
+    root = thrift.write_struct({4: (thrift.BINARY, b"schema"), 5: (thrift.I32, 1)})
+    footer = thrift.write_struct({2: (thrift.LIST, thrift.write_list(thrift.STRUCT, [root, element]))})
+    with pytest.raises(DataFileError, match="must have one name"):
+        renamed_footer(footer, lambda _: "new", "a.parquet")
+
+
 numbers = st.integers(-(2**63), 2**63 - 1)
 structs = st.recursive(
     st.fixed_dictionaries({}, optional={1: numbers, 2: st.binary(max_size=20), 40: st.lists(numbers, max_size=40)}),

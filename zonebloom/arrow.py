@@ -17,7 +17,7 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["compute", "from_numpy", "from_values", "parquet", "python_value", "to_numpy", "without_views"]
+__all__ = ["compute", "from_numpy", "from_values", "parquet", "python_value", "to_numpy", "unwrapped", "without_views"]
 
 
 class _Lazy:
@@ -67,6 +67,17 @@ def from_values(values: list[Any], arrow_type: pa.DataType) -> pa.Array:
             offsets = np.array([0, len(data)], np.int64)
             return pa.Array.from_buffers(arrow_type, 1, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
     return pa.array(values, arrow_type, from_pandas=False)
+
+
+def unwrapped(arrow_type: pa.DataType) -> pa.DataType:
+    """The type of one value: extension types, dictionaries and run-end encoding are taken off, views stay."""
+    while True:
+        if isinstance(arrow_type, pa.BaseExtensionType):
+            arrow_type = arrow_type.storage_type
+        elif pa.types.is_dictionary(arrow_type) or pa.types.is_run_end_encoded(arrow_type):
+            arrow_type = arrow_type.value_type
+        else:
+            return arrow_type
 
 
 def without_views(arrow_type: pa.DataType) -> pa.DataType:

@@ -142,6 +142,7 @@ def build_index(
     progress: bool | Callable[[Progress], None] = False,
     runner: Runner | None = None,
     adopt: Literal["parquet"] | None = None,
+    locator: bool = False,
 ) -> Index:
     """An index over `columns` of `source`, committed and opened; data files are only read.
 
@@ -187,6 +188,9 @@ def build_index(
     adopt
         `"parquet"` takes the filters that the files have of their own, so that no data page is read: zones are row
         groups. What has none that fits is built by reading. A full refresh makes finer zones of all.
+    locator
+        Whether to add the level `"locator"`: 4.2 bytes a row, with which a search keeps hardly any zone by chance, and
+        `Index.locate` names the zones of many keys. specs/locator.md.
 
     Raises
     ------
@@ -201,13 +205,14 @@ def build_index(
     """
     from zonebloom.build.create import build, index_store  # noqa: PLC0415 - a plain search does without
 
-    options = IndexOptions(rows_per_zone, fpp, sizing, tuple(levels) if not isinstance(levels, str) else (levels,))
+    names = (levels,) if isinstance(levels, str) else tuple(levels)
+    options = IndexOptions(rows_per_zone, fpp, sizing, (*names, *(("locator",) if locator else ())))
     work = BuildOptions(workers, commit_every, progress, runner)
     given = open_dataset(source, storage_options)
     dataset = given.pin()
     store = index_store(dataset, index, storage_options)
     build(dataset, store, columns, options, work, overwrite=overwrite, optimize=optimize, adopt=adopt)
-    return Index(load_snapshot(store, None), storage_options, dataset=None if given is dataset else given)
+    return Index(load_snapshot(store, None), storage_options, given)
 
 
 def import_index(
@@ -239,7 +244,7 @@ def import_index(
     dataset = given.pin()
     store = index_store(dataset, index, storage_options)
     import_zones(dataset, store, zones, column, check=check)
-    return Index(load_snapshot(store, None), storage_options, dataset=None if given is dataset else given)
+    return Index(load_snapshot(store, None), storage_options, given)
 
 
 class Index:
@@ -420,6 +425,35 @@ class Index:
 
         return exists(self.view(), column, values, exact=exact)
 
+    def locate(self, column: str, keys: Any, *, exact: bool = False) -> pa.Table:
+        """Row ranges that may hold each of `keys`; the rest of the data set certainly does not hold it.
+
+        A table `(key_index, path, fragment_id, start, stop)`, in order of key and address; a key that is nowhere has no
+        line. A column that was built with `locator=True` answers a million keys in a second.
+
+        Parameters
+        ----------
+        keys
+            Anything that Arrow takes as an array.
+        exact
+            Read the candidate rows: `(key_index, path, row)`, a line for every row that equals a key, and a line of
+            nulls for each key that is nowhere.
+
+        Spec: specs/locator.md#locate
+        """
+        from zonebloom.search.locate import locate  # noqa: PLC0415 - a plain search does without
+
+        return locate(self.view(), column, keys, exact=exact)
+
+    def files_for(self, column: str, keys: Any) -> list[str]:
+        """Paths of the files that may hold any of `keys`, in order; all others certainly do not.
+
+        Spec: specs/locator.md#locate
+        """
+        from zonebloom.search.locate import files_for  # noqa: PLC0415 - a plain search does without
+
+        return files_for(self.view(), column, keys)
+
     def explain(self, predicate: Predicate | str | Any) -> Explanation:
         """The funnel of a search, files to bytes, and a reason for each part that was not pruned; print it."""
         from zonebloom.search.explain import explain  # noqa: PLC0415 - a plain search does without
@@ -535,11 +569,11 @@ class Index:
         is_cached = True
         for attempts_left in range(_REFRESH_ATTEMPTS, 0, -1):
             snapshot, is_sound = self._current(is_cached=is_cached)
-            dataset = self._dataset_of(snapshot).pin()
+            dataset = self._dataset_of(snapshot)
             try:
                 done = refresh(
                     snapshot,
-                    dataset,
+                    dataset.pin(),
                     work,
                     mode=mode,
                     paths=paths,

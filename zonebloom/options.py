@@ -15,7 +15,7 @@ __all__ = ["COMMIT_EVERY", "FPP", "LEVELS", "ROWS_PER_ZONE", "SIZINGS", "BuildOp
 
 Sizing = Literal["power_of_two", "exact", "adaptive", "parquet"]
 SIZINGS: Final[tuple[Sizing, ...]] = get_args(Sizing)
-LEVELS: Final = ("zone", "fragment", "dataset")
+LEVELS: Final = ("zone", "fragment", "dataset", "locator")
 
 ROWS_PER_ZONE: Final = 8192
 """Rows: Lance's default."""
@@ -69,11 +69,12 @@ def check_levels(levels: Sequence[str]) -> tuple[str, ...]:
     Raises
     ------
     InvalidArgumentError
-        They are not "zone" and any of "fragment" and "dataset".
+        They are not "zone" and any of "fragment", "dataset" and "locator".
     """
     names = (levels,) if isinstance(levels, str) else tuple(levels)
     if "zone" not in names or set(names) - set(LEVELS):
-        raise InvalidArgumentError(f"levels must be zone and any of fragment and dataset, got {', '.join(names)}")
+        message = "levels must be zone and any of fragment, dataset and locator"
+        raise InvalidArgumentError(f"{message}, got {', '.join(names)}")
     return tuple(name for name in LEVELS if name in names)
 
 

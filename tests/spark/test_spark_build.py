@@ -168,7 +168,7 @@ def test_what_a_task_gives_back_does_not_grow_with_its_filters(flat_lake, tmp_pa
     from zonebloom.formats import open_dataset
     from zonebloom.options import IndexOptions
 
-    dataset = open_dataset(flat_lake.root)
+    dataset = open_dataset(flat_lake.root).pin()
     fragments = [inspect(dataset, path, found, 7)[0] for path, found in dataset.list().items()]
     units = [Unit(fragments[0], 0, fragments[0].num_rows)]
     sizes = []

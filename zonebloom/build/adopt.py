@@ -24,7 +24,7 @@ from zonebloom.bloom.parquet import ParquetSbbf, leaf_of, value_type
 from zonebloom.bloom.zones import zone_schema
 from zonebloom.build.fill import BuildPlan, BuiltColumns, Inspected, Runner, check_same
 from zonebloom.errors import DataFileError
-from zonebloom.formats import DataFile, Dataset
+from zonebloom.formats import DataFile, DatasetSnapshot
 from zonebloom.formats.parquet.file import has_column
 from zonebloom.formats.source import Fingerprint, wait_until_settled
 from zonebloom.storage.fragments import Fragment
@@ -49,7 +49,9 @@ class Adopting:
     runner: Runner
     """Builds the rest."""
 
-    def read_footers(self, dataset: Dataset, listing: Mapping[str, Fingerprint], ids: Mapping[str, int]) -> Inspected:
+    def read_footers(
+        self, dataset: DatasetSnapshot, listing: Mapping[str, Fingerprint], ids: Mapping[str, int]
+    ) -> Inspected:
         """As `Runner` says."""
         return self.runner.read_footers(dataset, listing, ids)
 

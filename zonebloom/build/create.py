@@ -27,7 +27,7 @@ from zonebloom.errors import (
     InvalidArgumentError,
     InvalidZoneTableError,
 )
-from zonebloom.formats import Dataset
+from zonebloom.formats import DatasetSnapshot
 from zonebloom.maintain.commit import commit_change
 from zonebloom.maintain.optimize import finish
 from zonebloom.maintain.transaction import NO_VERSION, ColumnChange
@@ -47,7 +47,7 @@ __all__ = ["build", "import_zones", "index_store"]
 
 
 def build(
-    dataset: Dataset,
+    dataset: DatasetSnapshot,
     store: Store,
     columns: str | Sequence[str],
     options: IndexOptions,
@@ -105,7 +105,7 @@ def _is_resumed(base: Snapshot, names: Sequence[str], options: IndexOptions) -> 
 
 
 def index_store(
-    dataset: Dataset, index: str | os.PathLike[str] | None, storage_options: Mapping[str, str] | None
+    dataset: DatasetSnapshot, index: str | os.PathLike[str] | None, storage_options: Mapping[str, str] | None
 ) -> Store:
     """Where the index of `dataset` goes.
 
@@ -135,7 +135,7 @@ def _current(store: Store) -> Snapshot:
         return Snapshot(store, replace(NO_VERSION, version=numbers[-1]))
 
 
-def import_zones(dataset: Dataset, store: Store, zones: ZoneTable, column: str, *, check: bool) -> None:
+def import_zones(dataset: DatasetSnapshot, store: Store, zones: ZoneTable, column: str, *, check: bool) -> None:
     """Commit `zones` as the one column of a new index of the pinned `dataset`; see `import_index`."""
     if _current(store).manifest.version:
         message = f"there must be no index yet to import one, got one at {store.location}"

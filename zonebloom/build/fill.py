@@ -10,6 +10,7 @@ Spec: specs/zones.md#build
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 import time
@@ -24,13 +25,15 @@ import pyarrow as pa
 
 from zonebloom.bloom.zones import ZoneBuilder
 from zonebloom.errors import DataFileError
-from zonebloom.formats import DataFile, Dataset
+from zonebloom.formats import DataFile, DatasetSnapshot
 from zonebloom.formats.schema_evolution import column_values, columns_of_folders, unified
 from zonebloom.formats.source import Fingerprint, wait_until_settled
 from zonebloom.options import IndexOptions
 from zonebloom.storage.fragments import Fragment
 from zonebloom.storage.level import LevelEntry
 from zonebloom.storage.levels import LevelBuilder, LevelSink
+from zonebloom.storage.locator.build import LocatorBuilder
+from zonebloom.storage.locator.layout import locator_level
 from zonebloom.storage.manifest import ColumnEntry
 from zonebloom.storage.segment import SegmentEntry
 from zonebloom.storage.stores.locations import is_url
@@ -74,7 +77,7 @@ class Inspected:
     """Files that cannot be read, and why."""
 
 
-def check_any(inspected: Inspected, dataset: Dataset) -> Inspected:
+def check_any(inspected: Inspected, dataset: DatasetSnapshot) -> Inspected:
     """`inspected`, if there is a file that can be read.
 
     Raises
@@ -88,7 +91,7 @@ def check_any(inspected: Inspected, dataset: Dataset) -> Inspected:
     return as_declared(inspected, dataset)
 
 
-def as_declared(inspected: Inspected, dataset: Dataset) -> Inspected:
+def as_declared(inspected: Inspected, dataset: DatasetSnapshot) -> Inspected:
     """`inspected` with the schema that a table says of itself, less its partition columns, which have no zones.
 
     Spec: specs/tables.md#columns
@@ -123,13 +126,13 @@ def num_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def default_workers(dataset: Dataset) -> int:
+def default_workers(dataset: DatasetSnapshot) -> int:
     """Threads where nobody says: as many as there are cores, and more where each one waits for an object store."""
     return max(num_cores(), _WAITING_WORKERS) if is_url(dataset.location) else num_cores()
 
 
 def inspect(
-    dataset: Dataset, path: str, fingerprint: Fingerprint, fragment_id: int
+    dataset: DatasetSnapshot, path: str, fingerprint: Fingerprint, fragment_id: int
 ) -> tuple[Fragment, pa.Schema] | str:
     """Shape and schema of the file at `path`, or why it cannot be read as it was listed."""
     try:
@@ -199,7 +202,7 @@ class BuiltColumns:
 class BuildPlan:
     """Which columns of which fragments become zones, and where."""
 
-    dataset: Dataset
+    dataset: DatasetSnapshot
     store: Store
     columns: Mapping[str, pa.DataType]
     """Indexed columns and the types whose bytes are hashed."""
@@ -216,7 +219,9 @@ class BuildPlan:
 class Runner(Protocol):
     """Where the work of a build is done: in threads here, or on the executors of a cluster."""
 
-    def read_footers(self, dataset: Dataset, listing: Mapping[str, Fingerprint], ids: Mapping[str, int]) -> Inspected:
+    def read_footers(
+        self, dataset: DatasetSnapshot, listing: Mapping[str, Fingerprint], ids: Mapping[str, int]
+    ) -> Inspected:
         """Open each file of `listing` for its shape and schema; those that are no whole Parquet files are skipped."""
         ...
 
@@ -243,7 +248,9 @@ class Threads:
     workers: int
     """Threads."""
 
-    def read_footers(self, dataset: Dataset, listing: Mapping[str, Fingerprint], ids: Mapping[str, int]) -> Inspected:
+    def read_footers(
+        self, dataset: DatasetSnapshot, listing: Mapping[str, Fingerprint], ids: Mapping[str, int]
+    ) -> Inspected:
         """As `Runner` says, several at a time."""
         with ThreadPoolExecutor(self.workers) as pool:
             found = pool.map(lambda item: inspect(dataset, item[0], item[1], ids[item[0]]), listing.items())
@@ -267,10 +274,11 @@ def build_segments(plan: BuildPlan, fragments: Sequence[Fragment]) -> BuiltColum
     fpp, names = plan.options.fpp, plan.options.levels
     like, of_rows = plan.like, plan.of_rows
     with LevelBuilder(plan.store, plan.columns, names, fpp, fragments, like=like, of_rows=of_rows) as levels:
-        has_levels = len(names) > 1
-        built = build_units(plan, units, levels if has_levels else None)
-    if has_levels:
-        built.levels = levels.finish(built.failed)
+        has_filters = not {"fragment", "dataset"}.isdisjoint(names)
+        built = build_units(plan, units, levels if has_filters else None)
+    if has_filters:
+        for column, above in levels.finish(built.failed).items():
+            built.levels[column] = (*above, *built.levels.get(column, ()))
     return built
 
 
@@ -314,7 +322,8 @@ def _work(plan: BuildPlan, queue: _Queue, built: BuiltColumns, levels: LevelSink
     options = plan.options
     with ExitStack() as stack:
         writers: dict[str, ZoneSegmentWriter] = {}
-        builders: dict[str, ZoneBuilder] = {}
+        builders: dict[str, list[_Builder]] = {}
+        locators: dict[str, LocatorBuilder] = {}
         for column, column_type in plan.columns.items():
             builder = ZoneBuilder(
                 column_type,
@@ -325,7 +334,11 @@ def _work(plan: BuildPlan, queue: _Queue, built: BuiltColumns, levels: LevelSink
                 sink=lambda batch, column=column: writers[column].write(batch),  # type: ignore[misc]
             )
             writers[column] = stack.enter_context(ZoneSegmentWriter(plan.store, column, builder.schema))
-            builders[column] = builder
+            builders[column] = [builder]
+            if "locator" in options.levels:
+                locator = LocatorBuilder(plan.store, column, rows_per_zone=options.rows_per_zone)
+                locators[column] = stack.enter_context(locator)
+                builders[column].append(locator)
         for unit in queue:
             wait_until_settled(Fingerprint(*unit.fragment.fingerprint), queue.started)
             try:
@@ -338,34 +351,58 @@ def _work(plan: BuildPlan, queue: _Queue, built: BuiltColumns, levels: LevelSink
                 built.rows += unit.stop - unit.start
                 for column in unfit:
                     built.unfit[column].add(unit.fragment.fragment_id)
-        for builder in builders.values():
-            builder.close()
+        for builder_ in itertools.chain.from_iterable(builders.values()):
+            builder_.close()
     with queue.lock:
-        for column, writer in writers.items():
-            assert writer.entry is not None
-            if writer.entry.num_zones:
-                built.segments[column].append(writer.entry)
-            else:
-                plan.store.delete(writer.entry.path)
+        _note_written(plan.store, built, writers, locators)
 
 
-def _build_unit(plan: BuildPlan, unit: Unit, builders: Mapping[str, ZoneBuilder], levels: LevelSink | None) -> set[str]:
+def _note_written(
+    store: Store, built: BuiltColumns, writers: Mapping[str, ZoneSegmentWriter], locators: Mapping[str, LocatorBuilder]
+) -> None:
+    """What a worker wrote; a segment without zones is removed."""
+    for column, locator in locators.items():
+        if locator.entries:
+            level = locator_level(locator.entries, locator.num_written)
+            built.levels[column] = (*built.levels.get(column, ()), level)
+    for column, writer in writers.items():
+        assert writer.entry is not None
+        if writer.entry.num_zones:
+            built.segments[column].append(writer.entry)
+        else:
+            store.delete(writer.entry.path)
+
+
+class _Builder(Protocol):
+    """What takes the rows of a column, fragment by fragment."""
+
+    def start_fragment(self, fragment_id: int, *, first_row: int = 0) -> None: ...
+
+    def add(self, fragment_id: int, values: pa.Array) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def _build_unit(
+    plan: BuildPlan, unit: Unit, builders: Mapping[str, Sequence[_Builder]], levels: LevelSink | None
+) -> set[str]:
     """Insert the rows of `unit`; the columns that do not convert."""
     fragment = unit.fragment
-    for builder in builders.values():
+    for builder in itertools.chain.from_iterable(builders.values()):
         builder.start_fragment(fragment.fragment_id, first_row=unit.start)
     with plan.dataset.open(fragment.path) as file:
         check_same(file, fragment)
         unfit = columns_of_folders(file, plan.dataset.path_values(fragment.path), builders)
         for batch in file.column_batches(list(builders), unit.start, unit.stop):
-            for column, builder in builders.items():
+            for column, takers in builders.items():
                 if column in unfit:
                     continue
                 values = column_values(batch, column, plan.columns[column])
                 if values is None:
                     unfit.add(column)
                 else:
-                    builder.add(fragment.fragment_id, values)
+                    for builder in takers:
+                        builder.add(fragment.fragment_id, values)
                     if levels:
                         levels.add(column, fragment.fragment_id, values)
             if plan.on_rows:

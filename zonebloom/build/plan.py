@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from zonebloom.errors import CorruptIndexError, DataFileError, InvalidArgumentError
-from zonebloom.formats import Dataset
+from zonebloom.formats import DatasetSnapshot
 from zonebloom.formats.hive import Partitions, agrees, wanted_partitions
 from zonebloom.formats.source import Fingerprint
 from zonebloom.maintain.transaction import covered_by
@@ -28,6 +28,7 @@ from zonebloom.options import IndexOptions, Sizing
 from zonebloom.search.view import Snapshot, replaced_columns
 from zonebloom.storage.fragments import FragmentTable, is_in_runs
 from zonebloom.storage.level import LevelEntry
+from zonebloom.storage.locator.reader import LocatorSegment
 from zonebloom.storage.manifest import ColumnEntry
 from zonebloom.storage.segment import SegmentEntry, checksum, column_folder
 from zonebloom.storage.slices.reader import SliceSegment
@@ -79,7 +80,7 @@ class Scope:
     @classmethod
     def of(
         cls,
-        dataset: Dataset,
+        dataset: DatasetSnapshot,
         snapshot: Snapshot,
         paths: Iterable[str | os.PathLike[str]] | None,
         partitions: Partitions | None,
@@ -104,7 +105,7 @@ class Scope:
         """Whether it is all of it."""
         return self.paths is None and self.partitions is None
 
-    def list(self, dataset: Dataset) -> dict[str, Fingerprint]:
+    def list(self, dataset: DatasetSnapshot) -> dict[str, Fingerprint]:
         """The files there are now; nothing beside is listed."""
         if self.paths is not None:
             return dataset.list_under(self.paths)
@@ -130,7 +131,7 @@ class Plan:
     """What the version will say that made it."""
     snapshot: Snapshot
     """The version that the first commit changes."""
-    dataset: Dataset
+    dataset: DatasetSnapshot
     """The data, pinned."""
     new: Mapping[str, Fingerprint]
     """Files to make fragments of."""
@@ -156,7 +157,7 @@ class Plan:
     """Files of kept fragments that are opened as well, as the types of the columns are not known yet."""
 
 
-def plan_build(snapshot: Snapshot, dataset: Dataset, names: Sequence[str], options: IndexOptions) -> Plan:
+def plan_build(snapshot: Snapshot, dataset: DatasetSnapshot, names: Sequence[str], options: IndexOptions) -> Plan:
     """The plan that gives `names` zones over the whole data set.
 
     Raises
@@ -194,7 +195,7 @@ def plan_build(snapshot: Snapshot, dataset: Dataset, names: Sequence[str], optio
 
 def plan_refresh(
     snapshot: Snapshot,
-    dataset: Dataset,
+    dataset: DatasetSnapshot,
     mode: Mode,
     scope: Scope,
     wanted: Mapping[str, IndexOptions],
@@ -326,6 +327,8 @@ def _is_sound(store: Store, segment: SegmentEntry) -> bool:
             sliced = SliceSegment(store, segment)
             sliced.read_positions()
             return sliced.verify()
+        if segment.kind == "locator":
+            return LocatorSegment(store, segment).verify()
     except (CorruptIndexError, FileNotFoundError):
         return False
     return True

@@ -15,7 +15,7 @@ import numpy as np
 from zonebloom.build.apply import apply
 from zonebloom.build.plan import Mode, Scope, check_mode, options_of, plan_refresh
 from zonebloom.errors import InvalidArgumentError
-from zonebloom.formats import Dataset
+from zonebloom.formats import DatasetSnapshot
 from zonebloom.formats.hive import Partitions
 from zonebloom.maintain.transaction import covered_by
 from zonebloom.options import BuildOptions
@@ -56,7 +56,7 @@ class Refresh:
 
 def refresh(
     snapshot: Snapshot,
-    dataset: Dataset,
+    dataset: DatasetSnapshot,
     work: BuildOptions,
     *,
     mode: Mode = "incremental",

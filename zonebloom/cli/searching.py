@@ -1,4 +1,4 @@
-"""Commands that ask an index: search, scan, exists, explain."""
+"""Commands that ask an index: search, scan, exists, locate, explain."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from zonebloom.cli.options import (
 from zonebloom.cli.output import print_csv, print_json, printable, python_rows, read_values, write_table
 from zonebloom.cli.root import app
 
-__all__ = ["exists", "explain", "scan", "search"]
+__all__ = ["exists", "explain", "locate", "scan", "search"]
 
 
 @app.command()
@@ -81,15 +81,39 @@ def scan(
     print_csv(reader)
 
 
-@app.command()
-@path_argument
-@column_option
-@click.option(
+_values_option = click.option(
     "--values",
     type=click.Path(path_type=Path),
     required=True,
     help="Text of UTF-8 (one value a line; empty lines are none), .arrow or .parquet (1st column).",
 )
+
+
+@app.command()
+@path_argument
+@column_option
+@_values_option
+@click.option("--exact", is_flag=True, help="Read the candidates: the rows that hold a value, and no others.")
+@index_option
+@format_option
+def locate(path: str, column: str, values: Path, exact: bool, index: str | None, output_format: str) -> None:
+    """For each value of a file, print the files and row ranges that can hold it; the rest certainly do not."""
+    opened = open_it(path, index)
+    wanted = read_values(values, opened, column)
+    found = opened.locate(column, wanted, exact=exact)
+    names = wanted.take(found.column("key_index")).to_pylist()
+    rows = found.drop_columns("key_index").to_pylist()
+    if output_format == "json":
+        print_json([{"value": value, **row} for value, row in zip(names, rows, strict=True)])
+        return
+    for value, row in zip(names, rows, strict=True):
+        click.echo("\t".join([printable(value), *("" if one is None else str(one) for one in row.values())]))
+
+
+@app.command()
+@path_argument
+@column_option
+@_values_option
 @click.option("--exact", is_flag=True, help="Read the candidates: true is certain.")
 @index_option
 @format_option

@@ -1,15 +1,15 @@
 """What is indexed: data files with fingerprints, reading a column, reading row ranges.
 
-`dataset` says what a data set is; `parquet` lists Parquet files in a folder (hive-partitioned or not), one file, or a
-list of files, `object_parquet` the same at a URL; `partitions` turns `key=value` folders into columns. `delta` and
-`iceberg` are tables, whose logs say what is in them: `tables` has what they share, `table_marks` what makes a folder a
-table, `renaming` the names of columns that files call otherwise. `data_file` reads one Parquet file, whose bytes
-`source` provides. `opening` finds the data set that a user or a version file names.
+`dataset` says what a data set is; `folder` lists Parquet files in a folder (hive-partitioned or not), one file, or a
+list of files, `object_folder` the same at a URL; `hive` turns `key=value` folders into columns. `delta` and
+`iceberg` are tables, whose logs say what is in them: `table` has what they share, `table_marks` what makes a folder a
+table. `parquet` reads one Parquet file, whose bytes `source` provides. `detect` finds the data set that a user or a
+version file names.
 """
 
 from typing import TYPE_CHECKING, Any
 
-from zonebloom.formats.dataset import INDEX_FOLDER, Dataset, Declared
+from zonebloom.formats.dataset import INDEX_FOLDER, Dataset, DatasetSnapshot, Declared
 from zonebloom.formats.detect import dataset_from_json, open_dataset
 from zonebloom.formats.folder import ParquetDataset
 
@@ -20,6 +20,7 @@ __all__ = [
     "INDEX_FOLDER",
     "DataFile",
     "Dataset",
+    "DatasetSnapshot",
     "Declared",
     "ParquetDataset",
     "dataset_from_json",

@@ -1,6 +1,6 @@
-"""`Dataset`: what is indexed, whatever keeps it: files with fingerprints that can be opened.
+"""`Dataset`: what is indexed, as a user names it; `DatasetSnapshot`: its files at one moment, listed and read.
 
-`parquet.ParquetDataset` lists folders and files; `delta` and `iceberg` are tables, whose logs say what is in them.
+`folder.ParquetDataset` lists folders and files; `delta` and `iceberg` are tables, whose logs say what is in them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from zonebloom.formats.parquet.file import DataFile
 
-__all__ = ["INDEX_FOLDER", "Dataset", "Declared"]
+__all__ = ["INDEX_FOLDER", "Dataset", "DatasetSnapshot", "Declared"]
 
 INDEX_FOLDER = "_zonebloom"
 """Name of the index in the folder of its data set; readers skip it."""
@@ -44,9 +44,19 @@ class Declared:
 
 
 class Dataset(Protocol):
-    """Data files that can be listed and opened; paths of files are relative to `location`, with `/`."""
+    """Where data files are; `pin` says which ones."""
 
-    def pin(self) -> Dataset:
+    @property
+    def location(self) -> str:
+        """Folder, URL or table that holds all files, as a user writes it."""
+        ...
+
+    @property
+    def traffic(self) -> Traffic:
+        """What went over the network so far."""
+        ...
+
+    def pin(self) -> DatasetSnapshot:
         """The data set as it is now: of a table one version, whose listing, deletes and columns belong together.
 
         Raises
@@ -56,9 +66,23 @@ class Dataset(Protocol):
         """
         ...
 
+
+class DatasetSnapshot(Protocol):
+    """Data files that can be listed and opened; paths of files are relative to `location`, with `/`."""
+
+    @property
+    def location(self) -> str:
+        """As that of the data set."""
+        ...
+
+    @property
+    def traffic(self) -> Traffic:
+        """What went over the network so far."""
+        ...
+
     def declared(self) -> Declared | None:
         """What a table says of itself; None where only the files know."""
-        ...
+        return None
 
     def partition_values(self, path: str, fields: Iterable[pa.Field]) -> dict[str, pa.Scalar] | None:
         """The partition values of a file, in the types of `fields`; None where one does not fit its type.
@@ -72,16 +96,6 @@ class Dataset(Protocol):
 
         The file's own column comes first.
         """
-        ...
-
-    @property
-    def location(self) -> str:
-        """Folder, URL or table that holds all files, as a user writes it."""
-        ...
-
-    @property
-    def traffic(self) -> Traffic:
-        """What went over the network so far."""
         ...
 
     def list(self) -> dict[str, Fingerprint]:
@@ -119,12 +133,12 @@ class Dataset(Protocol):
         """
         ...
 
-    def deleted_rows(self, path: str) -> NDArray[np.int64] | None:
+    def deleted_rows(self, path: str) -> NDArray[np.int64] | None:  # noqa: ARG002 - tables override it
         """Offsets of the rows of a file that its table deleted without rewriting it, in order; None where none are.
 
         They stay in the zones, and a scan leaves them out.
         """
-        ...
+        return None
 
     def relative(self, path: str | os.PathLike[str]) -> str:
         """`path`, which is absolute or relative to the data set, as a path relative to it.

@@ -92,14 +92,13 @@ class DeltaDataset(TableDataset):
         root = described["root"]
         return cls(index_location.rstrip("/").rpartition("/")[0] if root == ".." else root, storage_options)
 
-    def load(self) -> TableSnapshot:
+    def load(self, last: TableSnapshot | None) -> TableSnapshot:
         """The newest version, or that which the given `DeltaTable` has loaded; `last` if it is that."""
-        known = self.last
         if self._table is not None:
-            is_same = known is not None and known.identity == _identity(self._table)
-            return known if known is not None and is_same else _snapshot(self._table, self)
-        if known is not None and self._stamp is not None and self._stamp == self._stamp_of(known.identity[-1]):
-            return known
+            is_same = last is not None and last.identity == _identity(self._table)
+            return last if last is not None and is_same else _snapshot(self._table, self)
+        if last is not None and self._stamp is not None and self._stamp == self._stamp_of(last.identity[-1]):
+            return last
         started = time.time_ns()
         found = _snapshot(_opened(self.location, self.storage_options), self)
         stamp = self._stamp_of(found.identity[-1])

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from zonebloom.errors import DataFileError, InvalidArgumentError
 from zonebloom.formats import hive as partitions
-from zonebloom.formats.dataset import INDEX_FOLDER
+from zonebloom.formats.dataset import INDEX_FOLDER, DatasetSnapshot
 from zonebloom.formats.source import Fingerprint, LocalSource, fingerprint_of, kind_of
 from zonebloom.formats.table_marks import TABLE_MARKS, is_table_folder, table_among_files
 from zonebloom.storage.stores.store import Traffic
@@ -34,7 +34,7 @@ __all__ = ["ParquetDataset", "is_hidden"]
 
 
 @dataclass(frozen=True, slots=True)
-class ParquetDataset:
+class ParquetDataset(DatasetSnapshot):
     """Where the Parquet files are.
 
     - `root` is absolute; paths of files are relative to it, with `/`.
@@ -50,9 +50,6 @@ class ParquetDataset:
     def pin(self) -> ParquetDataset:
         """Itself: plain files have no versions; a file that changes is found by its fingerprint."""
         return self
-
-    def declared(self) -> None:
-        """None: only the files know."""
 
     def partition_values(self, path: str, fields: Iterable[pa.Field]) -> dict[str, pa.Scalar] | None:
         """The `key=value` folders of `path` in the types of `fields`; None where one does not fit its type."""
@@ -178,9 +175,6 @@ class ParquetDataset:
         from zonebloom.formats.parquet.file import DataFile  # noqa: PLC0415 - a plain search opens no file
 
         return DataFile(LocalSource(f"{self.root}{os.sep}{path}"))
-
-    def deleted_rows(self, path: str) -> None:
-        """None: what a plain file holds is there."""
 
     @property
     def location(self) -> str:

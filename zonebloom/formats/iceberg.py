@@ -84,12 +84,11 @@ class IcebergDataset(TableDataset):
         known = {key: described[key] for key in ("metadata", "catalog", "name")}
         return cls(described["root"], **known)
 
-    def load(self) -> TableSnapshot:
+    def load(self, last: TableSnapshot | None) -> TableSnapshot:
         """The current snapshot of the metadata that is loaded, or that the folder or the catalog has now."""
         table = self._table if self._table is not None else self._found()
-        known = self.last
-        if known is not None and known.identity == _identity(table):
-            return known
+        if last is not None and last.identity == _identity(table):
+            return last
         described = {"metadata": self._metadata, "catalog": self._catalog, "name": self._name}
         return _snapshot(table, {"kind": "iceberg", **described})
 

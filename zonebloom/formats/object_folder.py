@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from zonebloom.errors import DataFileError, InvalidArgumentError
 from zonebloom.formats import hive as partitions
-from zonebloom.formats.dataset import INDEX_FOLDER
+from zonebloom.formats.dataset import INDEX_FOLDER, DatasetSnapshot
 from zonebloom.formats.folder import is_hidden
 from zonebloom.formats.object_source import ObjectSource, fingerprint_of
 from zonebloom.formats.parquet.file import DataFile
@@ -35,7 +35,7 @@ _HEADS = 16
 """Files of a list that are asked for at once."""
 
 
-class ObjectDataset:
+class ObjectDataset(DatasetSnapshot):
     """Where the Parquet files are.
 
     - Paths of files are relative to the URL `root`, with `/`.
@@ -112,9 +112,6 @@ class ObjectDataset:
     def pin(self) -> ObjectDataset:
         """Itself: plain files have no versions; a file that changes is found by its fingerprint."""
         return self
-
-    def declared(self) -> None:
-        """None: only the files know."""
 
     def partition_values(self, path: str, fields: Iterable[pa.Field]) -> dict[str, pa.Scalar] | None:
         """The `key=value` folders of `path` in the types of `fields`; None where one does not fit its type."""
@@ -228,9 +225,6 @@ class ObjectDataset:
             It is missing, no longer that version, or no whole Parquet file.
         """
         return DataFile(ObjectSource(self._client, self._key(path), self._known.get(path)))
-
-    def deleted_rows(self, path: str) -> None:
-        """None: what a plain file holds is there."""
 
     def relative(self, path: str | os.PathLike[str]) -> str:
         """`path`, which is a URL or relative to the root, as a path relative to the root.

@@ -13,6 +13,7 @@ from itertools import chain
 
 import pyarrow as pa
 
+from zonebloom.arrow import unwrapped
 from zonebloom.bloom import hashing
 from zonebloom.formats.parquet.file import DataFile, has_column
 
@@ -75,8 +76,7 @@ def columns_of_folders(file: DataFile, folders: Collection[str], columns: Iterab
 
 def conformed(values: pa.Array, column_type: pa.DataType) -> pa.Array | None:
     """`values` with the hash input of `column_type`, converted if each keeps its value; None where that cannot be."""
-    found = hashing.storage_type(values.type.value_type if pa.types.is_dictionary(values.type) else values.type)
-    wanted = hashing.storage_type(column_type.value_type if pa.types.is_dictionary(column_type) else column_type)
+    found, wanted = unwrapped(values.type), unwrapped(column_type)
     if found == wanted:
         return values
     if pa.types.is_null(found):

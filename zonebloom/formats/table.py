@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from zonebloom.errors import DataFileError, InvalidArgumentError
 from zonebloom.formats.dataset import INDEX_FOLDER, Declared
-from zonebloom.formats.parquet.column_mapping import StoredName, renamed_footer
+from zonebloom.formats.parquet.column_mapping import StoredName
 from zonebloom.formats.parquet.file import DataFile
 from zonebloom.formats.parquet.footer import Footer
 from zonebloom.formats.source import Fingerprint, LocalSource, Source
@@ -165,10 +165,6 @@ class TableSnapshot:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, _lock=threading.Lock(), _footers={})
 
-    def pin(self) -> TableSnapshot:
-        """Itself."""
-        return self
-
     def declared(self) -> Declared:
         """What the table says of itself."""
         return self.declared_by_table
@@ -230,7 +226,7 @@ class TableSnapshot:
             known = self._footers.get(key)
         if known is not None and known[0] is footer:
             return known[1]
-        found = footer.rewritten(lambda raw: renamed_footer(raw, naming, key))
+        found = footer.renamed(naming, key)
         with self._lock:
             self._footers.pop(key, None)
             self._footers[key] = footer, found
@@ -328,16 +324,15 @@ class TableSnapshot:
 
 
 class TableDataset(ABC):
-    """A table as it is at each call; `pin` gives one version of it."""
+    """A table as it is at each call of `pin`, which gives one version of it."""
 
     def __init__(self, location: str) -> None:
         self.location = location
-        self.last: TableSnapshot | None = None
-        """What the last `pin` gave."""
+        self._last: TableSnapshot | None = None
 
     @abstractmethod
-    def load(self) -> TableSnapshot:
-        """The current version; `last` itself where it is that."""
+    def load(self, last: TableSnapshot | None) -> TableSnapshot:
+        """The current version; `last`, which was that at the last call, where it still is."""
 
     def pin(self) -> TableSnapshot:
         """The current version.
@@ -347,66 +342,10 @@ class TableDataset(ABC):
         DataFileError
             The table is gone, or has something that cannot be read.
         """
-        self.last = self.load()
-        return self.last
-
-    def _with(self, path: str) -> TableSnapshot:
-        """A version that has the file at `path`: bytes under one name never change."""
-        return self.last if self.last is not None and path in self.last.files else self.pin()
-
-    def declared(self) -> Declared:
-        """What the table says of itself now."""
-        return self.pin().declared()
+        self._last = self.load(self._last)
+        return self._last
 
     @property
     def traffic(self) -> Traffic:
         """What reading data files took; the libraries that read logs do not count."""
-        return Traffic() if self.last is None else self.last.traffic
-
-    def list(self) -> dict[str, Fingerprint]:
-        """The data files of the current version, by path in order."""
-        return self.pin().list()
-
-    def list_under(self, paths: Sequence[str]) -> dict[str, Fingerprint]:
-        """As `list`, but only files that are one of `paths` or in one of them."""
-        return self.pin().list_under(paths)
-
-    def list_partitions(self, wanted: Sequence[Mapping[str, str | None]]) -> dict[str, Fingerprint]:
-        """Refused: the folders of a table need not say its partitions."""
-        return self.pin().list_partitions(wanted)
-
-    def absolute(self, path: str) -> str:
-        """The absolute path or URL of a data file."""
-        return self._with(path).absolute(path)
-
-    def open(self, path: str) -> DataFile:
-        """The data file at `path`, with the table's names."""
-        return self._with(path).open(path)
-
-    def deleted_rows(self, path: str) -> NDArray[np.int64] | None:
-        """Offsets of the rows of a file that are deleted now, in order; None where none are."""
-        return self.pin().deleted_rows(path)
-
-    def partition_values(self, path: str, fields: Iterable[pa.Field]) -> dict[str, pa.Scalar] | None:
-        """The values that the log gives, of `fields`; None where one does not convert."""
-        return self._with(path).partition_values(path, fields)
-
-    def path_values(self, path: str) -> dict[str, pa.Scalar]:
-        """The values of the log for columns that the file may not hold."""
-        return self._with(path).path_values(path)
-
-    def relative(self, path: str | os.PathLike[str]) -> str:
-        """`path`, which is absolute or relative to the table's folder, as the listing has it."""
-        return self.pin().relative(path)
-
-    def default_index(self) -> str | None:
-        """Where the index is kept if nobody says; None if somebody must."""
-        return self.pin().default_index()
-
-    def check_index(self, location: str) -> None:
-        """Refuse a place in the table's folder that upkeep of the table would clean up."""
-        self.pin().check_index(location)
-
-    def to_json(self, index_location: str) -> dict[str, Any]:
-        """What finds the table again, its columns and its version now, as a version file holds it."""
-        return self.pin().to_json(index_location)
+        return Traffic() if self._last is None else self._last.traffic

@@ -17,12 +17,12 @@ from zonebloom.bloom import hashing
 from zonebloom.bloom.sizing import expected_fpp
 from zonebloom.bloom.zones import ZoneTable
 from zonebloom.errors import CorruptIndexError, InvalidArgumentError, InvalidZoneTableError
-from zonebloom.formats import Dataset
+from zonebloom.formats import DatasetSnapshot
 from zonebloom.formats.schema_evolution import column_values
+from zonebloom.search.column_reader import LoadedColumn
 from zonebloom.search.freshness import File
 from zonebloom.search.view import View
 from zonebloom.storage.fragments import Fragment
-from zonebloom.storage.levels import LeveledZones
 from zonebloom.storage.manifest import ColumnEntry
 from zonebloom.storage.slices.reader import SliceSegment
 
@@ -101,7 +101,7 @@ def verify(view: View, *, sample: float, seed: int) -> Verification:
                 except CorruptIndexError as error:
                     impossible.append(str(error))
         columns.append(tally.result(entry.name))
-        if isinstance(zones := view.snapshot.zones(entry), LeveledZones):
+        if not isinstance(zones := view.snapshot.zones(entry), LoadedColumn):
             zones.verify()
     noted = [reason.message for reason in (*view.snapshot.damage, *view.snapshot.level_damage)]
     return Verification(len(view.files), len(chosen), tuple(columns), tuple(dict.fromkeys(noted + impossible)))
@@ -174,7 +174,7 @@ def _zone_values(
 
 
 def check_imported(
-    dataset: Dataset, fragments: Sequence[Fragment], zones: ZoneTable, column: str, column_type: pa.DataType
+    dataset: DatasetSnapshot, fragments: Sequence[Fragment], zones: ZoneTable, column: str, column_type: pa.DataType
 ) -> None:
     """Prove of one zone of each file that its filter holds every value of the data.
 

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from zonebloom.arrow import without_views
 from zonebloom.bloom import hashing
 from zonebloom.errors import ColumnNotFoundError, InvalidArgumentError
 from zonebloom.predicates import IsIn
@@ -27,7 +28,7 @@ from zonebloom.search.view import View
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["exists"]
+__all__ = ["Fitted", "comparable", "exists", "fitted", "values_array"]
 
 
 def exists(view: View, column: str, values: Any, *, exact: bool) -> pa.BooleanArray:
@@ -53,7 +54,7 @@ def exists(view: View, column: str, values: Any, *, exact: bool) -> pa.BooleanAr
             raise InvalidArgumentError(f"{message}; rename one")
         names = [entry.name for entry in view.snapshot.manifest.columns]
         raise ColumnNotFoundError.among(column, names, f"the index {view.snapshot.store.location}")
-    array = _as_array(values)
+    array = values_array(values)
     assert probed.column_type is not None
     maybe = _may_exist(probed, array, probed.column_type)
     if exact:
@@ -61,7 +62,8 @@ def exists(view: View, column: str, values: Any, *, exact: bool) -> pa.BooleanAr
     return pa.array(maybe, mask=pc.is_null(array).to_numpy(zero_copy_only=False))
 
 
-def _as_array(values: Any) -> pa.Array:
+def values_array(values: Any) -> pa.Array:
+    """What a caller gave as values, as one array of a type that a column can be indexed by."""
     if isinstance(values, (str, bytes, bytearray, memoryview, Mapping)) or not (
         hasattr(values, "__iter__") or hasattr(values, "__arrow_c_array__") or hasattr(values, "__arrow_c_stream__")
     ):
@@ -77,8 +79,8 @@ def _as_array(values: Any) -> pa.Array:
         array = array.combine_chunks()
     if not (pa.types.is_null(array.type) or hashing.is_supported(array.type)):
         raise InvalidArgumentError(f"values must be such as a column can be indexed by, got {array.type}")
-    if pa.types.is_string_view(array.type) or pa.types.is_binary_view(array.type):  # which pyarrow 26 cannot take
-        return array.cast(pa.large_string() if pa.types.is_string_view(array.type) else pa.large_binary())
+    if (plain := without_views(array.type)) != array.type:  # pyarrow 26 cannot take views
+        return array.cast(plain)
     if pa.types.is_float16(array.type):  # nor sort this, nor the small decimals
         return array.cast(pa.float32())
     if pa.types.is_decimal32(array.type) or pa.types.is_decimal64(array.type):
@@ -105,7 +107,7 @@ def _large_integers(values: list[Any]) -> pa.Array:
 
 
 @dataclass(frozen=True, slots=True)
-class _Fitted:
+class Fitted:
     """Values set against a column's type."""
 
     slots: NDArray[np.int64]
@@ -116,12 +118,12 @@ class _Fitted:
     """Slots of the values of which nothing is proved; the rest are null or beyond the column's range."""
 
 
-def _fitted(array: pa.Array, column_type: pa.DataType) -> _Fitted:
+def fitted(array: pa.Array, column_type: pa.DataType) -> Fitted:
     """Each value of `array` by itself; runs that convert as a whole cost one conversion."""
     valid = np.flatnonzero(pc.is_valid(array).to_numpy(zero_copy_only=False))
     whole = fit_values(array, column_type)
     if whole.reason is None and len(whole.values) == len(valid):  # as nearly always: no sorting, no copies
-        return _Fitted(valid, whole.values, np.zeros(0, np.int64))
+        return Fitted(valid, whole.values, np.zeros(0, np.int64))
     if pa.types.is_primitive(array.type) or pa.types.is_decimal(array.type):
         order = pc.sort_indices(array).to_numpy()[: len(valid)]  # nulls come last; what is out of range is a run
     else:
@@ -144,7 +146,7 @@ def _fitted(array: pa.Array, column_type: pa.DataType) -> _Fitted:
             middle = len(run) // 2
             waiting += [run[:middle], run[middle:]]
     fitting = pa.concat_arrays(values) if values else fit_values([], column_type).values
-    return _Fitted(np.concatenate([np.zeros(0, np.int64), *slots]), fitting, np.array(misfits, np.int64))
+    return Fitted(np.concatenate([np.zeros(0, np.int64), *slots]), fitting, np.array(misfits, np.int64))
 
 
 def _may_exist(probed: ProbedColumn, array: pa.Array, column_type: pa.DataType) -> NDArray[np.bool_]:
@@ -152,9 +154,9 @@ def _may_exist(probed: ProbedColumn, array: pa.Array, column_type: pa.DataType) 
     if len(probed.grid.uncovered):
         return np.ones(len(array), np.bool_)
     found = np.zeros(len(array), np.bool_)
-    fitted = _fitted(array, column_type)
-    found[fitted.slots] = _probe_all(probed, fitted.values)
-    found[fitted.misfits] = True
+    fit = fitted(array, column_type)
+    found[fit.slots] = _probe_all(probed, fit.values)
+    found[fit.misfits] = True
     return found
 
 
@@ -182,30 +184,25 @@ def _verified(view: View, column: str, array: pa.Array, maybe: NDArray[np.bool_]
     predicate = IsIn(column, candidates)
     top = [name for name in view.schema.names if column == name or column.startswith(f"{name}.")]
     rows = scan(view, predicate, view.search(predicate).row_ranges, top, None)
-    seen = [_comparable(hashing.column_array(batch, column)).unique() for batch in rows]
+    seen = [comparable(hashing.column_array(batch, column)).unique() for batch in rows]
     if not seen:
         return found
     every = pa.chunked_array(seen).unique()
     column_type = view.column_type(column)
-    fitted = _fitted(candidates, column_type)
-    found[slots[fitted.slots]] = pc.is_in(_comparable(fitted.values), every).to_numpy(zero_copy_only=False)
-    if len(fitted.misfits) and is_number(column_type):  # what was compared and is no number is too fine for the column
+    fit = fitted(candidates, column_type)
+    found[slots[fit.slots]] = pc.is_in(comparable(fit.values), every).to_numpy(zero_copy_only=False)
+    if len(fit.misfits) and is_number(column_type):  # what was compared and is no number is too fine for the column
         equal = set(every.to_pylist())
-        misfits = numbers_of(candidates.take(pa.array(fitted.misfits))) or ()
-        found[slots[fitted.misfits]] = [equal_number(number, column_type) in equal for number in misfits]
+        misfits = numbers_of(candidates.take(pa.array(fit.misfits))) or ()
+        found[slots[fit.misfits]] = [equal_number(number, column_type) in equal for number in misfits]
     return found
 
 
-def _comparable(values: pa.Array) -> pa.Array:
+def comparable(values: pa.Array) -> pa.Array:
     """`values` as a type that Arrow's set lookup takes, with one zero."""
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
-    while isinstance(values, pa.ExtensionArray):
-        values = values.storage
-    if pa.types.is_run_end_encoded(values.type):
-        values = pc.run_end_decode(values)
-    if pa.types.is_string_view(values.type) or pa.types.is_binary_view(values.type):
-        values = values.cast(pa.large_binary())
+    values = hashing.stored_array(values)
     if pa.types.is_decimal32(values.type) or pa.types.is_decimal64(values.type):
         values = values.cast(pa.decimal128(values.type.precision, values.type.scale))
     if pa.types.is_floating(values.type):

@@ -17,7 +17,7 @@ import numpy as np
 
 from zonebloom.bloom.addresses import MAX_ROWS
 from zonebloom.errors import DataFileError
-from zonebloom.formats import Dataset
+from zonebloom.formats import DatasetSnapshot
 from zonebloom.reasons import Reason, ReasonCode
 from zonebloom.search.selection import RowSelection
 from zonebloom.storage.fragments import CHANGED, Fragment, FragmentTable
@@ -67,7 +67,9 @@ class Files(Mapping[str, File]):
     """Why files are read whole."""
 
     @classmethod
-    def listed(cls, fragments: FragmentTable, dataset: Dataset, listing: Mapping[str, Any], next_id: int) -> Self:
+    def listed(
+        cls, fragments: FragmentTable, dataset: DatasetSnapshot, listing: Mapping[str, Any], next_id: int
+    ) -> Self:
         """The files of `listing`; those that are no fragment as they are get ids from `next_id`, and are opened."""
         positions = fragments.compare(listing)
         is_known = positions >= 0
@@ -154,7 +156,7 @@ class _Paths(Mapping[int, str]):
 
 
 def _opened(
-    dataset: Dataset, listing: Mapping[str, Any], next_id: int, changed: Sequence[bool]
+    dataset: DatasetSnapshot, listing: Mapping[str, Any], next_id: int, changed: Sequence[bool]
 ) -> tuple[list[Fragment], list[Reason]]:
     """Fragments of files that the index does not know, and why they are read whole."""
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from zonebloom.errors import DataFileError
-from zonebloom.formats import Dataset, open_dataset
+from zonebloom.formats import Dataset, DatasetSnapshot, open_dataset
 from zonebloom.formats.hive import infer_fields
 from zonebloom.formats.schema_evolution import unified
 from zonebloom.predicates import Predicate, parse_predicate
@@ -111,7 +111,7 @@ class Lake:
         return explain(view, tree, view.search(tree, own_filters=True))
 
 
-def _without_index(dataset: Dataset, listing: Mapping[str, Any]) -> Snapshot:
+def _without_index(dataset: DatasetSnapshot, listing: Mapping[str, Any]) -> Snapshot:
     """An index of no columns and no files, with the schema that the files have together."""
     declared = dataset.declared()
     schema, names = pa.schema([]), []

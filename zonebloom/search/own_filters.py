@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from zonebloom.bloom.parquet import ChunkFilter
 from zonebloom.errors import DataFileError
-from zonebloom.formats import Dataset
+from zonebloom.formats import DatasetSnapshot
 from zonebloom.formats.parquet.bloom import Probe
 from zonebloom.formats.schema_evolution import conformed
 from zonebloom.formats.source import Fingerprint, wait_until_settled
@@ -42,7 +42,7 @@ _KEPT_BYTES = 1 << 26
 class OwnFilters:
     """The filters that some files of one listing have; what was read of them is kept, up to 64 MiB."""
 
-    def __init__(self, dataset: Dataset, files: Iterable[File], types: Mapping[str, pa.DataType]) -> None:
+    def __init__(self, dataset: DatasetSnapshot, files: Iterable[File], types: Mapping[str, pa.DataType]) -> None:
         self.files = list(files)
         self.types = types
         """Types of the columns, without those that folders hold."""

@@ -14,6 +14,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +37,7 @@ from zonebloom.storage.stores.locations import is_url
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Task", "folder_value", "scan", "tasks_of"]
+__all__ = ["Task", "folder_value", "read_candidates", "scan", "tasks_of"]
 
 _WAITING_READERS = 8
 """Threads that read from an object store, where each one mostly waits."""
@@ -84,6 +85,21 @@ def _rechecking(view: View, predicate: Predicate, schema: pa.Schema) -> _Scan:
         _top_level(view.schema, predicate.columns()),
         schema,
     )
+
+
+def read_candidates(view: View, tasks: Iterator[Task], names: Sequence[str]) -> Iterator[tuple[Task, pa.Table]]:
+    """`names` of all rows of each task, matching or not, in order.
+
+    Raises
+    ------
+    DataFileError
+        A file is unreadable, or is not as it was listed.
+    """
+    plan = _Scan(view, None, [], list(names), pa.schema([]))
+    for task in tasks:
+        with plan.opened(task) as data:
+            table = plan.columns(data, task, names)
+        yield task, table
 
 
 def _top_level(schema: pa.Schema, columns: set[str]) -> list[str]:
@@ -171,13 +187,18 @@ class _Scan:
 
     def read(self, task: Task) -> list[pa.RecordBatch]:
         """The matching rows of one row group."""
+        with self.opened(task) as data:
+            return self._matching(data, task)
+
+    @contextmanager
+    def opened(self, task: Task) -> Iterator[DataFile]:
+        """The task's file, which must be as it was listed, before and after."""
         with self.view.dataset.open(task.file.path) as data:
             if data.fingerprint != task.file.fingerprint:
                 message = f"data file {task.file.path} must not change during a scan, got a new version; scan again"
                 raise DataFileError(message)
-            found = self._matching(data, task)
+            yield data
             data.check_unchanged()
-        return found
 
     def _matching(self, data: DataFile, task: Task) -> list[pa.RecordBatch]:
         for bound in self.bounds:
@@ -185,14 +206,14 @@ class _Scan:
             if found is not None and not bound.may_hold(*found):
                 return []
         if self.matched is None:
-            return self._conformed(self._columns(data, task, self.schema.names))
-        checked = self._columns(data, task, self.predicate_columns)
+            return self._conformed(self.columns(data, task, self.schema.names))
+        checked = self.columns(data, task, self.predicate_columns)
         places = self._places(self.matched, checked, task)
         if not len(places):
             return []
         matching = _compacted(checked.take(from_numpy(places, pa.int64())))
         rest = [name for name in self.schema.names if name not in self.predicate_columns]
-        others = _compacted(self._columns(data, _narrowed(task, places), rest)) if rest else None
+        others = _compacted(self.columns(data, _narrowed(task, places), rest)) if rest else None
         return self._conformed(matching, others)
 
     def _conformed(self, first: pa.Table, second: pa.Table | None = None) -> list[pa.RecordBatch]:
@@ -216,7 +237,7 @@ class _Scan:
             raise PredicateError(message) from error
         return to_numpy(found, np.uint64).astype(np.int64)
 
-    def _columns(self, data: DataFile, task: Task, names: Sequence[str]) -> pa.Table:
+    def columns(self, data: DataFile, task: Task, names: Sequence[str]) -> pa.Table:
         """`names` of the task's rows with the types of the data set; partition columns and missing ones filled in."""
         fields = {field.name: field for field in self.view.partition_fields}
         values = self.view.dataset.partition_values(task.file.path, list(fields.values())) if fields else {}

@@ -24,7 +24,7 @@ from zonebloom.errors import (
     PredicateError,
     UnsupportedFormatError,
 )
-from zonebloom.formats import Dataset, Declared
+from zonebloom.formats import DatasetSnapshot, Declared
 from zonebloom.formats import hive as partitions
 from zonebloom.predicates import Predicate
 from zonebloom.reasons import Reason, ReasonCode
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
     from zonebloom.search.own_filters import OwnFilters, OwnSearch
     from zonebloom.storage.levels import LeveledZones
+    from zonebloom.storage.locator.zones import LocatedZones
 
 __all__ = ["Snapshot", "View", "replaced_columns"]
 
@@ -63,7 +64,7 @@ class Snapshot:
         self.level_damage: list[Reason] = []
         """Levels that are not used; no row is kept for them, as the zones beneath are asked."""
         self._columns: dict[str, LoadedColumn] = {}
-        self._leveled: dict[str, LeveledZones] = {}
+        self._leveled: dict[str, LeveledZones | LocatedZones] = {}
         self.fragments = FragmentTable.of([])
         self.damaged_lists: frozenset[str] = frozenset()
         """Paths of the fragment lists that could not be read."""
@@ -127,7 +128,7 @@ class Snapshot:
             self._columns[entry.name] = LoadedColumn(tables, damage, is_remote=self.store.is_remote)
         return self._columns[entry.name]
 
-    def zones(self, entry: ColumnEntry) -> LoadedColumn | LeveledZones:
+    def zones(self, entry: ColumnEntry) -> LoadedColumn | LeveledZones | LocatedZones:
         """The zones of an indexed column with the sound levels above them, if it has any."""
         if not entry.levels:
             return self.column(entry)
@@ -162,7 +163,7 @@ class View:
     - `files` has every file of the listing; those that the index does not know have ids that it never used.
     """
 
-    def __init__(self, snapshot: Snapshot, dataset: Dataset, listing: Mapping[str, Any]) -> None:
+    def __init__(self, snapshot: Snapshot, dataset: DatasetSnapshot, listing: Mapping[str, Any]) -> None:
         self.snapshot = snapshot
         self.dataset = dataset
         self.listing = listing

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from zonebloom.bloom.addresses import MAX_FRAGMENT_ID
 from zonebloom.errors import ConcurrentCommitError, CorruptIndexError, UnsupportedFormatError
-from zonebloom.options import SIZINGS
+from zonebloom.options import LEVELS, SIZINGS
 from zonebloom.storage.arrow_file import read_schema, reading
 from zonebloom.storage.fragments import FragmentListEntry
 from zonebloom.storage.level import LevelEntry
@@ -260,9 +260,7 @@ _SEGMENT = record(
     fragments=_runs,
     spans=array(pair(Span, integer(), text("([0-9a-f]{16})?", "16 hexadecimal digits or none")), least=1),
 )
-_LEVEL = record(
-    LevelEntry, name=one_of("fragment", "dataset"), num_values=integer(), fpp=number(0, 1), segments=array(_SEGMENT)
-)
+_LEVEL = record(LevelEntry, name=one_of(*LEVELS[1:]), num_values=integer(), fpp=number(0, 1), segments=array(_SEGMENT))
 _COLUMN = _part(
     name=_TEXT,
     arrow_type=_schema,

@@ -1,7 +1,7 @@
 """What all segments have in common: their entry in the version file, spans, checksums, and where they lie.
 
 A segment is described by its `SegmentEntry` in the version file, which holds a checksum of each **span** of the file;
-the spans tile it. The kinds: `zone_segment` (one filter after another), `slice_segment` (bit rows).
+the spans tile it. The kinds: `zone_segment` (one filter after another), `slices` (bit rows), `locator` (sorted pairs).
 
 Spec: specs/index-format.md#zone-segment
 """
@@ -71,7 +71,7 @@ class SegmentEntry:
     spans: tuple[Span, ...]
     """Checksums that tile the file."""
     kind: str = "zones"
-    """Layout of the file: `zones` or `slices`."""
+    """Layout of the file: `zones`, `slices` or `locator`."""
 
     @property
     def num_bytes(self) -> int:

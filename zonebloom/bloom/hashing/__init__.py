@@ -18,7 +18,14 @@ imports numba before a kernel is needed.
 Spec: specs/hashing.md.
 """
 
-from zonebloom.bloom.hashing.buffers import FixedBuffers, VariableBuffers, fixed_buffers, validity_of, variable_buffers
+from zonebloom.bloom.hashing.buffers import (
+    FixedBuffers,
+    VariableBuffers,
+    fixed_buffers,
+    stored_array,
+    validity_of,
+    variable_buffers,
+)
 from zonebloom.bloom.hashing.columns import column_array, column_path, is_ambiguous, leaf_paths, resolve_column
 from zonebloom.bloom.hashing.types import HashPlan, hash_plan, is_supported, lance_supports, storage_type
 from zonebloom.bloom.hashing.values import hash_array, hash_values, to_hashes
@@ -39,6 +46,7 @@ __all__ = [
     "leaf_paths",
     "resolve_column",
     "storage_type",
+    "stored_array",
     "to_hashes",
     "validity_of",
     "variable_buffers",

@@ -13,6 +13,7 @@ module             what lives there
 ``zones``          hash and insert a column into the filters of its zones
 ``slices``         zones as bit rows: slicing, its inverse, probing; ``transposes`` turns 64 x 64 bits
 ``row_checksums``  XXH3-64 of many bit rows
+``locator``        pairs of a key and a zone: packing, sorting, pages, searching
 =================  =====================================================================================
 
 A kernel takes addresses and counts, all uint64, fills memory that its caller owns, allocates nothing and raises

@@ -34,6 +34,8 @@ __all__ = [
     "any_lane",
     "constant",
     "copy_bytes",
+    "count_ones",
+    "count_trailing_zeros",
     "lane",
     "load",
     "load_u8",
@@ -50,6 +52,7 @@ __all__ = [
     "stack_slot",
     "store",
     "store_u8",
+    "store_u32",
     "store_u64",
     "transpose_4x8",
     "zero_bytes",
@@ -226,6 +229,12 @@ def store_u8(b: Builder, address: Value, index: Value, value: Value) -> None:
 
 
 @operation()
+def store_u32(b: Builder, address: Value, index: Value, value: Value) -> None:
+    """Sets word `index` of the uint32 array at `address`."""
+    store(b, b.trunc(value, I32), b.add(address, b.shl(index, constant(2, I64))))
+
+
+@operation()
 def store_u64(b: Builder, address: Value, index: Value, value: Value) -> None:
     """Sets word `index` of the uint64 array at `address`."""
     store(b, value, b.add(address, b.shl(index, constant(3, I64))))
@@ -242,3 +251,15 @@ def copy_bytes(b: Builder, target: Value, source: Value, num_bytes: Value) -> No
     """Copies `num_bytes` from one place to another that does not overlap it."""
     target, source = (b.inttoptr(place, I8.as_pointer()) for place in (target, source))
     cgutils.raw_memcpy(b, target, source, num_bytes, 1)  # type: ignore[no-untyped-call]
+
+
+@operation(types.uint64)
+def count_ones(b: Builder, value: Value) -> Value:
+    """How many of the 64 bits are set."""
+    return _call(b, "llvm.ctpop.i64", I64, [value])
+
+
+@operation(types.uint64)
+def count_trailing_zeros(b: Builder, value: Value) -> Value:
+    """The position of the lowest bit that is set; 64 where none is."""
+    return _call(b, "llvm.cttz.i64", I64, [value, ir.Constant(I1, 0)])

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import pyarrow as pa
 
-from zonebloom.arrow import from_numpy
+from zonebloom.arrow import from_numpy, unwrapped
 from zonebloom.bloom import hashing
 from zonebloom.bloom.addresses import MAX_FRAGMENT_ID
 from zonebloom.bloom.sizing import num_blocks_for
@@ -110,7 +110,7 @@ class ZoneBuilder:
         if fragment_id != self._fragment_id:
             self.start_fragment(fragment_id)
         for chunk in values.chunks if isinstance(values, pa.ChunkedArray) else [values]:
-            if _value_type(chunk.type) != _value_type(self._type):
+            if unwrapped(chunk.type) != unwrapped(self._type):
                 raise InvalidArgumentError(f"values must be {self._type}, got {chunk.type}; cast them first")
             self._add_array(chunk)
 
@@ -261,10 +261,6 @@ class _AdaptiveFilters:
         self._bitsets.clear()
         self._valid_counts.clear()
         return valid_counts, _binary(offsets, data)
-
-
-def _value_type(column_type: pa.DataType) -> pa.DataType:
-    return hashing.storage_type(column_type.value_type if pa.types.is_dictionary(column_type) else column_type)
 
 
 def _insert(

@@ -23,7 +23,7 @@ from zonebloom.build.advise.forecast import Forecast, Option, Verdict
 from zonebloom.build.advise.sample import Sample, SampledZone, count_zones, take_sample
 from zonebloom.build.fill import Threads, check_any, units_of
 from zonebloom.errors import DataFileError, InvalidArgumentError, UnsupportedTypeError
-from zonebloom.formats import Dataset, open_dataset
+from zonebloom.formats import DatasetSnapshot, open_dataset
 from zonebloom.options import FPP, ROWS_PER_ZONE, SIZINGS, Sizing, check_fpp, check_rows_per_zone
 from zonebloom.storage.fragments import Fragment
 
@@ -104,7 +104,7 @@ def _num_cores() -> int:
 class _Predictor:
     """The formulas of specs/whatif.md over one sample."""
 
-    dataset: Dataset
+    dataset: DatasetSnapshot
     fragments: Sequence[Fragment]
     column: str
     column_type: pa.DataType

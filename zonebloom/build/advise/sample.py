@@ -18,10 +18,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from zonebloom.arrow import unwrapped
 from zonebloom.bloom import hashing
 from zonebloom.bloom.zones import ZoneBuilder
 from zonebloom.errors import DataFileError
-from zonebloom.formats import Dataset
+from zonebloom.formats import DatasetSnapshot
 from zonebloom.formats.schema_evolution import column_values
 from zonebloom.storage.fragments import Fragment
 
@@ -95,7 +96,7 @@ def count_zones(fragments: Sequence[Fragment], rows_per_zone: int) -> int:
 
 
 def take_sample(
-    dataset: Dataset,
+    dataset: DatasetSnapshot,
     fragments: Sequence[Fragment],
     column: str,
     column_type: pa.DataType,
@@ -163,7 +164,9 @@ def _row_groups(fragments: Sequence[Fragment], rows_per_zone: int) -> Iterator[t
 class _Reader:
     """Reads places, one after another, and keeps what the zones hold."""
 
-    def __init__(self, dataset: Dataset, column: str, column_type: pa.DataType, rows_per_zone: int, fpp: float) -> None:
+    def __init__(
+        self, dataset: DatasetSnapshot, column: str, column_type: pa.DataType, rows_per_zone: int, fpp: float
+    ) -> None:
         self.dataset = dataset
         self.column = column
         self.column_type = column_type
@@ -269,9 +272,7 @@ def _ignore(batch: pa.RecordBatch) -> None:
 
 def _comparable(values: pa.ChunkedArray) -> pa.Array | None:
     """The values that are not null as one array that Arrow can order; None where it cannot order the type."""
-    stored = hashing.storage_type(values.type)
-    if pa.types.is_dictionary(stored):
-        stored = stored.value_type
+    stored = unwrapped(values.type)
     if pa.types.is_string_view(stored):
         stored = pa.string()
     elif pa.types.is_binary_view(stored) or pa.types.is_fixed_size_binary(stored):

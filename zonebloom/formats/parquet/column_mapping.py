@@ -80,9 +80,13 @@ def renamed_footer(footer: bytes, name_of: Callable[[StoredName], str | None], l
     parts, done = [], 0
     for start in sorted(new):
         element, name = new[start]
-        parts += [footer[done:start], thrift.write_list(thrift.BINARY, [name.encode()])[1:]]  # less the list's head
+        parts += [footer[done:start], _written(name.encode())]
         done = element.stop
     return b"".join([*parts, footer[done:]])
+
+
+def _written(name: bytes) -> bytes:
+    return thrift.write_list(thrift.BINARY, [name])[1:]  # less the list's head
 
 
 def _schema(footer: bytes) -> _Element:
@@ -96,7 +100,10 @@ def _schema(footer: bytes) -> _Element:
         start = thrift.find_field(footer, position, _NAME)
         if start is None:
             raise thrift.ThriftError("a schema element must have a name")
-        flat.append(_Element(fields, start, thrift.skip(footer, start, thrift.BINARY)))
+        stop = thrift.skip(footer, start, thrift.BINARY)
+        if footer[start:stop] != _written(fields[_NAME]):  # the last of two, by which readers go
+            raise thrift.ThriftError("a schema element must have one name")
+        flat.append(_Element(fields, start, stop))
         position = end
     elements = iter(flat)
     root = next(elements, None)

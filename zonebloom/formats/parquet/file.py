@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow as pa
@@ -53,6 +54,10 @@ _DICTIONARY_BYTES_PER_VALUE = 6
 _READ_AS_DICTIONARY = frozenset({0, 2, 3, 4, 8})
 """Encodings that pyarrow 26 makes a dictionary of: PLAIN, PLAIN_DICTIONARY, RLE, BIT_PACKED, RLE_DICTIONARY. Spark may
 go on with deltas where a dictionary is full."""
+
+
+_RANGES: WeakKeyDictionary[Footer, dict[tuple[int, str, pa.DataType], tuple[int, int] | None]] = WeakKeyDictionary()
+"""Least and greatest values by row group, column and type, as long as their footer is kept."""
 
 
 class DataFile:
@@ -376,7 +381,7 @@ class DataFile:
 
         Spec: specs/pruning.md#statistics
         """
-        known = self._footer.integer_ranges
+        known = _RANGES.setdefault(self._footer, {})
         if (group, column, wanted) not in known:
             known[group, column, wanted] = self._integer_range(group, column, wanted)
         return known[group, column, wanted]
@@ -445,16 +450,6 @@ def places_of(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[
     shifts = starts - (np.cumsum(lengths) - lengths)
     places: NDArray[np.int64] = np.arange(int(lengths.sum()), dtype=np.int64) + np.repeat(shifts, lengths)
     return places
-
-
-def _least_and_greatest(statistics: pq.Statistics | None) -> tuple[Any, Any] | None:
-    """None too where Python has no such value: times in nanoseconds, without pandas."""
-    if statistics is None or not statistics.has_min_max:
-        return None
-    try:
-        return statistics.min, statistics.max
-    except ValueError:
-        return None
 
 
 def has_column(schema: pa.Schema, column: str) -> bool:

@@ -8,39 +8,37 @@ Spec: specs/pages.md#footer
 
 from __future__ import annotations
 
-import base64
+import contextlib
 import struct
 import threading
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import pyarrow as pa
 
 from zonebloom.arrow import parquet as pq
 from zonebloom.errors import DataFileError
 from zonebloom.formats.parquet import thrift
-from zonebloom.formats.parquet.row_groups import RowGroup, walk_row_group
+from zonebloom.formats.parquet.column_mapping import StoredName, renamed_footer
+from zonebloom.formats.parquet.row_groups import RowGroups
 from zonebloom.formats.parquet.thrift import ThriftError
 from zonebloom.formats.source import Fingerprint, Source
 
-__all__ = ["Described", "Footer", "StoredField", "first_line", "read_footer"]
+__all__ = ["Footer", "StoredField", "first_line", "metadata_of", "read_footer"]
 
 _TAIL_BYTES = 1 << 16
 """Read from the end at once: most footers, and of small files the page index as well."""
 _END = struct.Struct("<I4s")
 _MAGIC = b"PAR1"
-_ARROW_SCHEMA = b"ARROW:schema"
-_SCHEMA, _ROW_GROUPS = 2, 4
+_SCHEMA = 2
 _REPETITION, _NAME, _NUM_CHILDREN = 3, 4, 5
 _REPEATED = 2
 _MAX_LEVELS = 100
 """Structs and lists in one another that a schema may have; pyarrow takes no more than some hundred either."""
-_MAX_DESCRIBED = 256
-"""Files of some columns that a footer keeps the description of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,16 +55,6 @@ class StoredField:
     children: tuple[StoredField, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Described:
-    """What a file of some columns of another says of them, as Parquet writes it."""
-
-    head: bytes
-    """Of its FileMetaData the fields 1 and 2: format, and schema elements: a root, and those of the columns."""
-    tail: bytes
-    """The fields 5 and 6, and the end: the Arrow schema, if the file has one, and the writer."""
-
-
 class Footer:
     """One version of a file; equal bytes give an equal footer, so threads may share it."""
 
@@ -76,21 +64,32 @@ class Footer:
         """Bytes of the whole file."""
         self._raw = raw
         self._tail = tail
-        self._lock = threading.Lock()
-        self._groups: list[RowGroup] = []
-        self._next_group = 0
-        self._described: dict[tuple[int, ...], Described] = {}
-        self.page_maps: dict[tuple[int, int], Any] = {}
-        """Where pages are, by row group and leaf: for `pages`, which fills it."""
-        self.integer_ranges: dict[tuple[int, str, Any], tuple[int, int] | None] = {}
-        """Least and greatest values, by row group, column and type: for `DataFile`, which fills it."""
+        self._row_groups = RowGroups(raw)
 
-    def rewritten(self, rewrite: Callable[[bytes], bytes]) -> Footer:
-        """The footer that `rewrite` makes of its bytes; itself where that leaves them."""
-        raw = rewrite(self._raw)
-        if raw is self._raw:
-            return self
-        return Footer(pq.read_metadata(pa.BufferReader(_MAGIC + raw + _END.pack(len(raw), _MAGIC))), raw, self.size)
+    @classmethod
+    def parsed(cls, raw: bytes, size: int, path: str, tail: bytes = b"") -> Self:
+        """The footer with the bytes `raw`, of the file at `path`.
+
+        Raises
+        ------
+        DataFileError
+            It is none.
+        """
+        with _explained(path):
+            found = cls(metadata_of(raw), raw, size, tail)
+            _ = found.fields  # pyarrow may parse a schema that it makes no columns of
+        return found
+
+    def renamed(self, name_of: Callable[[StoredName], str | None], path: str) -> Footer:
+        """The footer with the names that `name_of` gives; see `renamed_footer`. Itself where none changes.
+
+        Raises
+        ------
+        DataFileError
+            The footer of the file at `path` is damaged, or two of its columns would have one name.
+        """
+        raw = renamed_footer(self._raw, name_of, path)
+        return self if raw is self._raw else self.parsed(raw, self.size, path)
 
     @property
     def length(self) -> int:
@@ -128,7 +127,7 @@ class Footer:
         ThriftError
             A column chunk cannot be read, or has more bytes than the file.
         """
-        return tuple(self._group(number).num_bytes for number in range(self.metadata.num_row_groups))
+        return tuple(self._row_groups[number].num_bytes(self.size) for number in range(self.metadata.num_row_groups))
 
     @cached_property
     def fields(self) -> tuple[StoredField, ...]:
@@ -166,25 +165,6 @@ class Footer:
         found = {field.name: _repeated_name(field, field.name) for field in self.fields}
         return {name: path for name in counts if (path := name if counts[name] > 1 else found[name])}
 
-    def described(self, numbers: tuple[int, ...]) -> Described:
-        """What a file of some top-level columns alone has to say, for pyarrow to read the same types from it."""
-        if numbers not in self._described:
-            elements = [element for number in numbers for element in self.fields[number].schema]
-            root = thrift.write_struct({_NAME: (thrift.BINARY, b"schema"), _NUM_CHILDREN: (thrift.I32, len(numbers))})
-            schema = thrift.write_list(thrift.STRUCT, [root, *elements])
-            tail: dict[int, thrift.Field] = {}
-            if _ARROW_SCHEMA in (self.metadata.metadata or {}):
-                arrow = base64.b64encode(pa.schema([self.schema.field(number) for number in numbers]).serialize())
-                pair = thrift.write_struct({1: (thrift.BINARY, _ARROW_SCHEMA), 2: (thrift.BINARY, arrow)})
-                tail[5] = thrift.LIST, thrift.write_list(thrift.STRUCT, [pair])
-            if self.metadata.created_by:  # pyarrow reads pages of some old writers differently
-                tail[6] = thrift.BINARY, str(self.metadata.created_by).encode()
-            head = thrift.write_fields({1: (thrift.I32, 2), 2: (thrift.LIST, schema)})
-            if len(self._described) == _MAX_DESCRIBED:
-                self._described.clear()
-            self._described[numbers] = Described(head, thrift.write_fields(tail, after=4) + thrift.STOP)
-        return self._described[numbers]
-
     def chunk(self, group: int, leaf: int) -> dict[int, Any]:
         """The column chunk of a row group, as Parquet's struct `ColumnChunk`.
 
@@ -193,21 +173,10 @@ class Footer:
         ThriftError
             The footer is not as pyarrow reads it.
         """
-        positions = self._group(group).chunks
-        if len(positions) != self.metadata.num_columns:
-            raise ThriftError(f"a row group must have {self.metadata.num_columns} columns, got {len(positions)}")
-        return thrift.read_struct(self._raw, positions[leaf])[0]
-
-    def _group(self, number: int) -> RowGroup:
-        """The row groups follow each other, and none says how long it is: so those before are passed first."""
-        with self._lock:
-            if not self._groups:
-                found = thrift.find_field(self._raw, 0, _ROW_GROUPS)
-                self._next_group = thrift.read_list_header(self._raw, found)[2] if found is not None else len(self._raw)
-            while len(self._groups) <= number:
-                group, self._next_group = walk_row_group(self._raw, self._next_group, self.size)
-                self._groups.append(group)
-            return self._groups[number]
+        found = self._row_groups[group]
+        if found.num_chunks != self.metadata.num_columns:
+            raise ThriftError(f"a row group must have {self.metadata.num_columns} columns, got {found.num_chunks}")
+        return found.chunk(leaf)
 
 
 def _stored_field(elements: list[tuple[bytes, dict[int, Any]]], number: int, leaf: int, level: int = 0) -> StoredField:
@@ -306,20 +275,22 @@ def read_footer(source: Source) -> Footer:
 
 def _read(source: Source, fingerprint: Fingerprint) -> Footer:
     size = fingerprint.size
-    try:
+    with _explained(source.path):
         tail = _tail(source, size)
         if not tail:
             pq.read_metadata(source.arrow_file())  # its error says what is wrong
         length, _magic = _END.unpack(tail[-_END.size :] or bytes(_END.size))
-        raw = tail[-_END.size - length : -_END.size]
-        metadata = pq.read_metadata(pa.BufferReader(_MAGIC + tail[-_END.size - length :]))
-        # of a local file the page index is read sooner than it is kept
-        footer = Footer(metadata, raw, size, tail if fingerprint.etag is not None else b"")
-        _ = footer.fields  # pyarrow may parse a schema that it makes no columns of
+    # of a local file the page index is read sooner than it is kept
+    kept = tail if fingerprint.etag is not None else b""
+    return Footer.parsed(tail[-_END.size - length : -_END.size], size, source.path, kept)
+
+
+@contextlib.contextmanager
+def _explained(path: str) -> Iterator[None]:
+    try:
+        yield
     except (pa.ArrowException, OSError, ThriftError, UnicodeDecodeError) as error:
-        message = f"data file {source.path} must be a whole Parquet file, got: {first_line(error)}"
-        raise DataFileError(message) from error
-    return footer
+        raise DataFileError(f"data file {path} must be a whole Parquet file, got: {first_line(error)}") from error
 
 
 def _tail(source: Source, size: int) -> bytes:
@@ -336,6 +307,11 @@ def _tail(source: Source, size: int) -> bytes:
         (head,) = source.read_ranges([(first - missing, missing)])
         tail = head + tail
     return tail
+
+
+def metadata_of(raw: bytes) -> pq.FileMetaData:
+    """A footer as pyarrow reads it."""
+    return pq.read_metadata(pa.BufferReader(_MAGIC + raw + _END.pack(len(raw), _MAGIC)))
 
 
 def first_line(error: BaseException) -> str:

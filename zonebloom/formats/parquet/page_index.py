@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -51,7 +52,7 @@ _HEADER_BYTES, _MAX_HEADER_BYTES = 1 << 8, 1 << 20
 _ROWS_PER_HEADER, _BYTES_PER_HEADER = 2000, 1 << 15
 """What pyarrow decodes, and what a disk gives, in the time that reading one header takes: about 10 µs."""
 _MAX_KEPT = 4096
-"""Maps that a footer keeps."""
+"""Maps that are kept of a footer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +108,10 @@ class PageMap:
         return self.is_proven
 
 
+_KNOWN: WeakKeyDictionary[Footer, dict[tuple[int, int], PageMap | None]] = WeakKeyDictionary()
+"""Page maps by row group and leaf, as long as their footer is kept."""
+
+
 def page_maps(
     source: Source, footer: Footer, group: int, leaves: Sequence[int], saved_rows: int
 ) -> list[PageMap | None]:
@@ -115,13 +120,14 @@ def page_maps(
     What is not known yet of page indexes is read from the file at once; of a chunk without one, if the file is near,
     the headers of its pages, as many as cost less than to decode `saved_rows` or to read the chunk.
     """
-    if len(footer.page_maps) + len(leaves) > _MAX_KEPT:
-        footer.page_maps.clear()
-    unknown = [leaf for leaf in leaves if (group, leaf) not in footer.page_maps]
+    known = _KNOWN.setdefault(footer, {})
+    if len(known) + len(leaves) > _MAX_KEPT:
+        known.clear()
+    unknown = [leaf for leaf in leaves if (group, leaf) not in known]
     chunks = {leaf: _chunk_meta(footer, group, leaf) for leaf in unknown}
     spans = {leaf: chunk.index for leaf, chunk in chunks.items() if chunk is not None and chunk.index is not None}
     blobs = dict(zip(spans, footer.read_ranges(source, list(spans.values())) if spans else [], strict=True))
-    found = {leaf: footer.page_maps[group, leaf] for leaf in leaves if leaf not in chunks}
+    found = {leaf: known[group, leaf] for leaf in leaves if leaf not in chunks}
     for leaf, chunk in chunks.items():
         if chunk is None:
             found[leaf] = None
@@ -131,7 +137,7 @@ def page_maps(
         else:
             max_pages = max(saved_rows // _ROWS_PER_HEADER, (chunk.stop - chunk.start) // _BYTES_PER_HEADER)
             found[leaf] = _walked_map(source, chunk, max_pages) if source.is_near else None
-        footer.page_maps[group, leaf] = found[leaf]
+        known[group, leaf] = found[leaf]
     return [found[leaf] for leaf in leaves]
 
 

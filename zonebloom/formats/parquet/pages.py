@@ -9,19 +9,31 @@ Spec: specs/pages.md#cut
 
 from __future__ import annotations
 
-import struct
+import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, TypeAlias
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow as pa
 
 from zonebloom.arrow import parquet as pq
-from zonebloom.formats.parquet.footer import Footer
+from zonebloom.formats.parquet.footer import Footer, metadata_of
 from zonebloom.formats.parquet.page_index import DICTIONARY_ENCODINGS, PageMap, page_encoding, page_maps
-from zonebloom.formats.parquet.thrift import I64, LIST, STOP, STRUCT, Field, write_fields, write_list, write_struct
+from zonebloom.formats.parquet.thrift import (
+    BINARY,
+    I32,
+    I64,
+    LIST,
+    STOP,
+    STRUCT,
+    Field,
+    write_fields,
+    write_list,
+    write_struct,
+)
 from zonebloom.formats.source import LocalSource, Source
 
 if TYPE_CHECKING:
@@ -33,11 +45,16 @@ Ranges: TypeAlias = "tuple[NDArray[np.int64], NDArray[np.int64]]"
 """Starts and stops of row ranges within a row group: sorted, disjoint, none empty."""
 
 _MAGIC = b"PAR1"
-_END = struct.Struct("<I4s")
+_ARROW_SCHEMA = b"ARROW:schema"
+_NAME, _NUM_CHILDREN = 4, 5
 _ROWS_PER_PAGE, _BYTES_PER_PAGE = 2000, 1 << 15
 """What pyarrow decodes, and what a disk gives, in the time that a page takes here: about 10 µs."""
 _PAGES_PER_COLUMN = 4
 """What a cut of a column costs, in pages, beside those that it reads."""
+_MAX_DESCRIBED = 256
+"""Sets of columns that are kept of a footer."""
+_DESCRIBED: WeakKeyDictionary[Footer, dict[tuple[int, ...], tuple[bytes, bytes]]] = WeakKeyDictionary()
+"""What `_described` said of sets of columns, as long as their footer is kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,8 +261,7 @@ def _decoded(footer: Footer, found: Sequence[_Found], fetched: pa.Buffer) -> dic
         written = _footer(footer, numbers, [chunk for one in together for chunk in one.chunks], num_wanted)
         fields = [footer.schema.field(number) for number in numbers]
         try:
-            metadata = pq.read_metadata(pa.BufferReader(_MAGIC + written + _END.pack(len(written), _MAGIC)))
-            reader = pq.ParquetFile(pa.BufferReader(fetched), metadata=metadata, pre_buffer=False)
+            reader = pq.ParquetFile(pa.BufferReader(fetched), metadata=metadata_of(written), pre_buffer=False)
             table = reader.read_row_group(0, use_threads=False)
         except (pa.ArrowException, OSError):
             continue
@@ -270,5 +286,29 @@ def _footer(footer: Footer, numbers: tuple[int, ...], chunks: list[bytes], num_r
     """Parquet's FileMetaData of a file of some columns and one row group."""
     group = write_struct({1: (LIST, write_list(STRUCT, chunks)), 2: (I64, 0), 3: (I64, num_rows)})
     body = write_fields({3: (I64, num_rows), 4: (LIST, write_list(STRUCT, [group]))}, after=2)
-    described = footer.described(numbers)
-    return described.head + body + described.tail
+    head, tail = _described(footer, numbers)
+    return head + body + tail
+
+
+def _described(footer: Footer, numbers: tuple[int, ...]) -> tuple[bytes, bytes]:
+    """What a file of some top-level columns alone has to say, for pyarrow to read the same types from it.
+
+    Of its FileMetaData the fields before the row groups (format, and a schema of those columns), and the fields after
+    (the Arrow schema, if the file has one, and the writer).
+    """
+    known = _DESCRIBED.setdefault(footer, {})
+    if numbers not in known:
+        elements = [element for number in numbers for element in footer.fields[number].schema]
+        root = write_struct({_NAME: (BINARY, b"schema"), _NUM_CHILDREN: (I32, len(numbers))})
+        tail: dict[int, Field] = {}
+        if _ARROW_SCHEMA in (footer.metadata.metadata or {}):
+            arrow = base64.b64encode(pa.schema([footer.schema.field(number) for number in numbers]).serialize())
+            pair = write_struct({1: (BINARY, _ARROW_SCHEMA), 2: (BINARY, arrow)})
+            tail[5] = LIST, write_list(STRUCT, [pair])
+        if footer.metadata.created_by:  # pyarrow reads pages of some old writers differently
+            tail[6] = BINARY, str(footer.metadata.created_by).encode()
+        head = write_fields({1: (I32, 2), 2: (LIST, write_list(STRUCT, [root, *elements]))})
+        if len(known) == _MAX_DESCRIBED:
+            known.clear()
+        known[numbers] = head, write_fields(tail, after=4) + STOP
+    return known[numbers]

@@ -1,7 +1,8 @@
 """Where the column chunks of a row group are in a footer's bytes, and how large they are in the file.
 
-No chunk says how long its description is, so all descriptions are passed to find one. Most are written alike: those a
-regular expression takes at once, in a sixth of the time (2.5 µs of 15, Python 3.11); the others are read as structs.
+No chunk says how long its description is, so all descriptions before it are passed to find one. Most are written alike:
+a regular expression passes 64 of those at once, in 1.3 µs each (Python 3.11). The others are skipped as structs, in
+15 µs each.
 
 Spec: specs/pages.md#row-groups
 """
@@ -9,10 +10,11 @@ Spec: specs/pages.md#row-groups
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, Self
 
 from zonebloom.formats.parquet import thrift
 from zonebloom.formats.parquet.thrift import ThriftError
@@ -25,56 +27,117 @@ __all__ = [
     "NUM_VALUES",
     "UNCOMPRESSED_BYTES",
     "RowGroup",
+    "RowGroups",
     "column_metadata",
     "is_encrypted",
-    "walk_row_group",
 ]
 
 ENCODINGS, NUM_VALUES, UNCOMPRESSED_BYTES, COMPRESSED_BYTES, DATA_OFFSET, DICTIONARY_OFFSET = 2, 5, 6, 7, 9, 11
 """Fields of a ColumnMetaData."""
 _METADATA, _ENCRYPTION = 3, (8, 9)
 """Fields of a ColumnChunk; only encrypted ones have the latter."""
-_COLUMNS = 1
+_ROW_GROUPS, _COLUMNS = 4, 1
+_STRIDE = 64
+"""Column chunks between two whose place is kept: to find one between them takes 0.1 ms at most."""
 _MAX_TEXT_BYTES, _MAX_ELEMENTS = 40, 8
 """Longer texts (statistics) and lists are left to the general reader: each length is a branch of the expression."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowGroup:
-    """One row group of a footer."""
+    """One row group of a footer, whose column chunks were passed, but not read."""
 
-    chunks: tuple[int, ...]
-    """Where the description of each column chunk begins in the footer."""
-    num_bytes: int
-    """Compressed bytes of all chunks; those that an encrypted one keeps to itself are not counted."""
+    footer: bytes
+    num_chunks: int
+    """Column chunks."""
+    marks: tuple[int, ...]
+    """Where the description of every 64th column chunk begins in the footer, from the first on."""
+
+    @classmethod
+    def passed(cls, footer: bytes, position: int) -> tuple[Self, int]:
+        """The row group whose struct begins at `position`, and where that ends.
+
+        Raises
+        ------
+        ThriftError
+            There is none.
+        """
+        found = thrift.find_field(footer, position, _COLUMNS)
+        if found is None:
+            raise ThriftError("a row group must have columns")
+        num_chunks, _kind, position = thrift.read_list_header(footer, found)
+        marks = []
+        for first in range(0, num_chunks, _STRIDE):
+            marks.append(position)
+            position = _after(footer, position, min(_STRIDE, num_chunks - first))
+        stop = thrift.skip(footer, position, thrift.STRUCT)  # the fields after the columns
+        return cls(footer, num_chunks, tuple(marks)), stop
+
+    def chunk(self, number: int) -> dict[int, Any]:
+        """Parquet's struct ColumnChunk of one column chunk.
+
+        Raises
+        ------
+        ThriftError
+            There is none.
+        """
+        position = _after(self.footer, self.marks[number // _STRIDE], number % _STRIDE)
+        return thrift.read_struct(self.footer, position)[0]
+
+    def num_bytes(self, file_bytes: int) -> int:
+        """Compressed bytes of all chunks; those that an encrypted one keeps to itself are not counted.
+
+        Raises
+        ------
+        ThriftError
+            A chunk has more bytes than the file, or less than none.
+        """
+        position, found, match = self.marks[0] if self.marks else 0, 0, _one_alike().match
+        for _index in range(self.num_chunks):
+            alike = match(self.footer, position)
+            if alike is not None:
+                size, position = thrift.read_int(alike[1], 0), alike.end()
+            else:
+                chunk, position = thrift.read_struct(self.footer, position)
+                size = _compressed_bytes(chunk)
+            if not 0 <= size <= file_bytes:
+                raise ThriftError(f"a column chunk must lie in the {file_bytes} bytes of its file, got {size} bytes")
+            found += size
+        return found
 
 
-def walk_row_group(footer: bytes, position: int, file_bytes: int) -> tuple[RowGroup, int]:
-    """The row group whose struct begins at `position`, and where that ends.
+class RowGroups:
+    """The row groups of a footer. None says how long it is, so those before one are passed when it is asked for."""
 
-    Raises
-    ------
-    ThriftError
-        There is none, or a chunk has more bytes than the file has, or less than none.
-    """
-    found = thrift.find_field(footer, position, _COLUMNS)
-    if found is None:
-        raise ThriftError("a row group must have columns")
-    num_chunks, _kind, position = thrift.read_list_header(footer, found)
-    match = _written_alike().match
-    chunks, num_bytes = [], 0
+    def __init__(self, footer: bytes) -> None:
+        self._footer = footer
+        self._lock = threading.Lock()
+        self._passed: list[RowGroup] = []
+        self._position: int | None = None
+        """Where the first one begins that was not passed."""
+
+    def __getitem__(self, number: int) -> RowGroup:
+        with self._lock:
+            if self._position is None:
+                found = thrift.find_field(self._footer, 0, _ROW_GROUPS)
+                if found is None:
+                    raise ThriftError("a footer must have row groups")
+                self._position = thrift.read_list_header(self._footer, found)[2]
+            while len(self._passed) <= number:
+                one, self._position = RowGroup.passed(self._footer, self._position)
+                self._passed.append(one)
+            return self._passed[number]
+
+
+def _after(footer: bytes, position: int, num_chunks: int) -> int:
+    """Where `num_chunks` column chunks end that begin at `position`."""
+    if num_chunks == _STRIDE and (alike := _many_alike().match(footer, position)) is not None:
+        return alike.end()
+    match = _one_alike().match
     for _index in range(num_chunks):
-        chunks.append(position)
         alike = match(footer, position)
-        if alike is not None:
-            size, position = thrift.read_int(alike[1], 0), alike.end()
-        else:
-            chunk, position = thrift.read_struct(footer, position)
-            size = _compressed_bytes(chunk)
-        if not 0 <= size <= file_bytes:
-            raise ThriftError(f"a column chunk must lie in the {file_bytes} bytes of its file, got {size} bytes")
-        num_bytes += size
-    return RowGroup(tuple(chunks), num_bytes), thrift.skip(footer, position, thrift.STRUCT)  # the fields after columns
+        position = alike.end() if alike is not None else thrift.skip(footer, position, thrift.STRUCT)
+    return position
 
 
 def _compressed_bytes(chunk: dict[int, Any]) -> int:
@@ -109,13 +172,24 @@ def column_metadata(chunk: dict[int, Any]) -> dict[int, Any]:
 
 
 @cache
-def _written_alike() -> re.Pattern[bytes]:
-    """A ColumnChunk of this file, not encrypted, as writers write it; group 1 is its compressed size.
+def _one_alike() -> re.Pattern[bytes]:
+    """A column chunk; group 1 is its compressed size."""
+    return re.compile(_written_alike(b"(%s)"), re.DOTALL)
+
+
+@cache
+def _many_alike() -> re.Pattern[bytes]:
+    """As many column chunks as lie from one mark to the next."""
+    return re.compile(b"(?:(?>%s)){%d}" % (_written_alike(b"%s"), _STRIDE), re.DOTALL)
+
+
+def _written_alike(size: bytes) -> bytes:
+    """A ColumnChunk of this file, not encrypted, as writers write it; `size` is how its compressed size is taken.
 
     Fields 1 to 7 of its ColumnMetaData, which are required, follow each other. The rest are numbers, flags, short
     texts, and structs and lists of them. The first byte of a field tells its kind, so there is one way to match.
     """
-    number = rb"[\x80-\xff]{0,9}[\x00-\x7f]"
+    number = rb"[\x80-\xff]{0,9}+[\x00-\x7f]"
     text = _counted(rb".", range(_MAX_TEXT_BYTES + 1), 0)
     a_number = _heads(thrift.I16, thrift.I32, thrift.I64) + number
     numbers = _heads(thrift.LIST) + _counted(number, range(_MAX_ELEMENTS), thrift.I64)
@@ -124,10 +198,9 @@ def _written_alike() -> re.Pattern[bytes]:
     struct = rb"%s(?:%s)*\x00" % (_heads(thrift.STRUCT), simple)
     encodings = _counted(number, range(_MAX_ELEMENTS), thrift.I32)
     path = _counted(text, range(1, 4), thrift.BINARY)
-    required = rb"\x15%s\x19%s\x19%s\x15%s\x16%s\x16%s\x16(%s)" % (number, encodings, path, *(number,) * 4)
+    required = rb"\x15%s\x19%s\x19%s\x15%s\x16%s\x16%s\x16" % (number, encodings, path, *(number,) * 3) + size % number
     start = rb"(?:\x26%s\x1c|\x3c)" % number  # file_offset, which newer writers leave out
-    whole = rb"%s%s(?:%s|%s|%s)*\x00(?:%s)*\x00" % (start, required, a_number, struct, counts, a_number)
-    return re.compile(whole, re.DOTALL)
+    return rb"%s%s(?:%s|%s|%s)*\x00(?:%s)*\x00" % (start, required, a_number, struct, counts, a_number)
 
 
 def _heads(*kinds: int) -> bytes:

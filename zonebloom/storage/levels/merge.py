@@ -24,6 +24,7 @@ from zonebloom.storage.fragments import is_in_runs
 from zonebloom.storage.level import LevelEntry
 from zonebloom.storage.levels.fill import estimated_values, folded, write_dataset_filter
 from zonebloom.storage.levels.probe import DatasetFilter
+from zonebloom.storage.locator.merge import merge_locator_level
 from zonebloom.storage.segment import SegmentEntry, joined_runs
 from zonebloom.storage.stores.store import Store
 from zonebloom.storage.zone_segment import ZoneSegment, ZoneSegmentWriter
@@ -84,6 +85,8 @@ def merge_level(
     the probability asked for.
     """
     known = set(live)
+    if level.name == "locator":
+        return merge_locator_level(store, column, level, known, on_written)
     if level.name == "dataset":
         return _merge_datasets(store, column, level, known, on_written, fpp=fpp)
     return _merge_fragments(store, column, level, known, on_written)

@@ -20,6 +20,7 @@ from typing import Self
 import pyarrow as pa
 
 from zonebloom.bloom import hashing
+from zonebloom.options import LEVELS
 from zonebloom.storage.fragments import Fragment
 from zonebloom.storage.level import LevelEntry
 from zonebloom.storage.levels.fill import (
@@ -195,6 +196,6 @@ def joined(levels: Iterable[LevelEntry]) -> tuple[LevelEntry, ...]:
             sum(one.fpp * one.num_filters for one in found[name]) / max(weights[name], 1),
             tuple(segment for one in found[name] for segment in one.segments),
         )
-        for name in ("fragment", "dataset")
+        for name in LEVELS
         if name in found
     )

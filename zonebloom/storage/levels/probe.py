@@ -20,6 +20,8 @@ from zonebloom.storage.arrow_file import reading
 from zonebloom.storage.fragments import is_in_runs
 from zonebloom.storage.level import LevelEntry
 from zonebloom.storage.levels.fill import SPAN_BYTES
+from zonebloom.storage.locator.reader import LocatorSegment
+from zonebloom.storage.locator.zones import LocatedZones
 from zonebloom.storage.segment import SegmentEntry, checksum
 from zonebloom.storage.stores.store import Store
 from zonebloom.storage.zone_segment import ZoneSegment
@@ -224,14 +226,18 @@ class LeveledZones:
 
 def open_levels(
     store: Store, levels: Sequence[LevelEntry], zones: _Base, on_damage: Callable[[str], Any]
-) -> LeveledZones:
+) -> LeveledZones | LocatedZones:
     """`zones` with the levels above them that are sound and known to this version."""
     datasets: list[DatasetFilter] = []
     fragments: list[ZoneTable] = []
+    locators: list[LocatorSegment] = []
     for segment in (one for level in levels for one in level.segments):
         try:
             if segment.kind == "sbbf":
                 datasets.append(DatasetFilter(store, segment, on_damage))
+            elif segment.kind == "locator":
+                locators.append(LocatorSegment(store, segment, on_damage=on_damage))
+                assert len(locators[-1].positions) == len(locators[-1])
             elif segment.kind == "zones":
                 table, damage = ZoneSegment(store, segment).zones()
                 fragments.append(table)
@@ -239,7 +245,8 @@ def open_levels(
                     on_damage(message)
         except CorruptIndexError as error:
             on_damage(str(error))
-    return LeveledZones(zones, datasets, fragments)
+    leveled = LeveledZones(zones, datasets, fragments)
+    return LocatedZones(leveled, locators) if locators else leveled
 
 
 def _positions(known: NDArray[np.uint64], wanted: NDArray[np.uint64]) -> NDArray[np.int64]:

@@ -35,7 +35,7 @@ from zonebloom.engines.spark.executors import Cluster
 from zonebloom.engines.spark.inputs import data_set_of
 from zonebloom.engines.spark.listing import open_index
 from zonebloom.errors import InvalidArgumentError
-from zonebloom.formats import Dataset
+from zonebloom.formats import DatasetSnapshot
 from zonebloom.formats.hive import Partitions
 from zonebloom.formats.source import Fingerprint
 from zonebloom.formats.table import TableSnapshot
@@ -172,7 +172,9 @@ class SparkRunner:
         self._num_tasks = num_tasks
         self._max_index_bytes = max_index_bytes
 
-    def read_footers(self, dataset: Dataset, listing: Mapping[str, Fingerprint], ids: Mapping[str, int]) -> Inspected:
+    def read_footers(
+        self, dataset: DatasetSnapshot, listing: Mapping[str, Fingerprint], ids: Mapping[str, int]
+    ) -> Inspected:
         """Shape and schema of each file of `listing`; read by executors where there are many."""
         if len(listing) <= 2 * _FOOTERS_PER_TASK:
             return Threads(default_workers(dataset)).read_footers(dataset, listing, ids)
@@ -286,7 +288,7 @@ class SparkRunner:
         return {column: joined(found[column]) for column in plan.columns}
 
 
-def _sent(dataset: Dataset) -> Dataset:
+def _sent(dataset: DatasetSnapshot) -> DatasetSnapshot:
     """As it travels: zones are of all rows, so nobody needs those that a table deleted."""
     return replace(dataset, deletes=None, _deleted=None) if isinstance(dataset, TableSnapshot) else dataset
 

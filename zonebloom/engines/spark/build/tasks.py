@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from zonebloom.build.fill import BuildPlan, BuiltColumns, Unit, build_units, inspect
-from zonebloom.formats import Dataset
+from zonebloom.formats import DatasetSnapshot
 from zonebloom.formats.source import Fingerprint
 from zonebloom.index import open_index
 from zonebloom.maintain.optimize import Optimization
@@ -48,7 +48,7 @@ class Work:
 
     place: Place
     """The index."""
-    dataset: Dataset
+    dataset: DatasetSnapshot
     columns: dict[str, pa.DataType]
     options: IndexOptions
     total_rows: int
@@ -68,7 +68,7 @@ class Built:
 
 
 def read_footers(
-    dataset: Dataset, files: Sequence[tuple[str, Fingerprint, int]]
+    dataset: DatasetSnapshot, files: Sequence[tuple[str, Fingerprint, int]]
 ) -> tuple[list[pa.Schema], list[tuple[str, Fragment | str, int]]]:
     """The footers of `files`; of each the fragment or why there is none, and the number of its schema."""
     schemas: list[pa.Schema] = []
@@ -89,7 +89,7 @@ def build(work: Work, units: Sequence[Unit]) -> Built:
     """The zones of `units` as segments of their own; nobody else knows these until the driver commits them."""
     store = work.place.open()
     plan = BuildPlan(work.dataset, store, work.columns, work.options, workers=1)
-    if len(work.options.levels) == 1:
+    if {"fragment", "dataset"}.isdisjoint(work.options.levels):
         return Built(build_units(plan, units))
     rows: Counter[int] = Counter()
     for unit in units:
@@ -107,7 +107,9 @@ def build(work: Work, units: Sequence[Unit]) -> Built:
         of_rows=work.of_rows,
     ) as levels:
         built = build_units(plan, units, levels)
-    built.levels, parts = levels.finish(built.failed)
+    above, parts = levels.finish(built.failed)
+    for column, filters in above.items():
+        built.levels[column] = (*filters, *built.levels.get(column, ()))
     return Built(built, parts)
 
 

@@ -25,7 +25,7 @@ from zonebloom.engines.spark.pushdown.names import respelled
 from zonebloom.engines.spark.read.late_materialization import Narrowing
 from zonebloom.engines.spark.read.types import arrow_schema, as_spark
 from zonebloom.errors import DataFileError, MissingDependencyError
-from zonebloom.formats import Dataset, ParquetDataset
+from zonebloom.formats import DatasetSnapshot, ParquetDataset
 from zonebloom.formats.table import TableSnapshot
 from zonebloom.search.scan import folder_value, tasks_of
 
@@ -118,7 +118,7 @@ def packed(pieces: Iterable[Piece], task_bytes: int = TASK_BYTES) -> list[tuple[
 class Reading:
     """How tasks read pieces: all that travels to them beside the pieces."""
 
-    dataset: Dataset
+    dataset: DatasetSnapshot
     """Where the files are."""
     schema: spark.StructType
     """The columns, in the types of Spark."""

@@ -1,0 +1,235 @@
+"""An index with locators: searches keep the zones that hold a key and no other, through every change of the data.
+
+Expected zones and rows come from all rows of the files, by brute force.
+"""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import zonebloom as zb
+from tests.lives import assert_every_row_is_found, rows_of, write
+
+ROWS_PER_ZONE = 10
+
+
+def keys_of(seed: int, count: int = 95, distinct: int = 1 << 40) -> list[int]:
+    return np.random.default_rng(seed).integers(0, distinct, count).tolist()
+
+
+@pytest.fixture
+def lake(tmp_path):
+    """Three files of which each has keys of its own and some of all; the filters are bad, so that chance shows."""
+    root = tmp_path / "lake"
+    root.mkdir()
+    for number in range(3):
+        write(root / f"f{number}.parquet", [*keys_of(number), 7, 7, *range(100, 103)])
+    return root
+
+
+def build(lake, **options):
+    return zb.build_index(lake, "k", rows_per_zone=ROWS_PER_ZONE, fpp=0.05, **{"locator": True} | options)
+
+
+def level_of(index):
+    [level] = [one for one in index._snapshot.manifest.columns[0].levels if one.name == "locator"]
+    return level
+
+
+def zones_with(lake, keys) -> set[tuple[str, int]]:
+    """Path and first row of the zones that hold any of `keys`."""
+    wanted, found = set(keys), set()
+    for path in sorted(lake.glob("*.parquet")):
+        for row, key in enumerate(pq.read_table(path)["k"].to_pylist()):
+            if key in wanted:
+                found.add((path.name, row // ROWS_PER_ZONE * ROWS_PER_ZONE))
+    return found
+
+
+def keys_by_zone(lake):
+    columns = [pq.read_table(path)["k"].to_pylist() for path in sorted(lake.glob("*.parquet"))]
+    return [keys[start : start + ROWS_PER_ZONE] for keys in columns for start in range(0, len(keys), ROWS_PER_ZONE)]
+
+
+def zones_kept(found) -> set[tuple[str, int]]:
+    rows = found.to_arrow().to_pylist()
+    starts = [(one["path"], start) for one in rows for start in range(one["start"], one["stop"], ROWS_PER_ZONE)]
+    return {(path, start // ROWS_PER_ZONE * ROWS_PER_ZONE) for path, start in starts}
+
+
+def assert_only_zones_with_keys_are_kept(lake, index):
+    every = rows_of(lake)
+    for keys in ([7], [every[0]], [every[-1], every[50]], [101, 10**15], [10**15], every[::3]):
+        found = index.search(zb.IsIn("k", keys))
+        assert not found.reasons
+        assert zones_kept(found) == zones_with(lake, keys)
+    exists = index.exists("k", [*every, 10**15, -5, None]).to_pylist()
+    assert exists == [*[True] * len(every), False, False, None]
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("levels", [("zone",), ("zone", "fragment", "dataset")])
+def test_a_search_keeps_the_zones_that_hold_a_key_and_no_other(lake, workers, levels):
+    index = build(lake, workers=workers, levels=levels)
+    assert [one.name for one in index._snapshot.manifest.columns[0].levels] == [*levels[1:], "locator"]
+    assert_only_zones_with_keys_are_kept(lake, index)
+    plain = build(lake, locator=False, index=lake.parent / "plain")
+    absent = zb.IsIn("k", list(range(10**15, 10**15 + 20_000)))
+    num_kept = [one.search(absent).num_zones_kept for one in (index, plain)]
+    assert num_kept[0] == 0 < num_kept[1]
+    assert_every_row_is_found(lake, index, is_fresh=True)
+
+
+def test_a_life_with_locators(lake):
+    index = build(lake)
+    write(lake / "f3.parquet", keys_of(3), 1)
+    write(lake / "f1.parquet", keys_of(4, 33), 2)
+    (lake / "f0.parquet").unlink()
+    assert_every_row_is_found(lake, index)
+    index.refresh()
+    assert len(level_of(index).segments) >= 2
+    assert_only_zones_with_keys_are_kept(lake, index)
+    index.optimize()
+    [segment] = level_of(index).segments
+    assert level_of(index).num_values == sum(len(set(keys)) for keys in keys_by_zone(lake))
+    assert segment.num_zones == sum(-(-pq.read_metadata(path).num_rows // 10) for path in lake.glob("*.parquet"))
+    assert_only_zones_with_keys_are_kept(lake, index)
+    assert_every_row_is_found(lake, index, is_fresh=True)
+    assert index.optimize().columns == ()
+
+
+def test_a_step_by_step_build_gives_one_locator(lake):
+    stepwise = build(lake, commit_every=50, index=lake.parent / "steps")
+    whole = build(lake, workers=1)
+    files = [(index.root / level_of(index).segments[0].path).read_bytes() for index in (stepwise, whole)]
+    assert len(level_of(stepwise).segments) == 1
+    assert files[0] == files[1]
+
+
+def test_nulls_and_zeros(tmp_path):
+    values = [None, 0.0, -0.0, 1.5, float("nan"), 2.5, None, 3.5]
+    pq.write_table(pa.table({"x": pa.array(values, pa.float64())}), tmp_path / "x.parquet")
+    index = zb.build_index(tmp_path, "x", rows_per_zone=1, locator=True)
+    assert index.search("x = 0").row_ranges.num_rows == 2
+    assert index.search("x IS NULL").row_ranges.num_rows == 2
+    assert index.search("x = 1.5 OR x IS NULL").row_ranges.num_rows == 3
+    assert index.search("NOT x = 1.5").row_ranges.num_rows >= 5
+
+
+@pytest.mark.parametrize("how", ["missing", "tail", "page"])
+def test_a_damaged_locator_is_told_and_the_filters_answer(lake, how):
+    index = build(lake, workers=1)
+    path = index.root / level_of(index).segments[0].path
+    data = bytearray(path.read_bytes())
+    if how == "missing":
+        path.unlink()
+    else:
+        data[-40 if how == "tail" else 100] ^= 4
+        path.write_bytes(data)
+    index = zb.open_index(lake)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for key in rows_of(lake)[::10]:
+            found = index.search(zb.Equals("k", key))
+            assert zones_kept(found) >= zones_with(lake, [key])
+            assert [reason.code for reason in found.reasons] == ["SEGMENT_CORRUPT"]
+            assert found.num_zones_kept < found.num_zones, "the filters still prune"
+        assert all(index.exists("k", rows_of(lake)).to_pylist())
+        assert not index.verify(sample=1.0).is_sound
+    assert [str(one.message).count("the zones beneath are asked instead") for one in caught] == [1]
+    index.refresh(check=True)
+    assert not index.search(zb.Equals("k", 7)).reasons
+
+
+def test_every_level_is_named_in_the_error(lake):
+    with pytest.raises(ValueError, match="zone and any of fragment, dataset and locator, got zone, file"):
+        build(lake, levels=("zone", "file"))
+
+
+# --- locate -----------------------------------------------------------------------------------------------------------
+
+
+def rows_with(lake, keys) -> list[tuple[int, str | None, int | None]]:
+    """Key by key the path and row of each occurrence, or None where there is none."""
+    values = {path.name: pq.read_table(path)["k"].to_pylist() for path in sorted(lake.glob("*.parquet"))}
+    found = []
+    for index, key in enumerate(keys):
+        mine = [(index, path, row) for path, column in values.items() for row, one in enumerate(column) if one == key]
+        found += mine if mine or key is None else [(index, None, None)]
+    return found
+
+
+def located(index, keys, **options) -> list[tuple]:
+    return [tuple(row.values()) for row in index.locate("k", keys, **options).to_pylist()]
+
+
+@pytest.mark.parametrize("locator", [True, False])
+def test_locate_names_every_row_of_every_key(lake, locator):
+    index = build(lake, locator=locator)
+    every = rows_of(lake)
+    keys = [7, 10**15, *every[::9], 101, 7, -1]
+    ranges = index.locate("k", keys).to_pylist()
+    expected = {(key, path, row) for key, path, row in rows_with(lake, keys) if path}
+    covered = {(one["key_index"], one["path"], row) for one in ranges for row in range(one["start"], one["stop"])}
+    assert covered >= expected
+    if locator:
+        zones = [zones_with(lake, [key]) for key in keys]
+        assert len(covered) <= ROWS_PER_ZONE * sum(map(len, zones))
+        order = [(one["key_index"], one["path"], one["start"]) for one in ranges]
+        assert order == sorted(order)
+        assert index.files_for("k", keys[:2]) == sorted({path for path, _ in zones[0]})
+        assert index.files_for("k", [10**15]) == []
+    assert located(index, keys, exact=True) == rows_with(lake, keys)
+    assert located(index, [], exact=True) == []
+    table = index.locate("k", [None, 7], exact=True)
+    assert table.schema == pa.schema([("key_index", pa.int64()), ("path", pa.string()), ("row", pa.int64())])
+
+
+def test_locate_reads_what_the_index_does_not_know(lake):
+    index = build(lake)
+    write(lake / "f3.parquet", [7, 10**15, 3], 1)
+    write(lake / "f1.parquet", [10**15], 2)
+    (lake / "f2.parquet").unlink()
+    keys = [7, 10**15, 101, 12345]
+    assert located(index, keys, exact=True) == rows_with(lake, keys)
+    assert {"f1.parquet", "f3.parquet"} <= set(index.files_for("k", [12345]))
+    index.refresh()
+    assert located(index, keys, exact=True) == rows_with(lake, keys)
+    assert index.files_for("k", [12345]) == []
+
+
+def test_locate_many_keys_of_every_kind(tmp_path):
+    values = pa.array([0.0, 1.5, -0.0, float("nan"), None, 2.5] * 50)
+    pq.write_table(pa.table({"x": values}), tmp_path / "x.parquet")
+    index = zb.build_index(tmp_path, "x", rows_per_zone=6, locator=True)
+    found = index.locate("x", [0.0, float("nan"), 1.5, 7.0, None, 2], exact=True).to_pylist()
+    by_key = {key: [one["row"] for one in found if one["key_index"] == key] for key in range(6)}
+    assert by_key[0] == [row for row in range(300) if row % 6 in (0, 2)]
+    assert by_key[1] == [None]
+    assert by_key[2] == list(range(1, 300, 6))
+    assert by_key[3] == [None]
+    assert by_key[5] in ([None], [row for row in range(300) if values[row].as_py() == 2])
+
+
+def test_locate_texts_and_leaves_of_structs(tmp_path):
+    rows = [{"a": {"b": f"t{i % 40}"}} if i % 7 else {"a": None} for i in range(200)]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "x.parquet", row_group_size=60)
+    index = zb.build_index(tmp_path, "a.b", rows_per_zone=10, locator=True)
+    found = index.locate("a.b", pa.array(["t3", "none", "t39"]), exact=True).to_pylist()
+    texts = [(row["a"] or {}).get("b") for row in rows]
+    expected = [(0, i) for i, text in enumerate(texts) if text == "t3"] + [(1, None)]
+    expected += [(2, i) for i, text in enumerate(texts) if text == "t39"]
+    assert [(one["key_index"], one["row"]) for one in found] == expected
+
+
+def test_locate_refuses_what_is_no_column_and_no_list(lake):
+    index = build(lake)
+    with pytest.raises(LookupError, match="nothing"):
+        index.locate("nothing", [1])
+    with pytest.raises(ValueError, match="values must be an array or a list of values"):
+        index.locate("k", "7")

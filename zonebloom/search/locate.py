@@ -1,0 +1,212 @@
+"""`locate`: for each of many keys, the row ranges that may hold it, or the very rows; `files_for`: the files.
+
+With a locator (locator.md) a key costs one page, and names hardly a zone by chance. Zones without one are asked for
+each key by their filters, which takes as long as a search for each.
+
+Spec: specs/locator.md#locate
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from zonebloom.arrow import from_numpy
+from zonebloom.bloom import hashing
+from zonebloom.errors import ColumnNotFoundError
+from zonebloom.formats.parquet.file import places_of
+from zonebloom.predicates.numbers import equal_number, is_number, numbers_of
+from zonebloom.search.evaluate import ProbedColumn
+from zonebloom.search.exists import comparable, fitted, values_array
+from zonebloom.search.scan import read_candidates, tasks_of
+from zonebloom.search.selection import RowSelection
+from zonebloom.search.view import View
+from zonebloom.storage.locator.zones import LocatedZones
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from zonebloom.search.exists import Fitted
+
+__all__ = ["files_for", "locate"]
+
+
+class _Ranges(NamedTuple):
+    """Row ranges of keys, in order of key and address."""
+
+    keys: NDArray[np.int64]
+    """Index of the key."""
+    firsts: NDArray[np.uint64]
+    """Address of the first row."""
+    ends: NDArray[np.uint64]
+    """Address after the last row."""
+
+    @classmethod
+    def joined(cls, parts: list[tuple[Any, Any, Any]]) -> _Ranges:
+        """The ranges of all parts, those of a key that touch as one."""
+        keys, firsts, ends = (np.concatenate([part[index] for part in parts]) for index in range(3))
+        order = np.lexsort((firsts, keys))
+        keys, firsts, ends = keys[order], firsts[order], ends[order]
+        begins = np.ones(len(keys), np.bool_)
+        begins[1:] = (keys[1:] != keys[:-1]) | (firsts[1:] > ends[:-1])
+        numbers = begins.nonzero()[0]
+        return cls(keys[numbers], firsts[numbers], np.maximum.reduceat(ends, numbers) if len(numbers) else ends)
+
+
+def locate(view: View, column: str, keys: Any, *, exact: bool) -> pa.Table:
+    """Row ranges that may hold each key, or, if `exact`, the rows that do; all other rows certainly do not.
+
+    Raises
+    ------
+    ColumnNotFoundError
+        The column is not indexed.
+    InvalidArgumentError
+        `keys` is no collection, or one of several types.
+
+    Spec: specs/locator.md#locate
+    """
+    array = values_array(keys)
+    fit, ranges = _ranges(view, column, array)
+    if exact:
+        return _rows(view, column, array, fit, ranges)
+    ids = ranges.firsts >> np.uint64(32)
+    names, places = np.unique(ids, return_inverse=True)
+    low = np.uint64(2**32 - 1)
+    return pa.table(
+        {
+            "key_index": from_numpy(ranges.keys, pa.int64()),
+            "path": pa.array([view.paths.get(one) for one in names.tolist()], pa.string()).take(pa.array(places)),
+            "fragment_id": from_numpy(ids, pa.uint64()),
+            "start": from_numpy(ranges.firsts & low, pa.uint64()),
+            "stop": from_numpy(ranges.ends - (ids << np.uint64(32)), pa.uint64()),
+        }
+    )
+
+
+def files_for(view: View, column: str, keys: Any) -> list[str]:
+    """Paths of the files that may hold any of the keys, in order; all others certainly do not."""
+    _, ranges = _ranges(view, column, values_array(keys))
+    touched = np.unique(ranges.firsts >> np.uint64(32))
+    return sorted(view.paths[one] for one in touched.tolist() if one in view.paths)
+
+
+def _ranges(view: View, column: str, array: pa.Array) -> tuple[Fitted, _Ranges]:
+    probed = view.column(column)
+    if probed is None:
+        names = [entry.name for entry in view.snapshot.manifest.columns]
+        raise ColumnNotFoundError.among(column, names, f"the index {view.snapshot.store.location}")
+    assert probed.column_type is not None
+    fit = fitted(array, probed.column_type)
+    slots, hashes = _hashes(fit)
+    keys, zones = _lookup(probed, hashes)
+    if probed.places is not None:
+        zones = probed.places[zones]
+        keys, zones = keys[zones >= 0], zones[zones >= 0]
+    parts = [(slots[keys], probed.grid.firsts[zones], probed.grid.ends[zones])]
+    for unproved, rows in ((fit.slots, probed.grid.uncovered), (fit.misfits, view.universe)):
+        firsts = (rows.fragment_ids << np.uint64(32)) + rows.starts
+        ends = (rows.fragment_ids << np.uint64(32)) + rows.stops
+        count = len(unproved)
+        parts.append((np.repeat(unproved, len(rows)), np.tile(firsts, count), np.tile(ends, count)))
+    return fit, _Ranges.joined(parts)
+
+
+def _hashes(fit: Fitted) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
+    """The hashes of the keys, and the slot of each; a zero of a float type has two."""
+    slots, hashes = fit.slots, hashing.hash_array(fit.values)
+    if pa.types.is_floating(fit.values.type):
+        floats = fit.values.to_numpy(zero_copy_only=False)
+        zeros = np.flatnonzero(floats == 0)
+        others = hashing.hash_array(pa.array(-floats[zeros], fit.values.type))
+        slots, hashes = np.concatenate((slots, slots[zeros])), np.concatenate((hashes, others))
+    return slots, hashes
+
+
+def _lookup(probed: ProbedColumn, hashes: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Index of the hash and number of the zone, for each zone that may hold a hash."""
+    zones, keys, numbers = probed.zones, [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    rest = np.ones(len(probed.zones.fragment_ids), np.bool_)
+    if isinstance(zones, LocatedZones):
+        (located, named), rest = zones.lookup(hashes)
+        keys.append(located)
+        numbers.append(named)
+    if rest.any():
+        for key in range(len(hashes)):
+            found = zones.candidates(hashes[key : key + 1])
+            found = found[rest[found]]
+            numbers.append(found)
+            keys.append(np.full(len(found), key))
+    return np.concatenate(keys), np.concatenate(numbers)
+
+
+# --- exact ------------------------------------------------------------------------------------------------------------
+
+
+def _rows(view: View, column: str, array: pa.Array, fit: Fitted, ranges: _Ranges) -> pa.Table:
+    """Each row that equals a key, in order of key, path and row; a key without rows has one line of nulls."""
+    slots, values = _comparable_keys(array, fit, view.column_type(column))
+    distinct = values.unique()
+    order = np.argsort(numbers := pc.index_in(values, distinct).to_numpy(), kind="stable")
+    bounds = np.searchsorted(numbers[order], np.arange(len(distinct) + 1))
+    keys, paths, rows = [], [], []
+    names: list[str | None] = []
+    for path, offsets, found in _candidates(view, column, RowSelection.from_addresses(ranges.firsts, ranges.ends)):
+        place = pc.index_in(found, distinct)
+        is_key = pc.is_valid(place).to_numpy(zero_copy_only=False) & pc.is_valid(found).to_numpy(zero_copy_only=False)
+        if not is_key.any():
+            continue
+        place = place.filter(pa.array(is_key)).to_numpy()
+        counts = bounds[place + 1] - bounds[place]
+        ends = np.cumsum(counts)
+        inside = np.arange(ends[-1]) - np.repeat(ends - counts, counts)
+        keys.append(slots[order[np.repeat(bounds[place], counts) + inside]])
+        rows.append(np.repeat(offsets[is_key], counts))
+        if not names or names[-1] != path:
+            names.append(path)
+        paths.append(np.full(len(keys[-1]), len(names) - 1))
+    found_keys = np.concatenate([np.zeros(0, np.int64), *keys])
+    absent = np.setdiff1d(np.arange(len(array)), found_keys)
+    all_keys = np.concatenate((found_keys, absent))
+    all_rows = np.concatenate([np.zeros(0, np.int64), *rows, np.zeros(len(absent), np.int64)])
+    all_paths = np.concatenate([np.zeros(0, np.int64), *paths, np.full(len(absent), len(names))])
+    names.append(None)
+    chosen = np.lexsort((all_rows, all_paths, all_keys))
+    is_null = all_paths[chosen] == len(names) - 1
+    return pa.table(
+        {
+            "key_index": pa.array(all_keys[chosen], pa.int64()),
+            "path": pa.array(names, pa.string()).take(pa.array(all_paths[chosen])),
+            "row": pa.array(all_rows[chosen], pa.int64(), mask=is_null),
+        }
+    )
+
+
+def _comparable_keys(
+    array: pa.Array, fit: Fitted, column_type: pa.DataType
+) -> tuple[NDArray[np.int64], pa.Array | pa.ChunkedArray]:
+    """The keys as rows are compared with them, and their slots; a number too fine for the column equals no row."""
+    slots, values = fit.slots, comparable(fit.values)
+    if not len(fit.misfits) or not is_number(column_type):
+        return slots, values
+    numbers = numbers_of(array.take(pa.array(fit.misfits))) or []
+    equal = [equal_number(number, column_type) for number in numbers]
+    others = [(slot, one) for slot, one in zip(fit.misfits.tolist(), equal, strict=False) if one is not None]
+    more = comparable(pa.array([one for _, one in others], column_type))
+    return np.concatenate((slots, np.array([slot for slot, _ in others], np.int64))), pa.concat_arrays([values, more])
+
+
+def _candidates(view: View, column: str, rows: RowSelection) -> Iterator[tuple[str, NDArray[np.int64], pa.Array]]:
+    """The values of the rows, row group by row group: path, row offsets, values."""
+    top = [name for name in view.schema.names if column == name or column.startswith(f"{name}.")]
+    for task, table in read_candidates(view, tasks_of(view, rows), top):
+        first = sum(task.file.row_group_rows[: task.group])
+        offsets = first + places_of(task.starts, task.stops - task.starts)
+        done = 0
+        for batch in table.to_batches():
+            values = comparable(hashing.column_array(batch, column))
+            yield task.file.path, offsets[done : done + batch.num_rows], values
+            done += batch.num_rows

@@ -1,0 +1,5 @@
+"""Locator segments: which zones hold a key, answered by one page.
+
+`layout` says what the end of the file holds, `writer` writes sorted pairs, `build` makes segments from the batches of a
+column, `reader` searches a segment, `merge` makes one of several.
+"""

@@ -1,0 +1,117 @@
+"""What the tail of a locator segment says: its counts, the roots of its directory, and where its zones lie.
+
+Spec: specs/locator.md#tail
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from zonebloom.bloom.locator import FIRSTS_PER_PAGE, KEY_BITS, MAX_ZONES, PAGE_BYTES, zone_bits_for
+from zonebloom.errors import CorruptIndexError, UnsupportedFormatError
+from zonebloom.storage.level import LevelEntry
+from zonebloom.storage.segment import SegmentEntry
+from zonebloom.storage.slices.layout import ZonePositions
+
+__all__ = ["KIND", "LocatorLayout", "decode_tail", "encode_tail", "locator_level"]
+
+KIND = "locator"
+_KEY, _ROOTS_KEY = b"zonebloom.locator", b"zonebloom.roots"
+_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class LocatorLayout:
+    """How many pages a locator segment has, and where its directory begins to be searched."""
+
+    num_zones: int
+    """Zones of the segment."""
+    num_pairs: int
+    """Distinct pairs of a key and a zone."""
+    num_pages: int
+    """Pages of pairs; the pages of the directory follow them."""
+    roots: tuple[int, ...]
+    """The first pair of each directory page."""
+
+    @property
+    def zone_bits(self) -> int:
+        """Bits of a zone number."""
+        return zone_bits_for(self.num_zones)
+
+    @property
+    def num_directory_pages(self) -> int:
+        """Pages of the directory."""
+        return -(-self.num_pages // FIRSTS_PER_PAGE)
+
+    def check(self, entry: SegmentEntry) -> None:
+        """Raise `CorruptIndexError` unless the pages and the directory are the first two spans of the file."""
+        is_sound = (
+            0 <= self.num_zones <= MAX_ZONES
+            and 0 <= self.num_pages <= self.num_pairs
+            and len(self.roots) == self.num_directory_pages
+            and entry.spans[0].num_bytes == self.num_pages * PAGE_BYTES
+            and entry.spans[1].num_bytes == self.num_directory_pages * PAGE_BYTES
+        )
+        if not is_sound:
+            counts = (self.num_zones, self.num_pairs, self.num_pages, len(self.roots))
+            message = f"segment {entry.path} must have the zones, pairs, pages and roots that its spans hold"
+            raise CorruptIndexError(f"{message}, got {counts}")
+
+
+def locator_level(segments: Sequence[SegmentEntry], num_pairs: int) -> LevelEntry:
+    """The level of a column whose zones are in `segments`, which have this number of pairs together.
+
+    Spec: specs/locator.md#level
+    """
+    return LevelEntry("locator", num_pairs, num_pairs / (1 << KEY_BITS), tuple(segments))
+
+
+def encode_tail(layout: LocatorLayout, positions: ZonePositions) -> pa.Buffer:
+    """The tail: an Arrow IPC stream of one batch of zone runs, whose schema carries the layout."""
+    described = {
+        "version": _VERSION,
+        "num_zones": layout.num_zones,
+        "num_pairs": layout.num_pairs,
+        "num_pages": layout.num_pages,
+    }
+    metadata = {
+        _KEY: json.dumps(described, separators=(",", ":")).encode(),
+        _ROOTS_KEY: base64.b64encode(np.array(layout.roots, "<u8").tobytes()),
+    }
+    runs = positions.to_runs().replace_schema_metadata(metadata)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, runs.schema) as writer:
+        writer.write_batch(runs)
+    return sink.getvalue()
+
+
+def decode_tail(tail: bytes, where: str) -> tuple[LocatorLayout, pa.RecordBatch]:
+    """The layout, and the zone runs.
+
+    Raises
+    ------
+    CorruptIndexError
+        It is no tail of a locator segment.
+    UnsupportedFormatError
+        A newer zonebloom wrote it.
+    """
+    try:
+        with pa.ipc.open_stream(tail) as reader:
+            metadata, runs = reader.schema.metadata or {}, reader.read_next_batch()
+        described = json.loads(metadata[_KEY])
+        if described["version"] > _VERSION:
+            message = f"segment {where} must have layout version <= {_VERSION}, got {described['version']}"
+            raise UnsupportedFormatError(f"{message}; a newer zonebloom wrote it: upgrade this one")
+        roots = np.frombuffer(base64.b64decode(metadata[_ROOTS_KEY], validate=True), "<u8")
+        num_zones, num_pairs, num_pages = (int(described[name]) for name in ("num_zones", "num_pairs", "num_pages"))
+        return LocatorLayout(num_zones, num_pairs, num_pages, tuple(roots.tolist())), runs
+    except (KeyError, TypeError, ValueError, binascii.Error, pa.ArrowException, StopIteration) as error:
+        message = f"segment {where} must end with its layout, got {type(error).__name__}: {error}"
+        raise CorruptIndexError(message) from error

@@ -1,0 +1,337 @@
+"""`LocatorSegment`: which zones hold a key; a key reads one page of the directory and one of pairs, 8 KiB.
+
+A few keys are looked up by positioned reads and NumPy; many by a kernel over the memory-mapped file. No page is
+believed before its checksum was seen to hold. A damaged page makes every zone MAY_MATCH, for good, and the damage is
+reported once.
+
+Spec: specs/locator.md#probe
+"""
+
+from __future__ import annotations
+
+import sys
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+import xxhash
+
+from zonebloom.bloom.locator import FIRSTS_PER_PAGE, PAGE_BYTES, pair_bounds, zones_in_page
+from zonebloom.errors import CorruptIndexError, StorageError
+from zonebloom.storage.locator.layout import decode_tail
+from zonebloom.storage.segment import SegmentEntry, checksum
+from zonebloom.storage.slices.layout import ZonePositions
+from zonebloom.storage.stores.store import Mapping, Store
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["FEW_HASHES", "Located", "LocatorSegment"]
+
+FEW_HASHES = 1024
+"""A search of at most this number of hashes does not load Numba, which takes 0.5 s; NumPy takes 25 µs for each."""
+_LOADED_FEW = 16
+"""The same where the kernels are loaded: a kernel call costs as much as a few keys."""
+_KERNEL_MODULE = "zonebloom.bloom.kernels.locator"
+
+Located: TypeAlias = "tuple[NDArray[np.int64], NDArray[np.int64]]"
+"""Indexes of keys, ascending, and the number of a zone for each; the zones of a key ascend too."""
+
+
+class LocatorSegment:
+    """An opened locator segment: a zone that `lookup` does not name certainly does not hold the key.
+
+    Raises
+    ------
+    CorruptIndexError
+        The file is missing, has another length, or its tail is not as it was written.
+    """
+
+    def __init__(self, store: Store, entry: SegmentEntry, *, on_damage: Callable[[str], object] | None = None) -> None:
+        self.entry = entry
+        self._store = store
+        self._on_damage = on_damage
+        self.damage: str | None = None
+        try:
+            tail_bytes = entry.spans[-1].num_bytes
+            [tail] = store.read_ranges(entry.path, [(entry.num_bytes - tail_bytes, tail_bytes)])
+            size = store.size(entry.path)  # a remote store knows it from the read
+        except FileNotFoundError as error:
+            raise CorruptIndexError(f"segment {entry.path} must exist, got no such file") from error
+        if size != entry.num_bytes or len(entry.spans) != 3:  # noqa: PLR2004 - pages, directory, tail
+            raise CorruptIndexError(f"segment {entry.path} must have {entry.num_bytes} bytes, got {size}")
+        if checksum(tail) != entry.spans[-1].checksum:
+            message = f"the tail of segment {entry.path} must have checksum {entry.spans[-1].checksum}"
+            raise CorruptIndexError(f"{message}, got {checksum(tail)}")
+        self.layout, self._runs = decode_tail(tail, entry.path)
+        self.layout.check(entry)
+
+    def __len__(self) -> int:
+        return self.layout.num_zones
+
+    @cached_property
+    def positions(self) -> ZonePositions:
+        """Where the zones lie in the data, in order of fragment and start."""
+        positions = ZonePositions.from_runs(self._runs)
+        if len(positions) != len(self):
+            message = f"segment {self.entry.path} must describe {len(self)} zones, got {len(positions)}"
+            raise CorruptIndexError(message)
+        return positions
+
+    @property
+    def fragment_ids(self) -> NDArray[np.uint64]:
+        """The fragment of each zone."""
+        return self.positions.fragment_ids
+
+    @property
+    def zone_starts(self) -> NDArray[np.uint64]:
+        """Offset of the first row of each zone."""
+        return self.positions.zone_starts
+
+    @property
+    def zone_lengths(self) -> NDArray[np.uint64]:
+        """Rows of each zone."""
+        return self.positions.zone_lengths
+
+    @property
+    def has_null(self) -> NDArray[np.bool_]:
+        """Whether a row of each zone is null."""
+        return self.positions.has_null
+
+    # --- answers ------------------------------------------------------------------------------------------------------
+
+    def lookup(self, hashes: NDArray[np.uint64]) -> Located:
+        """The zones that hold each of `hashes`; a zone that is not named certainly does not hold it.
+
+        An absent key is given a zone with a probability of `num_pairs` / 2**41.
+
+        Cost: 8 KiB for each of a few hashes; about 0.1 µs for each of many.
+
+        Raises
+        ------
+        CorruptIndexError
+            A page that is needed is damaged, or was before.
+        """
+        if self.damage is not None:
+            raise CorruptIndexError(self.damage)
+        if not len(hashes) or not self.layout.num_pages:
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        try:
+            is_few = len(hashes) <= (_LOADED_FEW if _KERNEL_MODULE in sys.modules else FEW_HASHES)
+            return self._few(hashes) if is_few else self._many(hashes)
+        except (CorruptIndexError, StorageError, FileNotFoundError) as error:
+            self._note(error)
+            raise CorruptIndexError(self.damage or str(error)) from error
+
+    def candidates(self, hashes: NDArray[np.uint64]) -> NDArray[np.intp]:
+        """Numbers of the zones that may hold any of `hashes`, ascending; all zones where the segment is damaged."""
+        try:
+            _, zones = self.lookup(hashes)
+        except CorruptIndexError:
+            return np.arange(len(self))
+        if len(hashes) == 1:
+            return zones
+        is_found = np.zeros(len(self), np.bool_)
+        is_found[zones] = True
+        return is_found.nonzero()[0]
+
+    def may_contain(self, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        """For each zone, whether any of `hashes` may be in it; False is certain."""
+        found = np.zeros(len(self), np.bool_)
+        found[self.candidates(hashes)] = True
+        return found
+
+    def contained(self, hashes: NDArray[np.uint64], live: NDArray[np.bool_] | None = None) -> NDArray[np.bool_]:
+        """For each of `hashes`, whether any zone (in the mask `live`) may contain it; False is certain."""
+        found = np.zeros(len(hashes), np.bool_)
+        if live is not None and not live.any():
+            return found
+        try:
+            keys, zones = self.lookup(hashes)
+        except CorruptIndexError:
+            return np.ones(len(hashes), np.bool_)
+        found[keys if live is None else keys[live[zones]]] = True
+        return found
+
+    # --- a few keys ---------------------------------------------------------------------------------------------------
+
+    def _few(self, hashes: NDArray[np.uint64]) -> Located:
+        bounds = [pair_bounds(one, self.layout.zone_bits) for one in hashes.tolist()]
+        runs = self._page_runs(bounds)
+        pages = self._read_runs(runs)
+        keys, zones = [], []
+        for key, ((begin, end), (least, greatest)) in enumerate(zip(runs, bounds, strict=True)):
+            for number in range(begin, end + 1):
+                found = zones_in_page(pages[number], least, greatest)
+                if len(found):
+                    self._check_zone(int(found[-1]))
+                    zones.append(found)
+                    keys.append(np.full(len(found), key))
+        if not zones:
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        return np.concatenate(keys), np.concatenate(zones)
+
+    def _page_runs(self, bounds: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+        """For the bounds of each key the first and the last page that can hold pairs between, from the directory."""
+        roots = self.layout.roots
+        runs = [(_place(roots, least), _place(roots, greatest)) for least, greatest in bounds]
+        pages = self._read_runs(runs, self.layout.num_pages)
+
+        def page_of(number: int, bound: int) -> int:
+            first = number * FIRSTS_PER_PAGE
+            firsts = memoryview(pages[number]).cast("Q")[: min(FIRSTS_PER_PAGE, self.layout.num_pages - first)]
+            return first + _place(firsts, bound)
+
+        return [
+            (page_of(begin, least), page_of(end, greatest))
+            for (begin, end), (least, greatest) in zip(runs, bounds, strict=True)
+        ]
+
+    def _read_runs(self, runs: Sequence[tuple[int, int]], base: int = 0) -> dict[int, bytes]:
+        """The pages from the first to the last of each run, checked, by number; `base` pages come before them."""
+        numbers = sorted({number for begin, end in runs for number in range(begin, end + 1)})
+        ranges = [((base + number) * PAGE_BYTES, PAGE_BYTES) for number in numbers]
+        pages = dict(zip(numbers, self._store.read_ranges(self.entry.path, ranges), strict=True))
+        for number, page in pages.items():
+            if len(page) != PAGE_BYTES:
+                message = f"segment {self.entry.path} must have {self.entry.num_bytes} bytes, got fewer"
+                raise CorruptIndexError(message)
+            if xxhash.xxh3_64_intdigest(page[:-8], base + number) != int.from_bytes(page[-8:], "little"):
+                self._reject(base + number)
+        return pages
+
+    # --- many keys ----------------------------------------------------------------------------------------------------
+
+    def _many(self, hashes: NDArray[np.uint64]) -> Located:
+        from zonebloom.bloom.kernels import locator as kernels  # noqa: PLC0415 - a search of a few keys must not load Numba
+
+        order = np.argsort(hashes, kind="stable")
+        ascending, layout = hashes[order], self.layout
+        marks = np.zeros(layout.num_pages, np.bool_)
+        kernels.mark_pages(self.firsts, ascending, layout.zone_bits, marks)
+        self._trust(marks)
+        room = 2 * len(hashes)
+        while True:
+            keys, zones = np.empty(room, np.uint64), np.empty(room, np.uint64)
+            found = kernels.find_pairs(
+                self.pages[: layout.num_pages], self.firsts, ascending, len(self), layout.zone_bits, keys, zones
+            )
+            if found is None:
+                raise CorruptIndexError(f"segment {self.entry.path} must name zones below {len(self)}, got another")
+            if found <= room:
+                break
+            room = found
+        key_indexes = order[keys[:found].view(np.int64)]
+        by_key = np.argsort(key_indexes, kind="stable")
+        return key_indexes[by_key], zones[:found].view(np.int64)[by_key]
+
+    @cached_property
+    def _mapping(self) -> Mapping:
+        return self._store.mapping(self.entry.path, is_sparse=True)
+
+    def release(self) -> None:
+        """Unmap what was read; it is mapped again when it is needed again."""
+        self._mapping.release()
+
+    @cached_property
+    def pages(self) -> NDArray[np.uint8]:
+        """All pages, mapped, those of the directory last; `check_pages` comes before a page is believed."""
+        mapped = self._mapping.buffer
+        if mapped.size != self.entry.num_bytes:
+            message = f"segment {self.entry.path} must have {self.entry.num_bytes} bytes, got {mapped.size}"
+            raise CorruptIndexError(message)
+        count = self.layout.num_pages + self.layout.num_directory_pages
+        return np.frombuffer(mapped, np.uint8, count * PAGE_BYTES).reshape(count, PAGE_BYTES)
+
+    @cached_property
+    def firsts(self) -> NDArray[np.uint64]:
+        """The first pair of each page, from the whole directory.
+
+        Raises
+        ------
+        CorruptIndexError
+            A page of the directory is damaged.
+        """
+        start = self.layout.num_pages
+        words = self.read_pages(start, start + self.layout.num_directory_pages).view("<u8")[:, :FIRSTS_PER_PAGE]
+        return words.reshape(-1)[:start].astype(np.uint64)
+
+    @cached_property
+    def _is_trusted(self) -> NDArray[np.bool_]:
+        return np.zeros(self.layout.num_pages, np.bool_)
+
+    def _trust(self, marks: NDArray[np.bool_]) -> None:
+        self.check_pages(np.flatnonzero(marks & ~self._is_trusted))
+        self._is_trusted[marks] = True
+
+    def check_pages(self, numbers: NDArray[np.int64]) -> None:
+        """Nothing, if the pages with these ascending numbers are as they were written.
+
+        Raises
+        ------
+        CorruptIndexError
+            A page differs from its checksum.
+        """
+        from zonebloom.bloom.kernels import row_checksums  # noqa: PLC0415 - a search of a few keys must not load Numba
+
+        if self._store.is_remote and len(numbers):
+            is_first = np.diff(numbers, prepend=-2) != 1
+            runs = zip(numbers[is_first].tolist(), numbers[np.roll(is_first, -1)].tolist(), strict=True)
+            self._mapping.need([(begin * PAGE_BYTES, (end + 1 - begin) * PAGE_BYTES) for begin, end in runs])
+        bad = row_checksums.first_bad_row(self.pages, 0, numbers.astype(np.uint64))
+        if bad < len(numbers):
+            self._reject(int(numbers[bad]))
+
+    def read_pages(self, begin: int, stop: int) -> NDArray[np.uint8]:
+        """The pages `[begin, stop)`, checked, in memory of their own: mapped ones would cost a page fault each.
+
+        Raises
+        ------
+        CorruptIndexError
+            A page differs from its checksum.
+        """
+        from zonebloom.bloom.kernels import row_checksums  # noqa: PLC0415 - as above
+
+        ranges = [(begin * PAGE_BYTES, (stop - begin) * PAGE_BYTES)]
+        pages = np.frombuffer(self._store.read_ranges(self.entry.path, ranges)[0], np.uint8)
+        if len(pages) != ranges[0][1]:
+            raise CorruptIndexError(f"segment {self.entry.path} must have {self.entry.num_bytes} bytes, got fewer")
+        pages = pages.reshape(-1, PAGE_BYTES)
+        bad = row_checksums.first_bad_row(pages, begin, np.arange(len(pages), dtype=np.uint64))
+        if bad < len(pages):
+            self._reject(begin + bad)
+        return pages
+
+    # --- damage -------------------------------------------------------------------------------------------------------
+
+    def verify(self) -> bool:
+        """Whether every byte is as it was written; damage is noted."""
+        try:
+            self.check_pages(np.arange(len(self.pages)))
+        except (CorruptIndexError, StorageError, FileNotFoundError) as error:
+            if self.damage is None:
+                self._note(error)
+        return self.damage is None
+
+    def _check_zone(self, zone: int) -> None:
+        if zone >= len(self):
+            raise CorruptIndexError(f"segment {self.entry.path} must name zones below {len(self)}, got {zone}")
+
+    def _note(self, error: Exception) -> None:
+        """Remember damage; a remote store that cannot be reached says nothing about the segment."""
+        if isinstance(error, StorageError) and self._store.is_remote:
+            raise error
+        is_missing = isinstance(error, FileNotFoundError)
+        self.damage = f"segment {self.entry.path} must exist, got no such file" if is_missing else str(error)
+        if self._on_damage:
+            self._on_damage(self.damage)
+
+    def _reject(self, number: int) -> None:
+        raise CorruptIndexError(f"page {number} of segment {self.entry.path} must have the checksum that it carries")
+
+
+def _place(firsts: Sequence[int] | memoryview, bound: int) -> int:
+    """The last of `firsts` that is at most `bound`, or the first."""
+    return max(bisect_right(firsts, bound) - 1, 0)

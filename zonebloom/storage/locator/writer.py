@@ -1,0 +1,126 @@
+"""`LocatorWriter`: pairs in order become the pages of a locator segment, in memory of a few megabytes.
+
+Spec: specs/locator.md#file
+"""
+
+from __future__ import annotations
+
+import mmap
+import uuid
+from contextlib import ExitStack
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+
+from zonebloom.bloom.locator import FIRSTS_PER_PAGE, PAGE_BYTES, first_pairs, zone_bits_for
+from zonebloom.errors import InvalidArgumentError
+from zonebloom.storage.locator.layout import KIND, LocatorLayout, encode_tail
+from zonebloom.storage.segment import CheckedFile, SegmentEntry, Span, column_folder, runs
+from zonebloom.storage.slices.layout import ZonePositions
+from zonebloom.storage.stores.store import Store
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["LocatorWriter"]
+
+_BUFFER_PAGES = 1024
+_MOST_PAIRS = 1 << 18
+
+
+class LocatorWriter:
+    """Writes one new locator segment; `entry` describes it once the block ends, and nothing stays if it raises.
+
+    - Zones are in order of fragment and start; their numbers are their places in `positions`.
+    - `write` takes pairs in order, each once, over all calls.
+    """
+
+    def __init__(self, store: Store, column: str, positions: ZonePositions) -> None:
+        self._path = f"{column_folder(column)}/{uuid.uuid4()}.locator"
+        self._store = store
+        self._positions = positions
+        self._zone_bits = zone_bits_for(len(positions))
+        self._stack = ExitStack()
+        # Its address is a multiple of the page, as writing past the page cache needs.
+        self._pages = np.frombuffer(mmap.mmap(-1, _BUFFER_PAGES * PAGE_BYTES), np.uint8).reshape(-1, PAGE_BYTES)
+        self._num_begun = 0
+        self._firsts: list[NDArray[np.uint64]] = []
+        self._num_pages = 0
+        self.num_pairs = 0
+        """Pairs that were written."""
+        self._last = -1
+        self.entry: SegmentEntry | None = None
+
+    def __enter__(self) -> Self:
+        self._sink = CheckedFile(self._stack.enter_context(self._store.writing(self._path)))
+        return self
+
+    def write(self, pairs: NDArray[np.uint64]) -> None:
+        """Append pairs, with 23 bits for the zone; the caller may use their memory again afterwards."""
+        from zonebloom.bloom.kernels import locator as kernels  # noqa: PLC0415 - Numba is loaded by the first pairs, not by import
+
+        if not len(pairs):
+            return
+        if int(pairs[0]) <= self._last:
+            raise InvalidArgumentError(f"pairs must ascend from call to call, got {pairs[0]} after {self._last}")
+        self._last = int(pairs[-1])
+        self.num_pairs += len(pairs)
+        done = 0
+        while done < len(pairs):
+            chunk = pairs[done : done + _MOST_PAIRS]
+            while kernels.most_pages(int(chunk[0]), int(chunk[-1]), len(chunk), self._zone_bits) > _BUFFER_PAGES // 2:
+                chunk = chunk[: len(chunk) // 2]
+            if self._num_begun > _BUFFER_PAGES // 2:
+                self._flush(self._num_begun - 1)
+            first = max(self._num_begun - 1, 0)
+            num_in_page = int(self._pages[first].view("<u4")[1]) if self._num_begun else 0
+            self._num_begun = first + kernels.encode_pages(
+                chunk, self._zone_bits, self._pages[first:], num_in_page=num_in_page
+            )
+            done += len(chunk)
+
+    def _flush(self, num_pages: int) -> None:
+        """Write the first `num_pages` of the buffer; what is left moves to the front."""
+        pages = self._pages[:num_pages]
+        self._firsts.append(first_pairs(pages))
+        self._append(pages)
+        left = self._num_begun - num_pages
+        self._pages[:left] = self._pages[num_pages : self._num_begun]
+        self._num_begun = left
+
+    def _append(self, pages: NDArray[np.uint8]) -> None:
+        if len(pages):
+            from zonebloom.bloom.kernels import row_checksums  # noqa: PLC0415 - as above
+
+            row_checksums.seal_rows(pages, self._num_pages)
+            self._sink.write_unchecked(pages)
+            self._num_pages += len(pages)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            self._stack.__exit__(kind, error, traceback)
+            return
+        with self._stack:
+            self._flush(self._num_begun)
+            num_pages = self._num_pages
+            firsts = np.concatenate(self._firsts)
+            directory = np.zeros((-(-num_pages // FIRSTS_PER_PAGE), PAGE_BYTES // 8), np.uint64)
+            for number, row in enumerate(directory):
+                held = firsts[number * FIRSTS_PER_PAGE :][:FIRSTS_PER_PAGE]
+                row[: len(held)] = held
+            self._append(directory.view(np.uint8))
+            roots = tuple(directory[:, 0].tolist())
+            layout = LocatorLayout(len(self._positions), self.num_pairs, num_pages, roots)
+            self._sink.write(encode_tail(layout, self._positions))
+            spans = (Span(num_pages * PAGE_BYTES, ""), Span(len(directory) * PAGE_BYTES, ""), self._sink.end_span())
+        self.entry = SegmentEntry(
+            path=self._path,
+            num_zones=len(self._positions),
+            filter_bytes=(num_pages + len(directory)) * PAGE_BYTES,
+            fragments=runs(self._positions.fragment_ids.tolist()),
+            spans=spans,
+            kind=KIND,
+        )
