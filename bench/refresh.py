@@ -24,9 +24,9 @@ import zonebloom as zb
 from bench.harness import Result, interleaved, scratch, spread
 from zonebloom.bloom.zones import ZoneBuilder
 from zonebloom.formats import ParquetDataset
-from zonebloom.formats.source import Fingerprint
+from zonebloom.formats.local_folder import LocalFolder
 from zonebloom.search.view import View
-from zonebloom.storage.fragments import Fragment, FragmentTable, write_fragments
+from zonebloom.storage.fragments import Fingerprint, Fragment, FragmentTable, write_fragments
 from zonebloom.storage.manifest import ColumnEntry, Manifest, commit, version_path
 from zonebloom.storage.stores.local import LocalStore
 from zonebloom.storage.zone_segment import ZoneSegmentWriter
@@ -58,9 +58,9 @@ class Opened:
         self._open, self._list = ParquetDataset.open, ParquetDataset.list
 
     def __enter__(self) -> Self:
-        def noted_open(dataset, path):
+        def noted_open(dataset, path, listed=None):
             self.files.add(path)
-            return self._open(dataset, path)
+            return self._open(dataset, path, listed)
 
         def noted_list(dataset):
             self.listings += 1
@@ -76,7 +76,7 @@ class Opened:
 def refresh_a_lake(result: Result, root: Path, num_files: int) -> None:
     write(root, 0, num_files)
     zb.build_index(root, "key")
-    dataset = ParquetDataset(root, "folder")
+    dataset = ParquetDataset(LocalFolder(root), "folder")
     state = {"files": num_files}
 
     def add() -> None:
@@ -178,7 +178,7 @@ def open_many(result: Result, root: Path, num_fragments: int) -> None:
         builder.close()
     entry = write_fragments(store, table)
     column = ColumnEntry("key", pa.int64(), 10**6, 0.01, "adaptive", (writer.entry,))
-    described = {**ParquetDataset(root, "folder").to_json(store.location), "partition_columns": ["day"]}
+    described = {**ParquetDataset(LocalFolder(root), "folder").to_json(store.location), "partition_columns": ["day"]}
     schema = pa.schema([("key", pa.int64()), ("day", pa.int32())])
     commit(store, Manifest(1, "build", described, schema, num_fragments, (column,), (entry,)))
     opened: dict[str, Any] = {}

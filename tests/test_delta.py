@@ -14,7 +14,6 @@ import subprocess
 import sys
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import polars as pl
@@ -27,56 +26,22 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import zonebloom as zb
-from tests import delta_log
+from tests import delta_log, tables
 from tests.depth import at_depth
 from tests.s3 import S3Server
+from tests.tables import ROWS_PER_ZONE, assert_same, plain, rows, user
 from zonebloom import cli
-from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, StaleIndexError, StorageError
+from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, StorageError
 from zonebloom.formats import open_dataset
-from zonebloom.formats.delta import DeltaDataset
 from zonebloom.reasons import ReasonCode
-
-ROWS_PER_ZONE = 8
-
-
-def rows(start: int, stop: int, **columns) -> pa.Table:
-    """Rows with an `id` of their own, and a text `u` that no other row has."""
-    ids = range(start, stop)
-    return pa.table({"id": pa.array(ids, pa.int64()), "u": [f"user {i * 7919 % 100_003}" for i in ids], **columns})
-
-
-def user(row: int) -> str:
-    return f"u = 'user {row * 7919 % 100_003}'"
 
 
 def their_rows(root: Path, version: int | None = None) -> pa.Table:
     return plain(DeltaTable(root, version=version).scan()).sort_by("id")
 
 
-def plain(reader: Any) -> pa.Table:
-    """A table without views, which pyarrow cannot sort."""
-    table = pa.table(reader)
-    return table.cast(pa.schema([(one.name, without_views(one.type)) for one in table.schema]))
-
-
-def without_views(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_struct(kind):
-        return pa.struct([(one.name, without_views(one.type)) for one in kind])
-    return {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}.get(kind, kind)
-
-
-def assert_same(ours: pa.Table, theirs: pa.Table) -> None:
-    """The same rows, whatever their order and the kind of their texts."""
-    assert ours.column_names == theirs.column_names
-    assert ours.sort_by("id").to_pylist() == theirs.sort_by("id").to_pylist()
-
-
 def assert_agrees(index: zb.Index, root: Path) -> None:
-    """All rows, and each by its own key."""
-    theirs = their_rows(root)
-    assert_same(index.to_table("id IS NOT NULL"), theirs)
-    for id_, key in zip(theirs["id"].to_pylist(), theirs["u"].to_pylist(), strict=True):
-        assert id_ in index.to_table(zb.col("u") == key)["id"].to_pylist()
+    tables.assert_agrees(index, their_rows(root))
 
 
 @pytest.fixture
@@ -92,38 +57,6 @@ def build(root: Path, column: str = "u") -> zb.Index:
 
 
 # --- the files of the log ---------------------------------------------------------------------------------------------
-
-
-def test_a_folder_with_a_log_is_a_table_and_one_zone_is_read(root):
-    index = build(root)
-    assert isinstance(index.data, DeltaDataset)
-    found = index.search(user(50))
-    assert (found.num_zones_kept, found.num_zones) == (1, 15)
-    assert index.to_table(user(50))["id"].to_pylist() == [50]
-    assert index.verify(sample=1.0).is_sound
-
-
-def test_rows_that_were_deleted_do_not_come_back(root):
-    index = build(root)
-    DeltaTable(root).delete("id >= 20 AND id < 90")
-    assert len(list(root.glob("*.parquet"))) > len(DeltaTable(root).file_uris())
-    assert index.to_table(user(50)).num_rows == 0
-    assert_agrees(index, root)
-    assert index.refresh().num_files_dropped == 3
-    assert_agrees(index, root)
-
-
-def test_appended_files_are_read_whole_until_a_refresh_builds_only_them(root):
-    index = build(root)
-    write_deltalake(root, rows(120, 140), mode="append")
-    assert ReasonCode.FILE_NOT_INDEXED in {one.code for one in index.search(user(130)).reasons}
-    assert_agrees(index, root)
-    with pytest.raises(StaleIndexError):
-        index.search(user(130), strict=True)
-    done = index.refresh()
-    assert (done.num_files_added, done.num_files_kept, done.num_files_dropped) == (1, 3, 0)
-    assert index.search(user(130), strict=True).num_rows_kept <= ROWS_PER_ZONE
-    assert index.refresh().version == done.version
 
 
 def test_update_merge_overwrite_compaction_vacuum_and_restore(root):
@@ -151,14 +84,6 @@ def test_update_merge_overwrite_compaction_vacuum_and_restore(root):
             assert index.view().num_unknown == 0
             assert_agrees(zb.open_index(root), root)
     assert index.to_table("id IS NOT NULL").num_rows == 0
-
-
-def test_a_file_that_differs_from_the_log_is_an_error_and_not_an_answer(root):
-    index = build(root)
-    victim = next(iter(index.view().files))
-    pq.write_table(rows(0, 41), root / victim)
-    with pytest.raises(DataFileError, match="bytes that its table's log says"):
-        index.to_table("id IS NOT NULL")
 
 
 def test_a_table_that_was_made_anew_is_noticed(root):
@@ -585,16 +510,6 @@ def test_a_delta_table_stands_for_the_version_that_it_has_loaded(root):
     assert index.to_table("id IS NOT NULL").num_rows == 130
     assert index.refresh().num_files_added == 2
     assert index.search(user(125)).num_rows_kept <= ROWS_PER_ZONE
-
-
-def test_the_version_is_recorded_and_shown(root):
-    index = build(root)
-    write_deltalake(root, rows(120, 130), mode="append")
-    assert index.explain(user(1)).to_dict()["table_version"] == 3
-    assert "table version 3" in str(index.explain(user(1)))
-    assert (index.info()["table_version"], index.info()["dataset_kind"]) == (2, "delta")
-    index.refresh()
-    assert index.info()["table_version"] == 3
 
 
 def test_a_pinned_table_can_be_sent_to_another_process(vectors):

@@ -173,14 +173,14 @@ def test_a_few_misfits_do_not_slow_a_million_values(build):
 
 def test_a_file_that_the_index_does_not_know_makes_everything_possible(build):
     index = build(pa.array(range(10)))
-    pq.write_table(pa.table({"c": [77]}), index.data.root / "new.parquet")
+    pq.write_table(pa.table({"c": [77]}), index.data.folder.root / "new.parquet")
     assert index.exists("c", [77, 78, None]).to_pylist() == [True, True, None]
     assert index.exists("c", [77, 78, None], exact=True).to_pylist() == [True, False, None]
 
 
 def test_a_deleted_file_holds_nothing(build):
     index = build(pa.array(range(10)))
-    (index.data.root / "part-1.parquet").unlink()
+    (index.data.folder.root / "part-1.parquet").unlink()
     assert index.exists("c", [1, 9]).to_pylist() == [True, False]
 
 

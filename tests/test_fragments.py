@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 import zonebloom as zb
 from tests.lives import write
 from zonebloom.errors import CorruptIndexError
-from zonebloom.formats.source import Fingerprint
 from zonebloom.storage.fragments import (
     ABSENT,
     CHANGED,
+    Fingerprint,
     Fragment,
     FragmentTable,
     is_in_runs,

@@ -37,39 +37,19 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import DoubleType, IntegerType, LongType, NestedField, StringType
 
 import zonebloom as zb
+from tests import tables
 from tests.depth import at_depth
 from tests.iceberg_log import commit_deletes, position_deletes, puffin
 from tests.s3 import Bucket, S3Server
+from tests.tables import ROWS_PER_ZONE, assert_same, rows, user
 from zonebloom import cli
 from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, StorageError
 from zonebloom.formats import open_dataset
 from zonebloom.reasons import ReasonCode
 
-ROWS_PER_ZONE = 8
-
-
-def rows(start: int, stop: int, **columns) -> pa.Table:
-    """Rows with an `id` of their own, and a text `u` that no other row has."""
-    ids = range(start, stop)
-    return pa.table({"id": pa.array(ids, pa.int64()), "u": [f"user {i * 7919 % 100_003}" for i in ids], **columns})
-
-
-def user(row: int) -> str:
-    return f"u = 'user {row * 7919 % 100_003}'"
-
-
-def assert_same(ours: pa.Table, theirs: pa.Table) -> None:
-    """The same rows, whatever their order and the kind of their texts."""
-    assert ours.column_names == theirs.column_names
-    assert ours.sort_by("id").to_pylist() == theirs.sort_by("id").to_pylist()
-
 
 def assert_agrees(index: zb.Index, table: Table) -> None:
-    """All rows, and each by its own key."""
-    theirs = table.scan().to_arrow()
-    assert_same(index.to_table("id IS NOT NULL"), theirs)
-    for id_, key in zip(theirs["id"].to_pylist(), theirs["u"].to_pylist(), strict=True):
-        assert id_ in index.to_table(zb.col("u") == key)["id"].to_pylist()
+    tables.assert_agrees(index, table.scan().to_arrow())
 
 
 @pytest.fixture
@@ -108,44 +88,6 @@ def local(path: str) -> Path:
 
 
 # --- the files of the snapshot ----------------------------------------------------------------------------------------
-
-
-def test_a_table_is_indexed_and_one_zone_is_read(table, place):
-    index = build(table, place)
-    found = index.search(user(50))
-    assert (found.num_zones_kept, found.num_zones) == (1, 15)
-    assert index.to_table(user(50))["id"].to_pylist() == [50]
-    assert_agrees(index, table)
-    assert index.verify(sample=1.0).is_sound
-
-
-def test_appends_deletes_overwrites_and_rollbacks(table, place):
-    index = build(table, place)
-    first = table.current_snapshot().snapshot_id
-    table.append(rows(120, 140))
-    assert ReasonCode.FILE_NOT_INDEXED in {one.code for one in index.search(user(130)).reasons}
-    assert_agrees(index, table)
-    done = index.refresh()
-    assert (done.num_files_added, done.num_files_kept, done.num_files_dropped) == (1, 3, 0)
-    assert index.refresh().version == done.version
-    table.delete("id >= 20 and id < 90")
-    assert_agrees(index, table)
-    assert index.to_table(user(50)).num_rows == 0
-    index.refresh()
-    table.overwrite(rows(500, 520))
-    assert_agrees(index, table)
-    table.manage_snapshots().rollback_to_snapshot(first).commit()
-    assert_agrees(index, table)
-    index.refresh()
-    assert index.view().num_unknown == 0
-    assert_agrees(index, table)
-
-
-def test_a_file_that_differs_from_the_manifest_is_an_error_and_not_an_answer(table, place):
-    index = build(table, place)
-    pq.write_table(rows(0, 41), local(files_of(table)[0]))
-    with pytest.raises(DataFileError, match="bytes that its table's log says"):
-        index.to_table("id IS NOT NULL")
 
 
 def test_a_table_without_snapshots_has_no_rows(catalog, place):
@@ -568,17 +510,6 @@ def test_a_folder_without_a_catalog_stands_for_its_highest_version(table, place)
     assert index.to_table("id IS NOT NULL").num_rows == 80
     (folder / "later").rename(folder / "metadata" / "v11.metadata.json")
     assert zb.open_index(place).to_table("id IS NOT NULL").num_rows == 120
-
-
-def test_the_snapshot_is_recorded_and_shown(table, place):
-    index = build(table, place)
-    first = table.current_snapshot().snapshot_id
-    table.append(rows(120, 130))
-    last = table.current_snapshot().snapshot_id
-    assert (index.info()["snapshot_id"], index.info()["dataset_kind"]) == (first, "iceberg")
-    assert index.explain(user(1)).to_dict()["snapshot_id"] == last
-    index.refresh()
-    assert index.info()["snapshot_id"] == last
 
 
 def test_a_pinned_table_can_be_sent_to_another_process(table, tmp_path):

@@ -183,7 +183,7 @@ def test_a_relative_path_is_as_good(flat_lake, monkeypatch):
     monkeypatch.chdir(flat_lake.root.parent)
     zb.build_index("lake", "user_id")
     monkeypatch.chdir(flat_lake.root)
-    assert zb.open_index(".").data.root == flat_lake.root
+    assert zb.open_index(".").data.folder.root == flat_lake.root
 
 
 @pytest.mark.parametrize("place", ["_hidden", ".hidden", "deep/_er/index"])

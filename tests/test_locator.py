@@ -310,7 +310,7 @@ import sys, numpy as np
 from zonebloom.storage.segment import SegmentEntry, Span, checksum
 from zonebloom.storage.locator.reader import FEW_HASHES, LocatorSegment
 from zonebloom.storage.stores.local import LocalStore
-segment = LocatorSegment(LocalStore({str(tmp_path)!r}), SegmentEntry.from_json({entry.to_json()!r}))
+segment = LocatorSegment(LocalStore({str(tmp_path)!r}), {entry!r})
 segment.candidates(np.arange(FEW_HASHES, dtype=np.uint64) << np.uint64(54))
 print("numba" in sys.modules)
 """

@@ -27,6 +27,7 @@ import zonebloom as zb
 from tests.depth import at_depth
 from zonebloom.errors import DataFileError
 from zonebloom.formats import DataFile, ParquetDataset
+from zonebloom.formats.local_folder import LocalFolder
 from zonebloom.formats.parquet import footer as footers
 from zonebloom.formats.parquet import page_index as page_map
 from zonebloom.formats.parquet import pages
@@ -337,7 +338,7 @@ def counted(monkeypatch) -> list[CountingSource]:
         sources.append(CountingSource(path))
         return sources[-1]
 
-    monkeypatch.setattr("zonebloom.formats.folder.LocalSource", counting)
+    monkeypatch.setattr("zonebloom.formats.local_folder.LocalSource", counting)
     return sources
 
 
@@ -426,7 +427,7 @@ class WithDeletions(ParquetDataset):
 def test_deleted_rows_are_no_candidates(large_lake):
     index = zb.build_index(large_lake, "key", rows_per_zone=1000)
     keys = pq.read_table(large_lake / "x.parquet")["key"]
-    index.data = WithDeletions(large_lake, "folder")
+    index.data = WithDeletions(LocalFolder(large_lake), "folder")
     assert index.to_table("key >= 0", columns=["key"])["key"].to_pylist() == [
         key for row, key in enumerate(keys.to_pylist()) if row not in (0, 5, 77, 150_000)
     ]

@@ -46,9 +46,9 @@ def opened(monkeypatch):
     paths: list[str] = []
     genuine = ParquetDataset.open
 
-    def noted(self, path) -> DataFile:
+    def noted(self, path, listed=None) -> DataFile:
         paths.append(path)
-        return genuine(self, path)
+        return genuine(self, path, listed)
 
     monkeypatch.setattr(ParquetDataset, "open", noted)
     return paths

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import io
 import json
-import pickle
 import subprocess
 import sys
 import threading
@@ -35,7 +34,6 @@ from zonebloom.errors import (
     StaleIndexError,
     StorageError,
 )
-from zonebloom.formats import open_dataset
 
 
 def key_of(lake: Lake, row: int) -> str:
@@ -160,45 +158,12 @@ def test_file_urls_are_local_paths(flat_lake: Lake):
     assert_finds(zb.open_index(f"file:{flat_lake.root}"), flat_lake.table, some_keys(flat_lake))
 
 
-def test_an_index_in_the_data_must_be_hidden(s3: Bucket, flat_lake: Lake):
-    url = s3.upload(flat_lake.root, "lake")
-    for place in (f"{url}/index", url):
-        with pytest.raises(InvalidArgumentError, match="begins with _"):
-            zb.build_index(url, "user_id", index=place, storage_options=s3.options)
-    assert zb.build_index(url, "user_id", index=f"{url}/.i/x", storage_options=s3.options).num_fragments == 3
-
-
 def test_no_secret_is_written(s3: Bucket, flat_lake: Lake):
     url = s3.upload(flat_lake.root, "lake")
     zb.build_index(url, "user_id", storage_options={**s3.options, "aws_secret_access_key": "TOP-SECRET"})
     for key in s3.keys("lake/_zonebloom"):
         assert b"TOP-SECRET" not in s3.get(key)
         assert s3.server.url.encode() not in s3.get(key)
-
-
-def test_a_data_set_can_be_sent_to_other_processes(s3: Bucket, flat_lake: Lake):
-    dataset = open_dataset(s3.upload(flat_lake.root, "lake"), s3.options).pin()
-    listing = dataset.list()
-    other = pickle.loads(pickle.dumps(dataset))
-    assert other.list() == listing
-    with other.open("part-0.parquet") as file:
-        assert file.num_rows == 5000
-
-
-@pytest.mark.parametrize(
-    ("path", "expected"), [("day=1", "day=1"), ("day=1/x", "day=1/x"), (".", "."), ("s3://{}/a/b/c", "b/c")]
-)
-def test_paths_are_relative_to_the_lake(s3: Bucket, path, expected):
-    s3.put("a/b/c", parquet(make_rows(1)))
-    dataset = open_dataset(s3.url("a"), s3.options).pin()
-    assert dataset.relative(path.format(s3.name)) == expected
-
-
-@pytest.mark.parametrize("path", ["../x", "s3://other/a/b", "s3://{}/ab", "s3://{}/"])
-def test_paths_outside_the_lake_are_refused(s3: Bucket, path):
-    s3.put("a/b/c", parquet(make_rows(1)))
-    with pytest.raises(InvalidArgumentError, match="must lie in the data set"):
-        open_dataset(s3.url("a"), s3.options).pin().relative(path.format(s3.name))
 
 
 # --- a lake that moves on ---------------------------------------------------------------------------------------------

@@ -284,7 +284,9 @@ def check(index: zb.Index, predicate: Any, expected: list[int]) -> None:
     paths = found.paths
     addresses = {}
     for fragment_id, path in paths.items():
-        for offset, number in enumerate(ids(pq.read_table(index.data.root / path, columns=["id"], partitioning=None))):
+        for offset, number in enumerate(
+            ids(pq.read_table(index.data.folder.root / path, columns=["id"], partitioning=None))
+        ):
             addresses[number] = fragment_id, offset
     kept = {(one.fragment_id, offset) for one in found.row_ranges for offset in range(one.start, one.stop)}
     assert {addresses[number] for number in expected} <= kept, predicate

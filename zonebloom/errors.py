@@ -29,6 +29,7 @@ __all__ = [
     "UnsupportedFormatError",
     "UnsupportedTypeError",
     "ZoneBloomError",
+    "first_line",
 ]
 
 
@@ -105,3 +106,11 @@ class ConcurrentCommitError(ZoneBloomError):
 
 class StaleIndexError(ZoneBloomError):
     """The data set moved on since the last refresh, and the caller asked for strictness."""
+
+
+# --- the errors of others ---------------------------------------------------------------------------------------------
+
+
+def first_line(error: BaseException) -> str:
+    """What an error says, in one line; its type where it says nothing."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

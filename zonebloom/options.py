@@ -5,13 +5,24 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, get_args
 
 from zonebloom.errors import InvalidArgumentError
 
-__all__ = ["COMMIT_EVERY", "FPP", "LEVELS", "ROWS_PER_ZONE", "SIZINGS", "BuildOptions", "IndexOptions", "Sizing"]
+__all__ = [
+    "COMMIT_EVERY",
+    "FPP",
+    "LEVELS",
+    "ROWS_PER_ZONE",
+    "SIZINGS",
+    "BuildOptions",
+    "IndexOptions",
+    "Sizing",
+    "num_cores",
+]
 
 Sizing = Literal["power_of_two", "exact", "adaptive", "parquet"]
 SIZINGS: Final[tuple[Sizing, ...]] = get_args(Sizing)
@@ -133,3 +144,8 @@ class BuildOptions:
         if not _is_whole(self.commit_every):
             message = f"commit_every must be a number of rows, at least 1, got {self.commit_every!r}"
             raise InvalidArgumentError(message)
+
+
+def num_cores() -> int:
+    """Cores that this process may use: the number of workers where nobody says."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

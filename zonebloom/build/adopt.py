@@ -26,8 +26,8 @@ from zonebloom.build.fill import BuildPlan, BuiltColumns, Inspected, Runner, che
 from zonebloom.errors import DataFileError
 from zonebloom.formats import DataFile, DatasetSnapshot
 from zonebloom.formats.parquet.file import has_column
-from zonebloom.formats.source import Fingerprint, wait_until_settled
-from zonebloom.storage.fragments import Fragment
+from zonebloom.formats.source import wait_until_settled
+from zonebloom.storage.fragments import Fingerprint, Fragment
 from zonebloom.storage.manifest import ColumnEntry
 from zonebloom.storage.stores.store import Store
 from zonebloom.storage.zone_segment import ZoneSegmentWriter
@@ -96,7 +96,7 @@ def _adopt(plan: BuildPlan, fragments: Sequence[Fragment], built: BuiltColumns) 
         writers = {column: stack.enter_context(_Writer(plan, column)) for column in plan.columns}
         for number, fragment in enumerate(fragments):
             found: dict[str, list[Zone] | None] = dict.fromkeys(plan.columns)
-            wait_until_settled(Fingerprint(*fragment.fingerprint), seen)
+            wait_until_settled(fragment.fingerprint, seen)
             with suppress(DataFileError), plan.dataset.open(fragment.path) as file:
                 check_same(file, fragment)
                 own = {column: _zones(file, fragment, column, plan.columns[column]) for column in plan.columns}

@@ -11,7 +11,6 @@ Spec: specs/zones.md#build
 from __future__ import annotations
 
 import itertools
-import os
 import threading
 import time
 import warnings
@@ -27,16 +26,15 @@ from zonebloom.bloom.zones import ZoneBuilder
 from zonebloom.errors import DataFileError
 from zonebloom.formats import DataFile, DatasetSnapshot
 from zonebloom.formats.schema_evolution import column_values, columns_of_folders, unified
-from zonebloom.formats.source import Fingerprint, wait_until_settled
-from zonebloom.options import IndexOptions
-from zonebloom.storage.fragments import Fragment
+from zonebloom.formats.source import wait_until_settled
+from zonebloom.options import IndexOptions, num_cores
+from zonebloom.storage.fragments import Fingerprint, Fragment
 from zonebloom.storage.level import LevelEntry
 from zonebloom.storage.levels import LevelBuilder, LevelSink
 from zonebloom.storage.locator.build import LocatorBuilder
 from zonebloom.storage.locator.layout import locator_level
 from zonebloom.storage.manifest import ColumnEntry
 from zonebloom.storage.segment import SegmentEntry
-from zonebloom.storage.stores.locations import is_url
 from zonebloom.storage.stores.store import Store
 from zonebloom.storage.zone_segment import ZoneSegmentWriter
 
@@ -55,7 +53,6 @@ __all__ = [
     "collect",
     "default_workers",
     "inspect",
-    "num_cores",
     "units_of",
 ]
 
@@ -121,14 +118,9 @@ def collect(outcomes: Iterable[tuple[str, tuple[Fragment, pa.Schema] | str]]) ->
     return Inspected(fragments, unified(schemas) if schemas else pa.schema([]), skipped)
 
 
-def num_cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def default_workers(dataset: DatasetSnapshot) -> int:
     """Threads where nobody says: as many as there are cores, and more where each one waits for an object store."""
-    return max(num_cores(), _WAITING_WORKERS) if is_url(dataset.location) else num_cores()
+    return max(num_cores(), _WAITING_WORKERS) if dataset.is_remote else num_cores()
 
 
 def inspect(
@@ -136,7 +128,7 @@ def inspect(
 ) -> tuple[Fragment, pa.Schema] | str:
     """Shape and schema of the file at `path`, or why it cannot be read as it was listed."""
     try:
-        with dataset.open(path) as file:
+        with dataset.open(path, fingerprint) as file:
             if file.fingerprint != fingerprint:
                 return f"data file {path} must not change during a build, got a new version"
             fragment = Fragment(
@@ -340,7 +332,7 @@ def _work(plan: BuildPlan, queue: _Queue, built: BuiltColumns, levels: LevelSink
                 locators[column] = stack.enter_context(locator)
                 builders[column].append(locator)
         for unit in queue:
-            wait_until_settled(Fingerprint(*unit.fragment.fingerprint), queue.started)
+            wait_until_settled(unit.fragment.fingerprint, queue.started)
             try:
                 unfit = _build_unit(plan, unit, builders, levels)
             except DataFileError as error:
@@ -390,7 +382,7 @@ def _build_unit(
     fragment = unit.fragment
     for builder in itertools.chain.from_iterable(builders.values()):
         builder.start_fragment(fragment.fragment_id, first_row=unit.start)
-    with plan.dataset.open(fragment.path) as file:
+    with plan.dataset.open(fragment.path, fragment.fingerprint) as file:
         check_same(file, fragment)
         unfit = columns_of_folders(file, plan.dataset.path_values(fragment.path), builders)
         for batch in file.column_batches(list(builders), unit.start, unit.stop):

@@ -22,11 +22,10 @@ import pyarrow as pa
 from zonebloom.errors import CorruptIndexError, DataFileError, InvalidArgumentError
 from zonebloom.formats import DatasetSnapshot
 from zonebloom.formats.hive import Partitions, agrees, wanted_partitions
-from zonebloom.formats.source import Fingerprint
 from zonebloom.maintain.transaction import covered_by
 from zonebloom.options import IndexOptions, Sizing
 from zonebloom.search.view import Snapshot, replaced_columns
-from zonebloom.storage.fragments import FragmentTable, is_in_runs
+from zonebloom.storage.fragments import Fingerprint, FragmentTable, is_in_runs
 from zonebloom.storage.level import LevelEntry
 from zonebloom.storage.locator.reader import LocatorSegment
 from zonebloom.storage.manifest import ColumnEntry

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
-from zonebloom.formats.source import Fingerprint
+from zonebloom.storage.fragments import Fingerprint
 from zonebloom.storage.stores.store import Traffic
 
 if TYPE_CHECKING:
@@ -76,6 +76,11 @@ class DatasetSnapshot(Protocol):
         ...
 
     @property
+    def is_remote(self) -> bool:
+        """Whether a request for a file goes over the network."""
+        ...
+
+    @property
     def traffic(self) -> Traffic:
         """What went over the network so far."""
         ...
@@ -123,8 +128,11 @@ class DatasetSnapshot(Protocol):
         """The absolute path or the URL of a data file."""
         ...
 
-    def open(self, path: str) -> DataFile:
+    def open(self, path: str, listed: Fingerprint | None = None) -> DataFile:
         """The data file at `path`, opened; close it, or use it as a context manager.
+
+        Of a file that was `listed`, an object store is not asked again for its fingerprint. Its bytes are those of that
+        version, or reading them fails. A local file is as it is now.
 
         Raises
         ------

@@ -21,12 +21,12 @@ from urllib.parse import quote, unquote
 import numpy as np
 import pyarrow as pa
 
-from zonebloom.errors import DataFileError, InvalidArgumentError, MissingDependencyError
+from zonebloom.errors import DataFileError, InvalidArgumentError, MissingDependencyError, first_line
 from zonebloom.formats.dataset import Declared
 from zonebloom.formats.parquet.column_mapping import StoredName
-from zonebloom.formats.source import Fingerprint
 from zonebloom.formats.table import SourceOpener, TableDataset, TableFile, TableSnapshot
 from zonebloom.formats.table_marks import LOG_FOLDER
+from zonebloom.storage.fragments import Fingerprint
 from zonebloom.storage.stores.locations import Url, absolute, is_url, joined
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ def _explained(location: str, what: str) -> Iterator[None]:
             url = Url.parse(location)
             with ObjectClient(url).explaining("read", url.key):
                 raise OSError(text) from error
-        raise DataFileError(f"{what} of {location} must be readable, got: {_line(error)}") from error
+        raise DataFileError(f"{what} of {location} must be readable, got: {first_line(error)}") from error
 
 
 def _library() -> Any:
@@ -167,10 +167,6 @@ def _library() -> Any:
         message = 'deltalake must be installed to read Delta tables; pip install "zonebloom[delta]"'
         raise MissingDependencyError(message) from error
     return deltalake
-
-
-def _line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def _identity(table: DeltaTable) -> tuple[Any, ...]:

@@ -12,7 +12,8 @@ from typing import Any
 
 from zonebloom.errors import DataFileError, InvalidArgumentError, UnsupportedFormatError
 from zonebloom.formats.dataset import Dataset
-from zonebloom.formats.folder import ParquetDataset
+from zonebloom.formats.folder import Folder, ParquetDataset
+from zonebloom.formats.local_folder import LocalFolder
 from zonebloom.formats.table_marks import (
     LOG_FOLDER,
     METADATA_SUFFIX,
@@ -44,11 +45,12 @@ def dataset_from_json(
         raise UnsupportedFormatError(f"{message}; a newer zonebloom wrote it: upgrade this one")
     root = described["root"]
     location = index_location.rpartition("/")[0] if root == ".." else root
+    folder: Folder = LocalFolder(Path(location))
     if is_url(location):
-        from zonebloom.formats.object_folder import ObjectDataset  # noqa: PLC0415 - local files do without
+        from zonebloom.formats.object_folder import ObjectFolder  # noqa: PLC0415 - local files do without
 
-        return ObjectDataset(Url.parse(location), described["layout"], described["files"], storage_options)
-    return ParquetDataset.from_json(described, index_location)
+        folder = ObjectFolder(Url.parse(location), storage_options)
+    return ParquetDataset(folder, described["layout"], tuple(described["files"]))
 
 
 def open_dataset(source: Any, storage_options: Mapping[str, str] | None = None) -> Dataset:
@@ -76,9 +78,9 @@ def open_dataset(source: Any, storage_options: Mapping[str, str] | None = None) 
             return _of_files(locations)
         if not all(map(is_url, locations)):
             raise InvalidArgumentError("files of a list must all be local or all be URLs, got some of each")
-        from zonebloom.formats.object_folder import ObjectDataset  # noqa: PLC0415 - local files do without
+        from zonebloom.formats.object_folder import dataset_of_files  # noqa: PLC0415 - local files do without
 
-        return ObjectDataset.of_files(locations, storage_options)
+        return dataset_of_files(locations, storage_options)
     table = _table_of(source)
     if table is not None:
         return table
@@ -99,18 +101,18 @@ def _at(location: str, storage_options: Mapping[str, str] | None) -> Dataset:
 
         return DeltaDataset(location, storage_options)
     if is_url(location):
-        from zonebloom.formats.object_folder import ObjectDataset  # noqa: PLC0415 - local files do without
+        from zonebloom.formats.object_folder import dataset_at  # noqa: PLC0415 - local files do without
 
-        return ObjectDataset.at(location, storage_options)
+        return dataset_at(location, storage_options)
     path = Path(location)
     if os.path.isdir(path):  # noqa: PTH112 - never raises, where Path does for a name that is too long
         for parent in path.parents:
             if is_table_folder(str(parent)):
                 message = f"a data set must be a whole table, got {path}, a part of the table {parent}"
                 raise InvalidArgumentError(f"{message}; its files alone do not say which rows are deleted")
-        return ParquetDataset(path, "folder")
+        return ParquetDataset(LocalFolder(path), "folder")
     if os.path.isfile(path):  # noqa: PTH113 - as above
-        return ParquetDataset(path.parent, "file", (path.name,))
+        return ParquetDataset(LocalFolder(path.parent), "file", (path.name,))
     found = "is neither" if os.path.exists(path) else "does not exist"  # noqa: PTH110 - as above
     raise DataFileError(f"a data set must be a folder or a Parquet file, got {path}, which {found}")
 
@@ -148,7 +150,8 @@ def _of_files(paths: Sequence[str]) -> ParquetDataset:
     root = Path(os.path.commonpath([os.path.dirname(path) for path in paths]))  # noqa: PTH120 - plain strings
     while "=" in root.name:  # a partition that all files share is a column like the others
         root = root.parent
-    return ParquetDataset(root, "files", tuple(sorted({Path(path).relative_to(root).as_posix() for path in paths})))
+    files = sorted({Path(path).relative_to(root).as_posix() for path in paths})
+    return ParquetDataset(LocalFolder(root), "files", tuple(files))
 
 
 def _of_pyarrow(dataset: Any) -> ParquetDataset:

@@ -21,12 +21,13 @@ import numpy as np
 import pyarrow as pa
 
 from zonebloom.arrow import parquet as pq
-from zonebloom.errors import DataFileError, InvalidArgumentError, MissingDependencyError, StorageError
+from zonebloom.errors import DataFileError, InvalidArgumentError, MissingDependencyError, StorageError, first_line
 from zonebloom.formats.dataset import Declared
 from zonebloom.formats.parquet.column_mapping import StoredName
-from zonebloom.formats.source import Fingerprint, LocalSource, Source, SourceFile
+from zonebloom.formats.source import LocalSource, Source, SourceFile
 from zonebloom.formats.table import TableDataset, TableFile, TableSnapshot
 from zonebloom.formats.table_marks import METADATA_SUFFIX
+from zonebloom.storage.fragments import Fingerprint
 from zonebloom.storage.stores.locations import is_url
 
 if TYPE_CHECKING:
@@ -112,13 +113,13 @@ class IcebergDataset(TableDataset):
             return load_catalog(catalog).load_table(tuple(self._name))
         except OSError as error:
             message = f"cannot read table {'.'.join(self._name)} of catalog {catalog}"
-            raise StorageError(f"{message}: {_line(error)}; check that the catalog is up") from error
+            raise StorageError(f"{message}: {first_line(error)}; check that the catalog is up") from error
         except NoSuchTableError as error:
             raise DataFileError(f"table {'.'.join(self._name)} must be in catalog {catalog}, got none") from error
         except Exception as error:  # whatever a catalog's client raises
             message = f"catalog {catalog} of pyiceberg's configuration must have table {'.'.join(self._name)}"
             hint = "open the index with the table: open_index(path, dataset=table)"
-            raise InvalidArgumentError(f"{message}, got: {_line(error)}; {hint}") from error
+            raise InvalidArgumentError(f"{message}, got: {first_line(error)}; {hint}") from error
 
 
 def _library() -> Any:
@@ -128,10 +129,6 @@ def _library() -> Any:
         message = 'pyiceberg must be installed to read Iceberg tables; pip install "zonebloom[iceberg]"'
         raise MissingDependencyError(message) from error
     return pyiceberg.table
-
-
-def _line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 @contextlib.contextmanager
@@ -152,9 +149,9 @@ def _explained(what: str, location: str) -> Iterator[None]:
     except Exception as error:
         if isinstance(error, OSError) or type(error).__module__.startswith(_CLIENTS):
             why = "no answer; check the endpoint and the network: " if _UNREACHABLE.search(str(error)) else ""
-            raise StorageError(f"cannot read {what} {location}: {why}{_line(error)[:300]}") from error
+            raise StorageError(f"cannot read {what} {location}: {why}{first_line(error)[:300]}") from error
         if isinstance(error, ValueError):
-            raise DataFileError(f"{what} {location} must be readable, got: {_line(error)}") from error
+            raise DataFileError(f"{what} {location} must be readable, got: {first_line(error)}") from error
         raise
 
 
@@ -181,7 +178,7 @@ def _newest_metadata(folder: str) -> str:
     try:
         names = sorted(one.name for one in root.iterdir() if one.name.endswith(METADATA_SUFFIX))
     except OSError as error:
-        raise DataFileError(f"{folder} must be the folder of an Iceberg table, got: {_line(error)}") from error
+        raise DataFileError(f"{folder} must be the folder of an Iceberg table, got: {first_line(error)}") from error
     numbered = {int(match[1]): name for name in names if (match := _HADOOP_VERSION.fullmatch(name))}
     if len(numbered) == len(names) and names:
         return str(root / numbered[max(numbered)])
@@ -212,7 +209,7 @@ def _snapshot(table: Table, described: Mapping[str, Any]) -> TableSnapshot:
             tasks = list(table.scan().plan_files()) if table.metadata.current_snapshot_id is not None else []
             arrow = schema_to_pyarrow(schema, include_field_ids=False)
         except (ValueError, NotImplementedError, TypeError) as error:  # pyiceberg knows no equality deletes
-            message = f"table {location} must have position deletes and known types only, got: {_line(error)}"
+            message = f"table {location} must have position deletes and known types only, got: {first_line(error)}"
             raise DataFileError(f"{message}; rewrite its data files with the engine that wrote them") from error
     identities = _Identities(table, arrow)
     naming = _Names(table).name_of
@@ -268,7 +265,7 @@ def _refuse_defaults(schema: Schema, location: str) -> None:
 class _FileIOSource:
     """A file that is read through the table's own FileIO, with the credentials of its catalog."""
 
-    is_near = False
+    is_remote = True
 
     def __init__(self, io: FileIO, location: str) -> None:
         self.path = location
@@ -335,7 +332,7 @@ def _positions(io: FileIO, deletes: LoggedFile) -> dict[str, NDArray[np.int64]]:
             return _vectors(payload)
         return _grouped(pq.read_table(pa.BufferReader(payload), columns=["file_path", "pos"]))
     except (OSError, ValueError, KeyError, pa.ArrowException) as error:
-        raise DataFileError(f"delete file {deletes.file_path} must be readable, got: {_line(error)}") from error
+        raise DataFileError(f"delete file {deletes.file_path} must be readable, got: {first_line(error)}") from error
 
 
 def _vectors(payload: bytes) -> dict[str, NDArray[np.int64]]:

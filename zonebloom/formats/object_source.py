@@ -17,7 +17,8 @@ from typing import Any
 import pyarrow as pa
 
 from zonebloom.errors import DataFileError
-from zonebloom.formats.source import Fingerprint, SourceFile
+from zonebloom.formats.source import SourceFile
+from zonebloom.storage.fragments import Fingerprint
 from zonebloom.storage.stores.object_client import ChangedObjectError, ObjectClient, ObjectMeta
 from zonebloom.storage.stores.ranges import coalesced, cut
 
@@ -52,7 +53,7 @@ class ObjectSource:
         The store cannot be reached or refuses.
     """
 
-    is_near = False
+    is_remote = True
 
     def __init__(self, client: ObjectClient, key: str, known: Fingerprint | None = None) -> None:
         self._client = client

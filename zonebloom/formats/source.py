@@ -9,25 +9,16 @@ import io
 import os
 import stat
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 
 from zonebloom.errors import DataFileError
-from zonebloom.storage.stores.locations import Url, is_url
+from zonebloom.storage.fragments import Fingerprint
 
-__all__ = [
-    "Fingerprint",
-    "LocalSource",
-    "Source",
-    "SourceFile",
-    "fingerprint_of",
-    "kind_of",
-    "open_source",
-    "wait_until_settled",
-]
+__all__ = ["LocalSource", "Source", "SourceFile", "fingerprint_of", "kind_of", "wait_until_settled"]
 
 _HALF = 1 << 63
 _SETTLED_SECONDS = 0.02
@@ -36,17 +27,6 @@ _COARSELY_SETTLED_SECONDS = 2.0
 """The same where the time is in whole seconds, as some file systems keep it."""
 _OLD_NS = 60_000_000_000
 """An older file is not young, though the clock of a file server may be somewhat ahead or behind."""
-
-
-class Fingerprint(NamedTuple):
-    """What identifies one version of a data file."""
-
-    size: int
-    """Bytes."""
-    mtime_ns: int
-    """Time of last modification, nanoseconds since 1970."""
-    etag: str | None = None
-    """The object store's tag."""
 
 
 class Source(Protocol):
@@ -67,12 +47,12 @@ class Source(Protocol):
         ...
 
     @property
-    def is_near(self) -> bool:
-        """Whether a request takes microseconds, as of a disk, so that many small ones in turn are well."""
+    def is_remote(self) -> bool:
+        """Whether a request goes over the network, so that many small ones in turn take long."""
         ...
 
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """For each `(offset, length)`, those bytes; near ones are fetched together, others at once."""
+        """For each `(offset, length)`, those bytes; neighbours are fetched together, others at once."""
         ...
 
     def will_need(self, ranges: Sequence[tuple[int, int]]) -> None:
@@ -91,7 +71,7 @@ class Source(Protocol):
 class LocalSource:
     """A file of this machine; stays the same file even when its path is replaced."""
 
-    is_near = True
+    is_remote = False
 
     def __init__(self, path: str | Path) -> None:
         self.path = str(path)
@@ -166,23 +146,6 @@ class SourceFile(io.RawIOBase):
         data = self._read(self._position, left if size is None or size < 0 else size)
         self._position += len(data)
         return data
-
-
-def open_source(location: str, storage_options: Mapping[str, str] | None = None) -> Source:
-    """The data file at an absolute path or a URL.
-
-    Raises
-    ------
-    DataFileError
-        There is none.
-    """
-    if is_url(location):
-        from zonebloom.formats.object_source import ObjectSource  # noqa: PLC0415 - local files do without
-        from zonebloom.storage.stores.object_client import ObjectClient  # noqa: PLC0415 - as above
-
-        url = Url.parse(location)
-        return ObjectSource(ObjectClient(url, storage_options), url.key)
-    return LocalSource(Path(location))
 
 
 _KINDS = {

@@ -24,7 +24,8 @@ from zonebloom.formats.dataset import INDEX_FOLDER, Declared
 from zonebloom.formats.parquet.column_mapping import StoredName
 from zonebloom.formats.parquet.file import DataFile
 from zonebloom.formats.parquet.footer import Footer
-from zonebloom.formats.source import Fingerprint, LocalSource, Source
+from zonebloom.formats.source import LocalSource, Source
+from zonebloom.storage.fragments import Fingerprint
 from zonebloom.storage.stores.locations import Url, is_url
 from zonebloom.storage.stores.store import Traffic
 
@@ -70,9 +71,9 @@ class LoggedSource:
             raise DataFileError(f"{message}, got {inner.fingerprint.size}")
 
     @property
-    def is_near(self) -> bool:
+    def is_remote(self) -> bool:
         """As the file is."""
-        return self._inner.is_near
+        return self._inner.is_remote
 
     def current_fingerprint(self) -> Fingerprint:
         """The log's, unless the file changed since it was opened."""
@@ -169,6 +170,11 @@ class TableSnapshot:
         """What the table says of itself."""
         return self.declared_by_table
 
+    @property
+    def is_remote(self) -> bool:
+        """Whether the table is in an object store."""
+        return is_url(self.location)
+
     @cached_property
     def _listing(self) -> dict[str, Fingerprint]:
         return {path: one.fingerprint for path, one in self.files.items()}
@@ -205,7 +211,7 @@ class TableSnapshot:
         """The absolute path or URL of a data file."""
         return self._file(path).location
 
-    def open(self, path: str) -> DataFile:
+    def open(self, path: str, listed: Fingerprint | None = None) -> DataFile:  # noqa: ARG002 - the log says it
         """The data file at `path`, with the table's names.
 
         Raises

@@ -158,7 +158,7 @@ def _zone_values(
     stop = int(table.zone_starts[mine[-1]] + table.zone_lengths[mine[-1]])
     held: list[pa.Array] = []
     position = start
-    with view.dataset.open(file.path) as data:
+    with view.dataset.open(file.path, file.fingerprint) as data:
         batches = data.column_batches([entry.name], start, stop)
         for zone in mine.tolist():
             first = int(table.zone_starts[zone])
@@ -189,7 +189,7 @@ def check_imported(
             continue
         zone = int(mine[len(mine) // 2])
         start, length = int(zones.zone_starts[zone]), int(zones.zone_lengths[zone])
-        with dataset.open(fragment.path) as data:
+        with dataset.open(fragment.path, fragment.fingerprint) as data:
             batches = data.column_batches([column], start, start + length)
             arrays = [column_values(batch, column, column_type) for batch in batches]
         is_whole = all(

@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 
 from zonebloom.arrow import from_values, python_value
 from zonebloom.bloom.hashing import column_path, resolve_column
-from zonebloom.errors import PredicateError
+from zonebloom.errors import PredicateError, first_line
 from zonebloom.predicates.coerce import fit_values
 from zonebloom.predicates.numbers import (
     Number,
@@ -142,7 +142,7 @@ def result_type(expression: pc.Expression, schema: pa.Schema, text: str) -> pa.D
     try:
         return ds.dataset(schema.empty_table()).scanner(columns={"x": expression}).projected_schema.field("x").type
     except (pa.ArrowException, TypeError) as error:
-        cause = str(error).splitlines()[0]
+        cause = first_line(error)
         raise PredicateError(f"a condition must have a pyarrow kernel for its types, got {text} ({cause})") from error
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 from sqlglot import exp
 
-from zonebloom.errors import PredicateError
+from zonebloom.errors import PredicateError, first_line
 from zonebloom.predicates.coerce import fit_values
 
 __all__ = ["arrow_type", "literal_of"]
@@ -166,7 +166,7 @@ def _cast(node: exp.Cast, value: Any) -> Any:
             return _decimal(value, target)  # pyarrow 26 crashes on the text 1e-9999999
         scalar = (value if isinstance(value, pa.Scalar) else pa.scalar(value)).cast(target)
     except (pa.ArrowException, ArithmeticError, ValueError) as error:
-        cause = str(error).splitlines()[0]
+        cause = first_line(error)
         raise PredicateError(f"a literal must convert exactly to {target}, got {node.sql()} ({cause})") from None
     is_wide = pa.types.is_timestamp(target) and target.unit == "ns"
     try:

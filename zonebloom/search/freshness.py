@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from zonebloom.errors import DataFileError
 from zonebloom.formats import DatasetSnapshot
 from zonebloom.reasons import Reason, ReasonCode
 from zonebloom.search.selection import RowSelection
-from zonebloom.storage.fragments import CHANGED, Fragment, FragmentTable
+from zonebloom.storage.fragments import CHANGED, Fingerprint, Fragment, FragmentTable
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -41,8 +41,8 @@ class File:
     """The fragment's; for a file that the index does not know an id that it never used."""
     num_rows: int
     """Rows; the most there can be where the file cannot be read."""
-    fingerprint: tuple[int, int, str | None]
-    """Size, time of last modification, tag."""
+    fingerprint: Fingerprint
+    """Which version of the file it is."""
     row_group_rows: tuple[int, ...]
     """Rows of each row group."""
     row_group_bytes: tuple[int, ...]
@@ -68,7 +68,7 @@ class Files(Mapping[str, File]):
 
     @classmethod
     def listed(
-        cls, fragments: FragmentTable, dataset: DatasetSnapshot, listing: Mapping[str, Any], next_id: int
+        cls, fragments: FragmentTable, dataset: DatasetSnapshot, listing: Mapping[str, Fingerprint], next_id: int
     ) -> Self:
         """The files of `listing`; those that are no fragment as they are get ids from `next_id`, and are opened."""
         positions = fragments.compare(listing)
@@ -156,13 +156,13 @@ class _Paths(Mapping[int, str]):
 
 
 def _opened(
-    dataset: DatasetSnapshot, listing: Mapping[str, Any], next_id: int, changed: Sequence[bool]
+    dataset: DatasetSnapshot, listing: Mapping[str, Fingerprint], next_id: int, changed: Sequence[bool]
 ) -> tuple[list[Fragment], list[Reason]]:
     """Fragments of files that the index does not know, and why they are read whole."""
 
     def shape(path: str) -> tuple[int, tuple[int, ...], tuple[int, ...]] | DataFileError:
         try:
-            with dataset.open(path) as file:
+            with dataset.open(path, listing[path]) as file:
                 return file.num_rows, file.row_group_rows, file.row_group_bytes
         except DataFileError as error:
             return error

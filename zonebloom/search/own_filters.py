@@ -25,7 +25,7 @@ from zonebloom.errors import DataFileError
 from zonebloom.formats import DatasetSnapshot
 from zonebloom.formats.parquet.bloom import Probe
 from zonebloom.formats.schema_evolution import conformed
-from zonebloom.formats.source import Fingerprint, wait_until_settled
+from zonebloom.formats.source import wait_until_settled
 from zonebloom.predicates import And, Equals, IsIn, Not, Or, Predicate
 from zonebloom.reasons import Reason, ReasonCode
 from zonebloom.search.freshness import File
@@ -57,7 +57,7 @@ class OwnFilters:
         key = (file.path, column)
         if key in self._kept:
             return self._kept[key]
-        wait_until_settled(Fingerprint(*file.fingerprint), self._seen)
+        wait_until_settled(file.fingerprint, self._seen)
         try:
             with self._dataset.open(file.path) as data:
                 is_same = data.fingerprint == file.fingerprint and data.row_group_rows == file.row_group_rows

@@ -10,7 +10,6 @@ Spec: specs/pruning.md#scan
 from __future__ import annotations
 
 import itertools
-import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -23,16 +22,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from zonebloom.arrow import from_numpy, to_numpy, without_views
-from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, PredicateError
+from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, PredicateError, first_line
 from zonebloom.formats import DataFile
 from zonebloom.formats.parquet.file import places_of
+from zonebloom.options import num_cores
 from zonebloom.predicates import Predicate
 from zonebloom.predicates.matching import plain_matcher
 from zonebloom.predicates.row_group_bounds import Bound, required
 from zonebloom.search.freshness import File
 from zonebloom.search.selection import RowSelection
 from zonebloom.search.view import View
-from zonebloom.storage.stores.locations import is_url
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -165,14 +164,14 @@ class _Scan:
     def batches(self, rows: RowSelection) -> Iterator[pa.RecordBatch]:
         """The matching rows, row group by row group; of many, a few are read ahead."""
         tasks = tasks_of(self.view, rows)
-        is_remote = is_url(self.view.dataset.location)
+        is_remote = self.view.dataset.is_remote
         is_small = not is_remote and len(rows) <= _FEW_RANGES and rows.num_rows <= _FEW_ROWS
         first = list(itertools.islice(tasks, 2))
         if is_small or len(first) <= 1:
             for task in itertools.chain(first, tasks):
                 yield from self.read(task)
             return
-        workers = _WAITING_READERS if is_remote else _num_cores()
+        workers = _WAITING_READERS if is_remote else num_cores()
         pool = ThreadPoolExecutor(workers, thread_name_prefix="zonebloom-scan")
         pending: deque[Future[list[pa.RecordBatch]]] = deque()
         try:
@@ -193,7 +192,7 @@ class _Scan:
     @contextmanager
     def opened(self, task: Task) -> Iterator[DataFile]:
         """The task's file, which must be as it was listed, before and after."""
-        with self.view.dataset.open(task.file.path) as data:
+        with self.view.dataset.open(task.file.path, task.file.fingerprint) as data:
             if data.fingerprint != task.file.fingerprint:
                 message = f"data file {task.file.path} must not change during a scan, got a new version; scan again"
                 raise DataFileError(message)
@@ -233,7 +232,7 @@ class _Scan:
         try:
             found = pc.indices_nonzero(matched(checked))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            message = f"the predicate must hold for every value of {task.file.path}, got: {str(error).splitlines()[0]}"
+            message = f"the predicate must hold for every value of {task.file.path}, got: {first_line(error)}"
             raise PredicateError(message) from error
         return to_numpy(found, np.uint64).astype(np.int64)
 
@@ -279,10 +278,6 @@ def _by_expression(expression: pc.Expression) -> Callable[[pa.Table], pa.Chunked
     return matched
 
 
-def _num_cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def _compacted(table: pa.Table) -> pa.Table:
     """The same rows, copied if they are few of those whose memory they would keep: a page is some 20 000 rows."""
     if table.get_total_buffer_size() <= 2 * table.nbytes + _SPARE_BYTES:
@@ -321,7 +316,7 @@ def folder_value(known: Any, wanted: pa.DataType, name: str, path: str) -> pa.Sc
 
 
 def _reopened(view: View, file: File) -> File:
-    with view.dataset.open(file.path) as data:
+    with view.dataset.open(file.path, file.fingerprint) as data:
         shape = (data.num_rows, data.fingerprint, data.row_group_rows, data.row_group_bytes)
         return File(file.path, file.fragment_id, *shape, is_known=False)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +23,7 @@ from zonebloom.errors import (
     CorruptIndexError,
     PredicateError,
     UnsupportedFormatError,
+    first_line,
 )
 from zonebloom.formats import DatasetSnapshot, Declared
 from zonebloom.formats import hive as partitions
@@ -33,7 +34,7 @@ from zonebloom.search.evaluate import Evaluator, ProbedColumn, SearchResult, Tou
 from zonebloom.search.freshness import Files
 from zonebloom.search.selection import Bounds, RowSelection
 from zonebloom.search.zone_bitmap import ZoneGrid
-from zonebloom.storage.fragments import FragmentTable, is_in_runs, read_fragments
+from zonebloom.storage.fragments import Fingerprint, FragmentTable, is_in_runs, read_fragments
 from zonebloom.storage.manifest import ColumnEntry, Manifest
 from zonebloom.storage.segment import SegmentEntry
 from zonebloom.storage.slices.reader import SliceSegment
@@ -163,7 +164,7 @@ class View:
     - `files` has every file of the listing; those that the index does not know have ids that it never used.
     """
 
-    def __init__(self, snapshot: Snapshot, dataset: DatasetSnapshot, listing: Mapping[str, Any]) -> None:
+    def __init__(self, snapshot: Snapshot, dataset: DatasetSnapshot, listing: Mapping[str, Fingerprint]) -> None:
         self.snapshot = snapshot
         self.dataset = dataset
         self.listing = listing
@@ -339,7 +340,7 @@ class View:
         try:
             found = pads.dataset(table).to_table(columns={"is_true": expression})["is_true"].to_pylist()
         except pa.ArrowException as error:
-            message = f"the predicate must hold for the folders of every file, got: {str(error).splitlines()[0]}"
+            message = f"the predicate must hold for the folders of every file, got: {first_line(error)}"
             raise PredicateError(message) from error
         is_true = [odd or one is True for one, odd in zip(found, strange, strict=True)]
         is_false = [odd or one is False for one, odd in zip(found, strange, strict=True)]

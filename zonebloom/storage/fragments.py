@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Collection, ItemsView, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, overload
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ABSENT",
     "CHANGED",
+    "Fingerprint",
     "Fragment",
     "FragmentListEntry",
     "FragmentTable",
@@ -53,6 +54,17 @@ _SCHEMA = pa.schema(
         pa.field("row_group_bytes", pa.list_(pa.uint64()), nullable=False),
     ]
 )
+
+
+class Fingerprint(NamedTuple):
+    """What identifies one version of a data file."""
+
+    size: int
+    """Bytes."""
+    mtime_ns: int
+    """Time of last modification, nanoseconds since 1970."""
+    etag: str | None = None
+    """The object store's tag."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +92,9 @@ class Fragment:
     """Compressed bytes of each row group."""
 
     @property
-    def fingerprint(self) -> tuple[int, int, str | None]:
+    def fingerprint(self) -> Fingerprint:
         """What identifies this version of the file."""
-        return (self.size, self.mtime_ns, self.etag)
+        return Fingerprint(self.size, self.mtime_ns, self.etag)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +109,11 @@ class FragmentListEntry:
     """Size of the file."""
     checksum: str
     """XXH3-64 of the file."""
+
+
+_OF_FRAGMENTS = ("fragment_ids", "paths", "sizes", "mtimes", "etags", "num_rows")
+_OF_GROUPS = ("group_rows", "group_bytes")
+"""The columns of a `FragmentTable` with one element a fragment, and those with one a row group."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,22 +165,11 @@ class FragmentTable(Mapping[str, Fragment]):
         if not tables:
             return cls.of([])
         ends = np.cumsum([0, *(len(one.group_rows) for one in tables)])
-
-        def joined(name: str) -> Any:
-            return np.concatenate([getattr(one, name) for one in tables])
-
         offsets = [one.group_offsets[:-1] + end for one, end in zip(tables, ends[:-1], strict=True)]
-        return cls(
-            joined("fragment_ids"),
-            joined("paths"),
-            joined("sizes"),
-            joined("mtimes"),
-            joined("etags"),
-            joined("num_rows"),
-            np.concatenate([*offsets, ends[-1:]]).astype(np.int64),
-            joined("group_rows"),
-            joined("group_bytes"),
-        )
+        columns = {
+            name: np.concatenate([getattr(one, name) for one in tables]) for name in (*_OF_FRAGMENTS, *_OF_GROUPS)
+        }
+        return cls(group_offsets=np.concatenate([*offsets, ends[-1:]]).astype(np.int64), **columns)
 
     # --- as a mapping -------------------------------------------------------------------------------------------------
 
@@ -218,17 +224,9 @@ class FragmentTable(Mapping[str, Fragment]):
         offsets = np.zeros(len(positions) + 1, np.int64)
         np.cumsum(counts, out=offsets[1:])
         groups = np.repeat(firsts - offsets[:-1], counts) + np.arange(offsets[-1])
-        return FragmentTable(
-            self.fragment_ids[positions],
-            self.paths[positions],
-            self.sizes[positions],
-            self.mtimes[positions],
-            self.etags[positions],
-            self.num_rows[positions],
-            offsets,
-            self.group_rows[groups],
-            self.group_bytes[groups],
-        )
+        columns = {name: getattr(self, name)[positions] for name in _OF_FRAGMENTS}
+        columns |= {name: getattr(self, name)[groups] for name in _OF_GROUPS}
+        return FragmentTable(group_offsets=offsets, **columns)
 
     def where(self, mask: NDArray[np.bool_]) -> FragmentTable:
         """The fragments where `mask` is true; this table itself where all are."""

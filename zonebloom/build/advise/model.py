@@ -8,7 +8,6 @@ Spec: specs/whatif.md
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -24,7 +23,7 @@ from zonebloom.build.advise.sample import Sample, SampledZone, count_zones, take
 from zonebloom.build.fill import Threads, check_any, units_of
 from zonebloom.errors import DataFileError, InvalidArgumentError, UnsupportedTypeError
 from zonebloom.formats import DatasetSnapshot, open_dataset
-from zonebloom.options import FPP, ROWS_PER_ZONE, SIZINGS, Sizing, check_fpp, check_rows_per_zone
+from zonebloom.options import FPP, ROWS_PER_ZONE, SIZINGS, Sizing, check_fpp, check_rows_per_zone, num_cores
 from zonebloom.storage.fragments import Fragment
 
 if TYPE_CHECKING:
@@ -87,17 +86,13 @@ def whatif(
     listing = dataset.list()
     if not listing:
         raise DataFileError(f"a data set must have at least one file, got none in {dataset.location}")
-    num_workers = workers or _num_cores()
+    num_workers = workers or num_cores()
     ids = {path: number for number, path in enumerate(listing)}
     inspected = check_any(Threads(num_workers).read_footers(dataset, listing, ids), dataset)
     column_type = hashing.resolve_column(inspected.schema, column).type
     return _Predictor(
         dataset, inspected.fragments, column, column_type, rows_per_zone=rows_per_zone, workers=num_workers
     ).forecast(fpp)
-
-
-def _num_cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @dataclass

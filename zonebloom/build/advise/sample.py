@@ -210,7 +210,7 @@ class _Reader:
 
     def _values(self, place: _Place) -> list[pa.Array]:
         started = time.perf_counter()
-        with self.dataset.open(place.fragment.path) as file:
+        with self.dataset.open(place.fragment.path, place.fragment.fingerprint) as file:
             arrays = []
             for batch in file.column_batches([self.column], place.start, place.stop):
                 values = column_values(batch, self.column, self.column_type)

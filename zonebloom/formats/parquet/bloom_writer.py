@@ -31,6 +31,7 @@ from zonebloom.errors import (
 )
 from zonebloom.formats.detect import open_dataset
 from zonebloom.formats.folder import ParquetDataset
+from zonebloom.formats.local_folder import LocalFolder
 from zonebloom.formats.parquet import thrift
 from zonebloom.formats.parquet.file import DataFile, has_column
 from zonebloom.formats.parquet.thrift import ThriftError
@@ -100,21 +101,21 @@ def add_parquet_blooms(
     check_fpp(fpp)
     num_blocks_for(1, fpp, sizing)
     dataset = open_dataset(source)
-    if not isinstance(dataset, ParquetDataset):
+    if not isinstance(dataset, ParquetDataset) or not isinstance(dataset.folder, LocalFolder):
         raise InvalidArgumentError(f"files must be local, and of no table, to be copied with filters, got {source!r}")
-    folder = Path(target).absolute()
-    if dataset.layout == "folder" and folder.resolve().is_relative_to(dataset.root.resolve()):
-        raise InvalidArgumentError(f"copies must go outside of the data set {dataset.root}, got {folder}")
+    root, folder = dataset.folder.root, Path(target).absolute()
+    if dataset.layout == "folder" and folder.resolve().is_relative_to(root.resolve()):
+        raise InvalidArgumentError(f"copies must go outside of the data set {root}, got {folder}")
     paths = list(dataset.list())
     taken = [path for path in paths if os.path.lexists(folder / path)]
     if taken:
-        raise InvalidArgumentError(f"no file may be there to copy {dataset.root} to {folder}, got {taken[0]}")
+        raise InvalidArgumentError(f"no file may be there to copy {root} to {folder}, got {taken[0]}")
     _check_columns(dataset, paths, names)
     written: list[str] = []
     try:
         for path in paths:
             with dataset.open(path) as file:
-                _copy(dataset.root / path, folder / path, file, _filters(file, names, fpp, sizing))
+                _copy(root / path, folder / path, file, _filters(file, names, fpp, sizing))
             written.append(str(folder / path))
     except BaseException:
         for one in written:

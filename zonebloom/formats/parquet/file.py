@@ -16,8 +16,8 @@ from zonebloom.arrow import from_numpy, without_views
 from zonebloom.arrow import parquet as pq
 from zonebloom.bloom import hashing
 from zonebloom.bloom.addresses import MAX_ROWS
-from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError
-from zonebloom.formats.parquet.footer import Footer, first_line, read_footer
+from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, first_line
+from zonebloom.formats.parquet.footer import Footer, read_footer
 from zonebloom.formats.parquet.row_groups import (
     COMPRESSED_BYTES,
     DATA_OFFSET,
@@ -30,7 +30,8 @@ from zonebloom.formats.parquet.row_groups import (
 )
 from zonebloom.formats.parquet.statistics import bounds_of, unpacking
 from zonebloom.formats.parquet.thrift import ThriftError
-from zonebloom.formats.source import Fingerprint, Source
+from zonebloom.formats.source import Source
+from zonebloom.storage.fragments import Fingerprint
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -316,7 +317,7 @@ class DataFile:
 
     def _will_need(self, groups: Sequence[int], leaves: Sequence[int]) -> None:
         """Ask a far source for the column chunks at once."""
-        if not self._source.is_near:
+        if self._source.is_remote:
             metas = [self._meta(group, leaf) for group in groups for leaf in leaves]
             starts = [meta.get(DICTIONARY_OFFSET) or meta[DATA_OFFSET] for meta in metas]
             self._source.will_need([(start, meta[COMPRESSED_BYTES]) for start, meta in zip(starts, metas, strict=True)])

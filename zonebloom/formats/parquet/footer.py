@@ -21,14 +21,15 @@ from typing import Any, Self
 import pyarrow as pa
 
 from zonebloom.arrow import parquet as pq
-from zonebloom.errors import DataFileError
+from zonebloom.errors import DataFileError, first_line
 from zonebloom.formats.parquet import thrift
 from zonebloom.formats.parquet.column_mapping import StoredName, renamed_footer
 from zonebloom.formats.parquet.row_groups import RowGroups
 from zonebloom.formats.parquet.thrift import ThriftError
-from zonebloom.formats.source import Fingerprint, Source
+from zonebloom.formats.source import Source
+from zonebloom.storage.fragments import Fingerprint
 
-__all__ = ["Footer", "StoredField", "first_line", "metadata_of", "read_footer"]
+__all__ = ["Footer", "StoredField", "metadata_of", "read_footer"]
 
 _TAIL_BYTES = 1 << 16
 """Read from the end at once: most footers, and of small files the page index as well."""
@@ -312,8 +313,3 @@ def _tail(source: Source, size: int) -> bytes:
 def metadata_of(raw: bytes) -> pq.FileMetaData:
     """A footer as pyarrow reads it."""
     return pq.read_metadata(pa.BufferReader(_MAGIC + raw + _END.pack(len(raw), _MAGIC)))
-
-
-def first_line(error: BaseException) -> str:
-    """What an error of pyarrow says, in one line."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0]

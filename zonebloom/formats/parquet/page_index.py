@@ -117,8 +117,8 @@ def page_maps(
 ) -> list[PageMap | None]:
     """Where the pages of leaves of a row group are; None where the file does not say, or contradicts itself.
 
-    What is not known yet of page indexes is read from the file at once; of a chunk without one, if the file is near,
-    the headers of its pages, as many as cost less than to decode `saved_rows` or to read the chunk.
+    What is not known yet of page indexes is read from the file at once. Of a chunk without one in a local file, the
+    headers of its pages are read, as many as cost less than to decode `saved_rows` or to read the chunk.
     """
     known = _KNOWN.setdefault(footer, {})
     if len(known) + len(leaves) > _MAX_KEPT:
@@ -136,7 +136,7 @@ def page_maps(
             found[leaf] = None if locations is None else _checked_map(chunk, locations)
         else:
             max_pages = max(saved_rows // _ROWS_PER_HEADER, (chunk.stop - chunk.start) // _BYTES_PER_HEADER)
-            found[leaf] = _walked_map(source, chunk, max_pages) if source.is_near else None
+            found[leaf] = None if source.is_remote else _walked_map(source, chunk, max_pages)
         known[group, leaf] = found[leaf]
     return [found[leaf] for leaf in leaves]
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 from zonebloom.arrow import compute as pc
 from zonebloom.arrow import from_values
 from zonebloom.bloom.hashing import is_supported, storage_type
+from zonebloom.errors import first_line
 from zonebloom.predicates.coerce import numbers, temporal, texts
 from zonebloom.predicates.coerce.reasons import MisfitError, Part, misfit, nan_misfit
 from zonebloom.predicates.coerce.sources import Number, sources
@@ -56,7 +57,7 @@ def fit_values(values: Any, column_type: pa.DataType) -> Fit:
     except MisfitError as error:
         return Fit(_wrap(nothing, value_type), Reason(error.code, str(error)), 0)
     except (pa.ArrowException, ArithmeticError, UnicodeError) as error:
-        message = f"a literal must convert exactly to {column_type}, got {str(error).splitlines()[0]}"
+        message = f"a literal must convert exactly to {column_type}, got {first_line(error)}"
         return Fit(_wrap(nothing, value_type), Reason(ReasonCode.TYPE_MISMATCH, message), 0)
     return Fit(_wrap(array, value_type), None, sum(num_out for _, num_out in parts))
 

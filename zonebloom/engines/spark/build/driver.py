@@ -37,12 +37,11 @@ from zonebloom.engines.spark.listing import open_index
 from zonebloom.errors import InvalidArgumentError
 from zonebloom.formats import DatasetSnapshot
 from zonebloom.formats.hive import Partitions
-from zonebloom.formats.source import Fingerprint
 from zonebloom.formats.table import TableSnapshot
 from zonebloom.index import Index, build_index
 from zonebloom.maintain.optimize import Optimization
 from zonebloom.options import COMMIT_EVERY, FPP, ROWS_PER_ZONE, Sizing
-from zonebloom.storage.fragments import Fragment
+from zonebloom.storage.fragments import Fingerprint, Fragment
 from zonebloom.storage.level import LevelEntry
 from zonebloom.storage.levels import parts_of_dataset
 from zonebloom.storage.levels.fill import warn_of_useless

@@ -14,11 +14,10 @@ import pyarrow as pa
 
 from zonebloom.build.fill import BuildPlan, BuiltColumns, Unit, build_units, inspect
 from zonebloom.formats import DatasetSnapshot
-from zonebloom.formats.source import Fingerprint
 from zonebloom.index import open_index
 from zonebloom.maintain.optimize import Optimization
 from zonebloom.options import IndexOptions
-from zonebloom.storage.fragments import Fragment
+from zonebloom.storage.fragments import Fingerprint, Fragment
 from zonebloom.storage.level import LevelEntry
 from zonebloom.storage.levels.fill import Filling
 from zonebloom.storage.levels.partial import Part, PartialLevels, merge_dataset, merge_fragments

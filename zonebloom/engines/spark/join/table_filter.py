@@ -20,10 +20,10 @@ import numpy as np
 from zonebloom.bloom.addresses import MAX_ROWS
 from zonebloom.bloom.hashing import hash_array
 from zonebloom.bloom.sbbf import Sbbf
-from zonebloom.build.fill import num_cores
 from zonebloom.engines.spark.pushdown.names import Names, respelled
 from zonebloom.errors import CorruptIndexError, DataFileError, IndexNotFoundError
 from zonebloom.formats.schema_evolution import column_values, columns_of_folders
+from zonebloom.options import num_cores
 from zonebloom.search.freshness import File
 from zonebloom.search.view import View
 from zonebloom.storage.levels import DatasetFilter
@@ -187,8 +187,8 @@ def _filter_of(view: View, files: Sequence[File], column: ColumnEntry, max_rows:
 
 
 def _add_file(view: View, file: File, column: ColumnEntry, filling: Filling) -> str | None:
-    with view.dataset.open(file.path) as data:
-        if tuple(data.fingerprint) != tuple(file.fingerprint):
+    with view.dataset.open(file.path, file.fingerprint) as data:
+        if data.fingerprint != file.fingerprint:
             return f"{file.path}, which changed meanwhile"
         if respelled(data.schema, view.schema):
             return f"{file.path}, which spells a column otherwise"

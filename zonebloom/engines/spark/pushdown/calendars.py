@@ -70,7 +70,7 @@ def is_moving(spark: SparkSession, view: View, paths: Sequence[str]) -> bool:
     if any(spark.conf.get(name, "EXCEPTION") == "LEGACY" for name in settings):
         return True
     for path in paths[:_NUM_FOOTERS]:
-        with view.dataset.open(path) as data:
+        with view.dataset.open(path, view.listing[path]) as data:
             if is_old_writer(data.metadata):
                 return True
     return False

@@ -72,7 +72,7 @@ def misread(view: View, names: Names, paths: Iterable[str]) -> str | None:
         return "Spark and the library read some column names or folders differently"
     for path in set(view.files.unknown_paths) & set(paths):
         try:
-            with view.dataset.open(path) as data:
+            with view.dataset.open(path, view.listing[path]) as data:
                 is_known = set(data.schema.names) <= set(view.schema.names) and not respelled(data.schema, view.schema)
         except DataFileError:
             return f"{path} cannot be read"

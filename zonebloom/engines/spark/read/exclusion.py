@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from zonebloom.engines.spark.paths import file_path
-from zonebloom.formats.source import Fingerprint
+from zonebloom.storage.fragments import Fingerprint
 
 __all__ = ["MAX_EXCLUDED", "exclusion"]
 

@@ -14,7 +14,6 @@ from zonebloom.engines.spark.listing import open_index
 from zonebloom.engines.spark.read.table import Asked, Lake, Plan, PrunedRead
 from zonebloom.errors import InvalidArgumentError
 from zonebloom.formats import ParquetDataset
-from zonebloom.formats.object_folder import ObjectDataset
 from zonebloom.formats.table import TableDataset
 
 if TYPE_CHECKING:
@@ -94,9 +93,9 @@ def _lake(
         return open_index(place, storage_options, dataset=given)
 
     first = opened()
-    if isinstance(first.data, ParquetDataset):
+    if isinstance(first.data, ParquetDataset) and not first.data.is_remote:
         return Lake(spark, first, first.data, opened, method)
-    if isinstance(first.data, (ObjectDataset, TableDataset)):
+    if isinstance(first.data, (ParquetDataset, TableDataset)):
         from zonebloom.engines.spark.read.row_range_table import ForeignLake  # noqa: PLC0415 - only for those
 
         return ForeignLake(spark, first, opened, method)

@@ -112,7 +112,7 @@ class Layout:
             if path is None:
                 return
             try:
-                with self.view.dataset.open(path) as data:
+                with self.view.dataset.open(path, self.view.listing[path]) as data:
                     self._read.append((frozenset(data.schema.names), data.int96_columns, _written(data.metadata)))
             except DataFileError:  # whoever reads its rows will say so
                 continue
