@@ -246,7 +246,7 @@ def test_a_data_file_that_grew_during_the_build_is_not_trusted(flat_lake, monkey
     user = flat_lake.table["user_id"][50].as_py()
     assert index.to_table(zb.Equals("user_id", user)).num_rows == 2
     assert flat_lake.files[1] in index.search(zb.Equals("user_id", user)).files
-    assert set(index.zone_table("user_id").fragment_ids.tolist()) == {0, 2}
+    assert set(index.zone_table("user_id").positions.fragment_ids.tolist()) == {0, 2}
 
 
 def test_a_page_that_does_not_decode_during_the_build(flat_lake):

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zonebloom.search.evaluate import TouchedRanges
+from zonebloom.search.result import TouchedRanges
 from zonebloom.search.selection import RowSelection
 
 ZONES = [(fragment, start, start + length) for fragment in range(3) for start, length in ((0, 10), (10, 10), (20, 5))]

@@ -235,6 +235,7 @@ def test_a_write_that_goes_wrong_loses_nothing(template, tmp_path, operation, fi
             assert_every_row_is_found(root, index)
             if kind not in ("partial", "torn"):
                 assert not index._snapshot.damage, (at, kind)
+                assert not index._snapshot.damaged_segments, (at, kind)
             if list_versions(LocalStore(root / "_other")):
                 with contextlib.suppress(zb.errors.CorruptIndexError):  # its only version may be torn
                     assert_every_row_is_found(root, zb.open_index(root / "_other"))

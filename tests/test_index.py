@@ -255,11 +255,11 @@ def test_adding_a_column_after_files_changed_keeps_the_first_honest(flat_lake):
     assert index.to_table(zb.Equals("user_id", lost)).num_rows == 0
     assert index.exists("user_id", ["new 5"]).to_pylist() == [True]
     live = {one.fragment_id for one in index._snapshot.fragments.values()}
-    assert set(index.zone_table("device_id").fragment_ids.tolist()) == live
+    assert set(index.zone_table("device_id").positions.fragment_ids.tolist()) == live
     with pytest.raises(StaleIndexError, match=r"400 without, first of part-0\.parquet: refresh"):
         index.zone_table("user_id")
     index.refresh()
-    assert set(index.zone_table("user_id").fragment_ids.tolist()) == live
+    assert set(index.zone_table("user_id").positions.fragment_ids.tolist()) == live
 
 
 def test_a_column_with_a_file_that_does_not_convert_has_no_whole_zone_table(tmp_path):

@@ -31,7 +31,7 @@ def fragment_rows(folder, levels):
 
 def dataset_bytes(store, levels):
     (level,) = [one for one in levels if one.name == "dataset"]
-    return level, DatasetFilter(store, level.segments[0], str).to_sbbf().to_bytes()
+    return level, DatasetFilter(store, level.segments[0]).to_sbbf().to_bytes()
 
 
 def by_one(store, values, fragments):

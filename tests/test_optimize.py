@@ -79,7 +79,7 @@ def answers(store: LocalStore, column: ColumnEntry, hashes: np.ndarray) -> set[t
     found = set()
     for table in open_all(store, column):
         mask = table.may_contain(hashes)
-        found |= set(zip(table.fragment_ids[mask].tolist(), table.zone_starts[mask].tolist(), strict=True))
+        found |= set(zip(table.positions.fragment_ids[mask], table.positions.zone_starts[mask], strict=True))
     return found
 
 
@@ -251,7 +251,7 @@ def test_zones_of_files_that_are_gone_are_dropped(flat_lake):
     done = index.optimize()
     assert [column.num_zones_dropped for column in done.columns] == [375, 375]
     assert index.search("note = 'note 3'").row_ranges == before
-    assert 1 not in index.zone_table("note").fragment_ids
+    assert 1 not in index.zone_table("note").positions.fragment_ids
 
 
 def test_the_loser_of_a_race_changes_nothing(flat_lake):

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import zonebloom as zb
 from tests.depth import at_depth
 from zonebloom.errors import PredicateError
-from zonebloom.search.evaluate import TouchedRanges
+from zonebloom.search.result import TouchedRanges
 from zonebloom.search.selection import RowSelection
 
 
@@ -247,7 +247,7 @@ def test_explain_counts_deleted_files(hive_lake, index):
 # --- predicates that are hard on the evaluator ----------------------------------------------------------------------
 
 
-def test_a_deep_tree_is_evaluated_and_one_too_deep_refused(tmp_path):
+def test_a_tree_of_any_depth_is_searched_and_one_too_deep_to_read_rows_refused(tmp_path):
     pq.write_table(pa.table({"c": range(100), "d": range(100)}), tmp_path / "a.parquet")
     index = zb.build_index(tmp_path, "c", rows_per_zone=10)
     tree: zb.Predicate = zb.Equals("c", 55)

@@ -16,11 +16,20 @@ from hypothesis import strategies as st
 
 import zonebloom as zb
 from tests.depth import at_depth
+from zonebloom.bloom.zones import ZonePositions
 from zonebloom.predicates import Predicate, parse_predicate
-from zonebloom.search.column_reader import LoadedColumn
-from zonebloom.search.evaluate import Evaluator, ProbedColumn
+from zonebloom.search.bind import bind
+from zonebloom.search.column_reader import ColumnReader, OpenedSegment
+from zonebloom.search.evaluate import ProbedColumn, evaluate
 from zonebloom.search.selection import Bounds, RowSelection
 from zonebloom.search.zone_bitmap import ZoneGrid, ZoneSet
+
+
+def positions_of(starts, lengths) -> ZonePositions:
+    """Zones of fragment 0."""
+    numbers = np.array([np.zeros(len(starts)), starts, lengths], np.uint64)
+    return ZonePositions(*numbers, np.zeros(len(starts), bool))
+
 
 ROWS_PER_ZONE = {"a": 2, "b": 2, "c": 3}
 
@@ -29,8 +38,8 @@ class RangesColumn(ProbedColumn):
     """A column whose zones are row ranges at once."""
 
     def rows_of(self, chosen):
-        firsts = self.zones.fragment_ids << np.uint64(32) | self.zones.zone_starts
-        stops = firsts + self.zones.zone_lengths
+        firsts = self.zones.positions.addresses
+        stops = firsts + self.zones.positions.zone_lengths
         if self.live is not None:
             chosen = chosen[self.live[chosen]]
         return RowSelection.from_addresses(firsts[chosen], stops[chosen]) | self.grid.uncovered
@@ -62,11 +71,10 @@ class Lake:
             values = self.random.integers(0, self.num_values, self.lengths[one])
             builder.add(one, pa.array(values, mask=self.random.random(self.lengths[one]) < 0.2))
             tables.append(builder.finish())
-        loaded = LoadedColumn(tables, [])
-        is_live = np.isin(loaded.fragment_ids, self.live)
+        loaded = ColumnReader([OpenedSegment("", table) for table in tables])
+        is_live = np.isin(loaded.positions.fragment_ids, self.live)
         uncovered = self.universe - self._rows(one for one in segments if one in self.live)
-        positions = (loaded.fragment_ids, loaded.zone_starts, loaded.zone_lengths)
-        grid, places = ZoneGrid.of(*positions, uncovered, None if is_live.all() else is_live)
+        grid, places = ZoneGrid.of(loaded.positions, uncovered, None if is_live.all() else is_live)
         return ProbedColumn(name, pa.int64(), loaded, grid, places)
 
     def shared(self) -> dict[str, ProbedColumn]:
@@ -78,13 +86,22 @@ class Lake:
             found[name] = ProbedColumn(name, one.column_type, one.zones, grids[-1], one.places)
         return found
 
-    def partition_rows(self, predicate: Predicate) -> Bounds:
+    def constant_bounds(self, predicate: Predicate) -> Bounds:
         """`part = n` is true in fragments whose id is n modulo 3."""
         table = pa.table({"part": [one % 3 for one in self.live]})
         hits = set(
             table.append_column("id", [self.live]).filter(predicate.to_expression(table.schema))["id"].to_pylist()
         )
         return Bounds.exactly(self._rows(hits), self._rows(set(self.live) - hits))
+
+
+class Searched:
+    """A lake with its columns in one of two forms."""
+
+    constant_columns = frozenset({"part"})
+
+    def __init__(self, lake: Lake, columns: dict[str, ProbedColumn]) -> None:
+        self.universe, self.constant_bounds, self.column = lake.universe, lake.constant_bounds, columns.get
 
 
 values = st.integers(0, 60)
@@ -120,12 +137,8 @@ def test_zone_sets_give_the_rows_of_row_ranges(tree, seed, num_fragments, num_va
     plain = {
         name: RangesColumn(name, one.column_type, one.zones, one.grid, one.places) for name, one in lake.columns.items()
     }
-    found, wanted = (
-        Evaluator(lake.universe, columns.get, frozenset({"part"}), lake.partition_rows)
-        for columns in (lake.shared(), plain)
-    )
-    assert found.evaluate(tree) == wanted.evaluate(tree)
-    assert found.reasons.keys() == wanted.reasons.keys()
+    found, wanted = (evaluate(bind(tree, Searched(lake, columns))) for columns in (lake.shared(), plain))
+    assert found == wanted
 
 
 cuts = st.lists(st.tuples(st.integers(0, 2), st.integers(1, 4)), max_size=40)
@@ -141,7 +154,7 @@ def test_joined_zone_sets_are_joined_row_ranges(cuts, overlap, chosen, uncovered
     if overlap:
         lengths = lengths + np.uint64(3)
     rest = RowSelection.from_ranges([(1, 0, 5)] if uncovered else [])
-    grid, other = (ZoneGrid.of(np.zeros(len(cuts), np.uint64), starts, lengths, rest)[0] for _ in range(2))
+    grid, other = (ZoneGrid.of(positions_of(starts, lengths), rest)[0] for _ in range(2))
     numbers = [np.array(sorted(one for one in some if one < len(cuts)), np.intp) for some in chosen]
     a, b = (grid.rows_of(one) for one in numbers[:2])
     c = other.rows_of(numbers[2])
@@ -160,7 +173,7 @@ def test_joined_zone_sets_are_joined_row_ranges(cuts, overlap, chosen, uncovered
 
 
 def test_what_a_zone_set_lacks_is_named():
-    grid, _ = ZoneGrid.of(*np.array([[0], [0], [5]], np.uint64), RowSelection.empty())
+    grid, _ = ZoneGrid.of(positions_of([0], [5]), RowSelection.empty())
     with pytest.raises(AttributeError, match="got tail"):
         _ = grid.rows_of(np.array([0])).tail
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from zonebloom.bloom.sbbf import Sbbf
-    from zonebloom.bloom.zones import ZoneBuilder, ZoneTable
     from zonebloom.build.advise import Forecast, whatif
     from zonebloom.errors import ZoneBloomError
     from zonebloom.formats.parquet.bloom import parquet_blooms
@@ -21,9 +20,10 @@ if TYPE_CHECKING:
     from zonebloom.index import Index, build_index, dataset, import_index, open_index
     from zonebloom.predicates import And, Equals, IsIn, IsNull, Not, Or, Predicate, col
     from zonebloom.reasons import Reason, ReasonCode
-    from zonebloom.search.evaluate import SearchResult
     from zonebloom.search.lake import Lake, open_lake
+    from zonebloom.search.result import SearchResult
     from zonebloom.search.selection import Kind, RowSelection
+    from zonebloom.search.zone_table import ZoneBuilder, ZoneTable
 
 __version__ = "0.1.0"
 
@@ -34,12 +34,12 @@ _HOMES = {
     "zonebloom.formats.parquet.bloom_writer": ("add_parquet_blooms",),
     "zonebloom.predicates": ("And", "Equals", "IsIn", "IsNull", "Not", "Or", "Predicate", "col"),
     "zonebloom.build.advise": ("Forecast", "whatif"),
-    "zonebloom.search.evaluate": ("SearchResult",),
     "zonebloom.search.lake": ("Lake", "open_lake"),
+    "zonebloom.search.result": ("SearchResult",),
     "zonebloom.reasons": ("Reason", "ReasonCode"),
     "zonebloom.bloom.sbbf": ("Sbbf",),
     "zonebloom.search.selection": ("Kind", "RowSelection"),
-    "zonebloom.bloom.zones": ("ZoneBuilder", "ZoneTable"),
+    "zonebloom.search.zone_table": ("ZoneBuilder", "ZoneTable"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -29,9 +29,9 @@ from zonebloom.errors import (
 from zonebloom.formats import INDEX_FOLDER, Dataset, dataset_from_json, open_dataset
 from zonebloom.options import COMMIT_EVERY, FPP, ROWS_PER_ZONE, BuildOptions, IndexOptions
 from zonebloom.predicates import Predicate, parse_predicate
-from zonebloom.search.evaluate import SearchResult
-from zonebloom.search.snapshot import load_snapshot, load_trusted
-from zonebloom.search.view import Snapshot, View
+from zonebloom.search.result import SearchResult
+from zonebloom.search.snapshot import Snapshot, load_snapshot, load_trusted
+from zonebloom.search.view import View
 from zonebloom.storage.manifest import ColumnEntry, list_versions, read_version
 from zonebloom.storage.stores.locations import Url, absolute, is_url, joined
 from zonebloom.storage.stores.open import open_store
@@ -39,7 +39,6 @@ from zonebloom.storage.stores.store import Store, Traffic
 
 if TYPE_CHECKING:
     from zonebloom.bloom.sbbf import Sbbf
-    from zonebloom.bloom.zones import ZoneTable
     from zonebloom.build.fill import Runner
     from zonebloom.build.progress import Progress
     from zonebloom.build.refresh import Mode, Refresh
@@ -50,6 +49,7 @@ if TYPE_CHECKING:
     from zonebloom.options import Sizing
     from zonebloom.search.arrow_dataset import IndexedDataset
     from zonebloom.search.explain import Explanation
+    from zonebloom.search.zone_table import ZoneTable
 
 __all__ = ["Index", "build_index", "dataset", "import_index", "open_index"]
 

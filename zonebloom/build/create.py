@@ -34,8 +34,7 @@ from zonebloom.maintain.transaction import NO_VERSION, ColumnChange
 from zonebloom.maintain.verify import check_imported
 from zonebloom.options import BuildOptions, IndexOptions
 from zonebloom.search.selection import RowSelection
-from zonebloom.search.snapshot import load_trusted
-from zonebloom.search.view import Snapshot
+from zonebloom.search.snapshot import Snapshot, load_trusted
 from zonebloom.storage.fragments import Fragment
 from zonebloom.storage.manifest import list_versions
 from zonebloom.storage.stores.locations import absolute
@@ -167,7 +166,7 @@ def import_zones(dataset: DatasetSnapshot, store: Store, zones: ZoneTable, colum
 
 
 def _check_tiling(zones: ZoneTable, fragments: Sequence[Fragment]) -> None:
-    covered = RowSelection.from_arrays(zones.fragment_ids, zones.zone_starts, zones.zone_starts + zones.zone_lengths)
+    covered = RowSelection.of_zones(zones.positions)
     files = RowSelection.from_ranges((one.fragment_id, 0, one.num_rows) for one in fragments if one.num_rows)
     if covered != files:
         odd = next(iter((covered - files) | (files - covered)))

@@ -24,7 +24,8 @@ from zonebloom.formats import DatasetSnapshot
 from zonebloom.formats.hive import Partitions, agrees, wanted_partitions
 from zonebloom.maintain.transaction import covered_by
 from zonebloom.options import IndexOptions, Sizing
-from zonebloom.search.view import Snapshot, replaced_columns
+from zonebloom.search.snapshot import Snapshot
+from zonebloom.search.view import replaced_columns
 from zonebloom.storage.fragments import Fingerprint, FragmentTable, is_in_runs
 from zonebloom.storage.level import LevelEntry
 from zonebloom.storage.locator.reader import LocatorSegment
@@ -323,9 +324,7 @@ def _is_sound(store: Store, segment: SegmentEntry) -> bool:
                     return False
                 first += span.num_bytes
         if segment.kind == "slices":
-            sliced = SliceSegment(store, segment)
-            sliced.read_positions()
-            return sliced.verify()
+            return SliceSegment(store, segment).verify()
         if segment.kind == "locator":
             return LocatorSegment(store, segment).verify()
     except (CorruptIndexError, FileNotFoundError):

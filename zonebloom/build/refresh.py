@@ -19,7 +19,7 @@ from zonebloom.formats import DatasetSnapshot
 from zonebloom.formats.hive import Partitions
 from zonebloom.maintain.transaction import covered_by
 from zonebloom.options import BuildOptions
-from zonebloom.search.view import Snapshot
+from zonebloom.search.snapshot import Snapshot
 from zonebloom.storage.fragments import FragmentTable, is_in_runs
 from zonebloom.storage.manifest import ColumnEntry
 

@@ -24,7 +24,7 @@ from rich.table import Table
 
 from zonebloom.errors import InvalidArgumentError, ZoneBloomError
 from zonebloom.index import Index, build_index
-from zonebloom.search.evaluate import Counts
+from zonebloom.search.result import Counts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -108,8 +108,8 @@ def export(path: str, column: str, output: Path, index: str | None) -> None:
 @index_option
 def import_(file: Path, path: str, column: str, index: str | None) -> None:
     """Make an index of PATH from a zone table that was made elsewhere; it is checked against the data first."""
-    from zonebloom.bloom.zones import ZoneTable  # noqa: PLC0415 - as above
     from zonebloom.index import import_index  # noqa: PLC0415 - `--help` must not load Arrow
+    from zonebloom.search.zone_table import ZoneTable  # noqa: PLC0415 - as above
 
     zones = ZoneTable.from_arrow(read_table(file))
     imported = import_index(path, zones, column=column, index=index, storage_options=storage_options())

@@ -14,10 +14,11 @@ import pyarrow as pa
 
 from zonebloom.arrow import compute as pc
 from zonebloom.arrow import from_numpy
-from zonebloom.bloom.zones import ZoneTable, zone_schema
+from zonebloom.bloom.zones import zone_schema
 from zonebloom.errors import CorruptIndexError, IndexNotFoundError, StaleIndexError
 from zonebloom.search.selection import RowSelection
-from zonebloom.search.view import Snapshot
+from zonebloom.search.snapshot import Snapshot
+from zonebloom.search.zone_table import ZoneTable
 from zonebloom.storage.fragments import is_in_runs
 from zonebloom.storage.manifest import ColumnEntry
 
@@ -38,15 +39,14 @@ def zone_table(snapshot: Snapshot, entry: ColumnEntry) -> ZoneTable:
         Rows of a live fragment have no zones, for the same reason.
     """
     loaded = snapshot.column(entry)
-    if loaded.damage or snapshot.damage:
-        message = (loaded.damage or snapshot.damage)[0].message
-        raise CorruptIndexError(f"every segment must be sound for a whole zone table, got: {message}")
+    if damage := [*(reason.message for reason in (*loaded.lost, *snapshot.damage)), *loaded.damage]:
+        raise CorruptIndexError(f"every segment must be sound for a whole zone table, got: {damage[0]}")
     _check_covered(snapshot, entry, loaded.covered)
-    tables = [table.to_arrow() for table in loaded.tables]
+    tables = [table.to_arrow() for table in loaded.filters]
     if not tables:
         schema = zone_schema(entry.rows_per_zone, entry.fpp, column=entry.name, column_type=entry.column_type)
         return ZoneTable([], schema)
-    whole = pa.concat_tables(tables)
+    whole: pa.Table = pa.concat_tables(tables)
     is_live = pc.is_in(whole["fragment_id"], from_numpy(snapshot.fragments.fragment_ids, pa.uint64()))
     if not pc.all(is_live).as_py():
         whole = whole.filter(is_live)
@@ -84,7 +84,7 @@ def dataset_filter(snapshot: Snapshot, entry: ColumnEntry) -> Sbbf:
     if not levels:
         message = f"column {entry.name} must have the level dataset, got none"
         raise IndexNotFoundError(f'{message}; build it with levels=("zone", "dataset")')
-    filters = [DatasetFilter(snapshot.store, segment, str) for segment in levels[0].segments]
+    filters = [DatasetFilter(snapshot.store, segment) for segment in levels[0].segments]
     if len(filters) == 1:
         return filters[0].to_sbbf()
     largest = max(one.entry.num_bytes // 32 for one in filters)

@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from zonebloom.arrow import from_numpy
-from zonebloom.bloom.zones import ZoneTable, zone_schema
+from zonebloom.bloom.zones import BlockFilters, ZonePositions, zone_schema
 from zonebloom.errors import CorruptIndexError
 from zonebloom.maintain.commit import commit_change
 from zonebloom.maintain.transaction import Change, ColumnChange
@@ -30,7 +29,7 @@ from zonebloom.storage.fragments import is_in_runs, read_fragments
 from zonebloom.storage.levels import merge_level
 from zonebloom.storage.manifest import ColumnEntry, Manifest
 from zonebloom.storage.segment import SegmentEntry
-from zonebloom.storage.slices.layout import FULL_GROUP, ROWS_PER_BLOCK, ZonePositions, cut_into_groups
+from zonebloom.storage.slices.layout import FULL_GROUP, ROWS_PER_BLOCK, cut_into_groups
 from zonebloom.storage.slices.reader import SliceSegment
 from zonebloom.storage.slices.writer import SliceSegmentWriter, seal_rows
 from zonebloom.storage.stores.store import Store
@@ -196,43 +195,21 @@ def optimize_column(
 class _Source:
     """A segment whose zones may be merged."""
 
-    def __init__(
-        self,
-        entry: SegmentEntry,
-        table: ZoneTable | SliceSegment,
-        live: set[int],
-        release: Callable[[], None],
-    ) -> None:
+    def __init__(self, entry: SegmentEntry, filters: BlockFilters, live: set[int], release: Callable[[], None]) -> None:
         self.entry = entry
-        self.table = table
+        self.filters = filters
         self.release = release
-        self.positions = ZonePositions(table.fragment_ids, table.zone_starts, table.zone_lengths, table.has_null)
+        self.positions = filters.positions
         known = np.fromiter(live, np.uint64, len(live))
-        self.is_live: NDArray[np.bool_] = np.isin(table.fragment_ids, known)
-        self.num_blocks = _num_blocks(table)
+        self.is_live: NDArray[np.bool_] = np.isin(self.positions.fragment_ids, known)
+        self.num_blocks = filters.num_blocks
 
     def __len__(self) -> int:
-        return len(self.table)
+        return len(self.filters)
 
     @property
     def is_sliced(self) -> bool:
-        return isinstance(self.table, SliceSegment)
-
-    def read(self, out: NDArray[np.uint32], first_zone: int, first_block: int) -> None:
-        """Fill `out`, shape `(num_zones, num_blocks, 8)`, with those blocks of consecutive zones of one size."""
-        num_zones, num_blocks, _ = out.shape
-        if isinstance(self.table, SliceSegment):
-            skipped = first_zone % 8
-            count = skipped + num_zones
-            out[:] = self.table.filters(first_zone - skipped, count, first_block, first_block + num_blocks)[skipped:]
-            return
-        self.table.copy_blocks(out, first_zone, first_block)
-
-
-def _num_blocks(table: ZoneTable | SliceSegment) -> NDArray[np.int64]:
-    if isinstance(table, SliceSegment):
-        return np.full(len(table), table.layout.num_blocks, np.int64)
-    return table.num_blocks
+        return isinstance(self.filters, SliceSegment)
 
 
 def _open(store: Store, entry: SegmentEntry, live: set[int]) -> _Source:
@@ -243,7 +220,6 @@ def _open(store: Store, entry: SegmentEntry, live: set[int]) -> _Source:
             raise CorruptIndexError(bad[0])
         return _Source(entry, zones, live, opened.release)
     segment = SliceSegment(store, entry)
-    segment.read_positions()
     return _Source(entry, segment, live, segment.release)
 
 
@@ -259,7 +235,7 @@ def _chosen(sources: Sequence[_Source], damage: list[str]) -> list[_Source]:
         for num_blocks, count in zip(found.tolist(), counts.tolist(), strict=True):
             sizes[num_blocks] += count
     for source in groups:
-        num_blocks = int(source.table.layout.num_blocks) if isinstance(source.table, SliceSegment) else 0
+        num_blocks = int(source.num_blocks[0]) if len(source) else 0
         is_small = len(source) < min(FULL_GROUP, 2 * sizes[num_blocks])
         if source not in chosen and is_small and _is_sound(source, damage):
             chosen.append(source)
@@ -271,11 +247,9 @@ def _chosen(sources: Sequence[_Source], damage: list[str]) -> list[_Source]:
 
 
 def _is_sound(source: _Source, damage: list[str]) -> bool:
-    assert isinstance(source.table, SliceSegment)
-    if source.table.verify():
-        return True
-    damage.append(str(source.table.damage))
-    return False
+    is_sound = source.filters.verify()
+    damage += source.filters.damage
+    return is_sound
 
 
 # --- which zones go where ---------------------------------------------------------------------------------------------
@@ -384,7 +358,7 @@ def _slice_tiles(tiles: Sequence[tuple[int, _Group]], rows: NDArray[np.uint8], b
     filters = np.empty((_TILE, stop_block - first_block, 8), np.uint32)
     for first_zone, tile in tiles:
         for first, source, zone, count in tile.stretches():
-            source.read(filters[first : first + count], zone, first_block)
+            source.filters.copy_blocks(filters[first : first + count], zone, first_block)
         kernels.slice_zones(filters[: len(tile)], rows, first_zone)
 
 
@@ -415,7 +389,7 @@ def _zone_batches(group: _Group, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         position = 0
         for zone, size in enumerate(num_blocks[first : first + count].tolist()):
             source = part.sources[int(part.source[zone])]
-            source.read(data[None, position : position + size], int(part.zone[zone]), 0)
+            source.filters.copy_blocks(data[None, position : position + size], int(part.zone[zone]), 0)
             position += size
         offsets = np.concatenate([[0], ends[:count]]).astype(np.int32)
         yield _zone_batch(part.positions, offsets, data, schema)
@@ -425,11 +399,5 @@ def _zone_batches(group: _Group, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
 def _zone_batch(
     positions: ZonePositions, offsets: NDArray[np.int32], data: NDArray[np.uint32], schema: pa.Schema
 ) -> pa.RecordBatch:
-    columns = [
-        from_numpy(positions.fragment_ids, pa.uint64()),
-        from_numpy(positions.zone_starts, pa.uint64()),
-        from_numpy(positions.zone_lengths, pa.uint64()),
-        pa.array(positions.has_null),
-        pa.Array.from_buffers(pa.binary(), len(positions), [None, pa.py_buffer(offsets), pa.py_buffer(data)]),
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
+    bitsets = pa.Array.from_buffers(pa.binary(), len(positions), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+    return pa.RecordBatch.from_arrays([*positions.to_arrays(), bitsets], schema=schema)

@@ -15,16 +15,14 @@ import pyarrow as pa
 
 from zonebloom.bloom import hashing
 from zonebloom.bloom.sizing import expected_fpp
-from zonebloom.bloom.zones import ZoneTable
+from zonebloom.bloom.zones import BlockFilters, ZoneTable
 from zonebloom.errors import CorruptIndexError, InvalidArgumentError, InvalidZoneTableError
 from zonebloom.formats import DatasetSnapshot
 from zonebloom.formats.schema_evolution import column_values
-from zonebloom.search.column_reader import LoadedColumn
 from zonebloom.search.freshness import File
 from zonebloom.search.view import View
 from zonebloom.storage.fragments import Fragment
 from zonebloom.storage.manifest import ColumnEntry
-from zonebloom.storage.slices.reader import SliceSegment
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -90,21 +88,23 @@ def verify(view: View, *, sample: float, seed: int) -> Verification:
     chosen = [view.files[name] for name in names]
     columns = []
     impossible: list[str] = []
+    damage = [reason.message for reason in view.snapshot.damage]
     for entry in view.snapshot.manifest.columns:
-        loaded = view.snapshot.column(entry)
+        column, zones = view.snapshot.column(entry), view.snapshot.zones(entry)
+        zones.verify()
+        damage += [*(reason.message for reason in column.lost), *zones.damage]
         tally = _Tally()
-        sound = [table for table in loaded.tables if not isinstance(table, SliceSegment) or table.verify()]
-        for table in sound:
+        for table in column.filters:
+            if table.damage:
+                continue
             for file in chosen:
                 try:
                     _check_file(view, file, table, entry, tally)
                 except CorruptIndexError as error:
                     impossible.append(str(error))
         columns.append(tally.result(entry.name))
-        if not isinstance(zones := view.snapshot.zones(entry), LoadedColumn):
-            zones.verify()
-    noted = [reason.message for reason in (*view.snapshot.damage, *view.snapshot.level_damage)]
-    return Verification(len(view.files), len(chosen), tuple(columns), tuple(dict.fromkeys(noted + impossible)))
+    view.snapshot.warn_of_damage()
+    return Verification(len(view.files), len(chosen), tuple(columns), tuple(dict.fromkeys(damage + impossible)))
 
 
 class _Tally:
@@ -126,11 +126,12 @@ class _Tally:
         )
 
 
-def _check_file(view: View, file: File, table: ZoneTable | SliceSegment, entry: ColumnEntry, tally: _Tally) -> None:
-    mine = np.flatnonzero(table.fragment_ids == file.fragment_id)
+def _check_file(view: View, file: File, table: BlockFilters, entry: ColumnEntry, tally: _Tally) -> None:
+    mine = np.flatnonzero(table.positions.fragment_ids == file.fragment_id)
     if not len(mine):
         return
-    starts, stops = table.zone_starts[mine], table.zone_starts[mine] + table.zone_lengths[mine]
+    positions = table.positions[mine]
+    starts, stops = positions.zone_starts, positions.zone_stops
     if int(stops.max()) > file.num_rows or (starts[1:] < stops[:-1]).any():
         message = f"zones of column {entry.name} must lie in {file.path} one after another"
         raise CorruptIndexError(f"{message}, got zones to row {int(stops.max())} of {file.num_rows}")
@@ -143,7 +144,7 @@ def _check_file(view: View, file: File, table: ZoneTable | SliceSegment, entry: 
         found = table.check_zone(zone, hashes)
         tally.num_values += len(hashes)
         tally.num_missing += int((~found).sum())
-        tally.num_wrong_has_null += bool(array.null_count) != bool(table.has_null[zone])
+        tally.num_wrong_has_null += bool(array.null_count) != bool(table.positions.has_null[zone])
         tally.num_zones += 1
         tally.expected += expected_fpp(len(np.unique(hashes)), len(table.blocks(zone)))
         tally.measured += float(sbbf.measured_fpp(table.blocks(zone)[None])[0])
@@ -151,18 +152,16 @@ def _check_file(view: View, file: File, table: ZoneTable | SliceSegment, entry: 
 
 
 def _zone_values(
-    view: View, file: File, table: ZoneTable | SliceSegment, entry: ColumnEntry, mine: NDArray[np.int64]
+    view: View, file: File, table: BlockFilters, entry: ColumnEntry, mine: NDArray[np.int64]
 ) -> Iterator[pa.ChunkedArray]:
     """The values of zones `mine` of one file, which is read once."""
-    start = int(table.zone_starts[mine[0]])
-    stop = int(table.zone_starts[mine[-1]] + table.zone_lengths[mine[-1]])
+    positions = table.positions[mine]
+    starts, stops = positions.zone_starts.tolist(), positions.zone_stops.tolist()
     held: list[pa.Array] = []
-    position = start
+    position = starts[0]
     with view.dataset.open(file.path, file.fingerprint) as data:
-        batches = data.column_batches([entry.name], start, stop)
-        for zone in mine.tolist():
-            first = int(table.zone_starts[zone])
-            end = first + int(table.zone_lengths[zone])
+        batches = data.column_batches([entry.name], position, stops[-1])
+        for first, end in zip(starts, stops, strict=True):
             while position + sum(map(len, held)) < end:
                 values = column_values(next(batches), entry.name, entry.column_type)
                 assert values is not None
@@ -184,18 +183,18 @@ def check_imported(
         A filter denies a value, or `has_null` is wrong: the zones describe other data, or another type.
     """
     for fragment in fragments:
-        mine = np.flatnonzero(zones.fragment_ids == fragment.fragment_id)
+        mine = np.flatnonzero(zones.positions.fragment_ids == fragment.fragment_id)
         if not len(mine):
             continue
         zone = int(mine[len(mine) // 2])
-        start, length = int(zones.zone_starts[zone]), int(zones.zone_lengths[zone])
+        start, stop = int(zones.positions.zone_starts[zone]), int(zones.positions.zone_stops[zone])
         with dataset.open(fragment.path, fragment.fingerprint) as data:
-            batches = data.column_batches([column], start, start + length)
+            batches = data.column_batches([column], start, stop)
             arrays = [column_values(batch, column, column_type) for batch in batches]
         is_whole = all(
             array is not None and bool(zones.check_zone(zone, hashing.hash_array(array)).all()) for array in arrays
         )
         has_null = any(array is not None and array.null_count for array in arrays)
-        if not is_whole or (has_null and not zones.has_null[zone]):
+        if not is_whole or (has_null and not zones.positions.has_null[zone]):
             message = f"the filters must hold every value of {column}, got zone {zone}, which denies values of its rows"
             raise InvalidZoneTableError(f"{message} in {fragment.path}: the zones describe other data")

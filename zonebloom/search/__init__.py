@@ -9,7 +9,10 @@ module             what lives there
 ``freshness``      the data files of a listing: known, changed, new
 ``snapshot``       a version of the index, as far as it can be trusted
 ``view``           a snapshot against one listing of the data
-``evaluate``       predicate and filters to row ranges, with reasons
+``bind``           predicate and view to steps: columns opened, literals hashed
+``evaluate``       steps to row ranges, with reasons
+``result``         what a search answers, and the counts
+``zone_table``     a zone table that is searched by itself
 ``own_filters``    files that no index describes, pruned by filters of their own
 ``lake``           a lake without an index
 ``scan``           row ranges to the rows that match

@@ -27,8 +27,8 @@ from zonebloom.predicates import Predicate, parse_predicate
 from zonebloom.predicates.arrow_expression import FromExpression, OpaqueExpression
 from zonebloom.predicates.arrow_pickle import Call, Field, Node, UnreadableExpressionError, take_apart
 from zonebloom.reasons import ReasonCode
-from zonebloom.search.evaluate import SearchResult
 from zonebloom.search.freshness import File
+from zonebloom.search.result import SearchResult
 from zonebloom.search.scan import scan, tasks_of
 from zonebloom.search.selection import RowSelection
 from zonebloom.search.view import View

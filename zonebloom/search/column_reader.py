@@ -1,27 +1,26 @@
-"""`LoadedColumn`: the trusted zones of a column, over all its segments.
+"""`ColumnReader`: the trusted zones of a column, over all its segments.
 
 Spec: specs/pruning.md#coverage
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import accumulate
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
-from zonebloom.bloom.zones import ZoneTable
+from zonebloom.bloom.zones import CANNOT_MATCH, BlockFilters, ZoneFilters, ZonePositions
 from zonebloom.errors import InvalidArgumentError
-from zonebloom.reasons import Reason
+from zonebloom.reasons import Reason, ReasonCode
 from zonebloom.search.selection import RowSelection
-from zonebloom.storage.slices.reader import FEW_HASHES, SliceSegment
+from zonebloom.storage.slices.reader import FEW_HASHES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["LoadedColumn", "answers"]
+__all__ = ["ColumnReader", "OpenedSegment", "answers"]
 
 _AT_ONCE = 8
 """Segments of a remote index that are asked at once, as each answer takes a round trip."""
@@ -37,79 +36,105 @@ def answers(ask: Callable[[_Asked], _Answer], many: Sequence[_Asked], *, is_remo
         return list(pool.map(ask, many))
 
 
-class LoadedColumn:
+class OpenedSegment(NamedTuple):
+    """A segment of a column, as far as it could be opened."""
+
+    path: str
+    """Its file in the index."""
+    filters: BlockFilters | None
+    """Its sound zones; None where it could not be opened."""
+    lost: tuple[Reason, ...] = ()
+    """Why some of its zones could not be opened; their rows are uncovered."""
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether a part of it differs from its checksum, as far as is known by now."""
+        was_met = self.filters is not None and bool(self.filters.damage)
+        return was_met or any(reason.code == ReasonCode.SEGMENT_CORRUPT for reason in self.lost)
+
+
+class ColumnReader(ZoneFilters):
     """The trusted zones of a column over all its segments, in the order of the segments."""
 
-    def __init__(
-        self, tables: list[ZoneTable | SliceSegment], damage: list[Reason], *, is_remote: bool = False
-    ) -> None:
-        self.tables = tables
+    def __init__(self, segments: Sequence[OpenedSegment], *, is_remote: bool = False) -> None:
+        self.segments = segments
+        self.filters = [segment.filters for segment in segments if segment.filters is not None]
+        """What could be opened of the segments."""
+        self.lost = [reason for segment in segments for reason in segment.lost]
+        """Why some zones could not be opened; their rows are uncovered."""
         self._is_remote = is_remote
-        self.damage = damage
+        self._positions = ZonePositions.concatenated([one.positions for one in self.filters])
+        self.covered = RowSelection.of_zones(self._positions)
+        """The rows of the zones."""
 
-        def joined(name: str, dtype: type) -> Any:
-            parts = [getattr(table, name) for table in tables]
-            return np.concatenate(parts) if parts else np.zeros(0, dtype)
+    @property
+    def positions(self) -> ZonePositions:
+        """Where the zones lie in the data."""
+        return self._positions
 
-        self.fragment_ids: NDArray[np.uint64] = joined("fragment_ids", np.uint64)
-        self.zone_starts: NDArray[np.uint64] = joined("zone_starts", np.uint64)
-        self.zone_lengths: NDArray[np.uint64] = joined("zone_lengths", np.uint64)
-        self.has_null: NDArray[np.bool_] = joined("has_null", np.bool_)
-        stops = self.zone_starts + self.zone_lengths
-        self.covered = RowSelection.from_arrays(self.fragment_ids, self.zone_starts, stops)
+    @property
+    def damage(self) -> tuple[str, ...]:
+        """What was found to be damaged while it was probed."""
+        return tuple(message for one in self.filters for message in one.damage)
 
-    def __len__(self) -> int:
-        return len(self.fragment_ids)
+    def _parts(self, mask: NDArray[np.bool_] | None) -> Iterator[tuple[BlockFilters, NDArray[np.bool_] | None]]:
+        """Each segment with its part of `mask`."""
+        first = 0
+        for one in self.filters:
+            yield one, None if mask is None else mask[first : first + len(one)]
+            first += len(one)
 
     def may_contain(self, hashes: NDArray[np.uint64], wanted: NDArray[np.bool_] | None = None) -> NDArray[np.bool_]:
-        """For each zone, whether any of `hashes` may be in it; many hashes are probed by two threads.
+        """For each zone (in the mask `wanted`), whether it MAY_MATCH any of `hashes`; two threads probe many hashes.
 
-        A segment none of whose zones is `wanted` is not probed, and has none that may.
+        A segment none of whose zones is `wanted` is not probed.
         """
 
-        def probed(table: ZoneTable | SliceSegment, first: int) -> NDArray[np.bool_]:
-            if wanted is not None and not wanted[first : first + len(table)].any():
-                return np.zeros(len(table), np.bool_)
-            return table.may_contain(hashes)
+        def probed(part: tuple[BlockFilters, NDArray[np.bool_] | None]) -> NDArray[np.bool_]:
+            filters, mine = part
+            if mine is not None and not mine.any():
+                return np.full(len(filters), CANNOT_MATCH)
+            return filters.may_contain(hashes, mine)
 
-        firsts = [0, *accumulate(map(len, self.tables))][:-1]
-        if len(hashes) <= FEW_HASHES or len(self.tables) == 1:
-            parts = [probed(table, first) for table, first in zip(self.tables, firsts, strict=True)]
+        if len(hashes) <= FEW_HASHES or len(self.filters) == 1:
+            parts = [probed(part) for part in self._parts(wanted)]
         else:
             with ThreadPoolExecutor(2) as pool:
-                parts = list(pool.map(probed, self.tables, firsts))
+                parts = list(pool.map(probed, self._parts(wanted)))
         return np.concatenate(parts) if parts else np.zeros(0, np.bool_)
 
     def candidates(self, hashes: NDArray[np.uint64]) -> NDArray[np.intp]:
-        """Numbers of the zones that may hold any of `hashes`, ascending."""
+        """Numbers of the zones that MAY_MATCH any of `hashes`, ascending."""
         if len(hashes) > FEW_HASHES:
             return np.flatnonzero(self.may_contain(hashes))
-        if len(self.tables) == 1:
-            return self.tables[0].candidates(hashes)
+        if len(self.filters) == 1:
+            return self.filters[0].candidates(hashes)
         first, parts = 0, []
-        found_in = answers(lambda table: table.candidates(hashes), self.tables, is_remote=self._is_remote)
-        for table, found in zip(self.tables, found_in, strict=True):
+        found_in = answers(lambda one: one.candidates(hashes), self.filters, is_remote=self._is_remote)
+        for one, found in zip(self.filters, found_in, strict=True):
             if len(found):
                 parts.append(found + first)
-            first += len(table)
+            first += len(one)
         return np.concatenate(parts) if parts else np.zeros(0, np.intp)
 
+    def contained(self, hashes: NDArray[np.uint64], live: NDArray[np.bool_] | None = None) -> NDArray[np.bool_]:
+        """For each of `hashes`, whether any (live) zone MAY_MATCH it."""
+        found = np.full(len(hashes), CANNOT_MATCH)
+        pending = np.arange(len(hashes))
+        for one, mine in self._parts(live):
+            found[pending] = one.contained(hashes[pending], mine)
+            pending = pending[~found[pending]]
+        return found
+
     def zone_fpp(self, zone: int) -> float:
-        """The exact false positive probability of one filter."""
-        for table in self.tables:
-            if zone < len(table):
-                return table.zone_fpp(zone)
-            zone -= len(table)
+        """The false positive probability of one filter, from its bits."""
+        for one in self.filters:
+            if zone < len(one):
+                return one.zone_fpp(zone)
+            zone -= len(one)
         raise InvalidArgumentError(f"zone must be below {len(self)}, got {zone + len(self)}")
 
-    def contained(self, hashes: NDArray[np.uint64], live: NDArray[np.bool_] | None) -> NDArray[np.bool_]:
-        """For each of `hashes`, whether any (live) zone may contain it."""
-        found = np.zeros(len(hashes), np.bool_)
-        pending = np.arange(len(hashes))
-        first = 0
-        for table in self.tables:
-            mine = None if live is None else live[first : first + len(table)]
-            found[pending] = table.contained(hashes[pending], mine)
-            pending = pending[~found[pending]]
-            first += len(table)
-        return found
+    def verify(self) -> bool:
+        """Whether all segments are as they were written; damage is noted."""
+        are_sound = [one.verify() for one in self.filters]
+        return not self.lost and all(are_sound)

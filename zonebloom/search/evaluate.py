@@ -1,201 +1,45 @@
-"""A predicate and zones give the rows that may match, with the reasons for what could not be pruned.
+"""Evaluation: a bound predicate gives the rows that may match, with the reasons for what could not be pruned.
 
-The evaluator walks a predicate once. Each leaf gives `Bounds`: the rows where it can be TRUE and those where it can
-be FALSE. A leaf that no filter can judge gives everything, so its answer never loses a row. A zone is dropped only by
-proof:
-
-- CANNOT_MATCH: every probed hash misses at least one bit of the zone's filter.
-- MAY_MATCH: anything else.
+Each step gives `Bounds`: the rows where its part of the predicate can be TRUE and those where it can be FALSE. A leaf
+that no filter can decide gives everything, so its answer never loses a row. A zone is dropped only by proof, where its
+filter says CANNOT_MATCH.
 
 Spec: specs/pruning.md#evaluate
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, field
-from decimal import Decimal
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import cached_property
-from operator import and_, or_
-from typing import TYPE_CHECKING, Any, Protocol
+from operator import or_
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from zonebloom.arrow import from_numpy
-from zonebloom.bloom import hashing
-from zonebloom.errors import PredicateError
-from zonebloom.predicates import And, Equals, IsIn, IsNull, Not, Opaque, Or, Predicate, parse_predicate
-from zonebloom.predicates.coerce import fit_values, plain_hash
 from zonebloom.reasons import Reason, ReasonCode
-from zonebloom.search.selection import Bounds, Kind, RowSelection
+from zonebloom.search.selection import Bounds, RowSelection
 from zonebloom.search.zone_bitmap import ZoneGrid, joined
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Counts", "Evaluator", "ProbedColumn", "SearchResult", "TouchedRanges", "Zones", "search_zones"]
+    from zonebloom.bloom.zones import ZoneFilters
+    from zonebloom.predicates import Predicate
 
-
-class Zones(Protocol):
-    """What the evaluator asks of the zones of a column; arrays have one element a zone, in order of address."""
-
-    fragment_ids: NDArray[np.uint64]
-    zone_starts: NDArray[np.uint64]
-    zone_lengths: NDArray[np.uint64]
-    has_null: NDArray[np.bool_]
-
-    def may_contain(self, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
-        """For each zone, whether any of `hashes` may be in it."""
-
-    def candidates(self, hashes: NDArray[np.uint64]) -> NDArray[np.intp]:
-        """Numbers of the zones that may hold any of `hashes`, ascending."""
-
-    def contained(self, hashes: NDArray[np.uint64], live: NDArray[np.bool_] | None) -> NDArray[np.bool_]:
-        """For each hash, whether any (live) zone may contain it."""
-
-    def zone_fpp(self, zone: int) -> float:
-        """The exact false positive probability of one filter."""
-
-
-class TouchedRanges:
-    """Consecutive row ranges (zones, row groups) with a weight each, to count those that a selection touches.
-
-    The ranges are disjoint and may come in any order. Cost of a question: a binary search for each selected range.
-    """
-
-    def __init__(self, fragment_ids: Any, starts: Any, stops: Any, weights: NDArray[np.uint64] | None = None) -> None:
-        high = np.asarray(fragment_ids, np.uint64) << np.uint64(32)
-        first = high + np.asarray(starts, np.uint64)
-        order = np.argsort(first, kind="stable")
-        self._first = first[order]
-        self._end = (high + np.asarray(stops, np.uint64))[order]
-        self._total = np.zeros(len(order) + 1, np.uint64)
-        if weights is not None:
-            np.cumsum(weights[order], out=self._total[1:])
-
-    def __len__(self) -> int:
-        return len(self._first)
-
-    @property
-    def weight(self) -> int:
-        """Sum of all weights."""
-        return int(self._total[-1])
-
-    def touched(self, rows: RowSelection) -> tuple[int, int]:
-        """Number and weight of the ranges that hold at least one of `rows`."""
-        if not len(rows) or not len(self):
-            return 0, 0
-        high = rows.fragment_ids << np.uint64(32)
-        low = np.searchsorted(self._end, high + rows.starts, side="right")
-        top = np.searchsorted(self._first, high + rows.stops, side="left")
-        low[1:] = np.maximum(low[1:], np.maximum.accumulate(top)[:-1])
-        top = np.maximum(top, low)
-        return int((top - low).sum()), int((self._total[top] - self._total[low]).sum())
-
-
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """How much of something."""
-
-    files: int
-    """Data files."""
-    zones: int
-    """Zones of the index; rows that no zone describes have none."""
-    rows: int
-    """Rows."""
-    bytes: int
-    """Compressed bytes of the row groups concerned, all columns."""
-
-    def to_dict(self) -> dict[str, int]:
-        """For JSON."""
-        return {"files": self.files, "zones": self.zones, "rows": self.rows, "bytes": self.bytes}
-
-
-@dataclass(frozen=True)
-class SearchResult:
-    """Rows that may match; the rest certainly do not.
-
-    - `row_ranges` holds every row for which the predicate is true, whatever `kind` says.
-    """
-
-    kind: Kind
-    """`exact`: just the rows that match. `at_most`: those and perhaps others. `at_least`: nothing could be pruned."""
-    row_ranges: RowSelection
-    """Rows that must be read."""
-    reasons: tuple[Reason, ...]
-    """Why parts were not pruned."""
-    paths: Mapping[int, str] = field(repr=False, default_factory=dict)
-    """Path of each fragment, relative to the data set's root."""
-    universe: RowSelection = field(repr=False, default_factory=RowSelection.empty)
-    """All rows of the data set as it is now."""
-    zones: TouchedRanges | None = field(repr=False, default=None)
-    """The zones that the counts refer to."""
-    row_groups: TouchedRanges | None = field(repr=False, default=None)
-    """The row groups, weighted by bytes."""
-
-    @cached_property
-    def kept(self) -> Counts:
-        """What must be read."""
-        zones = self.zones.touched(self.row_ranges)[0] if self.zones else 0
-        num_bytes = self.row_groups.touched(self.row_ranges)[1] if self.row_groups else 0
-        return Counts(len(set(self.row_ranges.fragment_ids.tolist())), zones, self.row_ranges.num_rows, num_bytes)
-
-    @cached_property
-    def total(self) -> Counts:
-        """What there is."""
-        num_bytes = self.row_groups.weight if self.row_groups else 0
-        files = len(set(self.universe.fragment_ids.tolist()))
-        return Counts(files, len(self.zones) if self.zones else 0, self.universe.num_rows, num_bytes)
-
-    @property
-    def num_zones(self) -> int:
-        """Zones of the index."""
-        return self.total.zones
-
-    @property
-    def num_zones_kept(self) -> int:
-        """Zones that must be read."""
-        return self.kept.zones
-
-    @property
-    def num_rows(self) -> int:
-        """Rows of the data set."""
-        return self.total.rows
-
-    @property
-    def num_rows_kept(self) -> int:
-        """Rows that must be read."""
-        return self.kept.rows
-
-    @cached_property
-    def files(self) -> list[str]:
-        """Paths that must be read, relative to the data set's root, in order."""
-        touched = set(self.row_ranges.fragment_ids.tolist())
-        return sorted(self.paths[one] for one in touched if one in self.paths)
-
-    def to_arrow(self) -> pa.Table:
-        """The row ranges as a table `(path, fragment_id, start, stop)`; `path` is null where no data set is known."""
-        ids = self.row_ranges.fragment_ids
-        columns = {
-            "path": pa.array([self.paths.get(one) for one in ids.tolist()], pa.string()),
-            "fragment_id": from_numpy(ids, pa.uint64()),
-            "start": from_numpy(self.row_ranges.starts, pa.uint64()),
-            "stop": from_numpy(self.row_ranges.stops, pa.uint64()),
-        }
-        return pa.table(columns)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The object that `zonebloom search --format json` prints."""
-        return {
-            "kind": str(self.kind),
-            "files": self.files,
-            "row_ranges": [{"path": self.paths.get(one.fragment_id), **one._asdict()} for one in self.row_ranges],
-            "kept": self.kept.to_dict(),
-            "total": self.total.to_dict(),
-            "reasons": [reason.to_dict() for reason in self.reasons],
-        }
+__all__ = [
+    "BoundPredicate",
+    "Decided",
+    "HasNull",
+    "Joined",
+    "MayEqual",
+    "Negated",
+    "ProbedColumn",
+    "Step",
+    "Undecided",
+    "evaluate",
+]
 
 
 @dataclass(frozen=True)
@@ -206,7 +50,7 @@ class ProbedColumn:
     """As the predicate names it."""
     column_type: pa.DataType | None
     """Type whose bytes were hashed; None where the table does not say: then each of Lance's types is tried."""
-    zones: Zones
+    zones: ZoneFilters
     """The zones, in order."""
     grid: ZoneGrid
     """The zones of files that are unchanged, and the rows of the universe that no trusted zone describes."""
@@ -220,6 +64,11 @@ class ProbedColumn:
         """Which zones are in `grid`; None where all are."""
         return None if self.places is None else self.places >= 0
 
+    @property
+    def damage(self) -> Iterable[Reason]:
+        """What was found to be damaged while the filters were probed; the rows that it describes are kept."""
+        return (Reason(ReasonCode.SEGMENT_CORRUPT, message, column=self.name) for message in self.zones.damage)
+
     def rows_of(self, chosen: NDArray[np.intp]) -> RowSelection:
         """The rows of the zones with these numbers, ascending, and those that are uncovered."""
         if self.places is not None:
@@ -228,197 +77,101 @@ class ProbedColumn:
         return self.grid.rows_of(chosen)
 
 
-@dataclass
-class Evaluator:
-    """Evaluates predicates over one state of a data set.
+class Decided(NamedTuple):
+    """A part whose bounds are known without filters."""
 
-    Spec: specs/pruning.md#evaluate
-    """
+    bounds: Bounds
+
+
+class Undecided(NamedTuple):
+    """A leaf that no filter can decide."""
+
+    reasons: tuple[Reason, ...]
+
+
+class HasNull(NamedTuple):
+    """A leaf that is TRUE where a column is null."""
+
+    column: ProbedColumn
+
+
+class MayEqual(NamedTuple):
+    """A leaf that is TRUE only where a column has a value with one of some hashes."""
+
+    column: ProbedColumn
+    hashes: NDArray[np.uint64]
+
+
+class Joined(NamedTuple):
+    """AND or OR of the parts just before it."""
+
+    joint: Callable[[Bounds, Bounds], Bounds]
+    """`and_` or `or_`."""
+    num_parts: int
+
+
+class Negated(NamedTuple):
+    """NOT of the part just before it."""
+
+    predicate: Predicate
+    """The negation itself, whose columns the reason names."""
+
+
+Step: TypeAlias = Decided | Undecided | HasNull | MayEqual | Joined | Negated
+
+
+class BoundPredicate(NamedTuple):
+    """A predicate whose columns are opened and whose literals are hashes."""
 
     universe: RowSelection
     """All rows."""
-    column: Callable[[str], ProbedColumn | None]
-    """The filters of a column; None where it has none. Raises for a column that does not exist."""
-    partition_columns: frozenset[str] = frozenset()
-    """Columns whose values the paths hold."""
-    partition_rows: Callable[[Predicate], Bounds] | None = None
-    """Exact bounds of a predicate over partition columns only."""
-    reasons: dict[Reason, None] = field(default_factory=dict)
-    """Filled by `evaluate`; there may be one for each file, so that a list would take quadratic time."""
-
-    def evaluate(self, predicate: Predicate) -> Bounds:
-        """The rows where `predicate` can be TRUE and those where it can be FALSE."""
-        in_paths = self._in_paths(predicate)
-
-        def visit(node: Predicate, parts: list[Bounds]) -> Bounds:
-            return self._by_paths(node) if id(node) in in_paths else self._evaluated(node, parts)
-
-        return predicate.fold(visit, lambda node: () if id(node) in in_paths else node.children)
-
-    def _by_paths(self, predicate: Predicate) -> Bounds:
-        """The bounds of a predicate over partition columns only."""
-        assert self.partition_rows is not None
-        found = self.partition_rows(predicate)
-        if found.exact or not any(map(self.column, predicate.columns())):
-            return found
-        by_filters = predicate.fold(self._evaluated, lambda node: node.children)
-        return found & by_filters  # filters say more of files whose value is not known
-
-    def _in_paths(self, predicate: Predicate) -> set[int]:
-        """The nodes, by `id`, that `partition_rows` can evaluate: over partition columns only."""
-        found: set[int] = set()
-
-        def visit(node: Predicate, parts: list[tuple[bool, bool]]) -> tuple[bool, bool]:
-            """Whether the node reads columns, and partition columns only."""
-            own = set() if node.children else node.columns()
-            is_evaluable = not isinstance(node, Opaque) or node.is_evaluable
-            reads = bool(own) or any(one for one, _ in parts)
-            is_inside = is_evaluable and own <= self.partition_columns and all(one for _, one in parts)
-            if reads and is_inside:
-                found.add(id(node))
-            return reads, is_inside
-
-        if self.partition_rows is not None and self.partition_columns:
-            predicate.fold(visit, lambda node: node.children)
-        return found
-
-    def _evaluated(self, node: Predicate, parts: list[Bounds]) -> Bounds:
-        """The bounds of `node` from those of its children."""
-        if isinstance(node, And):
-            return joined(and_, parts)
-        if isinstance(node, Or):
-            return self._any_of(parts)
-        if isinstance(node, Not):
-            return self._negation(node, parts[0])
-        if isinstance(node, Opaque):
-            columns = node.columns()
-            for name in columns:
-                self.column(name)
-            message = f"no filter can judge {node.text}"
-            return self._kept_whole(Reason(node.code, message, column=next(iter(columns), None)))
-        if isinstance(node, (Equals, IsIn, IsNull)):
-            return self._leaf(node)
-        raise PredicateError(f"a predicate must be one of zonebloom.predicates, got {type(node).__name__}")
-
-    def _any_of(self, branches: list[Bounds]) -> Bounds:
-        found = joined(or_, branches)
-        # A branch of which nothing is known has the universe itself; one that may match everywhere has an equal set.
-        is_unjudged = [branch.true_rows is self.universe for branch in branches]
-        if any(is_unjudged) and not all(is_unjudged) and len(self.universe):
-            message = "one side of an OR cannot be judged, so the other side prunes nothing"
-            self._note(Reason(ReasonCode.OR_WITH_UNINDEXED_BRANCH, message))
-        return found
-
-    def _negation(self, predicate: Not, child: Bounds) -> Bounds:
-        found = ~child
-        if found.true_rows == self.universe and len(self.universe):
-            message = "a filter proves absence only, so it cannot judge a negated condition"
-            columns = predicate.columns()
-            self._note(Reason(ReasonCode.NEGATED_PREDICATE, message, column=next(iter(sorted(columns)), None)))
-        return found
-
-    def _leaf(self, predicate: Equals | IsIn | IsNull) -> Bounds:
-        column = self.column(predicate.column)
-        if column is None:
-            message = f"column {predicate.column} has no filters; build them with build_index"
-            return self._kept_whole(Reason(ReasonCode.COLUMN_NOT_INDEXED, message, column=predicate.column))
-        for reason in column.reasons:
-            self._note(reason)
-        if isinstance(predicate, IsNull):
-            return Bounds.at_most(column.rows_of(np.flatnonzero(column.zones.has_null)), self.universe)
-        values = predicate.values if isinstance(predicate, IsIn) else predicate.value
-        hashes = _hashes_to_probe(values, column.column_type, predicate.column)
-        if isinstance(hashes, Reason):
-            return self._kept_whole(hashes)
-        return Bounds.at_most(column.rows_of(column.zones.candidates(hashes)), self.universe)
-
-    def _kept_whole(self, reason: Reason) -> Bounds:
-        self._note(reason)
-        return Bounds.unknown(self.universe)
-
-    def _note(self, reason: Reason) -> None:
-        self.reasons[reason] = None
+    steps: tuple[Step, ...]
+    """In postfix order: leaves before what joins them."""
 
 
-def _hashes_to_probe(values: Any, column_type: pa.DataType | None, column: str) -> NDArray[np.uint64] | Reason:
-    if column_type is None:
-        return _hashes_of_each_form(values, column)
-    one = plain_hash(values, column_type)
-    if one is not None:
-        return np.array((one,), np.uint64)
-    fit = fit_values(values, column_type)
-    if fit.reason is not None:
-        return fit.reason.about(column=column)
-    return np.asarray(hashing.hash_values(fit.values), np.uint64)
+def evaluate(bound: BoundPredicate) -> tuple[Bounds, tuple[Reason, ...]]:
+    """The rows where the predicate can be TRUE and those where it can be FALSE, and why they are not fewer.
 
+    Damage that the filters of a leaf have met, now or before, is among the reasons.
 
-_LANCE_TYPES = (
-    *(pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()),
-    *(pa.float32(), pa.float64(), pa.string(), pa.binary(), pa.date32(), pa.date64()),
-    *(pa.time32("s"), pa.time32("ms"), pa.time64("us"), pa.time64("ns")),
-    *(pa.timestamp(unit) for unit in ("s", "ms", "us", "ns")),
-    *(pa.timestamp(unit, "UTC") for unit in ("s", "ms", "us", "ns")),
-)
-
-
-def _hashes_of_each_form(values: Any, column: str) -> NDArray[np.uint64] | Reason:
-    """The hashes of `values` in each of Lance's types that has them; a table without a type can only be Lance's.
-
-    Spec: specs/pruning.md#untyped-zone-table
+    Spec: specs/pruning.md#evaluate
     """
-    if isinstance(values, (pa.Scalar, pa.Array, pa.ChunkedArray)):
-        return _hashes_to_probe(values, values.type, column)
-    found: set[int] = set()
-    fitted = False
-    for candidate in _LANCE_TYPES:
-        fit = fit_values(values, candidate)
-        if fit.reason is not None and fit.reason.code == ReasonCode.NAN_LITERAL:
-            return fit.reason.about(column=column)
-        if fit.reason is None:
-            fitted = True
-            found.update(int(one) for one in hashing.hash_values(fit.values))
-    if not fitted:
-        message = "the zone table does not say its column's type, and no type of Lance's holds the literal"
-        return Reason(ReasonCode.TYPE_MISMATCH, message, column=column)
-    found.update(_nearest_floats(values))
-    return np.array(sorted(found), np.uint64)
+    reasons: dict[Reason, None] = {}  # there may be one for each file, so that a list would take quadratic time
+    done: list[Bounds] = []
+    for step in bound.steps:
+        first = len(done) - (step.num_parts if isinstance(step, Joined) else isinstance(step, Negated))
+        bounds, why = _evaluated(step, done[first:], bound.universe)
+        done[first:] = [bounds]
+        reasons.update(dict.fromkeys(why))
+    (bounds,) = done
+    return bounds, tuple(reasons)
 
 
-def _nearest_floats(values: Any) -> Iterable[int]:
-    """Engines may compare a column of floats with the nearest float of a number: probe that as well."""
-    given = values if isinstance(values, (list, tuple, set)) else [values]
-    floats = []
-    for one in given:
-        if isinstance(one, (int, float, Decimal)):
-            with suppress(OverflowError):
-                floats.append(float(one))
-    with np.errstate(over="ignore"):
-        nearest = [np.array(floats, np.float64), np.array(floats, np.float32)]
-    return (int(one) for column in nearest for one in hashing.hash_values(pa.array(column)))
+def _evaluated(step: Step, parts: list[Bounds], universe: RowSelection) -> tuple[Bounds, Iterable[Reason]]:
+    """The bounds of `step` over those of its parts, and why it does not prune more."""
+    if isinstance(step, Decided):
+        return step.bounds, ()
+    if isinstance(step, Undecided):
+        return Bounds.unknown(universe), step.reasons
+    if isinstance(step, Joined):
+        return joined(step.joint, parts), _reasons_of_or(parts, universe) if step.joint is or_ else ()
+    if isinstance(step, Negated):
+        return ~parts[0], _reasons_of_not(parts[0], step.predicate, universe)
+    column = step.column
+    if isinstance(step, HasNull):
+        numbers = np.flatnonzero(column.zones.positions.has_null)
+    else:
+        numbers = column.zones.candidates(step.hashes)
+    return Bounds.at_most(column.rows_of(numbers), universe), (*column.reasons, *column.damage)
 
 
-def search_zones(zones: Zones, predicate: Predicate | str | Any) -> SearchResult:
-    """Row ranges of `zones` that may match `predicate`, whose one column is the one that the zones describe.
+def _reasons_of_or(branches: list[Bounds], universe: RowSelection) -> Iterable[Reason]:
+    if len({branch.is_true_bounded for branch in branches}) > 1 and len(universe):
+        message = "one side of an OR cannot be judged, so the other side prunes nothing"
+        yield Reason(ReasonCode.OR_WITH_UNINDEXED_BRANCH, message)
 
-    Raises
-    ------
-    PredicateError
-        The predicate names more than one column.
 
-    Spec: specs/pruning.md#zone-table-search
-    """
-    tree = parse_predicate(predicate)
-    names = tree.columns()
-    if len(names) > 1:
-        message = f"a zone table describes one column, got a predicate over {', '.join(sorted(names))}; search an index"
-        raise PredicateError(message)
-    stops = zones.zone_starts + zones.zone_lengths
-    universe = RowSelection.from_arrays(zones.fragment_ids, zones.zone_starts, stops)
-    column_type = getattr(zones, "column_type", None)
-    grid, places = ZoneGrid.of(zones.fragment_ids, zones.zone_starts, zones.zone_lengths, RowSelection.empty())
-    evaluator = Evaluator(universe, lambda name: ProbedColumn(name, column_type, zones, grid, places))
-    bounds = evaluator.evaluate(tree)
-    touched = TouchedRanges(zones.fragment_ids, zones.zone_starts, stops)
-    return SearchResult(
-        bounds.kind(universe), bounds.true_rows, tuple(evaluator.reasons), universe=universe, zones=touched
-    )
+def _reasons_of_not(part: Bounds, negation: Predicate, universe: RowSelection) -> Iterable[Reason]:
+    if not part.is_false_bounded and len(universe):
+        message = "a filter proves absence only, so it cannot judge a negated condition"
+        yield Reason(ReasonCode.NEGATED_PREDICATE, message, column=min(negation.columns(), default=None))

@@ -57,6 +57,7 @@ def exists(view: View, column: str, values: Any, *, exact: bool) -> pa.BooleanAr
     array = values_array(values)
     assert probed.column_type is not None
     maybe = _may_exist(probed, array, probed.column_type)
+    view.snapshot.warn_of_damage()
     if exact:
         maybe = _verified(view, column, array, maybe)
     return pa.array(maybe, mask=pc.is_null(array).to_numpy(zero_copy_only=False))

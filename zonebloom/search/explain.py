@@ -13,7 +13,7 @@ import numpy as np
 
 from zonebloom.predicates import Predicate
 from zonebloom.reasons import Reason, ReasonCode
-from zonebloom.search.evaluate import SearchResult
+from zonebloom.search.result import SearchResult
 from zonebloom.search.view import View
 from zonebloom.storage.stores.store import Traffic
 
@@ -107,10 +107,11 @@ def _saturation(view: View, column: str, result: SearchResult) -> list[Reason]:
     if probed is None:
         return []
     zones = probed.zones
-    firsts = (zones.fragment_ids << np.uint64(32)) + zones.zone_starts
+    firsts = zones.positions.addresses
     kept = np.flatnonzero(result.row_ranges.contains(firsts))
     looked_at = kept[:: max(1, len(kept) // _LOOKED_AT_ZONES)][:_LOOKED_AT_ZONES]
     num_saturated = sum(zones.zone_fpp(zone) > _SATURATED_FPP for zone in looked_at.tolist())
+    view.snapshot.warn_of_damage()
     if not num_saturated:
         return []
     message = (

@@ -16,8 +16,9 @@ from zonebloom.formats.hive import infer_fields
 from zonebloom.formats.schema_evolution import unified
 from zonebloom.predicates import Predicate, parse_predicate
 from zonebloom.reasons import ReasonCode
-from zonebloom.search.evaluate import SearchResult
-from zonebloom.search.view import Snapshot, View
+from zonebloom.search.result import SearchResult
+from zonebloom.search.snapshot import Snapshot
+from zonebloom.search.view import View
 from zonebloom.storage.manifest import Manifest
 from zonebloom.storage.stores.open import open_store
 

@@ -129,7 +129,7 @@ def _hashes(fit: Fitted) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
 def _lookup(probed: ProbedColumn, hashes: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Index of the hash and number of the zone, for each zone that may hold a hash."""
     zones, keys, numbers = probed.zones, [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-    rest = np.ones(len(probed.zones.fragment_ids), np.bool_)
+    rest = np.ones(len(probed.zones), np.bool_)
     if isinstance(zones, LocatedZones):
         (located, named), rest = zones.lookup(hashes)
         keys.append(located)

@@ -87,7 +87,7 @@ class OwnSearch:
         """`bounds` of `predicate`, less what the filters exclude."""
         own = self.bounds(predicate)
         true_rows, false_rows = bounds.true_rows & own.true_rows, bounds.false_rows & own.false_rows
-        return Bounds(true_rows, false_rows, exact=bounds.exact)
+        return replace(bounds, true_rows=true_rows, false_rows=false_rows)
 
     def told(self, reasons: Iterable[Reason]) -> dict[Reason, None]:
         """`reasons`, with what the filters did for the files that they are about, and why some could not."""

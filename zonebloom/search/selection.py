@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from zonebloom.bloom.addresses import Addresses
+    from zonebloom.bloom.zones import ZonePositions
 
 __all__ = ["Bounds", "Kind", "RowRange", "RowSelection"]
 
@@ -130,6 +131,11 @@ class RowSelection:
             )
         base = ids << _OFFSET_BITS
         return cls.from_addresses(base | lows, base | highs)
+
+    @classmethod
+    def of_zones(cls, zones: ZonePositions) -> Self:
+        """The rows of zones, in any order; those that are no rows of a fragment raise as `from_arrays`."""
+        return cls.from_arrays(zones.fragment_ids, zones.zone_starts, zones.zone_stops)
 
     @classmethod
     def from_addresses(cls, firsts: Addresses, ends: Addresses) -> Self:
@@ -330,21 +336,20 @@ class Bounds:
     """Every row in which the predicate can be FALSE: the rows that must be read for its negation."""
     exact: bool
     """Whether both are the rows themselves, not upper bounds."""
+    is_true_bounded: bool = True
+    """Whether anything is known of where it is TRUE; if not, `true_rows` is every row."""
+    is_false_bounded: bool = True
+    """Whether anything is known of where it is FALSE; if not, `false_rows` is every row."""
 
     @classmethod
     def at_most(cls, rows: RowSelection, universe: RowSelection) -> Bounds:
         """TRUE in no row outside `rows`; nothing is known of FALSE. What a filter proves."""
-        return cls(rows, universe, exact=False)
-
-    @classmethod
-    def at_least(cls, rows: RowSelection, universe: RowSelection) -> Bounds:
-        """The negation of `at_most` of the rows outside `rows`: FALSE in no row of `rows`; nothing is known of TRUE."""
-        return cls(universe, universe - rows, exact=False)
+        return cls(rows, universe, exact=False, is_false_bounded=False)
 
     @classmethod
     def unknown(cls, universe: RowSelection) -> Bounds:
         """Nothing is known: every row may be TRUE, and may be FALSE."""
-        return cls(universe, universe, exact=False)
+        return cls(universe, universe, exact=False, is_true_bounded=False, is_false_bounded=False)
 
     @classmethod
     def exactly(cls, true_rows: RowSelection, false_rows: RowSelection) -> Bounds:
@@ -353,17 +358,33 @@ class Bounds:
 
     def __invert__(self) -> Bounds:
         """The bounds of NOT: TRUE and FALSE change places, NULL stays."""
-        return Bounds(self.false_rows, self.true_rows, exact=self.exact)
+        return Bounds(
+            self.false_rows,
+            self.true_rows,
+            exact=self.exact,
+            is_true_bounded=self.is_false_bounded,
+            is_false_bounded=self.is_true_bounded,
+        )
 
     def __and__(self, other: Bounds) -> Bounds:
         """The bounds of AND: TRUE needs both, FALSE needs one."""
-        both = self.exact and other.exact
-        return Bounds(self.true_rows & other.true_rows, self.false_rows | other.false_rows, exact=both)
+        return Bounds(
+            self.true_rows & other.true_rows,
+            self.false_rows | other.false_rows,
+            exact=self.exact and other.exact,
+            is_true_bounded=self.is_true_bounded or other.is_true_bounded,
+            is_false_bounded=self.is_false_bounded and other.is_false_bounded,
+        )
 
     def __or__(self, other: Bounds) -> Bounds:
         """The bounds of OR: TRUE needs one, FALSE needs both."""
-        both = self.exact and other.exact
-        return Bounds(self.true_rows | other.true_rows, self.false_rows & other.false_rows, exact=both)
+        return Bounds(
+            self.true_rows | other.true_rows,
+            self.false_rows & other.false_rows,
+            exact=self.exact and other.exact,
+            is_true_bounded=self.is_true_bounded and other.is_true_bounded,
+            is_false_bounded=self.is_false_bounded or other.is_false_bounded,
+        )
 
     def kind(self, universe: RowSelection) -> Kind:
         """What `true_rows` says of the matching rows, where `universe` is every row there is."""

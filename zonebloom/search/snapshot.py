@@ -1,4 +1,4 @@
-"""Loading a version of an index: the one asked for, or the current one as far as it can be trusted.
+"""A version of the index: which one is opened, as far as it can be trusted, and what was read of it so far.
 
 Spec: specs/index-format.md#versions
 """
@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 from zonebloom.errors import (
     CorruptIndexError,
@@ -18,13 +20,130 @@ from zonebloom.errors import (
     ZoneBloomError,
 )
 from zonebloom.reasons import Reason, ReasonCode
-from zonebloom.search.view import Snapshot
-from zonebloom.storage.manifest import list_versions, read_version
+from zonebloom.search.column_reader import ColumnReader, OpenedSegment, answers
+from zonebloom.storage.fragments import FragmentTable, is_in_runs, read_fragments
+from zonebloom.storage.manifest import ColumnEntry, Manifest, list_versions, read_version
+from zonebloom.storage.segment import SegmentEntry
+from zonebloom.storage.slices.reader import SliceSegment
 from zonebloom.storage.stores.locations import joined
 from zonebloom.storage.stores.open import open_store
 from zonebloom.storage.stores.store import Store
+from zonebloom.storage.zone_segment import ZoneSegment
 
-__all__ = ["load_snapshot", "load_trusted"]
+if TYPE_CHECKING:
+    from zonebloom.bloom.zones import ZoneFilters
+    from zonebloom.storage.levels import LeveledZones
+    from zonebloom.storage.locator.zones import LocatedZones
+
+__all__ = ["Snapshot", "load_snapshot", "load_trusted"]
+
+_Asked = TypeVar("_Asked")
+_Answer = TypeVar("_Answer")
+
+
+class Snapshot:
+    """One version of the index; segments are opened when a search first needs them, and kept open.
+
+    What a version says never changes. What is known of damage grows as segments are read: it is kept with them.
+    """
+
+    def __init__(self, store: Store, manifest: Manifest, *, distrust: Reason | None = None) -> None:
+        self.store = store
+        self.manifest = manifest
+        self.is_distrusted = distrust is not None
+        self._columns: dict[str, ColumnReader] = {}
+        self._leveled: dict[str, LeveledZones | LocatedZones] = {}
+        self._warned: set[str] = set()
+        """Messages of damage that was warned of."""
+        lists = () if distrust else manifest.fragment_lists
+        tables = list(self._opened(partial(read_fragments, store), lists))
+        sound = [table for table in tables if not isinstance(table, Exception)]
+        self.fragments = FragmentTable.concatenated(
+            [table.where(~is_in_runs(table.fragment_ids, manifest.dropped)) for table in sound]
+        )
+        bad = {one.path: table for one, table in zip(lists, tables, strict=True) if isinstance(table, Exception)}
+        self.damaged_lists = frozenset(bad)
+        """Paths of the fragment lists that could not be read."""
+        unread = [Reason(ReasonCode.SEGMENT_CORRUPT, str(error)) for error in bad.values()]
+        self.damage = [*([distrust] if distrust else []), *unread]
+        """What concerns all columns: the version's own file, and lists of fragments."""
+        for reason in unread:
+            self._warn(reason.message)
+
+    def _opened(
+        self, opener: Callable[[_Asked], _Answer], many: Sequence[_Asked]
+    ) -> Iterable[_Answer | CorruptIndexError | UnsupportedFormatError]:
+        """For each, in order, what `opener` gives or raises; of a remote index at once."""
+
+        def opened(one: _Asked) -> _Answer | CorruptIndexError | UnsupportedFormatError:
+            try:
+                return opener(one)
+            except (CorruptIndexError, UnsupportedFormatError) as error:
+                return error
+
+        return answers(opened, many, is_remote=self.store.is_remote)
+
+    def column(self, entry: ColumnEntry) -> ColumnReader:
+        """The zones of an indexed column; damaged parts are left out, and warned of."""
+        if entry.name not in self._columns:
+            found = self._opened(partial(_open_segment, self.store, entry.name), entry.segments)
+            segments = [
+                _unopened(segment, entry.name, one) if isinstance(one, Exception) else one
+                for segment, one in zip(entry.segments, found, strict=True)
+            ]
+            self._columns[entry.name] = ColumnReader(segments, is_remote=self.store.is_remote)
+            self.warn_of_damage()
+        return self._columns[entry.name]
+
+    def zones(self, entry: ColumnEntry) -> ZoneFilters:
+        """The zones of an indexed column with the sound levels above them, if it has any."""
+        if not entry.levels:
+            return self.column(entry)
+        if entry.name not in self._leveled:
+            from zonebloom.storage.levels import open_levels  # noqa: PLC0415 - most columns have no levels
+
+            self._leveled[entry.name] = open_levels(self.store, entry.levels, self.column(entry))
+            self.warn_of_damage()
+        return self._leveled[entry.name]
+
+    # --- damage -------------------------------------------------------------------------------------------------------
+
+    @property
+    def damaged_segments(self) -> frozenset[str]:
+        """Paths of the zone and slice segments that were found to be damaged so far."""
+        opened = [segment for column in list(self._columns.values()) for segment in column.segments]
+        return frozenset(segment.path for segment in opened if segment.is_damaged)
+
+    def warn_of_damage(self) -> None:
+        """Warn, once of each, of the damage that was met by now; to be called after filters were probed."""
+        for column in list(self._columns.values()):
+            for message in (*(reason.message for reason in column.lost), *column.damage):
+                self._warn(message)
+        for leveled in list(self._leveled.values()):
+            for message in leveled.level_damage:
+                self._warn(message, "the zones beneath are asked instead")
+
+    def _warn(self, message: str, effect: str = "rows that it describes are read whole") -> None:
+        if message not in self._warned:
+            self._warned.add(message)
+            warnings.warn(f"{message}; {effect}", RuntimeWarning, stacklevel=3)
+
+
+def _open_segment(store: Store, column: str, entry: SegmentEntry) -> OpenedSegment:
+    if entry.kind == "zones":
+        zones, damage = ZoneSegment(store, entry).zones()
+        lost = tuple(Reason(ReasonCode.SEGMENT_CORRUPT, message, column=column) for message in damage)
+        return OpenedSegment(entry.path, zones, lost)
+    if entry.kind == "slices":
+        return OpenedSegment(entry.path, SliceSegment(store, entry))
+    message = f"segment {entry.path} must be of kind zones or slices, got {entry.kind}"
+    raise UnsupportedFormatError(f"{message}; a newer zonebloom wrote it: upgrade this one")
+
+
+def _unopened(entry: SegmentEntry, column: str, error: Exception) -> OpenedSegment:
+    is_new = isinstance(error, UnsupportedFormatError)
+    code = ReasonCode.FORMAT_TOO_NEW if is_new else ReasonCode.SEGMENT_CORRUPT
+    return OpenedSegment(entry.path, None, (Reason(code, str(error), column=column),))
 
 
 def load_snapshot(store: Store, version: int | None, versions: Sequence[int] = ()) -> Snapshot:

@@ -1,6 +1,5 @@
-"""What the index knows of the data set as it is now: which rows are covered, stale or unknown.
+"""`View`: what a version of the index knows of the data set as it is now: which rows are covered, stale or unknown.
 
-`Snapshot` is one version of the index with what was read of it; `View` sets it against one listing of the data set.
 A file that the index has not seen, or that changed since, is kept whole; so are rows whose segment is damaged.
 
 Spec: specs/pruning.md#coverage
@@ -8,154 +7,46 @@ Spec: specs/pruning.md#coverage
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from zonebloom.bloom.hashing import is_ambiguous, leaf_paths, resolve_column
-from zonebloom.bloom.zones import ZoneTable
-from zonebloom.errors import (
-    ColumnNotFoundError,
-    CorruptIndexError,
-    PredicateError,
-    UnsupportedFormatError,
-    first_line,
-)
-from zonebloom.formats import DatasetSnapshot, Declared
-from zonebloom.formats import hive as partitions
+from zonebloom.errors import ColumnNotFoundError, PredicateError, first_line
+from zonebloom.formats import DatasetSnapshot, Declared, hive
 from zonebloom.predicates import Predicate
 from zonebloom.reasons import Reason, ReasonCode
-from zonebloom.search.column_reader import LoadedColumn, answers
-from zonebloom.search.evaluate import Evaluator, ProbedColumn, SearchResult, TouchedRanges
+from zonebloom.search.bind import bind
+from zonebloom.search.column_reader import ColumnReader
+from zonebloom.search.evaluate import ProbedColumn, evaluate
 from zonebloom.search.freshness import Files
+from zonebloom.search.result import SearchResult, TouchedRanges
 from zonebloom.search.selection import Bounds, RowSelection
+from zonebloom.search.snapshot import Snapshot
 from zonebloom.search.zone_bitmap import ZoneGrid
-from zonebloom.storage.fragments import Fingerprint, FragmentTable, is_in_runs, read_fragments
+from zonebloom.storage.fragments import is_in_runs
 from zonebloom.storage.manifest import ColumnEntry, Manifest
-from zonebloom.storage.segment import SegmentEntry
-from zonebloom.storage.slices.reader import SliceSegment
-from zonebloom.storage.stores.store import Store
-from zonebloom.storage.zone_segment import ZoneSegment
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from zonebloom.search.own_filters import OwnFilters, OwnSearch
-    from zonebloom.storage.levels import LeveledZones
-    from zonebloom.storage.locator.zones import LocatedZones
 
-__all__ = ["Snapshot", "View", "replaced_columns"]
-
-_Asked = TypeVar("_Asked")
-_Answer = TypeVar("_Answer")
+__all__ = ["View", "replaced_columns"]
 
 
-class Snapshot:
-    """One version of the index; segments are opened when a search first needs them, and kept open."""
+class _Constants(NamedTuple):
+    """Values of columns that have one in all rows of a file, by groups of files with the same values."""
 
-    def __init__(self, store: Store, manifest: Manifest, *, distrust: Reason | None = None) -> None:
-        self.store = store
-        self.manifest = manifest
-        self.is_distrusted = distrust is not None
-        self.damage: list[Reason] = [distrust] if distrust else []
-        self.level_damage: list[Reason] = []
-        """Levels that are not used; no row is kept for them, as the zones beneath are asked."""
-        self._columns: dict[str, LoadedColumn] = {}
-        self._leveled: dict[str, LeveledZones | LocatedZones] = {}
-        self.fragments = FragmentTable.of([])
-        self.damaged_lists: frozenset[str] = frozenset()
-        """Paths of the fragment lists that could not be read."""
-        self.damaged_segments: set[str] = set()
-        """Paths of the segments that were found to be damaged so far."""
-        if distrust is None:
-            self._read_fragments()
-
-    def _read_fragments(self) -> None:
-        found = []
-        lists = self.manifest.fragment_lists
-        for entry, table in zip(lists, self._opened(partial(read_fragments, self.store), lists), strict=True):
-            if isinstance(table, Exception):
-                self._note_damage(str(table))
-                self.damaged_lists |= {entry.path}
-                continue
-            found.append(table.where(~is_in_runs(table.fragment_ids, self.manifest.dropped)))
-        self.fragments = FragmentTable.concatenated(found)
-
-    def _opened(
-        self, opener: Callable[[_Asked], _Answer], many: Sequence[_Asked]
-    ) -> Iterable[_Answer | CorruptIndexError | UnsupportedFormatError]:
-        """For each, in order, what `opener` gives or raises; of a remote index at once."""
-
-        def opened(one: _Asked) -> _Answer | CorruptIndexError | UnsupportedFormatError:
-            try:
-                return opener(one)
-            except (CorruptIndexError, UnsupportedFormatError) as error:
-                return error
-
-        return answers(opened, many, is_remote=self.store.is_remote)
-
-    def _note_damage(
-        self,
-        message: str,
-        column: str | None = None,
-        code: ReasonCode = ReasonCode.SEGMENT_CORRUPT,
-        segment: str | None = None,
-    ) -> Reason:
-        if segment is not None:
-            self.damaged_segments.add(segment)
-        reason = Reason(code, message, column=column)
-        self.damage.append(reason)
-        warnings.warn(f"{message}; rows that it describes are read whole", RuntimeWarning, stacklevel=2)
-        return reason
-
-    def column(self, entry: ColumnEntry) -> LoadedColumn:
-        """The zones of an indexed column; damaged parts are left out, and noted with one warning."""
-        if entry.name not in self._columns:
-            tables: list[ZoneTable | SliceSegment] = []
-            damage: list[Reason] = []
-            opened = self._opened(partial(self._open_segment, column=entry.name), entry.segments)
-            for segment, found in zip(entry.segments, opened, strict=True):
-                if isinstance(found, UnsupportedFormatError):
-                    damage.append(self._note_damage(str(found), entry.name, ReasonCode.FORMAT_TOO_NEW))
-                elif isinstance(found, CorruptIndexError):
-                    damage.append(self._note_damage(str(found), entry.name, segment=segment.path))
-                else:
-                    tables.append(found[0])
-                    damage += [self._note_damage(text, entry.name, segment=segment.path) for text in found[1]]
-            self._columns[entry.name] = LoadedColumn(tables, damage, is_remote=self.store.is_remote)
-        return self._columns[entry.name]
-
-    def zones(self, entry: ColumnEntry) -> LoadedColumn | LeveledZones | LocatedZones:
-        """The zones of an indexed column with the sound levels above them, if it has any."""
-        if not entry.levels:
-            return self.column(entry)
-        if entry.name not in self._leveled:
-            note = partial(self._note_damaged_level, entry.name)
-            from zonebloom.storage.levels import open_levels  # noqa: PLC0415 - most columns have no levels
-
-            self._leveled[entry.name] = open_levels(self.store, entry.levels, self.column(entry), note)
-        return self._leveled[entry.name]
-
-    def _note_damaged_level(self, column: str, message: str) -> None:
-        self.level_damage.append(Reason(ReasonCode.SEGMENT_CORRUPT, message, column=column))
-        warnings.warn(f"{message}; the zones beneath are asked instead", RuntimeWarning, stacklevel=2)
-
-    def _open_segment(self, entry: SegmentEntry, column: str) -> tuple[ZoneTable | SliceSegment, list[str]]:
-        """The zones of a segment, and a message for each part that is left out."""
-        if entry.kind == "zones":
-            return ZoneSegment(self.store, entry).zones()
-        if entry.kind == "slices":
-            segment = SliceSegment(
-                self.store, entry, on_damage=partial(self._note_damage, column=column, segment=entry.path)
-            )
-            segment.read_positions()
-            return segment, []
-        message = f"segment {entry.path} must be of kind zones or slices, got {entry.kind}"
-        raise UnsupportedFormatError(f"{message}; a newer zonebloom wrote it: upgrade this one")
+    values: pa.Table
+    """One row a group; null where a value is not known."""
+    is_unknown: NDArray[np.bool_]
+    """For each group, whether a value is not known."""
+    group_of_file: NDArray[np.intp]
+    """For each file of the listing, the number of its group."""
 
 
 class View:
@@ -164,7 +55,7 @@ class View:
     - `files` has every file of the listing; those that the index does not know have ids that it never used.
     """
 
-    def __init__(self, snapshot: Snapshot, dataset: DatasetSnapshot, listing: Mapping[str, Fingerprint]) -> None:
+    def __init__(self, snapshot: Snapshot, dataset: DatasetSnapshot, listing: Mapping[str, Any]) -> None:
         self.snapshot = snapshot
         self.dataset = dataset
         self.listing = listing
@@ -180,6 +71,7 @@ class View:
         self.live_ids = self.files.known.fragment_ids
         self._probed: dict[str, ProbedColumn] = {}
         self._counted: dict[str, TouchedRanges] = {}
+        self._constants: dict[tuple[str, ...], _Constants] = {}
         self._own: OwnFilters | None = None
 
     @property
@@ -233,17 +125,14 @@ class View:
             none_live = np.zeros(len(loaded), np.bool_)
             grid, places = self._grid_of(loaded, self.universe, none_live)
             return ProbedColumn(entry.name, self.column_type(entry.name), self.snapshot.zones(entry), grid, places, why)
-        is_live = np.isin(loaded.fragment_ids, self.live_ids)
+        is_live = np.isin(loaded.positions.fragment_ids, self.live_ids)
         live = None if bool(is_live.all()) else is_live
-        covered = loaded.covered
-        if live is not None:
-            stops = loaded.zone_starts + loaded.zone_lengths
-            covered = RowSelection.from_arrays(loaded.fragment_ids[live], loaded.zone_starts[live], stops[live])
+        covered = loaded.covered if live is None else RowSelection.of_zones(loaded.positions[live])
         uncovered = self.universe - covered
         reasons = list(self.reasons)
-        reasons += loaded.damage
+        reasons += loaded.lost
         reasons = list(dict.fromkeys(reasons))
-        if len(uncovered) and not loaded.damage:  # NumPy's set operations load numpy.ma, 8 ms of a first search
+        if len(uncovered) and not loaded.lost:  # NumPy's set operations load numpy.ma, 8 ms of a first search
             unseen = np.intersect1d(uncovered.fragment_ids, self.live_ids)
             for one, is_unfit in zip(unseen.tolist(), is_in_runs(unseen, entry.unfit).tolist(), strict=True):
                 cause = "its values do not convert to the index's type" if is_unfit else "refresh the index"
@@ -253,11 +142,10 @@ class View:
         return ProbedColumn(entry.name, entry.column_type, self.snapshot.zones(entry), grid, places, tuple(reasons))
 
     def _grid_of(
-        self, loaded: LoadedColumn, uncovered: RowSelection, live: NDArray[np.bool_] | None
+        self, loaded: ColumnReader, uncovered: RowSelection, live: NDArray[np.bool_] | None
     ) -> tuple[ZoneGrid, NDArray[np.intp] | None]:
         """The grid of a column's zones, and their numbers there; columns whose zones have the same rows share one."""
-        positions = (loaded.fragment_ids, loaded.zone_starts, loaded.zone_lengths)
-        grid, places = ZoneGrid.of(*positions, uncovered, live)
+        grid, places = ZoneGrid.of(loaded.positions, uncovered, live)
         others = [one.grid for one in list(self._probed.values())]  # a list at once: other threads may add
         same = next((one for one in others if one.has_rows_of(grid)), grid)
         return same, places
@@ -267,25 +155,17 @@ class View:
 
         With `own_filters`, row groups of files that the index does not describe are left out by their own filters.
         """
-        fields = self.constant_fields
-        names = frozenset(
-            field.name
-            for field in fields
-            if self.declared is not None or self.snapshot.manifest.column(field.name) is None
-        )
-        evaluator = Evaluator(self.universe, self.column, names, self._partition_rows)
-        own = self._own_search() if own_filters and self.num_unknown else None
-        bounds = evaluator.evaluate(predicate)
-        if own is not None:
+        bounds, reasons = evaluate(bind(predicate, self))
+        self.snapshot.warn_of_damage()
+        reasons = tuple(dict.fromkeys((*reasons, *self.reasons)))
+        if own_filters and self.num_unknown:
+            own = self._own_search()
             bounds = own.narrowed(bounds, predicate)
-        # a slice may turn out damaged only as it is probed
-        reasons = dict.fromkeys((*evaluator.reasons, *self.reasons, *self.snapshot.damage, *self.snapshot.level_damage))
-        if own is not None:
-            reasons = own.told(reasons)
+            reasons = tuple(own.told(reasons))
         return SearchResult(
             bounds.kind(self.universe),
             bounds.true_rows,
-            tuple(reasons),
+            reasons,
             paths=self.paths,
             universe=self.universe,
             zones=self._zones_of(predicate),
@@ -317,45 +197,65 @@ class View:
             column = self.column(entry.name)
             if column is None:
                 return None
-            zones, live = column.zones, slice(None) if column.live is None else column.live
-            starts = zones.zone_starts[live]
-            self._counted[entry.name] = TouchedRanges(
-                zones.fragment_ids[live], starts, starts + zones.zone_lengths[live]
-            )
+            positions = column.zones.positions
+            live = positions if column.live is None else positions[column.live]
+            self._counted[entry.name] = TouchedRanges.of_zones(live)
         return self._counted[entry.name]
 
-    def _partition_rows(self, predicate: Predicate) -> Bounds:
+    # --- columns with one value in a file -----------------------------------------------------------------------------
+
+    @cached_property
+    def constant_columns(self) -> frozenset[str]:
+        """Names of `constant_fields` that no filter describes, or whose value a table's log has."""
+        fields, filtered = self.constant_fields, self.snapshot.manifest.column
+        return frozenset(one.name for one in fields if self.declared is not None or filtered(one.name) is None)
+
+    def constant_bounds(self, predicate: Predicate) -> Bounds:
+        """Bounds of a predicate over columns with one value in a file; exact where each value is known.
+
+        Raises
+        ------
+        PredicateError
+            It cannot be evaluated on a value that is there, such as a cast of bad text.
+        """
         import pyarrow.dataset as pads  # noqa: PLC0415 - it imports pandas where there is one, which takes 0.1 s
 
-        fields = [field for field in self.constant_fields if field.name in predicate.columns()]
-        values = self._partition_values(fields)
-        strange = [value is None for value in values]
-        table = pa.table(
-            {
-                field.name: pa.array([None if row is None else row[field.name].as_py() for row in values], field.type)
-                for field in fields
-            }
-        )
-        expression = predicate.to_expression(table.schema)
+        constants = self._constants_of(tuple(sorted(predicate.columns())))
+        expression = predicate.to_expression(constants.values.schema)
         try:
-            found = pads.dataset(table).to_table(columns={"is_true": expression})["is_true"].to_pylist()
+            found = pads.dataset(constants.values).to_table(columns={"is_true": expression})["is_true"]
         except pa.ArrowException as error:
             message = f"the predicate must hold for the folders of every file, got: {first_line(error)}"
             raise PredicateError(message) from error
-        is_true = [odd or one is True for one, odd in zip(found, strange, strict=True)]
-        is_false = [odd or one is False for one, odd in zip(found, strange, strict=True)]
-        true_rows, false_rows = (self.files.rows(np.array(chosen, np.bool_)) for chosen in (is_true, is_false))
-        is_exact = not (np.array(strange, np.bool_) & (self.files.table.num_rows > 0)).any()
+        answers = np.array([-1 if one is None else int(one) for one in found.to_pylist()], np.int8)
+        of_file = answers[constants.group_of_file]
+        is_unknown = constants.is_unknown[constants.group_of_file]
+        true_rows, false_rows = (self.files.rows(is_unknown | (of_file == answer)) for answer in (1, 0))
+        is_exact = not (is_unknown & (self.files.table.num_rows > 0)).any()
         return Bounds(true_rows, false_rows, exact=is_exact)
 
-    def _partition_values(self, fields: list[pa.Field]) -> list[dict[str, pa.Scalar] | None]:
-        """For each file, the values of `fields`; None where one is not known."""
+    def _constants_of(self, names: tuple[str, ...]) -> _Constants:
+        if names not in self._constants:
+            fields = [field for field in self.constant_fields if field.name in names]
+            self._constants[names] = self._read_constants(fields)
+        return self._constants[names]
+
+    def _read_constants(self, fields: list[pa.Field]) -> _Constants:
+        """The values of `fields`: a group is a folder, or of a table, whose log has them, a file."""
         if self.declared is not None:
             found = [self.dataset.partition_values(path, fields) for path in self.files]
-            return [row if row is not None and len(row) == len(fields) else None for row in found]
-        folders = [path.rpartition("/")[0] for path in self.files]
-        of_folder = {folder: partitions.typed(f"{folder}/", fields) for folder in dict.fromkeys(folders)}
-        return [of_folder[folder] for folder in folders]
+            values = [row if row is not None and len(row) == len(fields) else None for row in found]
+            group_of_file = np.arange(len(values))
+        else:
+            folders: dict[str, int] = {}
+            numbers = [folders.setdefault(path.rpartition("/")[0], len(folders)) for path in self.files]
+            values = [hive.typed(f"{folder}/", fields) for folder in folders]
+            group_of_file = np.array(numbers, np.intp)
+        columns = {
+            field.name: pa.array([None if row is None else row[field.name].as_py() for row in values], field.type)
+            for field in fields
+        }
+        return _Constants(pa.table(columns), np.array([row is None for row in values], np.bool_), group_of_file)
 
 
 def replaced_columns(manifest: Manifest, declared: Declared | None) -> frozenset[str]:

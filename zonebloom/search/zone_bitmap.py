@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from zonebloom.bloom.addresses import Addresses
+    from zonebloom.bloom.zones import ZonePositions
 
 __all__ = ["ZoneGrid", "ZoneSet", "joined"]
 
@@ -44,9 +45,7 @@ class ZoneGrid:
     @classmethod
     def of(
         cls,
-        fragment_ids: Addresses,
-        starts: Addresses,
-        lengths: Addresses,
+        positions: ZonePositions,
         uncovered: RowSelection,
         live: NDArray[np.bool_] | None = None,
     ) -> tuple[Self, NDArray[np.intp] | None]:
@@ -54,7 +53,7 @@ class ZoneGrid:
 
         The numbers are None where each zone has the number that it had.
         """
-        firsts = fragment_ids << np.uint64(32) | starts
+        firsts, lengths = positions.addresses, positions.zone_lengths
         if live is None and bool((firsts[1:] >= firsts[:-1]).all()):
             return cls(firsts, firsts + lengths, uncovered), None
         order = np.argsort(firsts, kind="stable")

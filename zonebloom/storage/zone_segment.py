@@ -14,11 +14,9 @@ from itertools import accumulate
 from types import TracebackType
 from typing import Any, Self
 
-import numpy as np
 import pyarrow as pa
 
-from zonebloom.arrow import to_numpy
-from zonebloom.bloom.zones import ZONE_FIELDS, ZoneTable, check_positions
+from zonebloom.bloom.zones import ZONE_FIELDS, ZonePositions, ZoneTable
 from zonebloom.errors import CorruptIndexError
 from zonebloom.storage.arrow_file import MAGIC, check_columns, read_batch, read_head, reading
 from zonebloom.storage.segment import CheckedFile, SegmentEntry, Span, checksum, column_folder, runs
@@ -128,7 +126,7 @@ class ZoneSegment:
         """
         with reading(f"span {1 + number} of segment {self.entry.path}"):
             batch = read_batch(self._checked(1 + number), self.schema)
-            check_positions(*(to_numpy(batch.column(place), np.uint64) for place in range(3)))
+            ZonePositions.from_batches([batch]).check()
             return batch
 
     def release(self) -> None:

@@ -1,18 +1,25 @@
 """Zones: runs of rows of one fragment, each with one filter.
 
-`table` holds them (`ZoneTable`, the five columns) in chunks of `chunk`; `schema` has the columns and what their
-metadata says; `builder` makes zones from batches (`ZoneBuilder`).
+`positions` says where they lie (`ZonePositions`); `filters` is what can be probed (`ZoneFilters`); `table` has zones as
+five columns (`ZoneTable`), in chunks of `chunk`; `schema` has the columns and what their metadata says; `builder` makes
+zones from batches (`ZoneBuilder`).
 """
 
 from zonebloom.bloom.zones.builder import ZoneBuilder
+from zonebloom.bloom.zones.filters import CANNOT_MATCH, MAY_MATCH, BlockFilters, ZoneFilters
+from zonebloom.bloom.zones.positions import ZonePositions
 from zonebloom.bloom.zones.schema import ZONE_FIELDS, described_by, parameters_of, zone_schema
-from zonebloom.bloom.zones.table import ZoneTable, check_positions
+from zonebloom.bloom.zones.table import ZoneTable
 
 __all__ = [
+    "CANNOT_MATCH",
+    "MAY_MATCH",
     "ZONE_FIELDS",
+    "BlockFilters",
     "ZoneBuilder",
+    "ZoneFilters",
+    "ZonePositions",
     "ZoneTable",
-    "check_positions",
     "described_by",
     "parameters_of",
     "zone_schema",

@@ -33,29 +33,9 @@ MAX_BATCH_BYTES = 4 << 20
 
 
 class ZoneBuilder:
-    """Turns the batches of a column into zones.
+    """Turns the batches of a column into zones; parameters as of `zonebloom.ZoneBuilder`.
 
     The zones do not depend on batch boundaries: feeding the same rows in any cut gives the same bytes.
-
-    Parameters
-    ----------
-    column_type
-        Arrow type of the values; arrays of another type are refused.
-    column
-        Name of the column, kept with the zones.
-    rows_per_zone, fpp, sizing
-        See `build_index`.
-    sink
-        Takes each finished record batch of at most 1024 zones and about 4 MiB, which is valid only during the call:
-        its memory is used again. Without a sink the batches are kept for `finish`.
-
-    Examples
-    --------
-    >>> import pyarrow as pa, zonebloom as zb
-    >>> builder = zb.ZoneBuilder(pa.int64(), rows_per_zone=2)
-    >>> builder.add(0, pa.array([1, 2, 3]))
-    >>> builder.finish().to_arrow().select(["fragment_id", "zone_start", "zone_length"]).to_pydict()
-    {'fragment_id': [0, 0], 'zone_start': [0, 2], 'zone_length': [2, 1]}
 
     Spec: specs/zones.md#zone-builder
     """

@@ -106,7 +106,7 @@ class FilterChunk:
         return self.words[start : start + 8 * num_blocks].reshape(num_blocks, 8)
 
     def copy_blocks(self, out: NDArray[np.uint32], first_zone: int, first_block: int) -> None:
-        """As `ZoneTable.copy_blocks`, of zones of this chunk."""
+        """As `BlockFilters.copy_blocks`, of zones of this chunk."""
         last_block = first_block + out.shape[1]
         if self.uniform:
             filters = self.words.reshape(len(self), self.uniform, 8)

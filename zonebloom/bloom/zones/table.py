@@ -13,33 +13,33 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import pyarrow as pa
 
-from zonebloom.arrow import to_numpy
 from zonebloom.bloom.zones.chunk import BYTES_PER_BLOCK, FilterChunk, is_work_for_kernel
+from zonebloom.bloom.zones.filters import BlockFilters
+from zonebloom.bloom.zones.positions import ZonePositions
 from zonebloom.bloom.zones.schema import ZONE_FIELDS, described_by, parameters_of, zone_schema
 from zonebloom.errors import InvalidArgumentError, InvalidZoneTableError
-from zonebloom.search.evaluate import SearchResult, search_zones
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["ZoneTable", "check_positions"]
+__all__ = ["ZoneTable"]
 
 MAX_ZONES_PER_BATCH = 1024
 MAX_MERGED_BYTES = 4 << 20
 
 
-class ZoneTable:
+class ZoneTable(BlockFilters):
     """One filter for each zone of a column, with where the zone lies; immutable.
 
     - Rows are in order of `(fragment_id, zone_start)`; zones of one fragment do not overlap.
     - Every bitset is a positive multiple of 32 bytes.
 
-    Make one with `ZoneTable.from_arrow`, `ZoneBuilder` or `Index.zone_table`.
+    `zonebloom.ZoneTable` is one that can be searched as well.
     """
 
     def __init__(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> None:
@@ -47,24 +47,14 @@ class ZoneTable:
         self._schema = schema
         self.column, self.column_type = described_by(schema.field("bloom_filter_data"))
         self.rows_per_zone, self.fpp = parameters_of(schema)
-        self._set_positions()
+        self._positions = ZonePositions.from_batches(self._batches)
         self._chunks: list[FilterChunk] = [FilterChunk(batch.column(4)) for batch in self._batches]
         self._firsts = [0, *accumulate(map(len, self._chunks))]
-
-    def _set_positions(self) -> None:
-        def joined(index: int, dtype: type[np.generic]) -> Any:
-            parts = [to_numpy(batch.column(index), dtype) for batch in self._batches]
-            return np.concatenate(parts) if parts else np.zeros(0, dtype)
-
-        self.fragment_ids: NDArray[np.uint64] = joined(0, np.uint64)
-        self.zone_starts: NDArray[np.uint64] = joined(1, np.uint64)
-        self.zone_lengths: NDArray[np.uint64] = joined(2, np.uint64)
-        self.has_null: NDArray[np.bool_] = joined(3, np.bool_)
 
     @classmethod
     def from_arrow(
         cls, table: pa.Table | pa.RecordBatch, *, column: str | None = None, column_type: pa.DataType | None = None
-    ) -> ZoneTable:
+    ) -> Self:
         """The zone table that `table` holds, checked; rows may come in any order.
 
         Parameters
@@ -93,21 +83,14 @@ class ZoneTable:
         schema = zone_schema(rows_per_zone, fpp, column=column or own_column, column_type=column_type or own_type)
         joined = pa.table(arrays, schema=schema)
         zones = cls(_merged(_in_order(joined).to_batches(max_chunksize=MAX_ZONES_PER_BATCH)), schema)
-        zones._check_positions()
+        zones.positions.check()
+        zones.positions.check_disjoint()
         return zones
 
-    def _check_positions(self) -> None:
-        check_positions(self.fragment_ids, self.zone_starts, self.zone_lengths)
-        stops = self.zone_starts + self.zone_lengths
-        same = self.fragment_ids[1:] == self.fragment_ids[:-1]
-        bad = np.flatnonzero(same & (self.zone_starts[1:] < stops[:-1]))
-        if len(bad):
-            zone = int(bad[0])
-            places = [_where(self.fragment_ids, self.zone_starts, self.zone_lengths, one) for one in (zone, zone + 1)]
-            raise InvalidZoneTableError(f"zones of a fragment must not overlap, got {' and '.join(places)}")
-
-    def __len__(self) -> int:
-        return len(self.fragment_ids)
+    @property
+    def positions(self) -> ZonePositions:
+        """Where the zones lie in the data."""
+        return self._positions
 
     def __repr__(self) -> str:
         name = self.column or "?"
@@ -126,24 +109,7 @@ class ZoneTable:
     @property
     def num_rows_covered(self) -> int:
         """Rows that the zones span, over all fragments."""
-        return int(self.zone_lengths.sum())
-
-    def to_arrow(self) -> pa.Table:
-        """The five columns as an Arrow table, without a copy; chunks stay below 2 GiB.
-
-        Spec: specs/zones.md#zone-table
-        """
-        return pa.Table.from_batches(self._batches, self._schema)
-
-    def check_zone(self, zone: int, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
-        """For each of `hashes`, whether the filter of zone number `zone` may contain it."""
-        chunk, number = self._chunk_of(zone)
-        return chunk.check(number, hashes)
-
-    def zone_fpp(self, zone: int) -> float:
-        """The exact false positive probability of one zone's filter, from its set bits."""
-        ones = np.bitwise_count(self.blocks(zone)).astype(np.float64)
-        return float((ones / 32).prod(axis=1).mean())
+        return int(self.positions.zone_lengths.sum())
 
     def blocks(self, zone: int) -> NDArray[np.uint32]:
         """The filter of zone number `zone`, shape `(num_blocks, 8)`, read-only."""
@@ -163,13 +129,7 @@ class ZoneTable:
         return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
     def copy_blocks(self, out: NDArray[np.uint32], first_zone: int, first_block: int) -> None:
-        """Copy blocks `first_block` and on of the filters of consecutive zones, which have one size.
-
-        Parameters
-        ----------
-        out
-            Shape `(num_zones, num_blocks, 8)`, filled.
-        """
+        """Copy blocks `first_block` and on of the filters of consecutive zones, which have one size, to `out`."""
         done = 0
         while done < len(out):
             chunk, number = self._chunk_of(first_zone + done)
@@ -181,18 +141,15 @@ class ZoneTable:
         """The record batches of the table, at most 1024 zones each."""
         yield from self._batches
 
-    def may_contain(self, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
-        """For each zone, whether any of `hashes` (uint64, XXH64 seed 0) may be of a value in it; False is certain.
+    def may_contain(self, hashes: NDArray[np.uint64], wanted: NDArray[np.bool_] | None = None) -> NDArray[np.bool_]:
+        """For each zone (in the mask `wanted`), whether it MAY_MATCH any of `hashes`, uint64, XXH64 seed 0.
 
         Cost: one block (32 bytes) for each zone and hash; Numba is loaded only past some four million such pairs.
         """
         by_kernel = is_work_for_kernel(len(self) * len(hashes))
         parts = [chunk.may_contain(hashes, by_kernel=by_kernel) for chunk in self._chunks]
-        return np.concatenate(parts) if parts else np.zeros(0, np.bool_)
-
-    def candidates(self, hashes: NDArray[np.uint64]) -> NDArray[np.intp]:
-        """Numbers of the zones that may hold any of `hashes`, ascending; as `may_contain`."""
-        return np.flatnonzero(self.may_contain(hashes))
+        found = np.concatenate(parts) if parts else np.zeros(0, np.bool_)
+        return found if wanted is None else found & wanted
 
     def contained(self, hashes: NDArray[np.uint64], live: NDArray[np.bool_] | None = None) -> NDArray[np.bool_]:
         """For each of `hashes`, whether any of the zones (those in the mask `live`) may contain it.
@@ -217,39 +174,6 @@ class ZoneTable:
         """The exact false positive probability of each zone's filter, shape `(len(self),)`."""
         parts = [chunk.measured_fpp() for chunk in self._chunks]
         return np.concatenate(parts) if parts else np.zeros(0)
-
-    def search(self, predicate: Any) -> SearchResult:
-        """Row ranges that can hold rows for which `predicate` is true, as a `SearchResult`; no data set is needed.
-
-        Columns of the predicate all mean the column that the table describes. Rows outside the zones are not known and
-        not returned.
-
-        Spec: specs/pruning.md#zone-table-search
-        """
-        return search_zones(self, predicate)
-
-
-def check_positions(
-    fragment_ids: NDArray[np.uint64], zone_starts: NDArray[np.uint64], zone_lengths: NDArray[np.uint64]
-) -> None:
-    """Raise an `InvalidZoneTableError` unless each zone has rows, and ids and ends are below 2**32."""
-    if len(zone_lengths) and int(zone_lengths.min()) == 0:
-        zone = int(np.flatnonzero(zone_lengths == 0)[0])
-        raise InvalidZoneTableError(f"zone_length must be at least 1, got 0 in zone {zone}")
-    limit = np.uint64(2**32 - 1)
-    stops = zone_starts + zone_lengths
-    outside = np.flatnonzero((fragment_ids > limit) | (stops > limit) | (stops < zone_starts))
-    if len(outside):
-        zone = int(outside[0])
-        where = _where(fragment_ids, zone_starts, zone_lengths, zone)
-        raise InvalidZoneTableError(f"fragment_id and zone ends must be below 2**32, got zone {zone} of {where}")
-
-
-def _where(
-    fragment_ids: NDArray[np.uint64], zone_starts: NDArray[np.uint64], zone_lengths: NDArray[np.uint64], zone: int
-) -> str:
-    start, length = int(zone_starts[zone]), int(zone_lengths[zone])
-    return f"fragment {int(fragment_ids[zone])} rows [{start}, {start + length})"
 
 
 def _checked_column(table: pa.Table, field: pa.Field) -> pa.ChunkedArray:

@@ -121,7 +121,7 @@ def _merge_datasets(
         sound.append(opened.entry)
         return blocks
 
-    opened = list(sound_ones(lambda segment: DatasetFilter(store, segment, str), level.segments))
+    opened = list(sound_ones(lambda segment: DatasetFilter(store, segment), level.segments))
     made = united(sound_ones(blocks_of, opened), max((one.num_blocks for one in opened), default=1))
     if made is None or len(sound) < 2:  # noqa: PLR2004 - as above
         return level, damage

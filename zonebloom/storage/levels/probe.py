@@ -9,12 +9,13 @@ Spec: specs/levels.md#evaluate
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from zonebloom.bloom.sbbf import Sbbf, block_indexes
+from zonebloom.bloom.zones import MAY_MATCH, ZoneFilters, ZonePositions
 from zonebloom.errors import CorruptIndexError
 from zonebloom.storage.arrow_file import reading
 from zonebloom.storage.fragments import is_in_runs
@@ -46,10 +47,10 @@ class DatasetFilter:
         The file is missing or has another length.
     """
 
-    def __init__(self, store: Store, entry: SegmentEntry, on_damage: Callable[[str], Any]) -> None:
+    def __init__(self, store: Store, entry: SegmentEntry) -> None:
         self.entry = entry
-        self.is_damaged = False
-        self._on_damage = on_damage
+        self.damage: str | None = None
+        """The first damage that was met; all values may be in the data set then."""
         with reading(f"segment {entry.path}"):
             self._mapping = store.mapping(entry.path, is_sparse=True)
             self._buffer = self._mapping.buffer
@@ -78,14 +79,14 @@ class DatasetFilter:
         else:
             spans = range(len(self._is_checked))
         self._check_spans(spans)
-        if self.is_damaged:
-            return np.ones(len(hashes), np.bool_)
+        if self.damage is not None:
+            return np.full(len(hashes), MAY_MATCH)
         return self._filter.check_hashes(hashes)
 
     def is_sound(self) -> bool:
         """Whether the file has its checksums, all of which are checked."""
         self._check_spans(range(len(self._is_checked)))
-        return not self.is_damaged
+        return self.damage is None
 
     def to_sbbf(self) -> Sbbf:
         """A copy in memory.
@@ -104,75 +105,80 @@ class DatasetFilter:
         try:
             self._mapping.need([(number * SPAN_BYTES, self.entry.spans[number].num_bytes) for number in unchecked])
         except (FileNotFoundError, CorruptIndexError):
-            self.is_damaged = True
-            self._on_damage(f"segment {self.entry.path} must have {self.entry.num_bytes} bytes, got fewer or none")
+            self.damage = f"segment {self.entry.path} must have {self.entry.num_bytes} bytes, got fewer or none"
         for number in spans:
-            if self.is_damaged or self._is_checked[number]:
+            if self.damage is not None or self._is_checked[number]:
                 continue
             span = self.entry.spans[number]
             found = checksum(self._buffer.slice(number * SPAN_BYTES, span.num_bytes))
             if found == span.checksum:
                 self._is_checked[number] = True
             else:
-                self.is_damaged = True
-                self._on_damage(
+                self.damage = (
                     f"span {number} of segment {self.entry.path} must have checksum {span.checksum}, got {found}"
                 )
 
 
-class _Base(Protocol):
-    """The zones beneath, as `LoadedColumn` has them."""
-
-    fragment_ids: NDArray[np.uint64]
-    zone_starts: NDArray[np.uint64]
-    zone_lengths: NDArray[np.uint64]
-    has_null: NDArray[np.bool_]
-
-    def may_contain(self, hashes: NDArray[np.uint64], wanted: NDArray[np.bool_] | None = None) -> NDArray[np.bool_]: ...
-
-    def contained(self, hashes: NDArray[np.uint64], live: NDArray[np.bool_] | None) -> NDArray[np.bool_]: ...
-
-    def zone_fpp(self, zone: int) -> float: ...
-
-
-class LeveledZones:
+class LeveledZones(ZoneFilters):
     """The zones of a column with the levels above them; answers as the zones do, and never keeps more.
 
     `probes` counts the pairs of a hash and a filter that were asked, by level.
+
+    Parameters
+    ----------
+    lost
+        What is damaged of levels that are not among `datasets` and `fragments`.
     """
 
-    def __init__(self, zones: _Base, datasets: Sequence[DatasetFilter], fragments: Sequence[ZoneTable]) -> None:
+    def __init__(
+        self,
+        zones: ZoneFilters,
+        datasets: Sequence[DatasetFilter],
+        fragments: Sequence[ZoneTable],
+        lost: Sequence[str] = (),
+    ) -> None:
         self.zones = zones
-        self.fragment_ids = zones.fragment_ids
-        self.zone_starts = zones.zone_starts
-        self.zone_lengths = zones.zone_lengths
-        self.has_null = zones.has_null
         self.probes: Counter[str] = Counter()
+        self._lost = tuple(lost)
         self._uncovered = np.ones(len(self), np.bool_)
         self._datasets: list[tuple[DatasetFilter, NDArray[np.bool_]]] = []
         for one in datasets:
-            mine = one.covers(self.fragment_ids) & self._uncovered
+            mine = one.covers(self.positions.fragment_ids) & self._uncovered
             self._uncovered &= ~mine
             self._datasets.append((one, mine))
         self._has_uncovered = bool(self._uncovered.any())
         self._fragments = [
-            (table, _positions(table.fragment_ids, self.fragment_ids)) for table in fragments if len(table)
+            (table, _places(table.positions.fragment_ids, self.positions.fragment_ids))
+            for table in fragments
+            if len(table)
         ]
 
-    def __len__(self) -> int:
-        return len(self.fragment_ids)
+    @property
+    def positions(self) -> ZonePositions:
+        """Where the zones lie in the data."""
+        return self.zones.positions
+
+    @property
+    def level_damage(self) -> tuple[str, ...]:
+        """What was found to be damaged of the levels; no row is kept for it, as the zones beneath are asked."""
+        return (*self._lost, *(one.damage for one, _ in self._datasets if one.damage is not None))
+
+    @property
+    def damage(self) -> tuple[str, ...]:
+        """What was found to be damaged of the zones and of the levels."""
+        return (*self.zones.damage, *self.level_damage)
 
     def verify(self) -> bool:
-        """Whether the data set's filters are as they were written; what is not is noted as damage, and not used."""
-        damaged = [one for one, _ in self._datasets if not one.is_sound()]
-        return not damaged
+        """Whether the zones and the data set's filters are as they were written; a damaged filter is not used."""
+        are_sound = [one.is_sound() for one, _ in self._datasets]
+        return self.zones.verify() and all(are_sound)
 
     def zone_fpp(self, zone: int) -> float:
         """The exact false positive probability of one zone's filter."""
         return self.zones.zone_fpp(zone)
 
-    def may_contain(self, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
-        """For each zone, whether any of `hashes` may be in it.
+    def may_contain(self, hashes: NDArray[np.uint64], wanted: NDArray[np.bool_] | None = None) -> NDArray[np.bool_]:
+        """For each zone (in the mask `wanted`), whether it MAY_MATCH any of `hashes`.
 
         Cost: one block for a hash that is nowhere; else one block a fragment, and the zones of fragments that may hold
         it.
@@ -182,14 +188,10 @@ class LeveledZones:
             self.probes["dataset"] += len(hashes)
             passing = hashes[one.check(hashes)]
             if len(passing):
-                found |= self._below(passing, mine)
+                found |= self._below(passing, mine if wanted is None else mine & wanted)
         if self._has_uncovered:
-            found |= self._below(hashes, self._uncovered)
+            found |= self._below(hashes, self._uncovered if wanted is None else self._uncovered & wanted)
         return found
-
-    def candidates(self, hashes: NDArray[np.uint64]) -> NDArray[np.intp]:
-        """Numbers of the zones that may hold any of `hashes`, ascending."""
-        return np.flatnonzero(self.may_contain(hashes))
 
     def _below(self, hashes: NDArray[np.uint64], wanted: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """The zones among `wanted` that may contain any of `hashes`, by the fragments' filters and their own."""
@@ -200,9 +202,9 @@ class LeveledZones:
         if not wanted.any():
             return wanted
         self.probes["zone"] += len(hashes) * int(wanted.sum())
-        return self.zones.may_contain(hashes, wanted) & wanted
+        return self.zones.may_contain(hashes, wanted)
 
-    def contained(self, hashes: NDArray[np.uint64], live: NDArray[np.bool_] | None) -> NDArray[np.bool_]:
+    def contained(self, hashes: NDArray[np.uint64], live: NDArray[np.bool_] | None = None) -> NDArray[np.bool_]:
         """For each of `hashes`, whether any (live) zone may contain it.
 
         Cost: one block a hash where the data set's filter covers every live fragment; zones are asked only for others.
@@ -213,7 +215,7 @@ class LeveledZones:
             if (mine if live is None else mine & live).any():
                 self.probes["dataset"] += len(hashes)
                 answers = one.check(hashes)
-                if one.is_damaged:
+                if one.damage is not None:
                     rest = rest | (mine if live is None else mine & live)
                 else:
                     found |= answers
@@ -224,32 +226,29 @@ class LeveledZones:
         return found
 
 
-def open_levels(
-    store: Store, levels: Sequence[LevelEntry], zones: _Base, on_damage: Callable[[str], Any]
-) -> LeveledZones | LocatedZones:
+def open_levels(store: Store, levels: Sequence[LevelEntry], zones: ZoneFilters) -> LeveledZones | LocatedZones:
     """`zones` with the levels above them that are sound and known to this version."""
     datasets: list[DatasetFilter] = []
     fragments: list[ZoneTable] = []
     locators: list[LocatorSegment] = []
+    lost: list[str] = []
     for segment in (one for level in levels for one in level.segments):
         try:
             if segment.kind == "sbbf":
-                datasets.append(DatasetFilter(store, segment, on_damage))
+                datasets.append(DatasetFilter(store, segment))
             elif segment.kind == "locator":
-                locators.append(LocatorSegment(store, segment, on_damage=on_damage))
-                assert len(locators[-1].positions) == len(locators[-1])
+                locators.append(LocatorSegment(store, segment))
             elif segment.kind == "zones":
                 table, damage = ZoneSegment(store, segment).zones()
                 fragments.append(table)
-                for message in damage:
-                    on_damage(message)
+                lost += damage
         except CorruptIndexError as error:
-            on_damage(str(error))
-    leveled = LeveledZones(zones, datasets, fragments)
+            lost.append(str(error))
+    leveled = LeveledZones(zones, datasets, fragments, lost)
     return LocatedZones(leveled, locators) if locators else leveled
 
 
-def _positions(known: NDArray[np.uint64], wanted: NDArray[np.uint64]) -> NDArray[np.int64]:
+def _places(known: NDArray[np.uint64], wanted: NDArray[np.uint64]) -> NDArray[np.int64]:
     """For each of `wanted` its position in `known`, in any order; -1 where it is not there."""
     order = np.argsort(known)
     place = np.minimum(np.searchsorted(known[order], wanted), len(known) - 1)

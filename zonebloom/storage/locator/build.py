@@ -15,10 +15,10 @@ import pyarrow as pa
 
 from zonebloom.bloom import hashing
 from zonebloom.bloom.locator import MAX_ZONES
+from zonebloom.bloom.zones import ZonePositions
 from zonebloom.options import check_rows_per_zone
 from zonebloom.storage.locator.writer import LocatorWriter
 from zonebloom.storage.segment import SegmentEntry
-from zonebloom.storage.slices.layout import ZonePositions
 from zonebloom.storage.stores.store import Store
 
 __all__ = ["LocatorBuilder"]

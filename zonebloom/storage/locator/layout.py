@@ -6,7 +6,6 @@ Spec: specs/locator.md#tail
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,10 +14,12 @@ import numpy as np
 import pyarrow as pa
 
 from zonebloom.bloom.locator import FIRSTS_PER_PAGE, KEY_BITS, MAX_ZONES, PAGE_BYTES, zone_bits_for
+from zonebloom.bloom.zones import ZonePositions
 from zonebloom.errors import CorruptIndexError, UnsupportedFormatError
+from zonebloom.storage.arrow_file import read_batches, reading
 from zonebloom.storage.level import LevelEntry
 from zonebloom.storage.segment import SegmentEntry
-from zonebloom.storage.slices.layout import ZonePositions
+from zonebloom.storage.slices.zone_runs import RUN_SCHEMA, positions_of, runs_of
 
 __all__ = ["KIND", "LocatorLayout", "decode_tail", "encode_tail", "locator_level"]
 
@@ -85,15 +86,15 @@ def encode_tail(layout: LocatorLayout, positions: ZonePositions) -> pa.Buffer:
         _KEY: json.dumps(described, separators=(",", ":")).encode(),
         _ROOTS_KEY: base64.b64encode(np.array(layout.roots, "<u8").tobytes()),
     }
-    runs = positions.to_runs().replace_schema_metadata(metadata)
+    runs = runs_of(positions).replace_schema_metadata(metadata)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, runs.schema) as writer:
         writer.write_batch(runs)
     return sink.getvalue()
 
 
-def decode_tail(tail: bytes, where: str) -> tuple[LocatorLayout, pa.RecordBatch]:
-    """The layout, and the zone runs.
+def decode_tail(tail: bytes, where: str) -> tuple[LocatorLayout, ZonePositions]:
+    """The layout, and where the zones lie.
 
     Raises
     ------
@@ -102,16 +103,17 @@ def decode_tail(tail: bytes, where: str) -> tuple[LocatorLayout, pa.RecordBatch]
     UnsupportedFormatError
         A newer zonebloom wrote it.
     """
-    try:
-        with pa.ipc.open_stream(tail) as reader:
-            metadata, runs = reader.schema.metadata or {}, reader.read_next_batch()
+    with reading(f"the tail of segment {where}"):
+        (zone_runs,) = read_batches(pa.py_buffer(tail), RUN_SCHEMA)
+        metadata = zone_runs.schema.metadata or {}
         described = json.loads(metadata[_KEY])
         if described["version"] > _VERSION:
             message = f"segment {where} must have layout version <= {_VERSION}, got {described['version']}"
             raise UnsupportedFormatError(f"{message}; a newer zonebloom wrote it: upgrade this one")
         roots = np.frombuffer(base64.b64decode(metadata[_ROOTS_KEY], validate=True), "<u8")
         num_zones, num_pairs, num_pages = (int(described[name]) for name in ("num_zones", "num_pairs", "num_pages"))
-        return LocatorLayout(num_zones, num_pairs, num_pages, tuple(roots.tolist())), runs
-    except (KeyError, TypeError, ValueError, binascii.Error, pa.ArrowException, StopIteration) as error:
-        message = f"segment {where} must end with its layout, got {type(error).__name__}: {error}"
-        raise CorruptIndexError(message) from error
+        if (found := len(zone_runs.column(4).flatten())) != num_zones:
+            raise CorruptIndexError(f"segment {where} must describe {num_zones} zones, got {found}")
+        positions = positions_of(zone_runs)
+        positions.check()
+        return LocatorLayout(num_zones, num_pairs, num_pages, tuple(roots.tolist())), positions

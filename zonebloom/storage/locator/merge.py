@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from zonebloom.bloom.locator import MAX_PAIRS, MAX_ZONES, WIDE_ZONE_BITS
+from zonebloom.bloom.zones import ZonePositions
 from zonebloom.errors import CorruptIndexError, InvalidArgumentError
 from zonebloom.storage.level import LevelEntry
 from zonebloom.storage.locator.layout import locator_level
 from zonebloom.storage.locator.reader import LocatorSegment
 from zonebloom.storage.locator.writer import LocatorWriter
 from zonebloom.storage.segment import SegmentEntry
-from zonebloom.storage.slices.layout import ZonePositions
 from zonebloom.storage.stores.store import Store
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def merge_locator_level(
             sound.append(LocatorSegment(store, entry))
         except CorruptIndexError as error:
             damage.append(str(error))
-    chosen = [np.isin(segment.fragment_ids, known) for segment in sound]
+    chosen = [np.isin(segment.positions.fragment_ids, known) for segment in sound]
     if len(sound) < 2 and all(one.all() for one in chosen):  # noqa: PLR2004 - one alone, or none
         return level, damage
     try:

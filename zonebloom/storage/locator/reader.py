@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -19,10 +19,10 @@ import numpy as np
 import xxhash
 
 from zonebloom.bloom.locator import FIRSTS_PER_PAGE, PAGE_BYTES, pair_bounds, zones_in_page
+from zonebloom.bloom.zones import ZoneFilters, ZonePositions
 from zonebloom.errors import CorruptIndexError, StorageError
 from zonebloom.storage.locator.layout import decode_tail
 from zonebloom.storage.segment import SegmentEntry, checksum
-from zonebloom.storage.slices.layout import ZonePositions
 from zonebloom.storage.stores.store import Mapping, Store
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ Located: TypeAlias = "tuple[NDArray[np.int64], NDArray[np.int64]]"
 """Indexes of keys, ascending, and the number of a zone for each; the zones of a key ascend too."""
 
 
-class LocatorSegment:
+class LocatorSegment(ZoneFilters):
     """An opened locator segment: a zone that `lookup` does not name certainly does not hold the key.
 
     Raises
@@ -49,11 +49,10 @@ class LocatorSegment:
         The file is missing, has another length, or its tail is not as it was written.
     """
 
-    def __init__(self, store: Store, entry: SegmentEntry, *, on_damage: Callable[[str], object] | None = None) -> None:
+    def __init__(self, store: Store, entry: SegmentEntry) -> None:
         self.entry = entry
         self._store = store
-        self._on_damage = on_damage
-        self.damage: str | None = None
+        self._failure: str | None = None
         try:
             tail_bytes = entry.spans[-1].num_bytes
             [tail] = store.read_ranges(entry.path, [(entry.num_bytes - tail_bytes, tail_bytes)])
@@ -65,40 +64,18 @@ class LocatorSegment:
         if checksum(tail) != entry.spans[-1].checksum:
             message = f"the tail of segment {entry.path} must have checksum {entry.spans[-1].checksum}"
             raise CorruptIndexError(f"{message}, got {checksum(tail)}")
-        self.layout, self._runs = decode_tail(tail, entry.path)
+        self.layout, self._positions = decode_tail(tail, entry.path)
         self.layout.check(entry)
 
-    def __len__(self) -> int:
-        return self.layout.num_zones
-
-    @cached_property
+    @property
     def positions(self) -> ZonePositions:
         """Where the zones lie in the data, in order of fragment and start."""
-        positions = ZonePositions.from_runs(self._runs)
-        if len(positions) != len(self):
-            message = f"segment {self.entry.path} must describe {len(self)} zones, got {len(positions)}"
-            raise CorruptIndexError(message)
-        return positions
+        return self._positions
 
     @property
-    def fragment_ids(self) -> NDArray[np.uint64]:
-        """The fragment of each zone."""
-        return self.positions.fragment_ids
-
-    @property
-    def zone_starts(self) -> NDArray[np.uint64]:
-        """Offset of the first row of each zone."""
-        return self.positions.zone_starts
-
-    @property
-    def zone_lengths(self) -> NDArray[np.uint64]:
-        """Rows of each zone."""
-        return self.positions.zone_lengths
-
-    @property
-    def has_null(self) -> NDArray[np.bool_]:
-        """Whether a row of each zone is null."""
-        return self.positions.has_null
+    def damage(self) -> tuple[str, ...]:
+        """What was found to be damaged while it was probed."""
+        return () if self._failure is None else (self._failure,)
 
     # --- answers ------------------------------------------------------------------------------------------------------
 
@@ -114,8 +91,8 @@ class LocatorSegment:
         CorruptIndexError
             A page that is needed is damaged, or was before.
         """
-        if self.damage is not None:
-            raise CorruptIndexError(self.damage)
+        if self._failure is not None:
+            raise CorruptIndexError(self._failure)
         if not len(hashes) or not self.layout.num_pages:
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
         try:
@@ -123,7 +100,7 @@ class LocatorSegment:
             return self._few(hashes) if is_few else self._many(hashes)
         except (CorruptIndexError, StorageError, FileNotFoundError) as error:
             self._note(error)
-            raise CorruptIndexError(self.damage or str(error)) from error
+            raise CorruptIndexError(self._failure or str(error)) from error
 
     def candidates(self, hashes: NDArray[np.uint64]) -> NDArray[np.intp]:
         """Numbers of the zones that may hold any of `hashes`, ascending; all zones where the segment is damaged."""
@@ -137,11 +114,15 @@ class LocatorSegment:
         is_found[zones] = True
         return is_found.nonzero()[0]
 
-    def may_contain(self, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
-        """For each zone, whether any of `hashes` may be in it; False is certain."""
+    def may_contain(self, hashes: NDArray[np.uint64], wanted: NDArray[np.bool_] | None = None) -> NDArray[np.bool_]:
+        """For each zone (in the mask `wanted`), whether any of `hashes` may be in it; False is certain."""
         found = np.zeros(len(self), np.bool_)
         found[self.candidates(hashes)] = True
-        return found
+        return found if wanted is None else found & wanted
+
+    def zone_fpp(self, zone: int) -> float:  # noqa: ARG002 - the same for all zones
+        """The probability that an absent key is given one certain zone."""
+        return self.layout.num_pairs / 2**41 / max(len(self), 1)
 
     def contained(self, hashes: NDArray[np.uint64], live: NDArray[np.bool_] | None = None) -> NDArray[np.bool_]:
         """For each of `hashes`, whether any zone (in the mask `live`) may contain it; False is certain."""
@@ -311,9 +292,9 @@ class LocatorSegment:
         try:
             self.check_pages(np.arange(len(self.pages)))
         except (CorruptIndexError, StorageError, FileNotFoundError) as error:
-            if self.damage is None:
+            if self._failure is None:
                 self._note(error)
-        return self.damage is None
+        return self._failure is None
 
     def _check_zone(self, zone: int) -> None:
         if zone >= len(self):
@@ -324,9 +305,7 @@ class LocatorSegment:
         if isinstance(error, StorageError) and self._store.is_remote:
             raise error
         is_missing = isinstance(error, FileNotFoundError)
-        self.damage = f"segment {self.entry.path} must exist, got no such file" if is_missing else str(error)
-        if self._on_damage:
-            self._on_damage(self.damage)
+        self._failure = f"segment {self.entry.path} must exist, got no such file" if is_missing else str(error)
 
     def _reject(self, number: int) -> None:
         raise CorruptIndexError(f"page {number} of segment {self.entry.path} must have the checksum that it carries")

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from zonebloom.bloom.locator import FIRSTS_PER_PAGE, PAGE_BYTES, first_pairs, zone_bits_for
+from zonebloom.bloom.zones import ZonePositions
 from zonebloom.errors import InvalidArgumentError
 from zonebloom.storage.locator.layout import KIND, LocatorLayout, encode_tail
 from zonebloom.storage.segment import CheckedFile, SegmentEntry, Span, column_folder, runs
-from zonebloom.storage.slices.layout import ZonePositions
 from zonebloom.storage.stores.store import Store
 
 if TYPE_CHECKING:

@@ -8,53 +8,35 @@ Spec: specs/locator.md#level
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from zonebloom.bloom.zones import ZoneFilters, ZonePositions
 from zonebloom.errors import CorruptIndexError
 from zonebloom.storage.locator.reader import Located, LocatorSegment
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from zonebloom.storage.levels.probe import LeveledZones
+
 __all__ = ["LocatedZones"]
 
 _FEW_ZONES = 1024
 
 
-class _Zones(Protocol):
-    """The zones beneath, with their filters."""
-
-    fragment_ids: NDArray[np.uint64]
-    zone_starts: NDArray[np.uint64]
-    zone_lengths: NDArray[np.uint64]
-    has_null: NDArray[np.bool_]
-
-    def candidates(self, hashes: NDArray[np.uint64]) -> NDArray[np.intp]: ...
-
-    def contained(self, hashes: NDArray[np.uint64], live: NDArray[np.bool_] | None) -> NDArray[np.bool_]: ...
-
-    def zone_fpp(self, zone: int) -> float: ...
-
-    def verify(self) -> bool: ...
-
-
-class LocatedZones:
+class LocatedZones(ZoneFilters):
     """Zones by their locators; a zone that none of them knows, or of a damaged one, by its filter.
 
     - Zones have the numbers that they have in `zones`.
     """
 
-    def __init__(self, zones: _Zones, segments: Sequence[LocatorSegment]) -> None:
+    def __init__(self, zones: LeveledZones, segments: Sequence[LocatorSegment]) -> None:
         self.zones = zones
-        self.fragment_ids = zones.fragment_ids
-        self.zone_starts = zones.zone_starts
-        self.zone_lengths = zones.zone_lengths
-        self.has_null = zones.has_null
         self._unlocated = np.ones(len(self), np.bool_)
         self._located: list[tuple[LocatorSegment, NDArray[np.int64]]] = []
-        addresses = self.fragment_ids << np.uint64(32) | self.zone_starts
+        addresses = _addresses(self.positions)
         order = np.argsort(addresses, kind="stable")
         for segment in segments:
             places = self._places(segment, addresses, order)
@@ -67,13 +49,27 @@ class LocatedZones:
         """The number here of each zone of the segment; -1 where the same zone is not there."""
         if not len(self):
             return np.full(len(segment), -1)
-        wanted = segment.fragment_ids << np.uint64(32) | segment.zone_starts
+        wanted = _addresses(segment.positions)
         places = order[np.minimum(addresses[order].searchsorted(wanted), len(self) - 1)]
-        is_same = (addresses[places] == wanted) & (self.zone_lengths[places] == segment.zone_lengths)
+        is_same = (addresses[places] == wanted) & (
+            self.positions.zone_lengths[places] == segment.positions.zone_lengths
+        )
         return np.where(is_same, places, -1)
 
-    def __len__(self) -> int:
-        return len(self.fragment_ids)
+    @property
+    def positions(self) -> ZonePositions:
+        """Where the zones lie in the data."""
+        return self.zones.positions
+
+    @property
+    def level_damage(self) -> tuple[str, ...]:
+        """What was found to be damaged of the levels; no row is kept for it, as the zones beneath are asked."""
+        return (*self.zones.level_damage, *(message for one, _ in self._located for message in one.damage))
+
+    @property
+    def damage(self) -> tuple[str, ...]:
+        """What was found to be damaged of the zones and of the levels."""
+        return (*self.zones.damage, *(message for one, _ in self._located for message in one.damage))
 
     def lookup(self, hashes: NDArray[np.uint64]) -> tuple[Located, NDArray[np.bool_]]:
         """The zones that hold each hash, as the locators say, and the zones of which no sound locator speaks."""
@@ -107,13 +103,13 @@ class LocatedZones:
         is_found[zones] = True
         return is_found.nonzero()[0]
 
-    def may_contain(self, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
-        """For each zone, whether any of `hashes` may be in it."""
+    def may_contain(self, hashes: NDArray[np.uint64], wanted: NDArray[np.bool_] | None = None) -> NDArray[np.bool_]:
+        """For each zone (in the mask `wanted`), whether any of `hashes` may be in it."""
         found = np.zeros(len(self), np.bool_)
         found[self.candidates(hashes)] = True
-        return found
+        return found if wanted is None else found & wanted
 
-    def contained(self, hashes: NDArray[np.uint64], live: NDArray[np.bool_] | None) -> NDArray[np.bool_]:
+    def contained(self, hashes: NDArray[np.uint64], live: NDArray[np.bool_] | None = None) -> NDArray[np.bool_]:
         """For each of `hashes`, whether any (live) zone may contain it."""
         (keys, zones), rest = self.lookup(hashes)
         found = np.zeros(len(hashes), np.bool_)
@@ -132,3 +128,7 @@ class LocatedZones:
         """Whether locators and levels are as they were written; what is not is noted as damage, and not used."""
         num_damaged = sum(not segment.verify() for segment, _ in self._located)
         return self.zones.verify() and not num_damaged
+
+
+def _addresses(positions: ZonePositions) -> NDArray[np.uint64]:
+    return positions.fragment_ids << np.uint64(32) | positions.zone_starts

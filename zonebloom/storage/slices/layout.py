@@ -15,25 +15,19 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import combinations_with_replacement
-from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 
-from zonebloom.arrow import from_numpy, to_numpy
-from zonebloom.bloom.zones import check_positions
+from zonebloom.bloom.zones import ZonePositions
 from zonebloom.errors import CorruptIndexError, UnsupportedFormatError
 from zonebloom.storage.arrow_file import check_columns, read_batches, reading
 from zonebloom.storage.shapes import array, integer, record
+from zonebloom.storage.slices.zone_runs import RUN_SCHEMA, positions_of, runs_of
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-__all__ = ["ROWS_PER_BLOCK", "GroupLayout", "ZonePositions", "cut_into_groups", "rows_of_hash", "stride_for"]
+__all__ = ["ROWS_PER_BLOCK", "GroupLayout", "cut_into_groups", "rows_of_hash", "stride_for"]
 
 PAGE_BYTES = 4096
 CHECKSUM_BYTES = 8
@@ -178,99 +172,14 @@ _LAYOUT = record(
 )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ZonePositions:
-    """Where zones lie in the data: four of the columns of a zone table."""
-
-    fragment_ids: NDArray[np.uint64]
-    zone_starts: NDArray[np.uint64]
-    zone_lengths: NDArray[np.uint64]
-    has_null: NDArray[np.bool_]
-
-    def __len__(self) -> int:
-        return len(self.fragment_ids)
-
-    def __getitem__(self, chosen: Any) -> ZonePositions:
-        return ZonePositions(
-            self.fragment_ids[chosen], self.zone_starts[chosen], self.zone_lengths[chosen], self.has_null[chosen]
-        )
-
-    @classmethod
-    def concatenated(cls, parts: Sequence[ZonePositions]) -> ZonePositions:
-        """The zones of all parts in order."""
-        if not parts:
-            empty = np.zeros(0, np.uint64)
-            return cls(empty, empty, empty, np.zeros(0, np.bool_))
-        return cls(
-            np.concatenate([part.fragment_ids for part in parts]),
-            np.concatenate([part.zone_starts for part in parts]),
-            np.concatenate([part.zone_lengths for part in parts]),
-            np.concatenate([part.has_null for part in parts]),
-        )
-
-    def to_runs(self) -> pa.RecordBatch:
-        """Zone runs: one row for consecutive zones of a fragment that have one length but for the last.
-
-        Spec: specs/slices.md#zone-runs
-        """
-        ids, starts, lengths = self.fragment_ids.tolist(), self.zone_starts.tolist(), self.zone_lengths.tolist()
-        firsts: list[int] = []
-        for zone, fragment_id in enumerate(ids):
-            follows = zone > 0 and ids[zone - 1] == fragment_id and starts[zone - 1] + lengths[zone - 1] == starts[zone]
-            if not follows or lengths[zone - 1] != lengths[firsts[-1]]:
-                firsts.append(zone)
-        first = np.array(firsts, np.int64)
-        bounds = np.append(first, len(ids)).astype(np.int32)
-        return pa.RecordBatch.from_arrays(
-            [
-                from_numpy(self.fragment_ids[first], pa.uint64()),
-                from_numpy(self.zone_starts[first], pa.uint64()),
-                from_numpy(self.zone_lengths[first], pa.uint64()),
-                from_numpy(self.zone_lengths[bounds[1:] - 1], pa.uint64()),
-                pa.ListArray.from_arrays(from_numpy(bounds, pa.int32()), _booleans(self.has_null)),
-            ],
-            schema=_RUN_SCHEMA,
-        )
-
-    @classmethod
-    def from_runs(cls, runs: pa.RecordBatch) -> ZonePositions:
-        """The zones that `runs` describe."""
-        ids, firsts, lengths, lasts = (to_numpy(runs.column(index), np.uint64) for index in range(4))
-        flags = runs.column(4)
-        bounds = to_numpy(flags.offsets, np.int32).astype(np.int64)
-        counts = np.diff(bounds)
-        number = np.arange(int(counts.sum())) - np.repeat(bounds[:-1] - bounds[:1], counts)
-        zone_lengths = np.repeat(lengths, counts)
-        zone_starts = np.repeat(firsts, counts) + number.astype(np.uint64) * zone_lengths
-        zone_lengths[np.cumsum(counts)[counts > 0] - 1] = lasts[counts > 0]
-        has_null = flags.values.slice(int(bounds[0]), int(bounds[-1] - bounds[0]))
-        return cls(np.repeat(ids, counts), zone_starts, zone_lengths, to_numpy(has_null, np.bool_))
-
-
-_RUN_SCHEMA = pa.schema(
-    [
-        pa.field("fragment_id", pa.uint64(), nullable=False),
-        pa.field("zone_start", pa.uint64(), nullable=False),
-        pa.field("zone_length", pa.uint64(), nullable=False),
-        pa.field("last_length", pa.uint64(), nullable=False),
-        pa.field("has_null", pa.list_(pa.field("item", pa.bool_(), nullable=False)), nullable=False),
-    ]
-)
-
-
-def _booleans(values: NDArray[np.bool_]) -> pa.Array:
-    bits = np.packbits(values, bitorder="little")
-    return pa.Array.from_buffers(pa.bool_(), len(values), [None, pa.py_buffer(bits)])
-
-
 def encode(layout: GroupLayout, positions: ZonePositions) -> dict[bytes, bytes]:
     """Schema metadata that holds all that a probe needs.
 
     Spec: specs/slices.md#metadata
     """
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, _RUN_SCHEMA) as writer:
-        writer.write_batch(positions.to_runs())
+    with pa.ipc.new_stream(sink, RUN_SCHEMA) as writer:
+        writer.write_batch(runs_of(positions))
     described = {
         "version": _LAYOUT_VERSION,
         "num_blocks": layout.num_blocks,
@@ -316,10 +225,10 @@ def decode_positions(schema: pa.Schema, num_zones: int, where: str) -> ZonePosit
     """
     with reading(f"the zone runs of segment {where}"):
         stream = base64.b64decode((schema.metadata or {})[_ZONES_KEY], validate=True)
-        (runs,) = read_batches(pa.py_buffer(stream), _RUN_SCHEMA)
+        (runs,) = read_batches(pa.py_buffer(stream), RUN_SCHEMA)
         flags = runs.column(4)
         if (found := len(flags.flatten())) != num_zones:
             raise CorruptIndexError(f"segment {where} must describe {num_zones} zones, got {found}")
-        positions = ZonePositions.from_runs(runs)
-        check_positions(positions.fragment_ids, positions.zone_starts, positions.zone_lengths)
+        positions = positions_of(runs)
+        positions.check()
         return positions

@@ -2,25 +2,28 @@
 
 All filters of a group have the same number of blocks, and a key asks for the same 8 bits of each. A probe of a few keys
 reads just those rows by position, checks each row's own checksum, and ANDs them; many keys go through a kernel over the
-memory-mapped file. A damaged row makes the whole group MAY_MATCH, for good, and is told to whoever listens.
+memory-mapped file. A damaged row makes the whole group MAY_MATCH, for good, and the segment keeps what was damaged.
 
-Three floors: `SliceRows`, the opened file; `SliceFilters`, back to filters; `SliceSegment`, probing.
+`SliceRows` is the opened file; `unsliced` gives filters back; `SliceSegment` probes.
 
 Spec: specs/slices.md
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import islice
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
-import xxhash
+import pyarrow as pa
 
+from zonebloom.bloom.zones import CANNOT_MATCH, MAY_MATCH, BlockFilters, ZonePositions
 from zonebloom.errors import CorruptIndexError, StorageError
-from zonebloom.storage.slices.filters import SliceFilters
-from zonebloom.storage.slices.layout import CHECKSUM_BYTES, rows_of_hash
+from zonebloom.storage.segment import SegmentEntry
+from zonebloom.storage.slices.filters import unsliced, zone_batches
+from zonebloom.storage.slices.layout import CHECKSUM_BYTES, WORDS_PER_BLOCK, GroupLayout
+from zonebloom.storage.slices.rows import SliceRows
+from zonebloom.storage.stores.store import Store
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -28,38 +31,102 @@ if TYPE_CHECKING:
 __all__ = ["FEW_HASHES", "SliceSegment"]
 
 FEW_HASHES = 256
-"""Up to so many hashes positioned reads and NumPy are faster than what Numba takes to start."""
+"""Hashes: up to this number positioned reads and NumPy are faster than what Numba takes to start."""
+_WINDOW = 64
+"""Zones whose filters are made at once, as the filter of the next zone is mostly asked for next."""
+_SAMPLED_BLOCKS = 16
+_Answer = TypeVar("_Answer")
 
 
-class SliceSegment(SliceFilters):
-    """An opened slice segment: `may_contain` is certain where it says False; nothing is believed that was not checked.
+class SliceSegment(BlockFilters):
+    """The zones of a slice file, to be probed; nothing is believed that was not checked.
 
     - Rows are checked when they are first read. Once a row was found damaged, every zone of the group MAY_MATCH.
+
+    Raises
+    ------
+    CorruptIndexError
+        The file is missing, has another length, or its head or tail is not as it was written.
     """
 
-    def may_contain(self, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
-        """For each zone, whether any of `hashes` may be in it; False is certain.
+    def __init__(self, store: Store, entry: SegmentEntry) -> None:
+        self.entry = entry
+        self._rows = SliceRows(store, entry)
+        self._damage: tuple[str, ...] = ()
+        self._window: tuple[int, NDArray[np.uint32]] = (-1, np.zeros((0, 1, WORDS_PER_BLOCK), np.uint32))
+        """The first of some zones, and their filters: those that were asked for last."""
+
+    def __len__(self) -> int:
+        return self.layout.num_zones
+
+    @property
+    def layout(self) -> GroupLayout:
+        """Where the bit rows lie in the file."""
+        return self._rows.layout
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Schema of the zone table that the segment holds."""
+        return self._rows.schema
+
+    @property
+    def positions(self) -> ZonePositions:
+        """Where the zones lie in the data."""
+        return self._rows.positions
+
+    @property
+    def damage(self) -> tuple[str, ...]:
+        """The first damage that was met."""
+        return self._damage
+
+    def verify(self) -> bool:
+        """Whether every byte is as it was written; damage is noted."""
+        self._sound(self._rows.check_file)
+        return not self._damage
+
+    def release(self) -> None:
+        """Unmap what was read; it is mapped again when it is needed again."""
+        self._rows.release()
+
+    def _sound(self, read: Callable[[], _Answer]) -> _Answer | None:
+        """What `read` makes of rows that are sound; None once one was found to be damaged.
+
+        A remote store that cannot be reached says nothing about the segment.
+        """
+        if not self._damage:
+            try:
+                return read()
+            except (CorruptIndexError, StorageError, FileNotFoundError) as error:
+                if isinstance(error, StorageError) and self._rows.is_remote:
+                    raise
+                is_missing = isinstance(error, FileNotFoundError)
+                self._damage = (
+                    f"segment {self.entry.path} must exist, got no such file" if is_missing else str(error),
+                )
+        return None
+
+    # --- probing ------------------------------------------------------------------------------------------------------
+
+    def may_contain(self, hashes: NDArray[np.uint64], wanted: NDArray[np.bool_] | None = None) -> NDArray[np.bool_]:
+        """For each zone (in the mask `wanted`), whether it MAY_MATCH any of `hashes`.
 
         Cost: 8 rows of at most 4096 bytes for each hash. Spec: specs/slices.md#probe
         """
-        if not len(hashes) or not len(self):
-            return np.zeros(len(self), np.bool_)
-        if self.damage is None:
-            try:
-                is_few = len(hashes) <= FEW_HASHES
-                return self._unpacked(self._few(hashes).view(np.uint8) if is_few else self._many(hashes))
-            except (CorruptIndexError, StorageError, FileNotFoundError) as error:
-                self._note(error)
-        return np.ones(len(self), np.bool_)
+        if not len(hashes) or not len(self) or (wanted is not None and not wanted.any()):
+            return np.full(len(self), CANNOT_MATCH)
+        bits = self._sound(lambda: self._few(hashes) if len(hashes) <= FEW_HASHES else self._many(hashes))
+        if bits is None:
+            found = np.full(len(self), MAY_MATCH)
+        else:
+            found = np.unpackbits(bits.view(np.uint8), count=len(self), bitorder="little").view(np.bool_)
+        return found if wanted is None else found & wanted
 
     def candidates(self, hashes: NDArray[np.uint64]) -> NDArray[np.intp]:
-        """Numbers of the zones that may hold any of `hashes`, ascending: `may_contain`, faster for few hashes."""
-        if self.damage is not None or not 0 < len(hashes) <= FEW_HASHES:
+        """Numbers of the zones that MAY_MATCH any of `hashes`, ascending: `may_contain`, faster for few hashes."""
+        if not 0 < len(hashes) <= FEW_HASHES:
             return np.flatnonzero(self.may_contain(hashes))
-        try:
-            words = self._few(hashes)
-        except (CorruptIndexError, StorageError, FileNotFoundError) as error:
-            self._note(error)
+        words = self._sound(lambda: self._few(hashes))
+        if words is None:
             return np.arange(len(self))
         filled = words.nonzero()[0]
         if not len(filled):
@@ -69,64 +136,27 @@ class SliceSegment(SliceFilters):
         return found[found < len(self)]
 
     def contained(self, hashes: NDArray[np.uint64], live: NDArray[np.bool_] | None = None) -> NDArray[np.bool_]:
-        """For each of `hashes`, whether any zone (in the mask `live`) may contain it; False is certain."""
+        """For each of `hashes`, whether any zone (in the mask `live`) MAY_MATCH it; False is certain."""
         if not len(hashes) or not len(self) or (live is not None and not live.any()):
-            return np.zeros(len(hashes), np.bool_)
-        if self.damage is None:
-            try:
-                return self._contained(hashes, live)
-            except (CorruptIndexError, StorageError, FileNotFoundError) as error:
-                self._note(error)
-        return np.ones(len(hashes), np.bool_)
-
-    def _unpacked(self, bits: NDArray[np.uint8]) -> NDArray[np.bool_]:
-        return np.unpackbits(bits, count=len(self), bitorder="little").view(np.bool_)
+            return np.full(len(hashes), CANNOT_MATCH)
+        found = self._sound(lambda: self._contained(hashes, live))
+        return np.full(len(hashes), MAY_MATCH) if found is None else found
 
     def _few(self, hashes: NDArray[np.uint64]) -> NDArray[np.uint64]:
         """Bits of the zones that may hold any of `hashes`, as words; those past the last zone are 0."""
         found: NDArray[np.uint64] | None = None
-        for rows in self._rows_of(hashes):
+        for rows in self._rows.read(hashes):
             matching = np.bitwise_and.reduce(rows, axis=0)
             found = matching if found is None else found | matching
         assert found is not None
         return found
-
-    def _rows_of(self, hashes: NDArray[np.uint64]) -> Iterator[NDArray[np.uint64]]:
-        """For each of few hashes the rows that it selects, as `_checked` has them; a remote store is asked once."""
-        numbers = [rows_of_hash(value, self.layout.num_blocks) for value in hashes.tolist()]
-        if not self._store.is_remote:
-            for rows in numbers:
-                yield self._checked(rows, self._store.read_ranges(self.entry.path, self._ranges_of(rows)))
-            return
-        ranges = [one for rows in numbers for one in self._ranges_of(rows)]
-        blobs = iter(self._store.read_ranges(self.entry.path, ranges))
-        for rows in numbers:
-            yield self._checked(rows, list(islice(blobs, len(rows))))
-
-    def _ranges_of(self, rows: tuple[int, ...]) -> list[tuple[int, int]]:
-        stride = self.layout.stride
-        base = self.layout.offset(rows[0]) - rows[0] * stride
-        return [(base + row * stride, stride) for row in rows]
-
-    def _checked(self, rows: tuple[int, ...], blobs: list[bytes]) -> NDArray[np.uint64]:
-        """Bit rows of one block, checked and without their checksums, as words; `(len(rows), stride / 8 - 1)`."""
-        stride = self.layout.stride
-        data = b"".join(blobs)
-        if len(data) != stride * len(rows):
-            raise CorruptIndexError(f"segment {self.entry.path} must have {self.entry.num_bytes} bytes, got fewer")
-        words = np.frombuffer(data, np.dtype("<u8")).reshape(len(rows), stride // 8)
-        digest = xxhash.xxh3_64_intdigest
-        for row, blob, wanted in zip(rows, blobs, words[:, -1].tolist(), strict=True):
-            if digest(blob[:-CHECKSUM_BYTES], row) != wanted:
-                self._reject(row)
-        return words[:, :-1]
 
     def _many(self, hashes: NDArray[np.uint64]) -> NDArray[np.uint8]:
         from zonebloom.bloom.kernels import slices as kernels  # noqa: PLC0415 - a search of a few keys must not load Numba
 
         found = np.zeros(-(-len(self) // 8), np.uint8)
         hashes = np.unique(hashes)
-        self._trust(hashes)
+        self._rows.check_rows_of(hashes)
         for rows, _, inside in self._by_body(hashes):
             kernels.probe_rows(rows, inside, num_zones=len(self), out=found)
         return found
@@ -136,8 +166,8 @@ class SliceSegment(SliceFilters):
     ) -> Iterator[tuple[NDArray[np.uint8], tuple[int, int], NDArray[np.uint64]]]:
         """For each body that ascending hashes ask: its rows, which hashes, and these as for a filter of its blocks."""
         low = hashes & np.uint64(0xFFFFFFFF)
-        block = self._blocks_of(hashes)  # ascending too
-        for rows, (first, stop) in zip(self._bodies, self.layout.bodies(), strict=True):
+        block = self._rows.blocks_of(hashes)  # ascending too
+        for rows, (first, stop) in zip(self._rows.bodies, self.layout.bodies(), strict=True):
             begin, end = np.searchsorted(block, (first, stop)).tolist()
             if begin < end:
                 inside = block[begin:end] - np.uint64(first)
@@ -155,7 +185,7 @@ class SliceSegment(SliceFilters):
         found = np.zeros(len(hashes), np.bool_)
         words = mask[:-CHECKSUM_BYTES].view(np.uint64)
         order = np.argsort(hashes)
-        for number, rows in zip(order.tolist(), self._rows_of(hashes[order]), strict=True):
+        for number, rows in zip(order.tolist(), self._rows.read(hashes[order]), strict=True):
             found[number] = bool((np.bitwise_and.reduce(rows, axis=0) & words).any())
         return found
 
@@ -163,8 +193,59 @@ class SliceSegment(SliceFilters):
         from zonebloom.bloom.kernels import slices as kernels  # noqa: PLC0415 - a search of a few keys must not load Numba
 
         different, place = np.unique(hashes, return_inverse=True)
-        self._trust(different)
+        self._rows.check_rows_of(different)
         found = np.zeros(len(different), np.bool_)
         for rows, (begin, end), inside in self._by_body(different):
             kernels.find_live_zone(rows, inside, live=mask, out=found[begin:end])
         return found[place]
+
+    # --- back to filters ----------------------------------------------------------------------------------------------
+
+    @property
+    def num_blocks(self) -> NDArray[np.int64]:
+        """Blocks of each zone's filter: one number."""
+        return np.full(len(self), self.layout.num_blocks, np.int64)
+
+    def blocks(self, zone: int) -> NDArray[np.uint32]:
+        """The filter of zone number `zone`, shape `(num_blocks, 8)`.
+
+        Raises
+        ------
+        CorruptIndexError
+            A row of the group is damaged.
+        """
+        first = zone // _WINDOW * _WINDOW
+        window = self._window
+        if window[0] != first:
+            self._rows.check_all()
+            count = min(_WINDOW, len(self) - first)
+            window = self._window = (first, unsliced(self._rows, first, count, 0, self.layout.num_blocks))
+        blocks: NDArray[np.uint32] = window[1][zone - first]
+        return blocks
+
+    def copy_blocks(self, out: NDArray[np.uint32], first_zone: int, first_block: int) -> None:
+        """Copy blocks `first_block` and on of the filters of consecutive zones to `out`; `verify` comes first."""
+        num_zones, num_blocks, _ = out.shape
+        skipped = first_zone % 8
+        stop_block = first_block + num_blocks
+        out[:] = unsliced(self._rows, first_zone - skipped, skipped + num_zones, first_block, stop_block)[skipped:]
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The zones as record batches of a zone table; see `zone_batches`."""
+        return zone_batches(self._rows)
+
+    def zone_fpp(self, zone: int) -> float:
+        """The false positive probability of a zone's filter, from the bits of its first blocks; 1 where damaged."""
+        num_blocks = min(self.layout.num_blocks, 1 if self._rows.is_remote else _SAMPLED_BLOCKS)
+        blocks = self._sound(lambda: self._first_blocks(zone, num_blocks))
+        if blocks is None:
+            return 1.0
+        ones = np.bitwise_count(blocks).astype(np.float64)
+        return float((ones / 32).prod(axis=1).mean())
+
+    def _first_blocks(self, zone: int, num_blocks: int) -> NDArray[np.uint32]:
+        self._rows.check_blocks(num_blocks)
+        first = zone // 8 * 8
+        filters = unsliced(self._rows, first, min(8, len(self) - first), 0, num_blocks)
+        blocks: NDArray[np.uint32] = filters[zone - first]
+        return blocks

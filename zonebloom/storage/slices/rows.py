@@ -1,12 +1,16 @@
-"""An opened slice segment: where its zones lie, and its bit rows, mapped, of which none is believed unchecked.
+"""`SliceRows`: an opened slice file. It says where its zones lie, and has its bit rows, which are checked before use.
+
+Few rows are read by their positions and checked each time. Many are mapped, and trusted once their checksum was seen to
+hold.
 
 Spec: specs/slices.md#file
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from functools import cached_property
+from itertools import islice
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -14,8 +18,8 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
-from zonebloom.bloom.zones import described_by, parameters_of, zone_schema
-from zonebloom.errors import CorruptIndexError, StorageError
+from zonebloom.bloom.zones import ZonePositions, described_by, parameters_of, zone_schema
+from zonebloom.errors import CorruptIndexError
 from zonebloom.storage.arrow_file import read_head, reading
 from zonebloom.storage.segment import SegmentEntry, checksum
 from zonebloom.storage.slices.layout import (
@@ -24,9 +28,9 @@ from zonebloom.storage.slices.layout import (
     ROWS_PER_BLOCK,
     SALTS,
     GroupLayout,
-    ZonePositions,
     decode_layout,
     decode_positions,
+    rows_of_hash,
 )
 from zonebloom.storage.stores.store import SLOW_READ_SECONDS, Mapping, Store
 
@@ -41,19 +45,18 @@ _FIRST_ROWS = 16
 
 
 class SliceRows:
-    """The zones of a slice segment and its bit rows; rows are checked when they are first read.
+    """A slice file: the positions of its zones, and its bit rows.
 
     Raises
     ------
     CorruptIndexError
-        The file is missing, has another length, or its head or tail is not as it was written.
+        The file is missing, has another length, or its head or tail is not as it was written. So do all methods that
+        read rows.
     """
 
-    def __init__(self, store: Store, entry: SegmentEntry, *, on_damage: Callable[[str], object] | None = None) -> None:
+    def __init__(self, store: Store, entry: SegmentEntry) -> None:
         self.entry = entry
         self._store = store
-        self._on_damage = on_damage
-        self.damage: str | None = None
         with reading(f"segment {entry.path}"):
             head_bytes, tail_bytes = entry.spans[0].num_bytes, entry.spans[-1].num_bytes
             if max(head_bytes, tail_bytes) > _MOST_END_BYTES:
@@ -66,10 +69,12 @@ class SliceRows:
                 raise CorruptIndexError(f"segment {entry.path} must have {entry.num_bytes} bytes, got {size}")
             self._check_span(0, head)
             self._check_span(len(entry.spans) - 1, tail)
-            self._schema = read_head(pa.py_buffer(head))
-            self.layout: GroupLayout = decode_layout(self._schema, size, entry.path)
-            column, column_type = described_by(self._schema.field(0))
-            self.schema: pa.Schema = zone_schema(*parameters_of(self._schema), column=column, column_type=column_type)
+            schema = read_head(pa.py_buffer(head))
+            self.layout: GroupLayout = decode_layout(schema, size, entry.path)
+            self.positions: ZonePositions = decode_positions(schema, self.layout.num_zones, entry.path)
+            """Where the zones lie in the data."""
+            column, column_type = described_by(schema.field(0))
+            self.schema: pa.Schema = zone_schema(*parameters_of(schema), column=column, column_type=column_type)
             """Schema of the zone table that the segment holds."""
 
     def _check_span(self, number: int, data: bytes) -> None:
@@ -79,76 +84,50 @@ class SliceRows:
                 f"span {number} of segment {self.entry.path} must have checksum {wanted}, got {found}"
             )
 
-    def __len__(self) -> int:
-        return self.layout.num_zones
+    @property
+    def is_remote(self) -> bool:
+        """Whether the file is in an object store, where each read takes a round trip."""
+        return self._store.is_remote
 
-    @cached_property
-    def positions(self) -> ZonePositions:
-        """Where the zones lie in the data."""
-        return decode_positions(self._schema, len(self), self.entry.path)
+    # --- few rows, by their positions ---------------------------------------------------------------------------------
 
-    def read_positions(self) -> None:
-        """Read where the zones lie, which is otherwise done when it is first asked for.
+    def read(self, hashes: NDArray[np.uint64]) -> Iterator[NDArray[np.uint64]]:
+        """For each of few hashes the 8 rows that it selects, checked, as words; `(8, stride / 8 - 1)`.
 
-        Raises
-        ------
-        CorruptIndexError
-            It cannot be parsed.
+        A remote store is asked once for all.
         """
-        assert len(self.positions) == len(self)
+        numbers = [rows_of_hash(value, self.layout.num_blocks) for value in hashes.tolist()]
+        if not self.is_remote:
+            for rows in numbers:
+                yield self._checked(rows, self._store.read_ranges(self.entry.path, self._ranges_of(rows)))
+            return
+        ranges = [one for rows in numbers for one in self._ranges_of(rows)]
+        blobs = iter(self._store.read_ranges(self.entry.path, ranges))
+        for rows in numbers:
+            yield self._checked(rows, list(islice(blobs, len(rows))))
 
-    @property
-    def fragment_ids(self) -> NDArray[np.uint64]:
-        """The fragment of each zone."""
-        return self.positions.fragment_ids
+    def _ranges_of(self, rows: tuple[int, ...]) -> list[tuple[int, int]]:
+        stride = self.layout.stride
+        base = self.layout.offset(rows[0]) - rows[0] * stride
+        return [(base + row * stride, stride) for row in rows]
 
-    @property
-    def zone_starts(self) -> NDArray[np.uint64]:
-        """Offset of the first row of each zone."""
-        return self.positions.zone_starts
-
-    @property
-    def zone_lengths(self) -> NDArray[np.uint64]:
-        """Rows of each zone."""
-        return self.positions.zone_lengths
-
-    @property
-    def has_null(self) -> NDArray[np.bool_]:
-        """Whether a row of each zone is null."""
-        return self.positions.has_null
-
-    # --- damage -------------------------------------------------------------------------------------------------------
-
-    def verify(self) -> bool:
-        """Whether every byte is as it was written; damage is noted."""
-        try:
-            self._check_headers()
-            self.check_all()
-        except (CorruptIndexError, StorageError, FileNotFoundError) as error:
-            if self.damage is None:
-                self._note(error)
-        return self.damage is None
-
-    def _check_headers(self) -> None:
-        offset = 0
-        for number, span in enumerate(self.entry.spans):
-            if span.checksum:
-                self._check_span(number, self._store.read_ranges(self.entry.path, [(offset, span.num_bytes)])[0])
-            offset += span.num_bytes
-
-    def _note(self, error: Exception) -> None:
-        """Remember damage; a remote store that cannot be reached says nothing about the segment."""
-        if isinstance(error, StorageError) and self._store.is_remote:
-            raise error
-        is_missing = isinstance(error, FileNotFoundError)
-        self.damage = f"segment {self.entry.path} must exist, got no such file" if is_missing else str(error)
-        if self._on_damage:
-            self._on_damage(self.damage)
+    def _checked(self, rows: tuple[int, ...], blobs: list[bytes]) -> NDArray[np.uint64]:
+        """Bit rows of one block, checked and without their checksums, as words; `(len(rows), stride / 8 - 1)`."""
+        stride = self.layout.stride
+        data = b"".join(blobs)
+        if len(data) != stride * len(rows):
+            raise CorruptIndexError(f"segment {self.entry.path} must have {self.entry.num_bytes} bytes, got fewer")
+        words = np.frombuffer(data, np.dtype("<u8")).reshape(len(rows), stride // 8)
+        digest = xxhash.xxh3_64_intdigest
+        for row, blob, wanted in zip(rows, blobs, words[:, -1].tolist(), strict=True):
+            if digest(blob[:-CHECKSUM_BYTES], row) != wanted:
+                self._reject(row)
+        return words[:, :-1]
 
     def _reject(self, row: int) -> None:
         raise CorruptIndexError(f"bit row {row} of segment {self.entry.path} must have the checksum that it carries")
 
-    # --- the mapped file ----------------------------------------------------------------------------------------------
+    # --- many rows, mapped --------------------------------------------------------------------------------------------
 
     @cached_property
     def _mapping(self) -> Mapping:
@@ -159,8 +138,8 @@ class SliceRows:
         self._mapping.release()
 
     @cached_property
-    def _bodies(self) -> list[NDArray[np.uint8]]:
-        """The rows of each body, mapped; to be used only for rows that are trusted."""
+    def bodies(self) -> list[NDArray[np.uint8]]:
+        """The rows of each body, mapped; to be used only for rows that were checked."""
         mapped = self._mapping.buffer
         if mapped.size != self.entry.num_bytes:
             message = f"segment {self.entry.path} must have {self.entry.num_bytes} bytes, got {mapped.size}"
@@ -176,32 +155,40 @@ class SliceRows:
     def _is_trusted(self) -> NDArray[np.bool_]:
         return np.zeros(self.layout.num_rows, np.bool_)
 
-    def _blocks_of(self, hashes: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    def blocks_of(self, hashes: NDArray[np.uint64]) -> NDArray[np.uint64]:
+        """The block that each of `hashes` selects."""
         return ((hashes >> np.uint64(32)) * np.uint64(self.layout.num_blocks)) >> np.uint64(32)
 
-    def _trust(self, hashes: NDArray[np.uint64]) -> None:
+    def check_rows_of(self, hashes: NDArray[np.uint64]) -> None:
         """Check the rows that `hashes` select, unless they were checked before."""
         low = hashes & np.uint64(0xFFFFFFFF)
-        first = self._blocks_of(hashes) * np.uint64(ROWS_PER_BLOCK)
+        first = self.blocks_of(hashes) * np.uint64(ROWS_PER_BLOCK)
         needed = np.zeros(self.layout.num_rows, np.bool_)
         for word, salt in enumerate(SALTS):
             bit = ((low * np.uint64(salt)) & np.uint64(0xFFFFFFFF)) >> np.uint64(27)
             needed[first + np.uint64(32 * word) + bit] = True
         self._check_rows(np.flatnonzero(needed & ~self._is_trusted))
 
-    def check_all(self) -> None:
-        """Check every row.
+    def check_blocks(self, num_blocks: int) -> None:
+        """Check the rows of the first blocks."""
+        self._check_rows(np.flatnonzero(~self._is_trusted[: num_blocks * ROWS_PER_BLOCK]))
 
-        Raises
-        ------
-        CorruptIndexError
-            A row differs from its checksum.
-        """
-        self._check_rows(np.flatnonzero(~self._is_trusted))
+    def check_all(self) -> None:
+        """Check every row."""
+        self.check_blocks(self.layout.num_blocks)
+
+    def check_file(self) -> None:
+        """Check every byte: every row, and what lies between bodies for Arrow's readers."""
+        offset = 0
+        for number, span in enumerate(self.entry.spans):
+            if span.checksum:
+                self._check_span(number, self._store.read_ranges(self.entry.path, [(offset, span.num_bytes)])[0])
+            offset += span.num_bytes
+        self.check_all()
 
     def _fetch(self, rows: NDArray[np.int64]) -> None:
         """Have the rows, in ascending order, in the map of a remote file, whose bytes do not come by touching them."""
-        if not self._store.is_remote or not len(rows):
+        if not self.is_remote or not len(rows):
             return
         is_first = np.diff(rows, prepend=-2) != 1
         pairs = zip(rows[is_first].tolist(), rows[np.roll(is_first, -1)].tolist(), strict=True)
@@ -211,20 +198,20 @@ class SliceRows:
     def _check_rows(self, rows: NDArray[np.int64]) -> None:
         self._fetch(rows)
         rows_per_body = self.layout.blocks_per_body * ROWS_PER_BLOCK
-        for number, body in enumerate(self._bodies):
+        for number, body in enumerate(self.bodies):
             base = number * rows_per_body
             begin, end = np.searchsorted(rows, (base, base + len(body))).tolist()
             mine = rows[begin:end]
             if len(mine):
                 started = perf_counter()
-                self._check_rows_of(body, base, mine[:_FIRST_ROWS] - base)
+                self._check_rows_in(body, base, mine[:_FIRST_ROWS] - base)
                 if perf_counter() - started > _FIRST_ROWS * SLOW_READ_SECONDS:
                     ranges = [(self.layout.offset(row), self.layout.stride) for row in mine[_FIRST_ROWS:].tolist()]
                     self._store.will_need(self.entry.path, ranges)
-                self._check_rows_of(body, base, mine[_FIRST_ROWS:] - base)
+                self._check_rows_in(body, base, mine[_FIRST_ROWS:] - base)
                 self._is_trusted[mine] = True
 
-    def _check_rows_of(self, body: NDArray[np.uint8], first_row: int, chosen: NDArray[np.int64]) -> None:
+    def _check_rows_in(self, body: NDArray[np.uint8], first_row: int, chosen: NDArray[np.int64]) -> None:
         stride = self.layout.stride
         if stride >= KERNEL_STRIDE:
             from zonebloom.bloom.kernels import row_checksums  # noqa: PLC0415 - a search of a few keys must not load Numba

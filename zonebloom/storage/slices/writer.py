@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
+from zonebloom.bloom.zones import ZonePositions
 from zonebloom.errors import InvalidArgumentError
 from zonebloom.storage.segment import CheckedFile, SegmentEntry, Span, column_folder, runs
 from zonebloom.storage.slices.layout import (
@@ -28,7 +29,6 @@ from zonebloom.storage.slices.layout import (
     PAGE_BYTES,
     ROWS_PER_BLOCK,
     GroupLayout,
-    ZonePositions,
     encode,
 )
 from zonebloom.storage.stores.store import NewFile, Store

@@ -106,16 +106,25 @@ class Stored:
 
     def check(self, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
         """For each hash, whether it may be in the filter; all may once it turns out damaged."""
-        return _opened(self).check(hashes)
+        filter_ = _opened(self)
+        answers = filter_.check(hashes)
+        if filter_.damage is not None:
+            _warn_once(filter_.damage)
+        return answers
 
 
 @lru_cache(maxsize=8)
 def _opened(stored: Stored) -> DatasetFilter:
-    return DatasetFilter(open_store(stored.location, dict(stored.options) or None), stored.entry, _warn)
+    return DatasetFilter(open_store(stored.location, dict(stored.options) or None), stored.entry)
 
 
 def _warn(message: str) -> None:
     warnings.warn(f"{message}; no row is dropped by it", RuntimeWarning, stacklevel=2)
+
+
+@lru_cache
+def _warn_once(message: str) -> None:
+    _warn(message)
 
 
 def dataset_filters(
@@ -155,6 +164,8 @@ def dataset_filters(
         if mine.any() and filter_.is_sound():
             found.append(stored)
             needed &= ~mine
+        if filter_.damage is not None:
+            _warn_once(filter_.damage)
     if not needed.any():
         return found
     rest = view.files.of_fragments(ids[needed])

@@ -37,7 +37,7 @@ from zonebloom.errors import (
 )
 from zonebloom.formats import ParquetDataset
 from zonebloom.reasons import ReasonCode
-from zonebloom.search.evaluate import SearchResult
+from zonebloom.search.result import SearchResult
 from zonebloom.search.scan import scan
 from zonebloom.search.selection import RowSelection
 from zonebloom.storage.manifest import list_versions

@@ -1,0 +1,120 @@
+"""`ZoneFilters`: the one interface of all that says which zones may hold a value.
+
+- `ZoneFilters` can be probed: zone tables, slice segments, the segments of a column together, levels above them.
+- `BlockFilters` hold a Split Block Bloom Filter for each zone, and give back its blocks.
+
+For one zone a probe has one of two outcomes:
+
+- `CANNOT_MATCH`: every probed hash misses at least one bit of the zone's filter. That is a proof.
+- `MAY_MATCH`: anything else, damage included.
+
+Spec: specs/pruning.md#evaluate
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from zonebloom.bloom.zones.positions import ZonePositions
+
+__all__ = ["CANNOT_MATCH", "MAY_MATCH", "BlockFilters", "ZoneFilters"]
+
+MAY_MATCH: Final = True
+"""A row of the zone may have one of the values."""
+CANNOT_MATCH: Final = False
+"""No row of the zone has any of the values."""
+
+
+class ZoneFilters(ABC):
+    """Zones that can be probed; hashes are uint64, XXH64 seed 0, and masks have one element a zone."""
+
+    @property
+    @abstractmethod
+    def positions(self) -> ZonePositions:
+        """Where the zones lie in the data."""
+
+    @abstractmethod
+    def may_contain(self, hashes: NDArray[np.uint64], wanted: NDArray[np.bool_] | None = None) -> NDArray[np.bool_]:
+        """For each zone in the mask `wanted` (None: all), whether it MAY_MATCH any of `hashes`; others CANNOT_MATCH."""
+
+    @abstractmethod
+    def contained(self, hashes: NDArray[np.uint64], live: NDArray[np.bool_] | None = None) -> NDArray[np.bool_]:
+        """For each of `hashes`, whether any zone in the mask `live` (None: all) MAY_MATCH it; False is certain."""
+
+    @abstractmethod
+    def zone_fpp(self, zone: int) -> float:
+        """The false positive probability of one zone, from its bits."""
+
+    @property
+    def damage(self) -> tuple[str, ...]:
+        """What was found to be damaged while it was probed, each a sentence; the zones concerned MAY_MATCH."""
+        return ()
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    def candidates(self, hashes: NDArray[np.uint64]) -> NDArray[np.intp]:
+        """Numbers of the zones that MAY_MATCH any of `hashes`, ascending."""
+        return np.flatnonzero(self.may_contain(hashes))
+
+    def verify(self) -> bool:
+        """Whether all bytes are as they were written; damage is noted."""
+        return not self.damage
+
+
+class BlockFilters(ZoneFilters):
+    """Zones with a filter of blocks each."""
+
+    @property
+    @abstractmethod
+    def num_blocks(self) -> NDArray[np.int64]:
+        """Blocks of each zone's filter."""
+
+    @abstractmethod
+    def blocks(self, zone: int) -> NDArray[np.uint32]:
+        """The filter of zone number `zone`, shape `(num_blocks, 8)`."""
+
+    @abstractmethod
+    def copy_blocks(self, out: NDArray[np.uint32], first_zone: int, first_block: int) -> None:
+        """Copy blocks `first_block` and on of the filters of consecutive zones, which have one size.
+
+        Parameters
+        ----------
+        out
+            Shape `(num_zones, num_blocks, 8)`, filled.
+        """
+
+    @property
+    @abstractmethod
+    def schema(self) -> pa.Schema:
+        """The schema of the zones as a zone table: five columns, Lance's metadata."""
+
+    @abstractmethod
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The zones as record batches of a zone table, at most 1024 zones each."""
+
+    def to_arrow(self) -> pa.Table:
+        """The five columns as an Arrow table; chunks stay below 2 GiB.
+
+        Spec: specs/zones.md#zone-table
+        """
+        return pa.Table.from_batches(self.batches(), self.schema)
+
+    def check_zone(self, zone: int, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        """For each of `hashes`, whether the filter of zone number `zone` may contain it."""
+        from zonebloom.bloom.kernels import sbbf as kernels  # noqa: PLC0415 - a search of a few keys must not load Numba
+
+        return kernels.filter_check(self.blocks(zone), hashes)
+
+    def zone_fpp(self, zone: int) -> float:
+        """The exact false positive probability of one zone's filter, from its set bits."""
+        ones = np.bitwise_count(self.blocks(zone)).astype(np.float64)
+        return float((ones / 32).prod(axis=1).mean())

@@ -1,0 +1,105 @@
+"""`ZonePositions`: where the zones of a column lie in its data, and which of them have nulls.
+
+Spec: specs/zones.md#zone-table
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from zonebloom.arrow import from_numpy, to_numpy
+from zonebloom.errors import InvalidZoneTableError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["ZonePositions"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ZonePositions:
+    """Where zones lie in the data: the first four columns of a zone table, with one element a zone."""
+
+    fragment_ids: NDArray[np.uint64]
+    """The fragment of each zone."""
+    zone_starts: NDArray[np.uint64]
+    """Offset of its first row."""
+    zone_lengths: NDArray[np.uint64]
+    """Its rows."""
+    has_null: NDArray[np.bool_]
+    """Whether one of its rows is null."""
+
+    @classmethod
+    def concatenated(cls, parts: Sequence[ZonePositions]) -> ZonePositions:
+        """The zones of all parts in order."""
+        if not parts:
+            empty = np.zeros(0, np.uint64)
+            return cls(empty, empty, empty, np.zeros(0, np.bool_))
+        return cls(
+            np.concatenate([part.fragment_ids for part in parts]),
+            np.concatenate([part.zone_starts for part in parts]),
+            np.concatenate([part.zone_lengths for part in parts]),
+            np.concatenate([part.has_null for part in parts]),
+        )
+
+    @classmethod
+    def from_batches(cls, batches: Iterable[pa.RecordBatch]) -> ZonePositions:
+        """The zones of record batches of a zone table, copied."""
+        dtypes = (np.uint64, np.uint64, np.uint64, np.bool_)
+        return cls.concatenated(
+            [cls(*(to_numpy(batch.column(i), dtype) for i, dtype in enumerate(dtypes))) for batch in batches]
+        )
+
+    def to_arrays(self) -> list[pa.Array]:
+        """The first four columns of a zone table."""
+        numbers = (self.fragment_ids, self.zone_starts, self.zone_lengths)
+        return [*(from_numpy(column, pa.uint64()) for column in numbers), pa.array(self.has_null)]
+
+    def __len__(self) -> int:
+        return len(self.fragment_ids)
+
+    def __getitem__(self, chosen: Any) -> ZonePositions:
+        return ZonePositions(
+            self.fragment_ids[chosen], self.zone_starts[chosen], self.zone_lengths[chosen], self.has_null[chosen]
+        )
+
+    @property
+    def zone_stops(self) -> NDArray[np.uint64]:
+        """Offset past the last row of each zone."""
+        return self.zone_starts + self.zone_lengths
+
+    @property
+    def addresses(self) -> NDArray[np.uint64]:
+        """Address of the first row of each zone."""
+        return self.fragment_ids << np.uint64(32) | self.zone_starts
+
+    def check(self) -> None:
+        """Raise an `InvalidZoneTableError` unless each zone has rows, and ids and ends are below 2**32."""
+        if len(self) and int(self.zone_lengths.min()) == 0:
+            zone = int(np.flatnonzero(self.zone_lengths == 0)[0])
+            raise InvalidZoneTableError(f"zone_length must be at least 1, got 0 in zone {zone}")
+        limit = np.uint64(2**32 - 1)
+        stops = self.zone_stops
+        outside = np.flatnonzero((self.fragment_ids > limit) | (stops > limit) | (stops < self.zone_starts))
+        if len(outside):
+            zone = int(outside[0])
+            message = "fragment_id and zone ends must be below 2**32"
+            raise InvalidZoneTableError(f"{message}, got zone {zone} of {self._described(zone)}")
+
+    def check_disjoint(self) -> None:
+        """Raise an `InvalidZoneTableError` if zones, which are in order, share rows."""
+        is_same = self.fragment_ids[1:] == self.fragment_ids[:-1]
+        bad = np.flatnonzero(is_same & (self.zone_starts[1:] < self.zone_stops[:-1]))
+        if len(bad):
+            zone = int(bad[0])
+            message = "zones of a fragment must not overlap"
+            raise InvalidZoneTableError(f"{message}, got {self._described(zone)} and {self._described(zone + 1)}")
+
+    def _described(self, zone: int) -> str:
+        start, length = int(self.zone_starts[zone]), int(self.zone_lengths[zone])
+        return f"fragment {int(self.fragment_ids[zone])} rows [{start}, {start + length})"

@@ -1,0 +1,169 @@
+"""`SearchResult`: what a search answers, and how much that is of all there is.
+
+Spec: specs/pruning.md#evaluate
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import pyarrow as pa
+
+from zonebloom.arrow import from_numpy
+from zonebloom.reasons import Reason
+from zonebloom.search.selection import Kind, RowSelection
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from zonebloom.bloom.zones import ZonePositions
+
+__all__ = ["Counts", "SearchResult", "TouchedRanges"]
+
+
+class TouchedRanges:
+    """Consecutive row ranges (zones, row groups) with a weight each, to count those that a selection touches.
+
+    The ranges are disjoint and may come in any order. Cost of a question: a binary search for each selected range.
+    """
+
+    def __init__(self, fragment_ids: Any, starts: Any, stops: Any, weights: NDArray[np.uint64] | None = None) -> None:
+        high = np.asarray(fragment_ids, np.uint64) << np.uint64(32)
+        first = high + np.asarray(starts, np.uint64)
+        order = np.argsort(first, kind="stable")
+        self._first = first[order]
+        self._end = (high + np.asarray(stops, np.uint64))[order]
+        self._total = np.zeros(len(order) + 1, np.uint64)
+        if weights is not None:
+            np.cumsum(weights[order], out=self._total[1:])
+
+    @classmethod
+    def of_zones(cls, zones: ZonePositions) -> Self:
+        """The rows of zones, without weights."""
+        return cls(zones.fragment_ids, zones.zone_starts, zones.zone_stops)
+
+    def __len__(self) -> int:
+        return len(self._first)
+
+    @property
+    def weight(self) -> int:
+        """Sum of all weights."""
+        return int(self._total[-1])
+
+    def touched(self, rows: RowSelection) -> tuple[int, int]:
+        """Number and weight of the ranges that hold at least one of `rows`."""
+        if not len(rows) or not len(self):
+            return 0, 0
+        high = rows.fragment_ids << np.uint64(32)
+        low = np.searchsorted(self._end, high + rows.starts, side="right")
+        top = np.searchsorted(self._first, high + rows.stops, side="left")
+        low[1:] = np.maximum(low[1:], np.maximum.accumulate(top)[:-1])
+        top = np.maximum(top, low)
+        return int((top - low).sum()), int((self._total[top] - self._total[low]).sum())
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How much of something."""
+
+    files: int
+    """Data files."""
+    zones: int
+    """Zones of the index; rows that no zone describes have none."""
+    rows: int
+    """Rows."""
+    bytes: int
+    """Compressed bytes of the row groups concerned, all columns."""
+
+    def to_dict(self) -> dict[str, int]:
+        """For JSON."""
+        return {"files": self.files, "zones": self.zones, "rows": self.rows, "bytes": self.bytes}
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """Rows that may match; the rest certainly do not.
+
+    - `row_ranges` holds every row for which the predicate is true, whatever `kind` says.
+    """
+
+    kind: Kind
+    """`exact`: just the rows that match. `at_most`: those and perhaps others. `at_least`: nothing could be pruned."""
+    row_ranges: RowSelection
+    """Rows that must be read."""
+    reasons: tuple[Reason, ...]
+    """Why parts were not pruned."""
+    paths: Mapping[int, str] = field(repr=False, default_factory=dict)
+    """Path of each fragment, relative to the data set's root."""
+    universe: RowSelection = field(repr=False, default_factory=RowSelection.empty)
+    """All rows of the data set as it is now."""
+    zones: TouchedRanges | None = field(repr=False, default=None)
+    """The zones that the counts refer to."""
+    row_groups: TouchedRanges | None = field(repr=False, default=None)
+    """The row groups, weighted by bytes."""
+
+    @cached_property
+    def kept(self) -> Counts:
+        """What must be read."""
+        zones = self.zones.touched(self.row_ranges)[0] if self.zones else 0
+        num_bytes = self.row_groups.touched(self.row_ranges)[1] if self.row_groups else 0
+        return Counts(len(set(self.row_ranges.fragment_ids.tolist())), zones, self.row_ranges.num_rows, num_bytes)
+
+    @cached_property
+    def total(self) -> Counts:
+        """What there is."""
+        num_bytes = self.row_groups.weight if self.row_groups else 0
+        files = len(set(self.universe.fragment_ids.tolist()))
+        return Counts(files, len(self.zones) if self.zones else 0, self.universe.num_rows, num_bytes)
+
+    @property
+    def num_zones(self) -> int:
+        """Zones of the index."""
+        return self.total.zones
+
+    @property
+    def num_zones_kept(self) -> int:
+        """Zones that must be read."""
+        return self.kept.zones
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of the data set."""
+        return self.total.rows
+
+    @property
+    def num_rows_kept(self) -> int:
+        """Rows that must be read."""
+        return self.kept.rows
+
+    @cached_property
+    def files(self) -> list[str]:
+        """Paths that must be read, relative to the data set's root, in order."""
+        touched = set(self.row_ranges.fragment_ids.tolist())
+        return sorted(self.paths[one] for one in touched if one in self.paths)
+
+    def to_arrow(self) -> pa.Table:
+        """The row ranges as a table `(path, fragment_id, start, stop)`; `path` is null where no data set is known."""
+        ids = self.row_ranges.fragment_ids
+        columns = {
+            "path": pa.array([self.paths.get(one) for one in ids.tolist()], pa.string()),
+            "fragment_id": from_numpy(ids, pa.uint64()),
+            "start": from_numpy(self.row_ranges.starts, pa.uint64()),
+            "stop": from_numpy(self.row_ranges.stops, pa.uint64()),
+        }
+        return pa.table(columns)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The object that `zonebloom search --format json` prints."""
+        return {
+            "kind": str(self.kind),
+            "files": self.files,
+            "row_ranges": [{"path": self.paths.get(one.fragment_id), **one._asdict()} for one in self.row_ranges],
+            "kept": self.kept.to_dict(),
+            "total": self.total.to_dict(),
+            "reasons": [reason.to_dict() for reason in self.reasons],
+        }

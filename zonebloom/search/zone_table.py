@@ -1,0 +1,145 @@
+"""`ZoneTable` and `ZoneBuilder` as users have them: a table of zones that is searched by itself, without a data set.
+
+Spec: specs/pruning.md#zone-table-search
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from zonebloom.bloom import zones as bloom
+from zonebloom.errors import PredicateError
+from zonebloom.predicates import Predicate, parse_predicate
+from zonebloom.search.bind import bind
+from zonebloom.search.evaluate import ProbedColumn, evaluate
+from zonebloom.search.result import SearchResult, TouchedRanges
+from zonebloom.search.selection import Bounds, RowSelection
+from zonebloom.search.zone_bitmap import ZoneGrid
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["ZoneBuilder", "ZoneTable"]
+
+
+class ZoneTable(bloom.ZoneTable):
+    """One filter for each zone of a column, with where the zone lies; immutable.
+
+    - Rows are in order of `(fragment_id, zone_start)`; zones of one fragment do not overlap.
+    - Every bitset is a positive multiple of 32 bytes.
+
+    Make one with `ZoneTable.from_arrow`, `ZoneBuilder` or `Index.zone_table`.
+    """
+
+    @classmethod
+    def of(cls, zones: bloom.ZoneTable) -> ZoneTable:
+        """The same zones; nothing is copied but their positions."""
+        return cls(zones.batches(), zones.schema)
+
+    @property
+    def fragment_ids(self) -> NDArray[np.uint64]:
+        """The fragment of each zone."""
+        return self.positions.fragment_ids
+
+    @property
+    def zone_starts(self) -> NDArray[np.uint64]:
+        """Offset of the first row of each zone."""
+        return self.positions.zone_starts
+
+    @property
+    def zone_lengths(self) -> NDArray[np.uint64]:
+        """Rows of each zone."""
+        return self.positions.zone_lengths
+
+    @property
+    def has_null(self) -> NDArray[np.bool_]:
+        """Whether a row of each zone is null."""
+        return self.positions.has_null
+
+    def search(self, predicate: Predicate | str | Any) -> SearchResult:
+        """Row ranges that can hold rows for which `predicate` is true; no data set is needed.
+
+        Columns of the predicate all mean the column that the table describes. Rows outside the zones are not known and
+        not returned.
+
+        Raises
+        ------
+        PredicateError
+            The predicate names more than one column.
+
+        Spec: specs/pruning.md#zone-table-search
+        """
+        tree = parse_predicate(predicate)
+        names = tree.columns()
+        if len(names) > 1:
+            message = f"a zone table describes one column, got a predicate over {', '.join(sorted(names))}"
+            raise PredicateError(f"{message}; search an index")
+        searched = _Alone(self)
+        bounds, reasons = evaluate(bind(tree, searched))
+        return SearchResult(
+            bounds.kind(searched.universe),
+            bounds.true_rows,
+            reasons,
+            universe=searched.universe,
+            zones=TouchedRanges.of_zones(self.positions),
+        )
+
+
+class ZoneBuilder(bloom.ZoneBuilder):
+    """Turns the batches of a column into zones.
+
+    The zones do not depend on batch boundaries: feeding the same rows in any cut gives the same bytes.
+
+    Parameters
+    ----------
+    column_type
+        Arrow type of the values; arrays of another type are refused.
+    column
+        Name of the column, kept with the zones.
+    rows_per_zone, fpp, sizing
+        See `build_index`.
+    sink
+        Takes each finished record batch of at most 1024 zones and about 4 MiB, which is valid only during the call:
+        its memory is used again. Without a sink the batches are kept for `finish`.
+
+    Examples
+    --------
+    >>> import pyarrow as pa, zonebloom as zb
+    >>> builder = zb.ZoneBuilder(pa.int64(), rows_per_zone=2)
+    >>> builder.add(0, pa.array([1, 2, 3]))
+    >>> builder.finish().to_arrow().select(["fragment_id", "zone_start", "zone_length"]).to_pydict()
+    {'fragment_id': [0, 0], 'zone_start': [0, 2], 'zone_length': [2, 1]}
+
+    Spec: specs/zones.md#zone-builder
+    """
+
+    def finish(self) -> ZoneTable:
+        """The zones of all rows that were added.
+
+        Raises
+        ------
+        InvalidArgumentError
+            The builder has a sink, which holds the zones already.
+        """
+        return ZoneTable.of(super().finish())
+
+
+class _Alone:
+    """A zone table as all that there is."""
+
+    constant_columns: frozenset[str] = frozenset()
+
+    def __init__(self, zones: ZoneTable) -> None:
+        self._zones = zones
+        self.universe = RowSelection.of_zones(zones.positions)
+
+    def column(self, name: str) -> ProbedColumn:
+        """The filters of the one column."""
+        grid, places = ZoneGrid.of(self._zones.positions, RowSelection.empty())
+        return ProbedColumn(name, self._zones.column_type, self._zones, grid, places)
+
+    def constant_bounds(self, predicate: Predicate) -> Bounds:
+        """Nothing is known without filters."""
+        del predicate
+        return Bounds.unknown(self.universe)

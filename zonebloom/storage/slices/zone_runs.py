@@ -1,0 +1,74 @@
+"""Zone runs: where the zones of a slice segment lie, one row for consecutive zones of one length.
+
+Spec: specs/slices.md#zone-runs
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from zonebloom.arrow import from_numpy, to_numpy
+from zonebloom.bloom.zones import ZonePositions
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["RUN_SCHEMA", "positions_of", "runs_of"]
+
+RUN_SCHEMA = pa.schema(
+    [
+        pa.field("fragment_id", pa.uint64(), nullable=False),
+        pa.field("zone_start", pa.uint64(), nullable=False),
+        pa.field("zone_length", pa.uint64(), nullable=False),
+        pa.field("last_length", pa.uint64(), nullable=False),
+        pa.field("has_null", pa.list_(pa.field("item", pa.bool_(), nullable=False)), nullable=False),
+    ]
+)
+
+
+def runs_of(positions: ZonePositions) -> pa.RecordBatch:
+    """Zone runs: one row for consecutive zones of a fragment that have one length but for the last.
+
+    Spec: specs/slices.md#zone-runs
+    """
+    ids, starts = positions.fragment_ids.tolist(), positions.zone_starts.tolist()
+    lengths = positions.zone_lengths.tolist()
+    firsts: list[int] = []
+    for zone, fragment_id in enumerate(ids):
+        follows = zone > 0 and ids[zone - 1] == fragment_id and starts[zone - 1] + lengths[zone - 1] == starts[zone]
+        if not follows or lengths[zone - 1] != lengths[firsts[-1]]:
+            firsts.append(zone)
+    first = np.array(firsts, np.int64)
+    bounds = np.append(first, len(ids)).astype(np.int32)
+    return pa.RecordBatch.from_arrays(
+        [
+            from_numpy(positions.fragment_ids[first], pa.uint64()),
+            from_numpy(positions.zone_starts[first], pa.uint64()),
+            from_numpy(positions.zone_lengths[first], pa.uint64()),
+            from_numpy(positions.zone_lengths[bounds[1:] - 1], pa.uint64()),
+            pa.ListArray.from_arrays(from_numpy(bounds, pa.int32()), _booleans(positions.has_null)),
+        ],
+        schema=RUN_SCHEMA,
+    )
+
+
+def positions_of(runs: pa.RecordBatch) -> ZonePositions:
+    """The zones that `runs` describe."""
+    ids, firsts, lengths, lasts = (to_numpy(runs.column(index), np.uint64) for index in range(4))
+    flags = runs.column(4)
+    bounds = to_numpy(flags.offsets, np.int32).astype(np.int64)
+    counts = np.diff(bounds)
+    number = np.arange(int(counts.sum())) - np.repeat(bounds[:-1] - bounds[:1], counts)
+    zone_lengths = np.repeat(lengths, counts)
+    zone_starts = np.repeat(firsts, counts) + number.astype(np.uint64) * zone_lengths
+    zone_lengths[np.cumsum(counts)[counts > 0] - 1] = lasts[counts > 0]
+    has_null = flags.values.slice(int(bounds[0]), int(bounds[-1] - bounds[0]))
+    return ZonePositions(np.repeat(ids, counts), zone_starts, zone_lengths, to_numpy(has_null, np.bool_))
+
+
+def _booleans(values: NDArray[np.bool_]) -> pa.Array:
+    bits = np.packbits(values, bitorder="little")
+    return pa.Array.from_buffers(pa.bool_(), len(values), [None, pa.py_buffer(bits)])
