@@ -1,7 +1,7 @@
 """What MkDocs does besides rendering: the command's reference from click, and pages that lie outside of docs/.
 
-Spec files, CHANGELOG.md, CONTRIBUTING.md and bench/README.md stay where code and GitHub expect them; on the site they lie beside the
-folders of docs/, so a link `../specs/zones.md` loses one `../`.
+Specs, CHANGELOG.md, CONTRIBUTING.md and bench/README.md stay where code and GitHub expect them. On the site they lie
+beside the folders of docs/, so a link `../specs/zones.md` loses one `../`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ import click
 from zonebloom.cli import app
 
 ROOT = Path(__file__).parent.parent
-OUTSIDE = ["bench/README.md", "CHANGELOG.md", "CONTRIBUTING.md", *(f"specs/{one.name}" for one in ROOT.glob("specs/*.md"))]
+OUTSIDE = ["bench/README.md", "bench/growth.png", "CHANGELOG.md", "CONTRIBUTING.md"]
+OUTSIDE += [f"specs/{spec.name}" for spec in ROOT.glob("specs/*.md")]
 COMMANDS = "<!-- commands -->"
 _LINK = re.compile(r"\]\(\.\./((?:\.\./)*(?:specs/|bench/README|CHANGELOG|CONTRIBUTING))")
 

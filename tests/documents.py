@@ -1,7 +1,7 @@
 """Pages of the documentation as programs: their fenced blocks run in order, in a folder with the tutorial's lake.
 
 - ```` ```python ````: executed; one namespace a page. A ```` ```text ```` block right after it is what it prints.
-- ```` ```console ````: each line after `$ ` is given to bash; the lines below it are what it prints, on stdout and stderr.
+- ```` ```console ````: each line after `$ ` is given to bash; the lines below it are what it prints.
 - Other blocks (`sh`, `sql`, `crontab`) are only shown.
 
 `...` in what is printed stands for anything, and white space for any white space.
@@ -46,23 +46,25 @@ def blocks(page: Path) -> Iterator[Block]:
         yield Block(block[1], block[2], text[: block.start()].count("\n") + 1, after[2] if is_output else None)
 
 
+def is_program(page: Path) -> bool:
+    """Whether a block of `page` is run."""
+    return any(block.language in {"python", "console"} for block in blocks(page))
+
+
 def write_lake(folder: Path) -> None:
     """The lake of the tutorial, `events/`, in `folder`."""
     run_python(next(block for block in blocks(DOCS / "tutorial.md") if block.language == "python"), folder, {})
 
 
-def run_page(page: Path, folder: Path, **names: object) -> int:
-    """Run the blocks of `page` in `folder`, with `names` known to Python; gives how many ran."""
+def run_page(page: Path, folder: Path, **names: object) -> None:
+    """Run the blocks of `page` in `folder`, with `names` known to Python."""
     scope: dict[str, object] = dict(names)
-    ran = 0
     for block in blocks(page):
         if block.language == "python":
             assert_printed(run_python(block, folder, scope), block.printed, f"{page}:{block.line}")
         elif block.language == "console":
             for command, printed in commands(block.text):
                 assert_printed(run_command(command, folder), printed, f"{page}:{block.line}: {command}")
-        ran += block.language in {"python", "console"}
-    return ran
 
 
 def run_python(block: Block, folder: Path, scope: dict[str, object]) -> str:
@@ -95,4 +97,5 @@ def assert_printed(got: str, said: str | None, where: str) -> None:
     """`got` is what the page says, in which `...` stands for anything."""
     if said is None:
         return
-    assert doctest.OutputChecker().check_output(said, got, doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE), f"{where} printed\n{got}instead of\n{said}"
+    is_same = doctest.OutputChecker().check_output(said, got, doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
+    assert is_same, f"{where} printed\n{got}instead of\n{said}"

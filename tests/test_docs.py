@@ -1,6 +1,6 @@
-"""What README.md and docs/ show runs as it is printed there, and each link leads somewhere. The oracle is the text itself.
+"""What README.md and docs/ show runs as it is printed there, and each link leads somewhere.
 
-Pages about Spark run in tests/spark/test_spark_docs.py, where there is a session.
+The oracle is the text itself.
 """
 
 from __future__ import annotations
@@ -8,12 +8,11 @@ from __future__ import annotations
 import importlib.util
 import re
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.documents import DOCS, PAGES, ROOT, blocks, run_page, write_lake
+from tests.documents import DOCS, PAGES, ROOT, is_program, run_page, write_lake
 from tests.s3 import KEYS, S3Server
 from tests.test_specs import anchors
 from zonebloom import cli
@@ -21,7 +20,7 @@ from zonebloom.reasons import ReasonCode
 
 LINK = re.compile(r"(?<!!)\[[^]]*\]\((?P<file>[^)#\s]*)(?:#(?P<anchor>[\w-]+))?\)")
 SPARK = DOCS / "how-to" / "spark.md"
-RUNNABLE = [page for page in [ROOT / "README.md", *PAGES] if page != SPARK and any(blocks(page))]
+RUNNABLE = [page for page in [ROOT / "README.md", *PAGES] if page != SPARK and is_program(page)]
 
 
 @pytest.fixture(scope="session")
@@ -49,11 +48,7 @@ def test_what_a_page_shows_runs(
         environment = {**KEYS, "aws_endpoint": s3_server.url, "aws_allow_http": "true"}
         for name, value in environment.items():
             monkeypatch.setenv(name.upper(), value)
-    assert run_page(page, tmp_path)
-
-
-def targets(page: Path, find: Callable[[str], list[tuple[str, str]]]) -> list[tuple[Path, str]]:
-    return [(page.parent / file if file else page, anchor) for file, anchor in find(page.read_text("utf-8"))]
+    run_page(page, tmp_path)
 
 
 @pytest.mark.parametrize(
