@@ -414,7 +414,7 @@ def test_a_layout_that_leads_outside_is_rejected(tmp_path, changes):
     [entry] = build(tmp_path, integers(3000))
     hostile = rewritten(tmp_path, entry, **changes)
     with pytest.raises(
-        CorruptIndexError, match=r"must have the zones, pairs, pages and roots that its spans hold|must describe"
+        CorruptIndexError, match=r"must have the zones, pairs, pages and roots that its spans hold|must describe|must be an integer"
     ):
         LocatorSegment(LocalStore(tmp_path), hostile)
 
