@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from zonebloom.bloom.zones import ZoneBuilder, ZoneTable
     from zonebloom.build.advise import Forecast, whatif
     from zonebloom.errors import ZoneBloomError
-    from zonebloom.formats.parquet.bloom import parquet_blooms
+    from zonebloom.formats.parquet.bloom import parquet_bloom, parquet_blooms
     from zonebloom.formats.parquet.bloom_writer import add_parquet_blooms
     from zonebloom.index import Index, build_index, import_index, open_index
     from zonebloom.predicates import And, Equals, IsIn, IsNull, Not, Or, Predicate, col
@@ -30,7 +30,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "zonebloom.errors": ("ZoneBloomError",),
     "zonebloom.index": ("Index", "build_index", "import_index", "open_index"),
-    "zonebloom.formats.parquet.bloom": ("parquet_blooms",),
+    "zonebloom.formats.parquet.bloom": ("parquet_bloom", "parquet_blooms"),
     "zonebloom.formats.parquet.bloom_writer": ("add_parquet_blooms",),
     "zonebloom.predicates": ("And", "Equals", "IsIn", "IsNull", "Not", "Or", "Predicate", "col"),
     "zonebloom.build.advise": ("Forecast", "whatif"),
@@ -69,6 +69,7 @@ __all__ = [
     "import_index",
     "open_index",
     "open_lake",
+    "parquet_bloom",
     "parquet_blooms",
     "whatif",
 ]

@@ -13,9 +13,10 @@ import struct
 import threading
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from typing import Any
 
 import pyarrow as pa
@@ -23,7 +24,7 @@ import pyarrow as pa
 from zonebloom.arrow import parquet as pq
 from zonebloom.errors import DataFileError
 from zonebloom.formats.parquet import thrift
-from zonebloom.formats.parquet.row_groups import RowGroup, walk_row_group
+from zonebloom.formats.parquet.row_groups import RowGroup, part_offsets, walk_row_group
 from zonebloom.formats.parquet.thrift import ThriftError
 from zonebloom.formats.source import Fingerprint, Source
 
@@ -70,10 +71,12 @@ class Described:
 class Footer:
     """One version of a file; equal bytes give an equal footer, so threads may share it."""
 
-    def __init__(self, metadata: pq.FileMetaData, raw: bytes, size: int, tail: bytes = b"") -> None:
+    def __init__(self, metadata: pq.FileMetaData, raw: bytes, size: int, start: int, tail: bytes = b"") -> None:
         self.metadata = metadata
         self.size = size
         """Bytes of the whole file."""
+        self.start = start
+        """Where it begins in the file."""
         self._raw = raw
         self._tail = tail
         self._lock = threading.Lock()
@@ -90,12 +93,8 @@ class Footer:
         raw = rewrite(self._raw)
         if raw is self._raw:
             return self
-        return Footer(pq.read_metadata(pa.BufferReader(_MAGIC + raw + _END.pack(len(raw), _MAGIC))), raw, self.size)
-
-    @property
-    def length(self) -> int:
-        """Bytes of the footer; more than its struct has where it is signed, so that columns may be encrypted."""
-        return len(self._raw)
+        metadata = pq.read_metadata(pa.BufferReader(_MAGIC + raw + _END.pack(len(raw), _MAGIC)))
+        return Footer(metadata, raw, self.size, self.start)
 
     @property
     def num_bytes(self) -> int:
@@ -158,6 +157,24 @@ class Footer:
         if [field.name for field in fields] != self.schema.names or num_leaves != self.metadata.num_columns:
             raise ThriftError("a footer's schema must be the one that pyarrow reads")
         return tuple(fields)
+
+    @cached_property
+    def leaves(self) -> tuple[tuple[str, pa.DataType], ...]:
+        """Path and type of each leaf, by its number; the type is null inside of lists and maps."""
+        pairs = zip(self.fields, self.schema, strict=True)
+        return tuple(leaf for stored, field in pairs for leaf in _leaves_of(stored, field.type, stored.name))
+
+    @cached_property
+    def part_offsets(self) -> tuple[int, ...]:
+        """Where pages, page indexes, bloom filters and the footer begin, in order.
+
+        Raises
+        ------
+        ThriftError
+            As `chunk`.
+        """
+        chunks = product(range(self.metadata.num_row_groups), range(self.metadata.num_columns))
+        return tuple(sorted({self.start, *(offset for pair in chunks for offset in part_offsets(self.chunk(*pair)))}))
 
     @cached_property
     def repeated_names(self) -> dict[str, str]:
@@ -227,6 +244,15 @@ def _stored_field(elements: list[tuple[bytes, dict[int, Any]]], number: int, lea
         is_repeated = is_repeated or child.is_repeated
     leaves = range(leaf, stop if num_children else leaf + 1)
     return StoredField(name.decode(), tuple(schema), leaves, is_repeated, tuple(children))
+
+
+def _leaves_of(stored: StoredField, column_type: pa.DataType, path: str) -> Iterator[tuple[str, pa.DataType]]:
+    if not stored.children:
+        yield path, column_type
+    is_struct = pa.types.is_struct(column_type) and column_type.num_fields == len(stored.children)
+    for place, child in enumerate(stored.children):
+        child_type = column_type.field(place).type if is_struct else pa.null()
+        yield from _leaves_of(child, child_type, f"{path}.{child.name}")
 
 
 def _repeated_name(field: StoredField, path: str) -> str:
@@ -314,7 +340,8 @@ def _read(source: Source, fingerprint: Fingerprint) -> Footer:
         raw = tail[-_END.size - length : -_END.size]
         metadata = pq.read_metadata(pa.BufferReader(_MAGIC + tail[-_END.size - length :]))
         # of a local file the page index is read sooner than it is kept
-        footer = Footer(metadata, raw, size, tail if fingerprint.etag is not None else b"")
+        kept = tail if fingerprint.etag is not None else b""
+        footer = Footer(metadata, raw, size, size - _END.size - length, kept)
         _ = footer.fields  # pyarrow may parse a schema that it makes no columns of
     except (pa.ArrowException, OSError, ThriftError, UnicodeDecodeError) as error:
         message = f"data file {source.path} must be a whole Parquet file, got: {first_line(error)}"
