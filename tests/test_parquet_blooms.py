@@ -834,6 +834,11 @@ def test_what_has_no_filter_that_fits_is_built_by_reading(tmp_path):
         assert index.search(zb.col(name) == value).num_rows_kept < 3 * ROWS
     assert index.to_table("text IS NULL").num_rows == 500
     assert index.search("text IS NULL").num_rows_kept == GROUP
+    write_pyarrow(root / "d.parquet")
+    done = index.refresh()
+    assert (done.num_zones_added, done.num_zones) == (4 * read, 8 + 14 * read)
+    assert sum(one["num_zones"] for one in index.info()["columns"]) == done.num_zones
+    (root / "d.parquet").unlink()
     index.refresh("full")
     assert {one["num_zones"] for one in index.info()["columns"]} == {3 * read}
     assert index.optimize() is not None
