@@ -645,6 +645,21 @@ def test_a_new_file_is_pruned_by_its_own_filters(tmp_path, writer):
     assert "filters of its own" in str(index.explain(zb.col("key") == TABLE["key"][3700].as_py()))
 
 
+def test_exact_existence_reads_no_row_group_whose_filter_excludes_all_values(tmp_path):
+    root = tmp_path / "lake"
+    root.mkdir()
+    pq.write_table(TABLE.slice(0, 10), root / "a.parquet")
+    index = zb.build_index(root, "key")
+    write_pyarrow(root / "b.parquet")
+    wanted = [TABLE["key"][3].as_py(), TABLE["key"][3700].as_py(), -1]
+    assert index.exists("key", wanted, exact=True).to_pylist() == [True, True, False]
+    without_pages(root / "b.parquet")
+    assert index.exists("key", [-1, -2], exact=True).to_pylist() == [False, False]
+    assert index.exists("key", [-1]).to_pylist() == [True]
+    with pytest.raises(DataFileError):
+        index.exists("key", wanted, exact=True)
+
+
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_own_filters_lose_no_row_of_any_predicate(own_lake, data):
