@@ -200,18 +200,19 @@ def parquet_bloom(
     Spec: specs/parquet-blooms.md#parquet_bloom
     """
     dataset = open_dataset(source, storage_options).pin()
-    paths = list(dataset.list())
-    if len(paths) != 1:
-        raise InvalidArgumentError(f"a filter must be asked of one file, got {len(paths)} in {dataset.location}")
-    with dataset.open(paths[0]) as file:
+    listing = dataset.list()
+    if len(listing) != 1:
+        raise InvalidArgumentError(f"a filter must be asked of one file, got {len(listing)} in {dataset.location}")
+    ((path, listed),) = listing.items()
+    with dataset.open(path, listed) as file:
         leaf, num_groups = file.leaf_of(column), len(file.row_group_rows)
         if leaf is None:
-            raise ColumnNotFoundError.among(column, [name for name, _type in file.leaves], f"{paths[0]}, once")
+            raise ColumnNotFoundError.among(column, [name for name, _type in file.leaves], f"{path}, once")
         if not 0 <= row_group < num_groups:
             raise InvalidArgumentError(f"row_group must be one of the {num_groups} of the file, got {row_group}")
         found = file.own_filters(leaf, [row_group])
     if found and found[0].filter is None:
-        message = f"the filter of column {column} in row group {row_group} of {paths[0]} cannot be used"
+        message = f"the filter of column {column} in row group {row_group} of {path} cannot be used"
         raise DataFileError(f"{message}: {found[0].problem}")
     return found[0].filter if found else None
 
