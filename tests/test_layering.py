@@ -41,6 +41,7 @@ MODULE_OF_PACKAGE = {"pylance": "lance", "pytest-xdist": "xdist"}
 """Packages whose module has another name."""
 MODULES_THAT_COME_WITH = {"moto": {"boto3", "werkzeug"}, "numba": {"llvmlite"}}
 
+SIZES_OF_ROW_GROUP = {"num_rows", "total_byte_size"}
 COMPILERS = {"numba", "llvmlite"}
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 
@@ -133,6 +134,21 @@ def test_no_module_reads_a_jvm():
         names = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
         texts = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
         assert not {"_jvm", "_jsc", "_jsparkSession"} & (names | texts), source
+
+
+def unsafe_calls(tree: ast.AST) -> list[ast.Call]:
+    """Calls of pyarrow's `row_group` for more than the size of one."""
+    nodes = list(ast.walk(tree))
+    sizes = {node.value for node in nodes if isinstance(node, ast.Attribute) and node.attr in SIZES_OF_ROW_GROUP}
+    calls = [node for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)]
+    return [node for node in calls if node.func.attr == "row_group" and node not in sizes]
+
+
+def test_no_column_chunk_is_asked_of_pyarrow():
+    """`row_group(i).column(j)` of pyarrow 26 ends the process where the chunk is damaged or encrypted."""
+    for source in SOURCES:
+        assert not unsafe_calls(ast.parse(source.read_text("utf-8"))), source
+    assert len(unsafe_calls(ast.parse("a.row_group(0).column(1)\nb = a.row_group(0)\na.row_group(0).num_rows"))) == 2
 
 
 def test_every_import_is_a_declared_dependency():

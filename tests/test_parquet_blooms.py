@@ -104,13 +104,13 @@ def test_filters_of_every_writer_hold_every_value_and_few_others(written):
     for group in range(file.num_row_groups):
         rows = file.read_row_group(group)
         for name in rows.column_names:
-            filter_ = zb.Sbbf.from_parquet(written, group, name)
+            filter_ = zb.parquet_bloom(written, group, name)
             if filter_ is None:  # DuckDB writes none where there is no dictionary
                 continue
             num_filters += 1
             assert filter_.check(rows[name].combine_chunks()).true_count == rows.num_rows
             assert filter_.expected_ndv() == pytest.approx(len(set(rows[name].to_pylist())), rel=0.05, abs=1)
-    absent = zb.Sbbf.from_parquet(written, 0, "text").check(pa.array([f"none {number}" for number in range(2000)]))
+    absent = zb.parquet_bloom(written, 0, "text").check(pa.array([f"none {number}" for number in range(2000)]))
     assert absent.true_count < 0.1 * 2000
     assert num_filters >= 10 * file.num_row_groups
 
@@ -118,7 +118,7 @@ def test_filters_of_every_writer_hold_every_value_and_few_others(written):
 def test_bitsets_equal_those_of_every_writer_at_equal_size_and_type(written):
     file, num_equal = pq.ParquetFile(written), 0
     for name in TABLE.column_names:
-        theirs = zb.Sbbf.from_parquet(written, 0, name)
+        theirs = zb.parquet_bloom(written, 0, name)
         if theirs is not None:
             ours = type(theirs)(np.zeros_like(theirs.blocks), theirs.column_type, theirs.plain_type)
             ours.insert(file.read_row_group(0, [name])[name])
@@ -131,7 +131,7 @@ def test_bytes_with_header_are_what_the_file_has(written):
     chunk = pq.read_metadata(written).row_group(0).column(0)
     raw = written.read_bytes()[chunk.bloom_filter_offset :][: chunk.bloom_filter_length]
     filter_ = zb.Sbbf.from_parquet_bytes(raw)
-    assert filter_ == zb.Sbbf.from_parquet(written, 0, "key")
+    assert filter_ == zb.parquet_bloom(written, 0, "key")
     assert filter_.to_parquet_bytes() == raw
 
 
@@ -163,7 +163,7 @@ def test_a_zero_is_found_by_either_zero_and_nan_by_any(tmp_path):
     path = tmp_path / "a.parquet"
     for stored in (0.0, -0.0):
         pq.write_table(pa.table({"x": [stored, 1.5]}), path, bloom_filter_options={"x": {"ndv": 2, "fpp": 1e-6}})
-        filter_ = zb.Sbbf.from_parquet(path, 0, "x")
+        filter_ = zb.parquet_bloom(path, 0, "x")
         answers = filter_.check(pa.array([0.0, -0.0, 1.5, -1.5, 2.5, None, np.nan], from_pandas=False))
         assert answers.to_pylist() == [True, True, True, False, False, None, True]
 
@@ -171,21 +171,23 @@ def test_a_zero_is_found_by_either_zero_and_nan_by_any(tmp_path):
 def test_values_are_cast_to_the_type_of_the_column(tmp_path):
     path = tmp_path / "a.parquet"
     write_pyarrow(path)
-    assert zb.Sbbf.from_parquet(path, 2, "tiny").check(pa.array([1, 2, 3])).to_pylist() == [False, True, False]
+    assert zb.parquet_bloom(path, 2, "tiny").check(pa.array([1, 2, 3])).to_pylist() == [False, True, False]
     with pytest.raises(zb.ZoneBloomError, match="of the column's type int8"):
-        zb.Sbbf.from_parquet(path, 2, "tiny").check(pa.array([300]))
+        zb.parquet_bloom(path, 2, "tiny").check(pa.array([300]))
 
 
 def test_a_chunk_without_a_filter_has_none_and_wrong_names_are_said(tmp_path):
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"a": [1], "b": [2]}), path, bloom_filter_options={"a": {"ndv": 1, "fpp": 0.1}})
-    assert zb.Sbbf.from_parquet(path, 0, "b") is None
-    with path.open("rb") as file:
-        assert zb.Sbbf.from_parquet(file, 0, "a").check(pa.array([1, 7])).to_pylist() == [True, False]
+    assert zb.parquet_bloom(path, 0, "b") is None
+    assert zb.parquet_bloom(tmp_path, 0, "a").check(pa.array([1, 7])).to_pylist() == [True, False]
     with pytest.raises(LookupError, match="did you mean 'a'"):
-        zb.Sbbf.from_parquet(path, 0, "aa")
+        zb.parquet_bloom(path, 0, "aa")
     with pytest.raises(ValueError, match="row_group must be one of the 1"):
-        zb.Sbbf.from_parquet(path, 1, "a")
+        zb.parquet_bloom(path, 1, "a")
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "b.parquet")
+    with pytest.raises(ValueError, match="asked of one file, got 2"):
+        zb.parquet_bloom(tmp_path, 0, "a")
 
 
 def test_every_damaged_bit_of_a_header_is_no_filter(tmp_path):
@@ -193,12 +195,12 @@ def test_every_damaged_bit_of_a_header_is_no_filter(tmp_path):
     pq.write_table(pa.table({"a": range(1000)}), path, bloom_filter_options={"a": {"ndv": 1000, "fpp": 0.01}})
     raw = path.read_bytes()
     offset = pq.read_metadata(path).row_group(0).column(0).bloom_filter_offset
-    header = len(zb.Sbbf.from_parquet(path, 0, "a").to_parquet_bytes()) - zb.Sbbf.from_parquet(path, 0, "a").num_bytes
+    header = len(zb.parquet_bloom(path, 0, "a").to_parquet_bytes()) - zb.parquet_bloom(path, 0, "a").num_bytes
     for place in range(offset, offset + header):
         for bit in range(8):
-            damaged = raw[:place] + bytes([raw[place] ^ 1 << bit]) + raw[place + 1 :]
+            path.write_bytes(raw[:place] + bytes([raw[place] ^ 1 << bit]) + raw[place + 1 :])
             with pytest.raises(DataFileError, match="cannot be used"):
-                zb.Sbbf.from_parquet(pa.BufferReader(damaged), 0, "a")
+                zb.parquet_bloom(path, 0, "a")
 
 
 # --- listing ----------------------------------------------------------------------------------------------------------
@@ -215,7 +217,7 @@ def test_the_list_has_every_filter_of_every_file(written):
     }
     assert {(one["path"], one["problem"]) for one in listed} == {("a.parquet", None)}
     (key,) = zb.parquet_blooms(written, column="key").slice(0, 1).to_pylist()
-    filter_ = zb.Sbbf.from_parquet(written, 0, "key")
+    filter_ = zb.parquet_bloom(written, 0, "key")
     assert (key["num_blocks"], key["num_bytes"], key["fpp"]) == (filter_.num_blocks, filter_.num_bytes, filter_.fpp())
     assert key["expected_fpp"] == pytest.approx(key["fpp"], rel=0.5)
 
@@ -323,7 +325,7 @@ def test_rare_types_are_found_in_what_pyarrow_writes(tmp_path, values):
     path = tmp_path / "a.parquet"
     for options in ({}, {"store_schema": False, "store_decimal_as_integer": True}):
         pq.write_table(pa.table({"x": values}), path, bloom_filter_options={"x": {"ndv": 3, "fpp": 1e-6}}, **options)
-        filter_ = zb.Sbbf.from_parquet(path, 0, "x")
+        filter_ = zb.parquet_bloom(path, 0, "x")
         stored = pq.ParquetFile(path).read()["x"].combine_chunks()
         if pa.types.is_duration(values.type) and options:
             assert filter_.column_type == pa.int64()
@@ -336,7 +338,7 @@ def test_types_whose_bytes_are_not_known_are_not_looked_up(tmp_path):
     blooms = {"x": {"ndv": 3, "fpp": 1e-6}}
     times = pa.table({"x": pa.array([1, 2], pa.timestamp("ns"))})
     pq.write_table(times, path, use_deprecated_int96_timestamps=True, bloom_filter_options=blooms)
-    filter_ = zb.Sbbf.from_parquet(path, 0, "x")
+    filter_ = zb.parquet_bloom(path, 0, "x")
     assert filter_.plain_type is None
     with pytest.raises(TypeError, match="whose stored bytes are known"):
         filter_.check(pa.array([1], pa.timestamp("ns")))
@@ -374,6 +376,29 @@ def footer_of(path: Path) -> tuple[int, bytes]:
     return len(raw) - 8 - length, raw[-8 - length : -8]
 
 
+def with_chunks(footer: bytes, edit: Callable[[int, int, dict], dict]) -> bytes:
+    """The footer with the fields that `edit(group, leaf, chunk)` gives each column chunk; its metadata is field 3."""
+
+    def fields_of(written: bytes) -> dict:
+        return thrift.written_fields(written, 0)[0]
+
+    fields, groups = fields_of(footer), []
+    for number, written in enumerate(thrift.written_structs(fields[4][1])):
+        group, chunks = fields_of(written), []
+        for leaf, one in enumerate(thrift.written_structs(group[1][1])):
+            chunk = fields_of(one)
+            new = edit(number, leaf, chunk | {3: fields_of(chunk[3][1])})
+            if 3 in new:
+                new[3] = (thrift.STRUCT, thrift.write_struct(new[3]))
+            chunks.append(thrift.write_struct(chunk | new))
+        groups.append(thrift.write_struct(group | {1: (thrift.LIST, thrift.write_list(thrift.STRUCT, chunks))}))
+    return thrift.write_struct(fields | {4: (thrift.LIST, thrift.write_list(thrift.STRUCT, groups))})
+
+
+def without_length(_group: int, _leaf: int, chunk: dict) -> dict:
+    return {3: {number: value for number, value in chunk[3].items() if number != 15}}
+
+
 def described(path: Path) -> tuple[list, list]:
     """All that pyarrow knows of a footer but the filters' places: of the file, and of each column chunk."""
     metadata = pq.read_metadata(path)
@@ -408,7 +433,7 @@ def test_filters_of_a_copy_equal_those_of_pyarrow_at_equal_size(copied, tmp_path
     num_equal = 0
     for name in set(NAMES) - {"ratio"}:
         for group in range(4):
-            ours, theirs = (zb.Sbbf.from_parquet(path, group, name) for path in (copied[1], tmp_path / "a.parquet"))
+            ours, theirs = (zb.parquet_bloom(path, group, name) for path in (copied[1], tmp_path / "a.parquet"))
             assert ours.fpp() <= 0.002
             least = min(ours.num_blocks, theirs.num_blocks)
             num_equal += ours.fold(ours.num_blocks // least) == theirs.fold(theirs.num_blocks // least)
@@ -523,34 +548,56 @@ def test_folders_nested_columns_and_files_without_the_column_are_copied(tmp_path
     assert pq.read_table(tmp_path / "with/day=2/b.parquet", partitioning=None).equals(pa.table({"other": [1]}))
 
 
-def test_every_damaged_bit_of_a_header_without_a_length_is_no_filter(copied):
+def test_every_damaged_bit_of_a_header_without_a_length_is_no_filter(copied, tmp_path):
     """parquet-java wrote no lengths before Parquet had the field."""
     start, footer = footer_of(copied[1])
-    fields, _stop = thrift.written_fields(footer, 0)
-    groups = []
-    for written in thrift.written_structs(fields[4][1]):
-        group, _stop = thrift.written_fields(written, 0)
-        chunks = []
-        for chunk in thrift.written_structs(group[1][1]):
-            in_chunk, _stop = thrift.written_fields(chunk, 0)
-            meta, _stop = thrift.written_fields(in_chunk[3][1], 0)
-            meta.pop(15, None)
-            chunks.append(thrift.write_struct(in_chunk | {3: (thrift.STRUCT, thrift.write_struct(meta))}))
-        groups.append(thrift.write_struct(group | {1: (thrift.LIST, thrift.write_list(thrift.STRUCT, chunks))}))
-    footer = thrift.write_struct(fields | {4: (thrift.LIST, thrift.write_list(thrift.STRUCT, groups))})
+    footer = with_chunks(footer, without_length)
     raw = copied[1].read_bytes()[:start] + footer + struct.pack("<I4s", len(footer), b"PAR1")
-    metadata = pq.read_metadata(pa.BufferReader(raw))
+    path = tmp_path / "a.parquet"
+    path.write_bytes(raw)
+    metadata = pq.read_metadata(path)
     for group, name in ((0, "key"), (3, "blob")):
         chunk = metadata.row_group(group).column(TABLE.schema.get_field_index(name))
         assert chunk.bloom_filter_length is None
-        whole = zb.Sbbf.from_parquet(pa.BufferReader(raw), group, name)
-        assert whole == zb.Sbbf.from_parquet(copied[1], group, name)
+        path.write_bytes(raw)
+        whole = zb.parquet_bloom(path, group, name)
+        assert whole == zb.parquet_bloom(copied[1], group, name)
         for place in range(chunk.bloom_filter_offset, chunk.bloom_filter_offset + 17):
             for bit in range(8):
-                damaged = raw[:place] + bytes([raw[place] ^ 1 << bit]) + raw[place + 1 :]
                 if place < chunk.bloom_filter_offset + len(whole.to_parquet_bytes()) - whole.num_bytes:
+                    path.write_bytes(raw[:place] + bytes([raw[place] ^ 1 << bit]) + raw[place + 1 :])
                     with pytest.raises(DataFileError, match="cannot be used"):
-                        zb.Sbbf.from_parquet(pa.BufferReader(damaged), group, name)
+                        zb.parquet_bloom(path, group, name)
+
+
+def test_a_filter_without_a_length_may_end_where_a_page_index_begins(tmp_path):
+    """As in files of pyarrow, and of arrow-rs before it wrote lengths."""
+    path = tmp_path / "a.parquet"
+    write_pyarrow(path, TABLE.select(["key", "text"]), write_page_index=True)
+    whole = zb.parquet_blooms(path).to_pylist()
+    start, footer = footer_of(path)
+    footer = with_chunks(footer, without_length)
+    path.write_bytes(path.read_bytes()[:start] + footer + struct.pack("<I4s", len(footer), b"PAR1"))
+    assert zb.parquet_blooms(path).to_pylist() == whole
+    assert {one["problem"] for one in whole} == {None}
+
+
+def test_a_path_that_two_leaves_have_means_neither(tmp_path):
+    table = pa.table({"k": range(10), "a.b": range(10), "a": [{"b": 1000 + one} for one in range(10)]})
+    table = table.append_column("x.list.element", pa.array(range(10)))
+    table = table.append_column("x", pa.array([[1000 + one] for one in range(10)]))
+    blooms = {name: {"ndv": 10, "fpp": 1e-6} for name in ("k", "a.b", "x.list.element")}
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=5, bloom_filter_options=blooms)
+    lake = zb.open_lake(tmp_path)
+    assert lake.search("k = 3").num_rows_kept == 5
+    for name in ("a.b", "x.list.element"):
+        assert lake.to_table(f'"{name}" = 3').num_rows == 1
+        assert lake.search(f'"{name}" = 1003').num_rows_kept == 10
+        with pytest.raises(LookupError, match="once"):
+            zb.parquet_bloom(tmp_path, 0, name)
+    index = zb.build_index(tmp_path, ["k", "x.list.element"], rows_per_zone=2, adopt="parquet")
+    assert [one["num_zones"] for one in index.info()["columns"]] == [2, 5]
+    assert index.to_table('"x.list.element" = 3')["k"].to_pylist() == [3]
 
 
 def test_the_command_adds_filters(tmp_path, capsys, monkeypatch):
@@ -596,6 +643,21 @@ def test_a_new_file_is_pruned_by_its_own_filters(tmp_path, writer):
     (reason,) = {one.message for one in found.reasons if one.code == "FILE_NOT_INDEXED"}
     assert "filters of its own exclude values from" in reason
     assert "filters of its own" in str(index.explain(zb.col("key") == TABLE["key"][3700].as_py()))
+
+
+def test_exact_existence_reads_no_row_group_whose_filter_excludes_all_values(tmp_path):
+    root = tmp_path / "lake"
+    root.mkdir()
+    pq.write_table(TABLE.slice(0, 10), root / "a.parquet")
+    index = zb.build_index(root, "key")
+    write_pyarrow(root / "b.parquet")
+    wanted = [TABLE["key"][3].as_py(), TABLE["key"][3700].as_py(), -1]
+    assert index.exists("key", wanted, exact=True).to_pylist() == [True, True, False]
+    without_pages(root / "b.parquet")
+    assert index.exists("key", [-1, -2], exact=True).to_pylist() == [False, False]
+    assert index.exists("key", [-1]).to_pylist() == [True]
+    with pytest.raises(DataFileError):
+        index.exists("key", wanted, exact=True)
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -751,7 +813,7 @@ def test_an_index_is_built_of_filters_alone(tmp_path, writer):
     whole = path.read_bytes()
     file = pq.ParquetFile(path)
     rows, num_groups = file.read(), file.num_row_groups
-    names = [name for name in ADOPTED if zb.Sbbf.from_parquet(path, 0, name) is not None]
+    names = [name for name in ADOPTED if zb.parquet_bloom(path, 0, name) is not None]
     assert len(names) >= 5
     without_pages(path)
     index = zb.build_index(path.parent, names, adopt="parquet")
@@ -759,7 +821,7 @@ def test_an_index_is_built_of_filters_alone(tmp_path, writer):
     for name in names:
         zones = index.zone_table(name)
         for group in range(num_groups):
-            assert zb.Sbbf(zones.blocks(group).copy()) == zb.Sbbf.from_parquet(path, group, name)
+            assert zb.Sbbf(zones.blocks(group).copy()) == zb.parquet_bloom(path, group, name)
     assert index.search(zb.col("key") == rows["key"][5].as_py()).num_zones_kept < num_groups
     path.write_bytes(whole)
     index.refresh()
@@ -787,6 +849,11 @@ def test_what_has_no_filter_that_fits_is_built_by_reading(tmp_path):
         assert index.search(zb.col(name) == value).num_rows_kept < 3 * ROWS
     assert index.to_table("text IS NULL").num_rows == 500
     assert index.search("text IS NULL").num_rows_kept == GROUP
+    write_pyarrow(root / "d.parquet")
+    done = index.refresh()
+    assert (done.num_zones_added, done.num_zones) == (4 * read, 8 + 14 * read)
+    assert sum(one["num_zones"] for one in index.info()["columns"]) == done.num_zones
+    (root / "d.parquet").unlink()
     index.refresh("full")
     assert {one["num_zones"] for one in index.info()["columns"]} == {3 * read}
     assert index.optimize() is not None
@@ -836,24 +903,55 @@ class KeysOfNobody(encryption.KmsClient):
         return base64.b64decode(wrapped_key)
 
 
-@pytest.mark.parametrize("has_plain_footer", [True, False])
-def test_filters_of_encrypted_files_are_not_used(tmp_path, has_plain_footer):
-    path = tmp_path / "lake" / "a.parquet"
+def write_encrypted(path: Path, *, has_plain_footer: bool) -> None:
+    """The columns key and text in row groups of `GROUP` rows, of which key is encrypted; pyarrow writes no filters."""
     path.parent.mkdir()
     factory = encryption.CryptoFactory(lambda _connection: KeysOfNobody())
     wanted = encryption.EncryptionConfiguration(
         footer_key="f", column_keys={"c": ["key"]}, plaintext_footer=has_plain_footer, data_key_length_bits=128
     )
     properties = factory.file_encryption_properties(encryption.KmsConnectionConfig(), wanted)
-    pq.write_table(TABLE.select(["key", "text"]), path, encryption_properties=properties)  # pyarrow: without filters
+    table = TABLE.select(["key", "text"])
+    pq.write_table(table, path, row_group_size=GROUP, encryption_properties=properties)
+
+
+def test_of_a_file_with_an_encrypted_column_the_filters_of_the_others_are_used(tmp_path):
+    path = tmp_path / "lake" / "a.parquet"
+    write_encrypted(path, has_plain_footer=True)
+    start, footer = footer_of(path)
+    body, places = path.read_bytes()[:start], {}
+    for group in range(ROWS // GROUP):
+        filter_ = zb.Sbbf.for_ndv(GROUP, 0.001)
+        filter_.insert(TABLE["text"].slice(group * GROUP, GROUP))
+        places[group] = {14: (thrift.I64, len(body)), 15: (thrift.I32, len(filter_.to_parquet_bytes()))}
+        body += filter_.to_parquet_bytes()
+    signature = footer[-28:]
+    footer = with_chunks(footer, lambda group, leaf, chunk: {3: chunk[3] | places[group]} if leaf else {}) + signature
+    path.write_bytes(body + footer + struct.pack("<I4s", len(footer), b"PAR1"))
+    value = TABLE["text"][2500].as_py()
+    assert zb.parquet_blooms(path, column="text", value=value)["excluded"].to_pylist() == [True, True, False, True]
+    assert set(zb.parquet_blooms(path, column="key", value=-1)["problem"].to_pylist()) == {"its column is encrypted"}
+    lake = zb.open_lake(tmp_path / "lake")
+    assert [(one.start, one.stop) for one in lake.search(zb.col("text") == value).row_ranges] == [(2000, 3000)]
+    assert lake.search("key = -1").num_rows_kept == ROWS
+    index = zb.build_index(tmp_path / "lake", "text", adopt="parquet")
+    assert index.search(zb.col("text") == value).num_zones_kept == 1
+    assert index.to_table(zb.col("text") == value, columns=["text"]).num_rows == 1
+    refused = "column key of data file .*a.parquet must be readable, got one that is encrypted"
+    with pytest.raises(DataFileError, match=refused):
+        zb.build_index(tmp_path / "lake", "key", adopt="parquet", index=tmp_path / "other")
+    with pytest.raises(DataFileError, match=r"filter of column key in row group 0 .*: its column is encrypted"):
+        zb.parquet_bloom(path, 0, "key")
+
+
+@pytest.mark.parametrize("has_plain_footer", [True, False])
+def test_no_filters_are_added_to_encrypted_files(tmp_path, has_plain_footer):
+    path = tmp_path / "lake" / "a.parquet"
+    write_encrypted(path, has_plain_footer=has_plain_footer)
     for name in ("key", "text"):
-        with pytest.raises(DataFileError):
-            zb.Sbbf.from_parquet(path, 0, name)
-        with pytest.raises(zb.ZoneBloomError):
+        with pytest.raises(zb.ZoneBloomError, match="encrypted"):
             zb.add_parquet_blooms(path, tmp_path / "with", name)
-    if has_plain_footer:
-        assert set(zb.parquet_blooms(path, column="key", value=-1)["problem"].to_pylist()) == {"its file is encrypted"}
-    assert not (tmp_path / "with").exists()
+    assert not [one for one in tmp_path.rglob("*") if one.is_file() and one != path]
 
 
 # --- object stores ----------------------------------------------------------------------------------------------------

@@ -58,8 +58,8 @@ def counts(done) -> tuple[int, int, int]:
     return done.num_files_added, done.num_files_dropped, done.num_files_kept
 
 
-def zones(done) -> tuple[int, int, int]:
-    return done.num_zones_added, done.num_zones_dropped, done.num_zones_kept
+def zones(done) -> tuple[int, int]:
+    return done.num_zones_added, done.num_zones
 
 
 def test_nothing_to_do_is_no_version(lake, opened):
@@ -68,7 +68,7 @@ def test_nothing_to_do_is_no_version(lake, opened):
         done = index.refresh(mode)
         assert (done.version, done.mode) == (1, mode)
         assert counts(done) == (0, 0, 3)
-        assert zones(done) == (0, 0, 2 * (50 + 30 + 1))
+        assert zones(done) == (0, 2 * (50 + 30 + 1))
     assert opened == []
     assert list_versions(LocalStore(index.root)) == [1]
 
@@ -81,7 +81,8 @@ def test_only_new_and_changed_files_are_opened(lake, opened):
     done = index.refresh()
     assert set(opened) == {"new.parquet", lake.files[1]}
     assert counts(done) == (2, 2, 1)
-    assert zones(done) == (2 * (3 + 10), 2 * (30 + 1), 2 * 50)
+    assert done.num_zones_added == 2 * (3 + 10)
+    assert done.num_zones == sum(column["num_zones"] for column in index.info()["columns"])
     assert index.version == done.version == 2
     assert not index.search("user_id = 'x'", strict=True).reasons
     user = make_rows(250, seed=9)["user_id"][7].as_py()
@@ -392,7 +393,7 @@ def test_the_command(lake):
     said = run(app, ["refresh", str(lake.root), "--format", "json"])
     assert '"num_files_added": 1' in said.output
     said = run(app, ["refresh", str(lake.root), "--mode", "full"])
-    assert "version 3: 4 files added, 4 dropped, 0 kept; 166 zones added, 166 dropped, 0 kept" in said.output
+    assert "version 3: 4 files added, 4 dropped, 0 kept; 166 zones added, 166 in the index" in said.output
     assert run(app, ["search", str(lake.root), "--where", "user_id = 'x'", "--strict"]).exit_code == 0
 
 
@@ -464,7 +465,7 @@ def test_the_command_refreshes_a_partition(days):
     write(days.root / "day=2" / "new.parquet", make_rows(300, seed=2))
     arguments = ["refresh", str(days.root), "--partition", "day=2", "--partition", "day=3"]
     text = CliRunner().invoke(app, arguments).output
-    assert text.startswith("version 2: 1 files added, 0 dropped, 3 kept; 3 zones added, 0 dropped, ")
+    assert text.startswith("version 2: 1 files added, 0 dropped, 3 kept; 3 zones added, 75 in the index")
 
 
 def test_explain_counts_what_the_index_does_not_know(days):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from zonebloom.bloom.sbbf import Sbbf
     from zonebloom.build.advise import Forecast, whatif
     from zonebloom.errors import ZoneBloomError
-    from zonebloom.formats.parquet.bloom import parquet_blooms
+    from zonebloom.formats.parquet.bloom import parquet_bloom, parquet_blooms
     from zonebloom.formats.parquet.bloom_writer import add_parquet_blooms
     from zonebloom.index import Index, build_index, dataset, import_index, open_index
     from zonebloom.predicates import And, Equals, IsIn, IsNull, Not, Or, Predicate, col
@@ -30,7 +30,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "zonebloom.errors": ("ZoneBloomError",),
     "zonebloom.index": ("Index", "build_index", "dataset", "import_index", "open_index"),
-    "zonebloom.formats.parquet.bloom": ("parquet_blooms",),
+    "zonebloom.formats.parquet.bloom": ("parquet_bloom", "parquet_blooms"),
     "zonebloom.formats.parquet.bloom_writer": ("add_parquet_blooms",),
     "zonebloom.predicates": ("And", "Equals", "IsIn", "IsNull", "Not", "Or", "Predicate", "col"),
     "zonebloom.build.advise": ("Forecast", "whatif"),
@@ -70,6 +70,7 @@ __all__ = [
     "import_index",
     "open_index",
     "open_lake",
+    "parquet_bloom",
     "parquet_blooms",
     "whatif",
 ]

@@ -49,7 +49,7 @@ def test_filters_of_spark_are_read_and_equal_ours(spark, tmp_path):
     spark.conf.unset("spark.sql.parquet.outputTimestampType")
     rows = pq.ParquetFile(path).read()
     for name in NAMES:
-        theirs = zb.Sbbf.from_parquet(path, 0, name)
+        theirs = zb.parquet_bloom(path, 0, name)
         ours = ParquetSbbf(np.zeros_like(theirs.blocks), theirs.column_type, theirs.plain_type)
         ours.insert(rows[name])
         assert ours == theirs, name
@@ -57,7 +57,7 @@ def test_filters_of_spark_are_read_and_equal_ours(spark, tmp_path):
     assert {one["problem"] is None for one in zb.parquet_blooms(odd).to_pylist()} == {False}
     adaptive = write(spark, tmp_path / "adaptive", **{"parquet.bloom.filter.adaptive.enabled": "true"})
     for name in ("key", "text"):
-        assert zb.Sbbf.from_parquet(adaptive, 0, name).check(rows[name].combine_chunks()).true_count == 4000
+        assert zb.parquet_bloom(adaptive, 0, name).check(rows[name].combine_chunks()).true_count == 4000
 
 
 def test_spark_leaves_out_row_groups_of_a_copy(spark, tmp_path):

@@ -7,10 +7,10 @@ module         what lives there
 ``sizing``     false positive probability of (ndv, blocks), and its inverse
 ``hashing/``   Arrow values to uint64 hashes
 ``sbbf``       `Sbbf`, one filter
-``parquet``    Parquet's own filters: header, hashed bytes, and a filter of a file that pyarrow opens
+``parquet``    the bytes that Parquet hashes for its own filters
 ``zones/``     one filter for each zone of a column
 ``kernels/``   the only place that imports Numba
 =============  ==================================================================================
 
-Pure: no predicates, and no file but the one that `Sbbf.from_parquet` hands to pyarrow.
+Pure: no predicates, no files.
 """

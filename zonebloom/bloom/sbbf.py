@@ -25,12 +25,26 @@ from zonebloom.options import check_fpp
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from zonebloom.bloom.parquet import ParquetSbbf
-
 __all__ = ["Sbbf"]
 
 _FEW: Final = 1024
 """Up to so many hashes are checked in NumPy: loading Numba takes longer than the check."""
+_HEADER_TAIL: Final = bytes.fromhex("1c1c0000 1c1c0000 1c1c0000 00")
+"""Split-block, XXH64, uncompressed, and the end of the struct: the only algorithm, hash and compression there are."""
+_HEADER_LENGTHS: Final = range(15, 20)
+"""Bytes of a header: the size of the bitset is a varint of one to five."""
+
+
+def _header(num_bytes: int) -> bytes:
+    """Parquet's header of a bitset of `num_bytes` bytes.
+
+    Spec: specs/parquet-blooms.md#header
+    """
+    number, out = 2 * num_bytes, bytearray(b"\x15")
+    while number > 0x7F:  # noqa: PLR2004 - seven bits a byte
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*out, number]) + _HEADER_TAIL
 
 
 class Sbbf:
@@ -127,59 +141,21 @@ class Sbbf:
         -----
         Spec: specs/parquet-blooms.md#header
         """
-        from zonebloom.bloom.parquet import split_header  # noqa: PLC0415 - it needs pyarrow
-
         raw = bytes(data)
-        header = split_header(raw)
-        if isinstance(header, str):
-            raise InvalidArgumentError(f"a filter must be one of Parquet's: {header}")
-        num_bytes, start = header
-        if len(raw) != start + num_bytes:
-            raise InvalidArgumentError(
-                f"a bitset must have the {num_bytes} bytes of its header, got {len(raw) - start}"
-            )
-        return cls.from_bytes(raw[start:])
+        for start in _HEADER_LENGTHS:
+            if start < len(raw) and raw.startswith(_header(len(raw) - start)):
+                return cls.from_bytes(raw[start:])
+        message = (
+            "a filter must be the header of an uncompressed split-block filter of XXH64, and as many bytes as it says"
+        )
+        raise InvalidArgumentError(f"{message}, got {len(raw)} bytes that begin with {raw[:20].hex() or 'nothing'}")
 
     def to_parquet_bytes(self) -> bytes:
         """Header and bitset, as a Parquet file has them; `bloom_filter_length` is their length.
 
         Spec: specs/parquet-blooms.md#header
         """
-        from zonebloom.bloom.parquet import header_of  # noqa: PLC0415 - it needs pyarrow
-
-        return header_of(self.num_bytes) + self.to_bytes()
-
-    @staticmethod
-    def from_parquet(file: Any, row_group: int, column: str) -> ParquetSbbf | None:
-        """The filter that a Parquet file has of one column chunk; None where it has none.
-
-        Its `check` hashes values as Parquet does, by the physical type of the column, and finds a zero by either zero.
-
-        Parameters
-        ----------
-        file
-            A path, or an open file that pyarrow reads.
-        row_group
-            Number of the row group.
-        column
-            Name of the column; a leaf of a struct is written `a.b`.
-
-        Raises
-        ------
-        ColumnNotFoundError, InvalidArgumentError
-            There is no such column or row group.
-        DataFileError
-            The file is no whole Parquet file, or what it has there is not proved to be a filter.
-
-        Notes
-        -----
-        pyarrow opens the file and parses its footer, so that this room needs no other.
-
-        Spec: specs/parquet-blooms.md#chunk_filters
-        """
-        from zonebloom.bloom.parquet import filter_in  # noqa: PLC0415 - a filter in memory needs no pyarrow
-
-        return filter_in(file, row_group, column)
+        return _header(self.num_bytes) + self.to_bytes()
 
     def to_bytes(self) -> bytes:
         """The bitset: `num_bytes` bytes, as Parquet and Lance store it.

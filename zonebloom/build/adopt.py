@@ -19,13 +19,11 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from zonebloom.bloom.hashing import resolve_column
-from zonebloom.bloom.parquet import ParquetSbbf, leaf_of, value_type
+from zonebloom.bloom.parquet import ParquetSbbf, value_type
 from zonebloom.bloom.zones import zone_schema
 from zonebloom.build.fill import BuildPlan, BuiltColumns, Inspected, Runner, check_same
 from zonebloom.errors import DataFileError
 from zonebloom.formats import DataFile, DatasetSnapshot
-from zonebloom.formats.parquet.file import has_column
 from zonebloom.formats.source import wait_until_settled
 from zonebloom.storage.fragments import Fingerprint, Fragment
 from zonebloom.storage.manifest import ColumnEntry
@@ -119,20 +117,17 @@ def _adopt(plan: BuildPlan, fragments: Sequence[Fragment], built: BuiltColumns) 
 
 def _zones(file: DataFile, fragment: Fragment, column: str, column_type: pa.DataType) -> list[Zone] | None:
     """A zone for each row group that has rows; None where one of them has no filter that an index can use."""
-    leaf = leaf_of(file.metadata, column) if has_column(file.schema, column) else None
-    if leaf is None or not resolve_column(file.schema, column).type.equals(column_type):
+    leaf = file.leaf_of(column)
+    if leaf is None or not file.leaves[leaf][1].equals(column_type):
         return None
-    filters = {one.row_group: one.filter for one in file.own_filters(column)}
+    filters = {one.row_group: one.filter for one in file.own_filters(leaf)}
     starts = list(accumulate(file.row_group_rows, initial=0))
     zones: list[Zone] = []
     for group, rows in enumerate(file.row_group_rows):
         if not rows:
             continue
-        own = filters.get(group)
-        if own is None or not _hashes_as_an_index(own):
-            return None
-        num_nulls = _num_nulls(file, group, leaf)
-        if num_nulls is None:
+        own, num_nulls = filters.get(group), file.num_nulls(group, leaf)
+        if own is None or num_nulls is None or not _hashes_as_an_index(own):
             return None
         zones.append((fragment.fragment_id, starts[group], rows, num_nulls > 0, own.to_bytes()))
     return zones
@@ -141,13 +136,6 @@ def _zones(file: DataFile, fragment: Fragment, column: str, column_type: pa.Data
 def _hashes_as_an_index(own: ParquetSbbf) -> bool:
     """Whether the bytes that Parquet hashes are those of Arrow's values."""
     return own.plain_type is not None and own.plain_type == value_type(own.column_type)
-
-
-def _num_nulls(file: DataFile, group: int, leaf: int) -> int | None:
-    if not file.metadata.schema.column(leaf).max_definition_level:
-        return 0
-    statistics = file.metadata.row_group(group).column(leaf).statistics
-    return statistics.null_count if statistics is not None and statistics.has_null_count else None
 
 
 class _Writer(ZoneSegmentWriter):

@@ -10,18 +10,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from zonebloom.build.apply import apply
 from zonebloom.build.plan import Mode, Scope, check_mode, options_of, plan_refresh
 from zonebloom.errors import InvalidArgumentError
 from zonebloom.formats import DatasetSnapshot
 from zonebloom.formats.hive import Partitions
-from zonebloom.maintain.transaction import covered_by
 from zonebloom.options import BuildOptions
 from zonebloom.search.snapshot import Snapshot
-from zonebloom.storage.fragments import FragmentTable, is_in_runs
-from zonebloom.storage.manifest import ColumnEntry
 
 __all__ = ["Mode", "Refresh", "refresh"]
 
@@ -42,10 +37,8 @@ class Refresh:
     """Files that it knew already as they are; not opened."""
     num_zones_added: int
     """Zones that were built, over all columns."""
-    num_zones_dropped: int
-    """Zones of dropped files, over all columns; `optimize` takes them out of the segments."""
-    num_zones_kept: int
-    """Zones of kept files, over all columns."""
+    num_zones: int
+    """Zones in the segments of that version, over all columns; some of dropped files too, until `optimize`."""
     unreadable: tuple[str, ...]
     """Files that cannot be read, or that changed meanwhile; searches keep them whole."""
 
@@ -92,17 +85,6 @@ def refresh(
         num_files_dropped=len(plan.dropped),
         num_files_kept=len(plan.kept),
         num_zones_added=done.num_zones,
-        num_zones_dropped=_num_zones(columns, plan.dropped),
-        num_zones_kept=_num_zones(columns, plan.kept),
+        num_zones=sum(entry.num_zones for entry in done.version.columns),
         unreadable=tuple(sorted(done.unreadable)),
     )
-
-
-def _num_zones(columns: Iterable[ColumnEntry], fragments: FragmentTable) -> int:
-    """Zones of `fragments` that are in segments."""
-    ids, rows = fragments.fragment_ids, fragments.num_rows.astype(np.int64)
-    found = 0
-    for entry in columns:
-        has_zones = is_in_runs(ids, covered_by(entry.segments)) & ~is_in_runs(ids, entry.unfit)
-        found += int((-(-rows[has_zones] // entry.rows_per_zone)).sum())
-    return found

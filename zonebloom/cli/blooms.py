@@ -82,13 +82,13 @@ def _literal(path: str, column: str, text: str) -> Any:
     """The value that `text` is in the type of the column."""
     import pyarrow as pa  # noqa: PLC0415 - `--help` must not load Arrow
 
-    from zonebloom.bloom.parquet import leaf_type  # noqa: PLC0415 - as above
     from zonebloom.formats import open_dataset  # noqa: PLC0415 - as above
 
     dataset = open_dataset(path, storage_options()).pin()
     for name, listed in dataset.list().items():
         with dataset.open(name, listed) as file:
-            wanted = leaf_type(file.schema, column)
+            leaf = file.leaf_of(column)
+            wanted = pa.null() if leaf is None else file.leaves[leaf][1]
         if not pa.types.is_null(wanted):
             return typed_values([text], wanted, "--value")
     return text

@@ -112,8 +112,7 @@ def refresh(
         return
     click.echo(
         f"version {done.version}: {done.num_files_added:,} files added, {done.num_files_dropped:,} dropped, "
-        f"{done.num_files_kept:,} kept; {done.num_zones_added:,} zones added, {done.num_zones_dropped:,} dropped, "
-        f"{done.num_zones_kept:,} kept"
+        f"{done.num_files_kept:,} kept; {done.num_zones_added:,} zones added, {done.num_zones:,} in the index"
     )
 
 

@@ -184,7 +184,7 @@ def _verified(view: View, column: str, array: pa.Array, maybe: NDArray[np.bool_]
     candidates = array.take(pa.array(slots))
     predicate = IsIn(column, candidates)
     top = [name for name in view.schema.names if column == name or column.startswith(f"{name}.")]
-    rows = scan(view, predicate, view.search(predicate).row_ranges, top, None)
+    rows = scan(view, predicate, view.search(predicate, own_filters=True).row_ranges, top, None)
     seen = [comparable(hashing.column_array(batch, column)).unique() for batch in rows]
     if not seen:
         return found

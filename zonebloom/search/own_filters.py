@@ -20,10 +20,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from zonebloom.bloom.parquet import ChunkFilter
 from zonebloom.errors import DataFileError
 from zonebloom.formats import DatasetSnapshot
-from zonebloom.formats.parquet.bloom import Probe
+from zonebloom.formats.parquet.bloom import ChunkFilter, Probe
 from zonebloom.formats.schema_evolution import conformed
 from zonebloom.formats.source import wait_until_settled
 from zonebloom.predicates import And, Equals, IsIn, Not, Or, Predicate
@@ -61,7 +60,8 @@ class OwnFilters:
         try:
             with self._dataset.open(file.path, file.fingerprint) as data:
                 is_same = data.fingerprint == file.fingerprint and data.row_group_rows == file.row_group_rows
-                found = data.own_filters(column) if is_same else []
+                leaf = data.leaf_of(column) if is_same else None
+                found = [] if leaf is None else data.own_filters(leaf)
         except DataFileError:  # the view says so of a file that cannot be opened
             return []
         num_bytes = sum(one.filter.num_bytes for one in found if one.filter is not None)

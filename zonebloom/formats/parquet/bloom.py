@@ -1,31 +1,44 @@
-"""The bloom filters that Parquet files have of their own: a table of them, and what they exclude.
+"""The bloom filters that Parquet files have of their own: one of them, a table of them, and what they exclude.
 
-`parquet_blooms` lists them for people; `Probe` looks values up in them, for searches of files that no index describes.
+The ladder: `chunk_filters` reads those of one leaf, and proves that they are filters; `Probe` looks values up in them,
+for searches of files that no index describes; `parquet_bloom` and `parquet_blooms` are for people.
+
+What is not proved to be a filter is none, and says why: it must never exclude a value by accident.
 
 Spec: specs/parquet-blooms.md
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from zonebloom.bloom.hashing import hash_values
-from zonebloom.bloom.parquet import ChunkFilter, ParquetSbbf, plain_values
-from zonebloom.bloom.sizing import expected_fpp
+from zonebloom.bloom.parquet import ParquetSbbf, plain_type, plain_values
+from zonebloom.bloom.sbbf import Sbbf
+from zonebloom.bloom.sizing import BLOCK_BYTES, MAX_BLOCKS, expected_fpp
 from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError
 from zonebloom.formats.detect import open_dataset
+from zonebloom.formats.parquet.row_groups import BLOOM_LENGTH, BLOOM_OFFSET, FILE_PATH, column_metadata, is_encrypted
 from zonebloom.predicates.coerce import fit_values
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from zonebloom.formats.parquet.file import DataFile
+    from zonebloom.formats.parquet.footer import Footer
 
-__all__ = ["Probe", "parquet_blooms"]
+__all__ = ["ChunkFilter", "Probe", "chunk_filters", "parquet_bloom", "parquet_blooms"]
+
+_MAGIC_BYTES = 4
+"""Before all parts of a file."""
+_MAX_BYTES = 19 + MAX_BLOCKS * BLOCK_BYTES
+"""Bytes of the largest filter, with its header."""
 
 _SCHEMA = pa.schema(
     [
@@ -41,6 +54,86 @@ _SCHEMA = pa.schema(
         pa.field("problem", pa.string()),
     ]
 )
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkFilter:
+    """What a file has as the filter of one column chunk."""
+
+    row_group: int
+    """Number of the row group."""
+    leaf: int
+    """Number of the leaf."""
+    filter: ParquetSbbf | None
+    """The filter; None where it is not proved to be one."""
+    problem: str | None = None
+    """Why it is none."""
+
+
+def chunk_filters(
+    footer: Footer,
+    read_ranges: Callable[[Sequence[tuple[int, int]]], Sequence[bytes]],
+    leaf: int,
+    groups: Iterable[int] | None = None,
+) -> list[ChunkFilter]:
+    """The filters of a leaf in the row groups that have one, in order; read at once.
+
+    Parameters
+    ----------
+    read_ranges
+        For each `(offset, length)`, gives those bytes of the file.
+    groups
+        Row groups to look at; all by default.
+
+    Raises
+    ------
+    ThriftError
+        The footer is not as pyarrow reads it.
+
+    Spec: specs/parquet-blooms.md#chunk_filters
+    """
+    column_type = footer.leaves[leaf][1]
+    plain = plain_type(column_type, footer.metadata.schema.column(leaf))
+    groups = range(footer.metadata.num_row_groups) if groups is None else groups
+    places = {group: place for group in groups if (place := _place(footer, group, leaf)) is not None}
+    ranges = {group: place for group, place in places.items() if not isinstance(place, str)}
+    data = dict(zip(ranges, read_ranges(list(ranges.values())), strict=True)) if ranges else {}
+    found = []
+    for group, place in places.items():
+        if isinstance(place, str):
+            found.append(ChunkFilter(group, leaf, None, place))
+            continue
+        try:
+            blocks = Sbbf.from_parquet_bytes(data[group]).blocks
+        except InvalidArgumentError as error:
+            found.append(ChunkFilter(group, leaf, None, str(error)))
+        else:
+            found.append(ChunkFilter(group, leaf, ParquetSbbf(blocks, column_type, plain)))
+    return found
+
+
+def _place(footer: Footer, group: int, leaf: int) -> tuple[int, int] | str | None:
+    """Offset and length of the filter of a column chunk, or why it cannot be used; None where there is none."""
+    chunk = footer.chunk(group, leaf)
+    if is_encrypted(chunk):
+        return "its column is encrypted"
+    meta = column_metadata(chunk)
+    offset, length = meta.get(BLOOM_OFFSET), meta.get(BLOOM_LENGTH)
+    if offset is None:
+        return None
+    if chunk.get(FILE_PATH):
+        return f"it must be in the same file, got {chunk[FILE_PATH]!r:.80}"
+    if length is None and isinstance(offset, int):  # it ends where another part of the file begins
+        ends = footer.part_offsets
+        length = ends[min(bisect_right(ends, offset), len(ends) - 1)] - offset
+    if (
+        isinstance(offset, int)
+        and isinstance(length, int)
+        and offset >= _MAGIC_BYTES
+        and 0 < length <= min(footer.start - offset, _MAX_BYTES)
+    ):
+        return offset, length
+    return f"it must lie before the footer at {footer.start}, got {length!r:.40} bytes at {offset!r:.40}"
 
 
 class Probe:
@@ -71,6 +164,57 @@ class Probe:
             return np.asarray(hash_values(plain_values(fit.values, own.plain_type)), np.uint64)
         except pa.ArrowInvalid:  # a time between two units of the file
             return None
+
+
+def parquet_bloom(
+    source: Any, row_group: int, column: str, *, storage_options: Mapping[str, str] | None = None
+) -> ParquetSbbf | None:
+    """The bloom filter that a Parquet file has of one column chunk; None where it has none.
+
+    Its `check` hashes values as Parquet does, by the physical type of the column, and finds a zero by either zero.
+
+    Parameters
+    ----------
+    source
+        One file: a path or a URL.
+    row_group
+        Number of the row group.
+    column
+        Name of the column; a leaf of a struct is written `a.b`.
+
+    Raises
+    ------
+    ColumnNotFoundError, InvalidArgumentError
+        There is no such column or row group, or there are several files.
+    DataFileError
+        The file is no whole Parquet file, or what it has there is not proved to be a filter.
+
+    Examples
+    --------
+    >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq
+    >>> path = f"{tempfile.mkdtemp()}/a.parquet"
+    >>> pq.write_table(pa.table({"id": [1, 2]}), path, bloom_filter_options={"id": {"ndv": 2, "fpp": 1e-6}})
+    >>> parquet_bloom(path, 0, "id").check(pa.array([2, 3])).to_pylist()
+    [True, False]
+
+    Spec: specs/parquet-blooms.md#parquet_bloom
+    """
+    dataset = open_dataset(source, storage_options).pin()
+    listing = dataset.list()
+    if len(listing) != 1:
+        raise InvalidArgumentError(f"a filter must be asked of one file, got {len(listing)} in {dataset.location}")
+    ((path, listed),) = listing.items()
+    with dataset.open(path, listed) as file:
+        leaf, num_groups = file.leaf_of(column), len(file.row_group_rows)
+        if leaf is None:
+            raise ColumnNotFoundError.among(column, [name for name, _type in file.leaves], f"{path}, once")
+        if not 0 <= row_group < num_groups:
+            raise InvalidArgumentError(f"row_group must be one of the {num_groups} of the file, got {row_group}")
+        found = file.own_filters(leaf, [row_group])
+    if found and found[0].filter is None:
+        message = f"the filter of column {column} in row group {row_group} of {path} cannot be used"
+        raise DataFileError(f"{message}: {found[0].problem}")
+    return found[0].filter if found else None
 
 
 def parquet_blooms(
@@ -118,10 +262,9 @@ def parquet_blooms(
     known: set[str] = set()
     for path, listed in dataset.list().items():
         with dataset.open(path, listed) as file:
-            names = [file.metadata.schema.column(leaf).path for leaf in range(file.metadata.num_columns)]
-            known.update(names)
-            for name in names if column is None else [column]:
-                own = file.own_filters(name)
+            known.update(name for name, _type in file.leaves)
+            for leaf, (name, _type) in enumerate(file.leaves):
+                own = file.own_filters(leaf) if column in (None, name) else []
                 rows += [{"path": path, **_row(file, name, one), "excluded": _excluded(probe, one)} for one in own]
     if not known:
         raise DataFileError(f"a data set must have at least one file, got none in {dataset.location}")

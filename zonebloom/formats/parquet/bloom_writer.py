@@ -9,17 +9,16 @@ Spec: specs/parquet-blooms.md#add_parquet_blooms
 from __future__ import annotations
 
 import os
-import struct
+import shutil
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from zonebloom.bloom.hashing import column_array, hash_plan, hash_values, resolve_column
-from zonebloom.bloom.parquet import leaf_of, leaf_type, plain_type, plain_values
+from zonebloom.bloom.hashing import column_array, hash_plan, hash_values
+from zonebloom.bloom.parquet import plain_type, plain_values
 from zonebloom.bloom.sbbf import Sbbf
 from zonebloom.bloom.sizing import num_blocks_for
 from zonebloom.errors import (
@@ -34,6 +33,7 @@ from zonebloom.formats.folder import ParquetDataset
 from zonebloom.formats.local_folder import LocalFolder
 from zonebloom.formats.parquet import thrift
 from zonebloom.formats.parquet.file import DataFile, has_column
+from zonebloom.formats.parquet.row_groups import BLOOM_LENGTH, BLOOM_OFFSET
 from zonebloom.formats.parquet.thrift import ThriftError
 from zonebloom.formats.source import LocalSource
 from zonebloom.options import Sizing, check_fpp
@@ -44,14 +44,12 @@ if TYPE_CHECKING:
 
 __all__ = ["add_parquet_blooms"]
 
-_COPIED_BYTES = 1 << 20
-"""Copied at once."""
-_END = struct.Struct("<I4s")
 _ROW_GROUPS, _ENCRYPTION_OF_FILE = 4, 8
 _COLUMNS = 1
 _PATH, _META_DATA, _ENCRYPTION_OF_CHUNK = 1, 3, (8, 9)
-_OFFSET, _LENGTH = 14, 15
-"""Fields of FileMetaData, RowGroup, ColumnChunk and ColumnMetaData."""
+"""Fields of FileMetaData, RowGroup and ColumnChunk."""
+_MAGIC = b"PAR1"
+"""The end of a file, after the footer and its length."""
 
 Filters = Mapping[tuple[int, int], Sbbf]
 """By row group and leaf."""
@@ -134,13 +132,17 @@ def _check_columns(dataset: ParquetDataset, paths: Iterable[str], names: Sequenc
                 if not has_column(file.schema, name):
                     continue
                 missing.discard(name)
-                leaf = _leaf(file, name)
-                hash_plan(resolve_column(file.schema, name).type)
-                if _plain(file, name, leaf) is None:
+                leaf = file.leaf_of(name)
+                if leaf is None:
+                    raise InvalidArgumentError(
+                        f"a column must be one leaf with a path of its own, got {name} in {path}"
+                    )
+                hash_plan(file.leaves[leaf][1])
+                if _plain(file, leaf) is None:
                     physical = file.metadata.schema.column(leaf).physical_type
                     message = f"a column with filters must have values whose stored bytes are known, got {name}"
                     raise UnsupportedTypeError(f"{message} in {path}, stored as {physical}")
-                own = file.own_filters(name)
+                own = file.own_filters(leaf)
                 if own:
                     got = own[0].problem or "some"
                     raise InvalidArgumentError(
@@ -150,15 +152,8 @@ def _check_columns(dataset: ParquetDataset, paths: Iterable[str], names: Sequenc
         raise ColumnNotFoundError.among(min(missing), known, dataset.location)
 
 
-def _leaf(file: DataFile, name: str) -> int:
-    leaf = leaf_of(file.metadata, name)
-    if leaf is None:
-        raise InvalidArgumentError(f"a column's path must be unique in its file, got {name}")
-    return leaf
-
-
-def _plain(file: DataFile, name: str, leaf: int) -> pa.DataType | None:
-    return plain_type(leaf_type(file.schema, name), file.metadata.schema.column(leaf))
+def _plain(file: DataFile, leaf: int) -> pa.DataType | None:
+    return plain_type(file.leaves[leaf][1], file.metadata.schema.column(leaf))
 
 
 # --- the filters ------------------------------------------------------------------------------------------------------
@@ -167,12 +162,11 @@ def _plain(file: DataFile, name: str, leaf: int) -> pa.DataType | None:
 def _filters(file: DataFile, names: Sequence[str], fpp: float, sizing: Sizing) -> dict[tuple[int, int], Sbbf]:
     found = {}
     for name in names:
-        if not has_column(file.schema, name):
+        leaf, start = file.leaf_of(name), 0
+        if leaf is None:
             continue
-        leaf = _leaf(file, name)
-        start = 0
         for group, rows in enumerate(file.row_group_rows):
-            hashes = _distinct_hashes(file, name, _plain(file, name, leaf), start, start + rows)
+            hashes = _distinct_hashes(file, name, _plain(file, leaf), start, start + rows)
             found[group, leaf] = Sbbf.with_blocks(num_blocks_for(len(hashes), fpp, sizing))
             found[group, leaf].insert_hashes(hashes)
             start += rows
@@ -196,40 +190,30 @@ def _copy(source: Path, target: Path, file: DataFile, filters: Filters) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     staged = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
     try:
-        with source.open("rb") as original, staged.open("xb") as copy:
-            original.seek(-_END.size, os.SEEK_END)
-            length, magic = _END.unpack(original.read(_END.size))
-            position = original.seek(-_END.size - length, os.SEEK_END)
-            footer = original.read(length)
-            original.seek(0)
-            for start in range(0, position, _COPIED_BYTES):
-                copy.write(original.read(min(_COPIED_BYTES, position - start)))
-            places = {}
-            for key, one in sorted(filters.items()):
-                data = one.to_parquet_bytes()
-                places[key] = (copy.tell(), len(data))
-                copy.write(data)
+        shutil.copyfile(source, staged)
+        with staged.open("r+b") as copy:
+            copy.seek(file.footer_start)
+            footer = copy.read()[: -len(_MAGIC) - 4]
+            copy.truncate(copy.seek(file.footer_start))
+            places = {key: (copy.tell(), copy.write(filters[key].to_parquet_bytes())) for key in sorted(filters)}
             footer = _with_filters(footer, places)
-            copy.write(footer + _END.pack(len(footer), magic))
+            copy.write(footer + len(footer).to_bytes(4, "little") + _MAGIC)
         file.check_unchanged()
         _check_copy(staged, file, filters)
         os.link(staged, target)
-    except (ThriftError, KeyError, struct.error) as error:
+    except (ThriftError, KeyError) as error:
         raise DataFileError(f"data file {source} must have a footer that can be rewritten, got: {error}") from error
     except OSError as error:
         raise StorageError(f"cannot write {target}: {error}") from error
     finally:
-        with suppress(FileNotFoundError):
-            staged.unlink()
+        staged.unlink(missing_ok=True)
 
 
 def _check_copy(path: Path, source: DataFile, filters: Filters) -> None:
     with DataFile(LocalSource(path)) as copy:
         same = copy.schema.equals(source.schema) and copy.row_group_rows == source.row_group_rows
-        leaves = {leaf for _group, leaf in filters}
-        names = [copy.metadata.schema.column(leaf).path for leaf in leaves]
-        found = {(one.row_group, one.leaf): one.filter for name in names for one in copy.own_filters(name)}
-    if not same or found != filters:
+        own = [one for leaf in {leaf for _group, leaf in filters} for one in copy.own_filters(leaf)]
+    if not same or {(one.row_group, one.leaf): one.filter for one in own} != filters:
         raise StorageError(f"a copy must be read back as it was written, got another one at {path}")
 
 
@@ -256,6 +240,6 @@ def _chunk_with_filter(chunk: bytes, offset: int, length: int) -> bytes:
     if fields.keys() & {_PATH, *_ENCRYPTION_OF_CHUNK}:
         raise ThriftError("a column chunk that is encrypted or in another file")
     described, _stop = thrift.written_fields(fields[_META_DATA][1], 0)
-    described |= {_OFFSET: (thrift.I64, offset), _LENGTH: (thrift.I32, length)}
+    described |= {BLOOM_OFFSET: (thrift.I64, offset), BLOOM_LENGTH: (thrift.I32, length)}
     fields[_META_DATA] = (thrift.STRUCT, thrift.write_struct(dict(sorted(described.items()))))
     return thrift.write_struct(fields)

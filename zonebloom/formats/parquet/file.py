@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property, partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -28,7 +28,7 @@ from zonebloom.formats.parquet.row_groups import (
     column_metadata,
     is_encrypted,
 )
-from zonebloom.formats.parquet.statistics import bounds_of, unpacking
+from zonebloom.formats.parquet.statistics import bounds_of, null_count, unpacking
 from zonebloom.formats.parquet.thrift import ThriftError
 from zonebloom.formats.source import Source
 from zonebloom.storage.fragments import Fingerprint
@@ -36,7 +36,7 @@ from zonebloom.storage.fragments import Fingerprint
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-    from zonebloom.bloom.parquet import ChunkFilter
+    from zonebloom.formats.parquet.bloom import ChunkFilter
 
 __all__ = ["DataFile", "has_column", "places_of"]
 
@@ -403,21 +403,37 @@ class DataFile:
         with self._decoding([column]):
             return bounds_of(self._meta(group, leaf), unpacked)
 
-    def own_filters(self, column: str) -> list[ChunkFilter]:
-        """The bloom filters that the file itself has of a column or leaf, in order of row groups; those only are read.
+    @property
+    def footer_start(self) -> int:
+        """Where the footer begins in the file."""
+        return self._footer.start
+
+    @property
+    def leaves(self) -> tuple[tuple[str, pa.DataType], ...]:
+        """Path and type of each leaf, by its number; the type is null inside of lists and maps."""
+        return self._footer.leaves
+
+    def leaf_of(self, column: str) -> int | None:
+        """The leaf that `column` alone means; None where there is none, or several."""
+        found = [number for number, (path, _type) in enumerate(self.leaves) if path == column]
+        return found[0] if len(found) == 1 else None
+
+    def own_filters(self, leaf: int, groups: Iterable[int] | None = None) -> list[ChunkFilter]:
+        """The bloom filters that the file itself has of a leaf, in order of row groups; those only are read.
 
         Spec: specs/parquet-blooms.md#chunk_filters
         """
-        from zonebloom.bloom.parquet import FileSizes, chunk_filters, leaf_of, leaf_type  # noqa: PLC0415 - most files have none
+        from zonebloom.formats.parquet.bloom import chunk_filters  # noqa: PLC0415 - most files have none
 
-        leaf = leaf_of(self._metadata, column)
-        if leaf is None:
-            return []
-        column_type = leaf_type(self.schema, column)
-        sizes = FileSizes(self._footer.size, self._footer.length)
         with self._decoding():
-            read = partial(self._footer.read_ranges, self._source)
-            return chunk_filters(self._metadata, leaf, column_type, sizes, read)
+            return chunk_filters(self._footer, partial(self._footer.read_ranges, self._source), leaf, groups)
+
+    def num_nulls(self, group: int, leaf: int) -> int | None:
+        """Rows of a row group in which a leaf is null; None where the footer does not say."""
+        if not self._metadata.schema.column(leaf).max_definition_level:
+            return 0
+        with self._decoding():
+            return null_count(self._meta(group, leaf))
 
     def _is_dictionary(self, leaf: int) -> bool:
         if self._metadata.schema.column(leaf).physical_type != "BYTE_ARRAY":

@@ -16,6 +16,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from typing import Any, Self
 
 import pyarrow as pa
@@ -24,7 +25,7 @@ from zonebloom.arrow import parquet as pq
 from zonebloom.errors import DataFileError, first_line
 from zonebloom.formats.parquet import thrift
 from zonebloom.formats.parquet.column_mapping import StoredName, renamed_footer
-from zonebloom.formats.parquet.row_groups import RowGroups
+from zonebloom.formats.parquet.row_groups import RowGroups, part_offsets
 from zonebloom.formats.parquet.thrift import ThriftError
 from zonebloom.formats.source import Source
 from zonebloom.storage.fragments import Fingerprint
@@ -59,16 +60,18 @@ class StoredField:
 class Footer:
     """One version of a file; equal bytes give an equal footer, so threads may share it."""
 
-    def __init__(self, metadata: pq.FileMetaData, raw: bytes, size: int, tail: bytes = b"") -> None:
+    def __init__(self, metadata: pq.FileMetaData, raw: bytes, size: int, start: int, tail: bytes = b"") -> None:
         self.metadata = metadata
         self.size = size
         """Bytes of the whole file."""
+        self.start = start
+        """Where it begins in the file."""
         self._raw = raw
         self._tail = tail
         self._row_groups = RowGroups(raw)
 
     @classmethod
-    def parsed(cls, raw: bytes, size: int, path: str, tail: bytes = b"") -> Self:
+    def parsed(cls, raw: bytes, size: int, start: int, path: str, tail: bytes = b"") -> Self:
         """The footer with the bytes `raw`, of the file at `path`.
 
         Raises
@@ -77,7 +80,7 @@ class Footer:
             It is none.
         """
         with _explained(path):
-            found = cls(metadata_of(raw), raw, size, tail)
+            found = cls(metadata_of(raw), raw, size, start, tail)
             _ = found.fields  # pyarrow may parse a schema that it makes no columns of
         return found
 
@@ -90,12 +93,7 @@ class Footer:
             The footer of the file at `path` is damaged, or two of its columns would have one name.
         """
         raw = renamed_footer(self._raw, name_of, path)
-        return self if raw is self._raw else self.parsed(raw, self.size, path)
-
-    @property
-    def length(self) -> int:
-        """Bytes of the footer; more than its struct has where it is signed, so that columns may be encrypted."""
-        return len(self._raw)
+        return self if raw is self._raw else self.parsed(raw, self.size, self.start, path)
 
     @property
     def num_bytes(self) -> int:
@@ -160,6 +158,24 @@ class Footer:
         return tuple(fields)
 
     @cached_property
+    def leaves(self) -> tuple[tuple[str, pa.DataType], ...]:
+        """Path and type of each leaf, by its number; the type is null inside of lists and maps."""
+        pairs = zip(self.fields, self.schema, strict=True)
+        return tuple(leaf for stored, field in pairs for leaf in _leaves_of(stored, field.type, stored.name))
+
+    @cached_property
+    def part_offsets(self) -> tuple[int, ...]:
+        """Where pages, page indexes, bloom filters and the footer begin, in order.
+
+        Raises
+        ------
+        ThriftError
+            As `chunk`.
+        """
+        chunks = product(range(self.metadata.num_row_groups), range(self.metadata.num_columns))
+        return tuple(sorted({self.start, *(offset for pair in chunks for offset in part_offsets(self.chunk(*pair)))}))
+
+    @cached_property
     def repeated_names(self) -> dict[str, str]:
         """By name, top-level columns that are there twice, or have two fields of one name; and the path of those."""
         counts = Counter(field.name for field in self.fields)
@@ -197,6 +213,15 @@ def _stored_field(elements: list[tuple[bytes, dict[int, Any]]], number: int, lea
         is_repeated = is_repeated or child.is_repeated
     leaves = range(leaf, stop if num_children else leaf + 1)
     return StoredField(name.decode(), tuple(schema), leaves, is_repeated, tuple(children))
+
+
+def _leaves_of(stored: StoredField, column_type: pa.DataType, path: str) -> Iterator[tuple[str, pa.DataType]]:
+    if not stored.children:
+        yield path, column_type
+    is_struct = pa.types.is_struct(column_type) and column_type.num_fields == len(stored.children)
+    for place, child in enumerate(stored.children):
+        child_type = column_type.field(place).type if is_struct else pa.null()
+        yield from _leaves_of(child, child_type, f"{path}.{child.name}")
 
 
 def _repeated_name(field: StoredField, path: str) -> str:
@@ -281,9 +306,10 @@ def _read(source: Source, fingerprint: Fingerprint) -> Footer:
         if not tail:
             pq.read_metadata(source.arrow_file())  # its error says what is wrong
         length, _magic = _END.unpack(tail[-_END.size :] or bytes(_END.size))
+    raw = tail[-_END.size - length : -_END.size]
     # of a local file the page index is read sooner than it is kept
     kept = tail if fingerprint.etag is not None else b""
-    return Footer.parsed(tail[-_END.size - length : -_END.size], size, source.path, kept)
+    return Footer.parsed(raw, size, size - _END.size - length, source.path, kept)
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""Least and greatest value of a column chunk, as its ColumnMetaData has them.
+"""Least and greatest value of a column chunk, and its nulls, as its ColumnMetaData has them.
 
 Spec: specs/pruning.md#statistics
 """
@@ -13,10 +13,10 @@ import pyarrow as pa
 
 from zonebloom.arrow import parquet as pq
 
-__all__ = ["bounds_of", "unpacking"]
+__all__ = ["bounds_of", "null_count", "unpacking"]
 
 _STATISTICS = 12
-_MIN_MAX, _OLD_MIN_MAX = (6, 5), (2, 1)
+_MIN_MAX, _OLD_MIN_MAX, _NULL_COUNT = (6, 5), (2, 1), 3
 """Fields of Statistics; the old ones have the order of signed bytes, which is that of numbers alone."""
 _TIME_UNITS = {"ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
 """What Parquet calls the units in which it stores times; pyarrow's seconds are stored as milliseconds."""
@@ -51,3 +51,10 @@ def bounds_of(meta: dict[int, Any], unpacked: str) -> tuple[Any, Any] | None:
         if len(least) == len(greatest) == struct.calcsize(unpacked):
             return struct.unpack(unpacked, least)[0], struct.unpack(unpacked, greatest)[0]
     return None
+
+
+def null_count(meta: dict[int, Any]) -> int | None:
+    """Values of a chunk that are null; None where its statistics do not say."""
+    statistics = meta.get(_STATISTICS)
+    found = statistics.get(_NULL_COUNT) if isinstance(statistics, dict) else None
+    return found if isinstance(found, int) and found >= 0 else None
