@@ -22,6 +22,7 @@ import pytest
 from click.testing import CliRunner
 
 import zonebloom as zb
+from tests.conftest import index_of
 from zonebloom import cli
 
 FIVE = ["fragment_id", "zone_start", "zone_length", "has_null", "bloom_filter_data"]
@@ -80,7 +81,7 @@ def test_build_elsewhere_and_anew(flat_lake, run, tmp_path):
     assert again.err.startswith("zonebloom: ")
     assert run("build", flat_lake.root, "-c", "user_id", "--index", place, "--overwrite").code == 0
     assert run("info", flat_lake.root, "--index", place, "-f", "json").document["version"] == 2
-    assert not (flat_lake.root / "_zonebloom").exists()
+    assert not index_of(flat_lake.root).exists()
 
 
 def test_search(lake, run):
@@ -101,14 +102,14 @@ def test_search(lake, run):
 
 
 def test_search_by_the_index_folder(lake, run):
-    assert run("search", lake.root / "_zonebloom", "-w", "user_id = 'x'").code == 0
-    assert run("search", lake.root / "_zonebloom", "-w", "user_id = 'x'", "--index", lake.root / "_zonebloom").code == 0
+    assert run("search", index_of(lake.root), "-w", "user_id = 'x'").code == 0
+    assert run("search", index_of(lake.root), "-w", "user_id = 'x'", "--index", index_of(lake.root)).code == 0
 
 
 def test_an_index_of_another_data_set_is_refused(lake, run, make_lake, tmp_path):
     """Its rows would be those of the other one, and no row of this one would be found."""
     other = make_lake(name="other", seed=9)
-    place = lake.root / "_zonebloom"
+    place = index_of(lake.root)
     for command in (("search", "-w", "user_id = 'x'"), ("scan", "-w", "user_id = 'x'"), ("refresh",), ("info",)):
         outcome = run(command[0], other.root, *command[1:], "--index", place)
         assert (outcome.code, outcome.out) == (2, "")
@@ -224,7 +225,7 @@ def test_verify(lake, run):
     assert (text.code, text.err) == (0, "")
     assert text.out.startswith("sound: read 3 of 3 files\n")
     assert run("verify", lake.root, "--sample", "0.3", "-f", "json").document["is_sound"] is True
-    segment = next((lake.root / "_zonebloom" / "columns").rglob("*.arrow"))
+    segment = next((index_of(lake.root) / "columns").rglob("*.arrow"))
     data = bytearray(segment.read_bytes())
     data[len(data) // 2] ^= 1
     segment.write_bytes(data)
@@ -296,7 +297,7 @@ def test_import_refuses_what_is_no_zone_table(lake, run, tmp_path):
         (("exists", "LAKE", "--column", "userid", "--values", "/dev/null"), 2, "did you mean 'user_id'"),
         (("verify", "LAKE", "--sample", "0"), 2, "sample must be"),
         (("verify", "LAKE", "--sample", "nan"), 2, "sample must be"),
-        (("info", "/nowhere"), 2, "build it first"),
+        (("info", "/nowhere"), 2, "does not exist"),
         (("build", "/nowhere", "--column", "x"), 1, "does not exist"),
         (("build", "LAKE", "--column", "nothing"), 2, "a column must exist"),
         (("build", "LAKE", "--column", "note", "--fpp", "1"), 2, "fpp must be"),
@@ -341,7 +342,7 @@ def test_bad_data_is_status_1_and_warnings_go_to_stderr(lake, run):
     scanned = run("scan", lake.root, "-w", "user_id = 'nobody'", "-f", "json")
     assert (scanned.code, scanned.out, scanned.err.count("\n")) == (1, "", 1)
     assert "must be a whole Parquet file" in scanned.err
-    shutil.rmtree(lake.root / "_zonebloom")
+    shutil.rmtree(index_of(lake.root))
     built = run("build", lake.root, "-c", "user_id", "-f", "json")
     assert built.code == 0
     assert built.document["num_fragments"] == 3
@@ -400,7 +401,7 @@ def test_what_nobody_confirms_is_not_done_and_said(lake):
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.endswith("zonebloom: stopped\n")
-    assert (lake.root / "_zonebloom" / "versions").exists()
+    assert (index_of(lake.root) / "versions").exists()
 
 
 def test_the_process_ends_as_python_does(lake):

@@ -803,7 +803,7 @@ def test_a_table_in_an_object_store(s3):
         new = rows(start, start + 40, p=["a b/é%"] * 40)
         write_deltalake(url, new, mode="append", partition_by=["p"], configuration=options, storage_options=s3.options)
     index = zb.build_index(url, "u", rows_per_zone=ROWS_PER_ZONE, storage_options=s3.options)
-    assert index.location == f"{url}/_zonebloom"
+    assert index.location == f"{url.rpartition('/')[0]}/_{url.rpartition('/')[2]}.zonebloom"
     index = zb.open_index(url, storage_options=s3.options)
     assert index.search(user(50)).num_zones_kept == 1
     assert index.to_table(user(50))["id"].to_pylist() == [50]

@@ -25,6 +25,7 @@ from pathlib import Path
 import pytest
 
 import zonebloom as zb
+from tests.conftest import index_of
 from tests.lives import assert_every_row_is_found, write
 from zonebloom.errors import ConcurrentCommitError, CorruptIndexError, StorageError
 from zonebloom.storage.manifest import list_versions
@@ -168,7 +169,7 @@ def vacuum(root: Path) -> None:
 
 
 def restore(root: Path) -> None:
-    zb.open_index(root).restore(list_versions(LocalStore(root / "_zonebloom"))[0])
+    zb.open_index(root).restore(list_versions(LocalStore(index_of(root)))[0])
 
 
 OPERATIONS = (
@@ -221,7 +222,7 @@ def test_a_write_that_goes_wrong_loses_nothing(template, tmp_path, operation, fi
         shutil.rmtree(root)
         for at, kind in itertools.product(range(num_writes), FAULTS):
             shutil.copytree(template, root)
-            before = list_versions(LocalStore(root / "_zonebloom"))[-1]
+            before = list_versions(LocalStore(index_of(root)))[-1]
             expected = (StorageError, ConcurrentCommitError, *([CorruptIndexError] if kind == "torn" else []))
             with Faults(at, kind, another_writer).installed() as faults:
                 try:
@@ -230,7 +231,7 @@ def test_a_write_that_goes_wrong_loses_nothing(template, tmp_path, operation, fi
                     raised += 1
             assert faults.has_struck, (at, kind)
             injected += 1
-            assert list_versions(LocalStore(root / "_zonebloom"))[-1] >= before
+            assert list_versions(LocalStore(index_of(root)))[-1] >= before
             index = zb.open_index(root)
             assert_every_row_is_found(root, index)
             if kind not in ("partial", "torn"):

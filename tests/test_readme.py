@@ -50,7 +50,7 @@ def test_every_command_runs(tmp_path, monkeypatch):
             continue
         done = CliRunner().invoke(cli.app, arguments)
         assert (program, done.exit_code) == ("zonebloom", 0), (line, done.output)
-    assert Path("copy-of-events/_zonebloom").is_dir()
+    assert Path("_copy-of-events.zonebloom").is_dir()
 
 
 def test_every_command_is_named():

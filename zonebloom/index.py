@@ -1,8 +1,8 @@
 """`Index`: build, open, search, scan, exists, explain, verify, optimize, refresh, restore, vacuum.
 
-An index is a folder beside the data (`_zonebloom/`), or anywhere else. It never touches a data file, and each of its
-answers holds for the data set as it is at the moment of the call: files are listed afresh, and what the index does not
-know, or no longer knows, is read whole.
+An index is a folder beside the data (`_<name>.zonebloom/`), or anywhere else. It never touches a data file, and each
+of its answers holds for the data set as it is at the moment of the call: files are listed afresh, and what the index
+does not know, or no longer knows, is read whole.
 
 Spec: specs/index-format.md, specs/pruning.md
 """
@@ -26,14 +26,16 @@ from zonebloom.errors import (
     IndexNotFoundError,
     StaleIndexError,
 )
-from zonebloom.formats import INDEX_FOLDER, Dataset, dataset_from_json, open_dataset
+from zonebloom.formats import Dataset, dataset_from_json, open_dataset
+from zonebloom.formats.places import is_index_name, places_of
+from zonebloom.formats.table_marks import METADATA_SUFFIX
 from zonebloom.options import COMMIT_EVERY, FPP, ROWS_PER_ZONE, BuildOptions, IndexOptions
 from zonebloom.predicates import Predicate, parse_predicate
 from zonebloom.search.evaluate import SearchResult
 from zonebloom.search.snapshot import load_snapshot, load_trusted
 from zonebloom.search.view import Snapshot, View
 from zonebloom.storage.manifest import ColumnEntry, list_versions, read_version
-from zonebloom.storage.stores.locations import Url, absolute, is_url, joined
+from zonebloom.storage.stores.locations import absolute, is_url
 from zonebloom.storage.stores.open import open_store
 from zonebloom.storage.stores.store import Store, Traffic
 
@@ -97,18 +99,22 @@ def open_index(
         if versions:
             table = None if dataset is None else open_dataset(dataset, storage_options)
             return Index(load_snapshot(store, version, versions), storage_options, table)
-    raise IndexNotFoundError(f"an index must be at {given} or in its {INDEX_FOLDER}, got none; build it first")
+    if not is_url(given) and not os.path.exists(given):  # noqa: PTH110 - never raises, whatever the name
+        raise IndexNotFoundError(f"a data set or an index must be at {path}, which does not exist")
+    raise IndexNotFoundError(f"an index must be beside {given} or in it, got none; make one with build_index")
 
 
 def _places(given: str) -> Iterator[str]:
     """Where the index of what a user names may be; of a URL each place costs a request, so the likely one is first."""
-    inside = joined(given, INDEX_FOLDER)
-    is_index = given.endswith((f"/{INDEX_FOLDER}", ".zonebloom")) or not is_url(given)
-    yield from (given, inside) if is_index else (inside, given)
-    if is_url(given) and not Url.parse(given).key:
+    if given.endswith(METADATA_SUFFIX):  # of an Iceberg table
+        given = given.rpartition("/")[0].rpartition("/")[0]
+    if is_url(given):
+        yield from (given, *places_of(given)) if is_index_name(given) else (*places_of(given), given)
         return
-    folder, _, name = given.rpartition("/")
-    yield f"{folder}/_{name}.zonebloom"  # beside one file
+    yield from (given, *places_of(given))
+    real = os.path.realpath(given)
+    if real != given:
+        yield from places_of(real)
 
 
 def build_index(
@@ -148,8 +154,8 @@ def build_index(
         `power_of_two` (Lance's), `exact` (0.59 of the bytes at the defaults), `adaptive` (by the distinct values of
         each zone) or `parquet` (the closed formula, next power of two).
     index
-        Folder of the index, or its URL, in another store too. By default `_zonebloom` in the data set's folder, or
-        `_<file>.zonebloom` beside one file; a list of files and a pyarrow Dataset need it.
+        Folder of the index, or its URL, in another store too. By default `_<name>.zonebloom` beside the folder or file,
+        `_zonebloom` inside a whole bucket; a list of files and a pyarrow Dataset need it.
     storage_options
         For URLs, of the data or of the index: credentials, region, endpoint and the like, under the names of the
         object_store library (`aws_region`). What is not given comes from the environment; the index keeps none.

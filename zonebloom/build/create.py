@@ -94,21 +94,21 @@ def _is_resumed(base: Snapshot, names: Sequence[str], options: IndexOptions) -> 
 def index_store(
     dataset: Dataset, index: str | os.PathLike[str] | None, storage_options: Mapping[str, str] | None
 ) -> Store:
-    """Where the index of `dataset` goes.
+    """Where the index of `dataset` is, or goes.
 
     Raises
     ------
     InvalidArgumentError
         `index` is None where the data set has no place of its own, or is a place that it reads.
     """
-    location = dataset.default_index() if index is None else absolute(index)
-    if location is None:
-        raise InvalidArgumentError(
-            "index must name a folder where the data set is a list, a Dataset or an Iceberg table, got None"
-        )
     if index is not None:
+        location = absolute(index)
         dataset.check_index(location)
-    return open_store(location, storage_options)
+        return open_store(location, storage_options)
+    stores = [open_store(place, storage_options) for place in dataset.index_places()]
+    if not stores:
+        raise InvalidArgumentError("index must name a folder where the data set is a list or a Dataset, got None")
+    return next((store for store in stores[1:] if list_versions(store)), stores[0])
 
 
 def _current(store: Store) -> Snapshot:

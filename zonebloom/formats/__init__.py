@@ -9,7 +9,7 @@ table, `renaming` the names of columns that files call otherwise. `data_file` re
 
 from typing import TYPE_CHECKING, Any
 
-from zonebloom.formats.dataset import INDEX_FOLDER, Dataset, Declared
+from zonebloom.formats.dataset import Dataset, Declared
 from zonebloom.formats.detect import dataset_from_json, open_dataset
 from zonebloom.formats.folder import ParquetDataset
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from zonebloom.formats.parquet.file import DataFile
 
 __all__ = [
-    "INDEX_FOLDER",
     "DataFile",
     "Dataset",
     "Declared",

@@ -13,6 +13,7 @@ from typing import Any
 from zonebloom.errors import DataFileError, InvalidArgumentError, UnsupportedFormatError
 from zonebloom.formats.dataset import Dataset
 from zonebloom.formats.folder import ParquetDataset
+from zonebloom.formats.places import root_of
 from zonebloom.formats.table_marks import (
     LOG_FOLDER,
     METADATA_SUFFIX,
@@ -30,7 +31,6 @@ def dataset_from_json(
     described: dict[str, Any], index_location: str, storage_options: Mapping[str, str] | None = None
 ) -> Dataset:
     """The data set that a version file describes."""
-    root = described["root"]
     kind = described["kind"]
     if kind == "delta":
         from zonebloom.formats.delta import DeltaDataset  # noqa: PLC0415 - only for tables
@@ -43,7 +43,7 @@ def dataset_from_json(
     if kind != "parquet":
         message = f"the data set of an index must be of kind parquet, delta or iceberg, got {kind}"
         raise UnsupportedFormatError(f"{message}; a newer zonebloom wrote it: upgrade this one")
-    location = index_location.rpartition("/")[0] if root == ".." else str(root)
+    location = root_of(described["root"], index_location)
     if is_url(location):
         from zonebloom.formats.object_folder import ObjectDataset  # noqa: PLC0415 - local files do without
 

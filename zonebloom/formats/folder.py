@@ -1,7 +1,7 @@
 """Parquet files as a data set: listing with fingerprints, reading columns for a build and row groups for a scan.
 
-A data set is a folder (hive-partitioned or not), one file, or a list of files. As Spark, pyarrow and DuckDB do, names
-that begin with `_` or `.` are skipped in a folder; every other file is a data file, whatever its ending.
+A data set is a folder (hive-partitioned or not), one file, or a list of files. Names that begin with `_` or `.` are
+skipped in a folder, as by Spark and pyarrow, but not by DuckDB and Polars. Every other file is a data file.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from zonebloom.errors import DataFileError, InvalidArgumentError
 from zonebloom.formats import hive as partitions
-from zonebloom.formats.dataset import INDEX_FOLDER
+from zonebloom.formats.places import places_of, root_of, written_root
 from zonebloom.formats.source import Fingerprint, LocalSource, fingerprint_of
 from zonebloom.formats.table_marks import TABLE_MARKS, is_table_folder, table_among_files
 from zonebloom.storage.stores.store import Traffic
@@ -71,6 +71,16 @@ class ParquetDataset:
         for path in self.files:
             with contextlib.suppress(FileNotFoundError):
                 found[path] = fingerprint_of(os.stat(self.root / path))  # noqa: PTH116 - the result is used as is
+        return found
+
+    def num_skipped(self) -> int:
+        """Parquet files in the folder that are no data, as a name begins with `_` or `.`; some engines read them."""
+        if self.layout != "folder":
+            return 0
+        found = 0
+        for folder, _, names in os.walk(self.root):
+            is_inside = any(map(is_hidden, Path(folder).relative_to(self.root).parts))
+            found += sum(name.endswith(".parquet") and (is_inside or is_hidden(name)) for name in names)
         return found
 
     def list_under(self, paths: Sequence[str]) -> dict[str, Fingerprint]:
@@ -174,11 +184,11 @@ class ParquetDataset:
             raise InvalidArgumentError(f"paths must lie in the data set {self.root}, got {os.fspath(path)}")
         return Path(whole).relative_to(self.root).as_posix()
 
-    def default_index(self) -> str | None:
-        """`_zonebloom` in the folder, or `_<file>.zonebloom` beside one file."""
+    def index_places(self) -> tuple[str, ...]:
+        """Beside the folder or the one file, and inside the folder."""
         if self.layout == "folder":
-            return str(self.root / INDEX_FOLDER)
-        return str(self.root / f"_{self.files[0]}.zonebloom") if self.layout == "file" else None
+            return places_of(str(self.root))
+        return places_of(str(self.root / self.files[0]))[:1] if self.layout == "file" else ()
 
     def check_index(self, location: str) -> None:
         """Refuse a place where the index would be taken for data: a folder of the root that no name hides."""
@@ -190,17 +200,14 @@ class ParquetDataset:
                 raise InvalidArgumentError(f"{message}, got {root}")
 
     def to_json(self, index_location: str) -> dict[str, Any]:
-        """The data set as a version file holds it: the root relative to an index inside it, so that both can move."""
-        inside = Path(index_location).parent == self.root
-        root = ".." if inside else str(self.root)
+        """The data set as a version file holds it; see `written_root`."""
+        root = written_root(str(self.root), index_location)
         return {"kind": "parquet", "root": root, "layout": self.layout, "files": list(self.files)}
 
     @classmethod
     def from_json(cls, described: dict[str, Any], index_location: str) -> ParquetDataset:
         """The data set that a version file describes."""
-        root = described["root"]
-        folder = Path(index_location).parent if root == ".." else Path(root)
-        return cls(folder, described["layout"], tuple(described["files"]))
+        return cls(Path(root_of(described["root"], index_location)), described["layout"], tuple(described["files"]))
 
 
 def is_hidden(name: str) -> bool:

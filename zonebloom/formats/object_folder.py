@@ -19,10 +19,10 @@ import pyarrow as pa
 
 from zonebloom.errors import DataFileError, InvalidArgumentError
 from zonebloom.formats import hive as partitions
-from zonebloom.formats.dataset import INDEX_FOLDER
 from zonebloom.formats.folder import is_hidden
 from zonebloom.formats.object_source import ObjectSource, fingerprint_of
 from zonebloom.formats.parquet.file import DataFile
+from zonebloom.formats.places import places_of, written_root
 from zonebloom.formats.source import Fingerprint
 from zonebloom.formats.table_marks import LOG_FOLDER, table_among_files, table_of_object
 from zonebloom.storage.stores.locations import Url, absolute, is_url
@@ -148,6 +148,14 @@ class ObjectDataset:
         self._known = found
         return dict(found)
 
+    def num_skipped(self) -> int:
+        """Parquet files in the folder that are no data, as a name begins with `_` or `.`; some engines read them."""
+        if self.layout != "folder":
+            return 0
+        start = len(self.root.key) + 1 if self.root.key else 0
+        paths = (meta.key[start:] for meta in self._client.list_all(self._key("")))
+        return sum(path.endswith(".parquet") and any(map(is_hidden, path.split("/"))) for path in paths)
+
     def list_under(self, paths: Sequence[str]) -> dict[str, Fingerprint]:
         """As `list`, but only files that are one of `paths` (relative to the root, with `/`) or in one of them."""
         if self.layout != "folder":
@@ -250,11 +258,11 @@ class ObjectDataset:
     def _is_ours(self, location: str) -> bool:
         return Url.parse(location).root == self.root.root
 
-    def default_index(self) -> str | None:
-        """`_zonebloom` in the folder, or `_<file>.zonebloom` beside one file."""
+    def index_places(self) -> tuple[str, ...]:
+        """Beside the folder or the one file, and inside the folder."""
         if self.layout == "folder":
-            return self.absolute(INDEX_FOLDER)
-        return self.absolute(f"_{self.files[0]}.zonebloom") if self.layout == "file" else None
+            return places_of(self.location)
+        return places_of(self.absolute(self.files[0]))[:1] if self.layout == "file" else ()
 
     def check_index(self, location: str) -> None:
         """Refuse a place where the index would be taken for data: a folder of the root that no name hides."""
@@ -267,7 +275,6 @@ class ObjectDataset:
             raise InvalidArgumentError(f"{message}, got {location}")
 
     def to_json(self, index_location: str) -> dict[str, Any]:
-        """The data set as a version file holds it: the root relative to an index inside it, so that both can move."""
-        inside = index_location.rpartition("/")[0] == self.location
-        root = ".." if inside else self.location
+        """The data set as a version file holds it; see `written_root`."""
+        root = written_root(self.location, index_location)
         return {"kind": "parquet", "root": root, "layout": self.layout, "files": list(self.files)}
