@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from zonebloom.bloom.zones import ZoneBuilder, ZoneTable
     from zonebloom.build.advise import Forecast, whatif
     from zonebloom.errors import ZoneBloomError
-    from zonebloom.index import Index, build_index, import_index, open_index
+    from zonebloom.index import Index, build_index, delete_index, import_index, open_index
     from zonebloom.predicates import And, Equals, IsIn, IsNull, Not, Or, Predicate, col
     from zonebloom.reasons import Reason, ReasonCode
     from zonebloom.search.evaluate import SearchResult
@@ -26,7 +26,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "zonebloom.errors": ("ZoneBloomError",),
-    "zonebloom.index": ("Index", "build_index", "import_index", "open_index"),
+    "zonebloom.index": ("Index", "build_index", "delete_index", "import_index", "open_index"),
     "zonebloom.predicates": ("And", "Equals", "IsIn", "IsNull", "Not", "Or", "Predicate", "col"),
     "zonebloom.build.advise": ("Forecast", "whatif"),
     "zonebloom.search.evaluate": ("SearchResult",),
@@ -58,6 +58,7 @@ __all__ = [
     "ZoneTable",
     "build_index",
     "col",
+    "delete_index",
     "import_index",
     "open_index",
     "whatif",

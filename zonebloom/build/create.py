@@ -20,6 +20,7 @@ from zonebloom.bloom.zones import ZoneTable, zone_schema
 from zonebloom.build.apply import apply, inspected, runner_for
 from zonebloom.build.plan import Scope, options_of, plan_build, plan_refresh
 from zonebloom.errors import (
+    ColumnNotFoundError,
     CorruptIndexError,
     DataFileError,
     IndexExistsError,
@@ -65,8 +66,21 @@ def build(
         plan = plan_refresh(base, dataset, "incremental", Scope(), wanted, is_resumed=True)
     else:
         plan = plan_build(base, dataset, names, options)
-    if not apply(plan, work, optimize=optimize).is_ended:
+    try:
+        is_ended = apply(plan, work, optimize=optimize).is_ended
+    except ColumnNotFoundError as error:
+        raise _partition_column(dataset, names) or error from None
+    if not is_ended:
         runner_for(dataset, work).run(partial(finish, is_merged=optimize), store, names)
+
+
+def _partition_column(dataset: Dataset, names: Sequence[str]) -> InvalidArgumentError | None:
+    """The error for a column that no file holds, as it is one of the partitions."""
+    declared = dataset.declared()
+    keys = {*dataset.path_values(next(iter(dataset.list()), "")), *(declared.partition_columns if declared else ())}
+    named = [name for name in names if name in keys]
+    message = "columns must be in the files, got the partition column"
+    return InvalidArgumentError(f"{message} {named[0]}, which prunes without an index") if named else None
 
 
 def _is_resumed(base: Snapshot, names: Sequence[str], options: IndexOptions) -> bool:
@@ -80,7 +94,7 @@ def _is_resumed(base: Snapshot, names: Sequence[str], options: IndexOptions) -> 
     begun = [entry for entry in base.manifest.columns if entry.name in names]
     for entry in begun:
         if not entry.is_unfinished:
-            message = f"column {entry.name} must not be indexed yet, got an index of it at {base.store.location}"
+            message = f"column {entry.name} is already indexed at {base.store.location}"
             raise IndexExistsError(f"{message}; refresh it, or build with overwrite=True")
         made = options_of(entry)
         if made != options or len(begun) < len(names):

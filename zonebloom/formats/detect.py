@@ -111,7 +111,8 @@ def _at(location: str, storage_options: Mapping[str, str] | None) -> Dataset:
         return ParquetDataset(path, "folder")
     if os.path.exists(path):  # noqa: PTH110 - as above
         return ParquetDataset(path.parent, "file", (path.name,))
-    raise DataFileError(f"a data set must be a folder or a Parquet file, got {path}, which does not exist")
+    hint = "; give the folder: globs are not read" if set(location) & set("*?[") else ""
+    raise DataFileError(f"a data set must be a folder or a Parquet file, got {path}, which does not exist{hint}")
 
 
 def has_log_at(location: str, storage_options: Mapping[str, str] | None) -> bool:

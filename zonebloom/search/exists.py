@@ -33,7 +33,8 @@ __all__ = ["exists"]
 def exists(view: View, column: str, values: Any, *, exact: bool) -> pa.BooleanArray:
     """For each of `values`, whether it may be in `column` of the data set; false is certain.
 
-    Each value is hashed once and leaves the search at the first zone that may hold it.
+    Text that spells a value of the column's type is that value. Each value is hashed once and leaves the search at the
+    first zone that may hold it.
 
     Raises
     ------
@@ -42,7 +43,7 @@ def exists(view: View, column: str, values: Any, *, exact: bool) -> pa.BooleanAr
     InvalidArgumentError
         `values` is no collection, or one of several types.
     PredicateError
-        With `exact`, a value is of a kind that cannot be compared with the column.
+        A value is of a kind that cannot be compared with the column.
 
     Spec: specs/pruning.md#exists
     """
@@ -52,7 +53,11 @@ def exists(view: View, column: str, values: Any, *, exact: bool) -> pa.BooleanAr
         raise ColumnNotFoundError.among(column, names, f"the index {view.snapshot.store.location}")
     array = _as_array(values)
     assert probed.column_type is not None
-    maybe = _may_exist(probed, array, probed.column_type)
+    fitted = _fitted(array, probed.column_type)
+    if len(fitted.misfits):  # numbers that are too fine can be compared; what cannot is an error, as in a scan
+        misfits = IsIn(column, array.take(pa.array(fitted.misfits)))
+        misfits.to_expression(view.plain_schema)
+    maybe = _may_exist(probed, fitted, len(array))
     if exact:
         maybe = _verified(view, column, array, maybe)
     return pa.array(maybe, mask=pc.is_null(array).to_numpy(zero_copy_only=False))
@@ -144,12 +149,11 @@ def _fitted(array: pa.Array, column_type: pa.DataType) -> _Fitted:
     return _Fitted(np.concatenate([np.zeros(0, np.int64), *slots]), fitting, np.array(misfits, np.int64))
 
 
-def _may_exist(probed: ProbedColumn, array: pa.Array, column_type: pa.DataType) -> NDArray[np.bool_]:
+def _may_exist(probed: ProbedColumn, fitted: _Fitted, num_values: int) -> NDArray[np.bool_]:
     """Slot by slot; True where the filters cannot deny the value, and anything where it is null."""
     if len(probed.grid.uncovered):
-        return np.ones(len(array), np.bool_)
-    found = np.zeros(len(array), np.bool_)
-    fitted = _fitted(array, column_type)
+        return np.ones(num_values, np.bool_)
+    found = np.zeros(num_values, np.bool_)
     found[fitted.slots] = _probe_all(probed, fitted.values)
     found[fitted.misfits] = True
     return found

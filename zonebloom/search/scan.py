@@ -69,7 +69,7 @@ def scan(
         if view.schema.get_field_index(name) < 0:
             raise ColumnNotFoundError.among(name, view.schema.names, f"the data set {view.dataset.location}")
     schema = pa.schema([view.schema.field(name) for name in names])
-    evaluated = pa.schema([field.with_type(without_views(field.type)) for field in view.schema])
+    evaluated = view.plain_schema
     judged = {entry.name for entry in view.snapshot.manifest.columns}
     elsewhere = {field.name for field in view.partition_fields}
     plan = _Scan(

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from zonebloom.arrow import without_views
 from zonebloom.bloom.hashing import leaf_paths, resolve_column
 from zonebloom.bloom.zones import ZoneTable
 from zonebloom.errors import (
@@ -184,6 +185,11 @@ class View:
         return self.snapshot.manifest.schema if self.declared is None else self.declared.schema
 
     @property
+    def plain_schema(self) -> pa.Schema:
+        """The schema in the types in which conditions are evaluated."""
+        return pa.schema([field.with_type(without_views(field.type)) for field in self.schema])
+
+    @property
     def constant_fields(self) -> list[pa.Field]:
         """The columns that have one value in all rows of a file, which is known without it, for some files at least."""
         own = () if self.declared is None else self.declared.constant_columns
@@ -212,7 +218,9 @@ class View:
         entry = self.snapshot.manifest.column(name)
         is_sure = entry is not None and self.declared is None
         if not is_sure and self.schema.get_field_index(name) < 0 and name not in leaf_paths(self.schema):
-            raise ColumnNotFoundError.among(name, leaf_paths(self.schema), f"the data set {self.dataset.location}")
+            error = ColumnNotFoundError.among(name, leaf_paths(self.schema), f"the data set {self.dataset.location}")
+            is_near = "did you mean" in str(error)
+            raise error if is_near else ColumnNotFoundError(f"{error}; text goes in single quotes")
         if entry is None:
             return None
         if "." in name and _is_ambiguous(self.schema, name):
@@ -273,15 +281,23 @@ class View:
             raise PredicateError("a predicate must be nested less deeply, got one beyond Python's limit") from error
         # a slice may turn out damaged only as it is probed
         reasons = dict.fromkeys((*evaluator.reasons, *self.reasons, *self.snapshot.damage, *self.snapshot.level_damage))
+        is_lacking = any(one.code is ReasonCode.COLUMN_NOT_INDEXED for one in reasons)
+        named: frozenset[str | None] = self._columns_of_folders() if is_lacking else frozenset()
         return SearchResult(
             bounds.kind(self.universe),
             bounds.true_rows,
-            tuple(reasons),
+            tuple(_in_file(one) if one.column in named and one.path is None else one for one in reasons),
             paths=self.paths,
             universe=self.universe,
             zones=self._zones_of(predicate),
             row_groups=self.row_groups,
+            unreadable=frozenset(self.files[path].fragment_id for path in self.files.unreadable_paths),
         )
+
+    def _columns_of_folders(self) -> frozenset[str | None]:
+        """The columns that `key=value` folders name, though files may hold them too."""
+        first = next(iter(self.files), None)
+        return frozenset(() if first is None else self.dataset.path_values(first))
 
     def _zones_of(self, predicate: Predicate) -> TouchedRanges | None:
         """The zones that the counts refer to: those of the first indexed column of the predicate, else of any."""
@@ -337,6 +353,14 @@ class View:
         folders = [path.rpartition("/")[0] for path in self.files]
         of_folder = {folder: partitions.typed(f"{folder}/", fields) for folder in dict.fromkeys(folders)}
         return [of_folder[folder] for folder in folders]
+
+
+def _in_file(reason: Reason) -> Reason:
+    if reason.code is not ReasonCode.COLUMN_NOT_INDEXED:
+        return reason
+    message = f"files hold {reason.column} too, and may say otherwise than their folders"
+    message = f"{message}; make filters by build_index(path, '{reason.column}')"
+    return Reason(ReasonCode.PARTITION_COLUMN_IN_FILE, message, column=reason.column)
 
 
 def replaced_columns(manifest: Manifest, declared: Declared | None) -> frozenset[str]:
