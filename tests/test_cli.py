@@ -92,7 +92,7 @@ def test_search(lake, run):
     assert text.err.startswith("at_most: 1 of 3 files, 1 of 33 zones, 256 of 8,001 rows, ")
     found = run("search", lake.root, "--where", f"user_id = '{user}'", "--format", "json")
     assert (found.code, found.err) == (0, "")
-    assert list(found.document) == ["kind", "files", "row_ranges", "kept", "total", "reasons"]
+    assert list(found.document) == ["kind", "files", "row_ranges", "kept", "total", "num_unreadable", "reasons"]
     assert found.document["kind"] == "at_most"
     assert found.document["files"] == ["part-0.parquet"]
     assert found.document["row_ranges"] == [{"path": "part-0.parquet", "fragment_id": 0, "start": 2816, "stop": 3072}]
@@ -199,7 +199,7 @@ def test_exists_of_other_types_and_files(lake, run, tmp_path):
     (tmp_path / "values.txt").write_text("seven\n")
     wrong = run("exists", lake.root, "-c", "device_id", "--values", tmp_path / "values.txt")
     assert (wrong.code, wrong.err.count("\n")) == (2, 1)
-    assert "must be a int64" in wrong.err
+    assert "must be of the type int64, got 'seven' in line 1 of" in wrong.err
 
 
 def test_explain(lake, run):
@@ -293,7 +293,7 @@ def test_import_refuses_what_is_no_zone_table(lake, run, tmp_path):
         (("scan", "LAKE", "--where", "user_id = 'x'", "-o", "out.csv"), 2, "must end in .arrow or .parquet"),
         (("export", "LAKE", "--column", "user_id", "-o", "out.csv"), 2, "must end in .arrow or .parquet"),
         (("export", "LAKE", "--column", "trace", "-o", "out.arrow"), 2, "columns: device_id, user_id"),
-        (("exists", "LAKE", "--column", "user_id", "--values", "/nowhere"), 2, "must be a readable file of UTF-8"),
+        (("exists", "LAKE", "--column", "user_id", "--values", "/nowhere"), 2, "must be a readable file"),
         (("exists", "LAKE", "--column", "userid", "--values", "/dev/null"), 2, "did you mean 'user_id'"),
         (("verify", "LAKE", "--sample", "0"), 2, "sample must be"),
         (("verify", "LAKE", "--sample", "nan"), 2, "sample must be"),
@@ -304,7 +304,7 @@ def test_import_refuses_what_is_no_zone_table(lake, run, tmp_path):
         (("build", "LAKE", "--column", "note", "--rows-per-zone", "0"), 2, "rows_per_zone must be"),
         (("build", "LAKE", "--column", "note", "--workers", "0"), 2, "workers must be"),
         (("build", "LAKE", "--column", "note", "--column", "note"), 2, "different names"),
-        (("build", "LAKE", "--column", "user_id"), 2, "must not be indexed yet"),
+        (("build", "LAKE", "--column", "user_id"), 2, "is already indexed"),
     ],
 )
 def test_errors_are_one_line_and_a_status(lake, run, arguments, code, message, monkeypatch, tmp_path):  # noqa: PLR0917 - a case a line
