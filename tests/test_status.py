@@ -169,6 +169,26 @@ def test_explain_tells_false_zones_expected_and_seen(tmp_path):
     assert index.explain("x = 7 AND x IS NOT NULL").false_zones is None
 
 
+def test_what_a_notebook_shows_is_for_people(flat_lake):
+    index = zb.build_index(flat_lake.root, "user_id")
+    shown = (index.explain("user_id = 'x'"), index.status(), zb.whatif(flat_lake.root, "user_id"))
+    assert all(repr(one) == str(one) and "\n" in repr(one) for one in shown)
+
+
+@pytest.mark.parametrize(
+    ("where", "meaning"),
+    [
+        ("user_id = 'x'", "all rows that match, and perhaps others"),
+        ("user_id != 'x'", "nothing could be left out"),
+        ("day = 1", "just the rows that match"),
+    ],
+)
+def test_the_kind_of_an_answer_is_told_in_words(hive_lake, run, where, meaning):
+    zb.build_index(hive_lake.root, "user_id")
+    assert meaning in run("search", hive_lake.root, "-w", where)[2]
+    assert meaning in run("explain", hive_lake.root, "-w", where)[1]
+
+
 def test_explain_fits_80_columns(changed):
     text = str(zb.open_index(changed.root).explain("user_id = 'nobody' OR trace IS NULL OR note = 'x'"))
     assert max(map(len, text.splitlines())) <= 80

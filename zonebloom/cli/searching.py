@@ -84,7 +84,7 @@ def search(
         click.echo(f"{row['path']}\t{row['start']}\t{row['stop']}")
     click.echo(
         f"{found.kind}: {kept.files:,} of {total.files:,} files, {kept.zones:,} of {total.zones:,} zones, "
-        f"{kept.rows:,} of {total.rows:,} rows, {kept.bytes:,} of {total.bytes:,} bytes",
+        f"{kept.rows:,} of {total.rows:,} rows, {kept.bytes:,} of {total.bytes:,} bytes; {found.kind.meaning}",
         err=True,
     )
     if kept.unreadable:

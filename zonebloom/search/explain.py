@@ -20,14 +20,8 @@ from zonebloom.search.selection import Kind, RowSelection
 from zonebloom.search.view import View
 from zonebloom.storage.stores.store import Traffic
 
-__all__ = ["MEANINGS", "Explanation", "FalseZones", "explain"]
+__all__ = ["Explanation", "FalseZones", "explain"]
 
-MEANINGS = {
-    Kind.EXACT: "just the rows that match",
-    Kind.AT_MOST: "all rows that match, and perhaps others",
-    Kind.AT_LEAST: "nothing could be left out",
-}
-"""What each kind of answer says of its rows."""
 
 _LOOKED_AT_ZONES = 64
 _SATURATED_FPP = 0.5
@@ -47,7 +41,7 @@ class FalseZones:
     """Kept zones without a match; None where too many were kept to read them for this."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Explanation:
     """What a search kept of how much, and why; `str()` of it is for people."""
 
@@ -99,9 +93,12 @@ class Explanation:
             "reasons": found["reasons"],
         }
 
+    def __repr__(self) -> str:
+        return str(self)
+
     def __str__(self) -> str:
         kept, total = self.result.kept.to_dict(), self.result.total.to_dict()
-        lines = [f"{self.predicate}", f"  answer: {self.result.kind} ({MEANINGS[self.result.kind]})"]
+        lines = [f"{self.predicate}", f"  answer: {self.result.kind} ({self.result.kind.meaning})"]
         for name in ("files", "zones", "rows", "bytes"):
             share = f"{kept[name] / total[name]:.4%}" if total[name] else "-"
             lines.append(f"  {name:<6} {kept[name]:>16,} of {total[name]:>16,}  ({share})")

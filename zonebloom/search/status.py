@@ -18,7 +18,7 @@ __all__ = ["Status", "status"]
 _OF_INDEX = (ReasonCode.SEGMENT_CORRUPT, ReasonCode.FORMAT_TOO_NEW, ReasonCode.COLUMN_NOT_INDEXED)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Status:
     """What an index covers, and what a search reads whole; `str()` of it is for people."""
 
@@ -68,6 +68,9 @@ class Status:
             "committed_at": self.committed_at.isoformat(),
             "damage": damage,
         }
+
+    def __repr__(self) -> str:
+        return str(self)
 
     def __str__(self) -> str:
         num_indexed = self.num_files - self.num_new - self.num_changed

@@ -60,7 +60,7 @@ class Option:
     """Zones kept for the keys of 1000 random rows."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Forecast:
     """What `whatif` found; print it, or take `to_dict()`."""
 
@@ -104,6 +104,9 @@ class Forecast:
         found["growth"] = None if self.growth is None else asdict(self.growth)
         found["layout"] = None if self.layout is None else asdict(self.layout)
         return found
+
+    def __repr__(self) -> str:
+        return str(self)
 
     def __str__(self) -> str:
         lines = [self._shape()]
