@@ -41,6 +41,8 @@ def test_help_fits_80_columns_and_ends_with_examples_that_parse(name):
     assert max(map(len, text.splitlines())) <= 80
     examples = [line.strip() for line in text.partition("Examples:\n")[2].splitlines()]
     assert examples
+    arguments = [one for one in COMMANDS[name].params if isinstance(one, click.Argument)]
+    assert all(f"\n  {one.human_readable_name} " in text for one in arguments)
     for example in examples:
         tokens = shlex.split(example)
         end = next((n for n, token in enumerate(tokens) if token in {"|", "||", ">", ">>", "<"}), None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 import zonebloom
-from zonebloom.cli.root import SECTIONS, app
+from zonebloom.cli.root import ARGUMENTS, SECTIONS, app
 
 __all__ = ["completion", "man"]
 
@@ -40,6 +40,9 @@ def man(context: click.Context) -> None:
         with click.Context(command, info_name=name, parent=root) as of_command:
             lines += [f".SS zonebloom {name} " + _escaped(" ".join(command.collect_usage_pieces(of_command)))]
             lines += [_escaped(command.help or "")]
+            for one in command.params:
+                if one.name in ARGUMENTS:
+                    lines += [".TP", f".B {_escaped(one.human_readable_name)}", _escaped(ARGUMENTS[str(one.name)])]
             for option in command.get_params(of_command):
                 record = option.get_help_record(of_command)
                 if record:

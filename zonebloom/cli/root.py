@@ -20,7 +20,7 @@ import click
 import zonebloom
 from zonebloom import errors
 
-__all__ = ["SECTIONS", "Command", "app", "as_command", "main", "run"]
+__all__ = ["ARGUMENTS", "SECTIONS", "Command", "app", "as_command", "main", "run"]
 
 SECTIONS = {
     "Make an index": ("whatif", "build", "demo"),
@@ -30,6 +30,14 @@ SECTIONS = {
     "The command": ("completion", "man"),
 }
 """The commands by task, as the help lists them; others follow."""
+
+ARGUMENTS = {
+    "path": "Folder of Parquet files, one file, a Delta or Iceberg table, or an index; a path or a URL.",
+    "file": "Zones that were exported: .arrow or .parquet.",
+    "version": "Number of a version that `zonebloom versions` lists.",
+    "shell": "The shell that runs the script.",
+}
+"""What the arguments of commands are, by name."""
 
 _CALLERS_MISTAKES = (ValueError, TypeError, LookupError, ImportError)
 _WIDTH = 80
@@ -91,6 +99,14 @@ class Command(click.Command):
                 if len(names) > 1:
                     raise click.UsageError(f"{names[0].partition('=')[0]} must be given once.", ctx)
         return super().parse_args(ctx, args)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The arguments, and then the options, as click does."""
+        named = [(one.human_readable_name, ARGUMENTS[str(one.name)]) for one in self.params if one.name in ARGUMENTS]
+        if named:
+            with formatter.section("Arguments"):
+                formatter.write_dl(named)
+        super().format_options(ctx, formatter)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's
         """The examples."""

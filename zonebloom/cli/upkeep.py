@@ -111,6 +111,8 @@ def refresh(
 
     The work is in proportion to the change.
     """
+    if dry_run and (part or partition or mode != "incremental"):
+        raise click.UsageError("--dry-run is for an incremental refresh of all files.")
     opened = open_it(path, index)
     if dry_run:
         found = opened.status()
