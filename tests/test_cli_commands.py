@@ -278,3 +278,15 @@ def test_durations(text, seconds):
     assert context.params["older_than"].total_seconds() == seconds
     with pytest.raises(click.BadParameter, match="must be like 7d, 12h or 30m"):
         COMMANDS["vacuum"].make_context("vacuum", ["lake", "--older-than", f"-{text}"])
+
+
+def test_what_lasts_gives_a_sign_of_life_on_a_terminal():
+    """On a pseudo terminal; on a pipe nothing is said."""
+    code = "import time\nfrom zonebloom.cli import options\noptions._SECONDS_OF_SILENCE = 0\n"
+    code += "with options.busy('verifying'):\n    time.sleep(0.5)\n"
+    ours, theirs = os.openpty()
+    done = subprocess.run([sys.executable, "-c", code], stderr=theirs, check=True)
+    os.close(theirs)
+    assert done.returncode == 0
+    assert b"verifying" in os.read(ours, 1 << 16)
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stderr == b""
