@@ -5,6 +5,8 @@ Oracle: the reader itself, before the build (Polars, DuckDB, pyarrow, pandas, Da
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import datafusion
 import duckdb
 import pandas as pd
@@ -13,6 +15,8 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 import pytest
+from deltalake import write_deltalake
+from pyiceberg.catalog.sql import SqlCatalog
 
 import zonebloom as zb
 from tests.conftest import index_of
@@ -92,3 +96,33 @@ def test_files_that_are_skipped_for_their_names_are_counted(flat_lake):
     index = zb.build_index(flat_lake.root, "user_id")
     assert index.num_fragments == 3
     assert index.dataset.num_skipped() == 3
+
+
+def test_the_index_of_a_delta_table_lies_beside_it(tmp_path):
+    root = tmp_path / "table"
+    write_deltalake(root, pa.table({"x": range(100)}))
+    assert zb.build_index(root, "x").root == index_of(root)
+    for given in (root, index_of(root)):
+        assert zb.open_index(given).to_table("x = 7").num_rows == 1
+    moved = tmp_path / "moved"
+    root.rename(moved)
+    index_of(root).rename(index_of(moved))
+    assert zb.open_index(moved).dataset.location == str(moved)
+    write_deltalake(moved, pa.table({"x": range(100)}), mode="append")
+    assert zb.open_index(moved).to_table("x = 7").num_rows == 2
+
+
+def test_the_index_of_an_iceberg_table_lies_beside_it(tmp_path):
+    catalog = SqlCatalog("main", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}/lake")
+    catalog.create_namespace("db")
+    rows = pa.table({"x": pa.array(range(100), pa.int64())})
+    table = catalog.create_table("db.t", rows.schema)
+    table.append(rows)
+    folder = Path(table.location().removeprefix("file://"))
+    metadata = table.metadata_location.removeprefix("file://")
+    assert zb.build_index(metadata, "x").root == index_of(folder)
+    for given in (folder, metadata):
+        assert zb.open_index(given).to_table("x = 7").num_rows == 1
+    zb.delete_index(folder)
+    assert zb.build_index(table, "x").root == index_of(folder)
+    catalog.close()
