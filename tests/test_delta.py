@@ -28,6 +28,7 @@ from hypothesis import strategies as st
 
 import zonebloom as zb
 from tests import delta_log
+from tests.conftest import index_of
 from tests.s3 import S3Server
 from zonebloom import cli
 from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, StaleIndexError, StorageError
@@ -624,6 +625,7 @@ def test_nothing_is_read_again_while_the_log_stands_still(root):
 def test_the_table_can_move_with_its_index(root):
     build(root)
     moved = root.rename(root.parent / "elsewhere")
+    index_of(root).rename(index_of(moved))
     assert_agrees(zb.open_index(moved), moved)
 
 

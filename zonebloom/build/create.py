@@ -74,13 +74,13 @@ def build(
         runner_for(dataset, work).run(partial(finish, is_merged=optimize), store, names)
 
 
-def _partition_column(dataset: Dataset, names: Sequence[str]) -> InvalidArgumentError | None:
+def _partition_column(dataset: Dataset, names: Sequence[str]) -> ColumnNotFoundError | None:
     """The error for a column that no file holds, as it is one of the partitions."""
     declared = dataset.declared()
     keys = {*dataset.path_values(next(iter(dataset.list()), "")), *(declared.partition_columns if declared else ())}
     named = [name for name in names if name in keys]
     message = "columns must be in the files, got the partition column"
-    return InvalidArgumentError(f"{message} {named[0]}, which prunes without an index") if named else None
+    return ColumnNotFoundError(f"{message} {named[0]}, which prunes without an index") if named else None
 
 
 def _is_resumed(base: Snapshot, names: Sequence[str], options: IndexOptions) -> bool:
