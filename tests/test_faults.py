@@ -25,7 +25,6 @@ from pathlib import Path
 import pytest
 
 import zonebloom as zb
-from tests.conftest import index_of
 from tests.lives import assert_every_row_is_found, write
 from zonebloom.errors import ConcurrentCommitError, CorruptIndexError, StorageError
 from zonebloom.storage.manifest import list_versions
@@ -119,7 +118,7 @@ def template(tmp_path_factory):
     for number in range(4):
         write(root / f"f{number}.parquet", range(number * 100, number * 100 + 40))
     levels = ("zone", "fragment", "dataset")
-    zb.build_index(root, "k", rows_per_zone=10, levels=levels, workers=1)
+    zb.build_index(root, "k", rows_per_zone=10, levels=levels, workers=1, index=root / "_zonebloom")
     write(root / "g.parquet", range(1000, 1040))
     zb.open_index(root).refresh(workers=1)
     write(root / "h.parquet", range(2000, 2040))
@@ -169,7 +168,7 @@ def vacuum(root: Path) -> None:
 
 
 def restore(root: Path) -> None:
-    zb.open_index(root).restore(list_versions(LocalStore(index_of(root)))[0])
+    zb.open_index(root).restore(list_versions(LocalStore(root / "_zonebloom"))[0])
 
 
 OPERATIONS = (
@@ -222,7 +221,7 @@ def test_a_write_that_goes_wrong_loses_nothing(template, tmp_path, operation, fi
         shutil.rmtree(root)
         for at, kind in itertools.product(range(num_writes), FAULTS):
             shutil.copytree(template, root)
-            before = list_versions(LocalStore(index_of(root)))[-1]
+            before = list_versions(LocalStore(root / "_zonebloom"))[-1]
             expected = (StorageError, ConcurrentCommitError, *([CorruptIndexError] if kind == "torn" else []))
             with Faults(at, kind, another_writer).installed() as faults:
                 try:
@@ -231,7 +230,7 @@ def test_a_write_that_goes_wrong_loses_nothing(template, tmp_path, operation, fi
                     raised += 1
             assert faults.has_struck, (at, kind)
             injected += 1
-            assert list_versions(LocalStore(index_of(root)))[-1] >= before
+            assert list_versions(LocalStore(root / "_zonebloom"))[-1] >= before
             index = zb.open_index(root)
             assert_every_row_is_found(root, index)
             if kind not in ("partial", "torn"):

@@ -174,6 +174,7 @@ def test_a_lake_can_move_with_its_index(flat_lake, tmp_path):
     moved = tmp_path / "elsewhere" / "moved lake"
     moved.parent.mkdir()
     flat_lake.root.rename(moved)
+    index_of(flat_lake.root).rename(index_of(moved))
     index = zb.open_index(moved)
     user = flat_lake.table["user_id"][77].as_py()
     assert index.search(zb.Equals("user_id", user)).num_zones_kept == 1
