@@ -42,7 +42,7 @@ MODULE_OF_PACKAGE = {"pylance": "lance", "pytest-xdist": "xdist"}
 MODULES_THAT_COME_WITH = {"moto": {"boto3", "werkzeug"}, "numba": {"llvmlite"}}
 
 COMPILERS = {"numba", "llvmlite"}
-SOURCES = sorted(PACKAGE.rglob("*.py"))
+SOURCES = sorted(set(PACKAGE.rglob("*.py")) - {PACKAGE / "__main__.py"})  # the command, by `python -m`
 
 
 def room_of(source: Path) -> str:

@@ -22,8 +22,8 @@ BLOCKS = re.findall(
 
 
 def without_sizes(text: str) -> str:
-    """How many bytes the files have depends on the version of pyarrow that wrote them."""
-    return re.sub(r"(  bytes +)\S+( of +)\S+", r"\1…\2…", text)
+    """How many bytes the files have depends on the version of pyarrow that wrote them; times depend on the machine."""
+    return re.sub(r"(  bytes +)\S+( of +)\S+|\S+ ms", r"\1…\2…", text)
 
 
 def test_the_first_example_prints_what_it_says(tmp_path, monkeypatch):
@@ -50,7 +50,7 @@ def test_every_command_runs(tmp_path, monkeypatch):
             continue
         done = CliRunner().invoke(cli.app, arguments)
         assert (program, done.exit_code) == ("zonebloom", 0), (line, done.output)
-    assert Path("copy-of-events/_zonebloom").is_dir()
+    assert Path("_copy-of-events.zonebloom").is_dir()
 
 
 def test_every_command_is_named():
