@@ -118,7 +118,7 @@ def whole_build(result: Result, folder: Path) -> None:
 
 
 def _measure(lake: Path, bare_paths: list[Path], *, is_touched: bool) -> tuple[float, Rounds]:
-    index, written = lake / "_zonebloom", lake / "_written"
+    index, written = lake.with_name(f"_{lake.name}.zonebloom"), lake / "_written"
 
     def build(workers: int) -> None:
         zb.build_index(lake, ["key"], rows_per_zone=ROWS_PER_ZONE, fpp=FPP, workers=workers)
@@ -229,7 +229,7 @@ def _rounds_with_lance(lake: Path, paths: list[Path], dataset: Any) -> Rounds:
         "lance read": read_lance,
         "lance": lambda: dataset.create_scalar_index("key", config, replace=True),
     }
-    prepare = {"zonebloom": lambda: shutil.rmtree(lake / "_zonebloom", ignore_errors=True)}
+    prepare = {"zonebloom": lambda: shutil.rmtree(lake.with_name(f"_{lake.name}.zonebloom"), ignore_errors=True)}
     return interleaved(cases, rounds=7, prepare=prepare, warm_up=2)
 
 

@@ -58,7 +58,7 @@ def _ours(root: Path, num_zones: int) -> list[list[Any]]:
     keys_without_data(root, num_zones)
     index = zb.open_index(root)
     index.optimize()
-    for path in (root / "_zonebloom").rglob("*.arrow"):
+    for path in root.with_name(f"_{root.name}.zonebloom").rglob("*.arrow"):
         with path.open("rb", buffering=0) as file:
             while file.read(1 << 24):
                 pass

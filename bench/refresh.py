@@ -156,7 +156,7 @@ def peers(folder: Path, num_files: int) -> dict[str, Any]:
 
 
 def open_many(result: Result, root: Path, num_fragments: int) -> None:
-    store = LocalStore(root / "_zonebloom")
+    store = LocalStore(root.with_name(f"_{root.name}.zonebloom"))
     names = [f"day={n // 1000:03}/part-{n:06}-{n * 7919 % 65521:04x}-c000.snappy.parquet" for n in range(num_fragments)]
     listing = {
         name: Fingerprint(10**7 + n * 13 % 999, 17 * 10**17 + n * 123_456_789) for n, name in enumerate(sorted(names))

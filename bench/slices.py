@@ -120,7 +120,7 @@ def keys_without_data(root: Path, num_zones: int) -> list[int]:
     root.mkdir(parents=True)
     for number in range(num_files):
         (root / f"part-{number:05}.parquet").write_bytes(b"PAR1")
-    store, dataset = LocalStore(root / "_zonebloom"), open_dataset(root).pin()
+    store, dataset = LocalStore(root.with_name(f"_{root.name}.zonebloom")), open_dataset(root).pin()
     groups = ((BATCH,) * (rows // BATCH), (8 * BATCH,) * (rows // BATCH))
     listing = enumerate(dataset.list().items())
     fragments = [Fragment(number, path, *fingerprint, rows, *groups) for number, (path, fingerprint) in listing]

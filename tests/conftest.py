@@ -27,6 +27,11 @@ settings.load_profile("no test measures time")
 NUM_DEVICES = 500
 
 
+def index_of(root: Path) -> Path:
+    """Where the index of a folder, or of one file, is if nobody says."""
+    return root.with_name(f"_{root.name}.zonebloom")
+
+
 @dataclass(frozen=True)
 class Lake:
     """A folder of Parquet files, and what is in it."""

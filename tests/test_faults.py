@@ -118,7 +118,7 @@ def template(tmp_path_factory):
     for number in range(4):
         write(root / f"f{number}.parquet", range(number * 100, number * 100 + 40))
     levels = ("zone", "fragment", "dataset")
-    zb.build_index(root, "k", rows_per_zone=10, levels=levels, workers=1)
+    zb.build_index(root, "k", rows_per_zone=10, levels=levels, workers=1, index=root / "_zonebloom")
     write(root / "g.parquet", range(1000, 1040))
     zb.open_index(root).refresh(workers=1)
     write(root / "h.parquet", range(2000, 2040))

@@ -237,7 +237,7 @@ def test_float_bits_are_not_normalised():
 def test_types_without_a_hash_input_are_refused(column_type):
     assert not is_supported(column_type)
     assert not lance_supports(column_type)
-    with pytest.raises(UnsupportedTypeError, match=r"must have a hash input .*, got .*; "):
+    with pytest.raises(UnsupportedTypeError, match=r"must be of a type that can be hashed, got .*; "):
         hash_plan(column_type)
 
 

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import zonebloom as zb
+from tests.conftest import index_of
 from zonebloom.build import fill as building
 from zonebloom.errors import (
     ColumnNotFoundError,
@@ -152,8 +153,8 @@ def test_never_a_false_negative(make_lake):
 # --- where an index lies --------------------------------------------------------------------------------------------
 
 
-def test_an_index_of_a_folder_lies_in_it(flat_lake):
-    assert zb.build_index(flat_lake.root, "user_id").root == flat_lake.root / "_zonebloom"
+def test_an_index_of_a_folder_lies_beside_it(flat_lake):
+    assert zb.build_index(flat_lake.root, "user_id").root == index_of(flat_lake.root)
 
 
 def test_an_index_of_one_file_lies_beside_it(single_file):
@@ -174,6 +175,7 @@ def test_a_lake_can_move_with_its_index(flat_lake, tmp_path):
     moved = tmp_path / "elsewhere" / "moved lake"
     moved.parent.mkdir()
     flat_lake.root.rename(moved)
+    index_of(flat_lake.root).rename(index_of(moved))
     index = zb.open_index(moved)
     user = flat_lake.table["user_id"][77].as_py()
     assert index.search(zb.Equals("user_id", user)).num_zones_kept == 1
@@ -204,10 +206,10 @@ def test_an_index_where_its_files_would_be_data_is_refused(flat_lake, place):
 
 
 def test_there_must_be_an_index(tmp_path):
-    with pytest.raises(IndexNotFoundError, match="build it first"):
+    with pytest.raises(IndexNotFoundError, match="got none; make one with build_index"):
         zb.open_index(tmp_path)
-    (tmp_path / "_zonebloom" / "versions").mkdir(parents=True)
-    with pytest.raises(IndexNotFoundError, match="build it first"):
+    (index_of(tmp_path) / "versions").mkdir(parents=True)
+    with pytest.raises(IndexNotFoundError, match="got none; make one with build_index"):
         zb.open_index(tmp_path)
 
 

@@ -14,6 +14,7 @@ from collections import Counter
 from datetime import timedelta
 
 import zonebloom as zb
+from tests.conftest import index_of
 from tests.depth import at_depth
 from tests.lives import assert_every_row_is_found, write
 from tests.zygote import Zygote
@@ -40,7 +41,7 @@ def test_a_writer_killed_at_any_moment_loses_nothing(tmp_path, figure):
     for number in range(6):
         write(root / f"f{number}.parquet", range(1000 * number, 1000 * number + 200))
     zb.build_index(root, "k", rows_per_zone=10, levels=("zone", "dataset"))
-    store, other = LocalStore(root / "_zonebloom"), LocalStore(root / "_other")
+    store, other = LocalStore(index_of(root)), LocalStore(root / "_other")
     survived: Counter[str] = Counter()
     newest = commits = resumed = 0
     with Zygote() as zygote:

@@ -43,7 +43,7 @@ MODULES_THAT_COME_WITH = {"moto": {"boto3", "werkzeug"}, "numba": {"llvmlite"}}
 
 SIZES_OF_ROW_GROUP = {"num_rows", "total_byte_size"}
 COMPILERS = {"numba", "llvmlite"}
-SOURCES = sorted(PACKAGE.rglob("*.py"))
+SOURCES = sorted(set(PACKAGE.rglob("*.py")) - {PACKAGE / "__main__.py"})  # the command, by `python -m`
 
 
 def room_of(source: Path) -> str:

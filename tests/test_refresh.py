@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 import zonebloom as zb
-from tests.conftest import make_rows
+from tests.conftest import index_of, make_rows
 from zonebloom.cli import app
 from zonebloom.errors import DataFileError, InvalidArgumentError, StaleIndexError, UnsupportedFormatError
 from zonebloom.formats import DataFile, ParquetDataset
@@ -273,8 +273,8 @@ def test_damage_is_repaired(lake, what, how):
 
 
 def test_damage_that_a_search_has_met_is_repaired_without_check(lake):
-    version = read_version(LocalStore(lake.root / "_zonebloom"), 1)
-    path = lake.root / "_zonebloom" / version.columns[0].segments[0].path
+    version = read_version(LocalStore(index_of(lake.root)), 1)
+    path = index_of(lake.root) / version.columns[0].segments[0].path
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
@@ -302,7 +302,7 @@ def test_a_damaged_version_is_left_behind(lake):
 
 
 def test_a_newer_format_is_refused(lake):
-    path = lake.root / "_zonebloom/versions" / f"{1:020d}.json"
+    path = index_of(lake.root) / "versions" / f"{1:020d}.json"
     newer = path.with_name(f"{2:020d}.json")
     newer.write_text(path.read_text().replace('"format_version": 1', '"format_version": 2'))
     with pytest.warns(RuntimeWarning, match="newer zonebloom"):

@@ -25,7 +25,7 @@ import pytest
 import s3fs
 
 import zonebloom as zb
-from tests.conftest import Lake, make_rows
+from tests.conftest import Lake, index_of, make_rows
 from tests.s3 import Bucket
 from zonebloom.errors import (
     DataFileError,
@@ -34,6 +34,12 @@ from zonebloom.errors import (
     StaleIndexError,
     StorageError,
 )
+
+
+def beside(url: str) -> str:
+    """Where the index of a folder is if nobody says; a name with = would be a partition, had it no dot."""
+    folder, _, name = url.rpartition("/")
+    return f"{folder}/{'.' if '=' in name else '_'}{name}.zonebloom"
 
 
 def key_of(lake: Lake, row: int) -> str:
@@ -78,7 +84,7 @@ def test_a_remote_lake_answers_as_a_local_one(s3: Bucket, make_lake, partition_b
     lake = make_lake((2500, 1000, 3000, 0, 700), partition_by_day=partition_by_day, row_group_size=1024)
     url = s3.upload(lake.root, "a b/lake ü=1%20")
     built = zb.build_index(url, ["user_id", "note"], rows_per_zone=16, levels=levels, storage_options=s3.options)
-    assert built.location == built.root == f"{url}/_zonebloom"
+    assert built.location == built.root == beside(url)
     for index in (built, zb.open_index(url, storage_options=s3.options)):
         assert_finds(index, lake.table, some_keys(lake))
         found = index.search(zb.col("user_id") == key_of(lake, 100))
@@ -88,7 +94,7 @@ def test_a_remote_lake_answers_as_a_local_one(s3: Bucket, make_lake, partition_b
             expected = lake.table.filter(pc.equal(lake.table["day"], 2)).num_rows
             assert index.to_table("day = 2").num_rows == expected
     assert built.verify(sample=1.0).is_sound
-    assert zb.open_index(f"{url}/_zonebloom", storage_options=s3.options).version == 1
+    assert zb.open_index(beside(url), storage_options=s3.options).version == 1
 
 
 def test_index_and_data_may_lie_in_different_stores(s3: Bucket, flat_lake: Lake, tmp_path):
@@ -154,14 +160,14 @@ def test_lakes_that_others_write(s3: Bucket):
 
 def test_file_urls_are_local_paths(flat_lake: Lake):
     built = zb.build_index(f"file://{flat_lake.root}", "user_id", rows_per_zone=64)
-    assert built.root == flat_lake.root / "_zonebloom"
+    assert built.root == index_of(flat_lake.root)
     assert_finds(zb.open_index(f"file:{flat_lake.root}"), flat_lake.table, some_keys(flat_lake))
 
 
 def test_no_secret_is_written(s3: Bucket, flat_lake: Lake):
     url = s3.upload(flat_lake.root, "lake")
     zb.build_index(url, "user_id", storage_options={**s3.options, "aws_secret_access_key": "TOP-SECRET"})
-    for key in s3.keys("lake/_zonebloom"):
+    for key in s3.keys("_lake.zonebloom"):
         assert b"TOP-SECRET" not in s3.get(key)
         assert s3.server.url.encode() not in s3.get(key)
 
@@ -201,7 +207,7 @@ def test_a_refresh_of_a_part_lists_only_that(s3: Bucket, hive_lake: Lake):
             done = index.refresh(**scope)
         assert done.num_files_added == (0 if "new" in str(scope) else 1)
         prefixes = [one.query.rpartition("prefix=")[2] for one in requests if "prefix=" in one.query]
-        listed = [one for one in prefixes if "_zonebloom" not in one]
+        listed = [one for one in prefixes if "zonebloom" not in one]
         assert listed
         assert not any(one in ("lake%2F", "lake%2Fday%3D3%2F") and "delimiter" not in one for one in listed[1:])
     assert index.search("user_id = 'x'", strict=True).kept.rows == 0
@@ -255,7 +261,7 @@ def test_upkeep_of_a_remote_index(s3: Bucket, make_lake):
     done = index.vacuum(older_than=timedelta(0))
     assert done.versions == (1, 2)
     assert_finds(zb.open_index(url, storage_options=s3.options), lake.table, some_keys(lake))
-    assert len(s3.keys("lake/_zonebloom/columns/")) == 2
+    assert len(s3.keys("_lake.zonebloom/columns/")) == 2
 
 
 def test_small_columns_are_sliced_where_reads_are_dear(s3: Bucket, make_lake):
@@ -273,7 +279,7 @@ def test_small_columns_are_sliced_where_reads_are_dear(s3: Bucket, make_lake):
 def test_zones_can_be_imported(s3: Bucket, flat_lake: Lake):
     zones = zb.build_index(flat_lake.root, "user_id", rows_per_zone=64).zone_table("user_id")
     url = s3.upload(flat_lake.root, "other")
-    for key in s3.keys("other/_zonebloom"):
+    for key in s3.keys("_other.zonebloom"):
         s3.delete(key)
     index = zb.import_index(url, zones, column="user_id", storage_options=s3.options)
     assert_finds(index, flat_lake.table, some_keys(flat_lake))
@@ -310,7 +316,7 @@ def test_a_write_whose_answer_is_lost_counts_once(s3: Bucket, flat_lake: Lake, f
     lost = []
 
     def lose_first(method, path, query):
-        if method == "PUT" and f"/_zonebloom/{folder}/" in path and path not in lost:
+        if method == "PUT" and f"/_lake.zonebloom/{folder}/" in path and path not in lost:
             lost.append(path)
             return "lose"
         return None
@@ -328,12 +334,12 @@ def test_nothing_is_committed_where_a_write_is_refused(s3: Bucket, flat_lake: La
     url = s3.upload(flat_lake.root, "lake")
     with (
         s3.server.misbehaving(
-            lambda method, path, _query: "deny" if method == "PUT" and f"/_zonebloom/{folder}/" in path else None
+            lambda method, path, _query: "deny" if method == "PUT" and f"/_lake.zonebloom/{folder}/" in path else None
         ),
         pytest.raises(StorageError, match="access was refused"),
     ):
         zb.build_index(url, "user_id", rows_per_zone=64, storage_options=s3.options)
-    assert {key.split("/")[2] for key in s3.keys("lake/_zonebloom")} <= {"ids"}
+    assert {key.split("/")[2] for key in s3.keys("_lake.zonebloom")} <= {"ids"}
     assert s3.unfinished() == []
     with pytest.raises(IndexNotFoundError):
         zb.open_index(url, storage_options=s3.options)
@@ -362,7 +368,7 @@ def test_damage_keeps_rows_and_is_repaired(s3: Bucket, make_lake, layout, damage
     lake = make_lake((2000, 2000))
     url = s3.upload(lake.root, "lake")
     zb.build_index(url, "user_id", rows_per_zone=8, optimize=layout == "slices", storage_options=s3.options)
-    keys = s3.keys(f"lake/_zonebloom/{folder}/")
+    keys = s3.keys(f"_lake.zonebloom/{folder}/")
     for key in keys:
         data = s3.get(key)
         if damage == "missing":
@@ -392,7 +398,7 @@ def test_one_damaged_bit_row_keeps_its_group(s3: Bucket, make_lake):
     lake = make_lake((3584,))  # 448 zones, one full group
     url = s3.upload(lake.root, "lake")
     zb.build_index(url, "user_id", rows_per_zone=8, storage_options=s3.options)
-    (key,) = [one for one in s3.keys("lake/_zonebloom/columns/") if one.endswith(".slices.arrow")]
+    (key,) = [one for one in s3.keys("_lake.zonebloom/columns/") if one.endswith(".slices.arrow")]
     data = bytearray(s3.get(key))
     start = data.index(b"ARROW1") + len(data) // 4
     data[start : start + len(data) // 2] = bytes(len(data) // 2)  # rows of zeros would drop every zone
@@ -444,7 +450,7 @@ def test_what_is_missing_is_told_before_anything_is_written(s3: Bucket, flat_lak
             zb.build_index(place, "user_id", storage_options=options)
         with pytest.raises(StorageError, match=message):
             zb.open_index(place, storage_options=options)
-    assert s3.keys("lake/_zonebloom") == []
+    assert s3.keys("_lake.zonebloom") == []
 
 
 # --- requests ---------------------------------------------------------------------------------------------------------
@@ -534,7 +540,7 @@ def test_the_command_takes_urls_and_options(s3: Bucket, flat_lake: Lake):
 
     built = run("build", url, "-c", "user_id", "--format", "json")
     assert built.returncode == 0, built.stderr
-    assert json.loads(built.stdout)["index"] == f"{url}/_zonebloom"
+    assert json.loads(built.stdout)["index"] == beside(url)
     explained = json.loads(run("explain", url, "-w", f"user_id = '{key_of(flat_lake, 5)}'", "--format", "json").stdout)
     assert explained["requests"] > 0
     assert explained["kept"]["files"] == 1
@@ -545,7 +551,7 @@ def test_the_command_takes_urls_and_options(s3: Bucket, flat_lake: Lake):
     missing = run("search", "s3://no-such-bucket/lake", "-w", "user_id = 'x'")
     assert (missing.returncode, missing.stderr.count("\n")) == (1, 1)
     assert run("delete", url, "--yes").returncode == 0
-    assert s3.keys("lake/_zonebloom") == []
+    assert s3.keys("_lake.zonebloom") == []
 
 
 def test_a_local_search_does_without_obstore(flat_lake: Lake):

@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import zonebloom as zb
+from tests.conftest import index_of
 from tests.lives import assert_every_row_is_found, write
 from zonebloom.bloom import sizing
 from zonebloom.build import apply
@@ -71,7 +72,7 @@ def begun(root, steps: int, **options):
 
 def test_a_small_build_is_one_version(lake):
     assert build(lake, commit_every=600).version == 1
-    assert not any(entry.is_unfinished for entry in read_version(LocalStore(lake / "_zonebloom"), 1).columns)
+    assert not any(entry.is_unfinished for entry in read_version(LocalStore(index_of(lake)), 1).columns)
 
 
 def test_steps_end_with_the_zones_and_filters_of_one_build(lake, tmp_path):
@@ -89,7 +90,7 @@ def test_steps_end_with_the_zones_and_filters_of_one_build(lake, tmp_path):
 @pytest.mark.parametrize("steps", [0, 1, 2])
 def test_a_build_that_died_goes_on(lake, tmp_path, steps):
     begun(lake, steps)
-    store = LocalStore(lake / "_zonebloom")
+    store = LocalStore(index_of(lake))
     assert list_versions(store) == list(range(1, steps + 1))
     if steps:
         index = zb.open_index(lake)
@@ -240,7 +241,7 @@ def test_a_refresh_that_died_keeps_its_steps(lake):
 def test_commit_every_is_a_number_of_rows(lake, commit_every):
     with pytest.raises(InvalidArgumentError, match="commit_every must be a number of rows, at least 1"):
         build(lake, commit_every=commit_every)
-    assert not (lake / "_zonebloom").exists()
+    assert not index_of(lake).exists()
 
 
 # --- builds that fail -------------------------------------------------------------------------------------------------
@@ -275,7 +276,7 @@ def test_a_build_that_is_interrupted_leaves_nothing(lake):
 
     with pytest.raises(KeyboardInterrupt):
         build(lake, progress=listen)
-    assert not (lake / "_zonebloom").exists()
+    assert not index_of(lake).exists()
 
 
 def test_a_build_that_fails_leaves_an_index_as_it_was(lake):

@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import zonebloom as zb
+from tests.conftest import index_of
 from zonebloom.errors import CorruptIndexError, StorageError, UnsupportedFormatError, ZoneBloomError
 from zonebloom.storage.manifest import commit, list_versions, read_version
 from zonebloom.storage.stores import local as local_store
@@ -67,7 +68,7 @@ def names_in(folder: Path) -> list[str]:
 
 
 def files_of(root: Path, kind: str) -> Path:
-    (found,) = (root / "_zonebloom" / kind).rglob("*.*")
+    (found,) = (index_of(root) / kind).rglob("*.*")
     return found
 
 
@@ -137,7 +138,7 @@ def test_a_missing_file_of_the_index_keeps_everything(root, kind):
 def test_swapped_segments_are_found(root):
     """A whole, sound segment of another column in the place of one."""
     index = zb.build_index(root, "c", rows_per_zone=5, overwrite=True, workers=1)
-    first, second = sorted((root / "_zonebloom" / "columns").rglob("*.arrow"))
+    first, second = sorted((index_of(root) / "columns").rglob("*.arrow"))
     data = first.read_bytes(), second.read_bytes()
     first.write_bytes(data[1])
     second.write_bytes(data[0])
@@ -151,7 +152,7 @@ def test_swapped_segments_are_found(root):
 
 
 def from_the_future(root: Path, number: int) -> Path:
-    versions = root / "_zonebloom" / "versions"
+    versions = index_of(root) / "versions"
     document = json.loads((versions / f"{1:020d}.json").read_text())
     document["format_version"] = 2
     document["body"] = {"what": ["a", "later", "format", "holds"]}
@@ -179,10 +180,10 @@ def test_an_index_with_only_a_version_from_the_future_does_not_open(root):
 
 def test_nothing_is_built_on_a_version_from_the_future(root):
     from_the_future(root, 2)
-    before = sorted((root / "_zonebloom").rglob("*"))
+    before = sorted(index_of(root).rglob("*"))
     with pytest.warns(RuntimeWarning), pytest.raises(UnsupportedFormatError):
         zb.build_index(root, "c", overwrite=True)
-    assert sorted((root / "_zonebloom").rglob("*")) == before
+    assert sorted(index_of(root).rglob("*")) == before
 
 
 @pytest.mark.parametrize(
@@ -195,7 +196,7 @@ def test_nothing_is_built_on_a_version_from_the_future(root):
     ],
 )
 def test_garbage_is_no_version(root, text):
-    path = root / "_zonebloom" / "versions" / f"{2:020d}.json"
+    path = index_of(root) / "versions" / f"{2:020d}.json"
     path.write_bytes(text.encode("latin-1"))
     with pytest.raises(CorruptIndexError, match=r"0002\.json must"):
         zb.open_index(root, version=2)
@@ -203,17 +204,17 @@ def test_garbage_is_no_version(root, text):
 
 
 def test_other_files_among_the_versions_are_ignored(root):
-    versions = root / "_zonebloom" / "versions"
+    versions = index_of(root) / "versions"
     for name in (".00000000000000000009.json.0a1b", "9.json", "00000000000000000009.json.tmp", "README"):
         (versions / name).write_text("not a version")
     (versions / f"{9:020d}.json").mkdir()
-    assert list_versions(LocalStore(root / "_zonebloom")) == [1]
+    assert list_versions(LocalStore(index_of(root))) == [1]
     assert zb.open_index(root).version == 1
 
 
 def test_a_build_after_a_damaged_version_starts_a_sound_one(root):
     """The highest number is taken by a file that cannot be read: the next one heals the index."""
-    (root / "_zonebloom" / "versions" / f"{2:020d}.json").write_text("{")
+    (index_of(root) / "versions" / f"{2:020d}.json").write_text("{")
     with pytest.warns(RuntimeWarning):
         zb.build_index(root, "c", rows_per_zone=3, overwrite=True)
     index = zb.open_index(root)
@@ -421,7 +422,7 @@ def test_a_killed_build_leaves_only_orphans(flat_lake):
     """Segments without a version: the index does not exist, and the next build is not disturbed."""
     index = zb.build_index(flat_lake.root, "user_id", rows_per_zone=64)
     shutil.rmtree(index.root / "versions")
-    with pytest.raises(ZoneBloomError, match="build it first"):
+    with pytest.raises(ZoneBloomError, match="got none; make one"):
         zb.open_index(flat_lake.root)
     again = zb.build_index(flat_lake.root, "user_id", rows_per_zone=64)
     assert again.version == 1

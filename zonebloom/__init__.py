@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from zonebloom.errors import ZoneBloomError
     from zonebloom.formats.parquet.bloom import parquet_bloom, parquet_blooms
     from zonebloom.formats.parquet.bloom_writer import add_parquet_blooms
-    from zonebloom.index import Index, build_index, dataset, import_index, open_index
+    from zonebloom.index import Index, build_index, dataset, delete_index, import_index, open_index
     from zonebloom.predicates import And, Equals, IsIn, IsNull, Not, Or, Predicate, col
     from zonebloom.reasons import Reason, ReasonCode
     from zonebloom.search.lake import Lake, open_lake
@@ -29,7 +29,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "zonebloom.errors": ("ZoneBloomError",),
-    "zonebloom.index": ("Index", "build_index", "dataset", "import_index", "open_index"),
+    "zonebloom.index": ("Index", "build_index", "dataset", "delete_index", "import_index", "open_index"),
     "zonebloom.formats.parquet.bloom": ("parquet_bloom", "parquet_blooms"),
     "zonebloom.formats.parquet.bloom_writer": ("add_parquet_blooms",),
     "zonebloom.predicates": ("And", "Equals", "IsIn", "IsNull", "Not", "Or", "Predicate", "col"),
@@ -67,6 +67,7 @@ __all__ = [
     "build_index",
     "col",
     "dataset",
+    "delete_index",
     "import_index",
     "open_index",
     "open_lake",

@@ -17,7 +17,18 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["compute", "from_numpy", "from_values", "parquet", "python_value", "to_numpy", "unwrapped", "without_views"]
+__all__ = [
+    "compute",
+    "from_numpy",
+    "from_values",
+    "is_text",
+    "parquet",
+    "python_value",
+    "to_numpy",
+    "type_name",
+    "unwrapped",
+    "without_views",
+]
 
 
 class _Lazy:
@@ -34,6 +45,16 @@ compute: Any = _Lazy("pyarrow.compute")
 """Stands for `pyarrow.compute`."""
 parquet: Any = _Lazy("pyarrow.parquet")
 """Stands for `pyarrow.parquet`."""
+
+
+def is_text(arrow_type: pa.DataType) -> bool:
+    """Whether it is one of Arrow's types of text."""
+    return arrow_type in (pa.string(), pa.large_string(), pa.string_view())
+
+
+def type_name(arrow_type: pa.DataType) -> str:
+    """What people call it."""
+    return "uuid" if isinstance(arrow_type, pa.UuidType) else str(arrow_type)
 
 
 def to_numpy(array: pa.Array, dtype: type[np.generic]) -> NDArray[Any]:

@@ -59,9 +59,12 @@ class ColumnNotFoundError(ZoneBloomError, LookupError):
     def among(cls, name: str, names: Iterable[str], where: str) -> ColumnNotFoundError:
         """The error for `name`, which is none of `names` of `where` (a data set, an index, a table)."""
         known = sorted(set(names))
-        near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
-        offered = f"columns: {', '.join(known[:20]) or 'none'}"
-        hint = f"did you mean {' or '.join(map(repr, near))}?" if near else offered
+        folded = {one.casefold(): one for one in known}
+        near = [folded[one] for one in difflib.get_close_matches(name.casefold(), folded, n=3, cutoff=0.5)]
+        hint = f"columns: {', '.join(known[:20]) or 'none'}"
+        if near:
+            hint = f"did you mean {' or '.join(map(repr, near))}?"
+            hint += " Names are case-sensitive" if name.casefold() in folded else ""
         return cls(f"a column must exist in {where}, got {name!r}; {hint}")
 
 

@@ -1,15 +1,17 @@
 """`Index`: build, open, search, scan, dataset, exists, explain, verify, optimize, refresh, restore, vacuum.
 
-An index is a folder beside the data (`_zonebloom/`), or anywhere else. It never touches a data file, and each of its
-answers holds for the data set as it is at the moment of the call: files are listed afresh, and what the index does not
-know, or no longer knows, is read whole.
+An index is a folder beside the data (`_<name>.zonebloom/`), or anywhere else. It never touches a data file, and each
+of its answers holds for the data set as it is at the moment of the call: files are listed afresh, and what the index
+does not know, or no longer knows, is read whole.
 
 Spec: specs/index-format.md, specs/pruning.md
 """
 
 from __future__ import annotations
 
+import logging
 import os
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -24,16 +26,20 @@ from zonebloom.errors import (
     ConcurrentCommitError,
     CorruptIndexError,
     IndexNotFoundError,
+    PredicateError,
     StaleIndexError,
 )
-from zonebloom.formats import INDEX_FOLDER, Dataset, dataset_from_json, open_dataset
+from zonebloom.formats import Dataset, dataset_from_json, open_dataset
+from zonebloom.formats.places import is_index_name, places_of
+from zonebloom.formats.table_marks import METADATA_SUFFIX
 from zonebloom.options import COMMIT_EVERY, FPP, ROWS_PER_ZONE, BuildOptions, IndexOptions
-from zonebloom.predicates import Predicate, parse_predicate
+from zonebloom.predicates import And, IsIn, Predicate, parse_predicate
+from zonebloom.reasons import ReasonCode
 from zonebloom.search.result import SearchResult
 from zonebloom.search.snapshot import Snapshot, load_snapshot, load_trusted
 from zonebloom.search.view import View
 from zonebloom.storage.manifest import ColumnEntry, list_versions, read_version
-from zonebloom.storage.stores.locations import Url, absolute, is_url, joined
+from zonebloom.storage.stores.locations import absolute, is_url
 from zonebloom.storage.stores.open import open_store
 from zonebloom.storage.stores.store import Store, Traffic
 
@@ -45,15 +51,18 @@ if TYPE_CHECKING:
     from zonebloom.formats.hive import Partitions
     from zonebloom.maintain.optimize import Optimization
     from zonebloom.maintain.verify import Verification
-    from zonebloom.maintain.versions import Vacuum, Version
+    from zonebloom.maintain.versions import Removal, Vacuum, Version
     from zonebloom.options import Sizing
     from zonebloom.search.arrow_dataset import IndexedDataset
     from zonebloom.search.explain import Explanation
+    from zonebloom.search.status import Status
     from zonebloom.search.zone_table import ZoneTable
 
-__all__ = ["Index", "build_index", "dataset", "import_index", "open_index"]
+__all__ = ["Index", "build_index", "dataset", "delete_index", "import_index", "open_index"]
 
 _REFRESH_ATTEMPTS = 4
+_log = logging.getLogger("zonebloom")
+"""Quiet unless a program sets it up: what was opened, searched and committed, at level DEBUG."""
 
 
 def open_index(
@@ -97,8 +106,11 @@ def open_index(
         versions = list_versions(store)
         if versions:
             table = None if dataset is None else open_dataset(dataset, storage_options)
+            _log.debug("opened %s, version %s of %s", root, version or versions[-1], versions)
             return Index(load_snapshot(store, version, versions), storage_options, table)
-    raise IndexNotFoundError(f"an index must be at {given} or in its {INDEX_FOLDER}, got none; build it first")
+    if not is_url(given) and not os.path.exists(given):  # noqa: PTH110 - never raises, whatever the name
+        raise IndexNotFoundError(f"a data set or an index must be at {path}, which does not exist")
+    raise IndexNotFoundError(f"an index must be beside {given} or in it, got none; make one with build_index")
 
 
 def dataset(path: str | os.PathLike[str], *, storage_options: Mapping[str, str] | None = None) -> IndexedDataset:
@@ -116,13 +128,15 @@ def dataset(path: str | os.PathLike[str], *, storage_options: Mapping[str, str] 
 
 def _places(given: str) -> Iterator[str]:
     """Where the index of what a user names may be; of a URL each place costs a request, so the likely one is first."""
-    inside = joined(given, INDEX_FOLDER)
-    is_index = given.endswith((f"/{INDEX_FOLDER}", ".zonebloom")) or not is_url(given)
-    yield from (given, inside) if is_index else (inside, given)
-    if is_url(given) and not Url.parse(given).key:
+    if given.endswith(METADATA_SUFFIX):  # of an Iceberg table
+        given = given.rpartition("/")[0].rpartition("/")[0]
+    if is_url(given):
+        yield from (given, *places_of(given)) if is_index_name(given) else (*places_of(given), given)
         return
-    folder, _, name = given.rpartition("/")
-    yield f"{folder}/_{name}.zonebloom"  # beside one file
+    yield from (given, *places_of(given))
+    real = os.path.realpath(given)
+    if real != given:
+        yield from places_of(real)
 
 
 def build_index(
@@ -164,8 +178,8 @@ def build_index(
         `power_of_two` (Lance's), `exact` (0.59 of the bytes at the defaults), `adaptive` (by the distinct values of
         each zone) or `parquet` (the closed formula, next power of two).
     index
-        Folder of the index, or its URL, in another store too. By default `_zonebloom` in the data set's folder, or
-        `_<file>.zonebloom` beside one file; a list of files and a pyarrow Dataset need it.
+        Folder of the index, or its URL, in another store too. By default `_<name>.zonebloom` beside the folder or file,
+        `_zonebloom` inside a whole bucket; a list of files and a pyarrow Dataset need it.
     storage_options
         For URLs, of the data or of the index: credentials, region, endpoint and the like, under the names of the
         object_store library (`aws_region`). What is not given comes from the environment; the index keeps none.
@@ -245,6 +259,56 @@ def import_index(
     store = index_store(dataset, index, storage_options)
     import_zones(dataset, store, zones, column, check=check)
     return Index(load_snapshot(store, None), storage_options, given)
+
+
+def delete_index(
+    path: str | os.PathLike[str], *, storage_options: Mapping[str, str] | None = None, dry_run: bool = False
+) -> Removal:
+    """Remove the index of `path` with all its versions, or what a build left that died before its first commit.
+
+    Data files are not touched, and nothing in the index's folder but what zonebloom wrote.
+
+    Parameters
+    ----------
+    path
+        As for `open_index`.
+    dry_run
+        Remove nothing, only say what.
+
+    Raises
+    ------
+    IndexNotFoundError
+        There is nothing of an index.
+    """
+    from zonebloom.maintain.versions import remove  # noqa: PLC0415 - a plain search does without
+
+    given = absolute(path)
+    stores = [open_store(place, storage_options) for place in _places(given)]
+    stores.sort(key=lambda store: not list_versions(store))  # an index before leftovers
+    for store in stores:
+        found = remove(store, dry_run=dry_run)
+        if found.num_files:
+            return found
+    raise IndexNotFoundError(f"an index must be beside {given} or in it, got none: nothing to remove")
+
+
+def _condition(predicate: Any, column: str | None, values: Any) -> Predicate:
+    """The predicate, the list of values, or both."""
+    if (column is None) != (values is None) or (predicate is None and column is None):
+        raise PredicateError("a search must have a predicate, or column= and values=, got neither or a half")
+    if column is None:
+        return parse_predicate(predicate)
+    listed = IsIn(column, values)
+    return listed if predicate is None else And((parse_predicate(predicate), listed))
+
+
+def _searched(view: View, tree: Predicate) -> SearchResult:
+    """What the view finds; a literal that a scan cannot compare is the same error here, not a search of everything."""
+    found = view.search(tree, own_filters=True)
+    if any(reason.code is ReasonCode.TYPE_MISMATCH for reason in found.reasons):
+        tree.to_expression(view.plain_schema)
+    _log.debug("searched %s: %s, %s reasons", tree, found.kind, len(found.reasons))
+    return found
 
 
 class Index:
@@ -337,20 +401,32 @@ class Index:
             raise StaleIndexError(f"{message}; refresh the index")
         return view
 
-    def search(self, predicate: Predicate | str | Any, *, strict: bool = False) -> SearchResult:
+    def search(
+        self,
+        predicate: Predicate | str | Any = None,
+        *,
+        column: str | None = None,
+        values: Any = None,
+        strict: bool = False,
+    ) -> SearchResult:
         """Rows that may match `predicate`; the rest of the data set certainly do not.
+
+        Text that spells a value of the column's type is that value; a literal that cannot be compared is an error.
 
         Parameters
         ----------
         predicate
             `col("user_id") == "u-1"`, SQL text (`"user_id = 'u-1' AND day = 3"`), or a pyarrow Expression.
+        column, values
+            The rows whose `column` equals one of `values`: anything that Arrow takes as an array, of any length. With
+            a predicate as well, the rows for which both hold.
         strict
             Refuse to answer where files are new or changed since the last refresh, which are else read whole.
 
         Raises
         ------
         PredicateError
-            It cannot be parsed.
+            It cannot be parsed, or a literal cannot be compared with its column.
         ColumnNotFoundError
             It names a column that the data set does not have.
         StaleIndexError
@@ -358,12 +434,15 @@ class Index:
 
         Spec: specs/pruning.md#evaluate
         """
-        return self._checked_view(strict=strict).search(parse_predicate(predicate), own_filters=True)
+        tree = _condition(predicate, column, values)
+        return _searched(self._checked_view(strict=strict), tree)
 
     def scan(
         self,
-        predicate: Predicate | str | Any,
+        predicate: Predicate | str | Any = None,
         *,
+        column: str | None = None,
+        values: Any = None,
         columns: Sequence[str] | None = None,
         limit: int | None = None,
         strict: bool = False,
@@ -372,12 +451,12 @@ class Index:
 
         Parameters
         ----------
+        predicate, column, values, strict
+            As for `search`.
         columns
             Top-level columns of the result; all by default.
         limit
             Stop after so many rows.
-        strict
-            As for `search`.
 
         Raises
         ------
@@ -390,20 +469,23 @@ class Index:
         """
         from zonebloom.search.scan import scan  # noqa: PLC0415 - a plain search does without
 
-        tree = parse_predicate(predicate)
+        tree = _condition(predicate, column, values)
         view = self._checked_view(strict=strict)
         return scan(view, tree, view.search(tree, own_filters=True).row_ranges, columns, limit)
 
     def to_table(
         self,
-        predicate: Predicate | str | Any,
+        predicate: Predicate | str | Any = None,
         *,
+        column: str | None = None,
+        values: Any = None,
         columns: Sequence[str] | None = None,
         limit: int | None = None,
         strict: bool = False,
     ) -> pa.Table:
         """The rows that match, as a table; see `scan`."""
-        return self.scan(predicate, columns=columns, limit=limit, strict=strict).read_all()
+        reader = self.scan(predicate, column=column, values=values, columns=columns, limit=limit, strict=strict)
+        return reader.read_all()
 
     def dataset(self) -> IndexedDataset:
         """The data set as a pyarrow Dataset, whose scans read only the rows that may match.
@@ -416,7 +498,7 @@ class Index:
 
         return IndexedDataset(self.view, self.view().schema)
 
-    def exists(self, column: str, values: Any, *, exact: bool = False) -> pa.BooleanArray:
+    def exists(self, column: str, values: Any, *, exact: bool = False, strict: bool = False) -> pa.BooleanArray:
         """For each of `values`, whether it may be in `column`: false is certain, null stays null.
 
         Parameters
@@ -425,14 +507,16 @@ class Index:
             Anything that Arrow takes as an array; millions are fine.
         exact
             Read the candidate rows as well, so that true is certain too.
+        strict
+            As for `search`.
 
         Spec: specs/pruning.md#exists
         """
         from zonebloom.search.exists import exists  # noqa: PLC0415 - a plain search does without
 
-        return exists(self.view(), column, values, exact=exact)
+        return exists(self._checked_view(strict=strict), column, values, exact=exact)
 
-    def locate(self, column: str, keys: Any, *, exact: bool = False) -> pa.Table:
+    def locate(self, column: str, keys: Any, *, exact: bool = False, strict: bool = False) -> pa.Table:
         """Row ranges that may hold each of `keys`; the rest of the data set certainly does not hold it.
 
         A table `(key_index, path, fragment_id, start, stop)`, in order of key and address; a key that is nowhere has no
@@ -445,12 +529,14 @@ class Index:
         exact
             Read the candidate rows: `(key_index, path, row)`, a line for every row that equals a key, and a line of
             nulls for each key that is nowhere.
+        strict
+            As for `search`.
 
         Spec: specs/locator.md#locate
         """
         from zonebloom.search.locate import locate  # noqa: PLC0415 - a plain search does without
 
-        return locate(self.view(), column, keys, exact=exact)
+        return locate(self._checked_view(strict=strict), column, keys, exact=exact)
 
     def files_for(self, column: str, keys: Any) -> list[str]:
         """Paths of the files that may hold any of `keys`, in order; all others certainly do not.
@@ -461,16 +547,37 @@ class Index:
 
         return files_for(self.view(), column, keys)
 
-    def explain(self, predicate: Predicate | str | Any) -> Explanation:
+    def explain(
+        self,
+        predicate: Predicate | str | Any = None,
+        *,
+        column: str | None = None,
+        values: Any = None,
+        strict: bool = False,
+    ) -> Explanation:
         """The funnel of a search, files to bytes, and a reason for each part that was not pruned; print it."""
         from zonebloom.search.explain import explain  # noqa: PLC0415 - a plain search does without
 
-        tree = parse_predicate(predicate)
-        before = self.traffic
-        view = self.view()
-        found = view.search(tree, own_filters=True)
+        tree = _condition(predicate, column, values)
+        before, started = self.traffic, time.perf_counter()
+        view = self._checked_view(strict=strict)
+        listed = time.perf_counter()
+        found = _searched(view, tree)
+        searched = time.perf_counter()
         traffic = self.traffic - before
-        return replace(explain(view, tree, found), traffic=traffic)
+        done = explain(view, tree, found)
+        return replace(done, traffic=traffic, list_seconds=listed - started, search_seconds=searched - listed)
+
+    def status(self) -> Status:
+        """What the index covers of the data set as it is now, and what a search reads whole; print it.
+
+        Cost: a listing, the footers of new and changed files, and the positions of all zones.
+
+        Spec: specs/pruning.md#status
+        """
+        from zonebloom.search.status import status  # noqa: PLC0415 - a plain search does without
+
+        return status(self.view())
 
     def verify(self, *, sample: float = 0.1, seed: int = 0) -> Verification:
         """Re-read data and prove that no value is missing from its zone's filter.
@@ -598,6 +705,7 @@ class Index:
                     self._past_traffic += dataset.traffic
             break
         self._move_to(done.version)
+        _log.debug("refreshed %s: %s", self.location, done)
         return done
 
     def _current(self, *, is_cached: bool) -> tuple[Snapshot, bool]:
@@ -664,8 +772,13 @@ class Index:
         """
         return self._column(column).column_type
 
-    def zone_table(self, column: str) -> ZoneTable:
+    def zone_table(self, column: str, *, numbered_by_path: bool = False) -> ZoneTable:
         """The zones of `column` over the live fragments, in order of fragment and start.
+
+        Parameters
+        ----------
+        numbered_by_path
+            Number fragments by the order of their paths, as `import_index` reads them, not by the ids of this index.
 
         Raises
         ------
@@ -676,9 +789,10 @@ class Index:
         StaleIndexError
             Rows of a live fragment have no zones of this column, for the same reason.
         """
-        from zonebloom.maintain.exchange import zone_table  # noqa: PLC0415 - a plain search does without
+        from zonebloom.maintain import exchange  # noqa: PLC0415 - a plain search does without
 
-        return zone_table(self._snapshot, self._column(column))
+        found = exchange.zone_table(self._snapshot, self._column(column))
+        return exchange.numbered_by_path(self._snapshot, found) if numbered_by_path else found
 
     def dataset_filter(self, column: str) -> Sbbf:
         """The filter of all values of `column`, which others can load too: its file is the plain bitset.
@@ -715,6 +829,7 @@ class Index:
                 "index_bytes": entry.index_bytes,
                 "bytes_per_row": round(entry.index_bytes / num_rows, 4) if num_rows else 0.0,
                 "segments": len(entry.segments),
+                "is_unfinished": entry.is_unfinished,
                 "kinds": dict(sorted(Counter(segment.kind for segment in entry.segments).items())),
                 "levels": [
                     {

@@ -9,9 +9,12 @@ Spec: specs/pruning.md.
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-__all__ = ["Reason", "ReasonCode"]
+__all__ = ["Reason", "ReasonCode", "summed_up", "wrapped"]
+
+_WIDTH = 80
 
 
 class ReasonCode(enum.StrEnum):
@@ -41,6 +44,8 @@ class ReasonCode(enum.StrEnum):
     """A literal does not convert exactly to the column's type."""
     NAN_LITERAL = "NAN_LITERAL"
     """NaN has many bit patterns, and engines disagree on whether NaN equals NaN."""
+    PARTITION_COLUMN_IN_FILE = "PARTITION_COLUMN_IN_FILE"
+    """Folders name the column, but files hold it too, and may say otherwise; it has no filters."""
     OR_WITH_UNINDEXED_BRANCH = "OR_WITH_UNINDEXED_BRANCH"
     """One side of an OR cannot be judged, so neither side prunes."""
     SATURATED_FILTER = "SATURATED_FILTER"
@@ -68,3 +73,30 @@ class Reason:
         """``code`` and ``message``, then ``column`` and ``path`` where they are known, ready for JSON."""
         known = {"code": self.code.value, "message": self.message, "column": self.column, "path": self.path}
         return {key: value for key, value in known.items() if value is not None}
+
+
+def summed_up(reasons: Iterable[Reason]) -> list[str]:
+    """A line for each code and column, with the number of files and the first of them: few, however many files."""
+    groups: dict[tuple[ReasonCode, str | None], list[Reason]] = {}
+    for reason in reasons:
+        groups.setdefault((reason.code, reason.column), []).append(reason)
+    return [_line(group) for group in groups.values()]
+
+
+def _line(group: list[Reason]) -> str:
+    first = group[0]
+    column = f" ({first.column})" if first.column else ""
+    example = f"{first.path}: " if first.path else ""
+    count = f" {len(group):,} times, such as" if len(group) > 1 else ""
+    return f"{first.code}{column}:{count} {example}{first.message}"
+
+
+def wrapped(lines: Iterable[str]) -> Iterator[str]:
+    """`lines` in 80 columns; what goes on in the next line is set in deeper."""
+    from textwrap import wrap  # noqa: PLC0415 - a plain search prints no text of ours
+
+    for line in lines:
+        indent = line[: len(line) - len(line.lstrip())]
+        yield from wrap(
+            line, _WIDTH, subsequent_indent=f"{indent}  ", break_long_words=False, break_on_hyphens=False
+        ) or [""]

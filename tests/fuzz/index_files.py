@@ -84,7 +84,7 @@ class Subject:
 
     @property
     def index(self) -> Path:
-        return self.lake / "_zonebloom"
+        return self.lake.with_name(f"_{self.lake.name}.zonebloom")
 
     @property
     def version(self) -> str:

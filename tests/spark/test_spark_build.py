@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import zonebloom
-from tests.conftest import make_rows
+from tests.conftest import index_of, make_rows
 from tests.spark import faults
 from zonebloom.engines.spark.build import driver as building
 from zonebloom.engines.spark.build import tasks
@@ -364,7 +364,7 @@ def test_a_full_refresh_takes_new_parameters(any_spark, flat_lake, tmp_path):
         zb.refresh_index(flat_lake.root, rows_per_zone=512)
     zb.refresh_index(flat_lake.root, "full", **wanted)
     zonebloom.build_index(flat_lake.root, "user_id", index=tmp_path / "wanted").refresh("full", **wanted)
-    assert_same_index(flat_lake.root / "_zonebloom", tmp_path / "wanted", ["user_id"], LEVELS)
+    assert_same_index(index_of(flat_lake.root), tmp_path / "wanted", ["user_id"], LEVELS)
     assert zb.open_index(flat_lake.root, version=1).info()["columns"][0]["rows_per_zone"] == 256
 
 

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import zonebloom
+from tests.conftest import index_of
 from zonebloom.bloom.hashing import hash_array
 from zonebloom.bloom.sbbf import Sbbf
 from zonebloom.engines.spark.join.semi_join import filter_by_index
@@ -324,7 +325,7 @@ def test_a_new_file_of_another_type_drops_nothing_and_says_so(spark, tmp_path):
 def test_a_damaged_filter_is_made_anew_from_the_files(spark, tmp_path):
     folder = tmp_path / "lake"
     index = lake_of(folder, list(range(100)))
-    place = next((folder / "_zonebloom").rglob("*.sbbf"))
+    place = next(index_of(folder).rglob("*.sbbf"))
     place.write_bytes(bytes(place.stat().st_size))
     with pytest.warns(RuntimeWarning, match="must have checksum"):
         kept = filter_by_index(spark, spark.range(1000), index, "id", indexed_column="key")

@@ -21,6 +21,7 @@ from tests import delta_log
 from tests.conftest import make_rows
 from tests.iceberg_log import commit_deletes, position_deletes, puffin
 from zonebloom.errors import InvalidArgumentError
+from zonebloom.formats.places import places_of
 from zonebloom.spark import ZoneBloom
 
 ROWS_PER_ZONE = 256
@@ -270,12 +271,11 @@ def test_a_condition_that_depends_on_how_a_row_is_read_is_refused(spark, tmp_pat
             lake.where(f"key = '{key(1)}' AND {piece}")
 
 
-def test_an_iceberg_table_needs_a_place_for_its_index(spark, tmp_path):
+def test_the_index_of_an_iceberg_table_lies_beside_its_folder(spark, tmp_path):
     table = Iceberg(tmp_path)
-    with pytest.raises(InvalidArgumentError, match="index must name a folder"):
-        ZoneBloom(spark).create_index(table.source, "key")
-    with pytest.raises(InvalidArgumentError, match="index of a Table must be named by index=, got none"):
-        ZoneBloom(spark).read(table.source)
+    index = ZoneBloom(spark).create_index(table.source, "key")
+    assert index.location == places_of(table.source.location().removeprefix("file://"))[0]
+    assert ZoneBloom(spark).read(table.source).where("key = 'nobody'").count() == 0
 
 
 def test_equality_deletes_are_refused(spark, tmp_path):

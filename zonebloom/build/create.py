@@ -21,6 +21,7 @@ from zonebloom.build.apply import apply, inspected, runner_for
 from zonebloom.build.fill import Runner
 from zonebloom.build.plan import Scope, options_of, plan_build, plan_refresh
 from zonebloom.errors import (
+    ColumnNotFoundError,
     CorruptIndexError,
     DataFileError,
     IndexExistsError,
@@ -68,7 +69,11 @@ def build(
         plan = plan_refresh(base, dataset, "incremental", Scope(), wanted, is_resumed=True)
     else:
         plan = plan_build(base, dataset, names, options)
-    if not apply(plan, work, optimize=optimize).is_ended:
+    try:
+        is_ended = apply(plan, work, optimize=optimize).is_ended
+    except ColumnNotFoundError as error:
+        raise _partition_column(dataset, names) or error from None
+    if not is_ended:
         runner_for(dataset, work).run(partial(finish, is_merged=optimize), store, names)
 
 
@@ -79,6 +84,15 @@ def _adopting(runner: Runner, adopt: str, levels: Sequence[str]) -> Runner:
     from zonebloom.build.adopt import Adopting  # noqa: PLC0415 - few builds adopt
 
     return Adopting(runner)
+
+
+def _partition_column(dataset: DatasetSnapshot, names: Sequence[str]) -> ColumnNotFoundError | None:
+    """The error for a column that no file holds, as it is one of the partitions."""
+    declared = dataset.declared()
+    keys = {*dataset.path_values(next(iter(dataset.list()), "")), *(declared.partition_columns if declared else ())}
+    named = [name for name in names if name in keys]
+    message = "columns must be in the files, got the partition column"
+    return ColumnNotFoundError(f"{message} {named[0]}, which prunes without an index") if named else None
 
 
 def _is_resumed(base: Snapshot, names: Sequence[str], options: IndexOptions) -> bool:
@@ -92,7 +106,7 @@ def _is_resumed(base: Snapshot, names: Sequence[str], options: IndexOptions) -> 
     begun = [entry for entry in base.manifest.columns if entry.name in names]
     for entry in begun:
         if not entry.is_unfinished:
-            message = f"column {entry.name} must not be indexed yet, got an index of it at {base.store.location}"
+            message = f"column {entry.name} is already indexed at {base.store.location}"
             raise IndexExistsError(f"{message}; refresh it, or build with overwrite=True")
         made = options_of(entry)
         if made != options or len(begun) < len(names):
@@ -106,21 +120,21 @@ def _is_resumed(base: Snapshot, names: Sequence[str], options: IndexOptions) -> 
 def index_store(
     dataset: DatasetSnapshot, index: str | os.PathLike[str] | None, storage_options: Mapping[str, str] | None
 ) -> Store:
-    """Where the index of `dataset` goes.
+    """Where the index of `dataset` is, or goes.
 
     Raises
     ------
     InvalidArgumentError
         `index` is None where the data set has no place of its own, or is a place that it reads.
     """
-    location = dataset.default_index() if index is None else absolute(index)
-    if location is None:
-        raise InvalidArgumentError(
-            "index must name a folder where the data set is a list, a Dataset or an Iceberg table, got None"
-        )
     if index is not None:
+        location = absolute(index)
         dataset.check_index(location)
-    return open_store(location, storage_options)
+        return open_store(location, storage_options)
+    stores = [open_store(place, storage_options) for place in dataset.index_places()]
+    if not stores:
+        raise InvalidArgumentError("index must name a folder where the data set is a list or a Dataset, got None")
+    return next((store for store in stores[1:] if list_versions(store)), stores[0])
 
 
 def _current(store: Store) -> Snapshot:

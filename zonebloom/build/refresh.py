@@ -6,6 +6,7 @@ Spec: specs/refresh.md
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -77,6 +78,9 @@ def refresh(
     columns = snapshot.manifest.columns
     options = {entry.name: replace(options_of(entry), **(wanted or {})) for entry in columns}
     plan = plan_refresh(snapshot, dataset, mode, scope, options, check=check)
+    if not (scope.is_whole or plan.new or len(plan.dropped) or len(plan.kept)):
+        message = f"paths and partitions must name some file, got {[*(paths or ()), partitions]}"
+        warnings.warn(f"{message}, which is neither in the data set nor in the index", RuntimeWarning, stacklevel=3)
     done = apply(plan, work, is_forced=is_forced)
     return Refresh(
         mode,

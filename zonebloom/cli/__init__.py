@@ -1,16 +1,17 @@
 """The command `zonebloom`.
 
-`options` are the arguments that commands share, `output` reads and writes files and prints; `searching` has the
-commands that ask an index, `making` those that make one, `upkeep` those that look after it; `blooms` is about filters
-that data files have of their own.
+`options` are the arguments that commands share, `output` prints and writes files, `values` reads lists of ids;
+`searching` has the commands that ask an index, `making` those that make one, `upkeep` those that look after it,
+`manual` those about the command itself; `blooms` is about filters that data files have of their own.
 
-JSON goes to stdout alone, progress and warnings to stderr. Exit status: 0, 1 where data or the environment are at
-fault, 2 for the caller's mistake; one line on stderr, a traceback only with `--verbose`.
+JSON goes to stdout alone, progress and warnings to stderr. Exit status: 0, 1 where data or the environment are at fault
+or a check fails, 2 for the caller's mistake, 130 after Ctrl-C, 141 where the reader of the output left; one line on
+stderr, a traceback besides only with `--verbose`.
 """
 
 from __future__ import annotations
 
-from zonebloom.cli import blooms, making, searching, upkeep
+from zonebloom.cli import blooms, making, manual, searching, upkeep
 from zonebloom.cli.root import app, main, run
 
-__all__ = ["app", "blooms", "main", "making", "run", "searching", "upkeep"]
+__all__ = ["app", "blooms", "main", "making", "manual", "run", "searching", "upkeep"]

@@ -2,44 +2,53 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, get_args
 
 import click
 
-from zonebloom.cli.options import format_option, path_argument, storage_options
-from zonebloom.cli.output import print_json, typed_values
+from zonebloom.cli.options import common_options, path_argument, storage_options
+from zonebloom.cli.output import print_json
 from zonebloom.cli.root import app
+from zonebloom.cli.values import typed_value
 from zonebloom.errors import InvalidArgumentError
 from zonebloom.options import Sizing
 
 __all__ = ["blooms"]
 
 
-@app.command()
+@app.command(
+    examples=(
+        "blooms events/ --column user_id --value u-1",
+        "blooms events/ --add --column user_id --output events-with-blooms/",
+    )
+)
 @path_argument
 @click.option(
     "--column", "-c", multiple=True, help="The column to look at; all by default. With --add, one of several."
 )
 @click.option("--value", help="A value to look up in the column.")
 @click.option("--add", is_flag=True, help="Write copies of the files, with a filter for each row group of the columns.")
-@click.option("--output", "-o", help="With --add, the folder for the copies.")
+@click.option(
+    "--output", "-o", metavar="FOLDER", type=click.Path(path_type=Path), help="With --add, the folder for the copies."
+)
 @click.option("--fpp", type=float, default=0.01, help="With --add, the false positive probability of a filter.")
 @click.option("--sizing", type=click.Choice(get_args(Sizing)), default="power_of_two", help="With --add, its size.")
-@format_option
+@common_options
 def blooms(
     path: str,
     column: tuple[str, ...],
     value: str | None,
     add: bool,
-    output: str | None,
+    output: Path | None,
     fpp: float,
     sizing: Sizing,
     output_format: str,
 ) -> None:
-    r"""Print the bloom filters that the Parquet files of PATH have of their own, and whether they exclude a value.
+    r"""Print the bloom filters that Parquet files have of their own.
 
-    In --value, \xAA is a byte of a column of bytes. With --add, PATH stays as it is, and engines such as DuckDB,
-    DataFusion and Spark leave out row groups of the copies in DIR.
+    With --value, say also whether they exclude it; \xAA is a byte of a column of bytes. With --add, PATH stays as it
+    is, and engines such as DuckDB, DataFusion and Spark leave out row groups of the copies in FOLDER.
     """
     if add != (output is not None) or (add and (value is not None or not column)):
         raise InvalidArgumentError(
@@ -90,7 +99,7 @@ def _literal(path: str, column: str, text: str) -> Any:
             leaf = file.leaf_of(column)
             wanted = pa.null() if leaf is None else file.leaves[leaf][1]
         if not pa.types.is_null(wanted):
-            return typed_values([text], wanted, "--value")
+            return typed_value(text, wanted, "--value")
     return text
 
 

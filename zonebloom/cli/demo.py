@@ -108,7 +108,12 @@ class _Lake:
 
 
 def run_demo(
-    rows: int = 4_000_000, files: int = 8, *, directory: Path | None = None, console: Console | None = None
+    rows: int = 4_000_000,
+    files: int = 8,
+    *,
+    directory: Path | None = None,
+    keep: Path | None = None,
+    console: Console | None = None,
 ) -> DemoReport:
     """What an index saves on a lake of `rows` events in `files` files, printed and returned; nothing is left behind.
 
@@ -116,6 +121,8 @@ def run_demo(
 
     Parameters
     ----------
+    keep
+        A new folder where lake and index stay.
     directory
         Where the temporary folder is made; by default where the system has such folders.
     console
@@ -134,9 +141,11 @@ def run_demo(
         console = Console()
         if not console.is_terminal:
             console = Console(width=_WIDTH_OF_A_PIPE)
+    if keep is not None and keep.exists():
+        raise InvalidArgumentError(f"keep must be a new folder, got {keep}, which exists")
     with tempfile.TemporaryDirectory(prefix="zonebloom-demo-", dir=directory) as folder:
         console.print(f"Writing {rows:,} events with random keys to {files} Parquet files …")
-        lake = _write_lake(Path(folder) / "events", rows, files)
+        lake = _write_lake((keep or Path(folder)) / "events", rows, files)
         start_seconds = _warm_up(Path(folder) / "warm-up")
         read_seconds = _seconds(lambda: _read_keys(lake))[0]
         console.print(f"Building an index of {' and '.join(_KEYS)} …")
@@ -153,6 +162,8 @@ def run_demo(
             searches=tuple(_measure(index, lake, search) for search in _searches(lake)),
         )
         _print(report, console)
+        if keep is not None:
+            console.print(f"\nThe lake is {lake.root}, its index {index.location}")
         return report
 
 

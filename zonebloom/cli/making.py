@@ -5,62 +5,72 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
-from typing import get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
 from zonebloom.cli.options import (
-    column_option,
-    format_option,
+    busy,
+    common_options,
     index_option,
     open_it,
+    output_options,
     path_argument,
     storage_options,
-    workers_option,
+    work_options,
 )
-from zonebloom.cli.output import print_info, print_json, read_table, write_table
+from zonebloom.cli.output import check_output, print_info, print_json, print_list, read_table, write_table
 from zonebloom.cli.root import app
-from zonebloom.options import COMMIT_EVERY, FPP, ROWS_PER_ZONE, Sizing
+from zonebloom.options import FPP, ROWS_PER_ZONE, Sizing
+
+if TYPE_CHECKING:
+    from zonebloom.index import Index
 
 __all__ = ["build", "demo", "export", "import_", "whatif"]
 
 
-@app.command()
+@app.command(
+    examples=(
+        "build events/ --column user_id",
+        "build events/ -c user_id -c device.ip --index /srv/indexes/events",
+    )
+)
 @path_argument
-@click.option("--column", "-c", multiple=True, required=True, help="Column to index; may be given again.")
+@click.option("--column", "-c", multiple=True, required=True, help="Column to index; repeatable.")
 @click.option("--rows-per-zone", type=int, default=ROWS_PER_ZONE, help="Rows of a zone.")
 @click.option("--fpp", type=float, default=FPP, help="False positive probability of a zone, in (0, 1).")
 @click.option("--sizing", type=click.Choice(get_args(Sizing)), default="power_of_two", help="How large a filter is.")
-@index_option
-@workers_option
 @click.option("--levels", default="zone", help="zone, and fragment or dataset above it, separated by commas.")
 @click.option("--locator", is_flag=True, help="Also say which zones hold a key: 4.2 bytes a row, hardly a false zone.")
-@click.option(
-    "--commit-every", type=int, default=COMMIT_EVERY, help="Rows after which a build that dies keeps what it did."
-)
 @click.option("--overwrite", is_flag=True, help="Build indexed columns anew.")
 @click.option("--optimize/--no-optimize", default=True, help="Slice columns of more than 4096 zones at the end.")
 @click.option("--from-parquet-blooms", is_flag=True, help="Take bloom filters of the files; zones are row groups.")
-@format_option
+@work_options
+@index_option
+@common_options
 def build(
     path: str,
     column: tuple[str, ...],
     rows_per_zone: int,
     fpp: float,
     sizing: Sizing,
-    index: str | None,
-    workers: int | None,
     levels: str,
     locator: bool,
-    commit_every: int,
     overwrite: bool,
     optimize: bool,
     from_parquet_blooms: bool,
+    workers: int | None,
+    commit_every: int,
+    dry_run: bool,
+    index: str | None,
     output_format: str,
 ) -> None:
-    """Build an index over columns of PATH; data files are only read."""
+    """Build an index over columns of PATH; data is only read."""
     from zonebloom.index import build_index  # noqa: PLC0415 - `--help` must not load Arrow
 
+    if dry_run:
+        _say_what_a_build_does(path, index, output_format)
+        return
     started = time.perf_counter()
     built = build_index(
         path,
@@ -79,67 +89,124 @@ def build(
         progress=sys.stderr.isatty(),
         adopt="parquet" if from_parquet_blooms else None,
     )
-    info = built.info()
+    _print_made(built, output_format, time.perf_counter() - started)
+
+
+def _say_what_a_build_does(path: str, index: str | None, output_format: str) -> None:
+    from zonebloom.build.create import index_store  # noqa: PLC0415 - `--help` must not load Arrow
+    from zonebloom.formats import open_dataset  # noqa: PLC0415 - as above
+
+    dataset = open_dataset(path, storage_options()).pin()
+    num_bytes = [int(one[0]) for one in dataset.list().values()]
+    place = index_store(dataset, index, storage_options()).location
+    if output_format == "json":
+        print_json({"index": place, "num_files": len(num_bytes), "data_bytes": sum(num_bytes), "is_dry_run": True})
+    else:
+        click.echo(f"would read {len(num_bytes):,} files of {sum(num_bytes):,} bytes, and write {place}")
+
+
+def _print_made(made: Index, output_format: str, seconds: float) -> None:
+    """What was made, where it is, and what to do next."""
+    info = {**made.info(), "num_skipped_files": made.data.pin().num_skipped(), "seconds": round(seconds, 3)}
     if output_format == "json":
         print_json(info)
         return
-    elapsed = time.perf_counter() - started
-    speed = info["num_rows"] / elapsed
-    click.echo(f"indexed {info['num_rows']:,} rows of {info['num_fragments']:,} files, {speed:,.0f} rows/s")
+    speed = info["num_rows"] / max(seconds, 1e-9)
+    click.echo(
+        f"indexed {info['num_rows']:,} rows of {info['num_fragments']:,} files in {seconds:,.1f} s, {speed:,.0f} rows/s"
+    )
     print_info(info)
+    click.echo(f"the index is {info['index']}")
+    _say_skipped(info["num_skipped_files"])
+    click.echo(f'next: zonebloom search {info["dataset"]} --where "{info["columns"][0]["name"]} = …"')
 
 
-@app.command()
+def _say_skipped(num_skipped: int) -> None:
+    if num_skipped:
+        click.echo(f"{num_skipped:,} Parquet files skipped (names that begin with _ or .)", err=True)
+
+
+@app.command(examples=("export events/ --column user_id -o zones.arrow",))
 @path_argument
-@column_option
-@click.option("--output", "-o", type=click.Path(path_type=Path), required=True, help="FILE.arrow or FILE.parquet.")
+@click.option("--column", "-c", required=True, help="An indexed column.")
+@click.option(
+    "--output", "-o", metavar="FILE", type=click.Path(path_type=Path), required=True, help=".arrow or .parquet."
+)
+@output_options
 @index_option
-def export(path: str, column: str, output: Path, index: str | None) -> None:
-    """Write the zone table of a column, in Lance's schema, as one Arrow or Parquet file."""
-    table = open_it(path, index).zone_table(column).to_arrow()
-    write_table(table, output)
-    click.echo(f"wrote {table.num_rows:,} zones to {output}", err=True)
+@common_options
+def export(path: str, column: str, output: Path, overwrite: bool, index: str | None, output_format: str) -> None:
+    """Write the zones of a column as one file, in Lance's schema.
+
+    Files of the data set are numbered in order of path, as `zonebloom import` reads them.
+    """
+    opened = open_it(path, index)
+    check_output(output, opened, is_overwritten=overwrite)
+    with busy("exporting"):
+        count = write_table(opened.zone_table(column, numbered_by_path=True).to_arrow(), output)
+    if output_format == "json":
+        print_json({"column": column, "num_zones": count, "output": str(output)})
+    else:
+        click.echo(f"wrote {count:,} zones to {output}", err=True)
 
 
-@app.command("import")
+@app.command("import", examples=("import zones.arrow copy-of-events/ --column user_id",))
 @click.argument("file", type=click.Path(path_type=Path))
 @path_argument
-@click.option("--column", "-c", required=True, help="The column that it describes.")
+@click.option("--column", "-c", required=True, help="The column that FILE describes.")
 @index_option
-def import_(file: Path, path: str, column: str, index: str | None) -> None:
-    """Make an index of PATH from a zone table that was made elsewhere; it is checked against the data first."""
+@common_options
+def import_(file: Path, path: str, column: str, index: str | None, output_format: str) -> None:
+    """Make an index of PATH from exported zones, or Lance's.
+
+    They are checked against the data first.
+    """
+    from zonebloom.errors import DataFileError  # noqa: PLC0415 - as above
     from zonebloom.index import import_index  # noqa: PLC0415 - `--help` must not load Arrow
     from zonebloom.search.zone_table import ZoneTable  # noqa: PLC0415 - as above
 
-    zones = ZoneTable.from_arrow(read_table(file))
-    imported = import_index(path, zones, column=column, index=index, storage_options=storage_options())
-    print_info(imported.info())
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise DataFileError(f"{file} must be a readable file, got {error.strerror}") from error
+    started = time.perf_counter()
+    zones = ZoneTable.from_arrow(read_table(str(file), data))
+    with busy("importing"):
+        imported = import_index(path, zones, column=column, index=index, storage_options=storage_options())
+    _print_made(imported, output_format, time.perf_counter() - started)
 
 
-@app.command()
+@app.command(examples=("whatif events/ --column user_id", "whatif events/ -c user_id -c amount --fpp 1e-5"))
 @path_argument
-@click.option("--column", "-c", required=True, help="The column to index.")
+@click.option("--column", "-c", multiple=True, required=True, help="Column to index; repeatable.")
 @click.option("--rows-per-zone", type=int, default=ROWS_PER_ZONE, help="Rows of a zone.")
-@click.option("--fpp", type=float, multiple=True, help="Probability to try; may be given again.")
-@format_option
-def whatif(path: str, column: str, rows_per_zone: int, fpp: tuple[float, ...], output_format: str) -> None:
-    """Predict from a sample what an index would cost and save, and whether it is of use; nothing is written."""
+@click.option("--fpp", type=float, multiple=True, help="Probability to try; repeatable.")
+@common_options
+def whatif(path: str, column: tuple[str, ...], rows_per_zone: int, fpp: tuple[float, ...], output_format: str) -> None:
+    """Predict what an index would cost and save; nothing is written."""
     from zonebloom.build import advise as predicting  # noqa: PLC0415 - `--help` must not load Arrow
 
-    probabilities = list(fpp) or predicting.FPPS
-    options = storage_options()
-    found = predicting.whatif(path, column, rows_per_zone=rows_per_zone, fpp=probabilities, storage_options=options)
-    if output_format == "json":
-        print_json(found.to_dict())
+    found: list[Any] = []
+    for name in column:
+        options: dict[str, Any] = {"rows_per_zone": rows_per_zone, "storage_options": storage_options()}
+        with busy(f"sampling {name}"):
+            found.append(predicting.whatif(path, name, fpp=list(fpp) or predicting.FPPS, **options))
+    if output_format == "text":
+        click.echo("\n\n".join(map(str, found)))
+    elif len(found) == 1:
+        print_json(found[0].to_dict())
     else:
-        click.echo(str(found))
+        print_list(one.to_dict() for one in found)
+    if any(one.verdict.code == "UNSUPPORTED_TYPE" for one in found):
+        raise click.exceptions.Exit(2)  # as a build of it does
 
 
-@app.command()
+@app.command(examples=("demo", "demo --rows 500000 --keep demo-lake"))
 @click.option("--rows", type=int, default=4_000_000, help="Rows to generate.")
 @click.option("--files", type=int, default=8, help="Files to generate.")
-def demo(rows: int, files: int) -> None:
-    """Generate a lake in a temporary folder, index it, search it, and compare with a full scan."""
+@click.option("--keep", metavar="FOLDER", type=click.Path(path_type=Path), help="Leave the lake and its index there.")
+def demo(rows: int, files: int, keep: Path | None) -> None:
+    """Index a generated lake, search it, compare with a full scan."""
     from zonebloom.cli.demo import run_demo  # noqa: PLC0415 - only here
 
-    run_demo(rows=rows, files=files)
+    run_demo(rows=rows, files=files, keep=keep)

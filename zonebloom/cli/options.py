@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable
+import sys
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import click
@@ -12,21 +15,27 @@ from zonebloom.errors import InvalidArgumentError
 from zonebloom.storage.stores.locations import absolute, is_url
 
 __all__ = [
-    "column_option",
-    "format_option",
+    "busy",
+    "columns_option",
+    "common_options",
     "index_option",
+    "limit_option",
+    "listed",
     "open_it",
+    "output_options",
     "path_argument",
     "storage_options",
     "strict_option",
+    "values_options",
     "where_option",
-    "workers_option",
+    "work_options",
 ]
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _Decorator = Callable[[_Command], _Command]
 
 _OPTIONS = "zonebloom.storage_options"
+_SECONDS_OF_SILENCE = 1.0
 
 
 def _keep_storage_options(context: click.Context, _option: click.Parameter, given: tuple[str, ...]) -> None:
@@ -43,14 +52,63 @@ _storage_option: _Decorator[Any] = click.option(
     metavar="KEY=VALUE",
     expose_value=False,
     callback=_keep_storage_options,
-    help="For s3://, gs://, az:// and the like, such as aws_region=eu-west-1; may be given again. "
-    "Secrets are better in the environment (AWS_SECRET_ACCESS_KEY).",
+    help="For s3://, gs://, az://, such as aws_region=eu-west-1; repeatable. Better in the environment.",
+)
+path_argument: _Decorator[Any] = click.argument("path")
+"""Folder of Parquet files, one file, a table, or the folder of an index; a path or a URL."""
+where_option: _Decorator[Any] = click.option(
+    "--where", "-w", help="Condition, as in SQL: \"user_id = 'u-1' AND day = 3\"."
+)
+index_option: _Decorator[Any] = click.option(
+    "--index", metavar="FOLDER", help="Where the index is, if not beside the data."
+)
+strict_option: _Decorator[Any] = click.option(
+    "--strict", is_flag=True, help="Fail where files are new or changed since the last refresh."
+)
+limit_option: _Decorator[Any] = click.option("--limit", type=int, help="Stop after so many rows, or row ranges.")
+columns_option: _Decorator[Any] = click.option(
+    "--columns", metavar="NAMES", help='Columns to print: user_id,amount; "a,b" in quotes is one name.'
 )
 
 
-def path_argument(command: _Command) -> _Command:
-    """Folder of Parquet files, one file, or the folder of an index; a path or a URL, with options for its store."""
-    decorated: _Command = _storage_option(click.argument("path")(command))
+def common_options(command: _Command) -> _Command:
+    """What every command has that is about one PATH: how to print, and options for its store."""
+    form = click.option(
+        "--format", "-f", "output_format", type=click.Choice(["text", "json"]), default="text", help="How to print."
+    )
+    decorated: _Command = form(_storage_option(command))
+    return decorated
+
+
+def values_options(command: _Command) -> _Command:
+    """A list of ids in a file."""
+    column = click.option("--column", "-c", help="With --values: the column that holds them.")
+    values = click.option(
+        "--values",
+        metavar="FILE",
+        help="Values to look for; - is stdin. Text with one a line, CSV with a header, Arrow or Parquet.",
+    )
+    decorated: _Command = column(values(command))
+    return decorated
+
+
+def output_options(command: _Command) -> _Command:
+    """A file to write."""
+    overwrite = click.option("--overwrite", is_flag=True, help="Replace FILE if it exists.")
+    decorated: _Command = overwrite(command)
+    return decorated
+
+
+def work_options(command: _Command) -> _Command:
+    """How a build or refresh works."""
+    from zonebloom.options import COMMIT_EVERY  # noqa: PLC0415 - beside its only use
+
+    workers = click.option("--workers", type=int, help="Threads; by default the number of cores.")
+    commit = click.option(
+        "--commit-every", type=int, default=COMMIT_EVERY, help="Rows after which what is done is committed."
+    )
+    dry = click.option("--dry-run", is_flag=True, help="Write nothing, only say what.")
+    decorated: _Command = workers(commit(dry(command)))
     return decorated
 
 
@@ -59,18 +117,16 @@ def storage_options() -> dict[str, str] | None:
     return click.get_current_context().meta.get(_OPTIONS) or None
 
 
-where_option: _Decorator[Any] = click.option(
-    "--where", "-w", required=True, help="Predicate, as in SQL: \"user_id = 'u-1' AND day = 3\"."
-)
-index_option: _Decorator[Any] = click.option("--index", help="Folder of the index, if not beside the data.")
-format_option: _Decorator[Any] = click.option(
-    "--format", "-f", "output_format", type=click.Choice(["text", "json"]), default="text", help="How to print."
-)
-strict_option: _Decorator[Any] = click.option(
-    "--strict", is_flag=True, help="Fail where files are new or changed since the last refresh."
-)
-column_option: _Decorator[Any] = click.option("--column", "-c", required=True, help="An indexed column.")
-workers_option: _Decorator[Any] = click.option("--workers", type=int, help="Threads; by default the number of cores.")
+def listed(text: str | None) -> list[str] | None:
+    """Names that commas separate, as a line of CSV."""
+    if text is None:
+        return None
+    import csv  # noqa: PLC0415 - only here
+
+    names = [name.strip() for name in next(csv.reader([text], skipinitialspace=True), [])]
+    if not names or "" in names:
+        raise InvalidArgumentError(f"a list of names must be like user_id,amount, got {text!r}")
+    return names
 
 
 def open_it(path: str, index: str | None) -> Any:
@@ -91,3 +147,30 @@ def _is_in(path: str, place: str) -> bool:
     """Whether `path` is `place` or lies in it, by name or by what links lead to."""
     resolved = (path, place) if is_url(place) else (os.path.realpath(path), os.path.realpath(place))
     return any(f"{inner}/".startswith(f"{outer.rstrip('/')}/") for inner, outer in ((path, place), resolved))
+
+
+@contextlib.contextmanager
+def busy(doing: str) -> Iterator[None]:
+    """A sign of life on a terminal while the block runs, if it lasts for over a second."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    shown = contextlib.ExitStack()
+
+    def show() -> None:
+        from rich import console, progress  # noqa: PLC0415 - only what lasts pays for it
+
+        columns = (progress.SpinnerColumn(), progress.TextColumn("{task.description}"), progress.TimeElapsedColumn())
+        bar = progress.Progress(*columns, console=console.Console(stderr=True), transient=True)
+        bar.add_task(doing, total=None)
+        shown.enter_context(bar)
+
+    timer = threading.Timer(_SECONDS_OF_SILENCE, show)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+        shown.close()

@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
+import os
 import sys
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from zonebloom import errors
-from zonebloom.cli.blobs import blob_of, text_of
+from zonebloom.cli.blobs import text_of
+from zonebloom.reasons import summed_up
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from zonebloom.reasons import Reason
+
 __all__ = [
+    "check_output",
+    "print_aligned",
     "print_csv",
     "print_info",
     "print_json",
+    "print_list",
+    "print_reasons",
     "printable",
     "python_rows",
     "read_table",
-    "read_values",
-    "typed_values",
     "write_table",
 ]
 
@@ -36,6 +44,27 @@ def print_json(document: Any, *, indent: int | None = 2) -> None:
     except ValueError:  # JSON has no NaN and no infinity
         text = json.dumps(_without_nan(document), indent=indent, ensure_ascii=False, default=_shown)
     click.echo(text)
+
+
+def print_list(rows: Iterable[Any]) -> None:
+    """A JSON array on stdout, one element a line."""
+    shown = [json.dumps(_without_nan(row), ensure_ascii=False, default=_shown) for row in rows]
+    click.echo("[\n" + ",\n".join(shown) + "\n]" if shown else "[]")
+
+
+def print_aligned(rows: Sequence[Sequence[str]]) -> None:
+    """Columns that line up; numbers are the caller's texts."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        click.echo("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def print_reasons(reasons: Iterable[Reason]) -> None:
+    """A line on stderr for each kind of reason."""
+    from zonebloom.cli.root import as_command  # noqa: PLC0415 - the root has no need of what prints
+
+    for line in summed_up(reasons):
+        click.echo(as_command(line), err=True)
 
 
 def _shown(value: Any) -> str:
@@ -56,14 +85,14 @@ def print_info(found: dict[str, Any]) -> None:
     """The columns of `Index.info()`."""
     for column in found["columns"]:
         click.echo(
-            f"  {column['name']} {column['type']}: {column['num_zones']:,} zones of {column['rows_per_zone']:,} rows, "
-            f"fpp {column['fpp']}, {column['sizing']}, {column['index_bytes']:,} bytes "
+            f"  {column['name']} {column['type']}: {column['num_zones']:,} zones of {column['rows_per_zone']:,} rows\n"
+            f"    fpp {column['fpp']}, {column['sizing']}; {column['index_bytes']:,} bytes "
             f"({column['bytes_per_row']:.2f} a row) in {_kinds(column['kinds'])}"
         )
         for level in column["levels"]:
             click.echo(
-                f"    level {level['name']}: {level['num_filters']:,} filters of {level['num_values']:,} values, "
-                f"fpp {level['fpp']:.2g}, {level['index_bytes']:,} bytes"
+                f"    level {level['name']}: {level['num_filters']:,} filters of {level['num_values']:,} values\n"
+                f"      fpp {level['fpp']:.2g}, {level['index_bytes']:,} bytes"
             )
 
 
@@ -105,68 +134,62 @@ def python_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
     return rows
 
 
-def read_values(path: Path, index: Any, column: str) -> pa.Array:
-    """The values of a file: lines, or the first column of a table."""
-    if path.suffix in (".arrow", ".parquet"):
-        table = read_table(path)
-        if not table.num_columns:
-            raise errors.InvalidArgumentError(f"--values must have a column, got {path}, which has none")
-        return table.column(0).combine_chunks()
-    try:
-        text = path.read_text(encoding="utf-8-sig")  # a mark of the byte order is no part of the first value
-        lines = text.split("\n")  # splitlines() also cuts at characters inside a value
-    except (OSError, UnicodeDecodeError) as error:
-        raise errors.InvalidArgumentError(f"--values must be a readable file of UTF-8, got {path}: {error}") from error
-    wanted = index.column_type(column)
-    return typed_values([line for line in lines if line], wanted, f"each line of {path}")
+def check_output(path: Path, opened: Any, *, is_overwritten: bool) -> None:
+    """Refuse a file that would be data of the data set or part of the index, or that exists.
 
-
-def typed_values(texts: list[str], wanted: pa.DataType, name: str) -> pa.Array:
-    """The values of type `wanted` that `texts` stand for; `name` says in an error whose they are."""
-    import pyarrow as pa  # noqa: PLC0415 - `--help` must not load Arrow
-
-    try:
-        if _is_blob(wanted):
-            return pa.array([blob_of(text) for text in texts], wanted)
-        array = pa.array(texts, pa.string())
-        return array if pa.types.is_string(wanted) or pa.types.is_large_string(wanted) else array.cast(wanted)
-    except (ValueError, pa.ArrowNotImplementedError) as error:
-        raise errors.InvalidArgumentError(f"{name} must be a {wanted}, got: {error}") from error
-
-
-def _is_blob(column_type: pa.DataType) -> bool:
-    import pyarrow as pa  # noqa: PLC0415 - `--help` must not load Arrow
-
-    is_kind = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view, pa.types.is_fixed_size_binary)
-    return any(check(column_type) for check in is_kind)
-
-
-def write_table(table: pa.Table, path: Path) -> None:
-    """`table` as the file that the ending of `path` names."""
-    import pyarrow as pa  # noqa: PLC0415 - `--help` must not load Arrow
-    import pyarrow.parquet as pq  # noqa: PLC0415 - as above
-
+    Raises
+    ------
+    InvalidArgumentError
+        It would, or it does and is not to be overwritten.
+    """
     if path.suffix not in (".arrow", ".parquet"):
         raise errors.InvalidArgumentError(f"--output must end in .arrow or .parquet, got {path}")
-    try:
-        if path.suffix == ".parquet":
-            pq.write_table(table, path, compression="none", use_dictionary=False, write_statistics=False)
-        else:
-            with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
-                writer.write_table(table)
-    except OSError as error:
-        raise errors.StorageError(f"cannot write {path}: {error}") from error
+    real, dataset = os.path.realpath(path), opened.data.pin()
+    is_folder = getattr(dataset, "layout", "folder") == "folder"
+    data = [dataset.location] if is_folder else [dataset.absolute(one) for one in dataset.list()]
+    if any(f"{real}/".startswith(f"{os.path.realpath(one)}/") for one in (opened.location, *data)):
+        message = f"--output must be outside of the data set and of its index, got {path}"
+        raise errors.InvalidArgumentError(f"{message}; name a file in another folder")
+    if path.exists() and not is_overwritten:
+        raise errors.InvalidArgumentError(f"--output must be a new file, got {path}, which exists; or add --overwrite")
 
 
-def read_table(path: Path) -> pa.Table:
-    """The table in a file of Arrow or Parquet."""
+def write_table(rows: pa.RecordBatchReader | pa.Table, path: Path) -> int:
+    """Write `rows` as the file that the ending of `path` names, whole or not at all; how many they are."""
     import pyarrow as pa  # noqa: PLC0415 - `--help` must not load Arrow
     import pyarrow.parquet as pq  # noqa: PLC0415 - as above
 
+    part = path.with_name(f".{path.name}.part")
+    batches = rows.to_batches() if isinstance(rows, pa.Table) else rows
+    num_rows = 0
     try:
-        if path.suffix == ".parquet":
-            return pq.ParquetFile(path).read()
-        with pa.OSFile(str(path), "rb") as source:
-            return pa.ipc.open_file(source).read_all()
+        with contextlib.ExitStack() as opened:
+            if path.suffix == ".parquet":
+                plain = {"compression": "none", "use_dictionary": False, "write_statistics": False}
+                writer = opened.enter_context(pq.ParquetWriter(part, rows.schema, **plain))
+            else:
+                sink = opened.enter_context(pa.OSFile(str(part), "wb"))
+                writer = opened.enter_context(pa.ipc.new_file(sink, rows.schema))
+            for batch in batches:
+                writer.write_batch(batch)
+                num_rows += batch.num_rows
+        part.replace(path)
+    except OSError as error:
+        raise errors.StorageError(f"cannot write {path}: {error}") from error
+    finally:
+        part.unlink(missing_ok=True)
+    return num_rows
+
+
+def read_table(path: str, data: bytes) -> pa.Table:
+    """The table in `data`, which is a file of Arrow or Parquet."""
+    import pyarrow as pa  # noqa: PLC0415 - `--help` must not load Arrow
+    import pyarrow.parquet as pq  # noqa: PLC0415 - as above
+
+    source = pa.BufferReader(data)
+    try:
+        if data.startswith(b"PAR1"):
+            return pq.ParquetFile(source).read()
+        return pa.ipc.open_file(source).read_all()
     except (OSError, pa.ArrowInvalid) as error:
         raise errors.DataFileError(f"{path} must be an Arrow or Parquet file, got: {error}") from error

@@ -3,146 +3,257 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 from zonebloom.cli.options import (
-    column_option,
-    format_option,
+    busy,
+    columns_option,
+    common_options,
     index_option,
+    limit_option,
+    listed,
     open_it,
+    output_options,
     path_argument,
     strict_option,
+    values_options,
     where_option,
 )
-from zonebloom.cli.output import print_csv, print_json, printable, python_rows, read_values, write_table
-from zonebloom.cli.root import app
+from zonebloom.cli.output import (
+    check_output,
+    print_csv,
+    print_json,
+    print_list,
+    print_reasons,
+    printable,
+    python_rows,
+    write_table,
+)
+from zonebloom.cli.root import app, as_command
+from zonebloom.cli.values import read_values
+from zonebloom.errors import InvalidArgumentError
 
 __all__ = ["exists", "explain", "locate", "scan", "search"]
 
 
-@app.command()
-@path_argument
-@where_option
-@strict_option
-@index_option
-@format_option
-def search(path: str, where: str, strict: bool, index: str | None, output_format: str) -> None:
-    """Print the files and row ranges that can match; the rest certainly do not."""
-    found = open_it(path, index).search(where, strict=strict)
-    if output_format == "json":
-        print_json(found.to_dict())
-        return
-    kept, total = found.kept, found.total
-    for row in found.to_dict()["row_ranges"]:
-        click.echo(f"{row['path']}\t{row['start']}\t{row['stop']}")
-    click.echo(
-        f"{found.kind}: {kept.files:,} of {total.files:,} files, {kept.zones:,} of {total.zones:,} zones, "
-        f"{kept.rows:,} of {total.rows:,} rows, {kept.bytes:,} of {total.bytes:,} bytes",
-        err=True,
+def _wanted(opened: Any, where: str | None, column: str | None, values: str | None) -> dict[str, Any]:
+    """What a search is asked, as the library's arguments."""
+    found = None if column is None or values is None else read_values(values, opened, column)
+    if values is not None and column is None:
+        raise click.UsageError("--values needs --column.")
+    return {"predicate": where, "column": column, "values": found}
+
+
+@app.command(
+    examples=(
+        "search events/ --where \"user_id = 'u-1'\"",
+        "search events/ --column user_id --values ids.txt -f json",
     )
-    for reason in found.reasons:
-        click.echo(f"{reason.code}: {reason.message}", err=True)
-
-
-@app.command()
+)
 @path_argument
 @where_option
-@click.option("--columns", help="Columns to print, separated by commas.")
-@click.option("--limit", type=int, help="Stop after so many rows.")
-@click.option("--output", "-o", type=click.Path(path_type=Path), help="Write .arrow or .parquet instead.")
+@values_options
+@limit_option
 @strict_option
 @index_option
-@format_option
-def scan(
+@common_options
+def search(
     path: str,
-    where: str,
-    columns: str | None,
+    where: str | None,
+    column: str | None,
+    values: str | None,
     limit: int | None,
-    output: Path | None,
     strict: bool,
     index: str | None,
     output_format: str,
 ) -> None:
-    r"""Print the rows that match, as a full scan would find them: CSV, or one JSON object a line.
-
-    Bytes are printed as DuckDB prints them: \xAA for each that is no printable ASCII.
-    """
-    names = columns.split(",") if columns else None
-    reader = open_it(path, index).scan(where, columns=names, limit=limit, strict=strict)
-    if output is not None:
-        write_table(reader.read_all(), output)
-        return
+    """Print the row ranges that may match; no other row does."""
+    if limit is not None and limit < 0:
+        raise InvalidArgumentError(f"limit must be 0 or more, got {limit}")
+    opened = open_it(path, index)
+    found = opened.search(**_wanted(opened, where, column, values), strict=strict)
+    document = found.to_dict()
+    document["row_ranges"] = document["row_ranges"][:limit]
     if output_format == "json":
+        print_json(document)
+        return
+    kept, total = found.kept, found.total
+    for row in document["row_ranges"]:
+        click.echo(f"{row['path']}\t{row['start']}\t{row['stop']}")
+    click.echo(
+        f"{found.kind}: {kept.files:,} of {total.files:,} files, {kept.zones:,} of {total.zones:,} zones, "
+        f"{kept.rows:,} of {total.rows:,} rows, {kept.bytes:,} of {total.bytes:,} bytes; {found.kind.meaning}",
+        err=True,
+    )
+    if kept.unreadable:
+        click.echo(f"and the rows of {kept.unreadable:,} files that cannot be read: how many is unknown", err=True)
+    print_reasons(found.reasons)
+
+
+@app.command(
+    examples=(
+        "scan events/ --where \"user_id = 'u-1'\" --columns user_id,amount",
+        "scan events/ --column user_id --values ids.txt -o found.parquet",
+    )
+)
+@path_argument
+@where_option
+@values_options
+@columns_option
+@limit_option
+@click.option(
+    "--output", "-o", metavar="FILE", type=click.Path(path_type=Path), help="Write .arrow or .parquet instead."
+)
+@output_options
+@strict_option
+@index_option
+@common_options
+def scan(
+    path: str,
+    where: str | None,
+    column: str | None,
+    values: str | None,
+    columns: str | None,
+    limit: int | None,
+    output: Path | None,
+    overwrite: bool,
+    strict: bool,
+    index: str | None,
+    output_format: str,
+) -> None:
+    r"""Print the rows that match, as a full scan finds them.
+
+    CSV, or one JSON object a line. Bytes are printed as DuckDB prints them: \xAA for each that is no printable ASCII.
+    """
+    opened = open_it(path, index)
+    if output is not None:
+        check_output(output, opened, is_overwritten=overwrite)
+    wanted = _wanted(opened, where, column, values)
+    reader = opened.scan(**wanted, columns=listed(columns), limit=limit, strict=strict)
+    if output is not None:
+        with busy("scanning"):
+            count = write_table(reader, output)
+        click.echo(f"wrote {count:,} rows to {output}", err=True)
+    elif output_format == "json":
         for batch in reader:
             for row in python_rows(batch):
                 print_json(row, indent=None)
-        return
-    print_csv(reader)
+    else:
+        print_csv(reader)
+    _say_what_was_read_whole(opened)
 
 
+def _say_what_was_read_whole(opened: Any) -> None:
+    unknown = opened.view().files.unknown_paths
+    if unknown:
+        message = f"{len(unknown):,} new or changed files were read whole, such as {unknown[0]}"
+        click.echo(as_command(f"zonebloom: warning: {message}; refresh the index"), err=True)
+
+
+_column_option = click.option("--column", "-c", required=True, help="An indexed column.")
 _values_option = click.option(
     "--values",
-    type=click.Path(path_type=Path),
     required=True,
-    help="Text of UTF-8 (one value a line; empty lines are none), .arrow or .parquet (1st column).",
+    metavar="FILE",
+    help="Values to ask for; - is stdin. Text with one a line, CSV with a header, Arrow or Parquet.",
 )
 
 
-@app.command()
+@app.command(
+    examples=(
+        "locate events/ --column user_id --values ids.txt",
+        "locate events/ --column user_id --values - --exact < ids.txt",
+    )
+)
 @path_argument
-@column_option
+@_column_option
 @_values_option
 @click.option("--exact", is_flag=True, help="Read the candidates: the rows that hold a value, and no others.")
+@strict_option
 @index_option
-@format_option
-def locate(path: str, column: str, values: Path, exact: bool, index: str | None, output_format: str) -> None:
-    """For each value of a file, print the files and row ranges that can hold it; the rest certainly do not."""
+@common_options
+def locate(
+    path: str, column: str, values: str, exact: bool, strict: bool, index: str | None, output_format: str
+) -> None:
+    """Print for each value of a file the files and row ranges that can hold it.
+
+    The rest certainly do not.
+    """
     opened = open_it(path, index)
+    opened.column_type(column)  # an error here names the indexed columns
     wanted = read_values(values, opened, column)
-    found = opened.locate(column, wanted, exact=exact)
+    with busy("asking"):
+        found = opened.locate(column, wanted, exact=exact, strict=strict)
     names = wanted.take(found.column("key_index")).to_pylist()
     rows = found.drop_columns("key_index").to_pylist()
     if output_format == "json":
-        print_json([{"value": value, **row} for value, row in zip(names, rows, strict=True)])
+        print_list({"value": value, **row} for value, row in zip(names, rows, strict=True))
         return
     for value, row in zip(names, rows, strict=True):
         click.echo("\t".join([printable(value), *("" if one is None else str(one) for one in row.values())]))
 
 
-@app.command()
+@app.command(
+    examples=(
+        "exists events/ --column user_id --values ids.txt",
+        "exists events/ --column user_id --values - --exact < ids.txt",
+    )
+)
 @path_argument
-@column_option
+@_column_option
 @_values_option
 @click.option("--exact", is_flag=True, help="Read the candidates: true is certain.")
+@strict_option
 @index_option
-@format_option
-def exists(path: str, column: str, values: Path, exact: bool, index: str | None, output_format: str) -> None:
-    r"""For each value of a file, say whether the column may hold it; false is certain.
+@common_options
+def exists(
+    path: str, column: str, values: str, exact: bool, strict: bool, index: str | None, output_format: str
+) -> None:
+    r"""Print for each value of a file whether the column may hold it.
 
-    In a text, \xAA is a byte of a column of bytes.
+    False is certain. In a text, \xAA is a byte of a column of bytes.
     """
     opened = open_it(path, index)
+    opened.column_type(column)  # an error here names the indexed columns
     wanted = read_values(values, opened, column)
-    found = opened.exists(column, wanted, exact=exact)
+    with busy("asking"):
+        found = opened.exists(column, wanted, exact=exact, strict=strict)
+    rows = zip(wanted.to_pylist(), found.to_pylist(), strict=True)
     if output_format == "json":
-        rows = zip(wanted.to_pylist(), found.to_pylist(), strict=True)
-        print_json([{"value": value, "exists": answer} for value, answer in rows])
+        print_list({"value": value, "exists": answer} for value, answer in rows)
         return
-    for value, answer in zip(wanted.to_pylist(), found.to_pylist(), strict=True):
+    for value, answer in rows:
         click.echo(f"{printable(value)}\t{str(answer).lower()}")
-    click.echo(f"{found.true_count:,} of {len(found):,} may exist", err=True)
+    click.echo(f"{found.true_count:,} of {len(found):,} {'' if exact else 'may '}exist", err=True)
 
 
-@app.command()
+@app.command(
+    examples=(
+        "explain events/ --where \"user_id = 'u-1' OR amount > 5\"",
+        "explain events/ --column user_id --values ids.txt",
+    )
+)
 @path_argument
 @where_option
+@values_options
+@strict_option
 @index_option
-@format_option
-def explain(path: str, where: str, index: str | None, output_format: str) -> None:
-    """Print the funnel of a search, and a reason for each part that was not pruned."""
-    found = open_it(path, index).explain(where)
+@common_options
+def explain(
+    path: str,
+    where: str | None,
+    column: str | None,
+    values: str | None,
+    strict: bool,
+    index: str | None,
+    output_format: str,
+) -> None:
+    """Print what a search leaves out, and why not more."""
+    opened = open_it(path, index)
+    found = opened.explain(**_wanted(opened, where, column, values), strict=strict)
     if output_format == "json":
         print_json(found.to_dict())
     else:
-        click.echo(str(found))
+        click.echo(as_command(str(found)))

@@ -1,30 +1,61 @@
-"""Commands that look after an index: info, refresh, optimize, versions, restore, vacuum, delete, verify."""
+"""Commands that look after an index: status, info, refresh, optimize, verify, versions, restore, vacuum, delete."""
 
 from __future__ import annotations
 
+import contextlib
+import re
 import sys
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from zonebloom.cli.options import format_option, index_option, open_it, path_argument, workers_option
-from zonebloom.cli.output import print_info, print_json
-from zonebloom.cli.root import app
+from zonebloom.cli.options import (
+    busy,
+    common_options,
+    index_option,
+    open_it,
+    path_argument,
+    storage_options,
+    work_options,
+)
+from zonebloom.cli.output import print_aligned, print_info, print_json, print_list
+from zonebloom.cli.root import app, as_command
+from zonebloom.errors import IndexNotFoundError
 from zonebloom.options import Sizing
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from zonebloom.build.refresh import Mode
 
-__all__ = ["delete", "info", "optimize", "refresh", "restore", "vacuum", "verify", "versions"]
+__all__ = ["delete", "info", "optimize", "refresh", "restore", "status", "vacuum", "verify", "versions"]
 
 
-@app.command()
+@app.command(examples=("status events/", "status events/ --check || zonebloom refresh events/"))
+@path_argument
+@click.option("--check", is_flag=True, help="Exit with 1 if a refresh has work to do.")
+@index_option
+@common_options
+def status(path: str, check: bool, index: str | None, output_format: str) -> None:
+    """Print what the index covers now, and what is read whole."""
+    with busy("listing"):
+        found = open_it(path, index).status()
+    if output_format == "json":
+        print_json(found.to_dict())
+    else:
+        click.echo(as_command(str(found)))
+    if check and not found.is_fresh:
+        raise click.exceptions.Exit(1)
+
+
+@app.command(examples=("info events/", "info events/ --format json"))
 @path_argument
 @index_option
-@format_option
+@common_options
 def info(path: str, index: str | None, output_format: str) -> None:
-    """Print version, counts, and the parameters and size of each column."""
-    found = open_it(path, index).info()
+    """Print version, and parameters and size of each column."""
+    opened = open_it(path, index)
+    found = {**opened.info(), "num_skipped_files": opened.data.pin().num_skipped()}
     if output_format == "json":
         print_json(found)
         return
@@ -33,15 +64,106 @@ def info(path: str, index: str | None, output_format: str) -> None:
     click.echo(f"index    {found['index']}\ndata set {found['dataset']} ({kind})")
     click.echo(f"version {found['version']}, {found['num_fragments']:,} files, {found['num_rows']:,} rows")
     print_info(found)
+    for column in found["columns"]:
+        if column["is_unfinished"]:
+            click.echo(f"  {column['name']}: its build is unfinished; `zonebloom refresh` goes on")
+    if found["num_skipped_files"]:
+        click.echo(f"{found['num_skipped_files']:,} Parquet files skipped (names that begin with _ or .)", err=True)
 
 
-@app.command()
+@app.command(
+    examples=("refresh events/", "refresh events/ --partition day=3", "refresh events/ --mode full --fpp 1e-5")
+)
 @path_argument
+@click.option(
+    "--mode",
+    type=click.Choice(["incremental", "quick", "full"]),
+    default="incremental",
+    help="quick reads no data, full builds all anew.",
+)
+@click.option("--part", multiple=True, metavar="NAME", help="Only this file or folder in PATH; repeatable.")
+@click.option("--partition", multiple=True, metavar="KEY=VALUE", help="Only this partition; repeatable.")
+@click.option("--rows-per-zone", type=int, help="With full: rows of a zone from now on.")
+@click.option("--fpp", type=float, help="With full: false positive probability of a zone from now on.")
+@click.option("--sizing", type=click.Choice(get_args(Sizing)), help="With full: how large a filter is from now on.")
+@click.option("--levels", help="With full: zone, and fragment or dataset above it, separated by commas.")
+@click.option("--check", is_flag=True, help="Read the index whole first, and mend it.")
+@work_options
 @index_option
-@format_option
-def optimize(path: str, index: str | None, output_format: str) -> None:
-    """Merge segments into few slice segments, of which a search reads some rows; answers stay the same."""
-    done = open_it(path, index).optimize()
+@common_options
+def refresh(
+    path: str,
+    mode: Mode,
+    part: tuple[str, ...],
+    partition: tuple[str, ...],
+    rows_per_zone: int | None,
+    fpp: float | None,
+    sizing: Sizing | None,
+    levels: str | None,
+    check: bool,
+    workers: int | None,
+    commit_every: int,
+    dry_run: bool,
+    index: str | None,
+    output_format: str,
+) -> None:
+    """Index new and changed files, forget deleted ones.
+
+    The work is in proportion to the change.
+    """
+    if dry_run and (part or partition or mode != "incremental"):
+        raise click.UsageError("--dry-run is for an incremental refresh of all files.")
+    opened = open_it(path, index)
+    if dry_run:
+        found = opened.status()
+        if output_format == "json":
+            print_json(found.to_dict() | {"is_dry_run": True})
+        else:
+            added, dropped = found.num_new + found.num_changed, found.num_changed + found.num_deleted
+            click.echo(f"would add {added:,} files of {found.num_rows_not_indexed:,} rows, and drop {dropped:,}")
+        return
+    done = opened.refresh(
+        mode,
+        paths=part or None,
+        partitions=partition or None,
+        rows_per_zone=rows_per_zone,
+        fpp=fpp,
+        sizing=sizing,
+        levels=[name.strip() for name in levels.split(",")] if levels else None,
+        check=check,
+        workers=workers,
+        commit_every=commit_every,
+        progress=sys.stderr.isatty(),
+    )
+    if output_format == "json":
+        print_json(done.to_dict())
+        return
+    click.echo(
+        f"version {done.version}: {done.num_files_added:,} files added, {done.num_files_dropped:,} dropped, "
+        f"{done.num_files_kept:,} kept; {done.num_zones_added:,} zones added, {done.num_zones:,} in the index"
+    )
+
+
+@app.command(examples=("optimize events/",))
+@path_argument
+@click.option("--dry-run", is_flag=True, help="Write nothing, only say what there is to merge.")
+@index_option
+@common_options
+def optimize(path: str, dry_run: bool, index: str | None, output_format: str) -> None:
+    """Merge segments, so that a search reads less.
+
+    Answers stay the same.
+    """
+    opened = open_it(path, index)
+    if dry_run:
+        columns = [{"name": one["name"], "segments": one["segments"]} for one in opened.info()["columns"]]
+        if output_format == "json":
+            print_json({"columns": columns, "is_dry_run": True})
+        for one in columns if output_format == "text" else []:
+            click.echo(f"{one['name']}: {one['segments']:,} segments now")
+        return
+    with busy("optimizing"):
+        done = opened.optimize()
     if output_format == "json":
         print_json(done.to_dict())
         return
@@ -61,130 +183,20 @@ def optimize(path: str, index: str | None, output_format: str) -> None:
             click.echo(f"  damaged, left as it is: {message}", err=True)
 
 
-@app.command()
-@path_argument
-@click.option(
-    "--mode",
-    type=click.Choice(["incremental", "quick", "full"]),
-    default="incremental",
-    help="quick reads no data, full builds all anew.",
-)
-@click.option("--part", multiple=True, help="A file or folder in PATH; may be given again.")
-@click.option("--partition", multiple=True, help="A partition, such as day=3; may be given again.")
-@click.option("--rows-per-zone", type=int, help="With full: rows of a zone from now on.")
-@click.option("--fpp", type=float, help="With full: false positive probability of a zone from now on.")
-@click.option("--sizing", type=click.Choice(get_args(Sizing)), help="With full: how large a filter is from now on.")
-@click.option("--levels", help="With full: zone, and fragment or dataset above it, separated by commas.")
-@click.option("--check", is_flag=True, help="Read the index whole first, and mend it.")
-@index_option
-@workers_option
-@format_option
-def refresh(
-    path: str,
-    mode: Mode,
-    part: tuple[str, ...],
-    partition: tuple[str, ...],
-    rows_per_zone: int | None,
-    fpp: float | None,
-    sizing: Sizing | None,
-    levels: str | None,
-    check: bool,
-    index: str | None,
-    workers: int | None,
-    output_format: str,
-) -> None:
-    """Bring the index in line with files that came, changed or went; work in proportion to the change."""
-    opened = open_it(path, index)
-    done = opened.refresh(
-        mode,
-        paths=part or None,
-        partitions=partition or None,
-        rows_per_zone=rows_per_zone,
-        fpp=fpp,
-        sizing=sizing,
-        levels=[name.strip() for name in levels.split(",")] if levels else None,
-        check=check,
-        workers=workers,
-        progress=sys.stderr.isatty(),
-    )
-    if output_format == "json":
-        print_json(done.to_dict())
-        return
-    click.echo(
-        f"version {done.version}: {done.num_files_added:,} files added, {done.num_files_dropped:,} dropped, "
-        f"{done.num_files_kept:,} kept; {done.num_zones_added:,} zones added, {done.num_zones:,} in the index"
-    )
-
-
-@app.command()
-@path_argument
-@index_option
-@format_option
-def versions(path: str, index: str | None, output_format: str) -> None:
-    """Print the versions that are kept, the oldest first."""
-    found = open_it(path, index).versions()
-    if output_format == "json":
-        print_json([version.to_dict() for version in found])
-        return
-    for version in found:
-        click.echo(
-            f"{version.number}\t{version.committed_at:%Y-%m-%d %H:%M:%S}Z\t{version.operation}\t"
-            f"{version.num_files:,} files\t{version.index_bytes:,} bytes"
-        )
-
-
-@app.command()
-@path_argument
-@click.argument("version", type=int)
-@index_option
-def restore(path: str, version: int, index: str | None) -> None:
-    """Make the content of an older version current again, as a new version."""
-    click.echo(f"version {open_it(path, index).restore(version)}")
-
-
-@app.command()
-@path_argument
-@click.option("--older-than", type=float, default=7.0, help="Days since a version was superseded.")
-@click.option("--dry-run", is_flag=True, help="Remove nothing, only say what.")
-@index_option
-@format_option
-def vacuum(path: str, older_than: float, dry_run: bool, index: str | None, output_format: str) -> None:
-    """Remove old versions, and files that no kept version needs."""
-    from datetime import timedelta  # noqa: PLC0415 - only here
-
-    done = open_it(path, index).vacuum(older_than=timedelta(days=older_than), dry_run=dry_run)
-    if output_format == "json":
-        print_json(done.to_dict())
-        return
-    verb = "would remove" if done.is_dry_run else "removed"
-    click.echo(f"{verb} {len(done.versions):,} versions and {len(done.files):,} files, {done.num_bytes:,} bytes")
-
-
-@app.command()
-@path_argument
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@index_option
-def delete(path: str, yes: bool, index: str | None) -> None:
-    """Remove the index, all its versions; data files are not touched."""
-    from zonebloom.maintain.versions import delete_index  # noqa: PLC0415 - `--help` must not load Arrow
-
-    store = open_it(path, index).store
-    if not yes:
-        click.confirm(f"Remove the index {store.location}?", abort=True, err=True)
-    click.echo(f"removed {delete_index(store):,} files of {store.location}")
-
-
-@app.command()
+@app.command(examples=("verify events/ --all", "verify events/ --sample 0.01 -f json"))
 @path_argument
 @click.option("--sample", type=float, default=0.1, help="Share of the files to read again, in (0, 1].")
-@click.option("--all", "all_files", is_flag=True, help="Read every file.")
+@click.option("--all", "all_files", is_flag=True, help="Read every file, as --sample 1.")
 @index_option
-@format_option
+@common_options
 def verify(path: str, sample: float, all_files: bool, index: str | None, output_format: str) -> None:
-    """Read data again and prove that no value is missing from the filter of its zone; exit 1 if one is."""
-    found = open_it(path, index).verify(sample=1.0 if all_files else sample)
+    """Read data again and prove the index right, or exit with 1."""
+    opened = open_it(path, index)
+    with busy("verifying"):
+        found = opened.verify(sample=1.0 if all_files else sample)
+    num_unknown = len(opened.view().files.unknown_paths)
     if output_format == "json":
-        print_json(found.to_dict())
+        print_json(found.to_dict() | {"num_not_indexed": num_unknown})
     else:
         click.echo(
             f"{'sound' if found.is_sound else 'NOT SOUND'}: read {found.num_files_read} of {found.num_files} files"
@@ -192,10 +204,115 @@ def verify(path: str, sample: float, all_files: bool, index: str | None, output_
         for column in found.columns:
             click.echo(
                 f"  {column.name}: {column.num_missing:,} of {column.num_values:,} values missing in "
-                f"{column.num_zones:,} zones; fpp expected {column.expected_fpp:.3g}, "
+                f"{column.num_zones:,} zones\n    fpp expected {column.expected_fpp:.3g}, "
                 f"measured {column.measured_fpp:.3g} by bits, {column.measured_false_positives:.3g} by probing"
             )
         for message in found.damage:
             click.echo(f"  damaged: {message}")
+        if num_unknown:
+            click.echo(f"  {num_unknown:,} new or changed files have nothing to verify; run `zonebloom refresh`")
     if not found.is_sound:
         raise click.exceptions.Exit(1)
+
+
+@app.command(examples=("versions events/",))
+@path_argument
+@index_option
+@common_options
+def versions(path: str, index: str | None, output_format: str) -> None:
+    """Print the versions that are kept, the oldest first."""
+    found = open_it(path, index).versions()
+    if output_format == "json":
+        print_list(version.to_dict() for version in found)
+        return
+    rows = [
+        (
+            str(one.number),
+            f"{one.committed_at:%Y-%m-%d %H:%M:%S}Z",
+            one.operation,
+            str(one.num_files),
+            str(one.index_bytes),
+        )
+        for one in found
+    ]
+    print_aligned([("version", "committed", "operation", "files", "bytes"), *rows])
+
+
+@app.command(examples=("restore events/ 3",))
+@path_argument
+@click.argument("version", type=int)
+@index_option
+@common_options
+def restore(path: str, version: int, index: str | None, output_format: str) -> None:
+    """Make an older version current again, as a new version."""
+    number = open_it(path, index).restore(version)
+    if output_format == "json":
+        print_json({"version": number, "restored": version})
+    else:
+        click.echo(f"version {number}")
+
+
+class _Duration(click.ParamType["timedelta"]):
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
+        from datetime import timedelta  # noqa: PLC0415 - only here
+
+        if isinstance(value, timedelta):
+            return value
+        match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([dhm]?)", value)
+        if match is None:
+            self.fail(f"must be like 7d, 12h or 30m, got {value!r}", param, ctx)
+        unit = {"": "days", "d": "days", "h": "hours", "m": "minutes"}[match[2]]
+        try:
+            return timedelta(**{unit: float(match[1])})
+        except OverflowError:
+            self.fail(f"must be a time that can be, got {value!r}", param, ctx)
+
+
+@app.command(examples=("vacuum events/ --dry-run", "vacuum events/ --older-than 12h"))
+@path_argument
+@click.option("--older-than", type=_Duration(), default="7d", help="Time since a version was superseded: 7d, 12h, 30m.")
+@click.option("--dry-run", is_flag=True, help="Remove nothing, only say what.")
+@index_option
+@common_options
+def vacuum(path: str, older_than: timedelta, dry_run: bool, index: str | None, output_format: str) -> None:
+    """Remove old versions, and files that no version needs."""
+    try:
+        opened = open_it(path, index)
+    except IndexNotFoundError as error:
+        message = str(error).partition("; ")[0]
+        raise IndexNotFoundError(f"{message}: nothing to remove") from error
+    done = opened.vacuum(older_than=older_than, dry_run=dry_run)
+    if output_format == "json":
+        print_json(done.to_dict())
+        return
+    verb = "would remove" if done.is_dry_run else "removed"
+    click.echo(f"{verb} {len(done.versions):,} versions and {len(done.files):,} files, {done.num_bytes:,} bytes")
+
+
+@app.command(examples=("delete events/", "delete events/ --yes"))
+@path_argument
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", is_flag=True, help="Remove nothing, only say what.")
+@index_option
+@common_options
+def delete(path: str, yes: bool, dry_run: bool, index: str | None, output_format: str) -> None:
+    """Remove the index with all its versions; data stays.
+
+    Also what is left of a build that was killed before its first commit.
+    """
+    from zonebloom.index import delete_index  # noqa: PLC0415 - `--help` must not load Arrow
+
+    if index is not None:
+        with contextlib.suppress(IndexNotFoundError):  # what is left of a build names no data set
+            open_it(path, index)
+    found = delete_index(index or path, storage_options=storage_options(), dry_run=True)
+    if not dry_run:
+        if not yes:
+            click.confirm(f"Remove the index {found.location}?", abort=True, err=True)
+        found = delete_index(index or path, storage_options=storage_options())
+    if output_format == "json":
+        print_json(found.to_dict())
+    else:
+        click.echo(f"{'would remove' if dry_run else 'removed'} {found.num_files:,} files of {found.location}")

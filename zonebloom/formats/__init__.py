@@ -9,7 +9,7 @@ version file names.
 
 from typing import TYPE_CHECKING, Any
 
-from zonebloom.formats.dataset import INDEX_FOLDER, Dataset, DatasetSnapshot, Declared
+from zonebloom.formats.dataset import Dataset, DatasetSnapshot, Declared
 from zonebloom.formats.detect import dataset_from_json, open_dataset
 from zonebloom.formats.folder import ParquetDataset
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from zonebloom.formats.parquet.file import DataFile
 
 __all__ = [
-    "INDEX_FOLDER",
     "DataFile",
     "Dataset",
     "DatasetSnapshot",

@@ -21,10 +21,7 @@ if TYPE_CHECKING:
 
     from zonebloom.formats.parquet.file import DataFile
 
-__all__ = ["INDEX_FOLDER", "Dataset", "DatasetSnapshot", "Declared"]
-
-INDEX_FOLDER = "_zonebloom"
-"""Name of the index in the folder of its data set; readers skip it."""
+__all__ = ["Dataset", "DatasetSnapshot", "Declared"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +110,10 @@ class DatasetSnapshot(Protocol):
         """
         ...
 
+    def num_skipped(self) -> int:
+        """Parquet files in the folder that are no data, as a name begins with `_` or `.`; some engines read them."""
+        ...
+
     def list_under(self, paths: Sequence[str]) -> dict[str, Fingerprint]:
         """As `list`, but only files that are one of `paths` or in one of them; nothing else is listed."""
         ...
@@ -158,8 +159,8 @@ class DatasetSnapshot(Protocol):
         """
         ...
 
-    def default_index(self) -> str | None:
-        """Where the index is kept if nobody says; None if somebody must."""
+    def index_places(self) -> tuple[str, ...]:
+        """Where the index may be if nobody says, the default first; none if somebody must say."""
         ...
 
     def check_index(self, location: str) -> None:

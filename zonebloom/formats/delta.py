@@ -24,6 +24,7 @@ import pyarrow as pa
 from zonebloom.errors import DataFileError, InvalidArgumentError, MissingDependencyError, first_line
 from zonebloom.formats.dataset import Declared
 from zonebloom.formats.parquet.column_mapping import StoredName
+from zonebloom.formats.places import root_of
 from zonebloom.formats.table import SourceOpener, TableDataset, TableFile, TableSnapshot
 from zonebloom.formats.table_marks import LOG_FOLDER
 from zonebloom.storage.fragments import Fingerprint
@@ -89,8 +90,7 @@ class DeltaDataset(TableDataset):
         cls, described: Mapping[str, Any], index_location: str, storage_options: Mapping[str, str] | None = None
     ) -> DeltaDataset:
         """The table that a version file describes, as it is now."""
-        root = described["root"]
-        return cls(index_location.rstrip("/").rpartition("/")[0] if root == ".." else root, storage_options)
+        return cls(root_of(described["root"], index_location.rstrip("/")), storage_options)
 
     def load(self, last: TableSnapshot | None) -> TableSnapshot:
         """The newest version, or that which the given `DeltaTable` has loaded; `last` if it is that."""

@@ -14,6 +14,7 @@ from zonebloom.errors import DataFileError, InvalidArgumentError, UnsupportedFor
 from zonebloom.formats.dataset import Dataset
 from zonebloom.formats.folder import Folder, ParquetDataset
 from zonebloom.formats.local_folder import LocalFolder
+from zonebloom.formats.places import root_of
 from zonebloom.formats.table_marks import (
     LOG_FOLDER,
     METADATA_SUFFIX,
@@ -43,8 +44,7 @@ def dataset_from_json(
     if kind != "parquet":
         message = f"the data set of an index must be of kind parquet, delta or iceberg, got {kind}"
         raise UnsupportedFormatError(f"{message}; a newer zonebloom wrote it: upgrade this one")
-    root = described["root"]
-    location = index_location.rpartition("/")[0] if root == ".." else root
+    location = root_of(described["root"], index_location)
     folder: Folder = LocalFolder(Path(location))
     if is_url(location):
         from zonebloom.formats.object_folder import ObjectFolder  # noqa: PLC0415 - local files do without
@@ -114,7 +114,8 @@ def _at(location: str, storage_options: Mapping[str, str] | None) -> Dataset:
     if os.path.isfile(path):  # noqa: PTH113 - as above
         return ParquetDataset(LocalFolder(path.parent), "file", (path.name,))
     found = "is neither" if os.path.exists(path) else "does not exist"  # noqa: PTH110 - as above
-    raise DataFileError(f"a data set must be a folder or a Parquet file, got {path}, which {found}")
+    hint = "; give the folder: globs are not read" if set(location) & set("*?[") else ""
+    raise DataFileError(f"a data set must be a folder or a Parquet file, got {path}, which {found}{hint}")
 
 
 def has_log_at(location: str, storage_options: Mapping[str, str] | None) -> bool:

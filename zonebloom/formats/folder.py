@@ -1,7 +1,7 @@
 """`ParquetDataset`: Parquet files below a folder as a data set, on this machine or in an object store.
 
-A data set is a folder (hive-partitioned or not), one file, or a list of files. As Spark, pyarrow and DuckDB do, names
-that begin with `_` or `.` are skipped in a folder; every other file is a data file, whatever its ending.
+A data set is a folder (hive-partitioned or not), one file, or a list of files. Names that begin with `_` or `.` are
+skipped in a folder, as by Spark and pyarrow, but not by DuckDB and Polars. Every other file is a data file.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import pyarrow as pa
 
 from zonebloom.errors import InvalidArgumentError
 from zonebloom.formats import hive as partitions
-from zonebloom.formats.dataset import INDEX_FOLDER, DatasetSnapshot
+from zonebloom.formats.dataset import DatasetSnapshot
+from zonebloom.formats.places import places_of, written_root
 from zonebloom.formats.source import Source
 from zonebloom.storage.fragments import Fingerprint
 from zonebloom.storage.stores.locations import is_url
@@ -50,6 +51,10 @@ class Folder(Protocol):
 
     def walk(self, wanted: Wanted | None) -> Iterable[tuple[str, Fingerprint]]:
         """All data files below it; only those that may be of the partitions `wanted`, where the store has folders."""
+        ...
+
+    def paths(self) -> Iterable[str]:
+        """All files below it, those that readers skip too."""
         ...
 
     def below(self, path: str) -> Mapping[str, Fingerprint]:
@@ -128,6 +133,13 @@ class ParquetDataset(DatasetSnapshot):
             return dict(sorted(self.folder.walk(None)))
         return self.folder.fingerprints(self.files)
 
+    def num_skipped(self) -> int:
+        """Parquet files in the folder that are no data, as a name begins with `_` or `.`; some engines read them."""
+        if self.layout != "folder":
+            return 0
+        skipped = (path for path in self.folder.paths() if path.endswith(".parquet"))
+        return sum(any(map(is_hidden, path.split("/"))) for path in skipped)
+
     def list_under(self, paths: Sequence[str]) -> dict[str, Fingerprint]:
         """As `list`, but only files that are one of `paths` (relative to the root, with `/`) or in one of them."""
         if self.layout != "folder":
@@ -176,11 +188,11 @@ class ParquetDataset(DatasetSnapshot):
             raise InvalidArgumentError(f"paths must lie in the data set {self.location}, got {os.fspath(path)}")
         return found
 
-    def default_index(self) -> str | None:
-        """`_zonebloom` in the folder, or `_<file>.zonebloom` beside one file."""
+    def index_places(self) -> tuple[str, ...]:
+        """Beside the folder or the one file, and inside the folder."""
         if self.layout == "folder":
-            return self.absolute(INDEX_FOLDER)
-        return self.absolute(f"_{self.files[0]}.zonebloom") if self.layout == "file" else None
+            return places_of(self.location)
+        return places_of(self.absolute(self.files[0]))[:1] if self.layout == "file" else ()
 
     def check_index(self, location: str) -> None:
         """Refuse a place where the index would be taken for data: a folder of the root that no name hides."""
@@ -192,9 +204,8 @@ class ParquetDataset(DatasetSnapshot):
             raise InvalidArgumentError(f"{message}, got {location}")
 
     def to_json(self, index_location: str) -> dict[str, Any]:
-        """The data set as a version file holds it: the root relative to an index inside it, so that both can move."""
-        inside = index_location.rpartition("/")[0] == self.location
-        root = ".." if inside else self.location
+        """The data set as a version file holds it; see `written_root`."""
+        root = written_root(self.location, index_location)
         return {"kind": "parquet", "root": root, "layout": self.layout, "files": list(self.files)}
 
 

@@ -48,6 +48,11 @@ class LocalFolder:
         """All data files below it; only those that may be of the partitions `wanted`."""
         return self._walk("", wanted)
 
+    def paths(self) -> Iterator[str]:
+        """All files below it, those that readers skip too."""
+        for folder, _, names in os.walk(self.root):
+            yield from (Path(folder, name).relative_to(self.root).as_posix() for name in names)
+
     def below(self, path: str) -> dict[str, Fingerprint]:
         """The data file at `path`, or those in the folder there."""
         names = path.split("/")

@@ -60,6 +60,11 @@ class ObjectFolder:
         """All data files below it; only those that may be of the partitions `wanted`."""
         return self._below("") if wanted is None else self._walk("", wanted)
 
+    def paths(self) -> Iterator[str]:
+        """All objects below it, those that readers skip too."""
+        start = len(self.root.key) + 1 if self.root.key else 0
+        return (meta.key[start:] for meta in self._client.list_all(self._key("")))
+
     def below(self, path: str) -> dict[str, Fingerprint]:
         """The data file at `path`, or those in the folder there."""
         return dict(self._below(path)) or self.fingerprints([path])

@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 
 from zonebloom.errors import DataFileError, InvalidArgumentError
-from zonebloom.formats.dataset import INDEX_FOLDER, Declared
+from zonebloom.formats.dataset import Declared
 from zonebloom.formats.parquet.column_mapping import StoredName
 from zonebloom.formats.parquet.file import DataFile
 from zonebloom.formats.parquet.footer import Footer
+from zonebloom.formats.places import places_of, written_root
 from zonebloom.formats.source import LocalSource, Source
 from zonebloom.storage.fragments import Fingerprint
 from zonebloom.storage.stores.locations import Url, is_url
@@ -188,6 +189,10 @@ class TableSnapshot:
         """The data files of this version, by path in order; the same dict at each call."""
         return self._listing
 
+    def num_skipped(self) -> int:
+        """0: the log names the files."""
+        return 0
+
     def list_under(self, paths: Sequence[str]) -> dict[str, Fingerprint]:
         """As `list`, but only files that are one of `paths` or in one of them."""
         return {
@@ -293,9 +298,9 @@ class TableSnapshot:
             raise InvalidArgumentError(f"paths must lie in the table {self.location}, got {os.fspath(path)}")
         return whole
 
-    def default_index(self) -> str | None:
-        """`_zonebloom` in the folder of a Delta table; an Iceberg table has no folder of its own."""
-        return f"{self.location.rstrip('/')}/{INDEX_FOLDER}" if self.is_index_inside else None
+    def index_places(self) -> tuple[str, ...]:
+        """Beside the table's folder, and inside that of a Delta table, whose upkeep leaves it there."""
+        return places_of(self.location.rstrip("/"))[: 2 if self.is_index_inside else 1]
 
     def check_index(self, location: str) -> None:
         """Refuse a place in the table's folder that upkeep of the table would clean up.
@@ -313,10 +318,10 @@ class TableSnapshot:
 
     def to_json(self, index_location: str) -> dict[str, Any]:
         """What finds the table again, its columns and its version, as a version file holds it; no secrets."""
-        inside = os.path.dirname(index_location.rstrip("/")) == self.location.rstrip("/")  # noqa: PTH120 - or a URL
+        root = written_root(self.location.rstrip("/"), index_location) if self.is_index_inside else self.location
         return {
             **self.described,
-            "root": ".." if inside and self.is_index_inside else self.location,
+            "root": root,
             "partition_columns": list(self.declared_by_table.partition_columns),
             "column_ids": dict(self.declared_by_table.column_ids),
             **self.declared_by_table.state,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 
 from zonebloom.arrow import compute as pc
@@ -25,7 +26,23 @@ from zonebloom.storage.manifest import ColumnEntry
 if TYPE_CHECKING:
     from zonebloom.bloom.sbbf import Sbbf
 
-__all__ = ["dataset_filter", "zone_table"]
+__all__ = ["dataset_filter", "numbered_by_path", "zone_table"]
+
+
+def numbered_by_path(snapshot: Snapshot, table: ZoneTable) -> ZoneTable:
+    """The zones in order of path, fragment number i that of the i-th file, as `import_index` wants them.
+
+    Ids of the index itself grow with each refresh, and mean nothing elsewhere.
+    """
+    order = np.argsort(snapshot.fragments.paths, kind="stable")
+    ids = from_numpy(snapshot.fragments.fragment_ids[order], pa.uint64())
+    whole = table.to_arrow()
+    places = pc.index_in(whole["fragment_id"], ids).cast(pa.uint64())
+    renumbered = whole.set_column(0, whole.schema.field(0), places)
+    rows = pc.sort_indices(renumbered, [("fragment_id", "ascending"), ("zone_start", "ascending")])
+    if pc.all(pc.equal(rows, pa.array(range(len(rows)), pa.uint64()))).as_py() is not True:
+        renumbered = renumbered.take(rows)
+    return ZoneTable.from_arrow(renumbered)
 
 
 def zone_table(snapshot: Snapshot, entry: ColumnEntry) -> ZoneTable:

@@ -27,7 +27,7 @@ from zonebloom.storage.manifest import (
 )
 from zonebloom.storage.stores.store import Store
 
-__all__ = ["Vacuum", "Version", "delete_index", "restore", "vacuum", "versions"]
+__all__ = ["Removal", "Vacuum", "Version", "delete_index", "remove", "restore", "vacuum", "versions"]
 
 _OURS = re.compile(
     r"versions/\.?\d{20}\.json(\.[0-9a-f]+)?|ids/\.?\d{20}(\.[0-9a-f]+)?|fragments/[0-9a-f-]{36}\.arrow"
@@ -225,6 +225,28 @@ def _named(store: Store, numbers: list[int]) -> set[str]:
                     f"the current version must be sound for a vacuum, got: {error}; refresh"
                 ) from error
     return named
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """What `remove` removed, or would."""
+
+    location: str
+    """Where the index is or was."""
+    num_files: int
+    """Files of it."""
+    is_dry_run: bool
+    """Whether they are still there."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+def remove(store: Store, *, dry_run: bool) -> Removal:
+    """Remove all that zonebloom wrote below `store`, with or without a commit; see `delete_index`."""
+    count = len(_files(store)) if dry_run else delete_index(store)
+    return Removal(store.location, count, dry_run)
 
 
 def delete_index(store: Store) -> int:

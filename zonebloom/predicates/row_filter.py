@@ -23,7 +23,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zonebloom.arrow import from_values, python_value
+from zonebloom.arrow import from_values, is_text, python_value, type_name
 from zonebloom.bloom.hashing import column_path, resolve_column
 from zonebloom.errors import PredicateError, first_line
 from zonebloom.predicates.coerce import fit_values
@@ -259,6 +259,11 @@ def _comparable(operand: Operand, values: pa.Array | list[Any]) -> pa.Array:
         if fit.reason is None:
             fitting.append(fit.values)
             continue
+        number = number_of(value)
+        if number is not None and is_number(operand.type):
+            equal = equal_number(number, operand.type)
+            fitting += [] if equal is None else [pa.array([equal], fit.values.type)]
+            continue
         kind = type(value), getattr(value, "type", None), getattr(value, "tzinfo", None) is None
         if kind not in compared:
             _compare_as_pyarrow(operand, "=", value)
@@ -287,12 +292,17 @@ def _check_types(operand: Operand, literal_type: pa.DataType) -> None:
 
 def _mismatch(operand: Operand, value: Any) -> PredicateError:
     shown = python_value(value) if isinstance(value, pa.Scalar) else value
-    kind = value.type if isinstance(value, pa.Scalar) else type(value).__name__
-    has_zone = pa.types.is_timestamp(operand.type) and operand.type.tz is not None
-    advice = "; write an instant with its offset, as 2020-01-31T00:00:00Z" if has_zone else ""
+    advice = ""
+    if pa.types.is_timestamp(operand.type) and operand.type.tz is not None:
+        advice = "; write an instant with its offset, as 2020-01-31T00:00:00Z"
+    elif isinstance(shown, bool):
+        advice = f"; compare the column with a value, as in {operand.text} = …"
+    elif not isinstance(shown, str) and (isinstance(operand.type, pa.UuidType) or is_text(operand.type)):
+        advice = "; put text in single quotes"
+    text = f"the text {shown!r:.80}" if isinstance(shown, str) else f"{shown!s:.80}"
     return PredicateError(
-        f"column {operand.text} of type {operand.type} must be compared with a value of that type, "
-        f"got {shown!r:.80} of type {kind}{advice}"
+        f"column {operand.text} of type {type_name(operand.type)} must be compared with a value of that type, "
+        f"got {text}{advice}"
     )
 
 

@@ -72,6 +72,30 @@ def parse_sql(text: str) -> Predicate:
     if not text.strip():
         raise PredicateError("a condition must not be empty, got no text")
     try:
+        return _sql_predicate(text)
+    except PredicateError as error:
+        hint = next((advice for pattern, advice in _STUMBLES if pattern.search(_QUOTED.sub("''", text))), None)
+        if hint is None:
+            raise
+        raise PredicateError(f"{str(error).partition('; use ')[0]}; {hint}") from None
+
+
+_QUOTED = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|`[^`]*`")
+_STUMBLES = [
+    (re.compile(pattern, re.IGNORECASE), advice)
+    for pattern, advice in (
+        (r"^\s*where\b", "leave the word WHERE away"),
+        (r"(?<!')'(?!')", "a quote is not closed"),
+        (r"\b[0-9a-f]{8}-[0-9a-f]{4}-", "put the text in single quotes"),
+        (r"\b[a-z_]\w*-[a-z_]\w*", 'a name with - goes in double quotes, as "e-mail"'),
+        (r"\w\[''\]", "a field of a struct is written device.ip"),
+    )
+]
+"""What people write instead of SQL, found outside of quotes, and what to write."""
+
+
+def _sql_predicate(text: str) -> Predicate:
+    try:
         tokens = _Sql().tokenize(text)
         nesting = Nesting(tokens)
         if nesting.is_parsed_whole:
@@ -80,7 +104,7 @@ def parse_sql(text: str) -> Predicate:
     except sqlglot.errors.ParseError as error:
         raise PredicateError(_parse_message(text, error)) from None
     except sqlglot.errors.SqlglotError as error:
-        raise PredicateError(f"a condition must be SQL, got {_shown(text)}; {_one_line(str(error))}") from None
+        raise PredicateError(f"a condition must be SQL, got {_shown(text)}") from error
     except RecursionError:
         raise PredicateError(f"a condition must not nest so deeply, got {_shown(text)}") from None
 
@@ -96,7 +120,7 @@ def _parsed(tokens: Sequence[Token], text: str) -> Predicate:
 def _parse_message(text: str, error: sqlglot.errors.ParseError) -> str:
     first = error.errors[0] if error.errors else {}
     near = f"{first.get('start_context', '')}{first.get('highlight', '')}{first.get('end_context', '')}"
-    column = first.get("col")
+    column = max(1, first.get("col", 0) - len(first.get("highlight") or "") + 1)
     spot = f" near {first['highlight']!r}" if first.get("highlight") else ""
     return f"a condition must be SQL, got {_shown(near or text)}; it cannot be read{spot} at character {column}"
 

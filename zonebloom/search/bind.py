@@ -122,7 +122,7 @@ def _bound_leaf(node: Predicate, searched: Searched) -> Step:
         raise PredicateError(f"a predicate must be one of zonebloom.predicates, got {type(node).__name__}")
     column = searched.column(node.column)
     if column is None:
-        message = f"column {node.column} has no filters; build them with build_index"
+        message = f"column {node.column} has no filters; make them by build_index(path, '{node.column}')"
         return Undecided((Reason(ReasonCode.COLUMN_NOT_INDEXED, message, column=node.column),))
     if isinstance(node, IsNull):
         return HasNull(column)

@@ -34,7 +34,8 @@ __all__ = ["Fitted", "comparable", "exists", "fitted", "values_array"]
 def exists(view: View, column: str, values: Any, *, exact: bool) -> pa.BooleanArray:
     """For each of `values`, whether it may be in `column` of the data set; false is certain.
 
-    Each value is hashed once and leaves the search at the first zone that may hold it.
+    Text that spells a value of the column's type is that value. Each value is hashed once and leaves the search at the
+    first zone that may hold it.
 
     Raises
     ------
@@ -43,7 +44,7 @@ def exists(view: View, column: str, values: Any, *, exact: bool) -> pa.BooleanAr
     InvalidArgumentError
         `values` is no collection, or one of several types.
     PredicateError
-        With `exact`, a value is of a kind that cannot be compared with the column.
+        A value is of a kind that cannot be compared with the column.
 
     Spec: specs/pruning.md#exists
     """
@@ -56,7 +57,11 @@ def exists(view: View, column: str, values: Any, *, exact: bool) -> pa.BooleanAr
         raise ColumnNotFoundError.among(column, names, f"the index {view.snapshot.store.location}")
     array = values_array(values)
     assert probed.column_type is not None
-    maybe = _may_exist(probed, array, probed.column_type)
+    fit = fitted(array, probed.column_type)
+    if len(fit.misfits):  # numbers that are too fine can be compared; what cannot is an error, as in a scan
+        misfits = IsIn(column, array.take(pa.array(fit.misfits)))
+        misfits.to_expression(view.plain_schema)
+    maybe = _may_exist(probed, fit, len(array))
     view.snapshot.warn_of_damage()
     if exact:
         maybe = _verified(view, column, array, maybe)
@@ -150,12 +155,11 @@ def fitted(array: pa.Array, column_type: pa.DataType) -> Fitted:
     return Fitted(np.concatenate([np.zeros(0, np.int64), *slots]), fitting, np.array(misfits, np.int64))
 
 
-def _may_exist(probed: ProbedColumn, array: pa.Array, column_type: pa.DataType) -> NDArray[np.bool_]:
+def _may_exist(probed: ProbedColumn, fit: Fitted, num_values: int) -> NDArray[np.bool_]:
     """Slot by slot; True where the filters cannot deny the value, and anything where it is null."""
     if len(probed.grid.uncovered):
-        return np.ones(len(array), np.bool_)
-    found = np.zeros(len(array), np.bool_)
-    fit = fitted(array, column_type)
+        return np.ones(num_values, np.bool_)
+    found = np.zeros(num_values, np.bool_)
     found[fit.slots] = _probe_all(probed, fit.values)
     found[fit.misfits] = True
     return found

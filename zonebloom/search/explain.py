@@ -5,26 +5,43 @@ Spec: specs/pruning.md#explain
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from zonebloom.predicates import Predicate
-from zonebloom.reasons import Reason, ReasonCode
+from zonebloom.errors import ZoneBloomError
+from zonebloom.predicates import Equals, IsIn, Predicate
+from zonebloom.reasons import Reason, ReasonCode, summed_up, wrapped
 from zonebloom.search.result import SearchResult
+from zonebloom.search.selection import Kind, RowSelection
 from zonebloom.search.view import View
 from zonebloom.storage.stores.store import Traffic
 
-__all__ = ["Explanation", "explain"]
+__all__ = ["Explanation", "FalseZones", "explain"]
 
-_SHOWN_REASONS = 20
+
 _LOOKED_AT_ZONES = 64
 _SATURATED_FPP = 0.5
+_CHECKED_ZONES = 64
+"""So many kept zones are read, at most, to see which hold a match."""
 
 
 @dataclass(frozen=True, slots=True)
+class FalseZones:
+    """Zones that were kept though they hold no match, of a condition that is one key or a list of keys."""
+
+    expected: float
+    """Of all zones, by their number, the probability that was asked for, and the number of keys."""
+    kept: int
+    """Zones that were kept."""
+    seen: int | None
+    """Kept zones without a match; None where too many were kept to read them for this."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
 class Explanation:
     """What a search kept of how much, and why; `str()` of it is for people."""
 
@@ -42,6 +59,12 @@ class Explanation:
     """Files that the index describes and that are gone: ignored."""
     traffic: Traffic = field(default_factory=Traffic)
     """What the search asked of object stores; zeros where index and data are local."""
+    list_seconds: float = 0.0
+    """Listing the data set, and reading the footers of files that the index does not know."""
+    search_seconds: float = 0.0
+    """Asking the filters."""
+    false_zones: FalseZones | None = None
+    """For one key or a list of keys, where every file is indexed as it is."""
     table: Mapping[str, Any] = field(default_factory=dict)
     """Of a table, which version of it was searched: `table_version` or `snapshot_id`."""
 
@@ -59,36 +82,45 @@ class Explanation:
             "kind": found["kind"],
             "kept": found["kept"],
             "total": found["total"],
+            "num_unreadable": found["num_unreadable"],
             "files": files,
             "requests": self.traffic.num_requests,
             "bytes_read": self.traffic.bytes_read,
+            "list_seconds": self.list_seconds,
+            "search_seconds": self.search_seconds,
+            "false_zones": None if self.false_zones is None else asdict(self.false_zones),
             **self.table,
             "reasons": found["reasons"],
         }
 
+    def __repr__(self) -> str:
+        return str(self)
+
     def __str__(self) -> str:
         kept, total = self.result.kept.to_dict(), self.result.total.to_dict()
-        lines = [f"{self.predicate}", f"  answer: {self.result.kind}"]
+        lines = [f"{self.predicate}", f"  answer: {self.result.kind} ({self.result.kind.meaning})"]
         for name in ("files", "zones", "rows", "bytes"):
             share = f"{kept[name] / total[name]:.4%}" if total[name] else "-"
             lines.append(f"  {name:<6} {kept[name]:>16,} of {total[name]:>16,}  ({share})")
-        lines.append(
-            f"  index covers {self.num_covered:,} files; {self.num_unknown - self.num_changed:,} new and "
-            f"{self.num_changed:,} changed are read whole; "
-            f"{self.num_deleted:,} deleted are ignored"
-        )
+        if self.result.kept.unreadable:
+            lines.append(
+                f"  and the rows of {self.result.kept.unreadable:,} files that cannot be read: how many is unknown"
+            )
+        lines += [
+            f"  index covers {self.num_covered:,} files; {self.num_deleted:,} deleted files are ignored",
+            f"  {self.num_unknown - self.num_changed:,} new and {self.num_changed:,} changed files are read whole",
+            f"  listed in {self.list_seconds * 1e3:,.1f} ms, searched in {self.search_seconds * 1e3:,.1f} ms",
+        ]
+        if self.false_zones is not None:
+            seen = "not counted" if self.false_zones.seen is None else f"{self.false_zones.seen:,} seen"
+            lines.append(f"  zones without a match: {self.false_zones.expected:,.2g} expected, {seen}")
         if self.traffic.num_requests:
             lines.append(
                 f"  {self.traffic.num_requests:,} requests to object stores, {self.traffic.bytes_read:,} bytes read"
             )
         lines += [f"  {name.replace('_', ' ')} {value}" for name, value in self.table.items()]
-        reasons = self.result.reasons
-        for reason in reasons[:_SHOWN_REASONS]:
-            where = " ".join(part for part in (reason.column, reason.path) if part)
-            lines.append(f"  {reason.code}{f' ({where})' if where else ''}: {reason.message}")
-        if len(reasons) > _SHOWN_REASONS:
-            lines.append(f"  … and {len(reasons) - _SHOWN_REASONS:,} more reasons (all of them in JSON)")
-        return "\n".join(lines)
+        lines += [f"  {line}" for line in summed_up(self.result.reasons)]
+        return "\n".join(wrapped(lines))
 
 
 def explain(view: View, predicate: Predicate, result: SearchResult) -> Explanation:
@@ -98,7 +130,37 @@ def explain(view: View, predicate: Predicate, result: SearchResult) -> Explanati
     result = replace(result, reasons=(*result.reasons, *saturated))
     table = {} if view.declared is None else view.declared.state
     counts = (num_covered, view.num_unknown, view.files.num_changed, view.num_deleted)
-    return Explanation(str(predicate), result, *counts, table=table)
+    return Explanation(str(predicate), result, *counts, false_zones=_false_zones(view, predicate, result), table=table)
+
+
+def _false_zones(view: View, predicate: Predicate, result: SearchResult) -> FalseZones | None:
+    """What was expected and seen of false zones; reads the first match of each of a few kept zones."""
+    if not isinstance(predicate, (Equals, IsIn)) or view.num_unknown or view.column(predicate.column) is None:
+        return None
+    entry = view.snapshot.manifest.column(predicate.column)
+    num_keys = len(predicate.values) if isinstance(predicate, IsIn) else 1
+    if entry is None or result.kind != Kind.AT_MOST or not result.zones:
+        return None
+    expected = result.num_zones * -math.expm1(num_keys * math.log1p(-entry.fpp))
+    return FalseZones(expected, result.num_zones_kept, _num_without_match(view, predicate, result))
+
+
+def _num_without_match(view: View, predicate: Equals | IsIn, result: SearchResult) -> int | None:
+    from zonebloom.search.scan import scan  # noqa: PLC0415 - it loads what reads rows
+
+    column = view.column(predicate.column)
+    if column is None or result.num_zones_kept > _CHECKED_ZONES:
+        return None
+    zones = column.zones.positions
+    found = 0
+    try:
+        for zone in np.flatnonzero(result.row_ranges.contains(zones.addresses)).tolist():
+            start, length = int(zones.zone_starts[zone]), int(zones.zone_lengths[zone])
+            rows = RowSelection.from_ranges([(int(zones.fragment_ids[zone]), start, start + length)])
+            found += not scan(view, predicate, rows, [], 1).read_all().num_rows
+    except ZoneBloomError:  # the answer stands without this
+        return None
+    return found
 
 
 def _saturation(view: View, column: str, result: SearchResult) -> list[Reason]:

@@ -123,6 +123,11 @@ class Files(Mapping[str, File]):
         return list(self.table.paths[~self.is_known])
 
     @cached_property
+    def unreadable_paths(self) -> list[str]:
+        """Paths of the new or changed files that cannot be read: how many rows they have is unknown."""
+        return [reason.path or "" for reason in self.reasons if reason.code is ReasonCode.FILE_UNREADABLE]
+
+    @cached_property
     def paths(self) -> Mapping[int, str]:
         """The path of each fragment id."""
         return _Paths(self.table)

@@ -78,6 +78,8 @@ class Counts:
     """Rows."""
     bytes: int
     """Compressed bytes of the row groups concerned, all columns."""
+    unreadable: int = 0
+    """Files that cannot be read; how many rows they have is unknown, and `rows` counts none of them."""
 
     def to_dict(self) -> dict[str, int]:
         """For JSON."""
@@ -105,20 +107,27 @@ class SearchResult:
     """The zones that the counts refer to."""
     row_groups: TouchedRanges | None = field(repr=False, default=None)
     """The row groups, weighted by bytes."""
+    unreadable: frozenset[int] = field(repr=False, default=frozenset())
+    """Ids of the files that cannot be read; their ranges reach as far as a file can."""
 
     @cached_property
     def kept(self) -> Counts:
         """What must be read."""
         zones = self.zones.touched(self.row_ranges)[0] if self.zones else 0
         num_bytes = self.row_groups.touched(self.row_ranges)[1] if self.row_groups else 0
-        return Counts(len(set(self.row_ranges.fragment_ids.tolist())), zones, self.row_ranges.num_rows, num_bytes)
+        return self._counts(self.row_ranges, zones, num_bytes)
 
     @cached_property
     def total(self) -> Counts:
         """What there is."""
         num_bytes = self.row_groups.weight if self.row_groups else 0
-        files = len(set(self.universe.fragment_ids.tolist()))
-        return Counts(files, len(self.zones) if self.zones else 0, self.universe.num_rows, num_bytes)
+        return self._counts(self.universe, len(self.zones) if self.zones else 0, num_bytes)
+
+    def _counts(self, rows: RowSelection, num_zones: int, num_bytes: int) -> Counts:
+        files = set(rows.fragment_ids.tolist())
+        unreadable = files & self.unreadable
+        unknown_rows = sum(rows.fragment(one).num_rows for one in unreadable)
+        return Counts(len(files), num_zones, rows.num_rows - unknown_rows, num_bytes, len(unreadable))
 
     @property
     def num_zones(self) -> int:
@@ -165,5 +174,6 @@ class SearchResult:
             "row_ranges": [{"path": self.paths.get(one.fragment_id), **one._asdict()} for one in self.row_ranges],
             "kept": self.kept.to_dict(),
             "total": self.total.to_dict(),
+            "num_unreadable": self.kept.unreadable,
             "reasons": [reason.to_dict() for reason in self.reasons],
         }

@@ -77,7 +77,7 @@ def scan(
 
 
 def _rechecking(view: View, predicate: Predicate, schema: pa.Schema) -> _Scan:
-    evaluated = pa.schema([field.with_type(without_views(field.type)) for field in view.schema])
+    evaluated = view.plain_schema
     judged = {entry.name for entry in view.snapshot.manifest.columns}
     elsewhere = {field.name for field in view.partition_fields}
     return _Scan(

@@ -316,6 +316,15 @@ class Kind(enum.StrEnum):
     AT_LEAST = "at_least"
     """Only the condition's opposite was bounded, so every row is kept: the negation of an at_most."""
 
+    @property
+    def meaning(self) -> str:
+        """What people are told: the rows are those to read, never a count of matches unless they are exact."""
+        return {
+            Kind.EXACT: "just the rows that match",
+            Kind.AT_MOST: "all rows that match, and perhaps others",
+            Kind.AT_LEAST: "nothing could be left out",
+        }[self]
+
 
 @dataclass(frozen=True, slots=True)
 class Bounds:

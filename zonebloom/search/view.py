@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from zonebloom.arrow import without_views
 from zonebloom.bloom.hashing import is_ambiguous, leaf_paths, resolve_column
 from zonebloom.errors import ColumnNotFoundError, PredicateError, first_line
 from zonebloom.formats import DatasetSnapshot, Declared, hive
@@ -80,6 +81,11 @@ class View:
         return self.snapshot.manifest.schema if self.declared is None else self.declared.schema
 
     @property
+    def plain_schema(self) -> pa.Schema:
+        """The schema in the types in which conditions are evaluated."""
+        return pa.schema([field.with_type(without_views(field.type)) for field in self.schema])
+
+    @property
     def constant_fields(self) -> list[pa.Field]:
         """The columns that have one value in all rows of a file, which is known without it, for some files at least."""
         own = () if self.declared is None else self.declared.constant_columns
@@ -108,7 +114,9 @@ class View:
         entry = self.snapshot.manifest.column(name)
         is_sure = entry is not None and self.declared is None
         if not is_sure and self.schema.get_field_index(name) < 0 and name not in leaf_paths(self.schema):
-            raise ColumnNotFoundError.among(name, leaf_paths(self.schema), f"the data set {self.dataset.location}")
+            error = ColumnNotFoundError.among(name, leaf_paths(self.schema), f"the data set {self.dataset.location}")
+            is_near = "did you mean" in str(error)
+            raise error if is_near else ColumnNotFoundError(f"{error}; text goes in single quotes")
         if entry is None:
             return None
         if is_ambiguous(self.schema, name):  # a pyarrow Expression may mean either
@@ -163,15 +171,23 @@ class View:
             own = self._own_search()
             bounds = own.narrowed(bounds, predicate)
             reasons = tuple(own.told(reasons))
+        is_missing = any(one.code is ReasonCode.COLUMN_NOT_INDEXED for one in reasons)
+        named: frozenset[str | None] = self._columns_of_folders() if is_missing else frozenset()
         return SearchResult(
             bounds.kind(self.universe),
             bounds.true_rows,
-            reasons,
+            tuple(_in_file(one) if one.column in named and one.path is None else one for one in reasons),
             paths=self.paths,
             universe=self.universe,
             zones=self._zones_of(predicate),
             row_groups=self.row_groups,
+            unreadable=frozenset(self.files[path].fragment_id for path in self.files.unreadable_paths),
         )
+
+    def _columns_of_folders(self) -> frozenset[str | None]:
+        """The columns that `key=value` folders name, though files may hold them too."""
+        first = next(iter(self.files), None)
+        return frozenset(() if first is None else self.dataset.path_values(first))
 
     def _own_search(self) -> OwnSearch:
         from zonebloom.search.own_filters import OwnFilters, OwnSearch  # noqa: PLC0415 - most lakes have no such files
@@ -257,6 +273,14 @@ class View:
             for field in fields
         }
         return _Constants(pa.table(columns), np.array([row is None for row in values], np.bool_), group_of_file)
+
+
+def _in_file(reason: Reason) -> Reason:
+    if reason.code is not ReasonCode.COLUMN_NOT_INDEXED:
+        return reason
+    message = f"files hold {reason.column} too, and may say otherwise than their folders"
+    message = f"{message}; make filters by build_index(path, '{reason.column}')"
+    return Reason(ReasonCode.PARTITION_COLUMN_IN_FILE, message, column=reason.column)
 
 
 def replaced_columns(manifest: Manifest, declared: Declared | None) -> frozenset[str]:

@@ -231,7 +231,7 @@ def _relative(value: Any) -> str:
 
 _DATASETS = {
     "parquet": _part(
-        root=text(r"\.\.|/[^\0]*|[A-Za-z][\w+.-]*://[^\0]+", ".., an absolute path or a URL"),
+        root=text(r"\.\.|beside|/[^\0]*|[A-Za-z][\w+.-]*://[^\0]+", ".., beside, an absolute path or a URL"),
         layout=one_of("folder", "file", "files"),
         files=array(_relative),
     ),

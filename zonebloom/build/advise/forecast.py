@@ -10,7 +10,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from zonebloom.build.advise.writer import Growth, Layout
 from zonebloom.options import Sizing
+from zonebloom.reasons import wrapped
 
 __all__ = ["Forecast", "Option", "Verdict"]
 
@@ -58,7 +60,7 @@ class Option:
     """Zones kept for the keys of 1000 random rows."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Forecast:
     """What `whatif` found; print it, or take `to_dict()`."""
 
@@ -88,6 +90,10 @@ class Forecast:
     """Share of the other row groups whose statistics cannot rule out a value; None where it cannot be told."""
     options: tuple[Option, ...] = ()
     """One for each pair of `fpp` and sizing; none where the verdict rules them out."""
+    growth: Growth | None = None
+    """What a refresh has to do each day; None where the times of the files do not tell."""
+    layout: Layout | None = None
+    """How a file is written, and what a match in it has to read."""
 
     def to_dict(self) -> dict[str, Any]:
         """The object that `zonebloom whatif --format json` prints."""
@@ -95,13 +101,20 @@ class Forecast:
         found["column_type"] = str(self.column_type)
         found["verdict"] = {**asdict(self.verdict), "is_useful": self.verdict.is_useful}
         found["options"] = [asdict(option) for option in self.options]
+        found["growth"] = None if self.growth is None else asdict(self.growth)
+        found["layout"] = None if self.layout is None else asdict(self.layout)
         return found
+
+    def __repr__(self) -> str:
+        return str(self)
 
     def __str__(self) -> str:
         lines = [self._shape()]
         if self.options:
             lines += [self._sample(), "", *_header(self.num_zones), *map(_line, self.options), ""]
-        return "\n".join([*lines, f"{self.verdict.code}: {self.verdict.message}"])
+        lines += [] if self.growth is None else [str(self.growth)]
+        lines += [] if self.layout is None else self.layout.advice()
+        return "\n".join(wrapped([*lines, f"{self.verdict.code}: {self.verdict.message}"]))
 
     def _shape(self) -> str:
         return (
@@ -119,16 +132,17 @@ class Forecast:
 
 
 def _header(num_zones: int) -> list[str]:
-    names = f"{'fpp':<9}{'sizing':<14}{'blocks':>6}{'index bytes':>17}{'seconds':>10}"
-    kept = f"{'absent':>12}{'present':>12}{'1000 absent':>13}{'1000 present':>14}"
-    return [f"{'':46}{'build':>10}   zones kept of {num_zones:,}, for keys that are", names + kept]
+    names = f"{'fpp':<8}{'sizing':<13}{'blocks':>6}{'index MB':>10}{'build s':>9}"
+    kept = f"{'absent':>8}{'present':>8}{'absent':>9}{'present':>9}"
+    of_keys = f"{'':46}{'of 1 key':>16}{'of 1000 keys':>18}"
+    return [f"{'':46}zones kept of {num_zones:,}", of_keys, names + kept]
 
 
 def _line(option: Option) -> str:
     return (
-        f"{option.fpp:<9g}{option.sizing:<14}{option.blocks_per_zone:>6,.0f}{option.index_bytes:>17,}"
-        f"{option.build_seconds:>10,.2f}{_zones(option.absent_kept):>12}{_zones(option.present_kept):>12}"
-        f"{_zones(option.many_absent_kept):>13}{_zones(option.many_present_kept):>14}"
+        f"{option.fpp:<8g}{option.sizing:<13}{option.blocks_per_zone:>6,.0f}{option.index_bytes / 1e6:>10,.2f}"
+        f"{option.build_seconds:>9,.2f}{_zones(option.absent_kept):>8}{_zones(option.present_kept):>8}"
+        f"{_zones(option.many_absent_kept):>9}{_zones(option.many_present_kept):>9}"
     )
 
 

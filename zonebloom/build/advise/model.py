@@ -20,6 +20,7 @@ from zonebloom.bloom import hashing
 from zonebloom.bloom.sizing import BLOCK_BYTES, expected_fpp, num_blocks_for
 from zonebloom.build.advise.forecast import Forecast, Option, Verdict
 from zonebloom.build.advise.sample import Sample, SampledZone, count_zones, take_sample
+from zonebloom.build.advise.writer import growth_of, layout_of
 from zonebloom.build.fill import Threads, check_any, units_of
 from zonebloom.errors import DataFileError, InvalidArgumentError, UnsupportedTypeError
 from zonebloom.formats import DatasetSnapshot, open_dataset
@@ -130,6 +131,8 @@ class _Predictor:
             zones_per_key=self.holding,
             range_overlap=sample.range_overlap,
             options=tuple(self._option(fpp, sizing) for fpp in fpps for sizing in SIZINGS),
+            growth=growth_of(self.fragments, self._build_seconds("equal") / self.num_rows),
+            layout=layout_of(self.dataset, self.fragments, self.rows_per_zone),
         )
 
     def _forecast(self, verdict: Verdict) -> Forecast:

@@ -145,10 +145,10 @@ def place_of(source: Any) -> str:
         files = files_of(source)
         table = _table_around(common_folder(files), None) if "://" not in files[0] else None
         return table or (files[0] if len(files) == 1 else common_folder(files))
-    place = open_dataset(source).pin().default_index()
-    if place is None:
+    dataset = open_dataset(source).pin()
+    if not dataset.index_places():
         raise InvalidArgumentError(f"the index of a {type(source).__name__} must be named by index=, got none")
-    return place
+    return dataset.location
 
 
 def common_folder(paths: Sequence[str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import decimal
 import math
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ __all__ = [
     "float_to_int",
     "int_to_float",
     "int_to_int",
+    "text_to_number",
 ]
 
 _MANTISSA_BITS = {16: 11, 32: 24, 64: 53}
@@ -33,6 +35,7 @@ _MAX_DIGITS = 76
 _SHOWN_BITS = 1024
 _DOUBLE_DIGITS = 15
 """Decimals of up to 15 digits have a double of their own."""
+_NUMERAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,9})?")
 _EXACT = decimal.Context(
     prec=2000,
     Emax=decimal.MAX_EMAX,
@@ -142,6 +145,15 @@ def fit_numbers(numbers: list[Number], stored: pa.DataType) -> Part:
         fitted = [convert(number, stored) for number in numbers]
     kept = [value for value in fitted if value is not None]
     return pa.array(kept, stored), len(fitted) - len(kept)
+
+
+def text_to_number(source: pa.Array, stored: pa.DataType) -> Part:
+    """Texts that are decimal numerals, by their value: `5`, `-1.50`, `1e3`."""
+    texts = source.to_pylist()
+    wrong = np.array([_NUMERAL.fullmatch(text) is None for text in texts], np.bool_)
+    if wrong.any():
+        raise misfit(source, stored, wrong)
+    return fit_numbers([decimal.Decimal(text) for text in texts], stored)
 
 
 def _number_misfit(number: Number, stored: pa.DataType) -> MisfitError:

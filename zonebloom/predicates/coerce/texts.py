@@ -10,7 +10,7 @@ import pyarrow as pa
 from zonebloom.arrow import compute as pc
 from zonebloom.predicates.coerce.reasons import Part, misfit
 
-__all__ = ["bytes_to_bytes", "bytes_to_text", "cast", "text_to_bytes", "text_to_uuid", "uuid_to_bytes"]
+__all__ = ["bytes_to_bytes", "bytes_to_text", "cast", "text_to_bool", "text_to_bytes", "text_to_uuid", "uuid_to_bytes"]
 
 _UUID_TEXT_LENGTH = 36
 _UUID_HYPHENS = [8, 13, 18, 23]
@@ -40,6 +40,15 @@ def bytes_to_bytes(source: pa.Array, stored: pa.DataType) -> Part:
 def bytes_to_text(source: pa.Array, stored: pa.DataType) -> Part:
     """Bytes that are UTF-8, as text."""
     return _large_binary(source).cast(stored), 0  # fails on what is not UTF-8
+
+
+def text_to_bool(source: pa.Array, stored: pa.DataType) -> Part:
+    """`true` and `false`, in any case."""
+    texts = [text.lower() for text in source.to_pylist()]
+    wrong = np.array([text not in ("true", "false") for text in texts], np.bool_)
+    if wrong.any():
+        raise misfit(source, stored, wrong)
+    return pa.array([text == "true" for text in texts], stored), 0
 
 
 def text_to_bytes(source: pa.Array, stored: pa.DataType) -> Part:

@@ -1,0 +1,128 @@
+"""A folder that was just indexed is read by every other reader as before the build.
+
+Oracle: the reader itself, before the build (Polars, DuckDB, pyarrow, pandas, DataFusion).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import datafusion
+import duckdb
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.dataset as pads
+import pyarrow.parquet as pq
+import pytest
+from deltalake import write_deltalake
+from pyiceberg.catalog.sql import SqlCatalog
+
+import zonebloom as zb
+from tests.conftest import index_of
+from zonebloom.errors import StorageError
+
+READERS = {
+    "polars scan": lambda root: pl.scan_parquet(root).select(pl.len()).collect().item(),
+    "polars scan/": lambda root: pl.scan_parquet(f"{root}/").select(pl.len()).collect().item(),
+    "polars read": lambda root: pl.read_parquet(root).height,
+    "duckdb folder": lambda root: duckdb.sql(f"select count(*) from read_parquet('{root}')").fetchall()[0][0],
+    "duckdb glob": lambda root: duckdb.sql(f"select count(*) from read_parquet('{root}/**/*')").fetchall()[0][0],
+    "duckdb glob of Parquet": lambda root: len(duckdb.sql(f"from read_parquet('{root}/**/*.parquet')").fetchall()),
+    "pyarrow dataset": lambda root: pads.dataset(root, format="parquet", partitioning="hive").count_rows(),
+    "pyarrow table": lambda root: pq.read_table(root).num_rows,
+    "pandas": lambda root: len(pd.read_parquet(root)),
+    "datafusion": lambda root: datafusion.SessionContext().read_parquet(f"{root}/").count(),
+}
+
+
+@pytest.mark.parametrize("is_hive", [False, True], ids=["flat", "hive"])
+def test_every_reader_reads_an_indexed_folder_as_before(make_lake, is_hive):
+    lake = make_lake((300, 200), partition_by_day=is_hive)
+    before = {name: reader(lake.root) for name, reader in READERS.items()}
+    zb.build_index(lake.root, "user_id", rows_per_zone=100)
+    assert before == dict.fromkeys(READERS, 500)
+    assert {name: reader(lake.root) for name, reader in READERS.items()} == before
+
+
+def test_an_index_that_is_inside_is_still_found_and_added_to(flat_lake):
+    inside = flat_lake.root / "_zonebloom"
+    zb.build_index(flat_lake.root, "user_id", index=inside)
+    assert zb.build_index(flat_lake.root, "device_id").root == inside
+    assert zb.open_index(flat_lake.root).columns == ["user_id", "device_id"]
+    assert not index_of(flat_lake.root).exists()
+
+
+def test_folder_and_index_move_together(flat_lake, tmp_path):
+    zb.build_index(flat_lake.root, "user_id")
+    moved = tmp_path / "other" / "renamed"
+    moved.parent.mkdir()
+    flat_lake.root.rename(moved)
+    index_of(flat_lake.root).rename(index_of(moved))
+    index = zb.open_index(moved)
+    assert index.data.location == str(moved)
+    assert index.to_table(zb.Equals("user_id", flat_lake.table["user_id"][0])).num_rows == 1
+
+
+def test_a_link_to_the_folder_finds_its_index(flat_lake, tmp_path):
+    zb.build_index(flat_lake.root, "user_id")
+    (tmp_path / "link").symlink_to(flat_lake.root)
+    assert zb.open_index(tmp_path / "link").root == index_of(flat_lake.root)
+
+
+def test_the_index_of_one_partition_is_no_data_of_the_whole(make_lake):
+    lake = make_lake((300, 200), partition_by_day=True)
+    built = zb.build_index(lake.root / "day=1", "user_id")
+    assert built.root == lake.root / ".day=1.zonebloom"
+    assert zb.open_index(lake.root / "day=1").data.location == str(lake.root / "day=1")
+    assert zb.build_index(lake.root, "user_id").num_fragments == len(lake.files)
+    assert pads.dataset(lake.root, format="parquet").count_rows() == 500
+
+
+def test_a_parent_that_is_not_writable_names_the_way_out(flat_lake, monkeypatch):
+    def refused(*_arguments, **_options):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("pathlib.Path.mkdir", refused)  # root may write anywhere
+    with pytest.raises(StorageError, match="keep the index elsewhere with index="):
+        zb.build_index(flat_lake.root, "user_id")
+
+
+def test_files_that_are_skipped_for_their_names_are_counted(flat_lake):
+    """DuckDB and Polars read them: for an erasure request each is a missed person."""
+    for place in (".e.parquet", "_hid/b.parquet", ".dot/c.parquet", "_hid/notes.txt"):
+        (flat_lake.root / place).parent.mkdir(exist_ok=True)
+        pq.write_table(pa.table({"user_id": ["x"]}), flat_lake.root / place)
+    index = zb.build_index(flat_lake.root, "user_id")
+    assert index.num_fragments == 3
+    assert index.data.pin().num_skipped() == 3
+
+
+def test_the_index_of_a_delta_table_lies_beside_it(tmp_path):
+    root = tmp_path / "table"
+    write_deltalake(root, pa.table({"x": range(100)}))
+    assert zb.build_index(root, "x").root == index_of(root)
+    for given in (root, index_of(root)):
+        assert zb.open_index(given).to_table("x = 7").num_rows == 1
+    moved = tmp_path / "moved"
+    root.rename(moved)
+    index_of(root).rename(index_of(moved))
+    assert zb.open_index(moved).data.location == str(moved)
+    write_deltalake(moved, pa.table({"x": range(100)}), mode="append")
+    assert zb.open_index(moved).to_table("x = 7").num_rows == 2
+
+
+def test_the_index_of_an_iceberg_table_lies_beside_it(tmp_path):
+    catalog = SqlCatalog("main", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}/lake")
+    catalog.create_namespace("db")
+    rows = pa.table({"x": pa.array(range(100), pa.int64())})
+    table = catalog.create_table("db.t", rows.schema)
+    table.append(rows)
+    folder = Path(table.location().removeprefix("file://"))
+    metadata = table.metadata_location.removeprefix("file://")
+    assert zb.build_index(metadata, "x").root == index_of(folder)
+    for given in (folder, metadata):
+        assert zb.open_index(given).to_table("x = 7").num_rows == 1
+    zb.delete_index(folder)
+    assert zb.build_index(table, "x").root == index_of(folder)
+    catalog.close()

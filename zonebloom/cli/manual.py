@@ -1,0 +1,61 @@
+"""Commands about the command: shell completion and a man page, both made from what click knows of the others."""
+
+from __future__ import annotations
+
+import click
+
+import zonebloom
+from zonebloom.cli.root import ARGUMENTS, SECTIONS, app
+
+__all__ = ["completion", "man"]
+
+_SHELLS = ("bash", "zsh", "fish")
+
+
+@app.command(examples=("completion bash >> ~/.bashrc", "completion zsh >> ~/.zshrc"))
+@click.argument("shell", type=click.Choice(_SHELLS))
+def completion(shell: str) -> None:
+    """Print the script that completes commands and options."""
+    from click.shell_completion import get_completion_class  # noqa: PLC0415 - only here
+
+    made = get_completion_class(shell)
+    assert made is not None
+    click.echo(made(app, {}, "zonebloom", "_ZONEBLOOM_COMPLETE").source())
+
+
+@app.command(examples=("man > ~/.local/share/man/man1/zonebloom.1",))
+@click.pass_context
+def man(context: click.Context) -> None:
+    """Print the manual as a man page."""
+    root = context.find_root()
+    lines = [f'.TH ZONEBLOOM 1 "" "zonebloom {zonebloom.__version__}"', ".SH NAME"]
+    lines += [
+        "zonebloom \\- " + _escaped(app.get_short_help_str(200)),
+        ".SH SYNOPSIS",
+        "zonebloom COMMAND [OPTIONS] PATH",
+    ]
+    lines += [".SH DESCRIPTION", _escaped(app.help or ""), ".SH COMMANDS"]
+    for name in app.list_commands(context):
+        command = app.commands[name]
+        with click.Context(command, info_name=name, parent=root) as of_command:
+            lines += [f".SS zonebloom {name} " + _escaped(" ".join(command.collect_usage_pieces(of_command)))]
+            lines += [_escaped(command.help or "")]
+            for one in command.params:
+                if one.name in ARGUMENTS:
+                    lines += [".TP", f".B {_escaped(one.human_readable_name)}", _escaped(ARGUMENTS[str(one.name)])]
+            for option in command.get_params(of_command):
+                record = option.get_help_record(of_command)
+                if record:
+                    lines += [".TP", f".B {_escaped(record[0])}", _escaped(record[1])]
+            for example in getattr(command, "examples", ()):
+                lines += [".PP", ".EX", _escaped(f"zonebloom {example}"), ".EE"]
+    lines += [".SH TASKS", *(f"{title}: {', '.join(names)}." for title, names in SECTIONS.items())]
+    click.echo("\n".join(lines))
+
+
+def _escaped(text: str) -> str:
+    """`text` without what troff would take for commands."""
+    shown = (
+        "\n".join(line.strip() for line in text.replace("\b", "").splitlines()).replace("\\", "\\e").replace("-", "\\-")
+    )
+    return "\n".join(f"\\&{line}" if line[:1] in (".", "'") else line for line in shown.splitlines())

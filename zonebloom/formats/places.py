@@ -1,0 +1,60 @@
+"""Where the index of a data set is, and how its version file names the data set from there, so that both can move.
+
+Spec: specs/index-format.md#directory
+"""
+
+from __future__ import annotations
+
+from zonebloom.errors import DataFileError
+from zonebloom.storage.stores.locations import Url, is_url, joined
+
+__all__ = ["INDEX_FOLDER", "is_index_name", "places_of", "root_of", "written_root"]
+
+INDEX_FOLDER = "_zonebloom"
+"""Name of an index inside the folder of its data set."""
+_ENDING = ".zonebloom"
+_INSIDE, _BESIDE = "..", "beside"
+
+
+def places_of(location: str) -> tuple[str, ...]:
+    """Where the index of the folder or file at `location` may be: the default first, `_<name>.zonebloom` beside it.
+
+    Beside, as Polars and DuckDB read what is inside. A whole bucket or file system has no place beside it.
+    """
+    inside = joined(location, INDEX_FOLDER)
+    folder, _, name = location.rpartition("/")
+    if not name or (is_url(location) and not Url.parse(location).key):
+        return (inside,)
+    hidden = "." if "=" in name else "_"  # for Spark and for us `_a=b` is a partition, and no name to skip
+    return f"{folder}/{hidden}{name}{_ENDING}", inside
+
+
+def is_index_name(location: str) -> bool:
+    """Whether `location` is named as an index is by default."""
+    return location.endswith((f"/{INDEX_FOLDER}", _ENDING))
+
+
+def written_root(location: str, index_location: str) -> str:
+    """How the version file of the index names the data set at `location`; `root_of` reads it."""
+    if index_location.rpartition("/")[0] == location:
+        return _INSIDE
+    return _BESIDE if index_location == places_of(location)[0] else location
+
+
+def root_of(written: str, index_location: str) -> str:
+    """The location that `written_root` wrote, for an index that is at `index_location` now.
+
+    Raises
+    ------
+    DataFileError
+        The index was beside its data, and has no such name any more.
+    """
+    folder, _, name = index_location.rpartition("/")
+    if written == _INSIDE:
+        return folder
+    if written != _BESIDE:
+        return written
+    if name[:1] not in ("_", ".") or not name.endswith(_ENDING):
+        message = f"an index beside its data must be named _<name>{_ENDING}, got {index_location}"
+        raise DataFileError(f"{message}; rename it, or name the data with dataset=")
+    return f"{folder}/{name[1 : -len(_ENDING)]}"
