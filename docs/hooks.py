@@ -34,7 +34,8 @@ def on_files(files: Any, config: Any) -> Any:
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """The page with the commands where it marks their place, and links that lead where pages are on the site."""
-    return _LINK.sub(r"](\1", markdown).replace(COMMANDS, commands() if COMMANDS in markdown else "")
+    found = _LINK.sub(r"](\1", markdown).replace("](../docs/", "](../").replace("](docs/", "](")
+    return found.replace(COMMANDS, commands() if COMMANDS in markdown else "")
 
 
 def commands() -> str:

@@ -58,7 +58,7 @@ def write_lake(folder: Path) -> None:
 
 def run_page(page: Path, folder: Path, **names: object) -> None:
     """Run the blocks of `page` in `folder`, with `names` known to Python."""
-    scope: dict[str, object] = dict(names)
+    scope: dict[str, object] = {**names, "__name__": "__main__"}  # functions of it can be sent to other processes
     for block in blocks(page):
         if block.language == "python":
             assert_printed(run_python(block, folder, scope), block.printed, f"{page}:{block.line}")

@@ -53,7 +53,7 @@ def test_what_a_page_shows_runs(
 
 @pytest.mark.parametrize(
     "page",
-    [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", DOCS / "llms.txt", *PAGES],
+    [*ROOT.glob("*.md"), *sorted(ROOT.glob("specs/*.md")), ROOT / "bench" / "README.md", DOCS / "llms.txt", *PAGES],
     ids=lambda page: page.relative_to(ROOT).as_posix(),
 )
 def test_every_link_resolves(page: Path) -> None:

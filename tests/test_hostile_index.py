@@ -357,13 +357,13 @@ def test_layouts_that_no_slice_segment_has(subject, described):
 @pytest.mark.parametrize("length", [0, 2**32, 2**63, 2**64 - 1])
 def test_zone_runs_past_the_end_of_rows(subject, length):
     def change(metadata: dict[bytes, bytes]) -> None:
-        stream = base64.b64decode(metadata[b"zonebloom.bloom.zones"])
+        stream = base64.b64decode(metadata[b"zonebloom.zones"])
         runs = pa.ipc.open_stream(stream).read_all()
         changed_runs = changed(runs, "zone_length", pa.array([length] * len(runs), pa.uint64()))
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, runs.schema) as writer:
             writer.write_table(changed_runs)
-        metadata[b"zonebloom.bloom.zones"] = base64.b64encode(sink.getvalue())
+        metadata[b"zonebloom.zones"] = base64.b64encode(sink.getvalue())
 
     replace_slices(subject, change)
     assert_every_row_is_found(subject)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -342,3 +343,30 @@ def test_progress_counts_every_row_once(flat_lake):
     zb.build_index(flat_lake.root, ["user_id", "note"], progress=seen.append)
     assert seen[-1].rows == seen[-1].total_rows == 8001
     assert [one.rows for one in seen] == sorted({one.rows for one in seen})
+
+
+def test_threads_share_an_index_that_moves(tmp_path):
+    """Each answer is of one version and one listing, while another thread refreshes the same index."""
+    lake = tmp_path / "lake"
+    lake.mkdir()
+    pq.write_table(pa.table({"k": range(100)}), lake / "0.parquet")
+    index = zb.build_index(lake, "k", rows_per_zone=10)
+    stop = threading.Event()
+    kept: set[int] = set()
+
+    def search() -> None:
+        while not stop.is_set():
+            kept.add(index.to_table("k = 55").num_rows)
+
+    threads = [threading.Thread(target=search) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for number in range(1, 6):
+        pq.write_table(pa.table({"k": range(100 * number, 100 * number + 100)}), tmp_path / "new.parquet")
+        (tmp_path / "new.parquet").rename(lake / f"{number}.parquet")
+        index.refresh()
+        assert index.search(f"k = {100 * number}", strict=True).num_zones_kept == 1
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert kept == {1}

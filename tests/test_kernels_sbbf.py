@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from tests import reference
 from tests.depth import at_depth
-from zonebloom.bloom.kernels import sbbf
+from zonebloom.bloom import split_block
+from zonebloom.bloom.kernels import sbbf, zones
 from zonebloom.bloom.kernels.xxh64 import hash_fixed
 from zonebloom.errors import InvalidArgumentError
 
@@ -60,10 +61,6 @@ def column(layout, num_rows):
         data = RANDOM.integers(0, 256, num_rows * width, dtype=np.uint8)
         keys = [data[i * width : (i + 1) * width].tobytes() for i in range(num_rows)]
         return lambda start, stop: (data[start * width : stop * width], width), [reference.xxh64(key) for key in keys]
-    if layout.startswith("indexed"):
-        values = random_hashes(100)
-        indexes = RANDOM.integers(0, 100, num_rows).astype(layout[7:])
-        return lambda start, stop: (values, indexes[start:stop]), values[indexes].tolist()
     if layout == "hashes":
         hashes = random_hashes(num_rows)
         return lambda start, stop: (hashes[start:stop],), hashes.tolist()
@@ -76,12 +73,11 @@ def column(layout, num_rows):
 
 
 def kernel_of(layout):
-    kinds = {"f": sbbf.insert_fixed_into_zones, "h": sbbf.insert_hashes_into_zones, "i": sbbf.insert_indexed_into_zones}
-    return kinds.get(layout[0], sbbf.insert_variable_into_zones)
+    kinds = {"f": zones.insert_fixed_into_zones, "h": zones.insert_hashes_into_zones}
+    return kinds.get(layout[0], zones.insert_variable_into_zones)
 
 
 LAYOUTS = ["fixed1", "fixed2", "fixed4", "fixed8", "fixed16", "string32", "string64", "uuid32", "hashes"]
-LAYOUTS += [f"indexed{width}" for width in ("int8", "uint8", "int16", "int32", "uint32", "int64")]
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -136,34 +132,21 @@ def test_an_all_null_zone_has_an_empty_filter():
     filters, valid_counts = garbage(2, 4)
     data = np.arange(20, dtype=np.uint64).view(np.uint8)
     validity = np.packbits([0] * 10 + [1] * 10, bitorder="little")
-    sbbf.insert_fixed_into_zones(filters, valid_counts, data, 8, validity=validity, num_rows=20, rows_per_zone=10)
+    zones.insert_fixed_into_zones(filters, valid_counts, data, 8, validity=validity, num_rows=20, rows_per_zone=10)
     assert not filters[0].any()
     assert filters[1].any()
     assert valid_counts.tolist() == [0, 10]
-
-
-@pytest.mark.parametrize("dtype", [np.int8, np.int16, np.int32, np.int64])
-def test_the_index_of_a_null_row_may_be_anything(dtype):
-    filters, valid_counts = garbage(1, 4)
-    values = random_hashes(2)
-    indexes = np.array([np.iinfo(dtype).max, -1, 1, np.iinfo(dtype).min], dtype)
-    validity = np.packbits([0, 0, 1, 0], bitorder="little")
-    sbbf.insert_indexed_into_zones(
-        filters, valid_counts, values, indexes, validity=validity, num_rows=4, rows_per_zone=10
-    )
-    assert filters[0].tolist() == reference.filter_of([int(values[1])], 4)
-    assert valid_counts.tolist() == [1]
 
 
 def test_no_rows_change_nothing():
     filters, valid_counts = garbage(2, 4)
     before = filters.copy()
     nothing = np.empty(0, np.uint8)
-    sbbf.insert_fixed_into_zones(filters, valid_counts, nothing, 8, num_rows=0, rows_per_zone=10)
-    sbbf.insert_variable_into_zones(
+    zones.insert_fixed_into_zones(filters, valid_counts, nothing, 8, num_rows=0, rows_per_zone=10)
+    zones.insert_variable_into_zones(
         filters, valid_counts, nothing, np.zeros(1, np.int32), num_rows=0, rows_per_zone=10, first_fill=3
     )
-    sbbf.insert_hashes_into_zones(filters, valid_counts, np.empty(0, np.uint64), num_rows=0, rows_per_zone=10)
+    zones.insert_hashes_into_zones(filters, valid_counts, np.empty(0, np.uint64), num_rows=0, rows_per_zone=10)
     assert np.array_equal(filters, before)
     assert valid_counts.tolist() == [7, 7]
 
@@ -171,7 +154,7 @@ def test_no_rows_change_nothing():
 def test_never_a_false_negative():
     hashes = random_hashes(50_000)
     filters, valid_counts = garbage(7, 100)
-    sbbf.insert_hashes_into_zones(filters, valid_counts, hashes, num_rows=len(hashes), rows_per_zone=8192)
+    zones.insert_hashes_into_zones(filters, valid_counts, hashes, num_rows=len(hashes), rows_per_zone=8192)
     for zone in range(7):
         assert sbbf.filter_check(filters[zone], hashes[zone * 8192 : (zone + 1) * 8192]).all()
 
@@ -191,7 +174,7 @@ def test_insert_order_does_not_matter():
 def test_check_zones_equals_the_reference(num_hashes):
     hashes = random_hashes(900)
     filters, valid_counts = garbage(9, 8)
-    sbbf.insert_hashes_into_zones(filters, valid_counts, hashes, num_rows=900, rows_per_zone=100)
+    zones.insert_hashes_into_zones(filters, valid_counts, hashes, num_rows=900, rows_per_zone=100)
     probes = np.concatenate([random_hashes(num_hashes), hashes[250:251][:num_hashes]])
     expected = [any(reference.filter_check(f, h) for h in probes.tolist()) for f in filters.tolist()]
     assert sbbf.check_zones(filters, probes).tolist() == expected
@@ -217,7 +200,7 @@ def test_no_zones():
     nothing = np.empty(0, np.uint64)
     assert sbbf.check_zones(np.zeros((0, 4, 8), np.uint32), random_hashes(3)).tolist() == []
     assert sbbf.check_zones_at(np.empty(0, np.uint8), nothing, np.empty(0, np.uint32), random_hashes(3)).tolist() == []
-    assert sbbf.measured_fpp(np.zeros((0, 4, 8), np.uint32)).tolist() == []
+    assert split_block.measured_fpp(np.zeros((0, 4, 8), np.uint32)).tolist() == []
 
 
 @pytest.mark.parametrize(
@@ -239,20 +222,10 @@ def test_folded_equals_fresh(factor):
     sbbf.filter_insert(large[0], hashes)
     fresh = np.zeros((12 // factor, 8), np.uint32)
     sbbf.filter_insert(fresh, hashes)
-    folded = sbbf.fold(large, factor)
+    folded = split_block.fold(large, factor)
     assert np.array_equal(folded[0], fresh)
     assert not folded[1].any()
     assert folded[0].tolist() == reference.fold(large[0].tolist(), factor)
-
-
-def test_union_equals_inserting_both():
-    left, right = random_hashes(50), random_hashes(50)
-    one, other, both = np.zeros((3, 7, 8), np.uint32)
-    sbbf.filter_insert(one, left)
-    sbbf.filter_insert(other, right)
-    sbbf.filter_insert(both, np.concatenate([left, right]))
-    sbbf.union(one, other)
-    assert np.array_equal(one, both)
 
 
 def test_measured_fpp_equals_the_reference():
@@ -261,14 +234,14 @@ def test_measured_fpp_equals_the_reference():
         sbbf.filter_insert(filter_, random_hashes(3 * zone))
     filters[69] = 0xFFFFFFFF
     expected = [reference.measured_fpp(filter_) for filter_ in filters.tolist()]
-    assert sbbf.measured_fpp(filters) == pytest.approx(expected, rel=1e-12)
-    assert sbbf.measured_fpp(filters)[[0, 69]].tolist() == [0, 1]
+    assert split_block.measured_fpp(filters) == pytest.approx(expected, rel=1e-12)
+    assert split_block.measured_fpp(filters)[[0, 69]].tolist() == [0, 1]
 
 
 def test_measured_fpp_within_binomial_bounds():
     blocks = np.zeros((1, 64, 8), np.uint32)
     sbbf.filter_insert(blocks[0], random_hashes(1600))
-    (fpp,) = sbbf.measured_fpp(blocks)
+    (fpp,) = split_block.measured_fpp(blocks)
     trials = 400_000
     found = sbbf.filter_check(blocks[0], random_hashes(trials)).sum()
     deviation = np.sqrt(trials * fpp * (1 - fpp))
@@ -294,13 +267,9 @@ KEYS = np.zeros(80, np.uint8)
 READ_ONLY = np.frombuffer(bytes(128), np.uint32).reshape(4, 8)
 
 
-def indexed(hashes, indexes):
-    sbbf.insert_indexed_into_zones(FILTERS, COUNTS, hashes, indexes, num_rows=2, rows_per_zone=5)
-
-
-def zones(**changes):
+def insert(**changes):
     arguments = {"filters": FILTERS, "valid_counts": COUNTS, "data": KEYS, "width": 8, "num_rows": 10}
-    sbbf.insert_fixed_into_zones(**(arguments | {"rows_per_zone": 5} | changes))
+    zones.insert_fixed_into_zones(**(arguments | {"rows_per_zone": 5} | changes))
 
 
 @pytest.mark.parametrize(
@@ -314,23 +283,19 @@ def zones(**changes):
         (lambda: sbbf.filter_check(BLOCKS.astype(np.uint64), random_hashes(1)), "blocks must be .* uint32"),
         (lambda: sbbf.check_zones(BLOCKS, random_hashes(1)), "filters must be .* 3 dimension"),
         (lambda: sbbf.check_zones_at(KEYS, COUNTS, np.ones(1, np.uint32), random_hashes(1)), "num_blocks must have 2"),
-        (lambda: sbbf.fold(FILTERS, 3), "factor must divide"),
-        (lambda: sbbf.fold(FILTERS, 0), "factor must divide"),
-        (lambda: sbbf.union(FILTERS, np.zeros((2, 5, 8), np.uint32)), "shape"),
-        (lambda: indexed(np.zeros(1, np.uint64), np.zeros(2, np.float32)), "indexes must be .* float32"),
-        (lambda: indexed(np.zeros(1, np.uint64), [0, 0]), "indexes must be"),
-        (lambda: indexed(np.zeros(0, np.uint64), np.zeros(2, np.int32)), "num_rows must be from 0 to 0"),
-        (lambda: zones(num_rows=11), "num_rows must be from 0 to 10"),
-        (lambda: zones(num_rows=-1), "num_rows must be"),
-        (lambda: zones(width=0), "width must be"),
-        (lambda: zones(rows_per_zone=4), "each of 3 zones"),
-        (lambda: zones(rows_per_zone=0), "rows_per_zone must be"),
-        (lambda: zones(first_fill=5), "first_fill must be from 0 to 4"),
-        (lambda: zones(first_fill=1), "each of 3 zones"),
-        (lambda: zones(valid_counts=np.zeros(3, np.uint64)), "valid_counts must have 2"),
-        (lambda: zones(validity=np.zeros(1, np.uint8)), "validity must hold"),
-        (lambda: zones(validity=np.zeros(2, np.uint8), validity_offset=7), "validity must hold"),
-        (lambda: zones(validity=np.zeros(2, np.uint8), validity_offset=-1), "validity must hold"),
+        (lambda: split_block.fold(FILTERS, 3), "factor must divide"),
+        (lambda: split_block.fold(FILTERS, 0), "factor must divide"),
+        (lambda: insert(num_rows=11), "num_rows must be from 0 to 10"),
+        (lambda: insert(num_rows=-1), "num_rows must be"),
+        (lambda: insert(width=0), "width must be"),
+        (lambda: insert(rows_per_zone=4), "each of 3 zones"),
+        (lambda: insert(rows_per_zone=0), "rows_per_zone must be"),
+        (lambda: insert(first_fill=5), "first_fill must be from 0 to 4"),
+        (lambda: insert(first_fill=1), "each of 3 zones"),
+        (lambda: insert(valid_counts=np.zeros(3, np.uint64)), "valid_counts must have 2"),
+        (lambda: insert(validity=np.zeros(1, np.uint8)), "validity must hold"),
+        (lambda: insert(validity=np.zeros(2, np.uint8), validity_offset=7), "validity must hold"),
+        (lambda: insert(validity=np.zeros(2, np.uint8), validity_offset=-1), "validity must hold"),
     ],
 )
 def test_arrays_that_do_not_fit_are_refused(call, message):

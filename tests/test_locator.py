@@ -74,7 +74,7 @@ def zones_of_segments(segments: list[LocatorSegment], hashes: np.ndarray) -> lis
         keys, zones = segment.lookup(hashes)
         assert (np.diff(keys) >= 0).all()
         for key, zone in zip(keys.tolist(), zones.tolist(), strict=True):
-            found[key].append((int(segment.fragment_ids[zone]), int(segment.zone_starts[zone])))
+            found[key].append((int(segment.positions.fragment_ids[zone]), int(segment.positions.zone_starts[zone])))
     return [sorted(one) for one in found]
 
 
@@ -88,7 +88,7 @@ def assert_all_zones_are_named(segments: list[LocatorSegment], fragments: Fragme
     assert named == [expected.get(int(one) >> 23, []) for one in hashes]
     wanted = {zone for zones in named for zone in zones}
     for segment in segments:
-        where = list(zip(segment.fragment_ids.tolist(), segment.zone_starts.tolist(), strict=True))
+        where = list(zip(segment.positions.fragment_ids.tolist(), segment.positions.zone_starts.tolist(), strict=True))
         assert where == sorted(where)
         candidates = segment.candidates(hashes)
         assert [where[zone] for zone in candidates] == [zone for zone in where if zone in wanted]
@@ -131,15 +131,15 @@ def test_floats_name_the_zones_of_both_zeros(tmp_path):
     [segment] = opened(tmp_path, build(tmp_path, {0: values}, rows_per_zone=2))
     zeros = np.array(hashing.hash_values(pa.array([0.0])), np.uint64)
     assert segment.candidates(zeros).tolist() == [0, 2, 3, 5]
-    assert segment.has_null.tolist() == [False, True, False] * 2
+    assert segment.positions.has_null.tolist() == [False, True, False] * 2
 
 
 def test_nulls_are_said_and_have_no_pairs(tmp_path):
     values = pa.array([None] * 25 + [1] * 10 + [2, None])
     [entry] = build(tmp_path, {4: values})
     [segment] = opened(tmp_path, [entry])
-    assert segment.has_null.tolist() == [True, True, True, True]
-    assert segment.zone_lengths.tolist() == [10, 10, 10, 7]
+    assert segment.positions.has_null.tolist() == [True, True, True, True]
+    assert segment.positions.zone_lengths.tolist() == [10, 10, 10, 7]
     assert segment.layout.num_pairs == 3
     [empty] = opened(tmp_path, build(tmp_path, {4: pa.nulls(25, pa.int64())}))
     assert (len(empty), empty.layout.num_pairs, empty.entry.spans[0].num_bytes) == (3, 0, 0)
@@ -256,7 +256,7 @@ def test_the_pages_are_those_of_the_reference(tmp_path):
     fragments = integers(2500, 1500, distinct=2000)
     [entry] = build(tmp_path, fragments)
     [segment] = opened(tmp_path, [entry])
-    where = list(zip(segment.fragment_ids.tolist(), segment.zone_starts.tolist(), strict=True))
+    where = list(zip(segment.positions.fragment_ids.tolist(), segment.positions.zone_starts.tolist(), strict=True))
     zone_bits = (len(where) - 1).bit_length()
     pairs = {key << zone_bits | where.index(zone) for key, zones in zones_of_rows(fragments).items() for zone in zones}
     pages = reference.locator_pages(pairs)
@@ -348,16 +348,15 @@ def test_a_flipped_bit_anywhere_is_detected_and_loses_nothing(tmp_path, way):
     num_rejected = 0
     for position in [0, 4, *random.integers(0, len(sound), 200).tolist(), len(sound) - 1]:
         flip(path, position, int(random.integers(8)))
-        told: list[str] = []
         try:
-            segment = LocatorSegment(LocalStore(tmp_path), entry, on_damage=told.append)
+            segment = LocatorSegment(LocalStore(tmp_path), entry)
         except CorruptIndexError:
             num_rejected += 1
         else:
             assert (segment.may_contain(hashes) >= truth).all()
             assert segment.contained(hashes).all()
             assert not segment.verify()
-            assert len(told) == 1
+            assert len(segment.damage) == 1
             with pytest.raises(CorruptIndexError):
                 segment.lookup(hashes)
             assert segment.candidates(~hashes).tolist() == list(range(len(segment))), "nothing is believed any more"
@@ -383,7 +382,7 @@ def test_a_file_that_is_cut_while_it_is_open_loses_nothing(tmp_path, way):
     [segment] = opened(tmp_path, [entry])
     (tmp_path / entry.path).write_bytes((tmp_path / entry.path).read_bytes()[:5000])
     assert segment.may_contain(np.arange(50, dtype=np.uint64) << np.uint64(50)).all()
-    assert segment.damage is not None
+    assert segment.damage
 
 
 def rewritten(root: Path, entry: SegmentEntry, **changes) -> SegmentEntry:
@@ -392,7 +391,8 @@ def rewritten(root: Path, entry: SegmentEntry, **changes) -> SegmentEntry:
     [segment] = opened(root, [entry])
     known = segment.layout
     fields = {name: getattr(known, name) for name in ("num_zones", "num_pairs", "num_pages", "roots")} | changes
-    tail = locator_layout.encode_tail(locator_layout.LocatorLayout(**fields), segment.positions).to_pybytes()
+    positions = segment.positions[: max(fields["num_zones"], 0)]
+    tail = locator_layout.encode_tail(locator_layout.LocatorLayout(**fields), positions).to_pybytes()
     path.write_bytes(path.read_bytes()[: -entry.spans[-1].num_bytes] + tail)
     return replace(entry, spans=(*entry.spans[:-1], Span(len(tail), checksum(tail))))
 
@@ -413,7 +413,8 @@ def rewritten(root: Path, entry: SegmentEntry, **changes) -> SegmentEntry:
 def test_a_layout_that_leads_outside_is_rejected(tmp_path, changes):
     [entry] = build(tmp_path, integers(3000))
     hostile = rewritten(tmp_path, entry, **changes)
-    with pytest.raises(CorruptIndexError, match="must have the zones, pairs, pages and roots that its spans hold"):
+    message = "must have the zones, pairs, pages and roots that its spans hold|must describe|must be an integer"
+    with pytest.raises(CorruptIndexError, match=message):
         LocatorSegment(LocalStore(tmp_path), hostile)
 
 
@@ -424,9 +425,8 @@ def test_fewer_zones_than_the_pairs_name_are_damage(tmp_path, way):
     segment = LocatorSegment(LocalStore(tmp_path), hostile)
     hashes = hashing.hash_array(fragments[3])
     assert len(segment.candidates(hashes)) == 257
-    assert segment.damage == f"segment {entry.path} must name zones below 257, got " + segment.damage.split()[-1]
-    with pytest.raises(CorruptIndexError, match="must describe 257 zones, got 300"):
-        assert len(segment.positions)
+    (damage,) = segment.damage
+    assert damage.startswith(f"segment {entry.path} must name zones below 257, got ")
 
 
 def test_roots_that_do_not_ascend_read_nothing_outside(tmp_path, way):

@@ -396,6 +396,8 @@ def test_a_damaged_row_keeps_its_group_whole_and_says_so(flat_lake):
     assert ReasonCode.SEGMENT_CORRUPT in {reason.code for reason in found.reasons}
     assert index.search("user_id = 'absent'").row_ranges == found.row_ranges
     assert "bit row" in str(index.explain("user_id = 'absent'"))
+    assert index.search("user_id = 'absent'").reasons == found.reasons, "warned of once, and a reason each time"
+    assert index.search("note = 'absent'").reasons == (), "of another column"
     assert not index.verify().is_sound
     with pytest.raises(CorruptIndexError):
         index.zone_table("user_id")

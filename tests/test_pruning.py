@@ -52,6 +52,13 @@ def total_bytes(path) -> int:
     return sum(column["total_compressed_size"] for group in groups for column in group["columns"])
 
 
+def test_a_negation_that_is_known_needs_no_reason(index):
+    """Folders say where a condition is FALSE, and two negations undo each other, though every row is kept."""
+    for predicate in ("NOT day = 99", "NOT (NOT day < 99)", "NOT (NOT (amount IS NULL OR day < 99))"):
+        found = index.search(predicate)
+        assert (found.num_rows_kept, found.reasons) == (found.num_rows, ()), predicate
+
+
 def test_kinds(hive_lake, index):
     user = hive_lake.table["user_id"][0].as_py()
     for predicate, kind in (

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import reference
-from zonebloom.bloom.sbbf import Sbbf, block_indexes, masks
+from zonebloom.bloom.sbbf import Sbbf
+from zonebloom.bloom.split_block import bits_in_word, bits_of_hash, block_index, block_indexes, masks
 from zonebloom.errors import InvalidArgumentError, UnsupportedTypeError
 
 RANDOM = np.random.default_rng(20260803)
@@ -33,7 +34,9 @@ def filled(num_blocks, hashes):
 def test_block_and_mask_equal_the_reference(hash_, num_blocks):
     hashes = np.array([hash_], np.uint64)
     assert block_indexes(hashes, num_blocks).tolist() == [reference.block_index(hash_, num_blocks)]
-    assert masks(hashes).tolist() == [reference.mask(hash_)]
+    assert masks(hashes).tolist() == [reference.mask(hash_)] == [[1 << bit for bit in bits_of_hash(hash_)]]
+    assert [bits_in_word(hashes.astype(np.uint32), word)[0] for word in range(8)] == bits_of_hash(hash_)
+    assert block_index(hash_, num_blocks) == reference.block_index(hash_, num_blocks)
 
 
 @pytest.mark.parametrize(("sizing", "num_blocks"), [("power_of_two", 1024), ("exact", 604), ("parquet", 1024)])

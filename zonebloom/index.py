@@ -250,7 +250,11 @@ def import_index(
 class Index:
     """One version of an index, opened; it keeps that version whatever others commit meanwhile.
 
-    Segments and footers are opened once and stay open; each search lists the data set afresh.
+    Segments and footers are opened once and stay open; each search lists the data set afresh. `refresh`, `optimize` and
+    `restore` move this index to the version that they commit.
+
+    Threads may share an index: what reads may run at any time, and each answer is of one version and one listing. Only
+    one thread at a time may call what moves it.
     """
 
     def __init__(
@@ -264,6 +268,7 @@ class Index:
         self._past_traffic = Traffic()
         """Of data sets that were looked at before this one."""
         self._view: View | None = None
+        """The last view, which a search of the same version and listing takes again."""
 
     def __repr__(self) -> str:
         columns = ", ".join(self.columns)
@@ -316,11 +321,13 @@ class Index:
 
     def view(self) -> View:
         """The index against the data set as it is now; the last view again where nothing changed."""
+        snapshot, last = self._snapshot, self._view
         dataset = self.data.pin()
         listing = dataset.list()
-        if self._view is None or self._view.listing != listing or self._view.dataset != dataset:
-            self._view = View(self._snapshot, dataset, listing)
-        return self._view
+        if last is not None and last.snapshot is snapshot and (last.listing, last.dataset) == (listing, dataset):
+            return last
+        view = self._view = View(snapshot, dataset, listing)
+        return view
 
     def _checked_view(self, *, strict: bool) -> View:
         view = self.view()
@@ -505,7 +512,6 @@ class Index:
             if dataset is not self.data:
                 self._past_traffic += self.data.traffic
             self.data = dataset
-            self._view = None
 
     def refresh(
         self,

@@ -181,11 +181,11 @@ def mutated_slice_metadata(data: bytes, chance: random.Random) -> bytes:
     schema = pa.ipc.read_schema(pa.py_buffer(data)[start:])
     size = schema.serialize().size
     metadata = dict(schema.metadata)
-    key = chance.choice((b"zonebloom.slices", b"zonebloom.bloom.zones"))
+    key = chance.choice((b"zonebloom.slices", b"zonebloom.zones"))
     if key == b"zonebloom.slices" and chance.random() < 0.9:
         metadata[key] = json.dumps(mutated_json(json.loads(metadata[key]), chance)).encode()
     elif chance.random() < 0.9:
-        metadata[key] = base64.b64encode(mutated_bytes(base64.b64decode(metadata[b"zonebloom.bloom.zones"]), chance))
+        metadata[key] = base64.b64encode(mutated_bytes(base64.b64decode(metadata[b"zonebloom.zones"]), chance))
     else:
         metadata[key] = mutated_bytes(metadata[key], chance)
     head = schema.with_metadata(metadata).serialize().to_pybytes()

@@ -1,8 +1,7 @@
 """One Split Block Bloom Filter: put hashes or Arrow values in, ask whether a value may be there.
 
-The ladder: `block_indexes` and `masks` (the spec's two choices, in NumPy); `Sbbf`, which uses them for a few hashes
-and the kernels for many. A bitset is `Sbbf.to_bytes`: the blocks in order, 8 little-endian words each; the same bytes
-that Parquet and Lance store.
+`Sbbf` looks up a few hashes by the arithmetic of `split_block`, and many by the kernels. A bitset is
+`Sbbf.to_bytes`: the blocks in order, 8 little-endian words each; the same bytes that Parquet and Lance store.
 
 A property to rely on: a filter never denies what was inserted. Two filters of equal size unite by OR, and a filter
 folded by k equals the one that was built with k times fewer blocks.
@@ -19,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from zonebloom.bloom.sizing import BLOCK_BYTES, MAX_BLOCKS, num_blocks_for
+from zonebloom.bloom.split_block import block_indexes, fold, masks, measured_fpp
 from zonebloom.errors import InvalidArgumentError
 from zonebloom.options import check_fpp
 
@@ -27,33 +27,10 @@ if TYPE_CHECKING:
 
     from zonebloom.bloom.parquet import ParquetSbbf
 
-__all__ = ["Sbbf", "block_indexes", "masks"]
-
-SALT: Final = np.array(
-    [0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D, 0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31], np.uint32
-)
+__all__ = ["Sbbf"]
 
 _FEW: Final = 1024
 """Up to so many hashes are checked in NumPy: loading Numba takes longer than the check."""
-
-
-def block_indexes(hashes: npt.NDArray[np.uint64], num_blocks: int) -> npt.NDArray[np.uint64]:
-    """The block of each hash: ``((hash >> 32) * num_blocks) >> 32``.
-
-    Spec: specs/sbbf.md#block_index
-    """
-    indexes: npt.NDArray[np.uint64] = ((hashes >> np.uint64(32)) * np.uint64(num_blocks)) >> np.uint64(32)
-    return indexes
-
-
-def masks(hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint32]:
-    """The mask of each hash, shape (len(hashes), 8): one bit set in each word.
-
-    Spec: specs/sbbf.md#mask
-    """
-    bits = (hashes.astype(np.uint32)[:, None] * SALT) >> np.uint32(27)
-    set_bits: npt.NDArray[np.uint32] = np.left_shift(np.uint32(1), bits, dtype=np.uint32)
-    return set_bits
 
 
 class Sbbf:
@@ -301,10 +278,7 @@ class Sbbf:
         -----
         Spec: specs/sbbf.md#fold
         """
-        if isinstance(factor, bool) or not isinstance(factor, int) or factor < 1 or self.num_blocks % factor:
-            raise InvalidArgumentError(f"factor must divide the {self.num_blocks} blocks, got {factor!r}")
-        grouped = self._blocks.reshape(self.num_blocks // factor, factor, 8)
-        return Sbbf(np.bitwise_or.reduce(grouped, axis=1))
+        return Sbbf(fold(self._blocks, factor))
 
     def fold_to_fpp(self, fpp: float) -> Sbbf:
         """The smallest folding whose `fpp()` is still at most `fpp`; the filter itself if none is.
@@ -331,9 +305,7 @@ class Sbbf:
 
         Spec: specs/sbbf.md#measured_fpp
         """
-        counts = np.bitwise_count(self._blocks)
-        matches = np.multiply.reduce(counts, axis=1, dtype=np.uint64).sum()
-        return float(matches) / (self.num_blocks * 32.0**8)
+        return float(measured_fpp(self._blocks[None])[0])
 
     def expected_ndv(self) -> float:
         """The number of distinct values that would set as many bits as are set.
@@ -345,7 +317,10 @@ class Sbbf:
         return math.log(unset) / math.log1p(-1 / (32 * self.num_blocks))
 
     def __ior__(self, other: object) -> Self:
-        """Holds what either held, as if all had been inserted here. Both must have the same size."""
+        """Holds what either held, as if all had been inserted here. Both must have the same size.
+
+        Spec: specs/sbbf.md#union
+        """
         if not isinstance(other, Sbbf):
             return NotImplemented
         if other.num_blocks != self.num_blocks:

@@ -97,7 +97,7 @@ def _adopt(plan: BuildPlan, fragments: Sequence[Fragment], built: BuiltColumns) 
         for number, fragment in enumerate(fragments):
             found: dict[str, list[Zone] | None] = dict.fromkeys(plan.columns)
             wait_until_settled(fragment.fingerprint, seen)
-            with suppress(DataFileError), plan.dataset.open(fragment.path) as file:
+            with suppress(DataFileError), plan.dataset.open(fragment.path, fragment.fingerprint) as file:
                 check_same(file, fragment)
                 own = {column: _zones(file, fragment, column, plan.columns[column]) for column in plan.columns}
                 file.check_unchanged()

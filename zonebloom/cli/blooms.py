@@ -86,8 +86,8 @@ def _literal(path: str, column: str, text: str) -> Any:
     from zonebloom.formats import open_dataset  # noqa: PLC0415 - as above
 
     dataset = open_dataset(path, storage_options()).pin()
-    for name in dataset.list():
-        with dataset.open(name) as file:
+    for name, listed in dataset.list().items():
+        with dataset.open(name, listed) as file:
             wanted = leaf_type(file.schema, column)
         if not pa.types.is_null(wanted):
             return typed_values([text], wanted, "--value")

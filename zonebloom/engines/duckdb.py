@@ -219,6 +219,7 @@ def _is_native(view: View) -> bool:
     keys = {field.name for field in view.partition_fields}
     return (
         isinstance(view.dataset, ParquetDataset)
+        and not view.dataset.is_remote
         and len(set(names)) == len(names)
         and not {"file_row_number", "filename"} & set(names)
         and not any(_GLOB.search(view.dataset.absolute(path)) for path in view.listing)

@@ -118,7 +118,7 @@ class DatasetSnapshot(Protocol):
         ...
 
     def list_partitions(self, wanted: Sequence[Mapping[str, str | None]]) -> dict[str, Fingerprint]:
-        """As `list`, but only files in folders that agree with one of `wanted` (see `partitions.agrees`).
+        """As `list`, but only files in folders that agree with one of `wanted` (see `hive.agrees`).
 
         Folders that do not are not listed, where the store has folders.
         """

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from zonebloom.bloom import hashing
 from zonebloom.bloom.sizing import expected_fpp
+from zonebloom.bloom.split_block import measured_fpp
 from zonebloom.bloom.zones import BlockFilters, ZoneTable
 from zonebloom.errors import CorruptIndexError, InvalidArgumentError, InvalidZoneTableError
 from zonebloom.formats import DatasetSnapshot
@@ -135,8 +136,6 @@ def _check_file(view: View, file: File, table: BlockFilters, entry: ColumnEntry,
     if int(stops.max()) > file.num_rows or (starts[1:] < stops[:-1]).any():
         message = f"zones of column {entry.name} must lie in {file.path} one after another"
         raise CorruptIndexError(f"{message}, got zones to row {int(stops.max())} of {file.num_rows}")
-    from zonebloom.bloom.kernels import sbbf  # noqa: PLC0415 - only a verification needs Numba
-
     absent = np.random.default_rng(0).integers(0, 2**64, _PROBES, dtype=np.uint64)
     values = _zone_values(view, file, table, entry, mine)
     for zone, array in zip(mine.tolist(), values, strict=True):
@@ -147,7 +146,7 @@ def _check_file(view: View, file: File, table: BlockFilters, entry: ColumnEntry,
         tally.num_wrong_has_null += bool(array.null_count) != bool(table.positions.has_null[zone])
         tally.num_zones += 1
         tally.expected += expected_fpp(len(np.unique(hashes)), len(table.blocks(zone)))
-        tally.measured += float(sbbf.measured_fpp(table.blocks(zone)[None])[0])
+        tally.measured += float(measured_fpp(table.blocks(zone)[None])[0])
         tally.passed += float(table.check_zone(zone, absent).mean())
 
 

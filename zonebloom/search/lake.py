@@ -122,7 +122,7 @@ def _without_index(dataset: DatasetSnapshot, listing: Mapping[str, Any]) -> Snap
         schemas = []
         for path in listing:
             try:
-                with dataset.open(path) as file:
+                with dataset.open(path, listing[path]) as file:
                     schemas.append(file.schema)
             except DataFileError:  # a search says so, and a scan of it fails
                 continue

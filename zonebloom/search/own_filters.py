@@ -59,7 +59,7 @@ class OwnFilters:
             return self._kept[key]
         wait_until_settled(file.fingerprint, self._seen)
         try:
-            with self._dataset.open(file.path) as data:
+            with self._dataset.open(file.path, file.fingerprint) as data:
                 is_same = data.fingerprint == file.fingerprint and data.row_group_rows == file.row_group_rows
                 found = data.own_filters(column) if is_same else []
         except DataFileError:  # the view says so of a file that cannot be opened

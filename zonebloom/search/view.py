@@ -156,7 +156,8 @@ class View:
         With `own_filters`, row groups of files that the index does not describe are left out by their own filters.
         """
         bounds, reasons = evaluate(bind(predicate, self))
-        self.snapshot.warn_of_damage()
+        if reasons:
+            self.snapshot.warn_of_damage()
         reasons = tuple(dict.fromkeys((*reasons, *self.reasons)))
         if own_filters and self.num_unknown:
             own = self._own_search()

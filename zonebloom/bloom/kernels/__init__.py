@@ -9,7 +9,7 @@ module             what lives there
 ``blocks``         one block: the Parquet spec's mask, block_insert, block_check
 ``checks``         what a checked wrapper demands of an array before it passes its address down
 ``xxh64``          a column of keys to hashes
-``sbbf``           filters: filter_insert, filter_check, many zones, fold, union, fpp
+``sbbf``           filters: filter_insert, filter_check, many zones, distinct hashes
 ``zones``          hash and insert a column into the filters of its zones
 ``slices``         zones as bit rows: slicing, its inverse, probing; ``transposes`` turns 64 x 64 bits
 ``row_checksums``  XXH3-64 of many bit rows

@@ -7,16 +7,16 @@ Spec: specs/sbbf.md#mask
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from llvmlite import ir
 from numba import types
 
 from zonebloom.bloom.kernels import U, subroutine
 from zonebloom.bloom.kernels.vector import I32, I32X8, I64, constant, load, load_u64, operation, splat, store
+from zonebloom.bloom.split_block import SALTS
 
 __all__ = [
-    "SALT",
     "block_check",
     "block_index",
     "block_insert",
@@ -25,24 +25,13 @@ __all__ = [
     "mask_bits",
 ]
 
-SALT: Final = (
-    0x47B6137B,
-    0x44974D91,
-    0x8824AD5B,
-    0xA2B7289D,
-    0x705495C7,
-    0x2DF1424B,
-    0x9EFC4947,
-    0x5C6BFB31,
-)
-
 _32 = U(32)
 
 
 def mask_bits(b: Any, hash_: Any) -> Any:
     """An emitter: for each of the 8 words, the number of the bit that the mask sets in it."""
     keys = splat(b, b.trunc(hash_, I32))
-    return b.lshr(b.mul(keys, ir.Constant(I32X8, list(SALT))), constant(27, I32X8))
+    return b.lshr(b.mul(keys, ir.Constant(I32X8, list(SALTS))), constant(27, I32X8))
 
 
 def choose_block(b: Any, hash_: Any, num_blocks: Any) -> Any:

@@ -5,7 +5,7 @@ block; the low half, times eight odd salts, chooses one bit in each of its words
 mask's bits, `block_check` asks whether all are set; `filter_insert` and `filter_check` choose the block first.
 
 A property that everything above relies on: inserting only sets bits, so filters can be built in any order and in any
-number of calls, their union is their OR, and folding is an OR of neighbours.
+number of calls, their union is their OR, and folding is an OR of neighbours (`split_block.fold`).
 
 Arrays of filters are uint32 of shape (num_filters, num_blocks, 8); one filter is (num_blocks, 8).
 
@@ -24,12 +24,6 @@ from zonebloom.bloom.kernels import U, kernel, subroutine
 from zonebloom.bloom.kernels.blocks import block_check, block_index, filter_insert_batch
 from zonebloom.bloom.kernels.checks import address, check_array, check_filters
 from zonebloom.bloom.kernels.vector import load_u32, load_u64, store_u8, store_u64
-from zonebloom.bloom.kernels.zones import (
-    insert_fixed_into_zones,
-    insert_hashes_into_zones,
-    insert_indexed_into_zones,
-    insert_variable_into_zones,
-)
 from zonebloom.errors import InvalidArgumentError
 
 __all__ = [
@@ -38,18 +32,10 @@ __all__ = [
     "count_distinct",
     "filter_check",
     "filter_insert",
-    "fold",
-    "insert_fixed_into_zones",
-    "insert_hashes_into_zones",
-    "insert_indexed_into_zones",
-    "insert_variable_into_zones",
-    "measured_fpp",
-    "union",
 ]
 
 _0, _1, _32 = U(0), U(1), U(32)
 _GOLDEN = U(0x9E3779B97F4A7C15)
-_FILTERS_AT_ONCE = 64
 
 
 @subroutine
@@ -216,72 +202,6 @@ def check_zones_at(
             address(answers),
         )
     return answers
-
-
-def fold(filters: npt.NDArray[np.uint32], factor: int) -> npt.NDArray[np.uint32]:
-    """The filters with `num_blocks / factor` blocks, identical to inserting the same hashes into fresh ones.
-
-    Block i of the smaller filter is the OR of blocks ``i * factor`` to ``(i + 1) * factor`` of the larger.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If `factor` does not divide the number of blocks, or a shape does not fit.
-
-    Notes
-    -----
-    Spec: specs/sbbf.md#fold
-    """
-    check_filters("filters", filters)
-    num_filters, num_blocks, words = filters.shape
-    if factor < 1 or num_blocks % factor:
-        raise InvalidArgumentError(f"factor must divide the {num_blocks} blocks, got {factor}")
-    grouped = filters.reshape(num_filters, num_blocks // factor, factor, words)
-    folded: npt.NDArray[np.uint32] = np.bitwise_or.reduce(grouped, axis=2)
-    return folded
-
-
-def union(into: npt.NDArray[np.uint32], other: npt.NDArray[np.uint32]) -> None:
-    """`into` holds what it held and what `other` holds, as if all had been inserted into it.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If the shapes differ.
-
-    Notes
-    -----
-    Spec: specs/sbbf.md#union
-    """
-    check_array("into", into, np.uint32, into.ndim, writes=True)
-    check_array("other", other, np.uint32, into.ndim)
-    if into.shape != other.shape:
-        raise InvalidArgumentError(f"other must have shape {into.shape} to be united, got {other.shape}")
-    np.bitwise_or(into, other, out=into)
-
-
-def measured_fpp(filters: npt.NDArray[np.uint32]) -> npt.NDArray[np.float64]:
-    """The false positive probability of each filter as it is: exact for a uniform hash, counted and not estimated.
-
-    Mean over the blocks of the product of the shares of set bits in the 8 words.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If a dtype or shape does not fit.
-
-    Notes
-    -----
-    Cost: about 2 ns a word. Spec: specs/sbbf.md#measured_fpp
-    """
-    check_filters("filters", filters)
-    probabilities = np.empty(len(filters), np.float64)
-    for first in range(0, len(filters), _FILTERS_AT_ONCE):
-        counts = np.bitwise_count(filters[first : first + _FILTERS_AT_ONCE])
-        # 32^8 = 2^40 and at most 2^22 blocks: the sum is exact in 64 bits.
-        matches = np.multiply.reduce(counts, axis=2, dtype=np.uint64).sum(axis=1)
-        probabilities[first : first + _FILTERS_AT_ONCE] = matches / (filters.shape[1] * 32.0**8)
-    return probabilities
 
 
 def count_distinct(hashes: npt.NDArray[np.uint64]) -> int:

@@ -24,7 +24,6 @@ from numba.extending import intrinsic
 __all__ = [
     "I1",
     "I8",
-    "I16",
     "I32",
     "I32X8",
     "I64",
@@ -39,7 +38,6 @@ __all__ = [
     "lane",
     "load",
     "load_u8",
-    "load_u16",
     "load_u32",
     "load_u64",
     "maximum",
@@ -62,7 +60,7 @@ Value: TypeAlias = Any
 Builder: TypeAlias = Any
 Emitter: TypeAlias = Callable[..., Value]
 
-I1, I8, I16, I32, I64 = (ir.IntType(bits) for bits in (1, 8, 16, 32, 64))
+I1, I8, I32, I64 = (ir.IntType(bits) for bits in (1, 8, 32, 64))
 I32X8: Final = ir.VectorType(I32, 8)
 I64X4: Final = ir.VectorType(I64, 4)
 I64X8: Final = ir.VectorType(I64, 8)
@@ -208,12 +206,6 @@ def load_u64(b: Builder, address: Value, index: Value) -> Value:
 def load_u32(b: Builder, address: Value, index: Value) -> Value:
     """Word `index` of the uint32 array at `address`."""
     return b.zext(load(b, b.add(address, b.shl(index, constant(2, I64))), I32), I64)
-
-
-@operation(types.uint64)
-def load_u16(b: Builder, address: Value, index: Value) -> Value:
-    """Word `index` of the uint16 array at `address`."""
-    return b.zext(load(b, b.add(address, b.shl(index, constant(1, I64))), I16), I64)
 
 
 @operation(types.uint64)

@@ -25,19 +25,18 @@ from zonebloom.bloom.kernels.checks import (
     check_range,
     check_validity,
 )
-from zonebloom.bloom.kernels.vector import load_u8, load_u16, load_u32, load_u64, stack_bytes, store_u64, zero_bytes
+from zonebloom.bloom.kernels.vector import load_u8, load_u64, stack_bytes, store_u64, zero_bytes
 from zonebloom.bloom.kernels.xxh64 import BATCH, hash_fixed_batch, hash_variable_batch
 from zonebloom.errors import InvalidArgumentError
 
 __all__ = [
     "insert_fixed_into_zones",
     "insert_hashes_into_zones",
-    "insert_indexed_into_zones",
     "insert_variable_into_zones",
 ]
 
 _BATCH = U(BATCH)
-_0, _1, _2, _3, _4, _7, _8, _32 = U(0), U(1), U(2), U(3), U(4), U(7), U(8), U(32)
+_0, _1, _3, _7, _8, _32 = U(0), U(1), U(3), U(7), U(8), U(32)
 
 _stack_hashes = stack_bytes(8 * BATCH)
 
@@ -46,25 +45,6 @@ _stack_hashes = stack_bytes(8 * BATCH)
 def _copy_batch(data: Any, _data_bytes: Any, _offsets: Any, _width: Any, first: Any, count: Any, hashes: Any) -> None:
     for index in range(count):
         store_u64(hashes, index, load_u64(data, first + index))
-
-
-@subroutine
-def _take_batch(data: Any, data_bytes: Any, offsets: Any, width: Any, first: Any, count: Any, hashes: Any) -> None:
-    # The index of a null row may be anything, so one that leads outside is read as the last.
-    last = (data_bytes >> _3) - _1
-    source = offsets + first * width
-    if width == _4:
-        for index in range(count):
-            store_u64(hashes, index, load_u64(data, min(load_u32(source, index), last)))
-    elif width == _1:
-        for index in range(count):
-            store_u64(hashes, index, load_u64(data, min(load_u8(source, index), last)))
-    elif width == _2:
-        for index in range(count):
-            store_u64(hashes, index, load_u64(data, min(load_u16(source, index), last)))
-    else:
-        for index in range(count):
-            store_u64(hashes, index, load_u64(data, min(load_u64(source, index), last)))
 
 
 @subroutine
@@ -124,7 +104,6 @@ def _zone_kernel(name: str, hash_batch: Callable[..., None]) -> Callable[..., No
 _insert_fixed = _zone_kernel("insert_fixed_into_zones", hash_fixed_batch)
 _insert_variable = _zone_kernel("insert_variable_into_zones", hash_variable_batch)
 _insert_hashes = _zone_kernel("insert_hashes_into_zones", _copy_batch)
-_insert_indexed = _zone_kernel("insert_indexed_into_zones", _take_batch)
 
 
 def _check_zones_arguments(
@@ -298,61 +277,6 @@ def insert_hashes_into_zones(
             8 * len(hashes),
             0,
             8,
-            address(validity),
-            validity_offset,
-            num_rows,
-            rows_per_zone,
-            first_fill,
-        )
-
-
-def insert_indexed_into_zones(
-    filters: npt.NDArray[np.uint32],
-    valid_counts: npt.NDArray[np.uint64],
-    hashes: npt.NDArray[np.uint64],
-    indexes: npt.NDArray[np.integer[Any]],
-    *,
-    validity: npt.NDArray[np.uint8] | None = None,
-    validity_offset: int = 0,
-    num_rows: int,
-    rows_per_zone: int,
-    first_fill: int = 0,
-) -> None:
-    """`insert_fixed_into_zones` for a dictionary-encoded column: row i is ``hashes[indexes[i]]``.
-
-    Parameters
-    ----------
-    hashes : ndarray of uint64
-        One for each value of the dictionary.
-    indexes : ndarray of any integer type
-        Of valid rows, from 0 to ``len(hashes) - 1``; those of null rows may be anything.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If a dtype, a shape or a bound does not fit, or there are rows but no values.
-
-    Notes
-    -----
-    Cost: about 1 ns a row; holds no GIL. Spec: specs/sbbf.md#insert_into_zones
-    """
-    check_array("hashes", hashes, np.uint64)
-    if not isinstance(indexes, np.ndarray) or indexes.dtype.kind not in "iu":
-        raise InvalidArgumentError(
-            f"indexes must be a NumPy array of integers, got {getattr(indexes, 'dtype', indexes)}"
-        )
-    check_array("indexes", indexes, indexes.dtype.type)
-    check_range("num_rows", num_rows, 0, len(indexes) if len(hashes) else 0)
-    _check_zones_arguments(filters, valid_counts, validity, validity_offset, num_rows, rows_per_zone, first_fill)
-    if num_rows:
-        _insert_indexed(
-            address(filters),
-            filters.shape[1],
-            address(valid_counts),
-            address(hashes),
-            8 * len(hashes),
-            address(indexes),
-            indexes.itemsize,
             address(validity),
             validity_offset,
             num_rows,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from zonebloom.bloom.split_block import block_index, block_indexes, masks, measured_fpp
 from zonebloom.errors import InvalidZoneTableError
 
 if TYPE_CHECKING:
@@ -20,9 +21,6 @@ _KERNEL_MODULE = "zonebloom.bloom.kernels.sbbf"
 _KERNEL_PROBES, _LOADED_KERNEL_PROBES = 1 << 22, 1 << 16
 """Number of (zone, hash) pairs above which a kernel costs less than NumPy's 0.1 µs for each: before Numba is loaded,
 which takes 0.5 s, and afterwards."""
-_SALTS = np.array(
-    [0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D, 0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31], dtype=np.uint64
-)
 
 
 def is_work_for_kernel(num_probes: int) -> bool:
@@ -79,15 +77,12 @@ class FilterChunk:
         return found
 
     def _may_contain_one(self, value: int) -> NDArray[np.bool_]:
-        low = np.uint64(value & 0xFFFFFFFF)
-        bits = ((low * _SALTS) & np.uint64(0xFFFFFFFF)) >> np.uint64(27)
-        mask = (np.uint32(1) << bits.astype(np.uint32)).astype(np.uint32)
+        hashes = np.array([value], np.uint64)
+        mask = masks(hashes)
         if self.uniform:
-            block = ((value >> 32) * self.uniform) >> 32
-            words = self.words.reshape(len(self), self.uniform, 8)[:, block, :]
+            words = self.words.reshape(len(self), self.uniform, 8)[:, block_index(value, self.uniform), :]
         else:
-            block_of = (np.uint64(value >> 32) * self.num_blocks.astype(np.uint64)) >> np.uint64(32)
-            first = self.starts + block_of.astype(np.int64) * 8
+            first = self.starts + block_indexes(hashes, self.num_blocks.astype(np.uint64)).astype(np.int64) * 8
             words = self.words[first[:, None] + np.arange(8)]
         return np.asarray(((words & mask) == mask).all(axis=1))
 
@@ -123,9 +118,7 @@ class FilterChunk:
 
     def measured_fpp(self) -> NDArray[np.float64]:
         """The exact false positive probability of each filter, from its set bits."""
-        from zonebloom.bloom.kernels import sbbf as kernels  # noqa: PLC0415 - keeps Numba out of plain searches
-
         if self.uniform:
-            return kernels.measured_fpp(self.words.reshape(len(self), self.uniform, 8))
-        parts = [kernels.measured_fpp(self.blocks(zone)[None]) for zone in range(len(self))]
+            return measured_fpp(self.words.reshape(len(self), self.uniform, 8))
+        parts = [measured_fpp(self.blocks(zone)[None]) for zone in range(len(self))]
         return np.concatenate(parts) if parts else np.zeros(0)

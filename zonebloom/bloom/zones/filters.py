@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
+from zonebloom.bloom.split_block import measured_fpp
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -116,5 +118,4 @@ class BlockFilters(ZoneFilters):
 
     def zone_fpp(self, zone: int) -> float:
         """The exact false positive probability of one zone's filter, from its set bits."""
-        ones = np.bitwise_count(self.blocks(zone)).astype(np.float64)
-        return float((ones / 32).prod(axis=1).mean())
+        return float(measured_fpp(self.blocks(zone)[None])[0])

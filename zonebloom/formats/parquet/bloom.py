@@ -116,8 +116,8 @@ def parquet_blooms(
     probe = None if value is None else Probe(value)
     rows: list[dict[str, Any]] = []
     known: set[str] = set()
-    for path in dataset.list():
-        with dataset.open(path) as file:
+    for path, listed in dataset.list().items():
+        with dataset.open(path, listed) as file:
             names = [file.metadata.schema.column(leaf).path for leaf in range(file.metadata.num_columns)]
             known.update(names)
             for name in names if column is None else [column]:

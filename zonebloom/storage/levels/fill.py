@@ -25,6 +25,7 @@ import pyarrow as pa
 from zonebloom.arrow import from_numpy
 from zonebloom.bloom import hashing
 from zonebloom.bloom.sizing import MAX_BLOCKS, num_blocks_for
+from zonebloom.bloom.split_block import fold, measured_fpp
 from zonebloom.bloom.zones import zone_schema
 from zonebloom.storage.fragments import Fragment
 from zonebloom.storage.level import LevelEntry
@@ -170,7 +171,7 @@ class Filling:
             least = self._least(num_values)
             fits = self._is_alike(least) and not len(self._blocks) % self._like
             blocks = folded(self._blocks, self._like if fits else least)
-        return Filled(blocks, num_values, float(kernels.measured_fpp(blocks[None])[0]))
+        return Filled(blocks, num_values, float(measured_fpp(blocks[None])[0]))
 
     def _least(self, num_values: int) -> int:
         if self._share == 1:
@@ -199,10 +200,8 @@ def estimated_values(blocks: NDArray[np.uint32]) -> int:
 
 def folded(blocks: NDArray[np.uint32], least: int) -> NDArray[np.uint32]:
     """`blocks` folded to the least size of at least `least` blocks; as they are where there is none."""
-    from zonebloom.bloom.kernels import sbbf as kernels  # noqa: PLC0415 - as above
-
     factor = next(k for k in range(max(len(blocks) // least, 1), 0, -1) if len(blocks) % k == 0)
-    return kernels.fold(blocks[None], factor)[0] if factor > 1 else blocks
+    return fold(blocks, factor) if factor > 1 else blocks
 
 
 class _OpenFragment:

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from zonebloom.arrow import to_numpy
 from zonebloom.bloom.sizing import num_blocks_for
+from zonebloom.bloom.split_block import measured_fpp
 from zonebloom.errors import CorruptIndexError
 from zonebloom.storage.fragments import is_in_runs
 from zonebloom.storage.level import LevelEntry
@@ -59,12 +60,10 @@ def united(filters: Iterable[NDArray[np.uint32]], num_blocks: int) -> tuple[NDAr
     Of equal sizes it is the filter into which all values were inserted. One is held at a time, and none is asked for
     once there are too many.
     """
-    from zonebloom.bloom.kernels import sbbf as kernels  # noqa: PLC0415 - Numba is loaded by who merges
-
     blocks, fpp = np.zeros((num_blocks, 8), np.uint32), 0.0
     for one in filters:
         blocks |= one if len(one) == num_blocks else resized(one, num_blocks)
-        fpp = float(kernels.measured_fpp(blocks[None])[0])
+        fpp = float(measured_fpp(blocks[None])[0])
         if fpp > _MOST_FPP:
             return None
     return blocks, fpp
@@ -102,8 +101,6 @@ def _ids(segments: Sequence[SegmentEntry], live: set[int]) -> list[int]:
 def _merge_datasets(
     store: Store, column: str, level: LevelEntry, live: set[int], on_written: Callable[[str], object], *, fpp: float
 ) -> tuple[LevelEntry, list[str]]:
-    from zonebloom.bloom.kernels import sbbf as kernels  # noqa: PLC0415 - as above
-
     if len(level.segments) < 2:  # noqa: PLR2004 - one alone, or none
         return level, []
     sound: list[SegmentEntry] = []
@@ -130,7 +127,7 @@ def _merge_datasets(
     new = write_dataset_filter(store, column, blocks, _ids(sound, live))
     on_written(new.path)
     kept = tuple(segment for segment in level.segments if segment not in sound)
-    measured = float(kernels.measured_fpp(blocks[None])[0])
+    measured = float(measured_fpp(blocks[None])[0])
     return LevelEntry(level.name, num_values, measured, (*kept, new)), damage
 
 

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from zonebloom.bloom.sbbf import Sbbf, block_indexes
+from zonebloom.bloom.sbbf import Sbbf
+from zonebloom.bloom.split_block import block_indexes
 from zonebloom.bloom.zones import MAY_MATCH, ZoneFilters, ZonePositions
 from zonebloom.errors import CorruptIndexError
 from zonebloom.storage.arrow_file import reading

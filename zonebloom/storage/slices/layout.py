@@ -21,6 +21,7 @@ from itertools import combinations_with_replacement
 
 import pyarrow as pa
 
+from zonebloom.bloom.split_block import bits_of_hash, block_index
 from zonebloom.bloom.zones import ZonePositions
 from zonebloom.errors import CorruptIndexError, UnsupportedFormatError
 from zonebloom.storage.arrow_file import check_columns, read_batches, reading
@@ -38,9 +39,8 @@ ROWS_PER_BLOCK = 256
 MIN_STRIDE, MAX_STRIDE = 64, PAGE_BYTES
 _BODY_BYTES = 64 << 20
 _LAYOUT_KEY = b"zonebloom.slices"
-_ZONES_KEY = b"zonebloom.bloom.zones"
+_ZONES_KEY = b"zonebloom.zones"
 _LAYOUT_VERSION = 1
-SALTS = (0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D, 0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31)
 
 
 def capacity_of(stride: int) -> int:
@@ -69,9 +69,8 @@ def rows_of_hash(value: int, num_blocks: int) -> tuple[int, ...]:
 
     Spec: specs/slices.md#probe
     """
-    first = (((value >> 32) * num_blocks) >> 32) * ROWS_PER_BLOCK
-    low = value & 0xFFFFFFFF
-    return tuple([first + 32 * word + ((low * salt & 0xFFFFFFFF) >> 27) for word, salt in enumerate(SALTS)])
+    first = block_index(value, num_blocks) * ROWS_PER_BLOCK
+    return tuple([first + 32 * word + bit for word, bit in enumerate(bits_of_hash(value))])
 
 
 @cache

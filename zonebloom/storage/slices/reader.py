@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from zonebloom.bloom.split_block import block_indexes, measured_fpp
 from zonebloom.bloom.zones import CANNOT_MATCH, MAY_MATCH, BlockFilters, ZonePositions
 from zonebloom.errors import CorruptIndexError, StorageError
 from zonebloom.storage.segment import SegmentEntry
@@ -52,17 +53,14 @@ class SliceSegment(BlockFilters):
     def __init__(self, store: Store, entry: SegmentEntry) -> None:
         self.entry = entry
         self._rows = SliceRows(store, entry)
+        self.layout: GroupLayout = self._rows.layout
+        """Where the bit rows lie in the file."""
         self._damage: tuple[str, ...] = ()
         self._window: tuple[int, NDArray[np.uint32]] = (-1, np.zeros((0, 1, WORDS_PER_BLOCK), np.uint32))
         """The first of some zones, and their filters: those that were asked for last."""
 
     def __len__(self) -> int:
         return self.layout.num_zones
-
-    @property
-    def layout(self) -> GroupLayout:
-        """Where the bit rows lie in the file."""
-        return self._rows.layout
 
     @property
     def schema(self) -> pa.Schema:
@@ -166,7 +164,7 @@ class SliceSegment(BlockFilters):
     ) -> Iterator[tuple[NDArray[np.uint8], tuple[int, int], NDArray[np.uint64]]]:
         """For each body that ascending hashes ask: its rows, which hashes, and these as for a filter of its blocks."""
         low = hashes & np.uint64(0xFFFFFFFF)
-        block = self._rows.blocks_of(hashes)  # ascending too
+        block = block_indexes(hashes, self.layout.num_blocks)  # ascending too
         for rows, (first, stop) in zip(self._rows.bodies, self.layout.bodies(), strict=True):
             begin, end = np.searchsorted(block, (first, stop)).tolist()
             if begin < end:
@@ -240,8 +238,7 @@ class SliceSegment(BlockFilters):
         blocks = self._sound(lambda: self._first_blocks(zone, num_blocks))
         if blocks is None:
             return 1.0
-        ones = np.bitwise_count(blocks).astype(np.float64)
-        return float((ones / 32).prod(axis=1).mean())
+        return float(measured_fpp(blocks[None])[0])
 
     def _first_blocks(self, zone: int, num_blocks: int) -> NDArray[np.uint32]:
         self._rows.check_blocks(num_blocks)

@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
+from zonebloom.bloom.split_block import bits_in_word, block_indexes
 from zonebloom.bloom.zones import ZonePositions, described_by, parameters_of, zone_schema
 from zonebloom.errors import CorruptIndexError
 from zonebloom.storage.arrow_file import read_head, reading
@@ -26,7 +27,7 @@ from zonebloom.storage.slices.layout import (
     CHECKSUM_BYTES,
     KERNEL_STRIDE,
     ROWS_PER_BLOCK,
-    SALTS,
+    WORDS_PER_BLOCK,
     GroupLayout,
     decode_layout,
     decode_positions,
@@ -155,18 +156,13 @@ class SliceRows:
     def _is_trusted(self) -> NDArray[np.bool_]:
         return np.zeros(self.layout.num_rows, np.bool_)
 
-    def blocks_of(self, hashes: NDArray[np.uint64]) -> NDArray[np.uint64]:
-        """The block that each of `hashes` selects."""
-        return ((hashes >> np.uint64(32)) * np.uint64(self.layout.num_blocks)) >> np.uint64(32)
-
     def check_rows_of(self, hashes: NDArray[np.uint64]) -> None:
         """Check the rows that `hashes` select, unless they were checked before."""
-        low = hashes & np.uint64(0xFFFFFFFF)
-        first = self.blocks_of(hashes) * np.uint64(ROWS_PER_BLOCK)
+        firsts = block_indexes(hashes, self.layout.num_blocks) * np.uint64(ROWS_PER_BLOCK)
         needed = np.zeros(self.layout.num_rows, np.bool_)
-        for word, salt in enumerate(SALTS):
-            bit = ((low * np.uint64(salt)) & np.uint64(0xFFFFFFFF)) >> np.uint64(27)
-            needed[first + np.uint64(32 * word) + bit] = True
+        low_halves = hashes.astype(np.uint32)
+        for word in range(WORDS_PER_BLOCK):
+            needed[firsts + np.uint64(32 * word) + bits_in_word(low_halves, word)] = True
         self._check_rows(np.flatnonzero(needed & ~self._is_trusted))
 
     def check_blocks(self, num_blocks: int) -> None:

@@ -22,7 +22,8 @@ import pyarrow as pa
 
 from zonebloom.arrow import from_numpy
 from zonebloom.bloom.hashing import hash_array
-from zonebloom.bloom.sbbf import SALT, Sbbf
+from zonebloom.bloom.sbbf import Sbbf
+from zonebloom.bloom.split_block import SALTS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -103,15 +104,15 @@ def may_hold(spark: SparkSession, hashes: str, filter_: Sbbf) -> Column:
     none = F.expr("0L")
     checks = []
     for pair, words in enumerate(pairs_of(filter_)):
-        even, odd = (_bit_of(hashes, salt) for salt in SALT[2 * pair : 2 * pair + 2])
+        even, odd = (_bit_of(hashes, salt) for salt in SALTS[2 * pair : 2 * pair + 2])
         mask = F.expr(f"shiftleft(1L, {even}) | shiftleft({1 << 32}L, {odd})")
         checks.append(F.bitwise_not(words_of(spark, words)[block]).bitwiseAND(mask) == none)
     return reduce(and_, checks)
 
 
-def _bit_of(hashes: str, salt: np.uint32) -> str:
+def _bit_of(hashes: str, salt: int) -> str:
     """`uint32(hash * salt) >> 27` as int. A salt read as a signed number keeps the product within a bigint."""
-    product = f"({hashes} & {_LOW_32}L) * {int(salt.astype(np.int32))}L"
+    product = f"({hashes} & {_LOW_32}L) * {np.uint32(salt).astype(np.int32)}L"
     return f"cast(shiftrightunsigned({product}, 27) & 31L as int)"
 
 
