@@ -87,11 +87,9 @@ def layout_of(dataset: DatasetSnapshot, fragments: Sequence[Fragment], rows_per_
         try:
             with dataset.open(fragment.path, fragment.fingerprint) as file:
                 group = max(range(len(file.row_group_rows)), key=file.row_group_rows.__getitem__)
-                described = file.metadata.row_group(group)
-                columns = [described.column(number) for number in range(described.num_columns)]
+                is_indexed = file.has_page_index(group)
                 rows, num_bytes = file.row_group_rows[group], file.row_group_bytes[group]
         except DataFileError:
             return None
-        is_indexed = all(column.has_offset_index for column in columns)
         return Layout(fragment.path, is_indexed, rows, num_bytes, num_bytes * min(rows_per_zone, rows) // rows)
     return None

@@ -28,6 +28,7 @@ __all__ = [
     "ENCODINGS",
     "FILE_PATH",
     "NUM_VALUES",
+    "OFFSET_INDEX",
     "UNCOMPRESSED_BYTES",
     "RowGroup",
     "RowGroups",
@@ -39,7 +40,8 @@ __all__ = [
 ENCODINGS, NUM_VALUES, UNCOMPRESSED_BYTES, COMPRESSED_BYTES, DATA_OFFSET, DICTIONARY_OFFSET = 2, 5, 6, 7, 9, 11
 BLOOM_OFFSET, BLOOM_LENGTH = 14, 15
 """Fields of a ColumnMetaData."""
-FILE_PATH, _METADATA, _INDEXES, _ENCRYPTION = 1, 3, (4, 6), (8, 9)
+FILE_PATH, _METADATA, OFFSET_INDEX, _ENCRYPTION = 1, 3, 4, (8, 9)
+_INDEXES = OFFSET_INDEX, 6
 """Fields of a ColumnChunk; only encrypted ones have the last."""
 _ROW_GROUPS, _COLUMNS = 4, 1
 _STRIDE = 64
