@@ -20,7 +20,7 @@ JAVA = $(shell version=$$("$${JAVA_HOME:+$$JAVA_HOME/bin/}java" -version 2>&1 | 
 # What can be run, less the report, which comes last: it makes the tables of the documentation from all results.
 BENCHES = $(filter-out report,$(notdir $(basename $(shell grep -l __main__ bench/*.py))))
 
-.PHONY: demo test test-deep lint bench clean
+.PHONY: demo test test-deep lint docs bench clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -38,11 +38,14 @@ lint: $(VENV)/lint.stamp
 	$(PY) -m ruff format --check
 	$(PY) -m mypy
 
+docs: $(VENV)/docs.stamp
+	$(PY) -m mkdocs build --strict --quiet
+
 bench: $(VENV)/bench.stamp
 	@set -e; for name in $(BENCHES) report; do echo "== bench.$$name"; $(PY) -m bench.$$name; done
 
 clean:
-	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache .hypothesis dist build
+	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache .hypothesis dist build site
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # --- .venv: made once; a stamp says what it holds, and a newer pyproject.toml installs again ---------------------------
@@ -72,7 +75,7 @@ $(VENV)/demo.stamp: $(VENV)/base.stamp pyproject.toml
 	@$(PIP) install --editable .
 	@touch $@
 
-$(VENV)/test.stamp $(VENV)/lint.stamp $(VENV)/bench.stamp: $(VENV)/%.stamp: $(VENV)/demo.stamp
+$(VENV)/test.stamp $(VENV)/lint.stamp $(VENV)/docs.stamp $(VENV)/bench.stamp: $(VENV)/%.stamp: $(VENV)/demo.stamp
 	@echo "installing what make $* needs"
 	@$(PIP) install --group $* $(if $(filter test bench,$*),$(JAVA))
 	@touch $@

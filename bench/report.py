@@ -6,6 +6,7 @@ Nothing in either is typed: change a result by running its bench. `python -m ben
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,27 @@ ORDER = (
 )
 BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
 HERE = Path(__file__).parent
+HEADLINE = {
+    r"build the index of ([\d,]+) UUID strings, (\d+) workers\|(.+)\|([\d.]+) x a one-thread read of that column": (
+        r"index \1 ids of 36 characters, \2 cores|\3|\4 times as long as reading the column with one thread"
+    ),
+    r"one UUID, present, among ([\d,]+) rows.*\|(.+)\|duckdb (.+)": (
+        r"read the rows of one id, among \1 rows|\2|DuckDB \3"
+    ),
+    r"one UUID, absent, among ([\d,]+) rows.*\|(.+)\|duckdb (.+)": (
+        r"see that an id is nowhere, among \1 rows|\2|DuckDB \3"
+    ),
+    r"20 values: in every zone, among .*\|(.+)\|duckdb (.+)": (
+        r"read the rows of 20 values that are in every zone|\1|DuckDB \2"
+    ),
+    r"one key in ([\d,]+) files of an object store.*\|(.+)\|(.+)": (
+        r"read the rows of one id, \1 files in an object store|\2|\3"
+    ),
+    r"Spark: one long key among (\d+) files, the whole query\|(.+)\|(.+)": (
+        r"Spark: read the rows of one id, \1 files|\2|\3"
+    ),
+}
+"""Rows of the README's table: what a headline must be, its cells joined by bars, and its plain words."""
 
 
 def main() -> None:
@@ -150,8 +172,13 @@ def _target_row(target: dict[str, Any]) -> list[str]:
 
 def headline(results: Sequence[dict[str, Any]]) -> list[str]:
     """Lines of the README's table."""
-    rows = [row for one in results for row in one["headline"]]
-    return list(_table(["", "zonebloom", "set against"], [[*row, "", ""][:3] for row in rows]))
+    lines = ["|".join(map(cell_text, row)) for one in results for row in one["headline"]]
+    rows = [
+        found.expand(plain) for must, plain in HEADLINE.items() for line in lines if (found := re.match(must, line))
+    ]
+    if len(rows) != len(HEADLINE):
+        raise ValueError(f"each of {len(HEADLINE)} patterns must match one headline, got {len(rows)} rows: {rows}")
+    return list(_table(["", "with zonebloom", "without"], [row.split("|") for row in rows]))
 
 
 def with_headline(text: str, lines: Sequence[str]) -> str:

@@ -32,7 +32,7 @@ from zonebloom.engines.spark.read.table import Lake
 from zonebloom.spark import read
 
 ZONE = 8192
-WAYS = ("driver", "row_ranges", "candidates", "exclusion")
+WAYS = ("driver", "row_ranges", "candidates")
 FILES, FILE_ROWS = 64, 25 * ZONE
 PAGED = ((1, 1), (1, 25), (8, 1), (8, 4), (16, 1), (16, 8), (32, 1), (32, 4), (32, 16), (48, 1), (48, 8))
 """Files, and zones in each, with a row that matches."""

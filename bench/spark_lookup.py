@@ -36,7 +36,6 @@ WAYS = {
     "zonebloom, row ranges": "row_ranges",
     "zonebloom, candidates": "candidates",
 }
-EXCLUSION = "zonebloom, exclusion"
 LEVELED = "zonebloom, its own choice, with a filter of the data set"
 
 
@@ -105,8 +104,7 @@ class Bench:
             PLAIN: lambda: self.spark.read.parquet(self.plain).where(condition()).collect(),
             NATIVE: lambda: self.spark.read.parquet(self.native).where(condition()).collect(),
         }
-        found |= {name: ask(method) for name, method in WAYS.items() if is_present or method == "auto"}
-        return found | ({EXCLUSION: ask("exclusion")} if is_present else {})
+        return found | {name: ask(method) for name, method in WAYS.items() if is_present or method == "auto"}
 
     def seen(self, name: str, case: Callable[[], Any]) -> tuple[int, Traffic]:
         """Spark jobs, and what is read, of one run."""
@@ -173,9 +171,9 @@ def _targets(result: Result, measured: Rounds, num_jobs: int, *, is_present: boo
     where = f"{asked.files} files, {asked.key}"
     result.target(f"lookup against a plain read, {where}", plain, 10, "times", at_most=False)
     result.target(f"lookup against Parquet's bloom filters, {where}", native, 3, "times", at_most=False)
-    for name in ("zonebloom, candidates", EXCLUSION):
-        ratio = measured.ratio(NATIVE, name)["median"]
-        result.target(f"{name}, against Parquet's bloom filters, {where}", ratio, 1, "times", at_most=False)
+    name = "zonebloom, candidates"
+    ratio = measured.ratio(NATIVE, name)["median"]
+    result.target(f"{name}, against Parquet's bloom filters, {where}", ratio, 1, "times", at_most=False)
 
 
 def _lists(result: Result, bench: Bench, keys: list[Any], asked: argparse.Namespace) -> None:

@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import quote
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -25,6 +26,7 @@ from hypothesis import strategies as st
 import zonebloom as zb
 from tests.depth import at_depth
 from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, PredicateError
+from zonebloom.search.scan import rows_at
 
 Row = dict[str, Any]
 
@@ -534,3 +536,12 @@ def test_a_file_that_changes_during_a_scan_is_an_error(flat_lake, index):
     pq.write_table(flat_lake.table.slice(0, 7), flat_lake.root / flat_lake.files[1])
     with pytest.raises(DataFileError, match="must not change during a scan"):
         reader.read_all()
+
+
+@pytest.mark.parametrize(
+    ("places", "ranges"),
+    [([], []), ([0], [(5, 6)]), ([0, 1, 2], [(5, 7), (9, 10)]), ([1, 2, 4], [(6, 7), (9, 10), (11, 12)])],
+)
+def test_rows_at_places_among_ranges_are_ranges_again(places, ranges):
+    starts, stops = rows_at(np.array([5, 9]), np.array([7, 12]), np.array(places, np.int64))
+    assert list(zip(starts.tolist(), stops.tolist(), strict=True)) == ranges

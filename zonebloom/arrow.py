@@ -90,9 +90,11 @@ def from_values(values: list[Any], arrow_type: pa.DataType) -> pa.Array:
     return pa.array(values, arrow_type, from_pandas=False)
 
 
-def unwrapped(arrow_type: pa.DataType) -> pa.DataType:
+def unwrapped(arrow_type: pa.DataType, *, keeps_uuid: bool = False) -> pa.DataType:
     """The type of one value: extension types, dictionaries and run-end encoding are taken off, views stay."""
     while True:
+        if keeps_uuid and isinstance(arrow_type, pa.UuidType):
+            return arrow_type
         if isinstance(arrow_type, pa.BaseExtensionType):
             arrow_type = arrow_type.storage_type
         elif pa.types.is_dictionary(arrow_type) or pa.types.is_run_end_encoded(arrow_type):

@@ -1,5 +1,10 @@
-"""The short name of zonebloom on Spark, which lives in `zonebloom.engines.spark`."""
+"""`zonebloom.spark`: the short name of `zonebloom.engines.spark`."""
 
-from zonebloom.engines.spark import BFIndexConfig, ZoneBloom, read, register
+from typing import TYPE_CHECKING
 
-__all__ = ["BFIndexConfig", "ZoneBloom", "read", "register"]
+from zonebloom.engines.spark import __dir__, __getattr__
+
+if TYPE_CHECKING:
+    from zonebloom.engines.spark import ZoneBloom, read, register
+
+__all__ = ["ZoneBloom", "__dir__", "__getattr__", "read", "register"]

@@ -28,7 +28,7 @@ from zonebloom.errors import (
     UnsupportedTypeError,
 )
 from zonebloom.maintain.optimize import finish
-from zonebloom.spark import BFIndexConfig, ZoneBloom
+from zonebloom.spark import ZoneBloom
 
 COLUMNS = ["user_id", "device_id", "amount"]
 LEVELS = ("zone", "fragment", "dataset")
@@ -182,7 +182,7 @@ def test_footers_of_many_files_are_read_by_executors(spark, make_lake, tmp_path,
 
 def test_what_a_task_gives_back_does_not_grow_with_its_filters(flat_lake, tmp_path):
     from zonebloom.build.fill import Unit, inspect
-    from zonebloom.engines.spark.executors import _packed, perform
+    from zonebloom.engines.spark.executors import perform, pickled
     from zonebloom.formats import open_dataset
     from zonebloom.options import IndexOptions
 
@@ -193,8 +193,9 @@ def test_what_a_task_gives_back_does_not_grow_with_its_filters(flat_lake, tmp_pa
     for fpp in (0.05, 1e-6):
         place = tasks.Place(str(tmp_path / str(fpp)), None)
         work = tasks.Work(place, dataset, {"user_id": pa.string()}, IndexOptions(64, fpp, levels=LEVELS), 8001, {}, 0)
-        common = _packed(("zonebloom.engines.spark.build.tasks", "build", work))
-        sizes.append(len(perform(common, _packed(units))))
+        common = pickled(("zonebloom.engines.spark.build.tasks", "build", work))
+        batch = pa.RecordBatch.from_pydict({"id": [0]})
+        sizes.append(sum(made.nbytes for made in perform(common, [pickled(units)], [batch])))
         assert sum(path.stat().st_size for path in (tmp_path / str(fpp)).rglob("*.*")) > 10 * sizes[-1]
     assert sizes[1] < 1.1 * sizes[0]
 
@@ -384,7 +385,7 @@ def test_refresh_is_confined_to_paths(spark, hive_lake):
     assert zb.refresh_index(hive_lake.root, paths=["day=2"]).num_files_added == 1
     pq.write_table(make_rows(10, seed=3), hive_lake.root / "day=3/new.parquet")
     assert zb.refresh_index(hive_lake.root, partitions={"day": 3}).num_files_added == 1
-    assert zb.refreshIndex(hive_lake.root).num_files_added == 1
+    assert zb.refresh_index(hive_lake.root).num_files_added == 1
 
 
 def test_versions_are_restored_and_indexes_deleted(any_spark, flat_lake):
@@ -401,7 +402,7 @@ def test_versions_are_restored_and_indexes_deleted(any_spark, flat_lake):
 def test_indexes_have_names_in_a_system_path(any_spark, flat_lake, tmp_path):
     zb = ZoneBloom(any_spark, system_path=tmp_path / "indexes")
     frame = any_spark.read.parquet(str(flat_lake.root))
-    zb.createIndex(frame, BFIndexConfig("users", ["user_id"], 1024, 0.001))
+    zb.create_index(frame, "user_id", index="users", rows_per_zone=1024, fpp=0.001)
     zb.create_index(flat_lake.root, ["device_id", "note"], index="devices", levels=("zone", "dataset"))
     zb.create_index(flat_lake.root, "trace")
     rows = {row.name: row for row in zb.indexes(flat_lake.root).collect()}
@@ -412,7 +413,7 @@ def test_indexes_have_names_in_a_system_path(any_spark, flat_lake, tmp_path):
     assert (tmp_path / "indexes/users/versions").is_dir()
     (column,) = zb.index("users").collect()
     assert (column.name, column.rows_per_zone, column.fpp, column.levels) == ("user_id", 1024, 0.001, [])
-    zb.deleteIndex("users")
+    zb.delete_index("users")
     assert {row.name for row in zb.indexes().collect()} == {"devices"}
 
 
@@ -424,6 +425,6 @@ def test_many_zones_are_sliced_by_a_task(any_spark, make_lake, tmp_path):
     assert files_of(tmp_path / "sliced") == named_files(tmp_path / "sliced")
     plain = zb.create_index(lake.root, "user_id", index=tmp_path / "plain", rows_per_zone=2, optimize=False)
     assert "zones" in plain.info()["columns"][0]["kinds"]
-    zb.optimizeIndex(tmp_path / "plain")
+    zb.optimize_index(tmp_path / "plain")
     assert zb.open_index(tmp_path / "plain").info()["columns"][0]["kinds"].keys() == {"slices"}
     assert_same_index(tmp_path / "sliced", tmp_path / "plain", ["user_id"])

@@ -23,7 +23,7 @@ import pytest
 
 import zonebloom
 from tests.spark import cluster, faults
-from zonebloom.engines.spark.executors import Cluster, unpacked
+from zonebloom.engines.spark.executors import Cluster, unpickled
 from zonebloom.engines.spark.read.open import read
 from zonebloom.errors import InvalidArgumentError, MissingDependencyError
 from zonebloom.spark import ZoneBloom
@@ -115,7 +115,7 @@ def test_a_read_does_without_executors_that_lack_zonebloom(remote, tmp_path, mon
 def test_executors_without_a_tables_library_are_told_so():
     sent = zlib.compress(b"cpyiceberg_that_is_not_there.io\nFileIO\n.")  # a pickle of that name
     with pytest.raises(MissingDependencyError, match="executors must have pyiceberg_that_is_not_there as the driver"):
-        unpacked(sent)
+        unpickled(sent)
 
 
 def test_the_package_can_be_sent_as_an_artifact(remote, flat_lake, tmp_path):

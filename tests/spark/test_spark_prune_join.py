@@ -86,7 +86,7 @@ def test_each_join_is_sparks(any_spark, lake, how):
 
 def test_only_files_that_may_hold_a_key_are_read(spark, lake):
     wanted = [i * NUM_FILES + number for number in (2, 5) for i in range(900) if i % 10 != 9]
-    pruned = ZoneBloom(spark).prune_by_keys(str(lake), small_of(spark, wanted), "key")
+    pruned = ZoneBloom(spark).prune_join(str(lake), small_of(spark, wanted), "key", how="left_semi")
     named = {Path(file).name for file in pruned.inputFiles()}
     assert named <= {"part-2.parquet", "part-5.parquet"}
     assert pruned.count() == len(wanted)
@@ -133,8 +133,8 @@ def test_several_keys_choose_together(any_spark, lake):
     found = zb.prune_join(str(lake), small, ["key", "day"])
     assert shown(found) == shown(any_spark.read.parquet(str(lake)).join(small, ["key", "day"]))
     assert found.count() == 2
-    pruned = zb.prune_by_keys(str(lake), small, ["key", "day"])
-    assert pruned.count() < zb.prune_by_keys(str(lake), small, "key").count()
+    pruned = zb.prune_join(str(lake), small, ["key", "day"], how="left_semi")
+    assert pruned.count() < zb.prune_join(str(lake), small, "key", how="left_semi").count()
 
 
 def test_one_indexed_key_of_two_is_enough(spark, lake):
@@ -181,7 +181,7 @@ def test_few_row_ranges_of_every_file_are_read_by_executors(any_spark, tmp_path)
     zonebloom.build_index(folder, "key", rows_per_zone=64)
     small = small_of(any_spark, [4, 401, 4002, 15_999, 99_999_999, None])
     zb = ZoneBloom(any_spark)
-    pruned = zb.prune_by_keys(str(folder), small, "key")
+    pruned = zb.prune_join(str(folder), small, "key", how="left_semi")
     assert pruned.count() == 3
     assert not pruned.inputFiles()
     expected = any_spark.read.parquet(str(folder)).join(small, "key")

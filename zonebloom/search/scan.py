@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -36,7 +36,10 @@ from zonebloom.search.view import View
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Task", "folder_value", "read_candidates", "scan", "tasks_of"]
+__all__ = ["Task", "filled", "read_ahead", "read_candidates", "rows_at", "scan", "tasks_of"]
+
+Given = TypeVar("Given")
+Made = TypeVar("Made")
 
 _WAITING_READERS = 8
 """Threads that read from an object store, where each one mostly waits."""
@@ -163,26 +166,11 @@ class _Scan:
 
     def batches(self, rows: RowSelection) -> Iterator[pa.RecordBatch]:
         """The matching rows, row group by row group; of many, a few are read ahead."""
-        tasks = tasks_of(self.view, rows)
         is_remote = self.view.dataset.is_remote
         is_small = not is_remote and len(rows) <= _FEW_RANGES and rows.num_rows <= _FEW_ROWS
-        first = list(itertools.islice(tasks, 2))
-        if is_small or len(first) <= 1:
-            for task in itertools.chain(first, tasks):
-                yield from self.read(task)
-            return
-        workers = _WAITING_READERS if is_remote else num_cores()
-        pool = ThreadPoolExecutor(workers, thread_name_prefix="zonebloom-scan")
-        pending: deque[Future[list[pa.RecordBatch]]] = deque()
-        try:
-            for task in itertools.chain(first, tasks):
-                pending.append(pool.submit(self.read, task))
-                if len(pending) > workers:
-                    yield from pending.popleft().result()
-            while pending:
-                yield from pending.popleft().result()
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
+        workers = 0 if is_small else _WAITING_READERS if is_remote else num_cores()
+        for batches in read_ahead(self.read, tasks_of(self.view, rows), workers):
+            yield from batches
 
     def read(self, task: Task) -> list[pa.RecordBatch]:
         """The matching rows of one row group."""
@@ -246,23 +234,77 @@ class _Scan:
             raise DataFileError(f"{message}; refresh the index")
         stored = [name for name in names if name not in values]
         table = data.read_rows(task.group, task.starts, task.stops, stored)
-        num_rows = table.num_rows
         folders = self.view.dataset.path_values(task.file.path) if len(table.column_names) < len(stored) else {}
-        arrays = []
-        for name in names:
-            wanted = without_views(self.view.schema.field(name).type)
-            if name in values:
-                arrays.append(pa.chunked_array([pa.repeat(values[name], num_rows)], wanted))
-            elif table.schema.get_field_index(name) < 0 and name in folders:
-                value = folder_value(folders[name], wanted, name, task.file.path)
-                arrays.append(pa.chunked_array([pa.repeat(value, num_rows)], wanted))
-            elif table.schema.get_field_index(name) < 0:
-                arrays.append(pa.chunked_array([pa.nulls(num_rows, wanted)], wanted))
-            else:
-                arrays.append(_as_type(table[name], wanted, name, task.file.path))
-        if not arrays:
-            return pa.Table.from_struct_array(pa.nulls(num_rows, pa.struct([])))
-        return pa.table(arrays, names=list(names))
+        if not names:
+            return pa.Table.from_struct_array(pa.nulls(table.num_rows, pa.struct([])))
+        path = task.file.path
+        target = pa.schema([pa.field(name, without_views(self.view.schema.field(name).type)) for name in names])
+        pairs = zip(filled(table, target, values, folders, path), target, strict=True)
+        return pa.table([_as_type(column, field.type, field.name, path) for column, field in pairs], names=list(names))
+
+
+def read_ahead(read: Callable[[Given], Made], tasks: Iterable[Given], workers: int) -> Iterator[Made]:
+    """What `read` makes of each of `tasks`, in order; of several tasks `workers` are read at once."""
+    waiting = iter(tasks)
+    first = list(itertools.islice(waiting, 2))
+    waiting = itertools.chain(first, waiting)
+    if len(first) <= 1 or not workers:
+        yield from map(read, waiting)
+        return
+    pool = ThreadPoolExecutor(workers, thread_name_prefix="zonebloom-scan")
+    pending: deque[Future[Made]] = deque()
+    try:
+        for task in waiting:
+            pending.append(pool.submit(read, task))
+            if len(pending) > workers:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def filled(
+    table: pa.Table, fields: Iterable[pa.Field], values: Mapping[str, Any], folders: Mapping[str, Any], path: str
+) -> list[pa.ChunkedArray]:
+    """The columns `fields` of the file at `path`: those of `table` as they are, and those that the file does not have.
+
+    Parameters
+    ----------
+    values
+        Of partition columns, as Arrow scalars or as Python values.
+    folders
+        Of the file's `key=value` folders, for columns that only other files have; all other columns are null.
+
+    Raises
+    ------
+    DataFileError
+        A folder's value is not of its column's type.
+    """
+    columns = []
+    for field in fields:
+        if field.name in values:
+            value = values[field.name]
+            value = value if isinstance(value, pa.Scalar) else pa.scalar(value, field.type)
+            columns.append(pa.chunked_array([pa.repeat(value, table.num_rows)]))
+        elif table.schema.get_field_index(field.name) >= 0:
+            columns.append(table[field.name])
+        elif field.name in folders:
+            value = _folder_value(folders[field.name], field.type, field.name, path)
+            columns.append(pa.chunked_array([pa.repeat(value, table.num_rows)]))
+        else:
+            columns.append(pa.chunked_array([pa.nulls(table.num_rows, field.type)]))
+    return columns
+
+
+def rows_at(
+    starts: NDArray[np.int64], stops: NDArray[np.int64], places: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Row ranges of those rows alone that stand at `places` among the rows of some row ranges."""
+    rows = places_of(starts, stops - starts)[places]
+    is_first = np.diff(rows, prepend=-2) != 1
+    is_last = np.diff(rows, append=np.iinfo(np.int64).max) != 1
+    return rows[is_first], rows[is_last] + 1
 
 
 def _by_expression(expression: pc.Expression) -> Callable[[pa.Table], pa.ChunkedArray]:
@@ -287,10 +329,7 @@ def _compacted(table: pa.Table) -> pa.Table:
 
 def _narrowed(task: Task, places: NDArray[np.int64]) -> Task:
     """The task for the rows at `places` among its own alone."""
-    rows = places_of(task.starts, task.stops - task.starts)[places]
-    is_first = np.diff(rows, prepend=-2) != 1
-    is_last = np.append(is_first[1:], True)
-    return Task(task.file, task.group, rows[is_first], rows[is_last] + 1)
+    return Task(task.file, task.group, *rows_at(task.starts, task.stops, places))
 
 
 def _as_type(column: pa.ChunkedArray, wanted: pa.DataType, name: str, path: str) -> pa.ChunkedArray:
@@ -303,7 +342,7 @@ def _as_type(column: pa.ChunkedArray, wanted: pa.DataType, name: str, path: str)
         raise DataFileError(message) from error
 
 
-def folder_value(known: Any, wanted: pa.DataType, name: str, path: str) -> pa.Scalar:
+def _folder_value(known: Any, wanted: pa.DataType, name: str, path: str) -> pa.Scalar:
     """The value of a column that a file lacks, as a folder of its path has it, or the log of its table.
 
     Spec: specs/pruning.md#partition-columns

@@ -15,26 +15,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from zonebloom.engines.spark.catalog import BFIndexConfig
     from zonebloom.engines.spark.facade import ZoneBloom
     from zonebloom.engines.spark.read.open import read
     from zonebloom.engines.spark.read.source import register
 
-_HOME_OF = {
-    "BFIndexConfig": "zonebloom.engines.spark.catalog",
-    "ZoneBloom": "zonebloom.engines.spark.facade",
-    "read": "zonebloom.engines.spark.read.open",
-    "register": "zonebloom.engines.spark.read.source",
-}
+_HOME_OF = {"ZoneBloom": "facade", "read": "read.open", "register": "read.source"}
 
-__all__ = ["BFIndexConfig", "ZoneBloom", "read", "register"]
+__all__ = ["ZoneBloom", "read", "register"]
 
 
 def __getattr__(name: str) -> Any:
     home = _HOME_OF.get(name)
     if home is None:
         raise AttributeError(f"module 'zonebloom.engines.spark' has no attribute {name!r}")
-    value = getattr(import_module(home), name)
+    import_module("zonebloom.engines.spark.executors").check_pyspark()
+    value = getattr(import_module(f"zonebloom.engines.spark.{home}"), name)
     globals()[name] = value
     return value
 

@@ -1,4 +1,4 @@
-"""Indexes by name, as Hyperspace has them: `users` is the folder `<system path>/users`.
+"""Indexes by name (`users` is the folder `<system path>/users`), opened, listed as DataFrames, and removed.
 
 A name is only a shorter way to write a place; an index that was built without one lies beside its data.
 
@@ -9,35 +9,39 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from zonebloom.errors import InvalidArgumentError
+from zonebloom.engines.spark.inputs import data_set_of, place_of
+from zonebloom.index import Index, open_index
+from zonebloom.maintain.versions import delete_index
+from zonebloom.storage.stores.open import open_store
 
-__all__ = ["BFIndexConfig", "Catalog"]
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["Catalog", "columns_of"]
 
 _NAME = re.compile(r"[^/\\\0:]+")
-
-
-@dataclass(frozen=True, slots=True)
-class BFIndexConfig:
-    """What `createIndex` makes: Hyperspace's configuration of a bloom filter index, by its names there."""
-
-    indexName: str  # noqa: N815 - Hyperspace's name
-    """Name of the index: its folder in the system path."""
-    indexedColumns: tuple[str, ...] | list[str]  # noqa: N815 - Hyperspace's name
-    """Columns to index."""
-    expectedNumItems: int = 8192  # noqa: N815 - Hyperspace's name
-    """Rows of a zone, each of which has a filter for so many different values."""
-    fpp: float = 0.00057
-    """False positive probability of a filter."""
+_INDEXES = (
+    "name string, index string, dataset string, version long, columns array<string>, num_fragments long, "
+    "num_rows long, index_bytes long"
+)
+_COLUMNS = (
+    "name string, type string, rows_per_zone long, fpp double, sizing string, num_zones long, index_bytes long, "
+    "bytes_per_row double, segments long, levels array<string>"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """The folder that holds the indexes which have names."""
+    """The folder that holds the indexes which have names, and how stores are opened."""
 
     system_path: str | None
     """A folder or URL; None where indexes are known by their places only."""
+    storage_options: Mapping[str, str] | None
+    """For the library's stores."""
 
     def place(self, index: str | os.PathLike[str] | None) -> str | None:
         """Where the index lies that `index`, a name or a place, means; None stays None.
@@ -51,14 +55,68 @@ class Catalog:
             return text
         return f"{self.system_path.rstrip('/')}/{text}"
 
-    def place_of_name(self, name: str) -> str | None:
-        """Where the index `name` is made; None, which is beside its data, where there is no system path.
+    def place_of(self, source: Any) -> str:
+        """Where the index of `source` is: a DataFrame's folder, a name's place, or the path itself."""
+        return (self.place(source) if isinstance(source, (str, os.PathLike)) else None) or place_of(source)
+
+    def open(self, source: Any, index: str | os.PathLike[str] | None = None, version: int | None = None) -> Index:
+        """The index of `source`, or the one at `index` with `source` as its data set.
 
         Raises
         ------
-        InvalidArgumentError
-            It cannot be the name of a folder.
+        IndexNotFoundError
+            There is none.
         """
-        if not isinstance(name, str) or not _NAME.fullmatch(name) or name in (".", ".."):
-            raise InvalidArgumentError(f"the name of an index must be the name of a folder, got {name!r}")
-        return None if self.system_path is None else f"{self.system_path.rstrip('/')}/{name}"
+        is_found_by_index = isinstance(source, (str, os.PathLike)) or hasattr(source, "inputFiles")
+        place, dataset = self.place(index), None
+        if place is not None or not is_found_by_index:
+            dataset = data_set_of(source, self.storage_options)
+        place = self.place_of(source) if place is None else place
+        return open_index(place, version=version, storage_options=self.storage_options, dataset=dataset)
+
+    def delete(self, source: Any) -> None:
+        """Remove the index of `source` with all its versions.
+
+        Raises
+        ------
+        IndexNotFoundError
+            There is none.
+        """
+        delete_index(open_store(self.open(self.place_of(source)).info()["index"], self.storage_options))
+
+    def indexes(self, spark: SparkSession, sources: Iterable[Any]) -> DataFrame:
+        """One row for each index that has a name, and for those of `sources`."""
+        rows = []
+        for name, place in (*self._named(), *((None, self.place_of(source)) for source in sources)):
+            info = open_index(place, storage_options=self.storage_options).info()
+            columns = info["columns"]
+            rows.append(
+                (
+                    name,
+                    info["index"],
+                    info["dataset"],
+                    info["version"],
+                    [column["name"] for column in columns],
+                    info["num_fragments"],
+                    info["num_rows"],
+                    sum(part["index_bytes"] for column in columns for part in (column, *column["levels"])),
+                )
+            )
+        return spark.createDataFrame(rows, _INDEXES)
+
+    def _named(self) -> list[tuple[str | None, str]]:
+        if self.system_path is None:
+            return []
+        found = open_store(self.system_path, self.storage_options).files("")
+        names = {path.split("/")[0] for path in found if path.split("/")[1:2] == ["versions"]}
+        return [(name, f"{self.system_path.rstrip('/')}/{name}") for name in sorted(names)]
+
+
+def columns_of(spark: SparkSession, index: Index) -> DataFrame:
+    """One row for each column of `index`."""
+    plain = ("name", "type", "rows_per_zone", "fpp", "sizing", "num_zones", "index_bytes", "bytes_per_row", "segments")
+    rows = [
+        (*(column[name] for name in plain), [level["name"] for level in column["levels"]])
+        for column in index.info()["columns"]
+    ]
+    return spark.createDataFrame(rows, _COLUMNS)

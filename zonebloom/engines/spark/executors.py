@@ -1,8 +1,9 @@
-"""Calling a function of zonebloom on the executors: arguments there, small results back, each exactly once.
+"""The session, and functions of zonebloom on its executors.
 
-One Spark task for each argument, by `mapInArrow` over a range, which works on classic sessions and on Spark Connect.
-What Spark sends is a closure that needs no zonebloom to be unpickled, so executors that lack it, or have another
-version, can say so. A task that is tried again, or runs twice, gives one row: Spark takes the result of one attempt.
+`shipped` makes what Spark sends: a closure that needs no zonebloom to be unpickled, so that executors without it, or
+with another version, can say so. `Cluster.map` calls a function once for each argument: one Spark task each, by
+`mapInArrow` over a range. A task that is tried again, or runs twice, gives one row: Spark takes the result of one
+attempt. Nothing here reaches into the JVM, so that a Spark Connect session does as well as a classic one.
 
 Spec: specs/spark.md#tasks
 """
@@ -14,20 +15,32 @@ import pickle
 import re
 import threading
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 import zonebloom
 from zonebloom import errors
-from zonebloom.errors import MissingDependencyError, StorageError, ZoneBloomError
+from zonebloom.errors import InvalidArgumentError, MissingDependencyError, StorageError, ZoneBloomError
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-__all__ = ["Cluster", "lack_of_executors", "perform", "unpacked"]
+__all__ = [
+    "Cluster",
+    "check_pyspark",
+    "lack_of_executors",
+    "perform",
+    "pickled",
+    "reads_by_id",
+    "session_of",
+    "shipped",
+    "unpickled",
+]
+
+_LEAST = (4, 1)
 
 _SCHEMA = "number long, found string, result binary"
 _RAISED = re.compile(r"zonebloom\.errors\.(\w+): ([^\n]+)")
@@ -36,6 +49,55 @@ _JOBS = 16
 """With progress, tasks go out in so many jobs at most, two at a time, and each that ends is reported."""
 _ABLE: WeakSet[SparkSession] = WeakSet()
 """Sessions whose executors can run zonebloom."""
+
+
+def check_pyspark() -> None:
+    """Nothing, if PySpark can be used.
+
+    Raises
+    ------
+    MissingDependencyError
+        PySpark, or pandas (which Spark's own Arrow functions import), is missing or too old.
+    """
+    try:
+        import pandas  # noqa: F401, ICN001, PLC0415 - only to say that it is missing
+        import pyspark  # noqa: PLC0415 - an optional extra
+    except ImportError as error:
+        message = f'PySpark 4.1 or newer with pandas must be installed, got: {error}; pip install "zonebloom[spark]"'
+        raise MissingDependencyError(message) from error
+    if tuple(int(part) for part in pyspark.__version__.split(".")[:2]) < _LEAST:
+        message = f"PySpark must be 4.1 or newer, got {pyspark.__version__}"
+        raise MissingDependencyError(f'{message}; pip install "zonebloom[spark]"')
+
+
+def session_of(spark: SparkSession | None = None) -> SparkSession:
+    """`spark`, or the active session, or a new one.
+
+    Raises
+    ------
+    MissingDependencyError
+        PySpark or Java is missing or too old.
+    InvalidArgumentError
+        `spark` is no session.
+    """
+    check_pyspark()
+    from pyspark.errors import PySparkRuntimeError  # noqa: PLC0415 - an optional extra
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - as above
+
+    if spark is not None:
+        if not hasattr(spark, "createDataFrame"):
+            raise InvalidArgumentError(f"spark must be a SparkSession, got {type(spark).__name__}")
+        return spark
+    try:
+        return SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
+    except (PySparkRuntimeError, FileNotFoundError) as error:
+        message = f"Spark must find a Java 17 or 21 through JAVA_HOME or PATH, got: {str(error).strip() or error!r}"
+        raise MissingDependencyError(f"{message}; install a JDK, such as Debian's openjdk-17-jre-headless") from error
+
+
+def reads_by_id(spark: SparkSession) -> bool:
+    """Whether Spark finds a column that has an id in a file by it, not by its name."""
+    return bool(spark.conf.get("spark.sql.parquet.fieldId.read.enabled", "false") == "true")
 
 
 class Cluster:
@@ -77,25 +139,25 @@ class Cluster:
         ZoneBloomError
             What `function` raised each time that Spark tried it.
         """
-        common = _packed((function.__module__, function.__qualname__, shared))
-        packed = [_packed(argument) for argument in arguments]
-        numbers = range(len(packed))
+        common = pickled((function.__module__, function.__qualname__, shared))
+        sent = [pickled(argument) for argument in arguments]
+        numbers = range(len(sent))
         results: dict[int, Any] = {}
 
         def run(chosen: Sequence[int]) -> None:
-            found = self._collect(common, [packed[number] for number in chosen])
+            found = self._collect(common, [sent[number] for number in chosen])
             with self._lock:
                 for place, result in found.items():
                     results[chosen[place]] = result
                     if on_result is not None:
                         on_result(result)
 
-        if on_result is None or len(packed) <= self.slots:
+        if on_result is None or len(sent) <= self.slots:
             run(numbers)
         else:
-            size = max(-(-len(packed) // _JOBS), self.slots)
+            size = max(-(-len(sent) // _JOBS), self.slots)
             with ThreadPoolExecutor(2, thread_name_prefix="zonebloom-spark") as pool:
-                for future in [pool.submit(run, numbers[i : i + size]) for i in range(0, len(packed), size)]:
+                for future in [pool.submit(run, numbers[i : i + size]) for i in range(0, len(sent), size)]:
                     future.result()
         return [results[number] for number in numbers]
 
@@ -103,7 +165,7 @@ class Cluster:
         count = len(arguments)
         if not count:
             return {}
-        tasks = _tasks(zonebloom.__version__, common, arguments)
+        tasks = shipped(perform, common, arguments, is_told=True)
         try:
             rows = self._spark.range(0, count, 1, count).mapInArrow(tasks, _SCHEMA).collect()
         except Exception as error:
@@ -137,16 +199,19 @@ def _is_here(_: None, __: None) -> bool:
     return True
 
 
-def _packed(value: Any) -> bytes:
-    return zlib.compress(pickle.dumps(value, protocol=5), 1)
+def shipped(function: Callable[..., Any], *arguments: Any, is_told: bool = False) -> Callable[[Any], Any]:
+    """`function(*arguments, given)` for Spark to call on an executor; `function` is one of a module of zonebloom.
 
+    Spark pickles the result by value, so that it must not refer to this module.
 
-def _tasks(
-    version: str, common: bytes, arguments: Sequence[bytes]
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """A function for `mapInArrow` that Spark pickles by value, so that it must not refer to this module."""
+    Parameters
+    ----------
+    is_told
+        Whether an executor that cannot call it gives a batch that says why, as `Cluster` takes it, instead of an error.
+    """
+    version, module, name = zonebloom.__version__, function.__module__, function.__qualname__
 
-    def run(batches):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202 - names of types would be pickled too
+    def run(given):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202 - names of types would be pickled too
         import importlib.util  # noqa: PLC0415 - on the executor
         import sys  # noqa: PLC0415 - as above
 
@@ -163,35 +228,36 @@ def _tasks(
             except ImportError as error:
                 found = f"none that can be imported ({error})"
             if found and not is_last:  # Spark's Python workers serve other sessions first, with other artifacts
-                for name in [one for one in sys.modules if one.partition(".")[0] == "zonebloom"]:
-                    del sys.modules[name]
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                result = None
-                if not found:
-                    from zonebloom.engines.spark.executors import perform  # noqa: PLC0415 - as above
-
-                    result = perform(common, arguments[number])
-                yield pyarrow.RecordBatch.from_arrays(
-                    [
-                        pyarrow.array([number], pyarrow.int64()),
-                        pyarrow.array([found], pyarrow.string()),
-                        pyarrow.array([result], pyarrow.binary()),
-                    ],
-                    names=["number", "found", "result"],
-                )
+                for one in [one for one in sys.modules if one.partition(".")[0] == "zonebloom"]:
+                    del sys.modules[one]
+        if not found:
+            return getattr(importlib.import_module(module), name)(*arguments, given)
+        if is_told:
+            return iter([pyarrow.RecordBatch.from_pylist([{"number": -1, "found": found, "result": b""}])])
+        message = f"executors must have zonebloom {version} as the driver has, got {found}"
+        raise ImportError(f"{message}; install it there, or send it along: specs/spark.md#delivery")
 
     return run
 
 
-def perform(common: bytes, argument: bytes) -> bytes:
-    """On an executor: the call that `Cluster.map` packed, and its result."""
-    module, name, shared = unpacked(common)
+def perform(common: bytes, arguments: Sequence[bytes], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """On an executor: the calls that `Cluster.map` packed, and their results."""
+    import pyarrow as pa  # noqa: PLC0415 - the driver's session needs none
+
+    module, name, shared = unpickled(common)
     function = getattr(importlib.import_module(module), name)
-    return pickle.dumps(function(shared, unpacked(argument)), protocol=5)
+    for batch in batches:
+        for number in batch.column(0).to_pylist():
+            result = pickle.dumps(function(shared, unpickled(arguments[number])), protocol=5)
+            yield pa.RecordBatch.from_pylist([{"number": number, "found": "", "result": result}])
 
 
-def unpacked(data: bytes) -> Any:
+def pickled(value: Any) -> bytes:
+    """`value` as it travels to executors."""
+    return zlib.compress(pickle.dumps(value, protocol=5), 1)
+
+
+def unpickled(data: bytes) -> Any:
     """On an executor: what the driver pickled and compressed.
 
     Raises

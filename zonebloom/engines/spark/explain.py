@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from zonebloom.predicates import Predicate
     from zonebloom.search.explain import Explanation
 
-__all__ = ["Explained", "explain", "why_not"]
+__all__ = ["Explained", "explain"]
 
 _SCHEMA = "part string, kept bigint, total bigint, code string, message string, column string, path string"
 
@@ -77,6 +77,7 @@ def explain(
     index: str | None = None,
     storage_options: Mapping[str, str] | None = None,
     method: Asked | None = None,
+    is_whole: bool = True,
 ) -> Explained:
     """The funnel of a read of `source`, a path, a `Lake` or a plain scan, and a reason for what is kept; print it.
 
@@ -84,6 +85,8 @@ def explain(
     ----------
     method
         As for `read`; by default that of a `Lake`, else `auto`.
+    is_whole
+        Whether the funnel is shown; else only the reasons why a read does not skip more.
 
     Raises
     ------
@@ -93,20 +96,8 @@ def explain(
     Spec: specs/spark.md#explain
     """
     lake, template = _lake_of(spark, source, index, storage_options)
-    return _explained(spark, lake.plan(condition, method=method, template=template), is_whole=True)
-
-
-def why_not(
-    spark: SparkSession,
-    source: Any,
-    condition: str | Column | Predicate,
-    *,
-    index: str | None = None,
-    storage_options: Mapping[str, str] | None = None,
-) -> Explained:
-    """Why a read of `source` does not skip more: the reasons alone; print it."""
-    lake, template = _lake_of(spark, source, index, storage_options)
-    return _explained(spark, lake.plan(condition, template=template), is_whole=False)
+    plan = lake.plan(condition, method=method, template=template)
+    return Explained(spark, plan, explain_search(plan.view, plan.condition.predicate, plan.result), is_whole)
 
 
 def _lake_of(
@@ -118,7 +109,3 @@ def _lake_of(
     if not hasattr(source, "inputFiles"):
         return read(spark, source, index=index, storage_options=storage_options), None
     return lake_of_scan(spark, source, index=index, storage_options=storage_options), source
-
-
-def _explained(spark: SparkSession, plan: Plan, *, is_whole: bool) -> Explained:
-    return Explained(spark, plan, explain_search(plan.view, plan.condition.predicate, plan.result), is_whole)

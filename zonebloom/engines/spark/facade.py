@@ -1,7 +1,6 @@
 """`ZoneBloom`: all that Spark users need, on one object that is bound to a session.
 
-A thin front: each method loads the module that does it when it is first called, and passes on the session, the place of
-the index and the options of the store.
+A thin front: each method passes on the session, the place of the index and the options of the store.
 
 Spec: specs/spark.md
 """
@@ -13,9 +12,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
-from zonebloom.engines.spark.catalog import BFIndexConfig, Catalog
-from zonebloom.engines.spark.session import session_of
-from zonebloom.options import FPP, ROWS_PER_ZONE
+from zonebloom.engines.spark.build.driver import SparkRunner, optimize_index
+from zonebloom.engines.spark.catalog import Catalog, columns_of
+from zonebloom.engines.spark.executors import session_of
+from zonebloom.engines.spark.explain import Explained, explain
+from zonebloom.engines.spark.inputs import data_set_of
+from zonebloom.engines.spark.join.keys import MAX_KEYS
+from zonebloom.engines.spark.join.pruned_join import prune_join
+from zonebloom.engines.spark.join.semi_join import filter_by_index
+from zonebloom.engines.spark.read.open import Asked, Lake, prune, read
+from zonebloom.engines.spark.read.row_ranges import candidates, map_candidates
+from zonebloom.engines.spark.read.source import register
+from zonebloom.index import Index, build_index
+from zonebloom.options import COMMIT_EVERY, FPP, ROWS_PER_ZONE
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -23,10 +32,7 @@ if TYPE_CHECKING:
 
     from zonebloom.build.progress import Progress
     from zonebloom.build.refresh import Mode, Refresh
-    from zonebloom.engines.spark.explain import Explained
-    from zonebloom.engines.spark.read.table import Asked, Lake
     from zonebloom.formats.hive import Partitions
-    from zonebloom.index import Index
     from zonebloom.maintain.optimize import Optimization
     from zonebloom.maintain.versions import Vacuum
     from zonebloom.options import Sizing
@@ -66,10 +72,12 @@ class ZoneBloom:
     ) -> None:
         self.spark = session_of(spark)
         self.storage_options = storage_options
-        self._catalog = Catalog(None if system_path is None else os.fspath(system_path))
-        from zonebloom.engines.spark.read.source import register  # noqa: PLC0415 - loads pyspark.sql.datasource
-
+        self._catalog = Catalog(None if system_path is None else os.fspath(system_path), storage_options)
         register(self.spark)
+
+    def _at(self, index: Place) -> dict[str, Any]:
+        """The place of the index, and the options of the store."""
+        return {"index": self._catalog.place(index), "storage_options": self.storage_options}
 
     # --- the life of an index ---------------------------------------------------------------------------------------
 
@@ -85,7 +93,7 @@ class ZoneBloom:
         levels: Sequence[str] = ("zone",),
         overwrite: bool = False,
         optimize: bool = True,
-        commit_every: int | None = None,
+        commit_every: int = COMMIT_EVERY,
         max_index_bytes: int | None = None,
         tasks: int | None = None,
         progress: bool | Callable[[Progress], None] = False,
@@ -122,24 +130,19 @@ class ZoneBloom:
 
         Spec: specs/spark.md#build
         """
-        from zonebloom.engines.spark.build.driver import create_index  # noqa: PLC0415 - loads NumPy and pyarrow
-
-        return create_index(
-            self.spark,
-            source,
+        return build_index(
+            data_set_of(source, self.storage_options),
             columns,
             rows_per_zone=rows_per_zone,
             fpp=fpp,
             sizing=sizing,
-            index=self._catalog.place(index),
-            levels=levels,
             overwrite=overwrite,
             optimize=optimize,
+            levels=levels,
             commit_every=commit_every,
-            max_index_bytes=max_index_bytes,
-            tasks=tasks,
             progress=progress,
-            storage_options=self.storage_options,
+            runner=SparkRunner(self.spark, self.storage_options, num_tasks=tasks, max_index_bytes=max_index_bytes),
+            **self._at(index),
         )
 
     def refresh_index(
@@ -174,11 +177,7 @@ class ZoneBloom:
 
         Spec: specs/spark.md#build
         """
-        from zonebloom.engines.spark.build.driver import refresh_index  # noqa: PLC0415 - as above
-
-        return refresh_index(
-            self.spark,
-            self.open_index(source, index=index),
+        return self.open_index(source, index=index).refresh(
             mode,
             paths=paths,
             partitions=partitions,
@@ -188,9 +187,8 @@ class ZoneBloom:
             levels=levels,
             check=check,
             commit_every=commit_every,
-            tasks=tasks,
             progress=progress,
-            storage_options=self.storage_options,
+            runner=SparkRunner(self.spark, self.storage_options, num_tasks=tasks),
         )
 
     def optimize_index(self, source: Source) -> Optimization:
@@ -198,9 +196,7 @@ class ZoneBloom:
 
         Spec: specs/spark.md#build
         """
-        from zonebloom.engines.spark.build.driver import optimize_index  # noqa: PLC0415 - as above
-
-        return optimize_index(self.spark, self._place(source), storage_options=self.storage_options)
+        return optimize_index(self.spark, self.open_index(source), self.storage_options)
 
     def vacuum_index(
         self, source: Source, *, older_than: timedelta = timedelta(days=7), dry_run: bool = False
@@ -210,9 +206,7 @@ class ZoneBloom:
 
     def delete_index(self, source: Source) -> None:
         """Remove an index with all its versions; the data files stay."""
-        from zonebloom.engines.spark.listing import delete_index  # noqa: PLC0415 - as above
-
-        delete_index(self._place(source), self.storage_options)
+        self._catalog.delete(source)
 
     def restore_index(self, source: Source, version: int) -> int:
         """Make the content of an older version current, as a new version, whose number it is."""
@@ -233,38 +227,15 @@ class ZoneBloom:
         IndexNotFoundError
             There is none.
         """
-        from zonebloom.engines.spark.listing import open_index  # noqa: PLC0415 - as above
-
-        is_found_by_index = isinstance(source, (str, os.PathLike)) or hasattr(source, "inputFiles")
-        place, dataset = self._catalog.place(index), None
-        if place is not None or not is_found_by_index:
-            from zonebloom.engines.spark.inputs import data_set_of  # noqa: PLC0415 - as above
-
-            dataset = data_set_of(source, self.storage_options)
-        place = self._place(source) if place is None else place
-        return open_index(place, self.storage_options, version=version, dataset=dataset)
+        return self._catalog.open(source, index, version)
 
     def indexes(self, *sources: Source) -> DataFrame:
         """One row for each index of the system path and of `sources`: name, place, data set, columns, rows, bytes."""
-        from zonebloom.engines.spark.listing import indexes  # noqa: PLC0415 - as above
-
-        return indexes(self.spark, self._catalog, [self._place(one) for one in sources], self.storage_options)
+        return self._catalog.indexes(self.spark, sources)
 
     def index(self, source: Source) -> DataFrame:
         """One row for each column of an index: parameters, zones, bytes, segments."""
-        from zonebloom.engines.spark.listing import columns_of  # noqa: PLC0415 - as above
-
         return columns_of(self.spark, self.open_index(source))
-
-    def _place(self, source: Source) -> str:
-        """What `open_index` takes: a DataFrame's folder, a name's place, or the path itself."""
-        if isinstance(source, (str, os.PathLike)):
-            place = self._catalog.place(source)
-            assert place is not None
-            return place
-        from zonebloom.engines.spark.inputs import place_of  # noqa: PLC0415 - as above
-
-        return place_of(source)
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
@@ -274,24 +245,18 @@ class ZoneBloom:
         Parameters
         ----------
         method
-            `auto` chooses for each query; `driver`, `row_ranges`, `candidates`, `exclusion` and `plain` force one way.
+            `auto` chooses for each query; `driver`, `row_ranges`, `candidates` and `plain` force one way.
 
         Spec: specs/spark.md#reads
         """
-        from zonebloom.engines.spark.read.open import read  # noqa: PLC0415 - as above
-
-        place = self._catalog.place(index)
-        return read(self.spark, path, index=place, storage_options=self.storage_options, method=method)
+        return read(self.spark, path, **self._at(index), method=method)
 
     def prune(self, frame: DataFrame, condition: str | Column, *, index: Place = None) -> DataFrame:
-        """`frame`, which is a plain scan, where `condition`: files that cannot match are not read.
+        """The rows of `frame`, which is a plain scan, where `condition`: files that cannot match are not read.
 
         Spec: specs/spark.md#reads
         """
-        from zonebloom.engines.spark.read.open import prune  # noqa: PLC0415 - as above
-
-        place = self._catalog.place(index)
-        return prune(self.spark, frame, condition, index=place, storage_options=self.storage_options)
+        return prune(self.spark, frame, condition, **self._at(index))
 
     def explain(
         self, source: Source, condition: str | Column, *, index: Place = None, method: Asked | None = None
@@ -305,30 +270,21 @@ class ZoneBloom:
 
         Spec: specs/spark.md#explain
         """
-        from zonebloom.engines.spark.explain import explain  # noqa: PLC0415 - as above
-
-        place = self._catalog.place(index)
-        return explain(self.spark, source, condition, index=place, storage_options=self.storage_options, method=method)
+        return explain(self.spark, source, condition, **self._at(index), method=method)
 
     def why_not(self, source: Source, condition: str | Column, *, index: Place = None) -> Explained:
         """Why a read did not skip more: each part that was kept, with its reason.
 
         Spec: specs/spark.md#explain
         """
-        from zonebloom.engines.spark.explain import why_not  # noqa: PLC0415 - as above
-
-        place = self._catalog.place(index)
-        return why_not(self.spark, source, condition, index=place, storage_options=self.storage_options)
+        return explain(self.spark, source, condition, **self._at(index), is_whole=False)
 
     def candidates(self, path: Source, condition: str | Column, *, index: Place = None) -> DataFrame:
         """One row for each row range that may match: path (relative to the data set), fragment_id, start, stop.
 
         Spec: specs/spark.md#row-ranges
         """
-        from zonebloom.engines.spark.read.row_ranges import candidates  # noqa: PLC0415 - as above
-
-        place = self._catalog.place(index)
-        return candidates(self.spark, path, condition, index=place, storage_options=self.storage_options)
+        return candidates(self.spark, path, condition, **self._at(index))
 
     def map_candidates(
         self,
@@ -349,8 +305,6 @@ class ZoneBloom:
 
         Spec: specs/spark.md#row-ranges
         """
-        from zonebloom.engines.spark.read.row_ranges import map_candidates  # noqa: PLC0415 - as above
-
         return map_candidates(
             self.spark,
             path,
@@ -358,8 +312,7 @@ class ZoneBloom:
             function,
             schema,
             columns=columns,
-            index=self._catalog.place(index),
-            storage_options=self.storage_options,
+            **self._at(index),
         )
 
     # --- joining ----------------------------------------------------------------------------------------------------
@@ -373,7 +326,7 @@ class ZoneBloom:
         how: str = "inner",
         null_safe: bool = False,
         index: Place = None,
-        max_keys: int = 1_000_000,
+        max_keys: int = MAX_KEYS,
     ) -> DataFrame:
         """`big.join(small, on, how)`, for which only those files of `big` are read that may hold a key of `small`.
 
@@ -389,8 +342,6 @@ class ZoneBloom:
 
         Spec: specs/spark.md#prune-join
         """
-        from zonebloom.engines.spark.join.pruned_join import prune_join  # noqa: PLC0415 - as above
-
         return prune_join(
             self.spark,
             big,
@@ -398,36 +349,8 @@ class ZoneBloom:
             on,
             how=how,
             null_safe=null_safe,
-            index=self._catalog.place(index),
             max_keys=max_keys,
-            storage_options=self.storage_options,
-        )
-
-    def prune_by_keys(
-        self,
-        big: Source,
-        keys: DataFrame,
-        on: str | Sequence[str],
-        *,
-        null_safe: bool = False,
-        index: Place = None,
-        max_keys: int = 1_000_000,
-    ) -> DataFrame:
-        """Rows of `big` among which are all whose key is one of `keys`: the source of a MERGE, one side of any join.
-
-        Spec: specs/spark.md#prune-join
-        """
-        from zonebloom.engines.spark.join.pruned_join import prune_by_keys  # noqa: PLC0415 - as above
-
-        return prune_by_keys(
-            self.spark,
-            big,
-            keys,
-            on,
-            null_safe=null_safe,
-            index=self._catalog.place(index),
-            max_keys=max_keys,
-            storage_options=self.storage_options,
+            **self._at(index),
         )
 
     def filter_by_index(
@@ -458,12 +381,10 @@ class ZoneBloom:
 
         Spec: specs/spark.md#filter-by-index
         """
-        from zonebloom.engines.spark.join.semi_join import filter_by_index  # noqa: PLC0415 - as above
-
         return filter_by_index(
             self.spark,
             frame,
-            self._place(index) if isinstance(index, (str, os.PathLike)) else index,
+            self._catalog.place_of(index) if isinstance(index, (str, os.PathLike)) else index,
             column,
             indexed_column=indexed_column,
             how=how,
@@ -471,25 +392,3 @@ class ZoneBloom:
             path=path,
             storage_options=self.storage_options,
         )
-
-    # --- Hyperspace's names -----------------------------------------------------------------------------------------
-
-    def createIndex(self, frame: Source, config: BFIndexConfig) -> Index:  # noqa: N802 - Hyperspace's name
-        """`create_index` as Hyperspace's proposal has it."""
-        from zonebloom.engines.spark.build.driver import create_index  # noqa: PLC0415 - as above
-
-        return create_index(
-            self.spark,
-            frame,
-            tuple(config.indexedColumns),
-            rows_per_zone=config.expectedNumItems,
-            fpp=config.fpp,
-            index=self._catalog.place_of_name(config.indexName),
-            storage_options=self.storage_options,
-        )
-
-    refreshIndex = refresh_index  # noqa: N815 - as above
-    optimizeIndex = optimize_index  # noqa: N815 - as above
-    vacuumIndex = vacuum_index  # noqa: N815 - as above
-    deleteIndex = delete_index  # noqa: N815 - as above
-    restoreIndex = restore_index  # noqa: N815 - as above

@@ -1,4 +1,4 @@
-"""Files as Spark names them: URLs to read, globs escaped, and the text of `_metadata.file_path`.
+"""Files as Spark names them: URLs to read, with globs escaped, and which of them it reads.
 
 Spec: specs/spark.md#file-names
 """
@@ -7,13 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from urllib.parse import quote
 
-__all__ = ["are_folders_keys", "escaped", "file_path", "is_visible", "url_of"]
+__all__ = ["are_folders_keys", "escaped", "is_visible", "url_of"]
 
 _GLOB = re.compile(r"([\[\]{}*?\\])")
-_KEPT = "/_-!.~'()*,;:$&+=@"
-"""ASCII signs besides letters and digits that Java leaves as they are in the path of a URI."""
 _UNFINISHED = "._COPYING_"
 
 
@@ -35,23 +32,6 @@ def escaped(url: str) -> str:
     file:///a\[b\]\*
     """
     return _GLOB.sub(r"\\\1", url)
-
-
-def file_path(url: str) -> str:
-    """What `_metadata.file_path` says of the file at `url`: Java's encoding, and one slash after `file:`.
-
-    >>> file_path("file:///lake/day=1/a [b]%20ü.parquet")
-    'file:/lake/day=1/a%20%5Bb%5D%2520ü.parquet'
-    """
-    scheme, _, rest = url.partition("://")
-    coded = "".join(_coded(sign) for sign in rest)
-    return f"file:/{coded.lstrip('/')}" if scheme == "file" else f"{scheme}://{coded}"
-
-
-def _coded(sign: str) -> str:
-    """Letters of other scripts stay; spaces and controls of any script do not."""
-    is_kept = not sign.isascii() and sign.isprintable() and not sign.isspace()
-    return sign if is_kept else quote(sign, safe=_KEPT)
 
 
 def are_folders_keys(paths: Iterable[str]) -> bool:

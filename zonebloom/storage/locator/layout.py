@@ -19,6 +19,7 @@ from zonebloom.errors import CorruptIndexError, UnsupportedFormatError
 from zonebloom.storage.arrow_file import read_batches, reading
 from zonebloom.storage.level import LevelEntry
 from zonebloom.storage.segment import SegmentEntry
+from zonebloom.storage.shapes import integer
 from zonebloom.storage.slices.zone_runs import RUN_SCHEMA, positions_of, runs_of
 
 __all__ = ["KIND", "LocatorLayout", "decode_tail", "encode_tail", "locator_level"]
@@ -111,7 +112,8 @@ def decode_tail(tail: bytes, where: str) -> tuple[LocatorLayout, ZonePositions]:
             message = f"segment {where} must have layout version <= {_VERSION}, got {described['version']}"
             raise UnsupportedFormatError(f"{message}; a newer zonebloom wrote it: upgrade this one")
         roots = np.frombuffer(base64.b64decode(metadata[_ROOTS_KEY], validate=True), "<u8")
-        num_zones, num_pairs, num_pages = (int(described[name]) for name in ("num_zones", "num_pairs", "num_pages"))
+        count = integer()
+        num_zones, num_pairs, num_pages = (count(described[name]) for name in ("num_zones", "num_pairs", "num_pages"))
         if (found := len(zone_runs.column(4).flatten())) != num_zones:
             raise CorruptIndexError(f"segment {where} must describe {num_zones} zones, got {found}")
         positions = positions_of(zone_runs)

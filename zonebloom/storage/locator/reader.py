@@ -35,6 +35,8 @@ FEW_HASHES = 1024
 _LOADED_FEW = 16
 """The same where the kernels are loaded: a kernel call costs as much as a few keys."""
 _KERNEL_MODULE = "zonebloom.bloom.kernels.locator"
+_MOST_TAIL_BYTES = 64 << 20
+"""Bytes that a tail may take of memory; the most zones, in runs of one, take 40 MiB."""
 
 Located: TypeAlias = "tuple[NDArray[np.int64], NDArray[np.int64]]"
 """Indexes of keys, ascending, and the number of a zone for each; the zones of a key ascend too."""
@@ -55,6 +57,9 @@ class LocatorSegment(ZoneFilters):
         self._failure: str | None = None
         try:
             tail_bytes = entry.spans[-1].num_bytes
+            if tail_bytes > _MOST_TAIL_BYTES:
+                message = f"the tail of segment {entry.path} must have at most {_MOST_TAIL_BYTES} bytes"
+                raise CorruptIndexError(f"{message}, got {tail_bytes}")
             [tail] = store.read_ranges(entry.path, [(entry.num_bytes - tail_bytes, tail_bytes)])
             size = store.size(entry.path)  # a remote store knows it from the read
         except FileNotFoundError as error:

@@ -9,7 +9,6 @@ Spec: specs/spark.md#build
 
 from __future__ import annotations
 
-import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -27,20 +26,14 @@ from zonebloom.build.fill import (
     units_of,
 )
 from zonebloom.build.plan import sizing_of
-from zonebloom.build.progress import Progress
-from zonebloom.build.refresh import Mode, Refresh
 from zonebloom.engines.spark.build import tasks
 from zonebloom.engines.spark.build.tasks import Built, Merge, Place, Work
 from zonebloom.engines.spark.executors import Cluster
-from zonebloom.engines.spark.inputs import data_set_of
-from zonebloom.engines.spark.listing import open_index
 from zonebloom.errors import InvalidArgumentError
 from zonebloom.formats import DatasetSnapshot
-from zonebloom.formats.hive import Partitions
 from zonebloom.formats.table import TableSnapshot
-from zonebloom.index import Index, build_index
+from zonebloom.index import Index
 from zonebloom.maintain.optimize import Optimization
-from zonebloom.options import COMMIT_EVERY, FPP, ROWS_PER_ZONE, Sizing
 from zonebloom.storage.fragments import Fingerprint, Fragment
 from zonebloom.storage.level import LevelEntry
 from zonebloom.storage.levels import parts_of_dataset
@@ -52,7 +45,7 @@ from zonebloom.storage.stores.store import Store
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["SparkRunner", "create_index", "estimated_bytes", "optimize_index", "refresh_index"]
+__all__ = ["SparkRunner", "estimated_bytes", "optimize_index"]
 
 T = TypeVar("T")
 
@@ -66,80 +59,8 @@ _TASKS_PER_SLOT = 3
 """So many tasks even out what some are slower."""
 
 
-def create_index(
-    spark: SparkSession,
-    source: Any,
-    columns: str | Sequence[str],
-    *,
-    rows_per_zone: int = ROWS_PER_ZONE,
-    fpp: float = FPP,
-    sizing: Sizing = "power_of_two",
-    index: str | os.PathLike[str] | None = None,
-    levels: Sequence[str] = ("zone",),
-    overwrite: bool = False,
-    optimize: bool = True,
-    commit_every: int | None = None,
-    max_index_bytes: int | None = None,
-    tasks: int | None = None,
-    progress: bool | Callable[[Progress], None] = False,
-    storage_options: Mapping[str, str] | None = None,
-) -> Index:
-    """See `ZoneBloom.create_index`."""
-    return build_index(
-        data_set_of(source, storage_options),
-        columns,
-        rows_per_zone=rows_per_zone,
-        fpp=fpp,
-        sizing=sizing,
-        index=index,
-        overwrite=overwrite,
-        optimize=optimize,
-        levels=levels,
-        commit_every=COMMIT_EVERY if commit_every is None else commit_every,
-        progress=progress,
-        runner=SparkRunner(spark, storage_options, num_tasks=tasks, max_index_bytes=max_index_bytes),
-        storage_options=storage_options,
-    )
-
-
-def refresh_index(
-    spark: SparkSession,
-    index: Index,
-    mode: Mode = "incremental",
-    *,
-    paths: Iterable[str | os.PathLike[str]] | None = None,
-    partitions: Partitions | None = None,
-    rows_per_zone: int | None = None,
-    fpp: float | None = None,
-    sizing: Sizing | None = None,
-    levels: Sequence[str] | None = None,
-    check: bool = False,
-    commit_every: int | None = None,
-    tasks: int | None = None,
-    progress: bool | Callable[[Progress], None] = False,
-    storage_options: Mapping[str, str] | None = None,
-) -> Refresh:
-    """See `ZoneBloom.refresh_index`."""
-    return index.refresh(
-        mode,
-        paths=paths,
-        partitions=partitions,
-        rows_per_zone=rows_per_zone,
-        fpp=fpp,
-        sizing=sizing,
-        levels=levels,
-        check=check,
-        commit_every=commit_every,
-        progress=progress,
-        runner=SparkRunner(spark, storage_options, num_tasks=tasks),
-    )
-
-
-def optimize_index(
-    spark: SparkSession, place: str, *, storage_options: Mapping[str, str] | None = None
-) -> Optimization:
+def optimize_index(spark: SparkSession, index: Index, storage_options: Mapping[str, str] | None) -> Optimization:
     """See `ZoneBloom.optimize_index`."""
-    index = open_index(place, storage_options)
     where = Place(index.info()["index"], None if storage_options is None else dict(storage_options))
     found: Optimization = Cluster(spark).map(tasks.optimize, where, [None])[0]
     return found

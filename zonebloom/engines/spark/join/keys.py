@@ -10,20 +10,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 import pyarrow as pa
 
-from zonebloom.arrow import from_numpy
+from zonebloom.arrow import from_numpy, unwrapped
 from zonebloom.bloom.hashing import storage_type
-from zonebloom.errors import InvalidArgumentError
+from zonebloom.engines.spark.pushdown.calendars import FIRST_DATE, SURE_TIME
+from zonebloom.engines.spark.read.types import arrow_type
+from zonebloom.errors import ColumnNotFoundError, InvalidArgumentError, UnsupportedTypeError
+from zonebloom.predicates import IsIn
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructField
 
-__all__ = ["JoinKey", "check_pair", "join_key", "natural_type"]
+__all__ = ["MAX_KEYS", "JoinKey", "check_pair", "collected", "join_key", "natural_type"]
 
+MAX_KEYS: Final = 1_000_000
+"""Distinct keys that the driver collects at most: 8 to 60 MB."""
 _CHAR_VARCHAR = "__CHAR_VARCHAR_TYPE_STRING"
 """Where Spark keeps the declared type of a text column."""
 _INTEGERS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
@@ -32,10 +37,6 @@ _DOMAIN_BITS = 16
 _TICKS = {"s": 1_000_000, "ms": 1000, "us": 1}
 _MILLISECONDS_PER_DAY = 86_400_000
 _MAX_DIGITS = 38
-_FIRST_DATE = "1582-10-16"
-"""Old writers kept earlier days in another calendar, which Spark converts as it reads, and the index does not."""
-_FIRST_MOMENT = "1901-01-01 00:00:00"
-"""The same for timestamps, whose zones had other offsets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ def join_key(value: str, field: StructField, indexed: pa.DataType) -> JoinKey:
 
     Spec: specs/spark.md#join-keys
     """
-    stored = _plain(indexed)
+    stored = unwrapped(storage_type(indexed))
     make = _maker(field, stored)
     if make is None:
         raise _refusal(field, indexed)
@@ -84,7 +85,7 @@ def check_pair(field: StructField, indexed: pa.DataType) -> None:
     InvalidArgumentError
         As `join_key`.
     """
-    if _maker(field, _plain(indexed)) is None:
+    if _maker(field, unwrapped(storage_type(indexed))) is None:
         raise _refusal(field, indexed)
 
 
@@ -96,34 +97,19 @@ def natural_type(field: StructField) -> pa.DataType:
     InvalidArgumentError
         There is none that can be indexed.
     """
-    name = field.dataType.simpleString()
-    known = {
-        "boolean": pa.bool_(),
-        "tinyint": pa.int8(),
-        "smallint": pa.int16(),
-        "int": pa.int32(),
-        "bigint": pa.int64(),
-        "float": pa.float32(),
-        "double": pa.float64(),
-        "string": pa.string(),
-        "binary": pa.binary(),
-        "date": pa.date32(),
-        "timestamp": pa.timestamp("us", "UTC"),
-        "timestamp_ntz": pa.timestamp("us"),
-    }
-    if name.startswith("decimal("):
-        return pa.decimal128(field.dataType.precision, field.dataType.scale)
-    if name not in known:
+    from pyspark.sql.types import StringType  # noqa: PLC0415 - an optional extra
+
+    is_collated = isinstance(field.dataType, StringType) and field.dataType != StringType()
+    try:
+        found = arrow_type(field.dataType)
+    except UnsupportedTypeError:
+        raise _refusal(field, None) from None
+    if is_collated or pa.types.is_nested(found) or pa.types.is_null(found):
         raise _refusal(field, None)
-    return known[name]
+    return found
 
 
 _Maker = Callable[[str, "DataType", pa.DataType], JoinKey]
-
-
-def _plain(indexed: pa.DataType) -> pa.DataType:
-    stored = storage_type(indexed)
-    return _plain(stored.value_type) if pa.types.is_dictionary(stored) else stored
 
 
 def _refusal(field: StructField, indexed: pa.DataType | None) -> InvalidArgumentError:
@@ -211,7 +197,7 @@ def _float(value: str, found: DataType, stored: pa.DataType) -> JoinKey:
 
 def _date(value: str, _: DataType, stored: pa.DataType) -> JoinKey:
     """Days, or the milliseconds at which they begin."""
-    old = f"{value} < date'{_FIRST_DATE}'"
+    old = f"{value} < date'{FIRST_DATE}'"
     if stored == pa.date32():
         return JoinKey("hash", value, exempt=(old,))
     milliseconds = f"cast(unix_date({value}) as bigint) * {_MILLISECONDS_PER_DAY}L"
@@ -220,7 +206,7 @@ def _date(value: str, _: DataType, stored: pa.DataType) -> JoinKey:
 
 def _timestamp(value: str, _: DataType, stored: pa.DataType) -> JoinKey:
     """Spark's microseconds as the index's unit, where they have one."""
-    first = f"timestamp_ltz'{_FIRST_MOMENT} UTC'" if stored.tz else f"timestamp_ntz'{_FIRST_MOMENT}'"
+    first = f"timestamp_ltz'{SURE_TIME} UTC'" if stored.tz else f"timestamp_ntz'{SURE_TIME}'"
     old = f"{value} < {first}"
     ticks = _TICKS[stored.unit]
     if ticks == 1:
@@ -247,3 +233,30 @@ def _decimal(value: str, found: Any, stored: pa.DataType) -> JoinKey:
         return JoinKey("decimal", value)
     exact = f"try_cast({value} as decimal({stored.precision},{stored.scale}))"
     return JoinKey("decimal", exact, (f"{exact} = {value}",))
+
+
+def collected(column: str, keys: Any) -> pa.Array:
+    """The distinct keys of a caller, of a frame or of any collection, as an Arrow array without nulls.
+
+    Raises
+    ------
+    ColumnNotFoundError
+        A frame of several columns has none of that name.
+    InvalidArgumentError
+        There are more than a million.
+
+    Spec: specs/spark.md#keys
+    """
+    if hasattr(keys, "toArrow"):
+        names = keys.columns
+        name = next((one for one in names if one.lower() == column.lower()), names[0] if len(names) == 1 else None)
+        if name is None:
+            raise ColumnNotFoundError.among(column, names, "the frame of keys")
+        wanted = keys.select(f"`{name.replace('`', '``')}`").distinct().limit(MAX_KEYS + 1)
+        values = wanted.toArrow().column(0).combine_chunks().drop_null()
+    else:
+        values = IsIn(column, keys).values
+    if len(values) > MAX_KEYS:
+        message = f"keys must be at most {MAX_KEYS:,}, got more"
+        raise InvalidArgumentError(f"{message}; use prune_join, or filter_by_index")
+    return values

@@ -11,17 +11,17 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from operator import and_
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zonebloom.engines.spark.join.keys import check_pair
+from zonebloom.engines.spark.join.keys import MAX_KEYS, check_pair
 from zonebloom.engines.spark.join.semi_join import check_local_times, column_of
-from zonebloom.engines.spark.pushdown.calendars import has_old_key
+from zonebloom.engines.spark.pushdown.calendars import has_old
+from zonebloom.engines.spark.read.open import lake_of_scan, read
 from zonebloom.errors import (
     ColumnNotFoundError,
     InvalidArgumentError,
@@ -33,11 +33,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from zonebloom.engines.spark.read.table import Lake
+    from zonebloom.index import Index
 
-__all__ = ["MAX_KEYS", "prune_by_keys", "prune_join"]
+__all__ = ["prune_join"]
 
-MAX_KEYS: Final = 1_000_000
-"""So many distinct keys the driver collects at most: some 8 to 60 MB."""
 _MAX_NULL_SAFE_KEYS = 1000
 _HOW = {
     "inner": "inner",
@@ -103,36 +102,22 @@ def prune_join(
         raise InvalidArgumentError(
             f"{message}, got {how!r}; other joins need the rows of the big side that do not match"
         )
-    pruned = _Pruning(spark, _place(index), storage_options, max_keys, null_safe).read(big, small, names)
+    lake = (lake_of_scan if hasattr(big, "inputFiles") else read)(
+        spark, big, index=None if index is None else os.fspath(index), storage_options=storage_options
+    )
+    _check_keys(lake.index, small, names)
+    indexed = [name for name in names if name in lake.index.columns]
+    for name in indexed:
+        check_local_times(spark, column_of(small, name)[1])
+    pruned = _candidates(lake, small, indexed, max_keys, null_safe=null_safe)
+    if isinstance(pruned, str):
+        warnings.warn(f"prune_join reads the big side whole: {pruned}", RuntimeWarning, stacklevel=3)
+        pruned = lake.frame()
     if null_safe:
         return _null_safe_join(pruned, small, names, kind)
     if kind in ("right_semi", "right_anti"):
         return small.join(pruned, names, kind.replace("right", "left"))
     return pruned.join(small, names, kind)
-
-
-def prune_by_keys(
-    spark: SparkSession,
-    big: Any,
-    keys: DataFrame,
-    on: str | Sequence[str],
-    *,
-    null_safe: bool = False,
-    index: str | os.PathLike[str] | None = None,
-    max_keys: int = MAX_KEYS,
-    storage_options: Mapping[str, str] | None = None,
-) -> DataFrame:
-    """Rows of `big` among which are all whose key is one of `keys`: the source of a MERGE, one side of any join.
-
-    Parameters and exceptions are those of `prune_join`.
-
-    Spec: specs/spark.md#prune-join
-    """
-    return _Pruning(spark, _place(index), storage_options, max_keys, null_safe).read(big, keys, _names(on))
-
-
-def _place(index: str | os.PathLike[str] | None) -> str | None:
-    return None if index is None else os.fspath(index)
 
 
 def _names(on: str | Sequence[str]) -> list[str]:
@@ -142,76 +127,55 @@ def _names(on: str | Sequence[str]) -> list[str]:
     return names
 
 
-@dataclass(frozen=True, slots=True)
-class _Pruning:
-    """How the big side is read."""
+def _check_keys(index: Index, small: DataFrame, names: Sequence[str]) -> None:
+    """Refuse keys that are nowhere, that are not indexed, or that Spark does not compare by value."""
+    if not any(name in index.columns for name in names):
+        raise ColumnNotFoundError.among(names[0], index.columns, f"the index {index.root}")
+    for name in names:
+        if name not in small.columns:
+            raise ColumnNotFoundError.among(name, small.columns, "the small side")
+        if name in index.columns:
+            check_pair(column_of(small, name)[1], index.column_type(name))
 
-    spark: SparkSession
-    index: str | None
-    storage_options: Mapping[str, str] | None
-    max_keys: int
-    null_safe: bool
 
-    def read(self, big: Any, small: DataFrame, names: Sequence[str]) -> DataFrame:
-        """The rows of `big` that have a key of `small`, or all its rows, with a warning."""
-        from zonebloom.engines.spark.inputs import place_of  # noqa: PLC0415 - as above
-        from zonebloom.engines.spark.listing import open_index  # noqa: PLC0415 - what reads a data set, loaded with it
-        from zonebloom.engines.spark.read.open import lake_of_scan, read  # noqa: PLC0415 - as above
+def _candidates(
+    lake: Lake, small: DataFrame, indexed: Sequence[str], max_keys: int, *, null_safe: bool
+) -> DataFrame | str:
+    """The rows of the lake that have a key of `small`; or why all are read, and what to do."""
+    columns = [column_of(small, name)[0] for name in indexed]
+    keys = small.selectExpr(*columns).distinct().limit(max_keys + 1).toArrow()
+    if keys.num_rows > max_keys:
+        return f"the small side has more than {max_keys:,} distinct keys; {_ADVICE}"
+    predicates = []
+    for name in indexed:
+        predicate = _predicate(name, keys[name].combine_chunks(), null_safe=null_safe)
+        if isinstance(predicate, str):
+            return predicate
+        predicates.append(predicate)
+    try:
+        plan = lake.plan(And(predicates))
+        if plan.choice.method != "plain":
+            return lake.prepare(And(predicates)).frame
+    except PredicateError as error:
+        return str(error)
+    kept, total = plan.result.kept, plan.result.total
+    share = kept.rows / max(total.rows, 1)
+    shown = f"{kept.files} of {total.files} files may hold one of {keys.num_rows:,} keys, {share:.0%} of the rows"
+    return f"{shown}; {_ADVICE}, or sort the data set by {indexed[0]}"
 
-        open_lake = lake_of_scan if hasattr(big, "inputFiles") else read
-        lake = open_lake(self.spark, big, index=self.index, storage_options=self.storage_options)
-        opened = open_index(self.index or place_of(big), self.storage_options)
-        indexed = [name for name in names if name in opened.columns]
-        if not indexed:
-            raise ColumnNotFoundError.among(names[0], opened.columns, f"the index {opened.root}")
-        for name in names:
-            if name not in small.columns:
-                raise ColumnNotFoundError.among(name, small.columns, "the small side")
-        for name in indexed:
-            field = column_of(small, name)[1]
-            check_pair(field, opened.column_type(name))
-            check_local_times(self.spark, field)
-        found = self._found(lake, small, indexed)
-        if isinstance(found, str):
-            warnings.warn(f"prune_join reads the big side whole: {found}", RuntimeWarning, stacklevel=4)
-            return lake.frame()
-        return found
 
-    def _found(self, lake: Lake, small: DataFrame, indexed: Sequence[str]) -> DataFrame | str:
-        """The pruned frame, or why there is none and what to do."""
-        columns = [column_of(small, name)[0] for name in indexed]
-        keys = small.selectExpr(*columns).distinct().limit(self.max_keys + 1).toArrow()
-        if keys.num_rows > self.max_keys:
-            return f"the small side has more than {self.max_keys:,} distinct keys; {_ADVICE}"
-        predicates = []
-        for name in indexed:
-            predicate = self._predicate(name, keys[name].combine_chunks())
-            if isinstance(predicate, str):
-                return predicate
-            predicates.append(predicate)
-        try:
-            plan = lake.plan(And(predicates))
-            if plan.choice.method != "plain":
-                return lake.prepare(And(predicates)).frame
-        except PredicateError as error:
-            return str(error)
-        kept, total = plan.result.kept, plan.result.total
-        share = kept.rows / max(total.rows, 1)
-        shown = f"{kept.files} of {total.files} files may hold one of {keys.num_rows:,} keys, {share:.0%} of the rows"
-        return f"{shown}; {_ADVICE}, or sort the data set by {indexed[0]}"
-
-    def _predicate(self, name: str, values: pa.Array) -> Predicate | str:
-        """What holds for each row of the big side with one of `values`, or why nothing can be said."""
-        known = values.drop_null()
-        if pa.types.is_floating(known.type) and pc.any(pc.is_nan(known)).as_py():
-            return f"a NaN among the keys {name} equals NaN of any bits; join it apart"
-        if has_old_key(known):
-            return f"keys {name} before 1901 may be of another calendar in old files; join them apart"
-        if not self.null_safe or not values.null_count:
-            return IsIn(name, known)
-        if len(known) > _MAX_NULL_SAFE_KEYS:
-            return f"a null-safe join is pruned for at most {_MAX_NULL_SAFE_KEYS:,} keys {name}; join null apart"
-        return Or([IsIn(name, known), IsNull(name)])
+def _predicate(name: str, values: pa.Array, *, null_safe: bool) -> Predicate | str:
+    """What holds for each row of the big side with one of `values`, or why nothing can be said."""
+    known = values.drop_null()
+    if pa.types.is_floating(known.type) and pc.any(pc.is_nan(known)).as_py():
+        return f"a NaN among the keys {name} equals NaN of any bits; join it apart"
+    if has_old(pa.chunked_array([known])):
+        return f"keys {name} before 1901 may be of another calendar in old files; join them apart"
+    if not null_safe or not values.null_count:
+        return IsIn(name, known)
+    if len(known) > _MAX_NULL_SAFE_KEYS:
+        return f"a null-safe join is pruned for at most {_MAX_NULL_SAFE_KEYS:,} keys {name}; join null apart"
+    return Or([IsIn(name, known), IsNull(name)])
 
 
 def _null_safe_join(pruned: DataFrame, small: DataFrame, names: Sequence[str], kind: str) -> DataFrame:

@@ -22,10 +22,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-import zonebloom
 from zonebloom.arrow import to_numpy
 from zonebloom.bloom.hashing import hash_values, to_hashes
 from zonebloom.bloom.sbbf import Sbbf
+from zonebloom.engines.spark.executors import reads_by_id, shipped
 from zonebloom.engines.spark.join.keys import JoinKey, check_pair, join_key, natural_type
 from zonebloom.engines.spark.join.sql_probe import (
     bitmap_words,
@@ -36,8 +36,7 @@ from zonebloom.engines.spark.join.sql_probe import (
     may_hold,
     words_of,
 )
-from zonebloom.engines.spark.join.table_filter import Filter, Kept, dataset_filters
-from zonebloom.engines.spark.session import reads_by_id
+from zonebloom.engines.spark.join.table_filter import Filter, dataset_filters
 from zonebloom.errors import InvalidArgumentError
 from zonebloom.index import Index, open_index
 
@@ -117,7 +116,7 @@ def filter_by_index(
     value, field = column_of(frame, column)
     filters: Sequence[Filter]
     if isinstance(index, Sbbf):
-        indexed, filters = natural_type(field), [Kept(index)]
+        indexed, filters = natural_type(field), [index]
     else:
         name = indexed_column or column
         opened = index if isinstance(index, Index) else open_index(index, storage_options=storage_options)
@@ -242,7 +241,7 @@ def _folded(filters: Sequence[Filter], max_bytes: int) -> list[Sbbf] | None:
         return None
     folded: list[Sbbf] = []
     for one in filters:
-        loaded = one.to_sbbf()
+        loaded = one if isinstance(one, Sbbf) else one.to_sbbf()
         fitting = (
             fold_to_bytes(loaded, max_bytes * one.num_bytes // total, _USELESS_FPP) if total > max_bytes else loaded
         )
@@ -255,7 +254,7 @@ def _folded(filters: Sequence[Filter], max_bytes: int) -> list[Sbbf] | None:
 def _may_be_in(filters: Sequence[Filter], hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
     found = np.zeros(len(hashes), np.bool_)
     for one in filters:
-        found |= one.check(hashes)
+        found |= one.check_hashes(hashes)
     return found
 
 
@@ -270,28 +269,8 @@ def _arrow_check(filters: tuple[Filter, ...], hashed_as: pa.DataType | None) -> 
     from pyspark.sql.functions import arrow_udf  # noqa: PLC0415 - an optional extra
     from pyspark.sql.types import BooleanType  # noqa: PLC0415 - as above
 
-    check = _checking(zonebloom.__version__, pickle.dumps((filters, hashed_as), protocol=5))
+    check = shipped(checked, pickle.dumps((filters, hashed_as), protocol=5))
     return arrow_udf(check, BooleanType())  # a type's text would be parsed by the session that was made last
-
-
-def _checking(version: str, sent: bytes) -> Any:
-    """A function that Spark pickles by value, so that it must not refer to this module."""
-
-    def check(values):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202 - names of types would be pickled too
-        try:
-            import zonebloom as there  # noqa: PLC0415 - on the executor
-
-            found = there.__version__
-        except ImportError as error:
-            found = f"none that can be imported ({error})"
-        if found != version:
-            message = f"executors must have zonebloom {version} as the driver has, got {found}"
-            raise ImportError(f"{message}; install it there, or send it along: specs/spark.md#delivery")
-        from zonebloom.engines.spark.join.semi_join import checked  # noqa: PLC0415 - as above
-
-        return checked(sent, values)
-
-    return check
 
 
 @lru_cache(maxsize=4)

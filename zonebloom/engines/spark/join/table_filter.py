@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -37,45 +37,7 @@ if TYPE_CHECKING:
 
     from zonebloom.index import Index
 
-__all__ = ["Filter", "Kept", "Stored", "dataset_filters"]
-
-
-class Filter(Protocol):
-    """A filter that the driver can load, and that can be sent to executors, at the cost of its values or its place."""
-
-    @property
-    def num_bytes(self) -> int:
-        """Size of the bitset."""
-        ...
-
-    def to_sbbf(self) -> Sbbf:
-        """The filter in memory."""
-        ...
-
-    def check(self, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
-        """For each hash, whether it may be in the filter."""
-        ...
-
-
-@dataclass(frozen=True)
-class Kept:
-    """A filter in the memory of the driver, which travels by value."""
-
-    filter: Sbbf
-    """The filter itself."""
-
-    @property
-    def num_bytes(self) -> int:
-        """Size of the bitset."""
-        return self.filter.num_bytes
-
-    def to_sbbf(self) -> Sbbf:
-        """The filter in memory."""
-        return self.filter
-
-    def check(self, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
-        """For each hash, whether it may be in the filter."""
-        return self.filter.check_hashes(hashes)
+__all__ = ["Filter", "Stored", "dataset_filters"]
 
 
 @dataclass(frozen=True)
@@ -104,13 +66,17 @@ class Stored:
         """
         return _opened(self).to_sbbf()
 
-    def check(self, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    def check_hashes(self, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
         """For each hash, whether it may be in the filter; all may once it turns out damaged."""
         filter_ = _opened(self)
         answers = filter_.check(hashes)
         if filter_.damage is not None:
             _warn_once(filter_.damage)
         return answers
+
+
+Filter: TypeAlias = Sbbf | Stored
+"""A filter in the driver's memory, which travels by value, or one of the index, which travels by its place."""
 
 
 @lru_cache(maxsize=8)
@@ -170,7 +136,7 @@ def dataset_filters(
         return found
     rest = view.files.of_fragments(ids[needed])
     built = _filter_of(view, rest, entry, max_new_rows)
-    return built if isinstance(built, str) else [*found, Kept(built)]
+    return built if isinstance(built, str) else [*found, built]
 
 
 def _filter_of(view: View, files: Sequence[File], column: ColumnEntry, max_rows: int) -> Sbbf | str:

@@ -1,4 +1,4 @@
-"""Files of the old calendar: Spark 2 wrote dates before 1582 as Julian, and its footers say so.
+"""The old calendar: Spark 2 wrote dates before 1582 as Julian, and its footers say so.
 
 Spark's own reader moves such values; the bytes here, and in the index, are as they were written. A file without any is
 read like every other.
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
@@ -23,15 +23,19 @@ if TYPE_CHECKING:
 
     from zonebloom.search.view import View
 
-__all__ = ["check_calendar", "has_old_key", "is_moving", "is_old_writer"]
+__all__ = ["FIRST_DATE", "SURE_TIME", "check_calendar", "has_old", "is_moving", "is_old_writer"]
 
 _VERSION = b"org.apache.spark.version"
 _MARKS = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 _NEW = (3, 1)
 """From here on Spark marks the files that it writes in the old calendar."""
 _NUM_FOOTERS = 32
-_FIRST_DATE = dt.date(1582, 10, 15)
-_FIRST_MOMENT = dt.datetime(1900, 1, 1)  # noqa: DTZ001 - compared with times of any zone, for which a day does not count
+FIRST_DATE: Final = dt.date(1582, 10, 15)
+"""Spark moves dates before it, from a file of an old writer, to another calendar; what it moves stays before it."""
+FIRST_TIME: Final = dt.datetime(1900, 1, 1)  # noqa: DTZ001 - in UTC
+"""Spark moves timestamps before it."""
+SURE_TIME: Final = dt.datetime(1901, 1, 1)  # noqa: DTZ001 - in any zone
+"""A timestamp from here on is none that Spark moved, in any time zone: a year more than `FIRST_TIME`."""
 
 
 def is_old_writer(metadata: FileMetaData) -> bool:
@@ -55,7 +59,7 @@ def check_calendar(table: pa.Table, path: str) -> None:
         One has.
     """
     for name in table.column_names:
-        if _has_old(table[name]):
+        if has_old(table[name], FIRST_TIME):
             message = f"column {name} of {path} must have no dates before 1582-10-15 and no times before 1900"
             message = f"{message}, got some in the calendar of Spark 2"
             raise DataFileError(f"{message}; read it with spark.read.parquet, or write it again")
@@ -76,30 +80,18 @@ def is_moving(spark: SparkSession, view: View, paths: Sequence[str]) -> bool:
     return False
 
 
-def has_old_key(values: pa.Array) -> bool:
-    """Whether one of `values` (no nulls) may be what Spark makes of another value in a file of an old writer.
-
-    A day and a year more than the calendar says, whatever the time zone is.
-    """
-    if pa.types.is_date(values.type):
-        first = pa.scalar(dt.date(1582, 10, 16), values.type)
-    elif pa.types.is_timestamp(values.type):
-        first = pa.scalar(dt.datetime(1901, 1, 1, tzinfo=dt.UTC if values.type.tz else None), values.type)
-    else:
-        return False
-    return bool(len(values) and pc.any(pc.less(values, first)).as_py())
-
-
-def _has_old(column: pa.ChunkedArray) -> bool:
+def has_old(column: pa.ChunkedArray, first_time: dt.datetime = SURE_TIME) -> bool:
+    """Whether `column` has a date before `FIRST_DATE`, or a timestamp before `first_time`, at any depth."""
     of = column.type
     if pa.types.is_date(of) or pa.types.is_timestamp(of):
-        first = _FIRST_DATE if pa.types.is_date(of) else _FIRST_MOMENT
-        bound = pa.scalar(first, pa.date32() if pa.types.is_date(of) else pa.timestamp("us")).cast(of)
-        return bool(pc.less(pc.min(column), bound).as_py())
+        is_date = pa.types.is_date(of)
+        bound = pa.scalar(FIRST_DATE if is_date else first_time, pa.date32() if is_date else pa.timestamp("us"))
+        return bool(pc.less(pc.min(column), bound.cast(of)).as_py())
     if pa.types.is_struct(of):
-        return any(_has_old(pc.struct_field(column, [number])) for number in range(of.num_fields))
+        return any(has_old(pc.struct_field(column, [number]), first_time) for number in range(of.num_fields))
     if pa.types.is_map(of):
         keys = pa.chunked_array([chunk.keys for chunk in column.chunks], of.key_type)
         items = pa.chunked_array([chunk.items for chunk in column.chunks], of.item_type)
-        return _has_old(keys) or _has_old(items)
-    return pa.types.is_list(of) and _has_old(pc.list_flatten(column))
+        return has_old(keys, first_time) or has_old(items, first_time)
+    is_list = pa.types.is_list(of) or pa.types.is_large_list(of)
+    return is_list and has_old(pc.list_flatten(column), first_time)

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Names", "misread", "respelled"]
 
+_CANONICAL = re.compile(r"0|-?[1-9]\d*|\d{4}-\d\d-\d\d")
+
 
 class Names:
     """The names of one data set as it is now."""
@@ -31,7 +33,8 @@ class Names:
     def __init__(self, view: View) -> None:
         names = [name.lower() for name in view.schema.names]
         self._twice = {name for name, count in Counter(names).items() if count > 1}
-        keys, self._escaped = _folders(view.listing)
+        keys, self._escaped, self._odd = _folders(view.listing)
+        self._keys = frozenset(keys)
         own = keys - {field.name for field in view.partition_fields}
         self._twice |= {key.lower() for key in own} & set(names)
         self._leaves = Counter(name.lower() for name in leaf_paths(view.schema))
@@ -46,6 +49,11 @@ class Names:
         """Partition columns some value of which Spark and the library decode differently."""
         return self._escaped
 
+    @property
+    def canonical(self) -> frozenset[str]:
+        """Partition columns of which each value is an integer or a date that is written in one way only."""
+        return self._keys - self._odd
+
     def is_same(self, name: str) -> bool:
         """Whether `name`, a column or the dotted path of a leaf, means the same values to Spark and the index."""
         lower = name.lower()
@@ -53,17 +61,19 @@ class Names:
         return not is_twice and name not in self._escaped and self._leaves[lower] == 1
 
 
-def _folders(listing: Iterable[str]) -> tuple[set[str], frozenset[str]]:
-    """All keys of `key=value` folders, and those with a value that Spark decodes byte by byte."""
+def _folders(listing: Iterable[str]) -> tuple[set[str], frozenset[str], frozenset[str]]:
+    """All keys of `key=value` folders; those with a value that Spark decodes byte by byte; those not canonical."""
     keys: set[str] = set()
     escaped: set[str] = set()
+    odd: set[str] = set()
     for folder in {path.rpartition("/")[0] for path in listing}:
         if "=" in folder:
             found = partition_values(f"{folder}/")
             keys |= found.keys()
+            odd |= {key for key, text in found.items() if text is not None and not _CANONICAL.fullmatch(text)}
             if re.search(r"%(?![0-7][0-9A-Fa-f])", folder):
                 escaped |= found.keys()
-    return keys, frozenset(escaped)
+    return keys, frozenset(escaped), frozenset(odd)
 
 
 def misread(view: View, names: Names, paths: Iterable[str]) -> str | None:

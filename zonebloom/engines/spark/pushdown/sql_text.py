@@ -1,333 +1,264 @@
-"""A condition's text taken apart: joints, leaves that a filter may judge, and slices that only Spark reads.
+"""SQL text of Spark's as a predicate: a guess at what Spark reads, made by sqlglot's dialect of Spark.
 
-Spark's grammar is large, depends on settings, and changes. So what is found here is a *guess*: `conditions` has Spark
-compare it with the text before it is used, and a wrong guess only prunes nothing. The texts are SQL, or what a `Column`
-prints: `=(user_id, 'u-1')` on a classic session, `==(user_id, u-1)` on Spark Connect.
+Comparisons of a column with a literal become leaves, and AND, OR and NOT joints. Everything else is a `Piece` of text
+that Spark alone evaluates. Spark's grammar depends on settings and changes, so `translate` has Spark compare the guess
+with the text before it is used; a wrong guess only prunes nothing. Where no session can be asked, `is_fixed` says which
+texts and literals mean the same under every setting.
 
 Spec: specs/spark.md#conditions
 """
 
 from __future__ import annotations
 
+import datetime as dt
+import decimal
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import TypeAlias
+from collections.abc import Callable, Iterator
+from typing import Any
 
-__all__ = ["Joint", "Leaf", "Part", "Word", "is_plain", "parts_of_column", "parts_of_text"]
+import numpy as np
+from sqlglot import exp
+from sqlglot.dialects.spark import Spark
+from sqlglot.errors import SqlglotError
+from sqlglot.generator import Generator
+from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]  # sqlglot gives them there
 
-_TOKEN = re.compile(
-    r"""
-      (?P<comment>--|/\*)
-    | (?P<hex>[xX]'[0-9a-fA-F]*')
-    | (?P<string>'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*")
-    | (?P<quoted>`(?:[^`]|``)*`)
-    | (?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?[a-zA-Z_]*)
-    | (?P<word>\w+)
-    | (?P<sign><=>|==|!=|<>|<=|>=|\|\||->|=>|::|.)
-    """,
-    re.VERBOSE | re.DOTALL,
+from zonebloom.engines.spark.pushdown.types import (
+    EqualsNull,
+    IsNotNull,
+    Judge,
+    Piece,
+    SqlDecimal,
+    UnjudgedError,
+    date_of,
 )
-_SPACE = re.compile(r"\s*")
-_VARIABLE = "${"
-"""Spark replaces `${name}` by a setting, in literals too, before it reads SQL."""
-_PLAIN = re.compile(r"'[^'\\]*'|-?\d{1,19}")
+from zonebloom.predicates import And, Equals, IsIn, IsNull, Not, Or, Predicate
+from zonebloom.predicates.terms import ColumnTerm, Comparison, LiteralTerm, Truth
+from zonebloom.reasons import ReasonCode
+
+__all__ = ["COMPARED_LITERALS", "is_fixed", "predicate_of_text", "reads_alike", "shortened"]
+
+COMPARED_LITERALS = 64
+"""Of a longer list only the first literal is shown to Spark; the others must read alike under every setting."""
+_SETTINGS = re.compile(r'--|/\*|\$\{|["\\]')
+"""Comments, variables, double quotes and escapes: how Spark reads them depends on its version and its settings."""
+_FUNCTIONS = frozenset(
+    {"user", "current_user", "session_user", "current_date", "current_time", "current_timestamp", "localtime"}
+)
+"""Names that are functions without brackets where Spark reserves keywords."""
 _MAX_BIGINT = 2**63 - 1
 """A larger number is a decimal to Spark."""
-_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "0": "\0", "Z": "\x1a"}
+_TYPE = exp.DataType.Type
+_SUFFIXES: dict[Any, tuple[str, Callable[[str], Any]]] = {
+    _TYPE.BIGINT: ("L", np.int64),
+    _TYPE.SMALLINT: ("S", np.int16),
+    _TYPE.TINYINT: ("Y", np.int8),
+    _TYPE.FLOAT: ("F", np.float32),
+    _TYPE.DOUBLE: ("D", float),
+    _TYPE.DECIMAL: ("BD", SqlDecimal),
+}
+"""Types of number literals: how Spark writes them, and values that keep the type."""
+_WRITTEN = {
+    _TYPE.DATE: "DATE",
+    _TYPE.TIMESTAMPTZ: "TIMESTAMP",
+    _TYPE.TIMESTAMPLTZ: "TIMESTAMP_LTZ",
+    _TYPE.TIMESTAMPNTZ: "TIMESTAMP_NTZ",
+}
+_ORDERS: dict[type[exp.Expr], str] = {exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
+_LIST_TOKENS = (TokenType.STRING, TokenType.NUMBER, TokenType.DASH, TokenType.COMMA)
 
 
-@dataclass(frozen=True, slots=True)
-class Word:
-    """A literal as it is written."""
-
-    kind: str
-    """`string`, `number`, `hex`, `bool`, `null`, `date`, `timestamp`, `ltz`, `ntz`; `raw` if only its text is known."""
-    text: str
-    """Its slice of the condition."""
-    value: str
-    """The text that it stands for: of a string without quotes and escapes."""
+def _typed_literal(generator: Generator, node: exp.Cast) -> str:
+    """`5L` and `DATE '2026-01-31'`, which sqlglot reads as casts, as Spark writes them."""
+    kind = node.to.this
+    if isinstance(node.this, exp.Literal) and kind in _SUFFIXES:
+        return f"{node.this.this}{_SUFFIXES[kind][0]}"
+    if isinstance(node.this, exp.Literal) and type(node) is exp.Cast and kind in _WRITTEN:
+        return f"{_WRITTEN[kind]} {generator.sql(node.this)}"
+    return f"CAST({generator.sql(node.this)} AS {generator.sql(node.to)})"
 
 
-@dataclass(frozen=True, slots=True)
-class Leaf:
-    """A condition that is no joint."""
+class _Sql(Spark):
+    """Spark's SQL, in which calls and literals stay as they are written."""
 
-    kind: str
-    """`=`, `!=`, `<=>`, `in`, `not in`, `null`, `not null`, `column`, or `opaque`."""
-    text: str
-    """Its slice of the condition."""
-    name: tuple[str, ...] = ()
-    """The column that is judged: its name, or the path to a leaf of a struct."""
-    words: tuple[Word, ...] = ()
-    """The literals."""
+    class Tokenizer(Spark.Tokenizer):
+        """Reads `'it''s'` as Spark 4 does unless it is told otherwise."""
 
+        STRING_ESCAPES = ["'", '"', "\\"]  # noqa: RUF012 - sqlglot declares it so
 
-@dataclass(frozen=True, slots=True)
-class Joint:
-    """Conditions that are joined."""
+    class Parser(Spark.Parser):  # type: ignore[misc, valid-type]  # sqlglot's metaclass makes it
+        """Knows no function, so that it changes none."""
 
-    kind: str
-    """`and`, `or`, `not`."""
-    parts: tuple[Part, ...]
+        FUNCTIONS: dict[str, Any] = {}  # noqa: RUF012 - sqlglot declares it so
 
+    class Generator(Spark.Generator):  # type: ignore[misc, valid-type]  # as above
+        """Writes pieces as they were."""
 
-Part: TypeAlias = Leaf | Joint
+        TRANSFORMS = {  # noqa: RUF012 - sqlglot declares it so
+            **Spark.Generator.TRANSFORMS,
+            exp.Cast: _typed_literal,
+            exp.TryCast: _typed_literal,
+        }
 
 
-@dataclass(frozen=True, slots=True)
-class _Token:
-    kind: str
-    text: str
-    start: int
-    stop: int
-
-    @property
-    def word(self) -> str:
-        """In capitals, where it may be a keyword."""
-        return self.text.upper() if self.kind == "word" else ""
+_DIALECT = _Sql()
 
 
-def is_plain(word: Word) -> bool:
-    """Whether the literal reads the same under every setting of Spark: a text without escapes, an integer."""
-    if _PLAIN.fullmatch(word.text) is None or _VARIABLE in word.text:
-        return False
-    return word.text.startswith("'") or abs(int(word.text)) <= _MAX_BIGINT
-
-
-# --- SQL text ---------------------------------------------------------------------------------------------------------
-
-
-def parts_of_text(text: str) -> Part:
-    """The condition `text` taken apart; one opaque leaf where it holds comments or variables, or is not understood."""
-    tokens = list(_tokens(text))
-    if not tokens or _VARIABLE in text or any(token.kind == "comment" for token in tokens):
-        return Leaf("opaque", text)
+def predicate_of_text(text: str, judge: Judge) -> Predicate:
+    """What `text`, a condition of Spark's, says by sqlglot's reading; one `Piece` where sqlglot cannot read it."""
     try:
-        return _any_of(text, tokens)
-    except (RecursionError, IndexError):
-        return Leaf("opaque", text)
+        trees = _DIALECT.parse_into(exp.Condition, text)
+        if len(trees) == 1 and trees[0] is not None:
+            return _Reader(judge).predicate(trees[0])
+    except (SqlglotError, RecursionError):
+        pass
+    return Piece(text.strip())
 
 
-def _tokens(text: str) -> Iterator[_Token]:
-    position = _SPACE.match(text, 0).end()  # type: ignore[union-attr]  # matches everywhere
-    while position < len(text):
-        found = _TOKEN.match(text, position)
-        assert found is not None  # a sign is any character
-        yield _Token(found.lastgroup or "", found[0], position, found.end())
-        position = _SPACE.match(text, found.end()).end()  # type: ignore[union-attr]  # as above
+def reads_alike(text: str) -> bool:
+    """Whether nothing in `text` but its literals depends on settings of Spark."""
+    return not _SETTINGS.search(text)
 
 
-def _slice(text: str, tokens: Sequence[_Token]) -> str:
-    return text[tokens[0].start : tokens[-1].stop]
+def is_fixed(leaf: Predicate) -> bool:
+    """Whether a comparison in a text that reads alike means the same under every setting of Spark."""
+    if isinstance(leaf, Comparison):
+        column, values = str(leaf.left), [getattr(leaf.right, "value", decimal.Decimal())]
+    else:
+        column = next(iter(leaf.columns()), "")
+        values = list(leaf.values) if isinstance(leaf, IsIn) else [getattr(leaf, "value", None)]
+    return column.lower() not in _FUNCTIONS and all(map(_is_fixed, values))
 
 
-def _any_of(text: str, tokens: Sequence[_Token]) -> Part:
-    return _joined(text, tokens, "OR")
+def _is_fixed(value: Any) -> bool:
+    """Whether a literal is no decimal, double or timestamp, and no text with a quote, which has two spellings."""
+    if isinstance(value, (int, np.integer)):
+        return abs(int(value)) <= _MAX_BIGINT
+    return value is None or type(value) in (bytes, dt.date) or (type(value) is str and "'" not in value)
 
 
-def _joined(text: str, tokens: Sequence[_Token], keyword: str) -> Part:
-    pieces = _split(tokens, keyword)
-    if not all(pieces):
-        return Leaf("opaque", _slice(text, tokens))
-    is_outer = keyword == "OR"
-    parts = tuple(_joined(text, piece, "AND") if is_outer else _single(text, piece) for piece in pieces)
-    return parts[0] if len(parts) == 1 else Joint(keyword.lower(), parts)
+def shortened(text: str) -> str:
+    """`text` with each list of more than 64 literals cut to the first literal.
+
+    Raises
+    ------
+    UnjudgedError
+        A list holds literals that depend on settings.
+    """
+    tokens = _DIALECT.tokenize(text)
+    kept, last = "", 0
+    for first, end in _long_lists(tokens):
+        comma = next(token for token in tokens[first:end] if token.token_type is TokenType.COMMA)
+        listed = text[tokens[first].start : tokens[end].start]
+        is_plain = all(token.token_type in _LIST_TOKENS and "'" not in token.text for token in tokens[first:end])
+        if not is_plain or not reads_alike(listed):
+            message = "its list is too long and holds literals with escapes"
+            raise UnjudgedError(ReasonCode.PREDICATE_NOT_SUPPORTED, message)
+        kept, last = kept + text[last : comma.start], tokens[end].start
+    return kept + text[last:]
 
 
-def _split(tokens: Sequence[_Token], keyword: str) -> list[Sequence[_Token]]:
-    """Cut at `keyword` outside brackets and CASE, but not at the AND of a BETWEEN."""
-    pieces, first, depth, betweens = [], 0, 0, 0
-    for place, token in enumerate(tokens):
-        if token.text in ("(", "[") or token.word == "CASE":
-            depth += 1
-        elif token.text in (")", "]") or token.word == "END":
-            depth -= 1
-        elif depth == 0 and token.word == "BETWEEN":
-            betweens += 1
-        elif depth == 0 and token.word == keyword == "AND" and betweens:
-            betweens -= 1
-        elif depth == 0 and token.word == keyword:
-            pieces.append(tokens[first:place])
-            first = place + 1
-    return [*pieces, tokens[first:]]
+def _long_lists(tokens: list[Token]) -> Iterator[tuple[int, int]]:
+    """The places of the first literal, and of the bracket at the end, of each long list."""
+    for place, token in enumerate(tokens[:-2]):
+        if token.token_type is TokenType.IN and tokens[place + 1].token_type is TokenType.L_PAREN:
+            kinds = [token.token_type for token in tokens[place + 2 :]]
+            size = kinds.index(TokenType.R_PAREN) if TokenType.R_PAREN in kinds else 0
+            if kinds[:size].count(TokenType.COMMA) >= COMPARED_LITERALS:
+                yield place + 2, place + 2 + size
 
 
-def _single(text: str, tokens: Sequence[_Token]) -> Part:
-    if tokens[0].word == "NOT" or tokens[0].text == "!":
-        return Joint("not", (_single(text, tokens[1:]),)) if len(tokens) > 1 else Leaf("opaque", tokens[0].text)
-    if tokens[0].text == "(" and _closing(tokens) == len(tokens) - 1 and len(tokens) > 2:  # noqa: PLR2004 - brackets
-        return _any_of(text, tokens[1:-1])
-    whole = _slice(text, tokens)
-    return _leaf(text, list(tokens), whole) or Leaf("opaque", whole)
+class _NoLiteralError(Exception):
+    """A node is no literal that is read here."""
 
 
-def _closing(tokens: Sequence[_Token]) -> int:
-    """Where the bracket that comes first ends."""
-    depth = 0
-    for place, token in enumerate(tokens):
-        depth += (token.text == "(") - (token.text == ")")
-        if depth == 0:
-            return place
-    return -1
+class _Reader:
+    """sqlglot's tree to ours."""
 
+    def __init__(self, judge: Judge) -> None:
+        self._judge = judge
 
-def _leaf(text: str, tokens: list[_Token], whole: str) -> Leaf | None:
-    name, rest = _name(tokens)
-    if name and not rest:
-        return Leaf("column", whole, name)
-    if not name:
-        word, rest = _word(text, tokens)
-        if word is None or len(rest) < 2 or rest[0].text not in ("=", "=="):  # noqa: PLR2004 - sign and name
+    def predicate(self, node: exp.Expr) -> Predicate:
+        """The condition `node`."""
+        if isinstance(node, exp.Paren):
+            return self.predicate(node.this)
+        if isinstance(node, (exp.And, exp.Or)):
+            parts = [self.predicate(part) for part in node.flatten(unnest=False)]
+            return And(parts) if isinstance(node, exp.And) else Or(parts)
+        if isinstance(node, exp.Not):
+            child = self.predicate(node.this)
+            is_one = isinstance(node.this, exp.Is) and isinstance(child, IsNull)
+            return IsNotNull(child) if is_one else Not(child)
+        try:
+            found = self._leaf(node)
+        except (_NoLiteralError, UnjudgedError, ValueError, OverflowError, decimal.InvalidOperation):
+            found = None
+        return Piece(node.sql(dialect=_DIALECT, normalize_functions=False, comments=False)) if found is None else found
+
+    def _leaf(self, node: exp.Expr) -> Predicate | None:
+        name = _name(node)
+        if name is not None:
+            return Truth(ColumnTerm(name))
+        left, right = node.args.get("this"), node.args.get("expression")
+        if isinstance(node, (exp.EQ, exp.NEQ, exp.NullSafeEQ)) and _name(left) is None:
+            left, right = right, left
+        name = _name(left)
+        if name is None:
             return None
-        name, rest = _name(rest[1:])
-        return Leaf("=", whole, name, (word,)) if name and not rest else None
-    words = [token.word for token in rest]
-    if words in (["IS", "NULL"], ["IS", "NOT", "NULL"]):
-        return Leaf("not null" if len(words) == 3 else "null", whole, name)  # noqa: PLR2004 - three words
-    if rest[0].text in _COMPARED:
-        word, left = _word(text, rest[1:])
-        return Leaf(_COMPARED[rest[0].text], whole, name, (word,)) if word is not None and not left else None
-    is_not = words[0] == "NOT"
-    listed = rest[is_not:]
-    if len(listed) > 2 and listed[0].word == "IN" and listed[1].text == "(" and listed[-1].text == ")":  # noqa: PLR2004
-        found = _list(text, listed[2:-1])
-        return None if found is None else Leaf("not in" if is_not else "in", whole, name, found)
-    return None
+        if isinstance(node, exp.Is):
+            return IsNull(name) if isinstance(right, exp.Null) else None
+        if isinstance(node, exp.In):
+            is_list = node.expressions and not any(node.args.get(one) for one in ("query", "unnest", "field"))
+            return IsIn(name, [self._value(one) for one in node.expressions]) if is_list else None
+        if type(node) in _ORDERS:
+            return Comparison(ColumnTerm(name), _ORDERS[type(node)], LiteralTerm(self._value(right)))
+        if isinstance(node, (exp.EQ, exp.NEQ)):
+            equals = Equals(name, self._value(right))
+            return equals if isinstance(node, exp.EQ) else Not(equals)
+        if isinstance(node, exp.NullSafeEQ):
+            value = self._value(right)
+            return EqualsNull(name) if value is None else Equals(name, value, null_safe=True)
+        return None
 
-
-_COMPARED = {"=": "=", "==": "=", "!=": "!=", "<>": "!=", "<=>": "<=>"}
-_NO_NAMES = frozenset({"NULL", "TRUE", "FALSE", "NOT", "CASE", "CAST", "EXISTS", "INTERVAL", "DATE", "TIMESTAMP"})
-
-
-def _name(tokens: list[_Token]) -> tuple[tuple[str, ...], list[_Token]]:
-    """The name at the start, and what follows it; () where there is none."""
-    names: list[str] = []
-    place = 0
-    while place < len(tokens):
-        token = tokens[place]
-        if token.kind == "quoted":
-            names.append(token.text[1:-1].replace("``", "`"))
-        elif token.kind == "word" and (names or token.word not in _NO_NAMES or len(tokens) == 1):
-            names.append(token.text)
-        else:
-            return (), tokens
-        place += 1
-        if place >= len(tokens) or tokens[place].text != ".":
-            break
-        place += 1
-    following = tokens[place].kind if place < len(tokens) else ""
-    return ((), tokens) if following in ("string", "hex", "quoted") else (tuple(names), tokens[place:])
-
-
-_TYPED = {"DATE": "date", "TIMESTAMP": "timestamp", "TIMESTAMP_LTZ": "ltz", "TIMESTAMP_NTZ": "ntz"}
-
-
-def _word(text: str, tokens: list[_Token]) -> tuple[Word | None, list[_Token]]:
-    """The literal at the start, and what follows it."""
-    if not tokens:
-        return None, tokens
-    first = tokens[0]
-    if first.kind == "string":
-        return Word("string", first.text, _unquoted(first.text)), tokens[1:]
-    if first.kind in ("number", "hex"):
-        return Word(first.kind, first.text, first.text), tokens[1:]
-    if first.text == "-" and len(tokens) > 1 and tokens[1].kind == "number":
-        whole = _slice(text, tokens[:2])
-        return Word("number", whole, f"-{tokens[1].text}"), tokens[2:]
-    if first.word in ("TRUE", "FALSE", "NULL"):
-        return Word("null" if first.word == "NULL" else "bool", first.text, first.word), tokens[1:]
-    if first.word in _TYPED and len(tokens) > 1 and tokens[1].kind == "string":
-        return Word(_TYPED[first.word], _slice(text, tokens[:2]), _unquoted(tokens[1].text)), tokens[2:]
-    return None, tokens
-
-
-def _list(text: str, tokens: list[_Token]) -> tuple[Word, ...] | None:
-    """The literals of an IN list."""
-    found: list[Word] = []
-    place = 0
-    while place < len(tokens):
-        word, rest = _word(text, tokens[place : place + 2])
-        if word is None:
+    def _value(self, node: exp.Expr | None) -> Any:
+        """A literal as a Python value; as one of NumPy's where its type is written."""
+        if isinstance(node, exp.Neg):
+            value = self._value(node.this)
+            kind: Any = type(value)
+            if kind is bool or not isinstance(value, (int, float, decimal.Decimal, np.number)):
+                raise _NoLiteralError
+            return kind(-value)
+        if isinstance(node, exp.Null):
             return None
-        found.append(word)
-        place += len(tokens[place : place + 2]) - len(rest)
-        if place < len(tokens) and tokens[place].text != ",":
-            return None
-        place += 1
-    return tuple(found) if found and tokens[-1].text != "," else None
+        if isinstance(node, exp.Boolean):
+            return bool(node.this)
+        if isinstance(node, exp.HexString):
+            return bytes.fromhex(node.this)
+        if isinstance(node, exp.Literal):
+            return node.this if node.is_string else _number(node.this)
+        if isinstance(node, exp.Cast) and isinstance(node.this, exp.Literal):
+            return self._typed(node)
+        raise _NoLiteralError
+
+    def _typed(self, node: exp.Cast) -> Any:
+        """A literal whose type is written."""
+        kind, text = node.to.this, node.this.this
+        if kind in _SUFFIXES:
+            return _SUFFIXES[kind][1](text)
+        if isinstance(node, exp.TryCast) or kind not in _WRITTEN:
+            raise _NoLiteralError
+        is_date = kind is _TYPE.DATE
+        return date_of(text) if is_date else self._judge.moment(text, is_local=kind is _TYPE.TIMESTAMPNTZ)
 
 
-def _unquoted(text: str) -> str:
-    body = text[1:-1].replace(text[0] * 2, text[0])
-    return re.sub(r"\\(.)", lambda found: _ESCAPES.get(found[1], found[1]), body, flags=re.DOTALL)
+def _name(node: exp.Expr | None) -> str | None:
+    """The dotted name of a column, or of a leaf of a struct."""
+    if not isinstance(node, exp.Column) or not all(isinstance(part, exp.Identifier) for part in node.parts):
+        return None
+    return ".".join(part.name for part in node.parts)
 
 
-# --- what a Column prints ---------------------------------------------------------------------------------------------
-
-_CALL = re.compile(r"(==|=|<=>|and|or|!|not|isNull|isNotNull|in)\(", re.DOTALL)
-_LEAF_OF_CALL = {"==": "=", "=": "=", "<=>": "<=>", "in": "in", "isNull": "null", "isNotNull": "not null"}
-_JOINTS = {"and": "and", "or": "or", "!": "not", "not": "not"}
-
-
-def parts_of_column(printed: str) -> Part:
-    """What `str(column)` prints, taken apart; one opaque leaf where it is not understood."""
-    text = printed.removeprefix("Column<'").removesuffix("'>")
-    try:
-        return _part_of_call(text)
-    except RecursionError:
-        return Leaf("opaque", text)
-
-
-def _part_of_call(text: str) -> Part:
-    found = _CALL.match(text)
-    if found is None or not text.endswith(")"):
-        return Leaf("column", text, (text,)) if re.fullmatch(r"[\w.]+", text) else Leaf("opaque", text)
-    called, inner = found[1], text[found.end() : -1]
-    arguments = _arguments(inner)
-    if called in _JOINTS:
-        return Joint(_JOINTS[called], tuple(_part_of_call(one) for one in arguments))
-    kind = _LEAF_OF_CALL[called]
-    first, _, rest = inner.partition(", ")
-    name = _name_of_column(first)
-    if kind in ("null", "not null"):
-        return Leaf(kind, text, _name_of_column(inner))
-    values = [rest] if kind != "in" else arguments[1:]
-    return Leaf(kind, text, name, tuple(_raw(one) for one in values)) if values else Leaf("opaque", text)
-
-
-_QUOTED_NAME = re.compile(r"(?:`(?:[^`]|``)*`|\w+)(?:\.(?:`(?:[^`]|``)*`|\w+))*")
-
-
-def _name_of_column(text: str) -> tuple[str, ...]:
-    """Connect prints names as they were written, with backticks; classic sessions print `A b` and `s.x` bare."""
-    if "`" in text and _QUOTED_NAME.fullmatch(text):
-        pieces = re.findall(r"`((?:[^`]|``)*)`|(\w+)", text)
-        return tuple(quoted.replace("``", "`") or bare for quoted, bare in pieces)
-    is_quoted = len(text) > 1 and text[0] == text[-1] == "`"  # classic, of a name that has a backtick
-    return (text[1:-1] if is_quoted else text,)
-
-
-def _raw(text: str) -> Word:
-    if text == "NULL":
-        return Word("null", text, text)
-    is_quoted = len(text) > 1 and text[0] == text[-1] == "'"
-    return Word("raw", text, _unquoted(text) if is_quoted else text)
-
-
-def _arguments(text: str) -> list[str]:
-    """Cut at commas outside brackets and quotes."""
-    pieces, first, depth, is_text, place = [], 0, 0, False, 0
-    while place < len(text):
-        sign = text[place]
-        if is_text and sign == "\\":
-            place += 1
-        elif sign == "'" and (is_text or text[max(place - 2, 0) : place] in (", ", "")):
-            is_text = not is_text
-        elif not is_text:
-            depth += (sign == "(") - (sign == ")")
-            if depth == 0 and text.startswith(", ", place):
-                pieces.append(text[first:place])
-                first = place + 2
-        place += 1
-    return [*pieces, text[first:]] if text else []
+def _number(text: str) -> int | float | decimal.Decimal:
+    if text.isdecimal():
+        return int(text)
+    return float(text) if "e" in text.lower() else SqlDecimal(text)

@@ -1,4 +1,4 @@
-"""Predicates made with `zonebloom.col` as Columns of Spark's.
+"""Predicates as Columns of Spark's: what a caller made with `zonebloom.col`, and what was guessed, to be compared.
 
 Spec: specs/spark.md#conditions
 """
@@ -9,10 +9,10 @@ from functools import reduce
 from operator import and_, or_
 from typing import TYPE_CHECKING, Any
 
-from zonebloom.engines.spark.pushdown.types import Judge, text_of
+from zonebloom.engines.spark.pushdown.types import EqualsNull, IsNotNull, Judge, Piece, text_of
 from zonebloom.errors import PredicateError
 from zonebloom.predicates import And, Equals, IsIn, IsNull, Not, Or, Predicate
-from zonebloom.predicates.terms import ColumnTerm, Comparison, LiteralTerm
+from zonebloom.predicates.terms import ColumnTerm, Comparison, LiteralTerm, Truth
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -23,14 +23,33 @@ MAX_LITERALS = 1000
 """Longer IN lists become a join with a local relation: a plan with 5000 literals takes seconds."""
 
 
-def column_of(node: Predicate, children: list[Column], judge: Judge) -> Column:
-    """A predicate as a Column."""
+def column_of(predicate: Predicate, judge: Judge) -> Column:
+    """`predicate` as a Column, which names columns by their names.
+
+    Raises
+    ------
+    PredicateError
+        Spark has no words for a part of it.
+    """
+    return predicate.fold(lambda node, children: _column(node, children, judge))
+
+
+def _column(node: Predicate, children: list[Column], judge: Judge) -> Column:  # noqa: C901 - one case a kind of node
+    from pyspark.sql import functions  # noqa: PLC0415 - an optional extra
+
+    if isinstance(node, Piece):
+        return functions.expr(node.sql)
+    if isinstance(node, IsNotNull):
+        return _named(next(iter(node.columns())), judge).isNotNull()
     if isinstance(node, Not):
         return ~children[0]
+    if isinstance(node, Truth) and isinstance(node.term, ColumnTerm):
+        return _named(node.term.name, judge)
     if isinstance(node, (And, Or)):
         return reduce(and_ if isinstance(node, And) else or_, children)
     if isinstance(node, IsNull):
-        return _named(node.column, judge).isNull()
+        column = _named(node.column, judge)
+        return column.eqNullSafe(None) if isinstance(node, EqualsNull) else column.isNull()
     if isinstance(node, Equals):
         column = _named(node.column, judge)
         return column.eqNullSafe(_lit(node.value)) if node.null_safe else column == _lit(node.value)
@@ -60,7 +79,7 @@ def _lit(value: Any) -> Column:
 
     if hasattr(value, "as_py"):
         value = value.as_py()
-    elif hasattr(value, "dtype"):
-        value = value.item()
     text = text_of(value)
+    if text is None and hasattr(value, "dtype"):
+        value = value.item()
     return functions.lit(value) if text is None else functions.expr(text)

@@ -1,9 +1,12 @@
 """A condition of Spark's as a predicate that prunes soundly, and as what Spark itself still filters by.
 
 Spark has the last word: the condition as it was given is applied to whatever was read. The predicate only has to hold
-in each row in which the condition is TRUE. It is guessed from the text or from what a `Column` prints, and Spark is
-asked whether the guess means the same (`DataFrame.sameSemantics`), so no difference between its grammar and ours, and
-no setting, can lose a row.
+in each row in which the condition is TRUE. The steps:
+
+1. the entrances `sql_text` and `printed` guess what SQL text and a `Column` say, as a predicate over Spark's columns;
+2. Spark is asked whether the guess, made a `Column` again (`to_column`), means the same (`DataFrame.sameSemantics`), so
+   no difference between its grammar and ours, and no setting, can lose a row;
+3. `judged` keeps the comparisons in which Spark compares the very values that the index has hashed.
 
 Spec: specs/spark.md#conditions
 """
@@ -11,79 +14,37 @@ Spec: specs/spark.md#conditions
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import reduce
-from operator import and_, or_
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from zonebloom.engines.spark.pushdown.calendars import has_old_key
-from zonebloom.engines.spark.pushdown.sql_text import Joint, Leaf, Part, Word, is_plain, parts_of_column, parts_of_text
+from zonebloom.engines.spark.pushdown.calendars import has_old
+from zonebloom.engines.spark.pushdown.printed import predicate_of_column, text_of_column
+from zonebloom.engines.spark.pushdown.sql_text import (
+    COMPARED_LITERALS,
+    is_fixed,
+    predicate_of_text,
+    reads_alike,
+    shortened,
+)
 from zonebloom.engines.spark.pushdown.to_column import MAX_LITERALS, column_of
-from zonebloom.engines.spark.pushdown.types import Judge, Target, UnjudgedError, text_of
+from zonebloom.engines.spark.pushdown.types import Judge, Piece, Target, UnjudgedError
 from zonebloom.errors import PredicateError
 from zonebloom.predicates import And, Equals, IsIn, IsNull, Not, Opaque, Or, Predicate
-from zonebloom.predicates.terms import LiteralTerm, Truth
-from zonebloom.reasons import ReasonCode
+from zonebloom.predicates.coerce import fit_values
+from zonebloom.predicates.terms import ColumnTerm, Comparison, LiteralTerm, Truth
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["EVERY_ROW", "NOT_OF_COLUMNS", "Condition", "Keys", "Unjudged", "keys_condition", "understand"]
+__all__ = ["EVERY_ROW", "NOT_OF_COLUMNS", "Condition", "Keys", "keys_condition", "predicate_of_option", "understand"]
 
 EVERY_ROW: Final = Truth(LiteralTerm(True))
 """The predicate that is TRUE in every row."""
 NOT_OF_COLUMNS = "the condition is not determined by the columns of the data set"
 _HIDDEN = re.compile(r"\b_metadata\b", re.IGNORECASE)
 """The hidden column, which a frame that scans files has; where blocks begin depends on the other files of the scan."""
-_COMPARED_LITERALS = 64
-"""Of a longer list only the first literal is shown to Spark; the others must be plain."""
-_NAME = r"(`[^`]+`|[A-Za-z_]\w*)"
-_WORD = r"('[^'\\]*'|-?(?:\d{1,18}|[0-8]\d{18}))"
-_SIMPLE = re.compile(rf"\s*{_NAME}\s*(?:==?\s*{_WORD}|[iI][nN]\s*\(\s*{_WORD}(?:\s*,\s*{_WORD})*\s*\))\s*")
-"""A condition that reads the same under every setting, so that Spark need not be asked."""
-_FUNCTIONS = frozenset(
-    {"user", "current_user", "session_user", "current_date", "current_time", "current_timestamp", "localtime"}
-)
-"""Names that are functions without brackets where Spark reserves keywords."""
-
-
-class Unjudged(Opaque):
-    """A piece of a condition that only Spark evaluates."""
-
-    __slots__ = ("_code", "_text")
-
-    _code: ReasonCode
-    _text: str
-
-    def __init__(self, text: str, code: ReasonCode) -> None:
-        self._set(_text=text, _code=code)
-
-    @property
-    def code(self) -> ReasonCode:
-        """Why no filter judges it."""
-        return self._code
-
-    @property
-    def text(self) -> str:
-        """The piece, and why it is not judged."""
-        return self._text
-
-    @property
-    def is_evaluable(self) -> bool:
-        """False: only Spark evaluates it."""
-        return False
-
-    def _leaf_columns(self) -> Iterable[str]:
-        return ()
-
-    def _expression(self, schema: pa.Schema, parts: list[Any]) -> Any:  # noqa: ARG002 - never evaluated
-        raise PredicateError(f"only Spark evaluates {self._text}")
-
-    def _key(self) -> tuple[Any, ...]:
-        return self._text, self._code
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +74,7 @@ class Condition:
     @property
     def exact(self) -> Predicate:
         """Those parts that Arrow evaluates on rows as Spark does; `EVERY_ROW` where there are none."""
-        parts = self.predicate.children if isinstance(self.predicate, And) else (self.predicate,)
-        sure = [part for part in parts if not any(isinstance(node, Opaque) for node in part.walk())]
+        sure = [part for part in _parts(self.predicate) if not any(isinstance(node, Opaque) for node in part.walk())]
         return And(sure) if sure else EVERY_ROW
 
     def filtered(self, frame: DataFrame) -> DataFrame:
@@ -144,36 +104,43 @@ def understand(given: str | Column | Predicate, judge: Judge, template: DataFram
     from pyspark.sql import Column  # noqa: PLC0415 - an optional extra
 
     if isinstance(given, Predicate):
-        return _of_predicate(given, judge)
+        return _with_keys(f"{given!r:.400}", given, given, judge)
     if isinstance(given, str):
         return _of_text(given, judge, template)
     if not isinstance(given, Column):
         raise TypeError(f"a condition must be SQL text, a Column, or a predicate made with col(), got {given!r:.200}")
-    shown = str(given)
-    part = _spelled(parts_of_column(shown), judge)
-    found = Condition(shown.removeprefix("Column<'").removesuffix("'>"), _predicate(part, judge, {}), (given,))
-    if isinstance(part, Leaf) and part.kind == "opaque":  # made by expr(): what it prints is SQL
-        part = parts_of_text(found.shown)
-        found = replace(found, predicate=_predicate(part, judge, {}))
-    return _verified(found, given, part, judge, template)
+    shown = text_of_column(given)
+    guess = predicate_of_column(shown, judge)
+    if isinstance(guess, Piece):  # made by expr(): what it prints is SQL
+        guess = predicate_of_text(shown, judge)
+    found = _verified(Condition(shown, judged(guess, judge), (given,)), given, guess, judge, template)
+    return found if isinstance(found.predicate, Piece) else replace(found, residual=(column_of(guess, judge),))
 
 
 def _of_text(given: str, judge: Judge, template: DataFrame) -> Condition:
-    part = parts_of_text(given)
-    judged: dict[int, Predicate] = {}
-    found = Condition(given.strip(), _predicate(part, judge, judged), (given,))
-    simple = _SIMPLE.fullmatch(given)
-    long = _long_lists(part, judged)
-    if not long and id(part) in judged and simple and simple[1].lower() not in _FUNCTIONS:  # judged: it names a column
+    guess = predicate_of_text(given, judge)
+    found = Condition(given.strip(), judged(guess, judge), (given,))
+    is_leaf = type(guess) in (Equals, IsIn) and type(found.predicate) in (Equals, IsIn)
+    is_short = all(len(node.values) <= COMPARED_LITERALS for node in guess.walk() if isinstance(node, IsIn))
+    if is_leaf and is_short and reads_alike(given) and is_fixed(guess):
         return found
-    try:
-        shortened = _shortened(given, part)
-    except UnjudgedError as error:
-        return _unverified(found, str(error), is_local=False)  # Spark was not asked
-    checked = _verified(found, shortened, part, judge, template)
-    if not long or isinstance(checked.predicate, Unjudged):
+    shown = given
+    if not is_short:
+        try:
+            shown = shortened(given)
+        except UnjudgedError as error:
+            return _unverified(found, str(error), is_local=False)  # Spark was not asked
+    checked = _verified(found, shown, guess.fold(_shortened), judge, template)
+    if isinstance(checked.predicate, Piece) or not any(map(_is_long, _parts(checked.predicate))):
         return checked
-    return _with_keys(replace(checked, shown=shortened.strip()), part, long, judge)
+    return _with_keys(shown.strip(), guess, checked.predicate, judge)
+
+
+def predicate_of_option(text: str, judge: Judge) -> Predicate:
+    """What SQL text says where no session can be asked, as far as it reads alike under every setting of Spark."""
+    if not reads_alike(text):
+        return Piece(text, "only a session can say what its comments, escapes or double quotes mean")
+    return judged(predicate_of_text(text, judge), judge, is_asked=False)
 
 
 def keys_condition(path: tuple[str, ...], values: pa.Array, judge: Judge) -> Condition:
@@ -186,70 +153,95 @@ def keys_condition(path: tuple[str, ...], values: pa.Array, judge: Judge) -> Con
     """
     try:
         target = judge.target(path)
-        fitted = _fitted(values, target)
+        fit = fit_values(values, target.arrow)
+        reason = fit.reason
     except UnjudgedError as error:
-        message = f"a long list of values must be of the type of column {'.'.join(path)}, got: {error}"
-        raise PredicateError(message) from error
+        reason = error.reason
+    if reason is not None:
+        message = f"a long list of values must be of the type of column {'.'.join(path)}, got: {reason.message}"
+        raise PredicateError(message)
+    fitted = fit.values.unique()
     shown = f"{target.name} IN ({len(fitted)} values)"
     predicate: Predicate = IsIn(target.name, fitted)
-    if has_old_key(fitted):
-        message = f"{shown}: keys before 1901 may be of another calendar in old files"
-        predicate = Unjudged(message, ReasonCode.PREDICATE_NOT_SUPPORTED)
+    if has_old(pa.chunked_array([fitted])):
+        predicate = Piece(shown, "keys before 1901 may be of another calendar in old files")
     return Condition(shown, predicate, (), (Keys(target, fitted),))
-
-
-def _spelled(part: Part, judge: Judge) -> Part:
-    """`part` of what a Column printed, with names that are dotted cut where the schema says."""
-    if isinstance(part, Joint):
-        return replace(part, parts=tuple(_spelled(one, judge) for one in part.parts))
-    return replace(part, name=judge.path(part.name[0])) if len(part.name) == 1 else part
 
 
 # --- pruning ----------------------------------------------------------------------------------------------------------
 
 
-def _predicate(part: Part, judge: Judge, judged: dict[int, Predicate]) -> Predicate:
-    """What prunes soundly for `part`; leaves that filters judge are noted in `judged` by their id."""
-    if isinstance(part, Joint):
-        children = [_predicate(one, judge, judged) for one in part.parts]
-        return {"and": And, "or": Or}[part.kind](children) if part.kind != "not" else ~children[0]
-    try:
-        found = judged[id(part)] = _leaf(part, judge)
-    except UnjudgedError as error:
-        return Unjudged(f"{part.text:.200}: {error}", error.reason.code)
-    return found
+def judged(guess: Predicate, judge: Judge, *, is_asked: bool = True) -> Predicate:
+    """What prunes soundly for `guess`, over the columns of the index.
+
+    Parameters
+    ----------
+    is_asked
+        Whether Spark is asked if the guess is right; else only what is sure without it is judged.
+    """
+
+    def visit(node: Predicate, children: list[Predicate]) -> Predicate:
+        if isinstance(node, Not):
+            return ~children[0]
+        if isinstance(node, (And, Or)):
+            return type(node)(children)
+        if isinstance(node, Piece):
+            return node
+        if not is_asked and not is_fixed(node):
+            return Piece(_shown(node), "only a session can say what it means; compare a column with texts or integers")
+        try:
+            found = _leaf(node, judge)
+        except UnjudgedError as error:
+            return Piece(_shown(node), str(error), error.reason.code)
+        return Piece(_shown(node)) if found is None else found
+
+    return guess.fold(visit)
 
 
-def _leaf(leaf: Leaf, judge: Judge) -> Predicate:
-    if leaf.kind == "opaque":
-        raise UnjudgedError(ReasonCode.PREDICATE_NOT_SUPPORTED, "only Spark evaluates it")
-    target = judge.target(leaf.name)
-    if leaf.kind in ("null", "not null"):
-        return IsNull(target.name) if leaf.kind == "null" else ~IsNull(target.name)
-    if leaf.kind == "column":
+def _leaf(node: Predicate, judge: Judge) -> Predicate | None:
+    """A comparison as the index knows it; None where it knows none of that kind."""
+    if isinstance(node, IsNull):
+        return IsNull(judge.target(judge.path(node.column)).name)
+    if isinstance(node, Truth) and isinstance(node.term, ColumnTerm):
+        target = judge.target(judge.path(node.term.name))
         return Equals(target.name, judge.fitted(True, target))
-    values = [judge.value(word, target) for word in leaf.words]
-    if leaf.kind in ("in", "not in"):
-        found: Predicate = IsIn(target.name, values)
-    elif leaf.kind == "<=>":
-        found = IsNull(target.name) if values[0] is None else Equals(target.name, values[0], null_safe=True)
-    else:
-        found = Equals(target.name, values[0])
-    return Not(found) if leaf.kind in ("not in", "!=") else found
+    if isinstance(node, Equals):
+        target = judge.target(judge.path(node.column))
+        return Equals(target.name, judge.fitted(node.value, target), null_safe=node.null_safe)
+    if isinstance(node, IsIn):
+        target = judge.target(judge.path(node.column))
+        return IsIn(target.name, [judge.fitted(one, target) for one in node.values], null_safe=node.null_safe)
+    if isinstance(node, Comparison) and isinstance(node.left, ColumnTerm) and isinstance(node.right, LiteralTerm):
+        target = judge.target(judge.path(node.left.name))
+        value = judge.fitted(node.right.value, target) if target.is_ordered else None
+        if value is not None:
+            return Comparison(ColumnTerm(target.name), node.operator, LiteralTerm(value))
+    return None
+
+
+def _shown(node: Predicate) -> str:
+    """A comparison as people write it."""
+    if isinstance(node, Opaque):
+        return node.text
+    if isinstance(node, Equals):
+        return f"{node.column} {'<=>' if node.null_safe else '='} {LiteralTerm(node.value)}"
+    if isinstance(node, IsIn):
+        return f"{node.column} IN ({', '.join(str(LiteralTerm(one)) for one in node.values[:COMPARED_LITERALS])})"
+    return f"{next(iter(node.columns()), node)} IS NULL"
 
 
 # --- asking Spark -----------------------------------------------------------------------------------------------------
 
 
-def _verified(found: Condition, given: str | Column, part: Part, judge: Judge, template: DataFrame) -> Condition:
-    """`found`, if Spark says that `part` means what was given; else nothing is pruned, and said."""
+def _verified(found: Condition, given: str | Column, guess: Predicate, judge: Judge, template: DataFrame) -> Condition:
+    """`found`, if Spark says that `guess` means what was given; else nothing is pruned, and said."""
     from pyspark.errors import PySparkException  # noqa: PLC0415 - an optional extra
 
     if _HIDDEN.search(found.shown):
         return _unverified(found, NOT_OF_COLUMNS, is_local=False)
     try:
-        is_same = _joined(template, given).sameSemantics(_joined(template, _column(part, judge)))
-    except PySparkException:
+        is_same = _joined(template, given).sameSemantics(_joined(template, column_of(guess, judge)))
+    except (PySparkException, PredicateError):
         try:
             _joined(template, given).schema  # noqa: B018 - asks Spark to resolve it
         except PySparkException:
@@ -270,141 +262,46 @@ def _joined(template: DataFrame, condition: str | Column) -> DataFrame:
 
 
 def _unverified(found: Condition, why: str, *, is_local: bool = True) -> Condition:
-    code = ReasonCode.PREDICATE_NOT_SUPPORTED
-    return replace(found, predicate=Unjudged(f"{found.shown:.200}: {why}", code), is_local=is_local)
+    return replace(found, predicate=Piece(found.shown, why), is_local=is_local)
 
 
-def _column(part: Part, judge: Judge) -> Column:
-    """`part` as a Column of our own making."""
-    from pyspark.sql import functions  # noqa: PLC0415 - an optional extra
-
-    if isinstance(part, Joint):
-        children = [_column(one, judge) for one in part.parts]
-        return ~children[0] if part.kind == "not" else reduce(and_ if part.kind == "and" else or_, children)
-    if part.kind == "opaque":
-        return functions.expr(part.text)
-    column = functions.col(".".join(f"`{name.replace('`', '``')}`" for name in part.name))
-    if part.kind == "null":
-        return column.isNull()
-    if part.kind == "not null":
-        return column.isNotNull()
-    if part.kind == "column":
-        return column
-    words = part.words[: 1 if len(part.words) > _COMPARED_LITERALS else None]
-    literals = [_literal(word, part, judge) for word in words]
-    if part.kind in ("in", "not in"):
-        found = column.isin(*literals)
-        return found if part.kind == "in" else ~found
-    compared = {"=": column.__eq__, "!=": column.__ne__, "<=>": column.eqNullSafe}[part.kind]
-    return compared(literals[0])
-
-
-def _literal(word: Word, leaf: Leaf, judge: Judge) -> Column:
-    """The literal; where its text reads the same under every setting, as that text."""
-    from pyspark.sql import functions  # noqa: PLC0415 - an optional extra
-
-    if word.kind == "string":
-        return functions.lit(word.value)
-    if word.kind != "raw":
-        return functions.expr(word.text)
-    try:
-        value = judge.value(word, judge.target(leaf.name))
-    except UnjudgedError:
-        value = word.value
-    text = text_of(value)
-    return functions.lit(value) if text is None else functions.expr(text)
-
-
-def _shortened(text: str, part: Part) -> str:
-    """The condition with its long IN lists cut to their first literal.
-
-    Raises
-    ------
-    UnjudgedError
-        One holds escapes.
-    """
-    for leaf in _leaves(part):
-        if len(leaf.words) > _COMPARED_LITERALS:
-            if not all(map(is_plain, leaf.words)):
-                message = "its list is too long and holds literals with escapes"
-                raise UnjudgedError(ReasonCode.PREDICATE_NOT_SUPPORTED, message)
-            head = leaf.text[: leaf.text.index(leaf.words[0].text, leaf.text.index("(")) + len(leaf.words[0].text)]
-            text = text.replace(leaf.text, f"{head})", 1)
-    return text
-
-
-def _leaves(part: Part) -> Iterable[Leaf]:
-    if isinstance(part, Leaf):
-        yield part
-    else:
-        for one in part.parts:
-            yield from _leaves(one)
+def _shortened(node: Predicate, children: list[Predicate]) -> Predicate:
+    """`node` with long IN lists cut to their first literal, as `shortened` cuts them in the text."""
+    if isinstance(node, (And, Or)):
+        return type(node)(children)
+    if isinstance(node, Not):
+        return type(node)(children[0])
+    if isinstance(node, IsIn) and len(node.values) > COMPARED_LITERALS:
+        return IsIn(node.column, node.values[:1])
+    return node
 
 
 # --- long lists -------------------------------------------------------------------------------------------------------
 
 
-def _long_lists(part: Part, judged: dict[int, Predicate]) -> list[tuple[Leaf, IsIn]]:
-    """Judged IN lists among the parts of the outermost AND, which become a join."""
-    parts = part.parts if isinstance(part, Joint) and part.kind == "and" else (part,)
-    pairs = [(one, judged.get(id(one))) for one in parts if isinstance(one, Leaf) and len(one.words) > MAX_LITERALS]
-    return [(leaf, found) for leaf, found in pairs if leaf.kind == "in" and isinstance(found, IsIn)]
+def _parts(predicate: Predicate) -> tuple[Predicate, ...]:
+    """What the outermost AND joins."""
+    return predicate.children if isinstance(predicate, And) else (predicate,)
 
 
-def _with_keys(found: Condition, part: Part, long: list[tuple[Leaf, IsIn]], judge: Judge) -> Condition:
-    leaves = {id(leaf) for leaf, _ in long}
-    parts = part.parts if isinstance(part, Joint) else (part,)
-    rest = tuple(_column(one, judge) for one in parts if id(one) not in leaves)
-    keys = []
-    for leaf, values in long:
-        target = judge.target(leaf.name)
-        keys.append(Keys(target, _fitted(values.values, target)))
-    return replace(found, residual=rest, keys=tuple(keys))
+def _is_long(node: Predicate) -> bool:
+    return isinstance(node, IsIn) and len(node.values) > MAX_LITERALS
 
 
-def _fitted(values: Any, target: Target) -> pa.Array:
-    from zonebloom.predicates.coerce import fit_values  # noqa: PLC0415 - only for long lists
+def _with_keys(shown: str, given: Predicate, known: Predicate, judge: Judge) -> Condition:
+    """`given`, whose long lists become joins; the rest is filtered by Columns.
 
-    fit = fit_values(values, target.arrow)
-    if fit.reason is not None:
-        raise UnjudgedError(fit.reason.code, fit.reason.message)
-    return fit.values.unique()
-
-
-# --- predicates made with col() ------
-
-
-def _of_predicate(given: Predicate, judge: Judge) -> Condition:
-    """A predicate, with Spark's meaning of it."""
-    parts = given.children if isinstance(given, And) else (given,)
-    keys: list[Keys] = []
-    rest: list[Column] = []
-    judged: list[Predicate] = []
-    for part in parts:
-        if isinstance(part, IsIn) and len(part.values) > MAX_LITERALS:
-            found = keys_condition(judge.path(part.column), part.values, judge)
-            keys += found.keys
-            judged.append(found.predicate)
+    Parameters
+    ----------
+    known
+        `given` with the values of long lists as they are looked up; other lists stay literals.
+    """
+    found: list[Condition] = []
+    for part, values in zip(_parts(given), _parts(known), strict=True):
+        if isinstance(values, IsIn) and _is_long(values):
+            found.append(keys_condition(judge.path(values.column), values.values, judge))
         else:
-            rest.append(part.fold(lambda node, children: column_of(node, children, judge)))
-            judged.append(part.fold(lambda node, children: _judged(node, children, judge)))
-    return Condition(f"{given!r:.400}", And(judged) if len(judged) > 1 else judged[0], tuple(rest), tuple(keys))
-
-
-def _judged(node: Predicate, children: list[Predicate], judge: Judge) -> Predicate:
-    if isinstance(node, Not):
-        return ~children[0]
-    if isinstance(node, (And, Or)):
-        return type(node)(children)
-    try:
-        if isinstance(node, IsNull):
-            return IsNull(judge.target(judge.path(node.column)).name)
-        if isinstance(node, Equals):
-            target = judge.target(judge.path(node.column))
-            return Equals(target.name, judge.fitted(node.value, target), null_safe=node.null_safe)
-        if isinstance(node, IsIn):
-            target = judge.target(judge.path(node.column))
-            return IsIn(target.name, [judge.fitted(one, target) for one in node.values], null_safe=node.null_safe)
-    except UnjudgedError as error:
-        return Unjudged(f"{node!r:.200}: {error}", error.reason.code)
-    return Unjudged(f"{node!r:.200}: only Spark evaluates it", ReasonCode.PREDICATE_NOT_SUPPORTED)
+            found.append(Condition("", judged(part, judge), (column_of(part, judge),)))
+    residual = tuple(one for part in found for one in part.residual)
+    keys = tuple(one for part in found for one in part.keys)
+    return Condition(shown, And([part.predicate for part in found]), residual, keys)

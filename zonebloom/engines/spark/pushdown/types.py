@@ -12,16 +12,19 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
+from zonebloom.arrow import unwrapped
 from zonebloom.bloom.hashing import resolve_column
+from zonebloom.engines.spark.pushdown.calendars import FIRST_DATE, SURE_TIME
 from zonebloom.engines.spark.pushdown.names import Names
-from zonebloom.engines.spark.pushdown.sql_text import Word
+from zonebloom.errors import PredicateError
+from zonebloom.predicates import IsNull, Not, Opaque
 from zonebloom.reasons import Reason, ReasonCode
 
 if TYPE_CHECKING:
@@ -29,18 +32,12 @@ if TYPE_CHECKING:
 
     from zonebloom.search.view import View
 
-__all__ = ["Judge", "Target", "UnjudgedError", "text_of"]
+__all__ = ["EqualsNull", "IsNotNull", "Judge", "Piece", "SqlDecimal", "Target", "UnjudgedError", "date_of", "text_of"]
 
 _CHAR = "__CHAR_VARCHAR_TYPE_STRING"
-_FIRST_DATE = dt.date(1582, 10, 15)
-"""Before it old writers used another calendar, which Spark converts as it reads."""
-_FIRST_YEAR = 1900
-"""Before it they wrote timestamps with other offsets of their time zone."""
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _MOMENT = re.compile(r"(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d{1,6})?)( ?(?:Z|[+-]\d\d:\d\d))?")
-_INTEGER = re.compile(r"(-?\d+)[LlSsYy]?")
-_DECIMAL = re.compile(r"(-?(?:\d+\.\d*|\.\d+|\d+(?=[bB]))) ?(?:[bB][dD])?")
-_DOUBLE = re.compile(r"(-?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)[dD]?")
+_PRINTED_MOMENT = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{1,6})?")
 _EXACT_INTEGERS = {"float": 2**24, "double": 2**53}
 _MAX_DIGITS = 38
 _BIGINT_DIGITS = 20
@@ -58,6 +55,62 @@ def _unfit(message: str) -> UnjudgedError:
     return UnjudgedError(ReasonCode.TYPE_MISMATCH, message)
 
 
+class Piece(Opaque):
+    """A piece of a condition that only Spark evaluates."""
+
+    __slots__ = ("_code", "_why", "sql")
+
+    sql: str
+    """The piece."""
+    _why: str
+    _code: ReasonCode
+
+    def __init__(
+        self, sql: str, why: str = "only Spark evaluates it", code: ReasonCode = ReasonCode.PREDICATE_NOT_SUPPORTED
+    ) -> None:
+        self._set(sql=sql, _why=why, _code=code)
+
+    @property
+    def code(self) -> ReasonCode:
+        """Why no filter evaluates it."""
+        return self._code
+
+    @property
+    def text(self) -> str:
+        """The piece, and why no filter evaluates it."""
+        return f"{self.sql:.200}: {self._why}"
+
+    @property
+    def is_evaluable(self) -> bool:
+        """False: only Spark evaluates it."""
+        return False
+
+    def _leaf_columns(self) -> Iterable[str]:
+        return ()
+
+    def _expression(self, schema: pa.Schema, parts: list[Any]) -> Any:  # noqa: ARG002 - never evaluated
+        raise PredicateError(f"only Spark evaluates {self.text}")
+
+    def _key(self) -> tuple[Any, ...]:
+        return self.sql, self._why, self._code
+
+
+class IsNotNull(Not):
+    """NOT of IS NULL, as Spark has it: an expression of its own."""
+
+    __slots__ = ()
+
+
+class SqlDecimal(decimal.Decimal):
+    """A decimal literal of SQL, which has just its own digits; on Spark Connect `lit` gives another type."""
+
+
+class EqualsNull(IsNull):
+    """`<=> NULL`, which Spark tells from IS NULL."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """A column that a leaf names, as Spark and the index have it."""
@@ -70,6 +123,8 @@ class Target:
     arrow: pa.DataType
     kind: str
     """Of the pair of types; in each, Spark compares the very values that the index has hashed."""
+    is_ordered: bool
+    """Whether the index has the values themselves, in Spark's order: those of a partition column."""
 
 
 class Judge:
@@ -88,6 +143,7 @@ class Judge:
     ) -> None:
         self._schema = schema
         self._arrow = view.schema
+        self._partitions = frozenset(field.name for field in view.partition_fields)
         self._zone_of = zone_of
         self.names = Names(view)
 
@@ -126,68 +182,77 @@ class Judge:
         if _CHAR in metadata:
             raise _unfit(f"column {name} must have no padding, got {metadata[_CHAR]}")
         arrow = resolve_column(self._arrow, name).type
-        kind = _pair(held, arrow)
+        kind = _pair(held, arrow) or (_pair_of_folder(held) if name in self.names.canonical else None)
         if kind is None:
             stored = f"got {held.simpleString()} of {arrow}"
             raise _unfit(f"column {name} must be compared as it is stored, {stored}")
-        return Target(tuple(spelled), name, held, arrow, kind)
+        is_ordered = name in self._partitions and kind in ("text", "integer", "date", "folder date")
+        return Target(tuple(spelled), name, held, arrow, kind, is_ordered)
 
-    def value(self, word: Word, target: Target) -> Any:
-        """The value with which Spark compares the column `target`; None is NULL.
+    def fitted(self, value: Any, target: Target) -> Any:
+        """`value` as the value with which Spark compares the column `target`; None is NULL.
 
         Raises
         ------
         UnjudgedError
             Spark casts the column, or the literal in a way that depends on settings.
         """
-        return self.fitted(self._read(word, target), target)
-
-    def fitted(self, value: Any, target: Target) -> Any:
-        """A Python value as `value` gives it."""
         if isinstance(value, (pa.Scalar, np.generic)):
             value = _python(value)
         if value is None:
             return None
+        value = decimal.Decimal(value) if isinstance(value, SqlDecimal) else value
         fitted = _FITS[target.kind](value, target)
         if fitted is None:
             raise _unfit(f"Spark does not compare {target.spark.simpleString()} with {value!r:.80} as it is")
         return fitted
 
-    def _read(self, word: Word, target: Target) -> Any:
-        if word.kind == "null":
-            return None
-        if word.kind == "raw":
-            return _raw(word.value, target.kind)
-        if word.kind == "string":
-            return word.value
-        if word.kind == "bool":
-            return word.value == "TRUE"
-        if word.kind == "hex":
-            if len(word.value) % 2 == 0:
-                raise _unfit(f"X'…' must hold pairs of hex digits, got {word.value}")
-            return bytes.fromhex(word.value[2:-1])
-        if word.kind == "number":
-            return _number(word.value)
-        if word.kind == "date":
-            return _date(word.value)
-        return self._moment(word)
+    def moment(self, text: str, *, is_local: bool) -> dt.datetime:
+        """The timestamp that a literal's text means, with a zone or, if it `is_local`, without.
 
-    def _moment(self, word: Word) -> dt.datetime:
-        found = _MOMENT.fullmatch(word.value)
+        Raises
+        ------
+        UnjudgedError
+            It is written otherwise, or only the session knows its zone.
+        """
+        found = _MOMENT.fullmatch(text)
         if found is None:
-            raise _unfit(f"a timestamp must be written as 2026-01-31 12:00:00, got {word.value}")
+            raise _unfit(f"a timestamp must be written as 2026-01-31 12:00:00, got {text}")
         try:
             moment = dt.datetime.fromisoformat(found[1] + (found[2] or "").strip())
         except ValueError as error:
-            raise _unfit(f"a timestamp must exist, got {word.value}") from error
-        if word.kind == "ntz":
+            raise _unfit(f"a timestamp must exist, got {text}") from error
+        if is_local:
             return moment.replace(tzinfo=None)
-        if moment.tzinfo is not None:
-            return moment
-        known = self._zone_of(found[1])
+        known = moment if moment.tzinfo is not None else self._zone_of(found[1])
         if known is None:
-            raise _unfit(f"a timestamp must have an offset, or the session a known time zone, got {word.value}")
+            raise _unfit(f"a timestamp must have an offset, or the session a known time zone, got {text}")
         return known
+
+    def printed(self, text: str, target: Target) -> Any:
+        """A literal of which only the printed form is known, as the kind of the column `target` suggests.
+
+        Raises
+        ------
+        UnjudgedError
+            It is no literal of that kind.
+        """
+        if target.kind in ("text", "bytes"):
+            return text
+        if target.kind == "bool":
+            return {"true": True, "false": False}.get(text.lower(), text)
+        if target.kind == "date":
+            return date_of(text)
+        if target.kind == "instant":
+            if not _PRINTED_MOMENT.fullmatch(text):
+                raise _unfit(f"a timestamp must be printed with its date and time, got {text}")
+            return dt.datetime.fromisoformat(text).astimezone(dt.UTC)
+        try:
+            if re.fullmatch(r"-?\d+L?", text):
+                return int(text.rstrip("L"))
+            return float(text) if target.kind == "float" else decimal.Decimal(text)
+        except (ValueError, decimal.InvalidOperation):
+            return text
 
 
 def _python(value: Any) -> Any:
@@ -201,7 +266,14 @@ def _python(value: Any) -> Any:
     return value.item()
 
 
-def _date(text: str) -> dt.date:
+def date_of(text: str) -> dt.date:
+    """The date that a literal's text means.
+
+    Raises
+    ------
+    UnjudgedError
+        It is written otherwise.
+    """
     if not _DATE.fullmatch(text):
         raise _unfit(f"a date must be written as 2026-01-31, got {text}")
     try:
@@ -210,46 +282,14 @@ def _date(text: str) -> dt.date:
         raise _unfit(f"a date must exist, got {text}") from error
 
 
-def _number(text: str) -> int | float | decimal.Decimal:
-    if found := _INTEGER.fullmatch(text):
-        return int(found[1])
-    if found := _DECIMAL.fullmatch(text):
-        return decimal.Decimal(found[1])
-    if found := _DOUBLE.fullmatch(text):
-        return float(found[1])
-    raise _unfit(f"a number must be an integer, a decimal or a double, got {text}")
-
-
-def _raw(text: str, kind: str) -> Any:
-    """A literal of which only the printed form is known, as the column's kind suggests."""
-    if kind in ("text", "bytes"):
-        return text
-    if kind == "bool":
-        return {"true": True, "false": False}.get(text.lower(), text)
-    if kind == "date":
-        return _date(text)
-    if kind == "instant":
-        found = re.fullmatch(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(\.\d{1,6})?", text)
-        if found is None:
-            raise _unfit(f"a timestamp must be printed with its date and time, got {text}")
-        return dt.datetime.fromisoformat(found[1] + (found[2] or "")).astimezone(dt.UTC)
-    if kind == "float" and not re.fullmatch(r"-?\d+L?", text):
-        try:
-            return float(text)
-        except ValueError:
-            return text
-    return _number(text)
-
-
 # --- pairs of types ---------------------------------------------------------------------------------------------------
 
 
-def _pair(spark: DataType, arrow: pa.DataType) -> str | None:  # noqa: C901, PLR0912 - one case a pair
+def _pair(spark: DataType, arrow: pa.DataType) -> str | None:  # noqa: C901 - one case a pair
     """The kind of a pair of types, if Spark compares the very values that the index has hashed."""
     from pyspark.sql import types  # noqa: PLC0415 - an optional extra
 
-    while pa.types.is_dictionary(arrow):
-        arrow = arrow.value_type
+    arrow = unwrapped(arrow, keeps_uuid=True)
     is_text = arrow in (pa.string(), pa.large_string(), pa.string_view())
     is_bytes = arrow in (pa.binary(), pa.large_binary(), pa.binary_view()) or pa.types.is_fixed_size_binary(arrow)
     if spark == types.StringType() and is_text:  # another collation is another type
@@ -277,6 +317,14 @@ def _pair(spark: DataType, arrow: pa.DataType) -> str | None:  # noqa: C901, PLR
         if isinstance(spark, types.TimestampNTZType) and arrow.tz is None:
             return "local"
     return None
+
+
+def _pair_of_folder(spark: DataType) -> str | None:
+    """The kind of a partition column whose values Spark reads as `spark` and the index has as texts, one for each."""
+    name = spark.simpleString()
+    if name == "date":
+        return "folder date"
+    return "folder integer" if name == "bigint" or (name.startswith("decimal(") and name.endswith(",0)")) else None
 
 
 def _same(kind: type) -> Callable[[Any, Target], Any]:
@@ -309,15 +357,15 @@ def _fit_decimal(value: Any, target: Target) -> decimal.Decimal | None:
 
 def _fit_date(value: Any, _: Target) -> dt.date | None:
     if type(value) is str:
-        value = _date(value)
-    return value if type(value) is dt.date and value >= _FIRST_DATE else None
+        value = date_of(value)
+    return value if type(value) is dt.date and value >= FIRST_DATE else None
 
 
 def _fit_moment(*, has_zone: bool) -> Callable[[Any, Target], dt.datetime | None]:
     def fit(value: Any, _: Target) -> dt.datetime | None:
         if type(value) is not dt.datetime or (value.tzinfo is not None) is not has_zone:
             return None
-        return value if value.year > _FIRST_YEAR else None
+        return value if value.year >= SURE_TIME.year else None
 
     return fit
 
@@ -332,12 +380,19 @@ _FITS: dict[str, Callable[[Any, Target], Any]] = {
     "date": _fit_date,
     "instant": _fit_moment(has_zone=True),
     "local": _fit_moment(has_zone=False),
+    "folder date": lambda value, target: None if (day := _fit_date(value, target)) is None else day.isoformat(),
+    "folder integer": lambda value, _: str(value) if type(value) is int else None,
 }
 """Kind of the pair of types → the literal as a value of the column, or None where Spark would cast the column."""
 
 
+_SUFFIXES = {"int8": "Y", "int16": "S", "int32": "", "int64": "L", "float32": "F"}
+
+
 def text_of(value: Any) -> str | None:
     """SQL for a value, where `lit` would not give a literal of the type meant; None where it does."""
+    if isinstance(value, np.generic) and value.dtype.name in _SUFFIXES and np.isfinite(value):
+        return f"{value.item() if value.dtype.kind == 'i' else value}{_SUFFIXES[value.dtype.name]}"
     if isinstance(value, dt.datetime):
         shown = value.replace(tzinfo=None).isoformat(" ")
         if value.tzinfo is None:
@@ -345,6 +400,5 @@ def text_of(value: Any) -> str | None:
         return f"TIMESTAMP_LTZ '{value.astimezone(dt.UTC).replace(tzinfo=None).isoformat(' ')}+00:00'"
     if isinstance(value, (bytes, bytearray)):
         return f"X'{bytes(value).hex()}'"
-    if type(value) is int and not -(2**63) <= value < 2**63:
-        return f"{value}BD"
-    return None
+    is_wide = type(value) is int and not -(2**63) <= value < 2**63
+    return f"{decimal.Decimal(value):f}BD" if is_wide or isinstance(value, SqlDecimal) else None

@@ -18,7 +18,7 @@ from zonebloom.errors import ColumnNotFoundError, DataFileError, UnsupportedType
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import DataType, StructType
 
     from zonebloom.engines.spark.pushdown.translate import Condition
     from zonebloom.engines.spark.pushdown.types import Judge
@@ -53,17 +53,23 @@ def obstacle_of_driver(
     return misread(view, judge.names, paths)
 
 
+def has_times(of: DataType) -> bool:
+    """Whether a type is a date or a timestamp, or has one in it."""
+    inner = [one.dataType for one in of] if hasattr(of, "fields") else []
+    inner += [getattr(of, name) for name in ("elementType", "keyType", "valueType") if hasattr(of, name)]
+    return of.typeName() in ("date", "timestamp", "timestamp_ntz") or any(map(has_times, inner))
+
+
 def obstacle_of_ranges(
     condition: Condition, schema: StructType, view: View, judge: Judge, paths: tuple[str, ...], *, spark: SparkSession
 ) -> str | None:
     """Why what executors read of row ranges of `paths` might differ from what Spark reads."""
     if not condition.is_local:
         return NOT_OF_COLUMNS
-    has_times = any(kind in schema.simpleString() for kind in ("date", "timestamp"))  # or a name has
     try:
         if Layout(view).schema(schema.names) != schema:
             return _OWN_TYPE
-        if has_times and is_moving(spark, view, paths):
+        if has_times(schema) and is_moving(spark, view, paths):
             return "Spark moves old dates to another calendar"
         return misread(view, judge.names, paths)
     except (ColumnNotFoundError, DataFileError, UnsupportedTypeError) as error:

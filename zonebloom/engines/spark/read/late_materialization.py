@@ -17,13 +17,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from zonebloom.arrow import to_numpy, without_views
-from zonebloom.formats.parquet.file import places_of
 from zonebloom.predicates import And, Predicate
 from zonebloom.predicates.matching import Matcher, plain_matcher
-from zonebloom.search.selection import RowSelection
+from zonebloom.search.scan import rows_at
 
 if TYPE_CHECKING:
-    from zonebloom.engines.spark.read.splits import Piece
+    from zonebloom.engines.spark.read.splits import Split
     from zonebloom.formats import DataFile
     from zonebloom.search.view import View
 
@@ -56,16 +55,15 @@ class Narrowing:
         found = (plain_matcher(part, self.schema) for part in self.predicate.children)
         return [match for match in found if match is not None]
 
-    def narrowed(self, data: DataFile, piece: Piece) -> Piece:
-        """`piece` without rows that do not match; as it is where the file lacks a column, or has another type."""
+    def narrowed(self, data: DataFile, split: Split) -> Split:
+        """`split` without rows that do not match; as it is where the file lacks a column, or has another type."""
         names = self.schema.names
-        if any(name not in data.schema.names or name in data.int96_columns or name in piece.values for name in names):
-            return piece
-        table = data.read_rows(piece.group, piece.starts, piece.stops, names).select(names)
+        if any(name not in data.schema.names or name in data.int96_columns or name in split.values for name in names):
+            return split
+        table = data.read_rows(split.group, split.starts, split.stops, names).select(names)
         if [field.type for field in table.schema] != [field.type for field in self.schema]:
-            return piece
+            return split
         found = reduce(pc.and_kleene, [match(table) for match in self._matches])
         places = to_numpy(pc.indices_nonzero(found), np.uint64).astype(np.int64)
-        rows = places_of(piece.starts, piece.stops - piece.starts)[places]
-        ranges = RowSelection.from_arrays(np.zeros(len(rows), np.int64), rows, rows + 1)
-        return replace(piece, starts=ranges.starts.astype(np.int64), stops=ranges.stops.astype(np.int64))
+        starts, stops = rows_at(split.starts, split.stops, places)
+        return replace(split, starts=starts, stops=stops)

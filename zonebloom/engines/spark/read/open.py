@@ -10,11 +10,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from zonebloom.engines.spark.inputs import place_of
-from zonebloom.engines.spark.listing import open_index
+from zonebloom.engines.spark.pushdown.types import Piece
 from zonebloom.engines.spark.read.table import Asked, Lake, Plan, PrunedRead
 from zonebloom.errors import InvalidArgumentError
 from zonebloom.formats import ParquetDataset
 from zonebloom.formats.table import TableDataset
+from zonebloom.index import open_index
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -47,7 +48,7 @@ def read(
     storage_options
         For the library's stores.
     method
-        `auto` chooses for each query; `driver`, `row_ranges`, `candidates`, `exclusion` and `plain` force one way.
+        `auto` chooses for each query; `driver`, `row_ranges`, `candidates` and `plain` force one way.
 
     Raises
     ------
@@ -90,7 +91,7 @@ def _lake(
     """The index at `place` with its data set, or with the one that is `given`."""
 
     def opened() -> Index:
-        return open_index(place, storage_options, dataset=given)
+        return open_index(place, storage_options=storage_options, dataset=given)
 
     first = opened()
     if isinstance(first.data, ParquetDataset) and not first.data.is_remote:
@@ -112,11 +113,10 @@ def prune(
     index: str | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> DataFrame:
-    """`frame` where `condition`, without the files that cannot match; `frame` must be a plain scan of the data set.
+    """The rows of `frame` where `condition`, as `read` reads them; `frame` must be a plain scan of the data set.
 
-    A plain scan is what `spark.read.parquet(path)` gives, and nothing more: Spark itself compares the two. A frame
-    keeps the listing that it was made with, so prune it and use it: of a file that is overwritten after this call,
-    rows may be missing. `read(...).where(...)` lists afresh, and has faster ways.
+    A plain scan is what `spark.read.parquet(path)` gives, and nothing more: Spark itself compares the two. The data set
+    is listed afresh, so name the columns of the result by `col(name)`, not as those of `frame`.
 
     Raises
     ------
@@ -126,5 +126,7 @@ def prune(
     Spec: specs/spark.md#prune
     """
     lake = lake_of_scan(spark, frame, index=index, storage_options=storage_options)
-    plan = lake.plan(condition, method="exclusion", template=frame)
-    return lake.excluded(frame, plan)
+    plan = lake.plan(condition, template=frame)
+    if isinstance(plan.condition.predicate, Piece):  # and the columns that it names may be those of `frame`
+        return plan.condition.filtered(frame)
+    return lake.by(plan).frame

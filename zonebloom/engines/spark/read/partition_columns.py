@@ -1,4 +1,4 @@
-"""Partition columns as Spark reads them from paths: their values, their types, and what a pushed filter says of them.
+"""Partition columns as Spark reads them from paths: their values and their types.
 
 The library knows int32 and text; Spark also finds wider numbers, dates and fractions, so the same folders must be typed
 as Spark types them. What only a session's time zone can read (a timestamp), stays a text here.
@@ -10,34 +10,17 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
-import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from functools import reduce
 from typing import Any
 from urllib.parse import unquote
 
 from pyspark.sql import types as spark
-from pyspark.sql.datasource import (
-    EqualNullSafe,
-    EqualTo,
-    Filter,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
-    IsNotNull,
-    IsNull,
-    LessThan,
-    LessThanOrEqual,
-    Not,
-    StringContains,
-    StringEndsWith,
-    StringStartsWith,
-)
 
 from zonebloom.errors import DataFileError
 
-__all__ = ["infer", "may_be_true", "typed", "values_of"]
+__all__ = ["infer", "typed", "values_of"]
 
 _NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 _ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
@@ -166,75 +149,3 @@ def typed(text: str | None, column_type: spark.DataType, path: str) -> Any:
         pass
     message = f"the partition folders of {path} must fit type {column_type.simpleString()}, got {text!r}"
     raise DataFileError(f"{message}; load the data set again")
-
-
-# --- filters ----------------------------------------------------------------------------------------------------------
-
-
-def may_be_true(condition: Filter, values: Mapping[str, Any]) -> bool:
-    """Whether a pushed filter over one partition column can be TRUE for a file with these values; True if unsure."""
-    return _outcome(condition, values) is not False
-
-
-def _outcome(condition: Filter, values: Mapping[str, Any]) -> bool | None:
-    """TRUE, or FALSE where it is certainly not TRUE; None where it cannot be judged."""
-    if isinstance(condition, Not):
-        child = condition.child
-        if not isinstance(child, (IsNull, IsNotNull, EqualNullSafe)) and _value(child, values) is None:
-            return False  # NOT NULL is NULL
-        if isinstance(child, In) and any(one is None for one in child.value):
-            return False
-        found = _outcome(child, values)
-        return None if found is None else not found
-    judge = _JUDGES.get(type(condition))
-    if judge is None:
-        return None
-    try:
-        return judge(_value(condition, values), getattr(condition, "value", None))
-    except TypeError:  # a literal of another type than the column's
-        return None
-
-
-def _value(condition: Filter, values: Mapping[str, Any]) -> Any:
-    return values[condition.attribute[0]]
-
-
-def _key(value: Any) -> Any:
-    """What Spark orders by: NaN equals itself and is greatest, texts go by their bytes."""
-    if isinstance(value, str):
-        return value.encode("utf-8", "surrogatepass")
-    if isinstance(value, float):
-        return (1, 0.0) if math.isnan(value) else (0, value)
-    return value
-
-
-def _compared(test: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool | None]:
-    def judge(mine: Any, other: Any) -> bool | None:
-        if mine is None or other is None:
-            return False
-        if type(mine) is not type(other):
-            return None
-        return test(_key(mine), _key(other))
-
-    return judge
-
-
-def _is_in(mine: Any, others: Iterable[Any]) -> bool | None:
-    found = [_JUDGES[EqualTo](mine, other) for other in others]
-    return True if True in found else None if None in found else False
-
-
-_JUDGES: dict[type[Filter], Callable[[Any, Any], bool | None]] = {
-    EqualTo: _compared(lambda mine, other: mine == other),
-    GreaterThan: _compared(lambda mine, other: mine > other),
-    GreaterThanOrEqual: _compared(lambda mine, other: mine >= other),
-    LessThan: _compared(lambda mine, other: mine < other),
-    LessThanOrEqual: _compared(lambda mine, other: mine <= other),
-    StringStartsWith: _compared(lambda mine, other: mine.startswith(other)),
-    StringEndsWith: _compared(lambda mine, other: mine.endswith(other)),
-    StringContains: _compared(lambda mine, other: other in mine),
-    In: _is_in,
-    IsNull: lambda mine, _: mine is None,
-    IsNotNull: lambda mine, _: mine is not None,
-    EqualNullSafe: lambda mine, other: other is None if mine is None else _JUDGES[EqualTo](mine, other),
-}

@@ -9,20 +9,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from zonebloom.engines.spark.read.exclusion import MAX_EXCLUDED
 from zonebloom.errors import InvalidArgumentError
 
 __all__ = ["Choice", "Kept", "Method", "choose"]
 
-Method: TypeAlias = Literal["driver", "row_ranges", "candidates", "exclusion", "plain"]
+Method: TypeAlias = Literal["driver", "row_ranges", "candidates", "plain"]
 
 DRIVER_ROWS = 1 << 18
 DRIVER_FILES = 64
 DRIVER_BYTES = 512 << 20
-CANDIDATE_FILES = 32
-MANY_CANDIDATES = 1024
+CANDIDATE_FILES = 1024
+"""Files: Spark looks for each by itself; a read of 512 of 2000 took 0.9 s (`bench/spark_choice.py`, two cores)."""
 ROW_RANGES_PAY = 8
-"""Of the files that may match, the row ranges are read alone if they have this part of the rows at most."""
+"""Read only the row ranges when they hold at most 1/8 of the rows of the candidate files."""
 NARROWED_PAY = 2
 """As above, where executors drop the rows that do not match before they read other columns."""
 
@@ -73,8 +72,8 @@ def choose(kept: Kept, asked: Literal["auto"] | Method) -> Choice:
         raise InvalidArgumentError(f"executors must read what Spark would read, got: {obstacle}; use auto")
     if not kept.is_local:
         return Choice("plain", str(kept.obstacle))
-    if asked == "candidates" and not kept.files:
-        return Choice("driver" if kept.obstacle is None else "exclusion", "no file can match")
+    if asked in ("auto", "candidates") and not kept.files:
+        return Choice("driver", "no row can match, so that nothing is read")
     if asked != "auto":
         return Choice(asked, "it was asked for")
     return _chosen(kept)
@@ -82,19 +81,17 @@ def choose(kept: Kept, asked: Literal["auto"] | Method) -> Choice:
 
 def _chosen(kept: Kept) -> Choice:
     is_little = kept.rows <= DRIVER_ROWS and kept.files <= DRIVER_FILES and kept.bytes <= DRIVER_BYTES
-    if kept.obstacle is None and not kept.files:
-        return Choice("driver", "no row can match, so that nothing is read")
     if kept.obstacle is None and is_little:
         return Choice("driver", f"{kept.rows:,} rows of {kept.files} files are read sooner than a job starts")
     limits = "" if kept.obstacle is None else f"; not by the driver: {kept.obstacle}"
     part = NARROWED_PAY if kept.is_narrowed else ROW_RANGES_PAY
-    if 0 < kept.rows * part <= kept.rows_of_files and kept.obstacle_of_ranges() is None:
+    is_part = 0 < kept.rows * part <= kept.rows_of_files
+    is_part |= kept.files > CANDIDATE_FILES and kept.bytes * ROW_RANGES_PAY <= kept.of_bytes
+    if is_part and kept.obstacle_of_ranges() is None:
         shown = f"{kept.rows:,} of the {kept.rows_of_files:,} rows of {kept.files} files"
         return Choice("row_ranges", f"executors read {shown}{limits}")
     if kept.files >= kept.of_files:
         return Choice("plain", f"every file may match{limits}")
-    if 0 < kept.files <= CANDIDATE_FILES:
+    if kept.files <= CANDIDATE_FILES:
         return Choice("candidates", f"{kept.files} of {kept.of_files} files may match{limits}")
-    if kept.of_files - kept.files > MAX_EXCLUDED and 0 < kept.files <= MANY_CANDIDATES:
-        return Choice("candidates", f"more than {MAX_EXCLUDED:,} files would have to be excluded{limits}")
-    return Choice("exclusion", f"{kept.of_files - kept.files} of {kept.of_files} files cannot match{limits}")
+    return Choice("plain", f"{kept.files} of {kept.of_files} files may match, too many to be named{limits}")

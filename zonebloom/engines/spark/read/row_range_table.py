@@ -45,7 +45,7 @@ class ForeignLake(Lake):
     Parameters
     ----------
     spark, index, reopen, method
-        As for `Lake`; `candidates` and `exclusion` are taken as `row_ranges`.
+        As for `Lake`; `candidates` is taken as `row_ranges`.
     """
 
     def __init__(self, spark: SparkSession, index: Index, reopen: Callable[[], Index], method: Asked = "auto") -> None:

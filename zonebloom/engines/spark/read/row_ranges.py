@@ -9,8 +9,6 @@ Spec: specs/spark.md#row-ranges
 
 from __future__ import annotations
 
-import pickle
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -19,29 +17,23 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-import zonebloom
-from zonebloom.engines.spark.executors import unpacked
-from zonebloom.engines.spark.pushdown.filters import column_of, conditions_of_text
+from zonebloom.engines.spark.executors import pickled, session_of, shipped, unpickled
 from zonebloom.engines.spark.pushdown.translate import EVERY_ROW, understand
 from zonebloom.engines.spark.pushdown.types import Judge
 from zonebloom.engines.spark.read.late_materialization import narrowing_of
-from zonebloom.engines.spark.read.partition_columns import may_be_true
 from zonebloom.engines.spark.read.schema import Layout
-from zonebloom.engines.spark.read.splits import packed, pieces_of
-from zonebloom.engines.spark.session import session_of
+from zonebloom.engines.spark.read.splits import packed, splits_of
 from zonebloom.errors import InvalidArgumentError, StaleIndexError
-from zonebloom.predicates import And, Predicate
+from zonebloom.predicates import Predicate
 from zonebloom.search.selection import RowSelection
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
-    from pyspark.sql.datasource import Filter
     from pyspark.sql.types import StructType
 
-    from zonebloom.reasons import Reason
     from zonebloom.search.view import View
 
-__all__ = ["Function", "candidates", "kept_rows", "map_candidates", "mapped", "open_view", "read_rows", "rows_of"]
+__all__ = ["Function", "candidates", "map_candidates", "mapped", "open_view", "read_rows", "rows_of"]
 
 Function = Callable[[Iterator[pa.RecordBatch]], Iterable[pa.RecordBatch]]
 """What `mapInArrow` takes."""
@@ -153,11 +145,11 @@ def mapped(
 ) -> DataFrame:
     """`function` over the columns `asked` of `rows`, read by executors; rows that are not `wanted` may lack."""
     reading = layout.reading(asked)
-    tasks = packed(pieces_of(layout.view, rows, lambda path: layout.partition_values(path, asked)))
-    sent = [_packed((reading.only(task), task)) for task in tasks]
-    narrowing = _packed(narrowing_of(layout.view, wanted))  # keys may be many: once for all tasks
+    tasks = packed(splits_of(layout.view, rows, lambda path: layout.partition_values(path, asked)))
+    sent = [pickled((reading.only(task), task)) for task in tasks]
+    narrowing = pickled(narrowing_of(layout.view, wanted))  # keys may be many: once for all tasks
     frame = spark.range(0, len(sent), 1, max(len(sent), 1))
-    return frame.mapInArrow(_mapping(zonebloom.__version__, narrowing, sent, function), schema)
+    return frame.mapInArrow(shipped(mapped_rows, narrowing, sent, function), schema)
 
 
 def read_rows(
@@ -168,10 +160,6 @@ def read_rows(
     Spec: specs/spark.md#row-range-reads
     """
     return mapped(spark, layout, rows, asked, function=lambda batches: batches, schema=asked, wanted=wanted)
-
-
-def _packed(value: Any) -> bytes:
-    return zlib.compress(pickle.dumps(value, protocol=5), 1)
 
 
 def _given(view: View, table: pa.Table) -> RowSelection:
@@ -206,32 +194,7 @@ def _stale(path: str) -> StaleIndexError:
 def _searched(spark: SparkSession, layout: Layout, condition: Any) -> RowSelection:
     judge = Judge(layout.readable, layout.view)
     template = spark.createDataFrame([], layout.readable)
-    understood = understand(condition, judge, template)
-    folders = conditions_of_text(condition, judge, layout.folders)[1] if isinstance(condition, str) else []
-    return kept_rows(layout, [understood.predicate], folders)[0]
-
-
-def kept_rows(
-    layout: Layout, predicates: Sequence[Predicate], folders: Sequence[Filter]
-) -> tuple[RowSelection, list[Reason]]:
-    """The rows that all of `predicates`, and `folders` over partition columns, keep; and why rows were kept."""
-    view = layout.view
-    rows, reasons = view.universe, list(view.reasons)
-    if predicates:
-        result = view.search(And(predicates))
-        rows, reasons = result.row_ranges, list(result.reasons)
-    if not folders:
-        return rows, reasons
-    verdicts: dict[str, bool] = {}
-    kept = []
-    for path, file in view.files.items():
-        key = path.rpartition("/")[0] if layout.is_hive else path
-        if key not in verdicts:
-            values = layout.partition_values(path, layout.readable)
-            verdicts[key] = all(column_of(one)[0] not in values or may_be_true(one, values) for one in folders)
-        if verdicts[key] and file.num_rows:
-            kept.append((file.fragment_id, 0, file.num_rows))
-    return rows & RowSelection.from_ranges(kept), reasons
+    return layout.view.search(understand(condition, judge, template).predicate).row_ranges
 
 
 # --- on executors -----------------------------------------------------------------------------------------------------
@@ -239,28 +202,15 @@ def kept_rows(
 
 def rows_of(narrowing: bytes, sent: bytes) -> Iterator[pa.RecordBatch]:
     """On an executor: the rows of a task that `mapped` or `read_rows` packed."""
-    reading, task = unpacked(sent)
-    found: Iterator[pa.RecordBatch] = replace(reading, narrowing=unpacked(narrowing)).batches(task)
+    reading, task = unpickled(sent)
+    found: Iterator[pa.RecordBatch] = replace(reading, narrowing=unpickled(narrowing)).batches(task)
     return found
 
 
-def _mapping(version: str, narrowing: bytes, sent: list[bytes], function: Function) -> Function:
-    """A function for `mapInArrow` that Spark pickles by value, so that it must not refer to this module."""
-
-    def run(batches):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202 - names of types would be pickled too
-        try:
-            import zonebloom as there  # noqa: PLC0415 - on the executor
-
-            found = there.__version__
-        except ImportError as error:
-            found = f"none that can be imported ({error})"
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                if found != version:
-                    message = f"executors must have zonebloom {version} as the driver has, got {found}"
-                    raise ImportError(f"{message}; install it there, or send it along: specs/spark.md#delivery")
-                from zonebloom.engines.spark.read.row_ranges import rows_of  # noqa: PLC0415 - as above
-
-                yield from (made for made in function(rows_of(narrowing, sent[number])) if made.num_rows)
-
-    return run
+def mapped_rows(
+    narrowing: bytes, sent: Sequence[bytes], function: Function, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """On an executor: what `function` makes of the rows of each task; empty batches are left out."""
+    for batch in batches:
+        for number in batch.column(0).to_pylist():
+            yield from (made for made in function(rows_of(narrowing, sent[number])) if made.num_rows)

@@ -1,4 +1,4 @@
-"""Spark's own scans of a data set of Parquet files: whole, of few files, without some files.
+"""Spark's own scans of a data set of Parquet files: whole, or of few files.
 
 Spec: specs/spark.md#reads
 """
@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from zonebloom.engines.spark.paths import escaped, url_of
 from zonebloom.engines.spark.pushdown.translate import Condition, Keys
-from zonebloom.engines.spark.read.exclusion import exclusion
-from zonebloom.engines.spark.read.folded_rows import local_frame, local_schema
+from zonebloom.engines.spark.read.folded_rows import local_frame
+from zonebloom.engines.spark.read.types import arrow_type
 from zonebloom.errors import DataFileError
 
 if TYPE_CHECKING:
@@ -42,9 +42,7 @@ def _joined(spark: SparkSession, frame: DataFrame, keys: Keys) -> DataFrame:
     from pyspark.sql import functions, types  # noqa: PLC0415 - an optional extra
 
     schema = types.StructType([types.StructField(_KEY, keys.target.spark)])
-    stored = local_schema(schema, pa.schema([pa.field(_KEY, keys.target.arrow)]))
-    assert stored is not None  # a judged pair of types is one that can be made
-    known = local_frame(spark, pa.table([keys.values.cast(stored.field(0).type)], schema=stored), schema)
+    known = local_frame(spark, pa.table({_KEY: keys.values.cast(arrow_type(keys.target.spark))}), schema)
     column = functions.col(".".join(f"`{name.replace('`', '``')}`" for name in keys.target.path))
     return frame.join(functions.broadcast(known), column == functions.col(_KEY), "left_semi")
 
@@ -94,19 +92,6 @@ class Scans:
         for frame in frames[1:]:
             whole = whole.unionAll(frame)
         return filtered(self.spark, whole, replace(condition, residual=()))
-
-    def excluded(
-        self, frame: DataFrame, listing: Mapping[str, Any], kept: frozenset[str], condition: Condition
-    ) -> DataFrame:
-        """`frame`, a plain scan, where `condition`, without the files of `listing` that are not `kept`.
-
-        The condition comes first, so that Spark asks the other of those rows alone that meet it.
-        """
-        text = exclusion(
-            {url_of(self.dataset.absolute(path)): found for path, found in listing.items() if path not in kept}
-        )
-        frame = condition.filtered(frame).where(text)
-        return filtered(self.spark, frame, replace(condition, residual=()))
 
     def _path(self, path: str) -> str:
         return escaped(url_of(self.dataset.absolute(path)))

@@ -20,7 +20,7 @@ from pyspark.sql import types as spark
 
 from zonebloom.engines.spark.read import partition_columns
 from zonebloom.engines.spark.read.splits import Reading
-from zonebloom.engines.spark.read.types import arrow_type, spark_type
+from zonebloom.engines.spark.read.types import arrow_type, nullable_type, spark_type
 from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, UnsupportedTypeError
 
 if TYPE_CHECKING:
@@ -83,11 +83,6 @@ class Layout:
         is_int96, written = self._described(field)
         found = spark_type(field.name, field.type, is_int96=is_int96)
         return found if written is None else _as_written(field.name, written, found)
-
-    @cached_property
-    def folders(self) -> dict[str, spark.DataType]:
-        """The partition columns with their types."""
-        return {one.name: one.dataType for one in self.readable if one.name in self.partition_columns}
 
     @cached_property
     def _texts(self) -> dict[str, dict[str, str | None]]:
@@ -182,19 +177,9 @@ def _written(metadata: Any) -> dict[str, spark.DataType]:
 def _as_written(column: str, written: spark.DataType, found: spark.DataType) -> spark.DataType:
     """`written` where it is the same type with a collation; refused where Spark alone can read it."""
     try:
-        nullable = _nullable(written)
+        nullable = nullable_type(written)
         is_same = arrow_type(nullable) == arrow_type(found)
     except UnsupportedTypeError as error:
         message = f"column {column} must be of a type that other readers of Parquet know, got {written.simpleString()}"
         raise UnsupportedTypeError(f"{message}; name the other columns in the option columns") from error
     return nullable if is_same else found
-
-
-def _nullable(of: spark.DataType) -> spark.DataType:
-    if isinstance(of, spark.ArrayType):
-        return spark.ArrayType(_nullable(of.elementType), True)
-    if isinstance(of, spark.MapType):
-        return spark.MapType(_nullable(of.keyType), _nullable(of.valueType), True)
-    if isinstance(of, spark.StructType):
-        return spark.StructType([spark.StructField(one.name, _nullable(one.dataType), True) for one in of])
-    return of

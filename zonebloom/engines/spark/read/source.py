@@ -2,12 +2,10 @@
 
 The ladder: `ZoneBloomSource` says the schema; `ZoneBloomReader` makes a `Plan` against one listing of the data set, of
 few tasks; a task reads its row ranges and gives Arrow batches. All but the tasks runs in a Python process beside the
-driver, which knows no session: it sees the options, and what Spark pushes.
+driver, which knows no session: it sees the options.
 
-What may prune is the option `where`, since it belongs to the frame. Filters that Spark pushes may prune only where it
-keeps them apart: 4.1 to 4.3 give what was planned for one filter to every other query of that frame, which loses rows.
-`PushingSource` is for versions that do not; `register` finds out. Spark evaluates each filter again on what comes back,
-which is at most too much.
+What prunes is the option `where` alone, since it belongs to the frame: Spark 4.1 to 4.3 give what was planned for a
+pushed filter to every other query of that frame, which would lose rows.
 
 Spec: specs/spark.md#data-source
 """
@@ -23,14 +21,13 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 import pyarrow as pa
-import pyspark
-from pyspark.sql.datasource import DataSource, DataSourceReader, EqualTo, Filter, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from zonebloom.engines.spark.pushdown.filters import column_of, conditions_of_text, predicate_of_filters
+from zonebloom.engines.spark.pushdown.translate import predicate_of_option
 from zonebloom.engines.spark.pushdown.types import Judge
-from zonebloom.engines.spark.read.row_ranges import kept_rows, open_view
+from zonebloom.engines.spark.read.row_ranges import open_view
 from zonebloom.engines.spark.read.schema import Layout
-from zonebloom.engines.spark.read.splits import Piece, Reading, packed, pieces_of
+from zonebloom.engines.spark.read.splits import Reading, Split, packed, splits_of
 from zonebloom.errors import InvalidArgumentError
 from zonebloom.reasons import Reason
 
@@ -38,42 +35,25 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
-    from zonebloom.search.selection import RowSelection
     from zonebloom.search.view import View
 
-__all__ = [
-    "FORMAT",
-    "Options",
-    "Plan",
-    "PushingSource",
-    "ZoneBloomReader",
-    "ZoneBloomSource",
-    "keeps_filters_apart",
-    "register",
-]
+__all__ = ["FORMAT", "Options", "Plan", "ZoneBloomReader", "ZoneBloomSource", "register"]
 
 FORMAT = "zonebloom"
 _STORAGE = "storage."
+_REGISTERED: WeakSet[SparkSession] = WeakSet()
 _OPTIONS = ("path", "index", "columns", "where")
 _OF_FILES = re.compile(r"\binput_file_(name|block_start|block_length)\s*\(|\b_metadata\b", re.IGNORECASE)
-_MIXES_FILTERS = (4, 3)
-"""The last version of Spark that is known to."""
-_REGISTERED: WeakSet[SparkSession] = WeakSet()
 
 
 def register(spark: SparkSession) -> None:
-    """`format("zonebloom")` for this session, classic or Connect; of pushed filters only where Spark keeps them apart.
-
-    Done once for each session, by `ZoneBloom(spark)` too. Beyond Spark 4.3 a query of a second finds out if it does.
+    """`format("zonebloom")` for this session, classic or Connect; done by `ZoneBloom(spark)` too.
 
     Spec: specs/spark.md#data-source
     """
-    if spark in _REGISTERED:
-        return
-    version = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
-    is_sure = version > _MIXES_FILTERS and keeps_filters_apart(spark)
-    spark.dataSource.register(PushingSource if is_sure else ZoneBloomSource)
-    _REGISTERED.add(spark)
+    if spark not in _REGISTERED:  # Spark warns of a second time
+        spark.dataSource.register(ZoneBloomSource)
+        _REGISTERED.add(spark)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +66,8 @@ class Options:
     """Where the index is, if not beside the data."""
     columns: tuple[str, ...] | None
     """Columns to read; None for all."""
-    where: tuple[str, ...]
-    """SQL text that prunes, and filters nothing, if one is given."""
+    where: str | None
+    """SQL text that prunes, and filters nothing."""
     storage_options: Mapping[str, str] | None
     """For the stores of the data and of the index."""
 
@@ -109,8 +89,8 @@ class Options:
         path, index = found.get("path"), found.get("index")
         if not path and not index:
             raise InvalidArgumentError("format zonebloom must be given one path, got none; use load(path)")
-        where = (found["where"],) if "where" in found else ()
-        if of_files := _OF_FILES.search(" ".join(where)):
+        where = found.get("where")
+        if of_files := _OF_FILES.search(where or ""):
             message = f"where must be about columns, as rows of format zonebloom have no file, got {of_files[0]}"
             raise InvalidArgumentError(f"{message}; use ZoneBloom(spark).read(path).where(condition)")
         return cls(path, index, _names(found.get("columns")), where, storage or None)
@@ -153,22 +133,12 @@ class ZoneBloomSource(DataSource):  # type: ignore[misc] # pyspark is not typed 
         return ZoneBloomReader(Options.of(self.options), schema)
 
 
-class PushingSource(ZoneBloomSource):
-    """The source where each scan of Spark has a plan of its own, so that its filters may prune."""
-
-    def reader(self, schema: StructType) -> ZoneBloomReader:
-        """What plans and reads, for one scan."""
-        found = ZoneBloomReader(Options.of(self.options), schema)
-        found.pushFilters = Pushdown(found)
-        return found
-
-
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What is read, of how much."""
 
     reading: Reading
-    tasks: list[tuple[Piece, ...]]
+    tasks: list[tuple[Split, ...]]
     """For each task, row groups with the row ranges in them."""
     num_total_rows: int
     """Of the data set."""
@@ -176,22 +146,22 @@ class Plan:
     """Why rows were kept."""
 
     @property
-    def pieces(self) -> list[Piece]:
+    def splits(self) -> list[Split]:
         """Those of all tasks."""
-        return [piece for task in self.tasks for piece in task]
+        return [split for task in self.tasks for split in task]
 
     @property
     def num_files(self) -> int:
         """Files that are read."""
-        return len({piece.path for piece in self.pieces})
+        return len({split.path for split in self.splits})
 
     @property
     def num_rows(self) -> int:
         """Rows that are read."""
-        return sum(piece.num_rows for piece in self.pieces)
+        return sum(split.num_rows for split in self.splits)
 
     def __str__(self) -> str:
-        parts = f"{self.num_files} files, {len(self.pieces)} row groups"
+        parts = f"{self.num_files} files, {len(self.splits)} row groups"
         lines = [f"{len(self.tasks)} tasks read {self.num_rows} of {self.num_total_rows} rows: {parts}"]
         return "\n".join([*lines, *(f"{reason.code}: {reason.message}" for reason in self.reasons)])
 
@@ -202,8 +172,6 @@ class ZoneBloomReader(DataSourceReader):  # type: ignore[misc] # pyspark is not 
     def __init__(self, options: Options, schema: StructType) -> None:
         self.options = options
         self.asked = schema
-        self.filters: list[Filter] = []
-        """What Spark pushed, if it may prune."""
 
     def plan(self) -> Plan:
         """What is read: the index is opened and the data set listed afresh.
@@ -217,30 +185,21 @@ class ZoneBloomReader(DataSourceReader):  # type: ignore[misc] # pyspark is not 
         """
         layout = Layout(self.options.view())
         reading = layout.reading(self.asked)
-        rows, reasons = self._candidates(layout)
+        view = layout.view
+        rows, reasons = view.universe, tuple(view.reasons)
+        if self.options.where is not None:
+            result = view.search(predicate_of_option(self.options.where, Judge(layout.readable, view)))
+            rows, reasons = result.row_ranges, tuple(result.reasons)
 
         def values_of(path: str) -> dict[str, Any]:
             return layout.partition_values(path, self.asked)
 
-        tasks = packed(pieces_of(layout.view, rows, values_of))
-        return Plan(reading, tasks, layout.view.universe.num_rows, reasons)
-
-    def _candidates(self, layout: Layout) -> tuple[RowSelection, tuple[Reason, ...]]:
-        """The rows that may match, and why those that cannot be judged were kept."""
-        judge = Judge(layout.readable, layout.view)
-        of_folders = [one for one in self.filters if column_of(one)[:1] and column_of(one)[0] in layout.folders]
-        stored = [one for one in self.filters if one not in of_folders]
-        predicates, reasons = predicate_of_filters(stored, judge)
-        for text in self.options.where:
-            more, folders, whys = conditions_of_text(text, judge, layout.folders)
-            predicates, of_folders, reasons = [*predicates, *more], [*of_folders, *folders], [*reasons, *whys]
-        rows, kept = kept_rows(layout, predicates, of_folders)
-        return rows, tuple(dict.fromkeys([*reasons, *kept]))
+        return Plan(reading, packed(splits_of(view, rows, values_of)), view.universe.num_rows, reasons)
 
     def partitions(self) -> list[InputPartition]:
         """One for each task, at least one."""
-        if not self.filters and not self.options.where:
-            message = "zonebloom reads every row: this Spark mixes the filters of several queries up, or pushed none"
+        if self.options.where is None:
+            message = "zonebloom reads every row: Spark does not tell a data source which filter belongs to which query"
             advice = "give the condition as option where too, or read whole data sets with spark.read.parquet"
             warnings.warn(f"{message}; {advice}", RuntimeWarning, stacklevel=2)
         plan = self.plan()
@@ -248,81 +207,6 @@ class ZoneBloomReader(DataSourceReader):  # type: ignore[misc] # pyspark is not 
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task."""
-        reading, pieces = partition.value
-        found: Iterator[pa.RecordBatch] = reading.batches(pieces)
+        reading, splits = partition.value
+        found: Iterator[pa.RecordBatch] = reading.batches(splits)
         return found
-
-
-class Pushdown:
-    """`pushFilters` of a reader, which works whether or not pushdown is on.
-
-    Spark fails a query whose reader has a `pushFilters` of its own while pushdown is off, and the reader cannot see the
-    setting. Spark looks for the function behind the method: so this says that it is the base class's. Where Spark
-    calls it, pushdown is on.
-    """
-
-    __func__ = staticmethod(DataSourceReader.pushFilters)
-
-    def __init__(self, reader: Any) -> None:
-        self._reader = reader
-
-    def __call__(self, filters: list[Filter]) -> list[Filter]:
-        """Take the filters, and leave them all to Spark as well."""
-        self._reader.filters = list(filters)
-        return filters
-
-
-# --- does Spark keep filters apart? -----------------------------------------------------------------------------------
-
-
-def keeps_filters_apart(spark: SparkSession) -> bool:
-    """Whether Spark pushes filters, and plans each scan of a frame by its own; found out by small queries.
-
-    False as well while pushdown is off, for it may be turned on later.
-
-    Spec: specs/spark.md#data-source
-    """
-    spark.dataSource.register(ProbingSource)
-    frame = spark.read.format(ProbingSource.name()).load()
-    if not frame.where("x = 1 AND is_pushed").collect():
-        return False
-    both = frame.where("x = 1").unionAll(frame.where("x = 2"))
-    return bool(both.count() == len((1, 2)) and frame.count() == ProbingReader.num_rows)
-
-
-class ProbingReader(DataSourceReader):  # type: ignore[misc] # as above
-    """Numbers from 0; what was pushed prunes, as `PushingSource` does."""
-
-    num_rows = 3
-
-    def __init__(self) -> None:
-        self.filters: list[Filter] | None = None
-        self.pushFilters = Pushdown(self)
-
-    def partitions(self) -> list[InputPartition]:
-        """One, with the number that is wanted."""
-        wanted = [one.value for one in self.filters or [] if isinstance(one, EqualTo) and one.attribute == ("x",)]
-        return [InputPartition((wanted, self.filters is not None))]
-
-    def read(self, partition: InputPartition) -> Iterator[tuple[int, bool]]:
-        """The numbers, and whether anything was pushed."""
-        wanted, is_pushed = partition.value
-        numbers = range(self.num_rows)
-        return iter([(number, is_pushed) for number in numbers if number in (wanted or numbers)])
-
-
-class ProbingSource(DataSource):  # type: ignore[misc] # as above
-    """What `keeps_filters_apart` asks."""
-
-    @classmethod
-    def name(cls) -> str:
-        """What `format` takes."""
-        return "zonebloom_probe"
-
-    def schema(self) -> str:
-        """A number, and how it was read."""
-        return "x int, is_pushed boolean"
-
-    def reader(self, schema: StructType) -> ProbingReader:  # noqa: ARG002 - Spark's signature
-        """What reads."""
-        return ProbingReader()

@@ -9,11 +9,9 @@ Spec: specs/spark.md#source-tasks
 from __future__ import annotations
 
 import itertools
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +25,7 @@ from zonebloom.engines.spark.read.types import arrow_schema, as_spark
 from zonebloom.errors import DataFileError, MissingDependencyError
 from zonebloom.formats import DatasetSnapshot, ParquetDataset
 from zonebloom.formats.table import TableSnapshot
-from zonebloom.search.scan import folder_value, tasks_of
+from zonebloom.search.scan import filled, read_ahead, tasks_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -35,10 +33,7 @@ if TYPE_CHECKING:
     from zonebloom.search.selection import RowSelection
     from zonebloom.search.view import View
 
-__all__ = ["Piece", "Reading", "packed", "pieces_of"]
-
-Given = TypeVar("Given")
-Made = TypeVar("Made")
+__all__ = ["Reading", "Split", "packed", "splits_of"]
 
 TASK_BYTES = 64 << 20
 """Compressed bytes that one task reads: a Python task costs some 60 ms before it reads anything."""
@@ -51,7 +46,7 @@ _AHEAD = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class Split:
     """The candidate rows of one row group of one file."""
 
     path: str
@@ -75,7 +70,7 @@ class Piece:
         return int((self.stops - self.starts).sum())
 
 
-def pieces_of(view: View, rows: RowSelection, values_of: Callable[[str], Mapping[str, Any]]) -> Iterator[Piece]:
+def splits_of(view: View, rows: RowSelection, values_of: Callable[[str], Mapping[str, Any]]) -> Iterator[Split]:
     """The row groups with `rows`, in order of path; rows that a table deleted are left out.
 
     Parameters
@@ -97,26 +92,26 @@ def pieces_of(view: View, rows: RowSelection, values_of: Callable[[str], Mapping
         if task.file.path != last:
             last, values = task.file.path, values_of(task.file.path)
             weight += OPEN_BYTES
-        yield Piece(task.file.path, task.file.fingerprint, task.group, starts, stops, values, weight)
+        yield Split(task.file.path, task.file.fingerprint, task.group, starts, stops, values, weight)
 
 
-def packed(pieces: Iterable[Piece], task_bytes: int = TASK_BYTES) -> list[tuple[Piece, ...]]:
-    """The pieces in order, in as few tasks as have about `task_bytes` each."""
-    found: list[tuple[Piece, ...]] = []
-    open_task: list[Piece] = []
+def packed(splits: Iterable[Split], task_bytes: int = TASK_BYTES) -> list[tuple[Split, ...]]:
+    """The splits in order, in as few tasks as have about `task_bytes` each."""
+    found: list[tuple[Split, ...]] = []
+    open_task: list[Split] = []
     weight = 0
-    for piece in pieces:
-        if open_task and weight + piece.weight > task_bytes:
+    for split in splits:
+        if open_task and weight + split.weight > task_bytes:
             found.append(tuple(open_task))
             open_task, weight = [], 0
-        open_task.append(piece)
-        weight += piece.weight
+        open_task.append(split)
+        weight += split.weight
     return [*found, tuple(open_task)] if open_task else found
 
 
 @dataclass(frozen=True)
 class Reading:
-    """How tasks read pieces: all that travels to them beside the pieces."""
+    """How tasks read splits: all that travels to them beside the splits."""
 
     dataset: DatasetSnapshot
     """Where the files are."""
@@ -125,11 +120,11 @@ class Reading:
     version: str = zonebloom.__version__
     """Of zonebloom on the driver."""
     narrowing: Narrowing | None = None
-    """What all wanted rows meet; None gives every row of the pieces."""
+    """What all wanted rows meet; None gives every row of the splits."""
 
-    def only(self, pieces: Sequence[Piece]) -> Reading:
-        """As it travels with `pieces`: a table's snapshot has no file but theirs, nor a list of files."""
-        paths = sorted({piece.path for piece in pieces})
+    def only(self, splits: Sequence[Split]) -> Reading:
+        """As it travels with `splits`: a table's snapshot has no file but theirs, nor a list of files."""
+        paths = sorted({split.path for split in splits})
         if isinstance(self.dataset, TableSnapshot):
             files = {path: self.dataset.files[path] for path in paths}
             return replace(self, dataset=replace(self.dataset, files=files, deletes=None, _deleted=None))
@@ -137,8 +132,8 @@ class Reading:
             return replace(self, dataset=replace(self.dataset, files=tuple(paths)))
         return self
 
-    def batches(self, pieces: Sequence[Piece]) -> Iterator[pa.RecordBatch]:
-        """The rows of `pieces`, in order, none of the batches empty.
+    def batches(self, splits: Sequence[Split]) -> Iterator[pa.RecordBatch]:
+        """The rows of `splits`, in order, none of the batches empty.
 
         Raises
         ------
@@ -150,17 +145,17 @@ class Reading:
         if self.version != zonebloom.__version__:
             message = f"executors must have zonebloom {self.version} as the driver does, got {zonebloom.__version__}"
             raise MissingDependencyError(f'{message}; pip install "zonebloom=={self.version}" on them')
-        runs = [list(run) for _, run in itertools.groupby(pieces, key=lambda piece: piece.path)]
-        parts = [part for run in runs for part in _split(run)]
-        for table in _read_ahead(self._read, parts):
+        files = [list(found) for _, found in itertools.groupby(splits, key=lambda split: split.path)]
+        parts = [part for file in files for part in packed(file, OPEN_BYTES * 8)]  # small ones open their file once
+        for table in read_ahead(self._read, parts, _AHEAD):
             if table is not None:
                 yield from (batch for batch in table.to_batches(max_chunksize=BATCH_ROWS) if batch.num_rows)
 
-    def _read(self, pieces: list[Piece]) -> pa.Table | None:
-        """The rows of some pieces of one file; None where no row is wanted."""
-        path = pieces[0].path
+    def _read(self, splits: Sequence[Split]) -> pa.Table | None:
+        """The rows of some splits of one file; None where no row is wanted."""
+        path = splits[0].path
         with self.dataset.open(path) as data:
-            if tuple(data.fingerprint) != tuple(pieces[0].fingerprint):
+            if tuple(data.fingerprint) != tuple(splits[0].fingerprint):
                 message = f"data file {self.dataset.absolute(path)} must be the one that was listed, got a new version"
                 raise DataFileError(f"{message}; run the query again, from load() on")
             strange = respelled(data.schema, arrow_schema(self.schema))
@@ -168,8 +163,8 @@ class Reading:
                 message = f"{self.dataset.absolute(path)} must spell its columns as the index does, got {strange}"
                 raise DataFileError(f"{message}; write it again, or read the data set with spark.read.parquet")
             if self.narrowing is not None:
-                pieces = [self.narrowing.narrowed(data, piece) for piece in pieces]
-            tables = [self._columns(data, piece) for piece in pieces if piece.num_rows]
+                splits = [self.narrowing.narrowed(data, split) for split in splits]
+            tables = [self._columns(data, split) for split in splits if split.num_rows]
             is_old = is_old_writer(data.metadata)
             data.check_unchanged()
         if not tables:
@@ -179,44 +174,9 @@ class Reading:
             check_calendar(table, path)
         return table
 
-    def _columns(self, data: Any, piece: Piece) -> pa.Table:
+    def _columns(self, data: Any, split: Split) -> pa.Table:
         target = arrow_schema(self.schema)
-        stored = [field.name for field in target if field.name not in piece.values]
-        table = data.read_rows(piece.group, piece.starts, piece.stops, stored, int96_unit="us")
-        folders = self.dataset.path_values(piece.path)
-        columns = []
-        for field in target:
-            if field.name in piece.values:
-                value = pa.scalar(piece.values[field.name], field.type)
-                columns.append(pa.chunked_array([pa.repeat(value, piece.num_rows)]))
-            elif table.schema.get_field_index(field.name) < 0 and field.name in folders:
-                value = folder_value(folders[field.name], field.type, field.name, piece.path)
-                columns.append(pa.chunked_array([pa.repeat(value, piece.num_rows)]))
-            elif table.schema.get_field_index(field.name) < 0:
-                columns.append(pa.chunked_array([pa.nulls(piece.num_rows, field.type)]))
-            else:
-                columns.append(table[field.name])
-        return as_spark(columns, target, piece.path)
-
-
-def _split(pieces: list[Piece]) -> Iterator[list[Piece]]:
-    """The pieces of one file in parts that are read at once: small ones together, so that the file is opened once."""
-    yield from (list(part) for part in packed(pieces, OPEN_BYTES * 8))
-
-
-def _read_ahead(read: Callable[[Given], Made], given: Sequence[Given]) -> Iterator[Made]:
-    """What `read` makes of each, in order, a few at once."""
-    if len(given) <= 1:
-        yield from map(read, given)
-        return
-    pool = ThreadPoolExecutor(_AHEAD, thread_name_prefix="zonebloom-read")
-    pending: deque[Future[Made]] = deque()
-    try:
-        for one in given:
-            pending.append(pool.submit(read, one))
-            if len(pending) > _AHEAD:
-                yield pending.popleft().result()
-        while pending:
-            yield pending.popleft().result()
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+        stored = [field.name for field in target if field.name not in split.values]
+        table = data.read_rows(split.group, split.starts, split.stops, stored, int96_unit="us")
+        columns = filled(table, target, split.values, self.dataset.path_values(split.path), split.path)
+        return as_spark(columns, target, split.path)

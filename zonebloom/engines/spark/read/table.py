@@ -1,8 +1,8 @@
 """`Lake`: a data set on Spark with its index, of which a query reads only what can match.
 
 For each `where` it lists the data set afresh, searches the index, and chooses how to read: by the driver itself, by
-executors from row ranges, by Spark from few files, or by Spark without the files that are excluded. Whatever was read,
-Spark filters it by the condition as it was given, so the rows are those of a plain read.
+executors from row ranges, by Spark from few files, or by Spark's plain read. Spark filters what was read by the
+condition as it was given, so the rows are those of a plain read.
 
 Spec: specs/spark.md#reads
 """
@@ -17,11 +17,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
-from zonebloom.engines.spark.executors import lack_of_executors
-from zonebloom.engines.spark.join.key_lists import collected
+from zonebloom.engines.spark.executors import lack_of_executors, reads_by_id
+from zonebloom.engines.spark.join.keys import collected
 from zonebloom.engines.spark.paths import are_folders_keys, is_visible
-from zonebloom.engines.spark.pushdown.translate import Condition, Unjudged, keys_condition, understand
-from zonebloom.engines.spark.pushdown.types import Judge
+from zonebloom.engines.spark.pushdown.translate import Condition, keys_condition, understand
+from zonebloom.engines.spark.pushdown.types import Judge, Piece
 from zonebloom.engines.spark.read.fallback import BY_ID, obstacle_of_driver, obstacle_of_ranges
 from zonebloom.engines.spark.read.folded_rows import local_frame, local_schema, local_table
 from zonebloom.engines.spark.read.late_materialization import narrowing_of
@@ -29,14 +29,12 @@ from zonebloom.engines.spark.read.plan import Choice, Kept, Method, choose
 from zonebloom.engines.spark.read.row_ranges import read_rows
 from zonebloom.engines.spark.read.scan_plan import Scans, filtered
 from zonebloom.engines.spark.read.schema import Layout
-from zonebloom.engines.spark.session import reads_by_id
 from zonebloom.errors import (
     DataFileError,
     InvalidArgumentError,
     StaleIndexError,
 )
 from zonebloom.formats import ParquetDataset
-from zonebloom.reasons import ReasonCode
 from zonebloom.search.result import SearchResult
 from zonebloom.search.scan import scan
 from zonebloom.search.selection import RowSelection
@@ -138,8 +136,10 @@ class Lake:
     def _has_ids(self) -> bool:
         return '"parquet.field.id"' in self.schema.json()
 
-    def _reads_by_id(self) -> bool:
-        return self._has_ids and reads_by_id(self.spark)
+    @property
+    def index(self) -> Index:
+        """The index, of the version that was used last."""
+        return self._index
 
     @property
     def columns(self) -> list[str]:
@@ -206,28 +206,13 @@ class Lake:
         Spec: specs/spark.md#keys
         """
         values = collected(column, keys)
-        for _ in range(_ATTEMPTS - 1):
-            view, judge = self._state(strict=strict)
-            found = self._attempt(keys_condition(judge.path(column), values, judge), view, judge, method)
-            if found is not None:
-                return found.frame
-        view, judge = self._state(strict=strict)
-        condition = keys_condition(judge.path(column), values, judge)
-        return self._by_spark(self._planned(condition, view, judge, "exclusion")).frame
+        return self._read(lambda judge: keys_condition(judge.path(column), values, judge), method, strict=strict).frame
 
     def prepare(
         self, condition: str | Column | Predicate, *, method: Asked | None = None, strict: bool = False
     ) -> PrunedRead:
         """`where`, with what was skipped and why."""
-        for _ in range(_ATTEMPTS - 1):
-            view, judge = self._state(strict=strict)
-            found = self._attempt(understand(condition, judge, self._template), view, judge, method)
-            if found is not None:
-                return found
-        view, judge = self._state(strict=strict)
-        asked: Asked = "exclusion" if method in (None, "auto") else (method or "auto")
-        plan = self._planned(understand(condition, judge, self._template), view, judge, asked)
-        return self._by_driver(plan) if plan.choice.method == "driver" else self._by_spark(plan)
+        return self._read(lambda judge: understand(condition, judge, self._template), method, strict=strict)
 
     def plan(
         self,
@@ -269,10 +254,6 @@ class Lake:
                 "use read(path).where(condition), and derive from what that gives"
             )
 
-    def excluded(self, frame: DataFrame, plan: Plan) -> DataFrame:
-        """`frame`, which scans this data set, without the files that `plan` excludes, and where its condition."""
-        return self._scans.excluded(frame, plan.view.listing, frozenset(plan.paths), plan.condition)
-
     # --- the data set now -------------------------------------------------------------------------------------------
 
     def _state(self, *, strict: bool) -> tuple[View, Judge]:
@@ -303,9 +284,9 @@ class Lake:
     def _planned(self, condition: Condition, view: View, judge: Judge, method: Asked | None) -> Plan:
         asked = self.method if method is None else method
         _check_method(asked)
-        is_by_id = self._reads_by_id()
+        is_by_id = self._has_ids and reads_by_id(self.spark)
         if is_by_id:
-            condition = replace(condition, predicate=Unjudged(BY_ID, ReasonCode.PREDICATE_NOT_SUPPORTED))
+            condition = replace(condition, predicate=Piece(condition.shown, BY_ID))
         with self._lock:
             result = view.search(condition.predicate)
         is_seen = self._is_seen(view)
@@ -321,7 +302,7 @@ class Lake:
             of_bytes=result.total.bytes,
             is_local=condition.is_local,
             obstacle=BY_ID if is_by_id else self._obstacle(condition, view, judge, paths, hidden=hidden),
-            obstacle_of_ranges=partial(self._obstacle_of_ranges, condition, view, judge, paths),
+            obstacle_of_ranges=lambda: BY_ID if is_by_id else self._obstacle_of_ranges(condition, view, judge, paths),
         )
         return Plan(condition, result, self._choose(kept, asked), view, paths)
 
@@ -337,14 +318,10 @@ class Lake:
         self, condition: Condition, view: View, judge: Judge, paths: tuple[str, ...], *, hidden: bool
     ) -> str | None:
         """Why the driver's rows might differ from Spark's."""
-        if self._reads_by_id():
-            return BY_ID
         return obstacle_of_driver(condition, self.schema, view, judge, paths, hidden=hidden)
 
     def _obstacle_of_ranges(self, condition: Condition, view: View, judge: Judge, paths: tuple[str, ...]) -> str | None:
         """Why executors cannot read row ranges, or what they read might differ from what Spark reads."""
-        if self._reads_by_id():
-            return BY_ID
         return obstacle_of_ranges(condition, self.schema, view, judge, paths, spark=self.spark) or self._lack
 
     @cached_property
@@ -353,19 +330,27 @@ class Lake:
 
     # --- ways to read -----------------------------------------------------------------------------------------------
 
-    def _attempt(self, condition: Condition, view: View, judge: Judge, method: Asked | None) -> PrunedRead | None:
-        """The read; None where files changed or vanished since they were listed."""
+    def _read(self, understood: Callable[[Judge], Condition], method: Asked | None, *, strict: bool) -> PrunedRead:
+        """The read, listed again where files change or vanish meanwhile, the last time by Spark's plain read."""
         from pyspark.errors import AnalysisException  # noqa: PLC0415 - an optional extra
 
-        plan = self._planned(condition, view, judge, method)
-        try:
-            return self._by_driver(plan) if plan.choice.method == "driver" else self._by_spark(plan)
-        except DataFileError:
-            return None
-        except AnalysisException as error:
-            if error.getCondition() != "PATH_NOT_FOUND":
-                raise
-            return None
+        def planned(asked: Asked | None) -> Plan:
+            view, judge = self._state(strict=strict)
+            return self._planned(understood(judge), view, judge, asked)
+
+        for _ in range(_ATTEMPTS - 1):
+            try:
+                return self.by(planned(method))
+            except DataFileError:
+                continue
+            except AnalysisException as error:
+                if error.getCondition() != "PATH_NOT_FOUND":
+                    raise
+        return self.by(planned("plain" if method in (None, "auto") else method))
+
+    def by(self, plan: Plan) -> PrunedRead:
+        """What `plan` says, read."""
+        return self._by_driver(plan) if plan.choice.method == "driver" else self._by_spark(plan)
 
     def _by_driver(self, plan: Plan) -> PrunedRead:
         schema = local_schema(self.schema, plan.view.schema)
@@ -395,8 +380,6 @@ class Lake:
         if plan.choice.method == "candidates":
             return PrunedRead(self._scans.candidates(plan.paths, self.schema, plan.condition), plan)
         frame = self._scans.plain(plan.view.listing, self.schema)
-        if plan.choice.method == "exclusion":
-            return PrunedRead(self.excluded(frame, plan), plan)
         return PrunedRead(filtered(self.spark, frame, plan.condition), plan)
 
 

@@ -13,9 +13,10 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 from pyspark.sql import types as spark
 
+from zonebloom.arrow import unwrapped
 from zonebloom.errors import DataFileError, UnsupportedTypeError
 
-__all__ = ["arrow_schema", "arrow_type", "as_spark", "is_same_value", "spark_type"]
+__all__ = ["arrow_schema", "arrow_type", "as_spark", "is_same_value", "nullable_type", "spark_type"]
 
 _MAX_PRECISION = 38
 _UNSIGNED_64 = spark.DecimalType(20, 0)
@@ -41,9 +42,7 @@ _PLAIN: list[tuple[Callable[[pa.DataType], bool], spark.DataType]] = [
 ]
 
 
-def spark_type(  # noqa: C901 - one case a family of types
-    column: str, stored: pa.DataType, *, is_int96: bool = False
-) -> spark.DataType:
+def spark_type(column: str, stored: pa.DataType, *, is_int96: bool = False) -> spark.DataType:
     """The type that Spark's Parquet reader gives a column that the library reads as `stored`.
 
     Parameters
@@ -65,12 +64,9 @@ def spark_type(  # noqa: C901 - one case a family of types
         return spark_type(column, inner, is_int96=is_int96)
 
     types = pa.types
-    if isinstance(stored, pa.BaseExtensionType) and not isinstance(stored, pa.UuidType):
-        return of(stored.storage_type)
-    if types.is_dictionary(stored) or types.is_run_end_encoded(stored):
-        return of(stored.value_type)
+    stored = unwrapped(stored, keeps_uuid=True)
     for is_it, found in _PLAIN:
-        if is_it(stored) and not isinstance(stored, pa.UuidType):
+        if is_it(stored):
             return found
     if types.is_decimal(stored) and stored.precision <= _MAX_PRECISION and stored.scale >= 0:
         return spark.DecimalType(stored.precision, stored.scale)
@@ -136,6 +132,17 @@ def arrow_type(of: spark.DataType) -> pa.DataType:
             f"a column must be of a type that zonebloom reads for Spark, got {of.simpleString()}"
         )
     return found
+
+
+def nullable_type(of: spark.DataType) -> spark.DataType:
+    """The type with nulls at each level, as Spark reads it from files."""
+    if isinstance(of, spark.ArrayType):
+        return spark.ArrayType(nullable_type(of.elementType), True)
+    if isinstance(of, spark.MapType):
+        return spark.MapType(nullable_type(of.keyType), nullable_type(of.valueType), True)
+    if isinstance(of, spark.StructType):
+        return spark.StructType([spark.StructField(one.name, nullable_type(one.dataType), True) for one in of])
+    return of
 
 
 def arrow_schema(schema: spark.StructType) -> pa.Schema:

@@ -1,0 +1,95 @@
+"""What a `Column` prints as a predicate: `=(user_id, 'u-1')` on a classic session, `==(user_id, u-1)` on Spark Connect.
+
+As with SQL text this is a guess, which Spark compares with the Column before it is used.
+
+Spec: specs/spark.md#conditions
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from zonebloom.engines.spark.pushdown.types import EqualsNull, IsNotNull, Judge, Piece, UnjudgedError
+from zonebloom.predicates import And, Equals, IsIn, IsNull, Not, Or, Predicate
+from zonebloom.predicates.terms import ColumnTerm, Comparison, LiteralTerm, Truth
+
+__all__ = ["predicate_of_column", "text_of_column"]
+
+_CALL = re.compile(r"(==|=|<=>|<=|>=|<|>|and|or|!|not|isNull|isNotNull|in)\(", re.DOTALL)
+_QUOTED_NAME = re.compile(r"(?:`(?:[^`]|``)*`|\w+)(?:\.(?:`(?:[^`]|``)*`|\w+))*")
+
+
+def text_of_column(column: Any) -> str:
+    """What `column` prints, without the frame around it."""
+    return str(column).removeprefix("Column<'").removesuffix("'>")
+
+
+def predicate_of_column(text: str, judge: Judge) -> Predicate:
+    """What a Column says that prints `text`; one `Piece` where that is not understood."""
+    try:
+        return _of_call(text, judge)
+    except RecursionError:
+        return Piece(text)
+
+
+def _of_call(text: str, judge: Judge) -> Predicate:
+    found = _CALL.match(text)
+    if found is None or not text.endswith(")"):
+        return Truth(ColumnTerm(text)) if re.fullmatch(r"[\w.]+", text) else Piece(text)
+    called, inner = found[1], text[found.end() : -1]
+    arguments = _arguments(inner)
+    if called in ("and", "or"):
+        return (And if called == "and" else Or)([_of_call(one, judge) for one in arguments])
+    if called in ("!", "not"):
+        return Not(_of_call(inner, judge))
+    if called in ("isNull", "isNotNull"):
+        is_null = IsNull(_name(inner))
+        return is_null if called == "isNull" else IsNotNull(is_null)
+    first, _, rest = inner.partition(", ")
+    name = _name(first)
+    if called == "in":
+        return IsIn(name, [_value(one, name, judge) for one in arguments[1:]])
+    value = _value(rest, name, judge)
+    if called == "<=>":
+        return EqualsNull(name) if value is None else Equals(name, value, null_safe=True)
+    return Equals(name, value) if called in ("=", "==") else Comparison(ColumnTerm(name), called, LiteralTerm(value))
+
+
+def _name(text: str) -> str:
+    """Connect prints names as they were written, with backticks; classic sessions print `A b` and `s.x` bare."""
+    if "`" in text and _QUOTED_NAME.fullmatch(text):
+        pieces = re.findall(r"`((?:[^`]|``)*)`|(\w+)", text)
+        return ".".join(quoted.replace("``", "`") or bare for quoted, bare in pieces)
+    is_quoted = len(text) > 1 and text[0] == text[-1] == "`"  # classic, of a name that has a backtick
+    return text[1:-1] if is_quoted else text
+
+
+def _value(text: str, name: str, judge: Judge) -> Any:
+    """A literal of which only the printed form is known, as the column's type suggests."""
+    if text == "NULL":
+        return None
+    is_quoted = len(text) > 1 and text[0] == text[-1] == "'"
+    bare = re.sub(r"\\(.)", r"\1", text[1:-1], flags=re.DOTALL) if is_quoted else text
+    try:
+        return judge.printed(bare, judge.target(judge.path(name)))
+    except UnjudgedError:
+        return bare
+
+
+def _arguments(text: str) -> list[str]:
+    """Cut at commas outside brackets and quotes."""
+    pieces, first, depth, is_text, place = [], 0, 0, False, 0
+    while place < len(text):
+        sign = text[place]
+        if is_text and sign == "\\":
+            place += 1
+        elif sign == "'" and (is_text or text[max(place - 2, 0) : place] in (", ", "")):
+            is_text = not is_text
+        elif not is_text:
+            depth += (sign == "(") - (sign == ")")
+            if depth == 0 and text.startswith(", ", place):
+                pieces.append(text[first:place])
+                first = place + 2
+        place += 1
+    return [*pieces, text[first:]] if text else []
