@@ -113,7 +113,7 @@ def collect(outcomes: Iterable[tuple[str, tuple[Fragment, pa.Schema] | str]]) ->
         fragments.append(fragment)
         if schema not in schemas:
             schemas.append(schema)
-    for reason in skipped.values() if fragments else ():  # where there is none, the first is the error
+    for reason in skipped.values():
         warnings.warn(f"{reason}; it is not indexed, and always read whole", RuntimeWarning, stacklevel=2)
     return Inspected(fragments, unified(schemas) if schemas else pa.schema([]), skipped)
 
