@@ -91,8 +91,12 @@ def check_any(inspected: Inspected, dataset: DatasetSnapshot) -> Inspected:
 def as_declared(inspected: Inspected, dataset: DatasetSnapshot) -> Inspected:
     """`inspected` with the schema that a table says of itself, less its partition columns, which have no zones.
 
+    Warns of each file that cannot be read.
+
     Spec: specs/tables.md#columns
     """
+    for reason in inspected.skipped.values():
+        warnings.warn(f"{reason}; it is not indexed, and always read whole", RuntimeWarning, stacklevel=2)
     declared = dataset.declared()
     if declared is None:
         return inspected
@@ -101,7 +105,7 @@ def as_declared(inspected: Inspected, dataset: DatasetSnapshot) -> Inspected:
 
 
 def collect(outcomes: Iterable[tuple[str, tuple[Fragment, pa.Schema] | str]]) -> Inspected:
-    """What `inspect` said of each path, in order, as one; a warning for each file that cannot be read."""
+    """What `inspect` said of each path, in order, as one."""
     fragments: list[Fragment] = []
     schemas: list[pa.Schema] = []
     skipped: dict[str, str] = {}
@@ -113,8 +117,6 @@ def collect(outcomes: Iterable[tuple[str, tuple[Fragment, pa.Schema] | str]]) ->
         fragments.append(fragment)
         if schema not in schemas:
             schemas.append(schema)
-    for reason in skipped.values() if fragments else ():  # where there is none, the first is the error
-        warnings.warn(f"{reason}; it is not indexed, and always read whole", RuntimeWarning, stacklevel=2)
     return Inspected(fragments, unified(schemas) if schemas else pa.schema([]), skipped)
 
 
