@@ -65,6 +65,13 @@ def lake(flat_lake, run):
     return flat_lake
 
 
+def test_a_build_says_how_what_it_indexed_is_searched(single_file, run, tmp_path):
+    file, index = single_file.root / single_file.files[0], tmp_path / "an index"
+    assert f"next: zonebloom search {file} --where" in run("build", file, "-c", "user_id").out
+    said = run("build", file, "-c", "user_id", "--index", index).out
+    assert f"next: zonebloom search {file} --index '{index}' --where" in said
+
+
 def test_build_in_json(flat_lake, run):
     outcome = run("build", flat_lake.root, "-c", "user_id", "--sizing", "exact", "--fpp", "0.01", "--format", "json")
     assert (outcome.code, outcome.err) == (0, "")

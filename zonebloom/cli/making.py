@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import time
 from pathlib import Path
@@ -89,7 +90,7 @@ def build(
         progress=sys.stderr.isatty(),
         adopt="parquet" if from_parquet_blooms else None,
     )
-    _print_made(built, output_format, time.perf_counter() - started)
+    _print_made(built, path, index, output_format, time.perf_counter() - started)
 
 
 def _say_what_a_build_does(path: str, index: str | None, output_format: str) -> None:
@@ -105,8 +106,8 @@ def _say_what_a_build_does(path: str, index: str | None, output_format: str) -> 
         click.echo(f"would read {len(num_bytes):,} files of {sum(num_bytes):,} bytes, and write {place}")
 
 
-def _print_made(made: Index, output_format: str, seconds: float) -> None:
-    """What was made, where it is, and what to do next."""
+def _print_made(made: Index, path: str, index: str | None, output_format: str, seconds: float) -> None:
+    """What was made of PATH, where it is, and what to do next."""
     info = {**made.info(), "num_skipped_files": made.data.pin().num_skipped(), "seconds": round(seconds, 3)}
     if output_format == "json":
         print_json(info)
@@ -118,7 +119,8 @@ def _print_made(made: Index, output_format: str, seconds: float) -> None:
     print_info(info)
     click.echo(f"the index is {info['index']}")
     _say_skipped(info["num_skipped_files"])
-    click.echo(f'next: zonebloom search {info["dataset"]} --where "{info["columns"][0]["name"]} = …"')
+    place = shlex.quote(path) if index is None else f"{shlex.quote(path)} --index {shlex.quote(index)}"
+    click.echo(f'next: zonebloom search {place} --where "{info["columns"][0]["name"]} = …"')
 
 
 def _say_skipped(num_skipped: int) -> None:
@@ -173,7 +175,7 @@ def import_(file: Path, path: str, column: str, index: str | None, output_format
     zones = ZoneTable.from_arrow(read_table(str(file), data))
     with busy("importing"):
         imported = import_index(path, zones, column=column, index=index, storage_options=storage_options())
-    _print_made(imported, output_format, time.perf_counter() - started)
+    _print_made(imported, path, index, output_format, time.perf_counter() - started)
 
 
 @app.command(examples=("whatif events/ --column user_id", "whatif events/ -c user_id -c amount --fpp 1e-5"))
