@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -136,7 +138,7 @@ def test_optimize_leaves_one_filter_of_the_data_set_and_one_segment_of_fragments
         assert {one for start, stop in level.segments[0].fragments for one in range(start, stop)} == live
     assert after["dataset"].fpp < 0.03
     assert abs(after["dataset"].num_values - 3100) < 400, "those of the dropped file may be in it"
-    assert_every_row_is_found(grown.root.parent, grown, is_fresh=True)
+    assert_every_row_is_found(Path(grown.data.location), grown, is_fresh=True)
     assert grown.search("k = -5").kept.zones == 0
     assert grown.optimize().version == done.version, "a second time there is nothing to do"
 
@@ -171,7 +173,7 @@ def test_a_damaged_filter_stays_apart_until_a_refresh_drops_it(grown):
 def test_a_refresh_during_the_merging_keeps_its_filters(grown, monkeypatch):
     from zonebloom.maintain.commit import commit_change
 
-    root = grown.root.parent
+    root = Path(grown.data.location)
     write(root / "z.parquet", range(50_000, 50_100))
     other = zb.open_index(root)
 
