@@ -164,10 +164,10 @@ def test_a_damaged_filter_stays_apart_until_a_refresh_drops_it(grown):
     assert len(done.columns[0].damage) == 2
     assert [len(levels(index)[name].segments) for name in LEVELS[1:]] == [2, 2]
     with pytest.warns(RuntimeWarning, match="the zones beneath are asked instead"):
-        assert_every_row_is_found(index.root.parent, index)
+        assert_every_row_is_found(Path(index.data.location), index)
     index.refresh(check=True)
     assert [len(levels(index)[name].segments) for name in LEVELS[1:]] == [1, 1]
-    assert_every_row_is_found(index.root.parent, zb.open_index(index.root), is_fresh=True)
+    assert_every_row_is_found(Path(index.data.location), zb.open_index(index.root), is_fresh=True)
 
 
 def test_a_refresh_during_the_merging_keeps_its_filters(grown, monkeypatch):

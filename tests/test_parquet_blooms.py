@@ -238,7 +238,7 @@ def test_a_value_that_is_there_is_excluded_from_other_row_groups_alone(written, 
 def test_a_filter_cannot_tell_of_what_is_not_compared_by_bytes(tmp_path):
     path = tmp_path / "a.parquet"
     write_pyarrow(path)
-    for column, value in (("ratio", float("nan")), ("key", 0.5), ("key", "7"), ("text", 7)):
+    for column, value in (("ratio", float("nan")), ("key", 0.5), ("key", "x7"), ("text", 7)):
         assert zb.parquet_blooms(path, column=column, value=value)["excluded"].null_count == 4
     assert zb.parquet_blooms(path, column="tiny", value=1000)["excluded"].to_pylist() == [True] * 4
     assert zb.parquet_blooms(path, column="tiny", value=[1, 3])["excluded"].to_pylist() == [True, False, True, False]
@@ -284,7 +284,7 @@ def test_the_command_lists_filters_and_looks_a_value_up(written, capsys, monkeyp
         assert [one["excluded"] for one in json.loads(out)] == listed["excluded"].to_pylist()
     code, out, err = run("blooms", written, "--column", "key", "--value", "seven")
     assert (code, out) == (2, "")
-    assert "--value must be a int64" in err
+    assert "--value must be of the type int64" in err
     assert run("blooms", written, "--value", "7")[0] == 2
 
 
@@ -642,7 +642,8 @@ def test_a_new_file_is_pruned_by_its_own_filters(tmp_path, writer):
     assert num_pruned == 6
     (reason,) = {one.message for one in found.reasons if one.code == "FILE_NOT_INDEXED"}
     assert "filters of its own exclude values from" in reason
-    assert "filters of its own" in str(index.explain(zb.col("key") == TABLE["key"][3700].as_py()))
+    explained = str(index.explain(zb.col("key") == TABLE["key"][3700].as_py()))
+    assert "filters of its own" in " ".join(explained.split())
 
 
 def test_exact_existence_reads_no_row_group_whose_filter_excludes_all_values(tmp_path):
