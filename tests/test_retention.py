@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -63,7 +64,7 @@ def test_versions_are_told(index):
 
 
 def test_restore_is_a_new_version_with_the_old_content(index):
-    write(index.root.parent / "a.parquet", range(100))
+    write(Path(index.data.location) / "a.parquet", range(100))
     assert index.restore(1) == index.version == 4
     before, after = (read_version(LocalStore(index.root), number) for number in (1, 4))
     assert (after.columns, after.fragment_lists, after.dropped) == (before.columns, before.fragment_lists, ())
@@ -175,7 +176,7 @@ def test_a_young_orphan_may_belong_to_a_running_commit(index):
 
 def test_ids_are_not_used_again_after_a_vacuum(index):
     index.vacuum(older_than=NOW)
-    write(index.root.parent / "d.parquet", range(5))
+    write(Path(index.data.location) / "d.parquet", range(5))
     index.refresh()
     assert sorted(one.fragment_id for one in index._snapshot.fragments.values()) == [1, 2, 3]
 
@@ -196,9 +197,9 @@ def test_vacuum_leaves_what_it_cannot_judge(index):
 
 
 def test_the_commands(index):
-    run, root = CliRunner().invoke, str(index.root.parent)
+    run, root = CliRunner().invoke, str(Path(index.data.location))
     said = run(app, ["versions", root])
-    assert [line.split("\t")[0] for line in said.output.splitlines()] == ["1", "2", "3"]
+    assert [line.split()[0] for line in said.output.splitlines()] == ["version", "1", "2", "3"]
     assert '"operation": "build"' in run(app, ["versions", root, "--format", "json"]).output
     assert run(app, ["restore", root, "1"]).output == "version 4\n"
     assert run(app, ["vacuum", root]).output.startswith("removed 0 versions and 0 files")
@@ -218,4 +219,4 @@ def test_the_commands(index):
     zb.build_index(root, "k")
     run(app, ["delete", root, "--yes"])
     assert not index.root.exists()
-    assert sorted(path.name for path in index.root.parent.iterdir()) == ["b.parquet", "c.parquet"]
+    assert sorted(path.name for path in Path(index.data.location).iterdir()) == ["b.parquet", "c.parquet"]

@@ -103,8 +103,10 @@ def _sql_predicate(text: str) -> Predicate:
         return nesting.predicate(lambda piece: _parsed(piece, text))
     except sqlglot.errors.ParseError as error:
         raise PredicateError(_parse_message(text, error)) from None
+    except sqlglot.errors.TokenError:  # its text is about itself
+        raise PredicateError(f"a condition must be SQL, got {_shown(text)}") from None
     except sqlglot.errors.SqlglotError as error:
-        raise PredicateError(f"a condition must be SQL, got {_shown(text)}") from error
+        raise PredicateError(f"a condition must be SQL, got {_shown(text)}; {_one_line(str(error))}") from error
     except RecursionError:
         raise PredicateError(f"a condition must not nest so deeply, got {_shown(text)}") from None
 
