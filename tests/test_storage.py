@@ -408,6 +408,7 @@ def test_a_full_device(flat_lake, tmp_path):
             "user_id",
             "-o",
             output,
+            "--overwrite",
         ],
         capture_output=True,
         text=True,
