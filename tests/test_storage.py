@@ -392,31 +392,18 @@ def test_a_full_disk_at_the_commit_leaves_the_version_before(flat_lake):
     assert zb.open_index(flat_lake.root).version == 2
 
 
-def test_a_full_device(flat_lake, tmp_path):
-    """`/dev/full` answers every write with "no space left"."""
+def test_a_file_that_the_device_does_not_take(flat_lake, tmp_path):
+    """A limit of 1000 bytes a file stands for a device that is full."""
     output = tmp_path / "out.arrow"
-    output.symlink_to("/dev/full")
     zb.build_index(flat_lake.root, "user_id")
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            "from zonebloom.cli import main; main()",
-            "export",
-            flat_lake.root,
-            "--column",
-            "user_id",
-            "-o",
-            output,
-            "--overwrite",
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    code = "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
+    code += "from zonebloom.cli import main\nmain()"
+    command = [sys.executable, "-B", "-c", code, "export", flat_lake.root, "--column", "user_id", "-o", output]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1, done.stderr
     assert done.stderr.startswith("zonebloom: cannot write")
     assert done.stderr.count("\n") == 1
+    assert not output.exists()
 
 
 def test_a_killed_build_leaves_only_orphans(flat_lake):
