@@ -42,13 +42,13 @@ class Deadly:
     kills_executor: bool
     opened: list[str]
 
-    def open(self, path: str) -> Any:
+    def open(self, path: str, listed: Any = None) -> Any:
         self.opened.append(path)
         if len(self.opened) == 2:
             worker = os.getpid()
             os.kill(parent_of(parent_of(worker)) if self.kills_executor else worker, signal.SIGKILL)
             signal.pause()
-        return self.inner.open(path)
+        return self.inner.open(path, listed)
 
     def path_values(self, path: str) -> Any:
         return self.inner.path_values(path)
