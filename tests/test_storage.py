@@ -392,6 +392,12 @@ def test_a_full_disk_at_the_commit_leaves_the_version_before(flat_lake):
     assert zb.open_index(flat_lake.root).version == 2
 
 
+def test_the_objects_of_a_whole_store_are_its_own(tmp_path):
+    store = LocalStore(tmp_path / "store")
+    assert store.create("versions/1.json", b"{}")
+    assert [*store.files("")] == [*store.files("versions")] == ["versions/1.json"]
+
+
 def test_a_file_that_the_device_does_not_take(flat_lake, tmp_path):
     """A limit of 1000 bytes a file stands for a device that is full."""
     output = tmp_path / "out.arrow"

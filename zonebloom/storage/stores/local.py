@@ -239,7 +239,7 @@ class LocalStore:
         """Bytes and time of last modification (seconds since 1970) of all objects below `folder`, by path."""
         found = {}
         with _explained("list", self.root / folder):
-            for place, _, names in os.walk(self._place(f"{folder}/")):
+            for place, _, names in os.walk(self._place(f"{folder}/" if folder else "")):
                 for name in names:
                     path = Path(place, name)
                     with contextlib.suppress(FileNotFoundError):
