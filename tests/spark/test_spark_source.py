@@ -409,7 +409,7 @@ def test_where_there_is_no_index_it_says_so(spark, tmp_path):
     with pytest.raises(IndexNotFoundError):
         plan_of(tmp_path)
     register(spark)
-    with pytest.raises(PySparkException, match="an index must be at"):
+    with pytest.raises(PySparkException, match="an index must be beside"):
         spark.read.format("zonebloom").load(str(tmp_path))
 
 
