@@ -44,7 +44,8 @@ def commands() -> str:
 
 
 def _section(name: str, command: click.Command) -> Iterator[str]:
-    context = click.Context(command, info_name=f"zonebloom {name}", show_default=True)
+    # click keeps a command's help option as it is first made, so the settings are the command's own
+    context = click.Context(command, info_name=f"zonebloom {name}", **app.context_settings)
     yield f"## zonebloom {name}\n"
     yield inspect.cleandoc(command.help or "").replace("\b\n", "").replace("\\", "\\\\") + "\n"
     yield f"    {' '.join([context.command_path, *command.collect_usage_pieces(context)])}\n"
