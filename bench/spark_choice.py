@@ -28,7 +28,7 @@ import zonebloom
 from bench.data import uuids
 from bench.harness import Result, cell_text, interleaved, scratch
 from tests.spark import cluster
-from zonebloom.engines.spark.read.table import Lake
+from zonebloom.engines.spark.scan.table import Lake
 from zonebloom.spark import read
 
 ZONE = 8192

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,6 +17,7 @@ import zonebloom as zb
 from tests.lives import write
 from zonebloom.build import fill as building
 from zonebloom.build.fill import Threads
+from zonebloom.formats import source
 
 SECOND = 1_000_000_000
 
@@ -41,8 +43,9 @@ def test_a_build_reads_a_young_file_once_its_time_has_passed(tmp_path, monkeypat
         slept.append(seconds)
         now[0] += seconds
 
-    monkeypatch.setattr(building.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(building.time, "sleep", sleep)
+    clock = SimpleNamespace(monotonic=lambda: now[0], sleep=sleep, time_ns=time.time_ns)
+    for module in (building, source):
+        monkeypatch.setattr(module, "time", clock)  # theirs alone: threads of other tests sleep too
     zb.build_index(tmp_path, "k", workers=1)
     assert sum(slept) == pytest.approx(expected), "once, not once a file"
 

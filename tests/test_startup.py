@@ -16,7 +16,7 @@ from zonebloom.index import build_index
 
 SMALL_PARTS_OF_PYTHON = {
     *("base64", "binascii", "bisect", "concurrent", "difflib", "fnmatch", "glob", "ipaddress", "locale", "mmap"),
-    *("ntpath", "pathlib", "urllib"),
+    *("ntpath", "pathlib", "shlex", "urllib"),
     *("grp", "pwd"),  # by the pathlib of Python 3.13
 }
 ROOMS_OF_OTHER_WORK = {"build", "engines", "maintain", "spark"}

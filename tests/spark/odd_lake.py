@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 
 import zonebloom as zb
 from zonebloom.engines.spark.paths import escaped, url_of
-from zonebloom.engines.spark.read.source import Options, Plan, ZoneBloomReader, ZoneBloomSource
-from zonebloom.engines.spark.read.types import arrow_schema
+from zonebloom.engines.spark.scan.source import Options, Plan, ZoneBloomReader, ZoneBloomSource
+from zonebloom.engines.spark.scan.types import arrow_schema
 
 UTC = dt.UTC
 ROWS_PER_FILE, ROWS_PER_ZONE = 400, 50

@@ -16,8 +16,8 @@ from zonebloom.engines.spark.paths import url_of
 from zonebloom.engines.spark.pushdown.names import respelled
 from zonebloom.engines.spark.pushdown.translate import predicate_of_option
 from zonebloom.engines.spark.pushdown.types import Judge
-from zonebloom.engines.spark.read.open import read
-from zonebloom.engines.spark.read.schema import Layout
+from zonebloom.engines.spark.scan.open import read
+from zonebloom.engines.spark.scan.schema import Layout
 from zonebloom.spark import ZoneBloom
 
 WAYS = ("auto", "candidates", "plain")

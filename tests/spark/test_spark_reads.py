@@ -22,8 +22,8 @@ import zonebloom as zb
 from zonebloom.engines.spark.explain import explain
 from zonebloom.engines.spark.paths import escaped, url_of
 from zonebloom.engines.spark.pushdown.translate import keys_condition
-from zonebloom.engines.spark.read.folded_rows import local_frame
-from zonebloom.engines.spark.read.open import prune, read
+from zonebloom.engines.spark.scan.folded_rows import local_frame
+from zonebloom.engines.spark.scan.open import prune, read
 from zonebloom.errors import InvalidArgumentError, PredicateError, StaleIndexError
 from zonebloom.spark import ZoneBloom
 

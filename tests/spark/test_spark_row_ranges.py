@@ -16,8 +16,8 @@ from pyspark.sql import functions
 
 import zonebloom as zb
 from tests.spark.odd_lake import ROWS_PER_FILE, ROWS_PER_ZONE, plan_of, rows_of, write_odd_lake
-from zonebloom.engines.spark.read import splits as pieces_module
-from zonebloom.engines.spark.read.row_ranges import candidates, map_candidates
+from zonebloom.engines.spark.scan import splits as pieces_module
+from zonebloom.engines.spark.scan.row_ranges import candidates, map_candidates
 from zonebloom.errors import DataFileError, InvalidArgumentError, MissingDependencyError, StaleIndexError
 from zonebloom.spark import ZoneBloom
 

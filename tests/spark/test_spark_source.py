@@ -30,8 +30,8 @@ from tests.spark.odd_lake import (
     rows_of,
     write_odd_lake,
 )
-from zonebloom.engines.spark.read.source import Options, ZoneBloomReader, ZoneBloomSource
-from zonebloom.engines.spark.read.splits import Split, packed
+from zonebloom.engines.spark.scan.source import Options, ZoneBloomReader, ZoneBloomSource
+from zonebloom.engines.spark.scan.splits import Split, packed
 from zonebloom.errors import (
     ColumnNotFoundError,
     DataFileError,

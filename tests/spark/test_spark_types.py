@@ -15,7 +15,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 import zonebloom as zb
 from tests.spark.odd_lake import native, plan_of, rows_of, write_odd_lake
-from zonebloom.engines.spark.read.types import arrow_schema
+from zonebloom.engines.spark.scan.types import arrow_schema
 from zonebloom.errors import DataFileError, UnsupportedTypeError
 from zonebloom.spark import register
 

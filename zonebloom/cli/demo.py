@@ -163,7 +163,7 @@ def run_demo(
         )
         _print(report, console)
         if keep is not None:
-            console.print(f"\nThe lake is {lake.root}, its index {index.location}")
+            console.print(f"\nThe lake is {lake.root}, its index {index.location}", soft_wrap=True)
         return report
 
 

@@ -4,7 +4,7 @@
 adds distribution, nothing else. Every call works on a Spark Connect session too, for nothing here reaches into the JVM.
 
 `facade` is the surface; `catalog` finds indexes by name; `inputs` knows which files a DataFrame scans; `executors` runs
-functions there. `build/`, `read/` (with the data source) and `join/` do the work; `pushdown/` translates conditions.
+functions there. `build/`, `scan/` (with the data source) and `join/` do the work; `pushdown/` translates conditions.
 
 Names are loaded when they are first used. Spec: specs/spark.md
 """
@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from zonebloom.engines.spark.facade import ZoneBloom
-    from zonebloom.engines.spark.read.open import read
-    from zonebloom.engines.spark.read.source import register
+    from zonebloom.engines.spark.scan.open import read
+    from zonebloom.engines.spark.scan.source import register
 
-_HOME_OF = {"ZoneBloom": "facade", "read": "read.open", "register": "read.source"}
+_HOME_OF = {"ZoneBloom": "facade", "read": "scan.open", "register": "scan.source"}
 
 __all__ = ["ZoneBloom", "read", "register"]
 

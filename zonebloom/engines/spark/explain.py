@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from zonebloom.engines.spark.read.open import Asked, Lake, Plan, lake_of_scan, read
+from zonebloom.engines.spark.scan.open import Asked, Lake, Plan, lake_of_scan, read
 from zonebloom.search.explain import explain as explain_search
 
 if TYPE_CHECKING:

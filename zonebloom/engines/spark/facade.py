@@ -20,9 +20,9 @@ from zonebloom.engines.spark.inputs import data_set_of
 from zonebloom.engines.spark.join.keys import MAX_KEYS
 from zonebloom.engines.spark.join.pruned_join import prune_join
 from zonebloom.engines.spark.join.semi_join import filter_by_index
-from zonebloom.engines.spark.read.open import Asked, Lake, prune, read
-from zonebloom.engines.spark.read.row_ranges import candidates, map_candidates
-from zonebloom.engines.spark.read.source import register
+from zonebloom.engines.spark.scan.open import Asked, Lake, prune, read
+from zonebloom.engines.spark.scan.row_ranges import candidates, map_candidates
+from zonebloom.engines.spark.scan.source import register
 from zonebloom.index import Index, build_index
 from zonebloom.options import COMMIT_EVERY, FPP, ROWS_PER_ZONE
 

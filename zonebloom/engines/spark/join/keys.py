@@ -18,7 +18,7 @@ import pyarrow as pa
 from zonebloom.arrow import from_numpy, unwrapped
 from zonebloom.bloom.hashing import storage_type
 from zonebloom.engines.spark.pushdown.calendars import FIRST_DATE, SURE_TIME
-from zonebloom.engines.spark.read.types import arrow_type
+from zonebloom.engines.spark.scan.types import arrow_type
 from zonebloom.errors import ColumnNotFoundError, InvalidArgumentError, UnsupportedTypeError
 from zonebloom.predicates import IsIn
 

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from zonebloom.engines.spark.join.keys import MAX_KEYS, check_pair
 from zonebloom.engines.spark.join.semi_join import check_local_times, column_of
 from zonebloom.engines.spark.pushdown.calendars import has_old
-from zonebloom.engines.spark.read.open import lake_of_scan, read
+from zonebloom.engines.spark.scan.open import lake_of_scan, read
 from zonebloom.errors import (
     ColumnNotFoundError,
     InvalidArgumentError,
@@ -32,7 +32,7 @@ from zonebloom.predicates import And, IsIn, IsNull, Or, Predicate
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from zonebloom.engines.spark.read.table import Lake
+    from zonebloom.engines.spark.scan.table import Lake
     from zonebloom.index import Index
 
 __all__ = ["prune_join"]

@@ -22,7 +22,7 @@ from zonebloom.predicates.matching import Matcher, plain_matcher
 from zonebloom.search.scan import rows_at
 
 if TYPE_CHECKING:
-    from zonebloom.engines.spark.read.splits import Split
+    from zonebloom.engines.spark.scan.splits import Split
     from zonebloom.formats import DataFile
     from zonebloom.search.view import View
 

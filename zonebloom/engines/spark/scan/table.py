@@ -22,13 +22,13 @@ from zonebloom.engines.spark.join.keys import collected
 from zonebloom.engines.spark.paths import are_folders_keys, is_visible
 from zonebloom.engines.spark.pushdown.translate import Condition, keys_condition, understand
 from zonebloom.engines.spark.pushdown.types import Judge, Piece
-from zonebloom.engines.spark.read.fallback import BY_ID, obstacle_of_driver, obstacle_of_ranges
-from zonebloom.engines.spark.read.folded_rows import local_frame, local_schema, local_table
-from zonebloom.engines.spark.read.late_materialization import narrowing_of
-from zonebloom.engines.spark.read.plan import Choice, Kept, Method, choose
-from zonebloom.engines.spark.read.row_ranges import read_rows
-from zonebloom.engines.spark.read.scan_plan import Scans, filtered
-from zonebloom.engines.spark.read.schema import Layout
+from zonebloom.engines.spark.scan.fallback import BY_ID, obstacle_of_driver, obstacle_of_ranges
+from zonebloom.engines.spark.scan.folded_rows import local_frame, local_schema, local_table
+from zonebloom.engines.spark.scan.late_materialization import narrowing_of
+from zonebloom.engines.spark.scan.plan import Choice, Kept, Method, choose
+from zonebloom.engines.spark.scan.row_ranges import read_rows
+from zonebloom.engines.spark.scan.scan_plan import Scans, filtered
+from zonebloom.engines.spark.scan.schema import Layout
 from zonebloom.errors import (
     DataFileError,
     InvalidArgumentError,

@@ -20,8 +20,8 @@ from pyspark.sql import types as spark
 import zonebloom
 from zonebloom.engines.spark.pushdown.calendars import check_calendar, is_old_writer
 from zonebloom.engines.spark.pushdown.names import respelled
-from zonebloom.engines.spark.read.late_materialization import Narrowing
-from zonebloom.engines.spark.read.types import arrow_schema, as_spark
+from zonebloom.engines.spark.scan.late_materialization import Narrowing
+from zonebloom.engines.spark.scan.types import arrow_schema, as_spark
 from zonebloom.errors import DataFileError, MissingDependencyError
 from zonebloom.formats import DatasetSnapshot, ParquetDataset
 from zonebloom.formats.table import TableSnapshot

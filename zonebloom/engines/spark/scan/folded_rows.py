@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from zonebloom.engines.spark.pushdown.calendars import has_old
-from zonebloom.engines.spark.read.types import arrow_type, as_spark, nullable_type, spark_type
+from zonebloom.engines.spark.scan.types import arrow_type, as_spark, nullable_type, spark_type
 from zonebloom.errors import UnsupportedTypeError
 
 if TYPE_CHECKING:

@@ -25,9 +25,9 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from zonebloom.engines.spark.pushdown.translate import predicate_of_option
 from zonebloom.engines.spark.pushdown.types import Judge
-from zonebloom.engines.spark.read.row_ranges import open_view
-from zonebloom.engines.spark.read.schema import Layout
-from zonebloom.engines.spark.read.splits import Reading, Split, packed, splits_of
+from zonebloom.engines.spark.scan.row_ranges import open_view
+from zonebloom.engines.spark.scan.schema import Layout
+from zonebloom.engines.spark.scan.splits import Reading, Split, packed, splits_of
 from zonebloom.errors import InvalidArgumentError
 from zonebloom.reasons import Reason
 

@@ -20,9 +20,9 @@ from pyspark.sql import DataFrame
 from zonebloom.engines.spark.executors import pickled, session_of, shipped, unpickled
 from zonebloom.engines.spark.pushdown.translate import EVERY_ROW, understand
 from zonebloom.engines.spark.pushdown.types import Judge
-from zonebloom.engines.spark.read.late_materialization import narrowing_of
-from zonebloom.engines.spark.read.schema import Layout
-from zonebloom.engines.spark.read.splits import packed, splits_of
+from zonebloom.engines.spark.scan.late_materialization import narrowing_of
+from zonebloom.engines.spark.scan.schema import Layout
+from zonebloom.engines.spark.scan.splits import packed, splits_of
 from zonebloom.errors import InvalidArgumentError, StaleIndexError
 from zonebloom.predicates import Predicate
 from zonebloom.search.selection import RowSelection

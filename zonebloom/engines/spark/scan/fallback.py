@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from zonebloom.engines.spark.pushdown.calendars import is_moving
 from zonebloom.engines.spark.pushdown.names import misread
 from zonebloom.engines.spark.pushdown.translate import NOT_OF_COLUMNS, Condition
-from zonebloom.engines.spark.read.folded_rows import local_schema
-from zonebloom.engines.spark.read.schema import Layout
+from zonebloom.engines.spark.scan.folded_rows import local_schema
+from zonebloom.engines.spark.scan.schema import Layout
 from zonebloom.errors import ColumnNotFoundError, DataFileError, UnsupportedTypeError
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from zonebloom.engines.spark.inputs import place_of
 from zonebloom.engines.spark.pushdown.types import Piece
-from zonebloom.engines.spark.read.table import Asked, Lake, Plan, PrunedRead
+from zonebloom.engines.spark.scan.table import Asked, Lake, Plan, PrunedRead
 from zonebloom.errors import InvalidArgumentError
 from zonebloom.formats import ParquetDataset
 from zonebloom.formats.table import TableDataset
@@ -97,7 +97,7 @@ def _lake(
     if isinstance(first.data, ParquetDataset) and not first.data.is_remote:
         return Lake(spark, first, first.data, opened, method)
     if isinstance(first.data, (ParquetDataset, TableDataset)):
-        from zonebloom.engines.spark.read.row_range_table import ForeignLake  # noqa: PLC0415 - only for those
+        from zonebloom.engines.spark.scan.row_range_table import ForeignLake  # noqa: PLC0415 - only for those
 
         return ForeignLake(spark, first, opened, method)
     kind = type(first.data).__name__

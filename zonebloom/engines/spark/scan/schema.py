@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql import types as spark
 
-from zonebloom.engines.spark.read import partition_columns
-from zonebloom.engines.spark.read.splits import Reading
-from zonebloom.engines.spark.read.types import arrow_type, nullable_type, spark_type
+from zonebloom.engines.spark.scan import partition_columns
+from zonebloom.engines.spark.scan.splits import Reading
+from zonebloom.engines.spark.scan.types import arrow_type, nullable_type, spark_type
 from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, UnsupportedTypeError
 
 if TYPE_CHECKING:

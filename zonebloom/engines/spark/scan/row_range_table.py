@@ -15,13 +15,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING, cast
 
 from zonebloom.engines.spark.pushdown.translate import EVERY_ROW, Condition
-from zonebloom.engines.spark.read.fallback import obstacle_of_driver
-from zonebloom.engines.spark.read.folded_rows import local_schema
-from zonebloom.engines.spark.read.plan import Choice, Kept, choose
-from zonebloom.engines.spark.read.row_ranges import read_rows
-from zonebloom.engines.spark.read.scan_plan import filtered
-from zonebloom.engines.spark.read.schema import Layout
-from zonebloom.engines.spark.read.table import Asked, Lake, Plan, PrunedRead
+from zonebloom.engines.spark.scan.fallback import obstacle_of_driver
+from zonebloom.engines.spark.scan.folded_rows import local_schema
+from zonebloom.engines.spark.scan.plan import Choice, Kept, choose
+from zonebloom.engines.spark.scan.row_ranges import read_rows
+from zonebloom.engines.spark.scan.scan_plan import filtered
+from zonebloom.engines.spark.scan.schema import Layout
+from zonebloom.engines.spark.scan.table import Asked, Lake, Plan, PrunedRead
 from zonebloom.errors import InvalidArgumentError
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from zonebloom.engines.spark.paths import escaped, url_of
 from zonebloom.engines.spark.pushdown.translate import Condition, Keys
-from zonebloom.engines.spark.read.folded_rows import local_frame
-from zonebloom.engines.spark.read.types import arrow_type
+from zonebloom.engines.spark.scan.folded_rows import local_frame
+from zonebloom.engines.spark.scan.types import arrow_type
 from zonebloom.errors import DataFileError
 
 if TYPE_CHECKING:
