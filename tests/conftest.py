@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -54,6 +55,7 @@ class Lake:
         return replace(self, files=(*self.files, name), table=pa.concat_tables([self.table, table]))
 
 
+@cache
 def make_rows(num_rows: int, seed: int = 0) -> pa.Table:
     """Events with unsorted keys.
 

@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests import reference
+from tests.depth import at_depth
 from tests.test_every_type import COLUMNS
 from zonebloom.bloom import hashing
 from zonebloom.errors import CorruptIndexError, InvalidArgumentError, UnsupportedFormatError
@@ -147,7 +148,7 @@ def test_nulls_are_said_and_have_no_pairs(tmp_path):
     assert empty.verify()
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=at_depth(40), deadline=None)
 @given(
     cuts=st.lists(st.integers(0, 400), max_size=6),
     sizes=st.tuples(st.sampled_from([1, 7, 10, 64, 1000]), st.sampled_from([1, 50, 64, 333, 1 << 20])),

@@ -11,6 +11,8 @@ import textwrap
 
 import pytest
 
+from tests.depth import at_depth
+
 SECONDS = 100
 """A limit that no idle machine comes near: what it ends would take hours, or all memory."""
 PRELUDE = """
@@ -34,12 +36,11 @@ def in_child(code: str, *arguments: object) -> None:
     assert found.returncode == 0, found.stderr
 
 
-@pytest.mark.parametrize("column", ["i", "u", "f", "g", "d"])
-def test_an_exponent_of_any_size_is_compared_exactly(tmp_path, column):
+def test_an_exponent_of_any_size_is_compared_exactly(tmp_path):
     code = """
     import sys
     import pyarrow.parquet as pq
-    folder, name = sys.argv[1:]
+    [folder] = sys.argv[1:]
     D = Decimal
     table = pa.table({
         "i": pa.array([-1, 0, 1, None]),
@@ -50,27 +51,28 @@ def test_an_exponent_of_any_size_is_compared_exactly(tmp_path, column):
     })
     pq.write_table(table, folder + "/a.parquet")
     index = zb.build_index(folder, list("iufgd"))
-    rows = [value for value in table[name].to_pylist() if value is not None]
-    for exponent in (9_999_999, 999_999_999):
-        for text in (f"1e{exponent}", f"-1e{exponent}", f"1e-{exponent}", f"-1e-{exponent}", f"0e-{exponent}"):
-            number = D(text)
-            # a decimal that no double reaches is still finite, and below infinity
-            as_float = float(text) if -1 < number < 1 else number
-            equal = as_float if name in "fg" else number
-            for order in (operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge):
-                predicate = order(col(name), number)
-                kept = index.search(predicate).num_rows_kept
-                found = index.to_table(predicate)[name].to_pylist()
-                assert found == [value for value in rows if order(value, equal)], (text, order)
-                assert kept >= len(found)
-            for values in ([number], [number, 1], [number, D("0.5"), D(-1)]):
-                found = index.to_table(IsIn(name, values))[name].to_pylist()
-                assert found == [value for value in rows if value == equal or value in values], (text, values)
-            assert index.to_table(f"{name} = {text}")[name].to_pylist() == [v for v in rows if v == float(text)]
-            with pytest.raises(InvalidArgumentError, match="precision out of range"):
-                index.exists(name, [number])
+    for name in "iufgd":
+        rows = [value for value in table[name].to_pylist() if value is not None]
+        for exponent in (9_999_999, 999_999_999):
+            for text in (f"1e{exponent}", f"-1e{exponent}", f"1e-{exponent}", f"-1e-{exponent}", f"0e-{exponent}"):
+                number = D(text)
+                # a decimal that no double reaches is still finite, and below infinity
+                as_float = float(text) if -1 < number < 1 else number
+                equal = as_float if name in "fg" else number
+                for order in (operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge):
+                    predicate = order(col(name), number)
+                    kept = index.search(predicate).num_rows_kept
+                    found = index.to_table(predicate)[name].to_pylist()
+                    assert found == [value for value in rows if order(value, equal)], (text, order)
+                    assert kept >= len(found)
+                for values in ([number], [number, 1], [number, D("0.5"), D(-1)]):
+                    found = index.to_table(IsIn(name, values))[name].to_pylist()
+                    assert found == [value for value in rows if value == equal or value in values], (text, values)
+                assert index.to_table(f"{name} = {text}")[name].to_pylist() == [v for v in rows if v == float(text)]
+                with pytest.raises(InvalidArgumentError, match="precision out of range"):
+                    index.exists(name, [number])
     """
-    in_child(code, tmp_path, column)
+    in_child(code, tmp_path)
 
 
 def test_a_text_of_any_exponent_is_cast_to_a_decimal_or_refused():
@@ -101,8 +103,7 @@ def test_a_long_chain_of_conditions_takes_linear_time(made):
     in_child(
         """
         import functools, sys
-        name, schema = sys.argv[1], pa.schema({"o": pa.int64()})
-        num = 20_000 if name == "Expression" else 60_000
+        name, num, schema = sys.argv[1], int(sys.argv[2]), pa.schema({"o": pa.int64()})
         if name == "SQL":
             chain = " OR ".join(f"o > {i + 5}" for i in range(num // 5))
         else:
@@ -114,6 +115,7 @@ def test_a_long_chain_of_conditions_takes_linear_time(made):
         assert ds.dataset(table).to_table(columns={"x": expression})["x"].to_pylist() == [False, True, None]
         """,
         made,
+        at_depth(20_000 if made == "Expression" else 60_000, 10_000),
     )
 
 
@@ -123,7 +125,7 @@ def test_a_thousand_levels_are_evaluated_and_more_are_refused_by_name(tmp_path, 
         """
         import functools, sys
         import pyarrow.parquet as pq
-        folder, name = sys.argv[1:]
+        (folder, name), many = sys.argv[1:3], int(sys.argv[3])
         pq.write_table(pa.table({"k": range(2000), "o": range(2000)}), folder + "/a.parquet")
         index = zb.build_index(folder, "k", rows_per_zone=100)
         field = {"Expression": pc.field}.get(name, col)
@@ -142,13 +144,14 @@ def test_a_thousand_levels_are_evaluated_and_more_are_refused_by_name(tmp_path, 
 
         found = index.to_table(nested(1000))["k"].to_pylist()
         assert found == sorted({7, *range(0, 1000, 2)})
-        for levels, ask in ((1001, index.to_table), (50_000, index.search)):
+        for levels, ask in ((1001, index.to_table), (many, index.search)):
             with pytest.raises(PredicateError, match=f"at most 1000 levels deep, got {levels}"):
                 ask(nested(levels))
         if name == "Expression":
-            with pytest.raises(PredicateError, match="at most 1000 levels deep, got 50000"):
-                index.search(negated(50_000))
+            with pytest.raises(PredicateError, match=f"at most 1000 levels deep, got {many}"):
+                index.search(negated(many))
         """,
         tmp_path,
         made,
+        at_depth(50_000),
     )
