@@ -26,7 +26,7 @@ from zonebloom.storage.stores.store import Store
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["merge_locator_level", "merge_locators"]
+__all__ = ["merge_all", "merge_locator_level", "merge_locators"]
 
 _SLICE_PAGES = 512
 """Pages of pairs that are merged together: 4 MiB in memory, and twice that for merging."""
@@ -69,34 +69,43 @@ def merge_locators(
     return writer.entry
 
 
-def merge_locator_level(
-    store: Store, column: str, level: LevelEntry, live: set[int], on_written: Callable[[str], object]
-) -> tuple[LevelEntry, list[str]]:
-    """The level with its segments merged, which are written but not committed, and those that are damaged.
+def merge_all(
+    store: Store, column: str, entries: Sequence[SegmentEntry], live: set[int], on_written: Callable[[str], object]
+) -> tuple[Sequence[SegmentEntry], list[str]]:
+    """The locators `entries` merged to one, which is written but not committed, and what is damaged and stays.
 
-    The same `level` comes back where there is one segment, and all of its fragments are live.
+    The same `entries` come back where there is one, and all of its fragments are live.
 
     Spec: specs/locator.md#level
     """
     known = np.fromiter(live, np.uint64, len(live))
     sound: list[LocatorSegment] = []
     damage: list[str] = []
-    for entry in level.segments:
+    for entry in entries:
         try:
             sound.append(LocatorSegment(store, entry))
         except CorruptIndexError as error:
             damage.append(str(error))
     chosen = [np.isin(segment.positions.fragment_ids, known) for segment in sound]
     if len(sound) < 2 and all(one.all() for one in chosen):  # noqa: PLR2004 - one alone, or none
-        return level, damage
+        return entries, damage
     try:
         new = merge_locators(store, column, sound, chosen)
     except CorruptIndexError as error:
-        return level, [*damage, str(error)]
+        return entries, [*damage, str(error)]
     on_written(new.path)
     merged = {segment.entry.path for segment in sound}
-    kept = [entry for entry in level.segments if entry.path not in merged]
-    return locator_level((*kept, new), LocatorSegment(store, new).layout.num_pairs), damage
+    return [*(entry for entry in entries if entry.path not in merged), new], damage
+
+
+def merge_locator_level(
+    store: Store, column: str, level: LevelEntry, live: set[int], on_written: Callable[[str], object]
+) -> tuple[LevelEntry, list[str]]:
+    """The level with its segments merged, as `merge_all`; the same `level` where there is nothing to do."""
+    entries, damage = merge_all(store, column, level.segments, live, on_written)
+    if entries is level.segments:
+        return level, damage
+    return locator_level(entries, LocatorSegment(store, entries[-1]).layout.num_pairs), damage
 
 
 def _slices(num_pages: int, num_streams: int) -> Iterator[tuple[int, int]]:

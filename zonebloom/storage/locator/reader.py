@@ -13,13 +13,13 @@ import sys
 from bisect import bisect_right
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 import xxhash
 
 from zonebloom.bloom.locator import FIRSTS_PER_PAGE, PAGE_BYTES, WIDE_ZONE_BITS, pair_bounds, zones_in_page
-from zonebloom.bloom.zones import ZoneFilters, ZonePositions
+from zonebloom.bloom.zones import ZoneFilters, ZonePositions, ZonesOfEach
 from zonebloom.errors import CorruptIndexError, StorageError
 from zonebloom.storage.locator.layout import decode_tail
 from zonebloom.storage.segment import SegmentEntry, checksum
@@ -28,7 +28,7 @@ from zonebloom.storage.stores.store import Mapping, Store
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["FEW_HASHES", "Located", "LocatorSegment"]
+__all__ = ["FEW_HASHES", "LocatorSegment"]
 
 FEW_HASHES = 1024
 """A search of at most this number of hashes does not load Numba, which takes 0.5 s; NumPy takes 25 µs for each."""
@@ -37,9 +37,6 @@ _LOADED_FEW = 16
 _KERNEL_MODULE = "zonebloom.bloom.kernels.locator"
 _MOST_TAIL_BYTES = 64 << 20
 """Bytes that a tail may take of memory; the most zones, in runs of one, take 40 MiB."""
-
-Located: TypeAlias = "tuple[NDArray[np.int64], NDArray[np.int64]]"
-"""Indexes of keys, ascending, and the number of a zone for each; the zones of a key ascend too."""
 
 
 class LocatorSegment(ZoneFilters):
@@ -84,8 +81,8 @@ class LocatorSegment(ZoneFilters):
 
     # --- answers ------------------------------------------------------------------------------------------------------
 
-    def lookup(self, hashes: NDArray[np.uint64]) -> Located:
-        """The zones that hold each of `hashes`; a zone that is not named certainly does not hold it.
+    def lookup(self, hashes: NDArray[np.uint64]) -> ZonesOfEach:
+        """The zones that hold each of `hashes`, in order of hash and zone; all others certainly do not.
 
         An absent key is given a zone with a probability of `num_pairs` / 2**41.
 
@@ -119,6 +116,13 @@ class LocatorSegment(ZoneFilters):
         is_found[zones] = True
         return is_found.nonzero()[0]
 
+    def zones_of_each(self, hashes: NDArray[np.uint64]) -> ZonesOfEach:
+        """For each of `hashes` the zones that may hold it; all zones where the segment is damaged."""
+        try:
+            return self.lookup(hashes)
+        except CorruptIndexError:
+            return super().zones_of_each(hashes)
+
     def may_contain(self, hashes: NDArray[np.uint64], wanted: NDArray[np.bool_] | None = None) -> NDArray[np.bool_]:
         """For each zone (in the mask `wanted`), whether any of `hashes` may be in it; False is certain."""
         found = np.zeros(len(self), np.bool_)
@@ -143,7 +147,7 @@ class LocatorSegment(ZoneFilters):
 
     # --- a few keys ---------------------------------------------------------------------------------------------------
 
-    def _few(self, hashes: NDArray[np.uint64]) -> Located:
+    def _few(self, hashes: NDArray[np.uint64]) -> ZonesOfEach:
         bounds = [pair_bounds(one, self.layout.zone_bits) for one in hashes.tolist()]
         runs = self._page_runs(bounds)
         pages = self._read_runs(runs)
@@ -190,7 +194,7 @@ class LocatorSegment(ZoneFilters):
 
     # --- many keys ----------------------------------------------------------------------------------------------------
 
-    def _many(self, hashes: NDArray[np.uint64]) -> Located:
+    def _many(self, hashes: NDArray[np.uint64]) -> ZonesOfEach:
         from zonebloom.bloom.kernels import locator as kernels  # noqa: PLC0415 - a search of a few keys must not load Numba
 
         layout, room = self.layout, 2 * len(hashes)
