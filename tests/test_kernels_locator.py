@@ -8,17 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests import reference
-from zonebloom.bloom.kernels.locator import (
-    DROPPED,
-    decode_pages,
-    encode_pages,
-    find_pairs,
-    mark_pages,
-    most_pages,
-    pack_pairs,
-    sort_pairs,
-)
-from zonebloom.bloom.locator import MAX_PAIRS, MAX_ZONES, first_pairs, pair_bounds, zone_bits_for, zones_in_page
+from zonebloom.bloom.kernels.locator import DROPPED, decode_pages, encode_pages, find_pairs
+from zonebloom.bloom.kernels.pairs import merge_pairs, pack_pairs, sort_pairs
+from zonebloom.bloom.locator import MAX_PAIRS, MAX_ZONES, pair_bounds, zone_bits_for, zones_in_page
 from zonebloom.errors import InvalidArgumentError
 
 RANDOM = np.random.default_rng(20261122)
@@ -42,16 +34,17 @@ def narrow(pairs, zone_bits):
 
 
 def encoded(pairs, zone_bits):
-    room = most_pages(int(pairs[0]), int(pairs[-1]), len(pairs), zone_bits) if len(pairs) else 0
-    pages = np.full((room, 4096), 0xAA, np.uint8)
-    return pages[: encode_pages(pairs, zone_bits, pages)]
+    pages, begun = np.full((len(pairs), 4096), 0xAA, np.uint8), np.zeros(2, np.uint64)
+    assert encode_pages(pairs, zone_bits, pages, begun) == len(pairs)
+    return pages[: begun[0]]
 
 
 def search(pages, hashes, num_zones, zone_bits):
+    """The zones of each hash, by the kernel from all pages: those of other keys have none."""
+    begins, ends = np.zeros(len(hashes), np.uint64), np.full(len(hashes), len(pages), np.uint64)
     keys, zones = np.empty(4, np.uint64), np.empty(4, np.uint64)
     while True:
-        found = find_pairs(pages, first_pairs(pages), hashes, num_zones, zone_bits, keys, zones)
-        assert found is not None
+        found = find_pairs(pages, hashes, begins, ends, zone_bits, keys, zones)
         if found <= len(keys):
             return list(zip(keys[:found].tolist(), zones[:found].tolist(), strict=True))
         keys, zones = np.empty(found, np.uint64), np.empty(found, np.uint64)
@@ -108,22 +101,21 @@ def test_contrived_hashes_are_sorted_too(pattern):
     assert np.array_equal(pairs[: len(expected)], expected)
 
 
-@settings(max_examples=40, deadline=None)
-@given(st.integers(0, 2**64 - 1), st.integers(0, 63), st.integers(0, 3000))
-def test_pairs_between_bounds_are_sorted(low, bits, count):
-    high = min(2**64 - 1, low + (1 << bits))
-    offsets = RANDOM.integers(0, high - low, count, dtype=np.uint64, endpoint=True)
-    pairs = np.uint64(low) + offsets
-    expected = np.unique(pairs)
-    assert sort_pairs(pairs, np.empty_like(pairs), low=low, high=high) == len(expected)
-    assert np.array_equal(pairs[: len(expected)], expected)
-
-
-def test_pairs_outside_the_bounds_do_no_harm():
-    pairs = random_hashes(50_000)
-    before = np.sort(pairs)
-    sort_pairs(pairs, np.empty_like(pairs), low=1 << 60, high=1 << 61)
-    assert set(pairs.tolist()) <= set(before.tolist())
+@pytest.mark.parametrize("sizes", [(0, 0), (0, 3), (1, 1), (1, 2), (5, 1), (1000, 999), (3, 4000)])
+@pytest.mark.parametrize("pattern", ["mixed", "all of one first", "alternating"])
+def test_merging_gives_all_pairs_in_order(sizes, pattern):
+    pairs = np.unique(random_hashes(sum(sizes)))
+    chosen = np.zeros(len(pairs), bool)
+    picked = {
+        "mixed": RANDOM.permutation(len(pairs))[: sizes[0]],
+        "all of one first": np.arange(sizes[0]),
+        "alternating": np.arange(len(pairs))[::2][: sizes[0]],
+    }[pattern]
+    chosen[picked] = True
+    merged = np.full(len(pairs) + 1, 0xAAAA, np.uint64)
+    merge_pairs(pairs[chosen], pairs[~chosen], merged[:-1])
+    assert np.array_equal(merged[:-1], pairs)
+    assert merged[-1] == 0xAAAA
 
 
 # --- pages ------------------------------------------------------------------------------------------------------------
@@ -149,15 +141,23 @@ def test_pairs_written_in_parts_make_the_same_pages(sizes, num_zones, is_repeate
     hashes = random_hashes(sum(sizes), distinct=3 if is_repeated else None)
     pairs, zone_bits = sorted_pairs(hashes, num_zones), zone_bits_for(num_zones)
     whole = encoded(pairs, zone_bits)
-    parts = np.zeros((2200, 4096), np.uint8)
-    begun, done = 0, 0
+    parts, begun = np.zeros((len(whole) + 1, 4096), np.uint8), np.zeros(2, np.uint64)
+    done = 0
     for size in [*sizes, len(pairs)]:
-        chunk = pairs[done : done + size]
-        first = max(begun - 1, 0)
-        in_page = int(parts[first].view("<u4")[1]) if begun else 0
-        begun = first + encode_pages(chunk, zone_bits, parts[first:], num_in_page=in_page)
-        done += len(chunk)
-    assert np.array_equal(parts[:begun], whole)
+        done += encode_pages(pairs[done : done + size], zone_bits, parts, begun)
+    assert (done, begun[0]) == (len(pairs), len(whole))
+    assert np.array_equal(parts[:-1], whole)
+
+
+@pytest.mark.parametrize("num_pages", [0, 1, 2])
+def test_pairs_without_room_are_left(num_pages):
+    pairs = sorted_pairs(random_hashes(3000), 100)
+    whole, room, begun = encoded(pairs, 7), np.zeros((num_pages, 4096), np.uint8), np.zeros(2, np.uint64)
+    done = encode_pages(pairs, 7, room, begun)
+    assert np.array_equal(room, whole[:num_pages])
+    assert done == sum(int(page.view("<u4")[1]) for page in whole[:num_pages])
+    assert encode_pages(pairs[done:], 7, room, begun) == 0
+    assert np.array_equal(room, whole[:num_pages])
 
 
 def test_decoding_renumbers_and_drops_zones():
@@ -187,12 +187,9 @@ def test_found_pairs_are_those_of_the_key(num_pairs, distinct, num_zones):
         zones_of.setdefault(pair >> 23, []).append(pair & (MAX_ZONES - 1))
     expected = [(i, zone) for i, one in enumerate(hashes.tolist()) for zone in zones_of.get(one >> 23, [])]
     assert search(pages, hashes, num_zones, zone_bits) == expected
-    marks = np.zeros(len(pages), bool)
-    mark_pages(first_pairs(pages), hashes, zone_bits, marks)
     bounds = [pair_bounds(one, zone_bits) for one in hashes.tolist()]
     in_pages = [[zones_in_page(page.tobytes(), *bound).tolist() for page in pages] for bound in bounds]
     assert [(i, zone) for i, found in enumerate(in_pages) for zones in found for zone in zones] == expected
-    assert all(marks[page] for found in in_pages for page, zones in enumerate(found) if zones)
 
 
 def test_a_bucket_that_ends_with_the_bits_of_its_page_is_found():
@@ -206,7 +203,9 @@ def test_a_bucket_that_ends_with_the_bits_of_its_page_is_found():
         expected = [one - least for one in pairs.tolist() if least <= one <= greatest]
         assert zones_in_page(page.tobytes(), least, greatest).tolist() == expected
         assert [zone for _, zone in search(page[None], np.array([pair], np.uint64), MAX_ZONES, 23)] == expected
-    assert encode_pages(np.array([last + 1], np.uint64), 23, np.stack([page] * 3), num_in_page=989) == 2
+    begun = np.array([1, 989], np.uint64)
+    assert encode_pages(np.array([last + 1], np.uint64), 23, np.stack([page] * 2), begun) == 1
+    assert begun.tolist() == [2, 1]
 
 
 def test_an_absent_key_meets_a_pair_as_often_as_41_bits_let_it():
@@ -237,14 +236,12 @@ def test_no_page_makes_a_kernel_read_or_write_outside(seed, how):
     else:
         words[victim, 1 if how == "count" else 0] = random.integers(0, 1 << 32, dtype=np.uint32)
     hashes = np.sort(np.concatenate((random_hashes(200), np.array([0, 2**64 - 1], np.uint64))))
-    firsts = np.sort(first_pairs(pages))
+    begins, ends = np.zeros(len(hashes), np.uint64), np.full(len(hashes), len(pages), np.uint64)
     keys, zones = (np.full(300, 0xAAAA, np.uint64) for _ in range(2))
-    found = find_pairs(pages, firsts, hashes, num_zones, zone_bits, keys[:200], zones[:200])
+    count = min(find_pairs(pages, hashes, begins, ends, zone_bits, keys[:200], zones[:200]), 200)
     assert (keys[200:] == 0xAAAA).all()
-    if found is not None:
-        count = min(found, 200)
-        assert (keys[:count] < len(hashes)).all()
-        assert (zones[:count] < num_zones).all()
+    assert (keys[:count] < len(hashes)).all()
+    assert (zones[:count] < 1 << zone_bits).all()
     pairs = np.full(len(pages) * MAX_PAIRS + 10, 0xAAAA, np.uint64)
     count = decode_pages(pages, num_zones, zone_bits, pairs[:-10])
     assert (pairs[-10:] == 0xAAAA).all()
@@ -260,30 +257,39 @@ HASHES = np.zeros(5, np.uint64)
 ROOM = np.zeros(8, np.uint64)
 FLAGS = np.zeros(8, np.bool_)
 PAGES = np.zeros((2, 4096), np.uint8)
-FIRSTS = np.zeros(2, np.uint64)
+BEGUN = np.zeros(2, np.uint64)
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: pack_pairs(HASHES, ROOM[:5], FLAGS, rows_per_zone=2), "room for 6 items, got 5"),
-        (lambda: pack_pairs(HASHES, ROOM, FLAGS[:2], rows_per_zone=2), "each of 3 zones, got 2"),
+        (lambda: pack_pairs(HASHES, ROOM[:5], FLAGS, rows_per_zone=2), "pairs must have at least 6 items, got 5"),
+        (lambda: pack_pairs(HASHES, ROOM, FLAGS[:2], rows_per_zone=2), "has_null must have at least 3 items, got 2"),
         (lambda: pack_pairs(HASHES, ROOM, FLAGS, rows_per_zone=0), "rows_per_zone must be from 1"),
         (lambda: pack_pairs(HASHES, ROOM, FLAGS, rows_per_zone=2, first_fill=2), "first_fill must be"),
         (lambda: pack_pairs(HASHES, ROOM, FLAGS, rows_per_zone=2, first_zone=MAX_ZONES - 2), "first_zone must be"),
         (lambda: pack_pairs(HASHES, ROOM, FLAGS, rows_per_zone=2, validity=np.zeros(0, np.uint8)), "validity must"),
-        (lambda: sort_pairs(HASHES.copy(), ROOM[:4]), "room for 5 pairs, got 4"),
-        (lambda: sort_pairs(HASHES.copy(), ROOM, low=5, high=4), "low must be"),
-        (lambda: encode_pages(HASHES, 24, PAGES), "zone_bits must be from 0 to 23"),
-        (lambda: encode_pages(HASHES, 3, PAGES[:0]), "room for"),
-        (lambda: encode_pages(HASHES, 3, PAGES[:, :4000].copy()), "4096 bytes each, got 4000"),
+        (lambda: sort_pairs(HASHES.copy(), ROOM[:4]), "scratch must have at least 5 items, got 4"),
+        (lambda: merge_pairs(HASHES, HASHES, ROOM), "merged must have at least 10 items, got 8"),
+        (lambda: encode_pages(HASHES, 24, PAGES, BEGUN), "zone_bits must be from 0 to 23"),
+        (lambda: encode_pages(HASHES, 3, PAGES, BEGUN[:1]), "begun must have at least 2 items, got 1"),
+        (lambda: encode_pages(HASHES, 3, PAGES, BEGUN + np.uint64(3)), "pages begun must be from 0 to 2, got 3"),
+        (lambda: encode_pages(HASHES, 3, PAGES[:, :4000].copy(), BEGUN), "4096 bytes each, got 4000"),
         (lambda: decode_pages(PAGES, 9, 3, np.zeros(4000, np.uint64)), "num_zones must be from 0 to 8"),
-        (lambda: decode_pages(PAGES, 8, 3, ROOM), "pairs must have room for 1978, got 8"),
+        (lambda: decode_pages(PAGES, 8, 3, ROOM), "pairs must have at least 1978 items, got 8"),
         (lambda: decode_pages(PAGES, 8, 3, np.zeros(4000, np.uint64), np.zeros(7, np.uint32)), "8 items, got 7"),
-        (lambda: find_pairs(PAGES, FIRSTS[:1], HASHES, 8, 3, ROOM, ROOM), "an item for each of 1 or more pages"),
-        (lambda: find_pairs(PAGES[:0], FIRSTS[:0], HASHES, 8, 3, ROOM, ROOM), "an item for each of 1 or more pages"),
-        (lambda: find_pairs(PAGES, FIRSTS, HASHES, 8, 3, ROOM, ROOM[:4]), "as many items, got 8 and 4"),
-        (lambda: mark_pages(FIRSTS, HASHES, 3, FLAGS), "an item for each of 1 or more pages"),
+        (
+            lambda: find_pairs(PAGES, HASHES, HASHES[:1], HASHES, 3, ROOM, ROOM),
+            "begins must have at least 5 items, got 1",
+        ),
+        (
+            lambda: find_pairs(PAGES, HASHES, HASHES, ROOM + np.uint64(3), 3, ROOM, ROOM),
+            "pages must be from 0 to 2, got 3",
+        ),
+        (
+            lambda: find_pairs(PAGES, HASHES, HASHES, HASHES, 3, ROOM, ROOM[:4]),
+            "zones must have at least 8 items, got 4",
+        ),
     ],
 )
 def test_arrays_that_do_not_fit_are_refused(call, message):

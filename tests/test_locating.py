@@ -9,11 +9,13 @@ import warnings
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
 import zonebloom as zb
 from tests.lives import assert_every_row_is_found, rows_of, write
+from zonebloom.storage.locator.reader import LocatorSegment
 
 ROWS_PER_ZONE = 10
 
@@ -32,13 +34,19 @@ def lake(tmp_path):
     return root
 
 
+BESIDE, INSTEAD = {"locator": True}, {"filters": False}
+"""Locators beside the filters of zones, and instead of them."""
+both = pytest.mark.parametrize("how", [BESIDE, INSTEAD], ids=["beside filters", "instead of filters"])
+
+
 def build(lake, **options):
     return zb.build_index(lake, "k", rows_per_zone=ROWS_PER_ZONE, fpp=0.05, **{"locator": True} | options)
 
 
-def level_of(index):
-    [level] = [one for one in index._snapshot.manifest.columns[0].levels if one.name == "locator"]
-    return level
+def locators_of(index):
+    [column] = index._snapshot.manifest.columns
+    levels = [segment for level in column.levels for segment in level.segments]
+    return [segment for segment in (*column.segments, *levels) if segment.kind == "locator"]
 
 
 def zones_with(lake, keys) -> set[tuple[str, int]]:
@@ -73,10 +81,12 @@ def assert_only_zones_with_keys_are_kept(lake, index):
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-@pytest.mark.parametrize("levels", [("zone",), ("zone", "fragment", "dataset")])
-def test_a_search_keeps_the_zones_that_hold_a_key_and_no_other(lake, workers, levels):
-    index = build(lake, workers=workers, levels=levels)
-    assert [one.name for one in index._snapshot.manifest.columns[0].levels] == [*levels[1:], "locator"]
+@pytest.mark.parametrize("how", [BESIDE, INSTEAD, {"locator": True, "levels": ("zone", "fragment", "dataset")}])
+def test_a_search_keeps_the_zones_that_hold_a_key_and_no_other(lake, workers, how):
+    index = build(lake, workers=workers, **how)
+    [column] = index._snapshot.manifest.columns
+    assert sum(one.num_zones for one in locators_of(index)) == column.num_zones
+    assert {one.kind for one in column.segments} == {"locator" if how == INSTEAD else "zones"}
     assert_only_zones_with_keys_are_kept(lake, index)
     plain = build(lake, locator=False, index=lake.parent / "plain")
     absent = zb.IsIn("k", list(range(10**15, 10**15 + 20_000)))
@@ -85,36 +95,55 @@ def test_a_search_keeps_the_zones_that_hold_a_key_and_no_other(lake, workers, le
     assert_every_row_is_found(lake, index, is_fresh=True)
 
 
-def test_a_life_with_locators(lake):
-    index = build(lake)
+@both
+def test_a_life_with_locators(lake, how):
+    index = build(lake, **how)
     write(lake / "f3.parquet", keys_of(3), 1)
     write(lake / "f1.parquet", keys_of(4, 33), 2)
     (lake / "f0.parquet").unlink()
     assert_every_row_is_found(lake, index)
     index.refresh()
-    assert len(level_of(index).segments) >= 2
+    assert len(locators_of(index)) >= 2
     assert_only_zones_with_keys_are_kept(lake, index)
     index.optimize()
-    [segment] = level_of(index).segments
-    assert level_of(index).num_values == sum(len(set(keys)) for keys in keys_by_zone(lake))
+    [segment] = locators_of(index)
+    located = LocatorSegment(index._snapshot.store, segment)
+    assert located.layout.num_pairs == sum(len(set(keys)) for keys in keys_by_zone(lake))
     assert segment.num_zones == sum(-(-pq.read_metadata(path).num_rows // 10) for path in lake.glob("*.parquet"))
     assert_only_zones_with_keys_are_kept(lake, index)
     assert_every_row_is_found(lake, index, is_fresh=True)
     assert index.optimize().columns == ()
+    found = index.verify(sample=1.0)
+    assert found.is_sound
+    assert [one.num_values for one in found.columns] == [len(rows_of(lake))]
 
 
-def test_a_step_by_step_build_gives_one_locator(lake):
-    stepwise = build(lake, commit_every=50, index=lake.parent / "steps")
-    whole = build(lake, workers=1)
-    files = [(index.root / level_of(index).segments[0].path).read_bytes() for index in (stepwise, whole)]
-    assert len(level_of(stepwise).segments) == 1
+def test_what_needs_filters_says_that_there_are_none(lake):
+    index = build(lake, **INSTEAD)
+    with pytest.raises(LookupError, match=r"filters for a zone table, got locators.*filters=True"):
+        index.zone_table("k")
+    assert index.info()["columns"][0]["sizing"] == "locator"
+    index.refresh("full", levels=("zone",))
+    assert len(index.zone_table("k")) == len(keys_by_zone(lake))
+    index.refresh("full", levels=("locator",))
+    assert {one.kind for one in index._snapshot.manifest.columns[0].segments} == {"locator"}
+    assert_only_zones_with_keys_are_kept(lake, index)
+
+
+@both
+def test_a_step_by_step_build_gives_one_locator(lake, how):
+    stepwise = build(lake, commit_every=50, index=lake.parent / "steps", **how)
+    whole = build(lake, workers=1, **how)
+    files = [(index.root / locators_of(index)[0].path).read_bytes() for index in (stepwise, whole)]
+    assert len(locators_of(stepwise)) == 1
     assert files[0] == files[1]
 
 
-def test_nulls_and_zeros(tmp_path):
+@both
+def test_nulls_and_zeros(tmp_path, how):
     values = [None, 0.0, -0.0, 1.5, float("nan"), 2.5, None, 3.5]
     pq.write_table(pa.table({"x": pa.array(values, pa.float64())}), tmp_path / "x.parquet")
-    index = zb.build_index(tmp_path, "x", rows_per_zone=1, locator=True)
+    index = zb.build_index(tmp_path, "x", rows_per_zone=1, **how)
     assert index.search("x = 0").row_ranges.num_rows == 2
     assert index.search("x IS NULL").row_ranges.num_rows == 2
     assert index.search("x = 1.5 OR x IS NULL").row_ranges.num_rows == 3
@@ -124,7 +153,7 @@ def test_nulls_and_zeros(tmp_path):
 @pytest.mark.parametrize("how", ["missing", "tail", "page"])
 def test_a_damaged_locator_is_told_and_the_filters_answer(lake, how):
     index = build(lake, workers=1)
-    path = index.root / level_of(index).segments[0].path
+    path = index.root / locators_of(index)[0].path
     data = bytearray(path.read_bytes())
     if how == "missing":
         path.unlink()
@@ -147,7 +176,7 @@ def test_a_damaged_locator_is_told_and_the_filters_answer(lake, how):
 
 
 def test_every_level_is_named_in_the_error(lake):
-    with pytest.raises(ValueError, match="zone and any of fragment, dataset and locator, got zone, file"):
+    with pytest.raises(ValueError, match="or locator alone, got zone, file"):
         build(lake, levels=("zone", "file"))
 
 
@@ -168,16 +197,18 @@ def located(index, keys, **options) -> list[tuple]:
     return [tuple(row.values()) for row in index.locate("k", keys, **options).to_pylist()]
 
 
-@pytest.mark.parametrize("locator", [True, False])
-def test_locate_names_every_row_of_every_key(lake, locator):
-    index = build(lake, locator=locator)
+@pytest.mark.parametrize(
+    "how", [BESIDE, INSTEAD, {"locator": False}, {"locator": False, "levels": ("zone", "dataset")}]
+)
+def test_locate_names_every_row_of_every_key(lake, how):
+    index = build(lake, **how)
     every = rows_of(lake)
     keys = [7, 10**15, *every[::9], 101, 7, -1]
     ranges = index.locate("k", keys).to_pylist()
     expected = {(key, path, row) for key, path, row in rows_with(lake, keys) if path}
     covered = {(one["key_index"], one["path"], row) for one in ranges for row in range(one["start"], one["stop"])}
     assert covered >= expected
-    if locator:
+    if how in (BESIDE, INSTEAD):
         zones = [zones_with(lake, [key]) for key in keys]
         assert len(covered) <= ROWS_PER_ZONE * sum(map(len, zones))
         order = [(one["key_index"], one["path"], one["start"]) for one in ranges]
@@ -188,6 +219,38 @@ def test_locate_names_every_row_of_every_key(lake, locator):
     assert located(index, [], exact=True) == []
     table = index.locate("k", [None, 7], exact=True)
     assert table.schema == pa.schema([("key_index", pa.int64()), ("path", pa.string()), ("row", pa.int64())])
+
+
+def test_locators_instead_of_filters_that_are_damaged_keep_their_zones(lake):
+    index = build(lake, workers=1, **INSTEAD)
+    path = index.root / locators_of(index)[0].path
+    data = bytearray(path.read_bytes())
+    data[100] ^= 4
+    path.write_bytes(data)
+    index = zb.open_index(lake)
+    with pytest.warns(RuntimeWarning, match="rows that it describes are read whole"):
+        found = index.search("k = 7")
+    assert [reason.code for reason in found.reasons] == ["SEGMENT_CORRUPT"]
+    assert found.num_zones_kept == found.num_zones
+    assert located(index, [7, 10**15], exact=True) == rows_with(lake, [7, 10**15])
+    index.refresh()
+    assert_only_zones_with_keys_are_kept(lake, index)
+
+
+def test_filters_name_the_zones_of_many_keys_as_of_few(tmp_path, monkeypatch):
+    """A slice segment and a zone segment: each key has the zones that a search for it alone keeps."""
+    for number in range(3):
+        write(tmp_path / f"f{number}.parquet", [*range(number * 900, number * 900 + 900), 7])
+    index = zb.build_index(tmp_path, "k", rows_per_zone=3, fpp=0.05)
+    keys = pa.array(range(0, 3000, 7))
+    alone = [index.search(zb.Equals("k", key)).row_ranges.num_rows for key in keys.to_pylist()]
+    assert index.optimize().columns
+    for few in (10**6, 0):
+        monkeypatch.setattr("zonebloom.storage.slices.reader.FEW_HASHES", few)
+        found = zb.open_index(tmp_path).locate("k", keys)
+        rows = np.zeros(len(keys), np.int64)
+        np.add.at(rows, found["key_index"].to_numpy(), pc.subtract(found["stop"], found["start"]).to_numpy())
+        assert rows.tolist() == alone
 
 
 def test_locate_reads_what_the_index_does_not_know(lake):

@@ -106,6 +106,20 @@ def test_zones_kept_are_those_of_the_index(forecast, lake, keys, tmp_path, fpp, 
     assert option.many_present_kept == pytest.approx(np.mean(many_present), rel=0.05)
 
 
+def test_a_locator_is_predicted_as_it_is_built(forecast, lake, keys, tmp_path):
+    index = zb.build_index(lake, "key", rows_per_zone=ROWS_PER_ZONE, filters=False, index=tmp_path / "index", workers=1)
+    option = forecast.locator
+    assert option.index_bytes == pytest.approx(index.info()["columns"][0]["index_bytes"], rel=0.02, abs=8192)
+    chosen = np.random.default_rng(1).choice(keys, 400).tolist()
+    present = np.mean([index.search(zb.Equals("key", key)).num_zones_kept for key in chosen])
+    assert option.present_kept == pytest.approx(present, rel=0.1)
+    many = index.search(zb.IsIn("key", np.random.default_rng(2).choice(keys, 1000).tolist())).num_zones_kept
+    assert option.many_present_kept == pytest.approx(many, rel=0.05)
+    assert index.search(zb.IsIn("key", list(range(10**7, 10**7 + 1000)))).num_zones_kept == 0
+    assert option.many_absent_kept == 1000 * option.absent_kept < 0.001
+    assert min(option.build_seconds, option.filter_bytes) > 0
+
+
 def test_a_small_data_set_is_counted_and_not_estimated(tmp_path):
     random = np.random.default_rng(2)
     rows = [random.integers(0, 700, 2000) for _ in range(3)]

@@ -167,6 +167,14 @@ def test_explain_tells_false_zones_expected_and_seen(tmp_path):
     assert f"20 expected, {found.false_zones.seen} seen" in str(found)
     assert min(found.list_seconds, found.search_seconds) > 0
     assert index.explain("x = 7 AND x IS NOT NULL").false_zones is None
+    assert not found.false_zones.is_located
+    for how in ({"locator": True}, {"filters": False}):
+        located = zb.build_index(root, "x", rows_per_zone=10, fpp=0.01, overwrite=True, **how)
+        found = located.explain(zb.IsIn("x", [7, -1]))
+        assert found.false_zones.is_located
+        assert found.false_zones.expected == 2 * 20_000 / 2**41
+        assert (found.false_zones.kept, found.false_zones.seen) == (1, 0)
+        assert "1.8e-08 expected of the locator, 0 seen" in str(found)
 
 
 def test_what_a_notebook_shows_is_for_people(flat_lake):

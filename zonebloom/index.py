@@ -157,6 +157,7 @@ def build_index(
     runner: Runner | None = None,
     adopt: Literal["parquet"] | None = None,
     locator: bool = False,
+    filters: bool = True,
 ) -> Index:
     """An index over `columns` of `source`, committed and opened; data files are only read.
 
@@ -205,6 +206,9 @@ def build_index(
     locator
         Whether to add the level `"locator"`: 4.2 bytes a row, with which a search keeps hardly any zone by chance, and
         `Index.locate` names the zones of many keys. specs/locator.md.
+    filters
+        Whether zones have filters. False makes locators instead of them, which answer all that filters answer; a
+        `zone_table` and an export need filters.
 
     Raises
     ------
@@ -219,8 +223,9 @@ def build_index(
     """
     from zonebloom.build.create import build, index_store  # noqa: PLC0415 - a plain search does without
 
-    names = (levels,) if isinstance(levels, str) else tuple(levels)
-    options = IndexOptions(rows_per_zone, fpp, sizing, (*names, *(("locator",) if locator else ())))
+    names = {levels} if isinstance(levels, str) else set(levels)
+    names = (names | ({"locator"} if locator or not filters else set())) - (set() if filters else {"zone"})
+    options = IndexOptions(rows_per_zone, fpp, sizing, tuple(names))
     work = BuildOptions(workers, commit_every, progress, runner)
     given = open_dataset(source, storage_options)
     dataset = given.pin()

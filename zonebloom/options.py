@@ -80,11 +80,11 @@ def check_levels(levels: Sequence[str]) -> tuple[str, ...]:
     Raises
     ------
     InvalidArgumentError
-        They are not "zone" and any of "fragment", "dataset" and "locator".
+        They are not "zone" and any of "fragment", "dataset" and "locator", or "locator" alone.
     """
     names = (levels,) if isinstance(levels, str) else tuple(levels)
-    if "zone" not in names or set(names) - set(LEVELS):
-        message = "levels must be zone and any of fragment, dataset and locator"
+    if ("zone" not in names and set(names) != {"locator"}) or set(names) - set(LEVELS):
+        message = "levels must be zone and any of fragment, dataset and locator, or locator alone"
         raise InvalidArgumentError(f"{message}, got {', '.join(names)}")
     return tuple(name for name in LEVELS if name in names)
 
@@ -110,13 +110,20 @@ class IndexOptions:
     sizing: Sizing = "power_of_two"
     """How the number of blocks follows."""
     levels: tuple[str, ...] = ("zone",)
-    """The filters to make: of zones, and of fragments and the data set above them."""
+    """The filters to make: of zones, and of fragments and the data set above them; or locators alone."""
 
     def __post_init__(self) -> None:
         check_rows_per_zone(self.rows_per_zone)
         check_fpp(self.fpp)
         check_sizing(self.sizing)
         object.__setattr__(self, "levels", check_levels(self.levels))
+        if not self.has_filters:
+            object.__setattr__(self, "sizing", "power_of_two")
+
+    @property
+    def has_filters(self) -> bool:
+        """Whether each zone has a filter; else locators are the segments of the column."""
+        return self.levels[0] == "zone"
 
 
 @dataclass(frozen=True, slots=True)

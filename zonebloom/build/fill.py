@@ -319,6 +319,13 @@ def _work(plan: BuildPlan, queue: _Queue, built: BuiltColumns, levels: LevelSink
         builders: dict[str, list[_Builder]] = {}
         locators: dict[str, LocatorBuilder] = {}
         for column, column_type in plan.columns.items():
+            builders[column] = []
+            if "locator" in options.levels:
+                locator = LocatorBuilder(plan.store, column, rows_per_zone=options.rows_per_zone)
+                locators[column] = stack.enter_context(locator)
+                builders[column].append(locator)
+            if not options.has_filters:
+                continue
             builder = ZoneBuilder(
                 column_type,
                 column=column,
@@ -328,11 +335,7 @@ def _work(plan: BuildPlan, queue: _Queue, built: BuiltColumns, levels: LevelSink
                 sink=lambda batch, column=column: writers[column].write(batch),  # type: ignore[misc]
             )
             writers[column] = stack.enter_context(ZoneSegmentWriter(plan.store, column, builder.schema))
-            builders[column] = [builder]
-            if "locator" in options.levels:
-                locator = LocatorBuilder(plan.store, column, rows_per_zone=options.rows_per_zone)
-                locators[column] = stack.enter_context(locator)
-                builders[column].append(locator)
+            builders[column].append(builder)
         for unit in queue:
             wait_until_settled(unit.fragment.fingerprint, queue.started)
             try:
@@ -348,15 +351,20 @@ def _work(plan: BuildPlan, queue: _Queue, built: BuiltColumns, levels: LevelSink
         for builder_ in itertools.chain.from_iterable(builders.values()):
             builder_.close()
     with queue.lock:
-        _note_written(plan.store, built, writers, locators)
+        _note_written(plan, built, writers, locators)
 
 
 def _note_written(
-    store: Store, built: BuiltColumns, writers: Mapping[str, ZoneSegmentWriter], locators: Mapping[str, LocatorBuilder]
+    plan: BuildPlan,
+    built: BuiltColumns,
+    writers: Mapping[str, ZoneSegmentWriter],
+    locators: Mapping[str, LocatorBuilder],
 ) -> None:
     """What a worker wrote; a segment without zones is removed."""
     for column, locator in locators.items():
-        if locator.entries:
+        if not plan.options.has_filters:
+            built.segments[column] += locator.entries
+        elif locator.entries:
             level = locator_level(locator.entries, locator.num_written)
             built.levels[column] = (*built.levels.get(column, ()), level)
     for column, writer in writers.items():
@@ -364,7 +372,7 @@ def _note_written(
         if writer.entry.num_zones:
             built.segments[column].append(writer.entry)
         else:
-            store.delete(writer.entry.path)
+            plan.store.delete(writer.entry.path)
 
 
 class _Builder(Protocol):

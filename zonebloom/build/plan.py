@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Literal, cast, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +23,7 @@ from zonebloom.errors import CorruptIndexError, DataFileError, InvalidArgumentEr
 from zonebloom.formats import DatasetSnapshot
 from zonebloom.formats.hive import Partitions, agrees, wanted_partitions
 from zonebloom.maintain.transaction import covered_by
-from zonebloom.options import IndexOptions, Sizing
+from zonebloom.options import SIZINGS, IndexOptions, Sizing
 from zonebloom.search.snapshot import Snapshot
 from zonebloom.search.view import replaced_columns
 from zonebloom.storage.fragments import Fingerprint, FragmentTable, is_in_runs
@@ -173,7 +173,6 @@ def plan_build(snapshot: Snapshot, dataset: DatasetSnapshot, names: Sequence[str
     is_kept = np.zeros(len(known), np.bool_)
     is_kept[positions[positions >= 0]] = True
     kept = known.where(is_kept)
-    made = (options.rows_per_zone, options.fpp, options.sizing)
     wanted = frozenset(names)
     return Plan(
         "build",
@@ -182,9 +181,7 @@ def plan_build(snapshot: Snapshot, dataset: DatasetSnapshot, names: Sequence[str
         new={path: found for path, found in listing.items() if path not in kept},
         kept=kept,
         dropped=known.where(~is_kept),
-        columns=tuple(
-            ColumnEntry(name, UNKNOWN_TYPE, *made, (), levels=empty_levels(options.levels)) for name in names
-        ),
+        columns=tuple(ColumnEntry(name, UNKNOWN_TYPE, segments=(), **_parameters(options)) for name in names),
         gaps=dict.fromkeys(kept.fragment_ids.tolist(), wanted),
         replaced=frozenset(path for entry in snapshot.manifest.columns if entry.name in wanted for path in entry.files),
         is_rebuild=True,
@@ -250,28 +247,32 @@ def plan_refresh(
 
 def empty_levels(names: Iterable[str]) -> tuple[LevelEntry, ...]:
     """The levels `names` above the zones, without filters yet."""
-    return tuple(LevelEntry(name, 0, 0.0, ()) for name in names if name != "zone")
+    return tuple(LevelEntry(name, 0, 0.0, ()) for name in names)
 
 
 def options_of(entry: ColumnEntry) -> IndexOptions:
     """How the column was made."""
-    levels = ("zone", *(level.name for level in entry.levels))
+    levels = ("zone" if entry.has_filters else "locator", *(level.name for level in entry.levels))
     return IndexOptions(entry.rows_per_zone, entry.fpp, sizing_of(entry), levels)
 
 
 def sizing_of(entry: ColumnEntry) -> Sizing:
     """How a build chooses the size of the column's filters."""
-    return cast("Sizing", "power_of_two" if entry.sizing == "imported" else entry.sizing)
+    return entry.sizing if entry.sizing in SIZINGS else "power_of_two"
+
+
+def _parameters(options: IndexOptions) -> dict[str, Any]:
+    """The fields of a column that say how it is made; its levels are empty yet."""
+    return {
+        "rows_per_zone": options.rows_per_zone,
+        "fpp": options.fpp,
+        "sizing": options.sizing if options.has_filters else "locator",
+        "levels": empty_levels(options.levels[1:]),
+    }
 
 
 def _remade(entry: ColumnEntry, options: IndexOptions) -> ColumnEntry:
-    return replace(
-        entry,
-        rows_per_zone=options.rows_per_zone,
-        fpp=options.fpp,
-        sizing=options.sizing,
-        levels=empty_levels(options.levels),
-    )
+    return replace(entry, **_parameters(options))
 
 
 def _gaps(columns: Iterable[ColumnEntry], kept: FragmentTable) -> dict[int, frozenset[str]]:

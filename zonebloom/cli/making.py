@@ -43,6 +43,7 @@ __all__ = ["build", "demo", "export", "import_", "whatif"]
 @click.option("--sizing", type=click.Choice(get_args(Sizing)), default="power_of_two", help="How large a filter is.")
 @click.option("--levels", default="zone", help="zone, and fragment or dataset above it, separated by commas.")
 @click.option("--locator", is_flag=True, help="Also say which zones hold a key: 4.2 bytes a row, hardly a false zone.")
+@click.option("--filters/--no-filters", default=True, help="Whether zones have filters; else a locator alone.")
 @click.option("--overwrite", is_flag=True, help="Build indexed columns anew.")
 @click.option("--optimize/--no-optimize", default=True, help="Slice columns of more than 4096 zones at the end.")
 @click.option("--from-parquet-blooms", is_flag=True, help="Take bloom filters of the files; zones are row groups.")
@@ -57,6 +58,7 @@ def build(
     sizing: Sizing,
     levels: str,
     locator: bool,
+    filters: bool,
     overwrite: bool,
     optimize: bool,
     from_parquet_blooms: bool,
@@ -86,6 +88,7 @@ def build(
         optimize=optimize,
         levels=[name.strip() for name in levels.split(",")],
         locator=locator,
+        filters=filters,
         commit_every=commit_every,
         progress=sys.stderr.isatty(),
         adopt="parquet" if from_parquet_blooms else None,

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
     from pyiceberg.table import FileScanTask, Table
 
-__all__ = ["IcebergDataset"]
+__all__ = ["IcebergDataset", "relative_path"]
 
 _FILE = re.compile(r"file:(//)?(?=/)")
 _CLIENTS = ("botocore.", "aiohttp.", "google.", "gcsfs.", "azure.")
@@ -213,7 +213,9 @@ def _snapshot(table: Table, described: Mapping[str, Any]) -> TableSnapshot:
             raise DataFileError(f"{message}; rewrite its data files with the engine that wrote them") from error
     identities = _Identities(table, arrow)
     naming = _Names(table).name_of
-    files = {_relative(one.file.file_path, location): _file(one.file, identities, naming, location) for one in tasks}
+    files = {
+        relative_path(one.file.file_path, location): _file(one.file, identities, naming, location) for one in tasks
+    }
     if len(files) != len(tasks):
         raise DataFileError(f"a snapshot of {location} must list each file once, got some twice")
     with_deletes = [task for task in tasks if task.delete_files]
@@ -245,10 +247,10 @@ def _file(
     return TableFile(fingerprint, _plain(logged.file_path), identities.values(logged), naming)
 
 
-def _relative(path: str, location: str) -> str:
+def relative_path(path: str, location: str) -> str:
     """A path below the table's location relative to it, any other as it is."""
-    plain = _plain(path)
-    return plain[len(location) + 1 :] if plain.startswith(f"{location}/") else plain
+    plain, root = _plain(path), _plain(location)
+    return plain[len(root) + 1 :] if plain.startswith(f"{root}/") else plain
 
 
 def _refuse_defaults(schema: Schema, location: str) -> None:
@@ -316,7 +318,7 @@ def _deleted_rows(io: FileIO, location: str, tasks: Iterable[FileScanTask]) -> M
             parts.append(read[deletes.file_path].get(task.file.file_path, np.zeros(0, np.int64)))
         rows = np.unique(np.concatenate(parts))
         if len(rows):
-            found[_relative(task.file.file_path, location)] = rows
+            found[relative_path(task.file.file_path, location)] = rows
     return found
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from zonebloom.arrow import compute as pc
 from zonebloom.arrow import from_numpy
-from zonebloom.bloom.zones import zone_schema
+from zonebloom.bloom.zones import BlockFilters, zone_schema
 from zonebloom.errors import CorruptIndexError, IndexNotFoundError, StaleIndexError
 from zonebloom.search.selection import RowSelection
 from zonebloom.search.snapshot import Snapshot
@@ -52,14 +52,19 @@ def zone_table(snapshot: Snapshot, entry: ColumnEntry) -> ZoneTable:
     ------
     CorruptIndexError
         A segment is damaged: an incomplete table would lose rows for whoever searches it.
+    IndexNotFoundError
+        The column has locators instead of filters.
     StaleIndexError
-        Rows of a live fragment have no zones, for the same reason.
+        Rows of a live fragment have no zones: they would be lost too.
     """
+    if not entry.has_filters:
+        message = f"column {entry.name} must have filters for a zone table, got locators, which are no filters"
+        raise IndexNotFoundError(f"{message}; build it with filters=True")
     loaded = snapshot.column(entry)
     if damage := [*(reason.message for reason in (*loaded.lost, *snapshot.damage)), *loaded.damage]:
         raise CorruptIndexError(f"every segment must be sound for a whole zone table, got: {damage[0]}")
     _check_covered(snapshot, entry, loaded.covered)
-    tables = [table.to_arrow() for table in loaded.filters]
+    tables = [table.to_arrow() for table in loaded.filters if isinstance(table, BlockFilters)]
     if not tables:
         schema = zone_schema(entry.rows_per_zone, entry.fpp, column=entry.name, column_type=entry.column_type)
         return ZoneTable([], schema)

@@ -27,6 +27,7 @@ from zonebloom.maintain.transaction import Change, ColumnChange
 from zonebloom.search.snapshot import load_trusted
 from zonebloom.storage.fragments import is_in_runs, read_fragments
 from zonebloom.storage.levels import merge_level
+from zonebloom.storage.locator.merge import merge_all
 from zonebloom.storage.manifest import ColumnEntry, Manifest
 from zonebloom.storage.segment import SegmentEntry
 from zonebloom.storage.slices.layout import FULL_GROUP, ROWS_PER_BLOCK, cut_into_groups
@@ -153,13 +154,17 @@ def optimize_column(
     """
     damage: list[str] = []
     sources = []
-    for segment in entry.segments:
+    locators: Sequence[SegmentEntry] = [one for one in entry.segments if one.kind == "locator"]
+    blocks = [one for one in entry.segments if one.kind != "locator"]
+    for segment in blocks:
         try:
             sources.append(_open(store, segment, live))
         except CorruptIndexError as error:
             damage.append(str(error))
     chosen = _chosen(sources, damage)
-    kept = [segment for segment in entry.segments if all(segment is not source.entry for source in chosen)]
+    merged_locators, bad = merge_all(store, entry.name, locators, live, on_written)
+    damage += bad
+    kept = [segment for segment in (*blocks, *merged_locators) if all(segment is not one.entry for one in chosen)]
     new: list[SegmentEntry] = []
     for group in _groups(chosen):
         write = _write_zones if group.num_blocks == 0 else _write_slices
@@ -173,12 +178,15 @@ def optimize_column(
         levels.append(one)
         merged += [level.name] if one is not level else []
         damage += bad
-    changed = replace(entry, segments=(*kept, *new), levels=tuple(levels)) if chosen or merged else entry
-    rewritten = sum(segment.num_zones for segment in new)
+    is_changed = chosen or merged or merged_locators is not locators
+    changed = replace(entry, segments=(*kept, *new), levels=tuple(levels)) if is_changed else entry
+    written = [segment for segment in changed.segments if segment not in entry.segments]
+    replaced = [segment for segment in entry.segments if segment not in changed.segments]
+    rewritten = sum(segment.num_zones for segment in written)
     outcome = OptimizedColumn(
         entry.name,
         rewritten,
-        sum(len(source) for source in chosen) - rewritten,
+        sum(segment.num_zones for segment in replaced) - rewritten,
         len(entry.segments),
         len(changed.segments),
         entry.index_bytes,

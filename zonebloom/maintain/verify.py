@@ -16,13 +16,14 @@ import pyarrow as pa
 from zonebloom.bloom import hashing
 from zonebloom.bloom.sizing import expected_fpp
 from zonebloom.bloom.split_block import measured_fpp
-from zonebloom.bloom.zones import BlockFilters, ZoneTable
+from zonebloom.bloom.zones import BlockFilters, ZoneFilters, ZoneTable
 from zonebloom.errors import CorruptIndexError, InvalidArgumentError, InvalidZoneTableError
 from zonebloom.formats import DatasetSnapshot
 from zonebloom.formats.schema_evolution import column_values
 from zonebloom.search.freshness import File
 from zonebloom.search.view import View
 from zonebloom.storage.fragments import Fragment
+from zonebloom.storage.locator.zones import LocatedZones
 from zonebloom.storage.manifest import ColumnEntry
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class ColumnVerification:
     num_values: int
     """Values read again."""
     num_missing: int
-    """Values that their zone's filter denies; above 0 the index would lose rows."""
+    """Values that the filter of their zone, or a locator, excludes; above 0 the index would lose rows."""
     num_wrong_has_null: int
     """Zones whose `has_null` differs from the data; above 0 IS NULL would lose rows."""
     num_zones: int
@@ -94,15 +95,18 @@ def verify(view: View, *, sample: float, seed: int) -> Verification:
         column, zones = view.snapshot.column(entry), view.snapshot.zones(entry)
         zones.verify()
         damage += [*(reason.message for reason in column.lost), *zones.damage]
-        tally = _Tally()
-        for table in column.filters:
+        tally, above = _Tally(), _Tally()
+        locators = zones.segments if isinstance(zones, LocatedZones) else []
+        for table, mine in [*((one, tally) for one in column.filters), *((one, above) for one in locators)]:
             if table.damage:
                 continue
             for file in chosen:
                 try:
-                    _check_file(view, file, table, entry, tally)
+                    _check_file(view, file, table, entry, mine)
                 except CorruptIndexError as error:
                     impossible.append(str(error))
+        tally.num_missing += above.num_missing
+        tally.num_wrong_has_null += above.num_wrong_has_null
         columns.append(tally.result(entry.name))
     view.snapshot.warn_of_damage()
     return Verification(len(view.files), len(chosen), tuple(columns), tuple(dict.fromkeys(damage + impossible)))
@@ -127,7 +131,7 @@ class _Tally:
         )
 
 
-def _check_file(view: View, file: File, table: BlockFilters, entry: ColumnEntry, tally: _Tally) -> None:
+def _check_file(view: View, file: File, table: ZoneFilters, entry: ColumnEntry, tally: _Tally) -> None:
     mine = np.flatnonzero(table.positions.fragment_ids == file.fragment_id)
     if not len(mine):
         return
@@ -145,13 +149,17 @@ def _check_file(view: View, file: File, table: BlockFilters, entry: ColumnEntry,
         tally.num_missing += int((~found).sum())
         tally.num_wrong_has_null += bool(array.null_count) != bool(table.positions.has_null[zone])
         tally.num_zones += 1
-        tally.expected += expected_fpp(len(np.unique(hashes)), len(table.blocks(zone)))
-        tally.measured += float(measured_fpp(table.blocks(zone)[None])[0])
+        expected = measured = table.zone_fpp(zone)
+        if isinstance(table, BlockFilters):
+            expected = expected_fpp(len(np.unique(hashes)), len(table.blocks(zone)))
+            measured = float(measured_fpp(table.blocks(zone)[None])[0])
+        tally.expected += expected
+        tally.measured += measured
         tally.passed += float(table.check_zone(zone, absent).mean())
 
 
 def _zone_values(
-    view: View, file: File, table: BlockFilters, entry: ColumnEntry, mine: NDArray[np.int64]
+    view: View, file: File, table: ZoneFilters, entry: ColumnEntry, mine: NDArray[np.int64]
 ) -> Iterator[pa.ChunkedArray]:
     """The values of zones `mine` of one file, which is read once."""
     positions = table.positions[mine]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
-from zonebloom.bloom.zones import CANNOT_MATCH, BlockFilters, ZoneFilters, ZonePositions
+from zonebloom.bloom.zones import CANNOT_MATCH, ZoneFilters, ZonePositions, ZonesOfEach
 from zonebloom.errors import InvalidArgumentError
 from zonebloom.reasons import Reason, ReasonCode
 from zonebloom.search.selection import RowSelection
@@ -41,7 +41,7 @@ class OpenedSegment(NamedTuple):
 
     path: str
     """Its file in the index."""
-    filters: BlockFilters | None
+    filters: ZoneFilters | None
     """Its sound zones; None where it could not be opened."""
     lost: tuple[Reason, ...] = ()
     """Why some of its zones could not be opened; their rows are uncovered."""
@@ -77,7 +77,7 @@ class ColumnReader(ZoneFilters):
         """What was found to be damaged while it was probed."""
         return tuple(message for one in self.filters for message in one.damage)
 
-    def _parts(self, mask: NDArray[np.bool_] | None) -> Iterator[tuple[BlockFilters, NDArray[np.bool_] | None]]:
+    def _parts(self, mask: NDArray[np.bool_] | None) -> Iterator[tuple[ZoneFilters, NDArray[np.bool_] | None]]:
         """Each segment with its part of `mask`."""
         first = 0
         for one in self.filters:
@@ -90,7 +90,7 @@ class ColumnReader(ZoneFilters):
         A segment none of whose zones is `wanted` is not probed.
         """
 
-        def probed(part: tuple[BlockFilters, NDArray[np.bool_] | None]) -> NDArray[np.bool_]:
+        def probed(part: tuple[ZoneFilters, NDArray[np.bool_] | None]) -> NDArray[np.bool_]:
             filters, mine = part
             if mine is not None and not mine.any():
                 return np.full(len(filters), CANNOT_MATCH)
@@ -116,6 +116,16 @@ class ColumnReader(ZoneFilters):
                 parts.append(found + first)
             first += len(one)
         return np.concatenate(parts) if parts else np.zeros(0, np.intp)
+
+    def zones_of_each(self, hashes: NDArray[np.uint64]) -> ZonesOfEach:
+        """For each of `hashes` the zones that MAY_MATCH it: indexes of hashes, and numbers of zones."""
+        first, keys, zones = 0, [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+        found_in = answers(lambda one: one.zones_of_each(hashes), self.filters, is_remote=self._is_remote)
+        for one, (found_keys, found_zones) in zip(self.filters, found_in, strict=True):
+            keys.append(found_keys)
+            zones.append(found_zones + first)
+            first += len(one)
+        return np.concatenate(keys), np.concatenate(zones)
 
     def contained(self, hashes: NDArray[np.uint64], live: NDArray[np.bool_] | None = None) -> NDArray[np.bool_]:
         """For each of `hashes`, whether any (live) zone MAY_MATCH it."""

@@ -12,12 +12,14 @@ from typing import Any
 
 import numpy as np
 
+from zonebloom.bloom.locator import KEY_BITS
 from zonebloom.errors import ZoneBloomError
 from zonebloom.predicates import Equals, IsIn, Predicate
 from zonebloom.reasons import Reason, ReasonCode, summed_up, wrapped
 from zonebloom.search.result import SearchResult
 from zonebloom.search.selection import Kind, RowSelection
 from zonebloom.search.view import View
+from zonebloom.storage.manifest import ColumnEntry
 from zonebloom.storage.stores.store import Traffic
 
 __all__ = ["Explanation", "FalseZones", "explain"]
@@ -34,7 +36,9 @@ class FalseZones:
     """Zones that were kept though they hold no match, of a condition that is one key or a list of keys."""
 
     expected: float
-    """Of all zones, by their number, the probability that was asked for, and the number of keys."""
+    """Of all zones, by the number of keys: from the probability that was asked for, or from the pairs of locators."""
+    is_located: bool
+    """Whether locators were asked, not filters."""
     kept: int
     """Zones that were kept."""
     seen: int | None
@@ -113,7 +117,8 @@ class Explanation:
         ]
         if self.false_zones is not None:
             seen = "not counted" if self.false_zones.seen is None else f"{self.false_zones.seen:,} seen"
-            lines.append(f"  zones without a match: {self.false_zones.expected:,.2g} expected, {seen}")
+            by = " of the locator" if self.false_zones.is_located else ""
+            lines.append(f"  zones without a match: {self.false_zones.expected:,.2g} expected{by}, {seen}")
         if self.traffic.num_requests:
             lines.append(
                 f"  {self.traffic.num_requests:,} requests to object stores, {self.traffic.bytes_read:,} bytes read"
@@ -141,8 +146,23 @@ def _false_zones(view: View, predicate: Predicate, result: SearchResult) -> Fals
     num_keys = len(predicate.values) if isinstance(predicate, IsIn) else 1
     if entry is None or result.kind != Kind.AT_MOST or not result.zones:
         return None
+    num_pairs = _num_located(view, entry)
     expected = result.num_zones * -math.expm1(num_keys * math.log1p(-entry.fpp))
-    return FalseZones(expected, result.num_zones_kept, _num_without_match(view, predicate, result))
+    if num_pairs is not None:
+        expected = num_keys * num_pairs / 2**KEY_BITS
+    seen = _num_without_match(view, predicate, result)
+    return FalseZones(expected, num_pairs is not None, result.num_zones_kept, seen)
+
+
+def _num_located(view: View, entry: ColumnEntry) -> int | None:
+    """Pairs of a column's locators; None where filters are asked."""
+    from zonebloom.storage.locator.reader import LocatorSegment  # noqa: PLC0415 - most columns have filters
+    from zonebloom.storage.locator.zones import LocatedZones  # noqa: PLC0415 - as above
+
+    zones = view.snapshot.zones(entry)
+    segments = zones.segments if isinstance(zones, LocatedZones) else view.snapshot.column(entry).filters
+    counts = [one.layout.num_pairs for one in segments if isinstance(one, LocatorSegment)]
+    return sum(counts) if counts else None
 
 
 def _num_without_match(view: View, predicate: Equals | IsIn, result: SearchResult) -> int | None:

@@ -1,7 +1,7 @@
 """`locate`: for each of many keys, the row ranges that may hold it, or the very rows; `files_for`: the files.
 
-With a locator (locator.md) a key costs one page, and names hardly a zone by chance. Zones without one are asked for
-each key by their filters, which takes as long as a search for each.
+With a locator (locator.md) a key costs one page, and names hardly a zone by chance. Zones without one are asked by
+their filters, which name more zones by chance.
 
 Spec: specs/locator.md#locate
 """
@@ -20,12 +20,10 @@ from zonebloom.bloom import hashing
 from zonebloom.errors import ColumnNotFoundError
 from zonebloom.formats.parquet.file import places_of
 from zonebloom.predicates.numbers import equal_number, is_number, numbers_of
-from zonebloom.search.evaluate import ProbedColumn
 from zonebloom.search.exists import comparable, fitted, values_array
 from zonebloom.search.scan import read_candidates, tasks_of
 from zonebloom.search.selection import RowSelection
 from zonebloom.search.view import View
-from zonebloom.storage.locator.zones import LocatedZones
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -102,7 +100,7 @@ def _ranges(view: View, column: str, array: pa.Array) -> tuple[Fitted, _Ranges]:
     assert probed.column_type is not None
     fit = fitted(array, probed.column_type)
     slots, hashes = _hashes(fit)
-    keys, zones = _lookup(probed, hashes)
+    keys, zones = probed.zones.zones_of_each(hashes)
     if probed.places is not None:
         zones = probed.places[zones]
         keys, zones = keys[zones >= 0], zones[zones >= 0]
@@ -124,23 +122,6 @@ def _hashes(fit: Fitted) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
         others = hashing.hash_array(pa.array(-floats[zeros], fit.values.type))
         slots, hashes = np.concatenate((slots, slots[zeros])), np.concatenate((hashes, others))
     return slots, hashes
-
-
-def _lookup(probed: ProbedColumn, hashes: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Index of the hash and number of the zone, for each zone that may hold a hash."""
-    zones, keys, numbers = probed.zones, [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-    rest = np.ones(len(probed.zones), np.bool_)
-    if isinstance(zones, LocatedZones):
-        (located, named), rest = zones.lookup(hashes)
-        keys.append(located)
-        numbers.append(named)
-    if rest.any():
-        for key in range(len(hashes)):
-            found = zones.candidates(hashes[key : key + 1])
-            found = found[rest[found]]
-            numbers.append(found)
-            keys.append(np.full(len(found), key))
-    return np.concatenate(keys), np.concatenate(numbers)
 
 
 # --- exact ------------------------------------------------------------------------------------------------------------

@@ -136,7 +136,11 @@ def _open_segment(store: Store, column: str, entry: SegmentEntry) -> OpenedSegme
         return OpenedSegment(entry.path, zones, lost)
     if entry.kind == "slices":
         return OpenedSegment(entry.path, SliceSegment(store, entry))
-    message = f"segment {entry.path} must be of kind zones or slices, got {entry.kind}"
+    if entry.kind == "locator":
+        from zonebloom.storage.locator.reader import LocatorSegment  # noqa: PLC0415 - most columns have filters
+
+        return OpenedSegment(entry.path, LocatorSegment(store, entry))
+    message = f"segment {entry.path} must be of kind zones, slices or locator, got {entry.kind}"
     raise UnsupportedFormatError(f"{message}; a newer zonebloom wrote it: upgrade this one")
 
 

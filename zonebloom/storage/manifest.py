@@ -59,9 +59,9 @@ class ColumnEntry:
     fpp: float
     """Probability that was asked for."""
     sizing: str
-    """How the number of blocks follows from it."""
+    """How the number of blocks follows from it; `locator` where there are locators instead of filters."""
     segments: tuple[SegmentEntry, ...]
-    """Where the filters are."""
+    """Where the filters are, or the locators that stand for them."""
     unfit: Runs = ()
     """Ids of the fragments that were read and have no zones, for their values do not convert to the type."""
     levels: tuple[LevelEntry, ...] = ()
@@ -74,6 +74,11 @@ class ColumnEntry:
         """Paths of all segments, those of the levels too."""
         above = (segment for level in self.levels for segment in level.segments)
         return tuple(segment.path for segment in (*self.segments, *above))
+
+    @property
+    def has_filters(self) -> bool:
+        """Whether each zone has a filter; else `segments` are locators."""
+        return self.sizing != "locator"
 
     @property
     def num_zones(self) -> int:
@@ -266,7 +271,7 @@ _COLUMN = _part(
     arrow_type=_schema,
     rows_per_zone=integer(1, 2**32 - 1),
     fpp=number(0, 1),
-    sizing=one_of(*SIZINGS, "imported"),
+    sizing=one_of(*SIZINGS, "imported", "locator"),
     segments=array(_SEGMENT),
     levels=array(_LEVEL),
     unfit=_runs,

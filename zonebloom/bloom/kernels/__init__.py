@@ -13,7 +13,8 @@ module             what lives there
 ``zones``          hash and insert a column into the filters of its zones
 ``slices``         zones as bit rows: slicing, its inverse, probing; ``transposes`` turns 64 x 64 bits
 ``row_checksums``  XXH3-64 of many bit rows
-``locator``        pairs of a key and a zone: packing, sorting, pages, searching
+``pairs``          pairs of a key and a zone: packing, sorting, merging
+``locator``        pages of such pairs: encoding, decoding, searching
 =================  =====================================================================================
 
 A kernel takes addresses and counts, all uint64, fills memory that its caller owns, allocates nothing and raises
@@ -31,9 +32,12 @@ from importlib import resources
 from typing import Any, Final, ParamSpec, TypeVar, cast
 
 import numpy as np
+import numpy.typing as npt
 from numba import njit
 from numba.core.caching import FunctionCache
 from numba.core.registry import cpu_target
+
+from zonebloom.bloom.kernels.checks import address
 
 __all__ = ["HAS_FAST_VECTORS", "U", "jit", "kernel", "subroutine"]
 
@@ -101,11 +105,16 @@ def subroutine(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that Python calls with integers; every one reaches it as uint64, so it is compiled once."""
+    """A function that Python calls with integers and arrays; each reaches it as uint64, so it is compiled once.
+
+    An array, which the call keeps alive, reaches it as its address, and None as 0.
+    """
     dispatcher = jit(function, cached=True)
 
     @functools.wraps(function)
-    def call(*arguments: int) -> Any:
-        return dispatcher(*map(U, arguments))
+    def call(*arguments: int | npt.NDArray[Any] | None) -> Any:
+        return dispatcher(
+            *[U(address(one) if one is None or isinstance(one, np.ndarray) else one) for one in arguments]
+        )
 
     return call

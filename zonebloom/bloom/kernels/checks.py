@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from zonebloom.errors import InvalidArgumentError
 
-__all__ = ["address", "check_array", "check_filters", "check_offsets", "check_range", "check_validity"]
+__all__ = ["address", "check_array", "check_filters", "check_offsets", "check_range", "check_room", "check_validity"]
 
 BLOCK_SHAPE = 8
 
@@ -50,6 +50,18 @@ def check_range(name: str, value: int, low: int, high: int) -> None:
     """
     if not low <= value <= high:
         raise InvalidArgumentError(f"{name} must be from {low} to {high}, got {value}")
+
+
+def check_room(name: str, array: npt.NDArray[Any], num_items: int) -> None:
+    """Nothing, if `array` has `num_items` items or more.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If it has fewer.
+    """
+    if len(array) < num_items:
+        raise InvalidArgumentError(f"{name} must have at least {num_items} items, got {len(array)}")
 
 
 def check_filters(name: str, filters: Any, *, num_dimensions: int = 3, writes: bool = False) -> None:

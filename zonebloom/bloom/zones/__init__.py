@@ -6,7 +6,7 @@ zones from batches (`ZoneBuilder`).
 """
 
 from zonebloom.bloom.zones.builder import ZoneBuilder
-from zonebloom.bloom.zones.filters import CANNOT_MATCH, MAY_MATCH, BlockFilters, ZoneFilters
+from zonebloom.bloom.zones.filters import CANNOT_MATCH, MAY_MATCH, BlockFilters, ZoneFilters, ZonesOfEach
 from zonebloom.bloom.zones.positions import ZonePositions
 from zonebloom.bloom.zones.schema import ZONE_FIELDS, described_by, parameters_of, zone_schema
 from zonebloom.bloom.zones.table import ZoneTable
@@ -20,6 +20,7 @@ __all__ = [
     "ZoneFilters",
     "ZonePositions",
     "ZoneTable",
+    "ZonesOfEach",
     "described_by",
     "parameters_of",
     "zone_schema",

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -27,8 +27,10 @@ if TYPE_CHECKING:
 
     from zonebloom.bloom.zones.positions import ZonePositions
 
-__all__ = ["CANNOT_MATCH", "MAY_MATCH", "BlockFilters", "ZoneFilters"]
+__all__ = ["CANNOT_MATCH", "MAY_MATCH", "BlockFilters", "ZoneFilters", "ZonesOfEach"]
 
+ZonesOfEach: TypeAlias = "tuple[NDArray[np.int64], NDArray[np.int64]]"
+"""Pairs of the index of a hash and the number of a zone, in any order."""
 MAY_MATCH: Final = True
 """A row of the zone may have one of the values."""
 CANNOT_MATCH: Final = False
@@ -55,6 +57,13 @@ class ZoneFilters(ABC):
     def zone_fpp(self, zone: int) -> float:
         """The false positive probability of one zone, from its bits."""
 
+    def check_zone(self, zone: int, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        """For each of `hashes`, whether zone number `zone` may contain it."""
+        keys, zones = self.zones_of_each(hashes)
+        found = np.zeros(len(hashes), np.bool_)
+        found[keys[zones == zone]] = True
+        return found
+
     @property
     def damage(self) -> tuple[str, ...]:
         """What was found to be damaged while it was probed, each a sentence; the zones concerned MAY_MATCH."""
@@ -66,6 +75,12 @@ class ZoneFilters(ABC):
     def candidates(self, hashes: NDArray[np.uint64]) -> NDArray[np.intp]:
         """Numbers of the zones that MAY_MATCH any of `hashes`, ascending."""
         return np.flatnonzero(self.may_contain(hashes))
+
+    def zones_of_each(self, hashes: NDArray[np.uint64]) -> ZonesOfEach:
+        """For each of `hashes` the zones that MAY_MATCH it; all others certainly do not."""
+        found = [self.candidates(hashes[key : key + 1]) for key in range(len(hashes))]
+        keys = np.repeat(np.arange(len(found)), [len(zones) for zones in found])
+        return keys, np.concatenate([np.zeros(0, np.int64), *found])
 
     def verify(self) -> bool:
         """Whether all bytes are as they were written; damage is noted."""

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from zonebloom.bloom.zones.chunk import BYTES_PER_BLOCK, FilterChunk, is_work_for_kernel
-from zonebloom.bloom.zones.filters import BlockFilters
+from zonebloom.bloom.zones.filters import BlockFilters, ZonesOfEach
 from zonebloom.bloom.zones.positions import ZonePositions
 from zonebloom.bloom.zones.schema import ZONE_FIELDS, described_by, parameters_of, zone_schema
 from zonebloom.errors import InvalidArgumentError, InvalidZoneTableError
@@ -169,6 +169,17 @@ class ZoneTable(BlockFilters):
                     pending = pending[~is_hit]
             first += len(chunk)
         return found
+
+    def zones_of_each(self, hashes: NDArray[np.uint64]) -> ZonesOfEach:
+        """For each of `hashes` the zones that MAY_MATCH it.
+
+        Cost: 32 bytes for each hash and zone.
+        """
+        if not is_work_for_kernel(len(self) * len(hashes)):
+            return super().zones_of_each(hashes)
+        found = [chunk.check(zone, hashes).nonzero()[0] for chunk in self._chunks for zone in range(len(chunk))]
+        zones = np.repeat(np.arange(len(found)), [len(keys) for keys in found])
+        return np.concatenate([np.zeros(0, np.int64), *found]), zones
 
     def measured_fpp(self) -> NDArray[np.float64]:
         """The exact false positive probability of each zone's filter, shape `(len(self),)`."""

@@ -6,7 +6,7 @@ Spec: specs/whatif.md#whatif
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 
@@ -38,8 +38,8 @@ class Option:
 
     fpp: float
     """Asked for."""
-    sizing: Sizing
-    """How the number of blocks follows."""
+    sizing: Sizing | Literal["locator"]
+    """How the number of blocks follows; `locator` where there is a locator instead of filters."""
     blocks_per_zone: float
     """256-bit blocks of a filter; a mean where the sizing is adaptive."""
     filter_bytes: int
@@ -90,6 +90,8 @@ class Forecast:
     """Share of the other row groups whose statistics cannot rule out a value; None where it cannot be told."""
     options: tuple[Option, ...] = ()
     """One for each pair of `fpp` and sizing; none where the verdict rules them out."""
+    locator: Option | None = None
+    """What a locator would give instead of filters; its `fpp` is the chance of one zone."""
     growth: Growth | None = None
     """What a refresh has to do each day; None where the times of the files do not tell."""
     layout: Layout | None = None
@@ -101,6 +103,7 @@ class Forecast:
         found["column_type"] = str(self.column_type)
         found["verdict"] = {**asdict(self.verdict), "is_useful": self.verdict.is_useful}
         found["options"] = [asdict(option) for option in self.options]
+        found["locator"] = None if self.locator is None else asdict(self.locator)
         found["growth"] = None if self.growth is None else asdict(self.growth)
         found["layout"] = None if self.layout is None else asdict(self.layout)
         return found
@@ -111,7 +114,8 @@ class Forecast:
     def __str__(self) -> str:
         lines = [self._shape()]
         if self.options:
-            lines += [self._sample(), "", *_header(self.num_zones), *map(_line, self.options), ""]
+            options = [*self.options, *([] if self.locator is None else [self.locator])]
+            lines += [self._sample(), "", *_header(self.num_zones), *map(_line, options), ""]
         lines += [] if self.growth is None else [str(self.growth)]
         lines += [] if self.layout is None else self.layout.advice()
         return "\n".join(wrapped([*lines, f"{self.verdict.code}: {self.verdict.message}"]))
@@ -140,7 +144,7 @@ def _header(num_zones: int) -> list[str]:
 
 def _line(option: Option) -> str:
     return (
-        f"{option.fpp:<8g}{option.sizing:<13}{option.blocks_per_zone:>6,.0f}{option.index_bytes / 1e6:>10,.2f}"
+        f"{option.fpp:<8.2g}{option.sizing:<13}{option.blocks_per_zone:>6,.0f}{option.index_bytes / 1e6:>10,.2f}"
         f"{option.build_seconds:>9,.2f}{_zones(option.absent_kept):>8}{_zones(option.present_kept):>8}"
         f"{_zones(option.many_absent_kept):>9}{_zones(option.many_present_kept):>9}"
     )

@@ -8,6 +8,7 @@ Spec: specs/whatif.md
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from zonebloom.bloom import hashing
+from zonebloom.bloom.locator import ENTRY_BITS, KEY_BITS, PAGE_BYTES, zone_bits_for
 from zonebloom.bloom.sizing import BLOCK_BYTES, expected_fpp, num_blocks_for
 from zonebloom.build.advise.forecast import Forecast, Option, Verdict
 from zonebloom.build.advise.sample import Sample, SampledZone, count_zones, take_sample
@@ -37,6 +39,12 @@ FPPS: Final = (FPP, 1e-5, 0.01)
 _MANY: Final = 1000
 _BYTES_BESIDE_FILTER: Final = 28.125
 """Of a zone's row: three uint64, one bit, and the offset of the filter."""
+_PAGE_BITS: Final = (PAGE_BYTES - 16) * 8
+"""Bits of a page of a locator that pairs can take."""
+_LOCATOR_BYTES_PER_ZONE: Final = 1
+"""Bytes of the tail and the directory, a few for each run of zones and for each page."""
+_LOCATOR_SECONDS_PER_ROW: Final = 25e-9
+"""Packing, sorting, writing and merging of a row on one core, beyond hashing: 15 and 10 ns (bench/locator.py)."""
 _MOST: Final = 0.5
 _HARDLY: Final = 0.1
 
@@ -131,6 +139,7 @@ class _Predictor:
             zones_per_key=self.holding,
             range_overlap=sample.range_overlap,
             options=tuple(self._option(fpp, sizing) for fpp in fpps for sizing in SIZINGS),
+            locator=self._locator(),
             growth=growth_of(self.fragments, self._build_seconds("equal") / self.num_rows),
             layout=layout_of(self.dataset, self.fragments, self.rows_per_zone),
         )
@@ -213,10 +222,35 @@ class _Predictor:
             many_present_kept=num_zones * float((1 - misses_true * (1 - real) ** _MANY).mean()),
         )
 
+    def _locator(self) -> Option:
+        """What a locator gives: each key names the zones that hold it, and hardly another."""
+        num_zones, holding = self.num_zones, self.holding
+        num_pairs = float(self.ndvs.mean()) * num_zones
+        num_bits = (ENTRY_BITS + 1) * num_pairs + (1 << (zone_bits_for(num_zones) + KEY_BITS - ENTRY_BITS))
+        pages = (math.ceil(num_bits / _PAGE_BITS) + 1) * PAGE_BYTES
+        false_zones = num_pairs / 2**KEY_BITS
+        sorting = self.num_rows * _LOCATOR_SECONDS_PER_ROW / self._threads
+        return Option(
+            fpp=false_zones / num_zones,
+            sizing="locator",
+            blocks_per_zone=0,
+            filter_bytes=pages,
+            index_bytes=pages + num_zones * _LOCATOR_BYTES_PER_ZONE,
+            real_fpp=false_zones / num_zones,
+            build_seconds=self._build_seconds("equal") + sorting,
+            absent_kept=false_zones,
+            present_kept=holding + false_zones,
+            many_absent_kept=_MANY * false_zones,
+            many_present_kept=num_zones * (1 - (1 - holding / num_zones) ** _MANY) + _MANY * false_zones,
+        )
+
+    @property
+    def _threads(self) -> int:
+        return min(self.workers, len(units_of(self.fragments, self.rows_per_zone, self.workers)))
+
     def _build_seconds(self, kind: str) -> float:
-        threads = min(self.workers, len(units_of(self.fragments, self.rows_per_zone, self.workers)))
         seconds = self.sample.read_seconds + self.sample.insert_seconds[kind]
-        return seconds / self.sample.num_rows * self.num_rows / threads
+        return seconds / self.sample.num_rows * self.num_rows / self._threads
 
 
 def _zones_of_a_key(sample: Sample, num_zones: int) -> tuple[float, NDArray[np.float64]]:

@@ -91,6 +91,8 @@ class ZoneBloom:
         sizing: Sizing = "power_of_two",
         index: Place = None,
         levels: Sequence[str] = ("zone",),
+        locator: bool = False,
+        filters: bool = True,
         overwrite: bool = False,
         optimize: bool = True,
         commit_every: int = COMMIT_EVERY,
@@ -108,7 +110,7 @@ class ZoneBloom:
         source
             A path, a list of paths, a table (`deltalake.DeltaTable`, `pyiceberg.table.Table`), or a DataFrame that is a
             plain scan of files, of a Delta or an Iceberg table too.
-        rows_per_zone, fpp, sizing, levels, overwrite, optimize, commit_every
+        rows_per_zone, fpp, sizing, levels, locator, filters, overwrite, optimize, commit_every
             As for `zonebloom.build_index`: a build that dies keeps what it committed, and the same call goes on there.
         index
             Where to, by default beside the data; or a name in the system path.
@@ -139,6 +141,8 @@ class ZoneBloom:
             overwrite=overwrite,
             optimize=optimize,
             levels=levels,
+            locator=locator,
+            filters=filters,
             commit_every=commit_every,
             progress=progress,
             runner=SparkRunner(self.spark, self.storage_options, num_tasks=tasks, max_index_bytes=max_index_bytes),

@@ -16,7 +16,7 @@ import numpy as np
 
 from zonebloom.bloom.sbbf import Sbbf
 from zonebloom.bloom.split_block import block_indexes
-from zonebloom.bloom.zones import MAY_MATCH, ZoneFilters, ZonePositions
+from zonebloom.bloom.zones import MAY_MATCH, ZoneFilters, ZonePositions, ZonesOfEach
 from zonebloom.errors import CorruptIndexError
 from zonebloom.storage.arrow_file import reading
 from zonebloom.storage.fragments import is_in_runs
@@ -204,6 +204,20 @@ class LeveledZones(ZoneFilters):
             return wanted
         self.probes["zone"] += len(hashes) * int(wanted.sum())
         return self.zones.may_contain(hashes, wanted)
+
+    def zones_of_each(self, hashes: NDArray[np.uint64]) -> ZonesOfEach:
+        """For each of `hashes` the zones that MAY_MATCH it; those that a data set's filter rules out have none."""
+        pending = np.flatnonzero(self._passing_above(hashes))
+        keys, zones = self.zones.zones_of_each(hashes[pending])
+        return pending[keys], zones
+
+    def _passing_above(self, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        """For each of `hashes`, whether the data set's filters cannot rule it out in all zones."""
+        found = np.full(len(hashes), self._has_uncovered)
+        for one, _ in self._datasets:
+            self.probes["dataset"] += len(hashes)
+            found |= one.check(hashes)
+        return found
 
     def contained(self, hashes: NDArray[np.uint64], live: NDArray[np.bool_] | None = None) -> NDArray[np.bool_]:
         """For each of `hashes`, whether any (live) zone may contain it.

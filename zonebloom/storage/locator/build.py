@@ -70,7 +70,7 @@ class LocatorBuilder:
 
     def _add_rows(self, array: pa.Array) -> int:
         """Pack the rows of a short array, or those of its first zones if a part ends there; how many they are."""
-        from zonebloom.bloom.kernels import locator as kernels  # noqa: PLC0415 - Numba is loaded by the first rows, not by import
+        from zonebloom.bloom.kernels import pairs as kernels  # noqa: PLC0415 - Numba is loaded by the first rows, not by import
 
         size = self._rows_per_zone
         if not self._fill and (self._num_pairs + size > self._part_pairs or len(self._zones) == MAX_ZONES):
@@ -113,7 +113,7 @@ class LocatorBuilder:
             self._pairs, self._scratch = self._scratch, np.empty(needed, np.uint64)
 
     def _sort(self) -> None:
-        from zonebloom.bloom.kernels import locator as kernels  # noqa: PLC0415 - as above
+        from zonebloom.bloom.kernels import pairs as kernels  # noqa: PLC0415 - as above
 
         self._num_pairs = kernels.sort_pairs(self._pairs[: self._num_pairs], self._scratch)
 

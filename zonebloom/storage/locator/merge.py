@@ -1,7 +1,7 @@
 """Merging locators: the same pairs with other zone numbers, so nothing is lost and nothing is hashed again.
 
-All segments are read side by side, in slices of the key space; the pairs of a slice are sorted together. Memory is one
-slice, however large the segments are, and the bytes depend on the zones only, not on how they were cut into segments.
+All segments are read side by side, in slices of the key space; the pairs of a slice are merged two by two. Memory is
+one slice, however large the segments are. The bytes depend on the zones only, not on how they were cut into segments.
 
 Spec: specs/locator.md#merge_locators
 """
@@ -26,10 +26,10 @@ from zonebloom.storage.stores.store import Store
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["merge_locator_level", "merge_locators"]
+__all__ = ["merge_all", "merge_locator_level", "merge_locators"]
 
 _SLICE_PAGES = 512
-"""Pages of pairs that are sorted together: 4 MiB in memory, as many times again for sorting."""
+"""Pages of pairs that are merged together: 4 MiB in memory, and twice that for merging."""
 _PAGES_PER_SEGMENT = 16
 """Pages of one segment in a slice: what a segment holds back from slice to slice is one page."""
 _DROPPED = (1 << 32) - 1
@@ -61,42 +61,51 @@ def merge_locators(
         first += int(chosen.sum())
         streams.append(_Stream(segment, new_numbers))
     num_pages = sum(segment.layout.num_pages for segment in segments)
-    sorter = _Sorter()
+    merger = _Merger()
     with LocatorWriter(store, column, positions[order]) as writer:
         for low, high in _slices(num_pages, len(streams)):
-            writer.write(sorter.sorted([stream.take(low, high) for stream in streams], low, high))
+            writer.write(merger.merged([stream.take(low, high) for stream in streams]))
     assert writer.entry is not None
     return writer.entry
 
 
-def merge_locator_level(
-    store: Store, column: str, level: LevelEntry, live: set[int], on_written: Callable[[str], object]
-) -> tuple[LevelEntry, list[str]]:
-    """The level with its segments merged, which are written but not committed, and those that are damaged.
+def merge_all(
+    store: Store, column: str, entries: Sequence[SegmentEntry], live: set[int], on_written: Callable[[str], object]
+) -> tuple[Sequence[SegmentEntry], list[str]]:
+    """The locators `entries` merged to one, which is written but not committed, and what is damaged and stays.
 
-    The same `level` comes back where there is one segment, and all of its fragments are live.
+    The same `entries` come back where there is one, and all of its fragments are live.
 
     Spec: specs/locator.md#level
     """
     known = np.fromiter(live, np.uint64, len(live))
     sound: list[LocatorSegment] = []
     damage: list[str] = []
-    for entry in level.segments:
+    for entry in entries:
         try:
             sound.append(LocatorSegment(store, entry))
         except CorruptIndexError as error:
             damage.append(str(error))
     chosen = [np.isin(segment.positions.fragment_ids, known) for segment in sound]
     if len(sound) < 2 and all(one.all() for one in chosen):  # noqa: PLR2004 - one alone, or none
-        return level, damage
+        return entries, damage
     try:
         new = merge_locators(store, column, sound, chosen)
     except CorruptIndexError as error:
-        return level, [*damage, str(error)]
+        return entries, [*damage, str(error)]
     on_written(new.path)
     merged = {segment.entry.path for segment in sound}
-    kept = [entry for entry in level.segments if entry.path not in merged]
-    return locator_level((*kept, new), LocatorSegment(store, new).layout.num_pairs), damage
+    return [*(entry for entry in entries if entry.path not in merged), new], damage
+
+
+def merge_locator_level(
+    store: Store, column: str, level: LevelEntry, live: set[int], on_written: Callable[[str], object]
+) -> tuple[LevelEntry, list[str]]:
+    """The level with its segments merged, as `merge_all`; the same `level` where there is nothing to do."""
+    entries, damage = merge_all(store, column, level.segments, live, on_written)
+    if entries is level.segments:
+        return level, damage
+    return locator_level(entries, LocatorSegment(store, entries[-1]).layout.num_pairs), damage
 
 
 def _slices(num_pages: int, num_streams: int) -> Iterator[tuple[int, int]]:
@@ -107,24 +116,31 @@ def _slices(num_pages: int, num_streams: int) -> Iterator[tuple[int, int]]:
         yield low, low + width - 1
 
 
-class _Sorter:
-    """Sorts one slice after another in the same memory: new memory would cost 4 ns a pair, a third of all."""
+class _Merger:
+    """Merges one slice after another in the same memory: new memory would cost as much as the merging."""
 
     def __init__(self) -> None:
-        self._pairs = self._scratch = np.zeros(0, np.uint64)
+        self._buffers = [np.zeros(0, np.uint64)] * 2
 
-    def sorted(self, parts: Sequence[NDArray[np.uint64]], low: int, high: int) -> NDArray[np.uint64]:
-        """All pairs of `parts`, which lie between `low` and `high`; valid until the next call."""
-        from zonebloom.bloom.kernels import locator as kernels  # noqa: PLC0415 - keeps Numba out of plain searches
+    def merged(self, parts: Sequence[NDArray[np.uint64]]) -> NDArray[np.uint64]:
+        """All pairs of the sorted `parts`, in order; valid until the next call."""
+        from zonebloom.bloom.kernels import pairs as kernels  # noqa: PLC0415 - keeps Numba out of plain searches
 
-        filled = [part for part in parts if len(part)]
-        if len(filled) < 2:  # noqa: PLR2004 - one part is in order
-            return filled[0] if filled else np.zeros(0, np.uint64)
-        count = sum(map(len, filled))
-        if count > len(self._pairs):
-            self._pairs, self._scratch = (np.empty(count + count // 8, np.uint64) for _ in range(2))
-        pairs = np.concatenate(filled, out=self._pairs[:count])
-        return pairs[: kernels.sort_pairs(pairs, self._scratch, low=low, high=high)]
+        count = sum(map(len, parts))
+        if count > len(self._buffers[0]):
+            self._buffers = [np.empty(count + count // 8, np.uint64) for _ in range(2)]
+        runs, number = [part for part in parts if len(part)], 0
+        while len(runs) > 1:
+            runs.sort(key=len)
+            pairs = zip(runs[::2], [*runs[1::2], runs[-1][:0]], strict=False)  # an odd one, the longest, moves as it is
+            runs, done = [], 0
+            for left, right in pairs:
+                run = self._buffers[number][done : done + len(left) + len(right)]
+                kernels.merge_pairs(left, right, run)
+                runs.append(run)
+                done += len(run)
+            number = 1 - number
+        return runs[0] if runs else np.zeros(0, np.uint64)
 
 
 class _Stream:

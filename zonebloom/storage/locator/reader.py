@@ -13,13 +13,13 @@ import sys
 from bisect import bisect_right
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 import xxhash
 
-from zonebloom.bloom.locator import FIRSTS_PER_PAGE, PAGE_BYTES, pair_bounds, zones_in_page
-from zonebloom.bloom.zones import ZoneFilters, ZonePositions
+from zonebloom.bloom.locator import FIRSTS_PER_PAGE, PAGE_BYTES, WIDE_ZONE_BITS, pair_bounds, zones_in_page
+from zonebloom.bloom.zones import ZoneFilters, ZonePositions, ZonesOfEach
 from zonebloom.errors import CorruptIndexError, StorageError
 from zonebloom.storage.locator.layout import decode_tail
 from zonebloom.storage.segment import SegmentEntry, checksum
@@ -28,7 +28,7 @@ from zonebloom.storage.stores.store import Mapping, Store
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["FEW_HASHES", "Located", "LocatorSegment"]
+__all__ = ["FEW_HASHES", "LocatorSegment"]
 
 FEW_HASHES = 1024
 """A search of at most this number of hashes does not load Numba, which takes 0.5 s; NumPy takes 25 µs for each."""
@@ -37,9 +37,6 @@ _LOADED_FEW = 16
 _KERNEL_MODULE = "zonebloom.bloom.kernels.locator"
 _MOST_TAIL_BYTES = 64 << 20
 """Bytes that a tail may take of memory; the most zones, in runs of one, take 40 MiB."""
-
-Located: TypeAlias = "tuple[NDArray[np.int64], NDArray[np.int64]]"
-"""Indexes of keys, ascending, and the number of a zone for each; the zones of a key ascend too."""
 
 
 class LocatorSegment(ZoneFilters):
@@ -84,8 +81,8 @@ class LocatorSegment(ZoneFilters):
 
     # --- answers ------------------------------------------------------------------------------------------------------
 
-    def lookup(self, hashes: NDArray[np.uint64]) -> Located:
-        """The zones that hold each of `hashes`; a zone that is not named certainly does not hold it.
+    def lookup(self, hashes: NDArray[np.uint64]) -> ZonesOfEach:
+        """The zones that hold each of `hashes`, in order of hash and zone; all others certainly do not.
 
         An absent key is given a zone with a probability of `num_pairs` / 2**41.
 
@@ -119,6 +116,13 @@ class LocatorSegment(ZoneFilters):
         is_found[zones] = True
         return is_found.nonzero()[0]
 
+    def zones_of_each(self, hashes: NDArray[np.uint64]) -> ZonesOfEach:
+        """For each of `hashes` the zones that may hold it; all zones where the segment is damaged."""
+        try:
+            return self.lookup(hashes)
+        except CorruptIndexError:
+            return super().zones_of_each(hashes)
+
     def may_contain(self, hashes: NDArray[np.uint64], wanted: NDArray[np.bool_] | None = None) -> NDArray[np.bool_]:
         """For each zone (in the mask `wanted`), whether any of `hashes` may be in it; False is certain."""
         found = np.zeros(len(self), np.bool_)
@@ -143,7 +147,7 @@ class LocatorSegment(ZoneFilters):
 
     # --- a few keys ---------------------------------------------------------------------------------------------------
 
-    def _few(self, hashes: NDArray[np.uint64]) -> Located:
+    def _few(self, hashes: NDArray[np.uint64]) -> ZonesOfEach:
         bounds = [pair_bounds(one, self.layout.zone_bits) for one in hashes.tolist()]
         runs = self._page_runs(bounds)
         pages = self._read_runs(runs)
@@ -190,28 +194,36 @@ class LocatorSegment(ZoneFilters):
 
     # --- many keys ----------------------------------------------------------------------------------------------------
 
-    def _many(self, hashes: NDArray[np.uint64]) -> Located:
+    def _many(self, hashes: NDArray[np.uint64]) -> ZonesOfEach:
         from zonebloom.bloom.kernels import locator as kernels  # noqa: PLC0415 - a search of a few keys must not load Numba
 
+        layout, room = self.layout, 2 * len(hashes)
         order = np.argsort(hashes, kind="stable")
-        ascending, layout = hashes[order], self.layout
-        marks = np.zeros(layout.num_pages, np.bool_)
-        kernels.mark_pages(self.firsts, ascending, layout.zone_bits, marks)
-        self._trust(marks)
-        room = 2 * len(hashes)
+        ascending = hashes[order]
+        begins, ends = self._page_ranges(ascending)
+        self._trust(begins, ends)
         while True:
             keys, zones = np.empty(room, np.uint64), np.empty(room, np.uint64)
-            found = kernels.find_pairs(
-                self.pages[: layout.num_pages], self.firsts, ascending, len(self), layout.zone_bits, keys, zones
-            )
-            if found is None:
-                raise CorruptIndexError(f"segment {self.entry.path} must name zones below {len(self)}, got another")
+            pages = self.pages[: layout.num_pages]
+            found = kernels.find_pairs(pages, ascending, begins, ends, layout.zone_bits, keys, zones)
             if found <= room:
                 break
             room = found
+        self._check_zone(int(zones[:found].max(initial=0)))
         key_indexes = order[keys[:found].view(np.int64)]
         by_key = np.argsort(key_indexes, kind="stable")
         return key_indexes[by_key], zones[:found].view(np.int64)[by_key]
+
+    def _page_ranges(self, ascending: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+        """For each hash the half-open range of the pages that can hold pairs of its key; mostly of one page."""
+        zone_bits, firsts = np.uint64(self.layout.zone_bits), self.firsts
+        least = ascending >> np.uint64(WIDE_ZONE_BITS) << zone_bits
+        greatest = least | ((np.uint64(1) << zone_bits) - np.uint64(1))
+        begins = np.maximum(firsts.searchsorted(least, "right"), 1) - 1
+        ends = begins + 1
+        longer = np.flatnonzero(np.append(firsts[1:], np.uint64(2**64 - 1))[begins] <= greatest)
+        ends[longer] = firsts.searchsorted(greatest[longer], "right")
+        return begins.astype(np.uint64), ends.astype(np.uint64)
 
     @cached_property
     def _mapping(self) -> Mapping:
@@ -248,9 +260,13 @@ class LocatorSegment(ZoneFilters):
     def _is_trusted(self) -> NDArray[np.bool_]:
         return np.zeros(self.layout.num_pages, np.bool_)
 
-    def _trust(self, marks: NDArray[np.bool_]) -> None:
-        self.check_pages(np.flatnonzero(marks & ~self._is_trusted))
-        self._is_trusted[marks] = True
+    def _trust(self, begins: NDArray[np.uint64], ends: NDArray[np.uint64]) -> None:
+        """Check the pages of these ranges that were not checked before."""
+        size = self.layout.num_pages + 1
+        changes = np.bincount(begins.view(np.int64), minlength=size) - np.bincount(ends.view(np.int64), minlength=size)
+        is_asked = np.cumsum(changes)[:-1] > 0
+        self.check_pages(np.flatnonzero(is_asked & ~self._is_trusted))
+        self._is_trusted |= is_asked
 
     def check_pages(self, numbers: NDArray[np.int64]) -> None:
         """Nothing, if the pages with these ascending numbers are as they were written.

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LocatorWriter"]
 
-_BUFFER_PAGES = 1024
-_MOST_PAIRS = 1 << 18
+_BUFFER_PAGES = 512
 
 
 class LocatorWriter:
@@ -44,7 +43,8 @@ class LocatorWriter:
         self._stack = ExitStack()
         # Its address is a multiple of the page, as writing past the page cache needs.
         self._pages = np.frombuffer(mmap.mmap(-1, _BUFFER_PAGES * PAGE_BYTES), np.uint8).reshape(-1, PAGE_BYTES)
-        self._num_begun = 0
+        self._begun = np.zeros(2, np.uint64)
+        """Pages of the buffer that are begun, and pairs in the last of them."""
         self._firsts: list[NDArray[np.uint64]] = []
         self._num_pages = 0
         self.num_pairs = 0
@@ -67,27 +67,18 @@ class LocatorWriter:
         self._last = int(pairs[-1])
         self.num_pairs += len(pairs)
         done = 0
-        while done < len(pairs):
-            chunk = pairs[done : done + _MOST_PAIRS]
-            while kernels.most_pages(int(chunk[0]), int(chunk[-1]), len(chunk), self._zone_bits) > _BUFFER_PAGES // 2:
-                chunk = chunk[: len(chunk) // 2]
-            if self._num_begun > _BUFFER_PAGES // 2:
-                self._flush(self._num_begun - 1)
-            first = max(self._num_begun - 1, 0)
-            num_in_page = int(self._pages[first].view("<u4")[1]) if self._num_begun else 0
-            self._num_begun = first + kernels.encode_pages(
-                chunk, self._zone_bits, self._pages[first:], num_in_page=num_in_page
-            )
-            done += len(chunk)
+        while (done := done + kernels.encode_pages(pairs[done:], self._zone_bits, self._pages, self._begun)) < len(
+            pairs
+        ):
+            self._flush(_BUFFER_PAGES - 1)
 
     def _flush(self, num_pages: int) -> None:
-        """Write the first `num_pages` of the buffer; what is left moves to the front."""
+        """Write the first `num_pages` of the buffer; the one that is left moves to the front."""
         pages = self._pages[:num_pages]
         self._firsts.append(first_pairs(pages))
         self._append(pages)
-        left = self._num_begun - num_pages
-        self._pages[:left] = self._pages[num_pages : self._num_begun]
-        self._num_begun = left
+        self._pages[:1] = self._pages[num_pages : num_pages + 1]
+        self._begun[0] -= num_pages
 
     def _append(self, pages: NDArray[np.uint8]) -> None:
         if len(pages):
@@ -104,7 +95,7 @@ class LocatorWriter:
             self._stack.__exit__(kind, error, traceback)
             return
         with self._stack:
-            self._flush(self._num_begun)
+            self._flush(int(self._begun[0]))
             num_pages = self._num_pages
             firsts = np.concatenate(self._firsts)
             directory = np.zeros((-(-num_pages // FIRSTS_PER_PAGE), PAGE_BYTES // 8), np.uint64)

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from zonebloom.bloom.zones import ZoneFilters, ZonePositions
+from zonebloom.bloom.zones import ZoneFilters, ZonePositions, ZonesOfEach
 from zonebloom.errors import CorruptIndexError
-from zonebloom.storage.locator.reader import Located, LocatorSegment
+from zonebloom.storage.locator.reader import LocatorSegment
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -71,7 +71,7 @@ class LocatedZones(ZoneFilters):
         """What was found to be damaged of the zones and of the levels."""
         return (*self.zones.damage, *(message for one, _ in self._located for message in one.damage))
 
-    def lookup(self, hashes: NDArray[np.uint64]) -> tuple[Located, NDArray[np.bool_]]:
+    def lookup(self, hashes: NDArray[np.uint64]) -> tuple[ZonesOfEach, NDArray[np.bool_]]:
         """The zones that hold each hash, as the locators say, and the zones of which no sound locator speaks."""
         keys, zones, rest = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], self._unlocated
         for places, found in self._answers(hashes):
@@ -84,7 +84,7 @@ class LocatedZones(ZoneFilters):
             zones.append(numbers[numbers >= 0])
         return (np.concatenate(keys), np.concatenate(zones)), rest
 
-    def _answers(self, hashes: NDArray[np.uint64]) -> Iterator[tuple[NDArray[np.int64], Located | None]]:
+    def _answers(self, hashes: NDArray[np.uint64]) -> Iterator[tuple[NDArray[np.int64], ZonesOfEach | None]]:
         for segment, places in self._located:
             try:
                 yield places, segment.lookup(hashes)
@@ -102,6 +102,20 @@ class LocatedZones(ZoneFilters):
         is_found = np.zeros(len(self), np.bool_)
         is_found[zones] = True
         return is_found.nonzero()[0]
+
+    def zones_of_each(self, hashes: NDArray[np.uint64]) -> ZonesOfEach:
+        """For each of `hashes` the zones that may hold it."""
+        (keys, zones), rest = self.lookup(hashes)
+        if not rest.any():
+            return keys, zones
+        other_keys, others = self.zones.zones_of_each(hashes)
+        is_mine = rest[others]
+        return np.concatenate((keys, other_keys[is_mine])), np.concatenate((zones, others[is_mine]))
+
+    @property
+    def segments(self) -> list[LocatorSegment]:
+        """The locators."""
+        return [segment for segment, _ in self._located]
 
     def may_contain(self, hashes: NDArray[np.uint64], wanted: NDArray[np.bool_] | None = None) -> NDArray[np.bool_]:
         """For each zone (in the mask `wanted`), whether any of `hashes` may be in it."""

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from zonebloom.bloom.split_block import block_indexes, measured_fpp
-from zonebloom.bloom.zones import CANNOT_MATCH, MAY_MATCH, BlockFilters, ZonePositions
+from zonebloom.bloom.zones import CANNOT_MATCH, MAY_MATCH, BlockFilters, ZonePositions, ZonesOfEach
 from zonebloom.errors import CorruptIndexError, StorageError
 from zonebloom.storage.segment import SegmentEntry
 from zonebloom.storage.slices.filters import unsliced, zone_batches
@@ -139,6 +139,34 @@ class SliceSegment(BlockFilters):
             return np.full(len(hashes), CANNOT_MATCH)
         found = self._sound(lambda: self._contained(hashes, live))
         return np.full(len(hashes), MAY_MATCH) if found is None else found
+
+    def zones_of_each(self, hashes: NDArray[np.uint64]) -> ZonesOfEach:
+        """For each of `hashes` the zones that MAY_MATCH it.
+
+        Cost: 8 rows of at most 4096 bytes for each hash.
+        """
+        found = self._sound(lambda: self._each(hashes)) if len(hashes) > FEW_HASHES else None
+        return super().zones_of_each(hashes) if found is None else found
+
+    def _each(self, hashes: NDArray[np.uint64]) -> ZonesOfEach:
+        from zonebloom.bloom.kernels import slices as kernels  # noqa: PLC0415 - a search of a few keys must not load Numba
+
+        order = np.argsort(hashes)
+        self._rows.check_rows_of(hashes[order])
+        keys, zones = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+        words = np.zeros(-(-len(self) // 64), np.uint64)
+        bits = words.view(np.uint8)[: -(-len(self) // 8)]
+        for rows, (begin, end), inside in self._by_body(hashes[order]):
+            for key in range(end - begin):
+                kernels.probe_rows(rows, inside[key : key + 1], num_zones=len(self), out=bits)
+                filled = words.nonzero()[0]
+                if not len(filled):
+                    continue
+                places = np.unpackbits(words[filled].view(np.uint8), bitorder="little").nonzero()[0]
+                zones.append((filled[places >> 6] << 6) + (places & 63))
+                keys.append(np.full(len(places), order[begin + key]))
+                words[filled] = 0
+        return np.concatenate(keys), np.concatenate(zones)
 
     def _few(self, hashes: NDArray[np.uint64]) -> NDArray[np.uint64]:
         """Bits of the zones that may hold any of `hashes`, as words; those past the last zone are 0."""

@@ -9,6 +9,7 @@ Spec: specs/spark.md#build
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -55,6 +56,8 @@ _ROWS_PER_TASK = 1 << 26
 """A task that is lost costs at most about so many rows; it takes some seconds for each column."""
 _ROWS_WORTH_A_TASK = 1 << 25
 """A slot gets another task only for so many rows more: an empty task takes 60 ms and more, a row of it some ns."""
+_LOCATOR_BYTES_PER_ROW = 4.2
+"""Bytes of a full locator page, for each of its pairs."""
 _TASKS_PER_SLOT = 3
 """So many tasks even out what some are slower."""
 
@@ -254,8 +257,10 @@ def estimated_bytes(column: ColumnEntry, fragments: Sequence[Fragment]) -> int:
     rows = [fragment.num_rows for fragment in fragments if fragment.num_rows]
     sizing = sizing_of(column)
     zone = num_blocks_for(column.rows_per_zone, column.fpp, "exact" if sizing == "adaptive" else sizing) * 32
-    found = sum(-(-one // column.rows_per_zone) for one in rows) * zone
     levels = {level.name for level in column.levels}
+    found = sum(-(-one // column.rows_per_zone) for one in rows) * zone if column.has_filters else 0
+    if "locator" in levels or not column.has_filters:
+        found += math.ceil(_LOCATOR_BYTES_PER_ROW * sum(rows))
     if "fragment" in levels:
         found += sum(num_blocks_for(one, column.fpp, "exact") * 32 for one in rows)
     if "dataset" in levels and rows:

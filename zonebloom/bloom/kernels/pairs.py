@@ -1,0 +1,247 @@
+"""Pairs of a key and a zone in memory: packed from a column, sorted, merged.
+
+A pair is a uint64: 41 bits of hash above, 23 bits of zone number below, so that one sort by value orders keys and the
+zones of each.
+
+Sorting is by distribution, as the keys are hashes: a partition by the highest bits into runs that fit the L2 cache, a
+counting sort of each run into buckets of about 2 pairs, and one insertion sort over what is nearly in order. Merging
+is two by two, from both ends at once. Each wrapper raises `InvalidArgumentError` if a dtype, a shape or a number does
+not fit.
+
+Spec: specs/locator.md
+"""
+# ruff: noqa: PLR0917 - kernels take no keywords
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from zonebloom.bloom.kernels import U, kernel, subroutine
+from zonebloom.bloom.kernels.checks import check_array, check_range, check_room, check_validity
+from zonebloom.bloom.kernels.vector import load_u8, load_u32, load_u64, store_u8, store_u32, store_u64, zero_bytes
+from zonebloom.bloom.locator import MAX_ZONES
+
+__all__ = ["merge_pairs", "pack_pairs", "sort_pairs"]
+
+Words: TypeAlias = npt.NDArray[np.uint64]
+
+_0, _1, _2, _3, _7, _63, _64 = map(U, (0, 1, 2, 3, 7, 63, 64))
+_WIDE_MASK: Final = U(MAX_ZONES - 1)
+
+_RUN_PAIRS: Final = 1 << 14
+"""Pairs of a partition: 128 KiB, so that the partition, its copy and its counts stay in an L2 cache of 1 MiB."""
+_MAX_PARTITION_BITS: Final = 12
+_MAX_COUNT_BITS: Final = 16
+_BIG_BUCKET: Final = U(32)
+
+
+# --- packing ----------------------------------------------------------------------------------------------------------
+
+
+@kernel
+def _pack_pairs(
+    hashes: Any, num_rows: Any, validity: Any, offset: Any, fill: Any, zone_rows: Any, zone: Any, pairs: Any, nulls: Any
+) -> Any:
+    row, count = _0, _0
+    while row < num_rows:
+        stop, before = row + min(zone_rows - fill, num_rows - row), count
+        fill += stop - row
+        if validity == _0:
+            for index in range(row, stop):
+                store_u64(pairs, index, (load_u64(hashes, index) & ~_WIDE_MASK) | zone)
+            count = stop
+        else:
+            for index in range(row, stop):
+                bit = offset + index
+                store_u64(pairs, count, (load_u64(hashes, index) & ~_WIDE_MASK) | zone)
+                count += (load_u8(validity, bit >> _3) >> (bit & _7)) & _1
+            if count - before < stop - row:
+                store_u8(nulls, _0, _1)
+        row = stop
+        if fill == zone_rows:
+            zone += _1
+            nulls += _1
+            fill = _0
+    return count
+
+
+def pack_pairs(
+    hashes: Words,
+    pairs: Words,
+    has_null: npt.NDArray[np.bool_],
+    *,
+    validity: npt.NDArray[np.uint8] | None = None,
+    validity_offset: int = 0,
+    rows_per_zone: int,
+    first_fill: int = 0,
+    first_zone: int = 0,
+) -> int:
+    """The pair of each valid row, in order; returns how many there are.
+
+    Row i belongs to zone ``first_zone + (first_fill + i) // rows_per_zone``.
+
+    Parameters
+    ----------
+    pairs
+        Room for one pair more than there are rows.
+    has_null
+        One item a zone from `first_zone`, set where a row of the zone is null.
+    validity
+        Arrow's validity bitmap; row 0 is bit `validity_offset`.
+
+    Notes
+    -----
+    Spec: specs/locator.md#pairs
+    """
+    check_array("hashes", hashes, np.uint64)
+    check_array("pairs", pairs, np.uint64, writes=True)
+    check_array("has_null", has_null, np.bool_, writes=True)
+    check_validity(validity, validity_offset, len(hashes))
+    check_range("rows_per_zone", rows_per_zone, 1, (1 << 32) - 1)
+    check_range("first_fill", first_fill, 0, rows_per_zone - 1)
+    num_zones = -(-(first_fill + len(hashes)) // rows_per_zone)
+    check_range("first_zone", first_zone, 0, MAX_ZONES - num_zones)
+    check_room("pairs", pairs, len(hashes) + 1)
+    check_room("has_null", has_null, num_zones)
+    rows = (hashes, len(hashes), validity, validity_offset)
+    return int(_pack_pairs(*rows, first_fill, rows_per_zone, first_zone, pairs, has_null))
+
+
+# --- sorting ----------------------------------------------------------------------------------------------------------
+
+
+@subroutine
+def _distribute(source: Any, target: Any, num_pairs: Any, shift: Any, counts: Any, num_counts: Any) -> Any:
+    """Pairs to the buckets of `target` that their bits from `shift` up select, in order of arrival.
+
+    Afterwards a count is the end of its bucket. Returns the greatest number of pairs in a bucket.
+    """
+    zero_bytes(counts, num_counts << _2)
+    mask = num_counts - _1
+    for index in range(num_pairs):
+        bucket = (load_u64(source, index) >> shift) & mask
+        store_u32(counts, bucket, load_u32(counts, bucket) + _1)
+    start, most = _0, _0
+    for bucket in range(num_counts):
+        count = load_u32(counts, bucket)
+        most = max(most, count)
+        store_u32(counts, bucket, start)
+        start += count
+    for index in range(num_pairs):
+        pair = load_u64(source, index)
+        bucket = (pair >> shift) & mask
+        place = load_u32(counts, bucket)
+        store_u64(target, place, pair)
+        store_u32(counts, bucket, place + _1)
+    return most
+
+
+@subroutine
+def _sort_buckets(pairs: Any, num_pairs: Any, most: Any) -> None:
+    """Sorts pairs whose buckets, of at most `most` pairs, are in order.
+
+    One pass exchanges neighbours without a branch, so that fewer branches are mispredicted after it: 10.9 ns a pair to
+    sort 2**23 with it, 12.6 without. Buckets that equal or contrived hashes made large are sorted by Shell's method.
+    """
+    carried = load_u64(pairs, _0)
+    for index in range(_1, num_pairs):
+        pair = load_u64(pairs, index)
+        store_u64(pairs, index - _1, min(carried, pair))
+        carried = max(carried, pair)
+    store_u64(pairs, num_pairs - _1, carried)
+    gap: Any = _1
+    while most > _BIG_BUCKET and gap < most:
+        gap = gap * _3 + _1
+    while gap:
+        for index in range(gap, num_pairs):
+            pair, place = load_u64(pairs, index), index
+            while place >= gap and load_u64(pairs, place - gap) > pair:
+                store_u64(pairs, place, load_u64(pairs, place - gap))
+                place -= gap
+            store_u64(pairs, place, pair)
+        gap = gap // _3
+
+
+@kernel
+def _sort_pairs(pairs: Any, num_pairs: Any, scratch: Any, partition_bits: Any, ends: Any, counts: Any) -> Any:
+    _distribute(pairs, scratch, num_pairs, min(_64 - partition_bits, _63), ends, _1 << partition_bits)
+    start, end, previous = _0, _0, _0
+    for partition in range(_1 << partition_bits):
+        stop = load_u32(ends, partition)
+        size, bits = stop - start, _0
+        while bits < U(_MAX_COUNT_BITS) and (_2 << bits) < size:
+            bits += _1
+        run = pairs + (start << _3)
+        if size:
+            shift = min(_64 - partition_bits - bits, _63)
+            most = _distribute(scratch + (start << _3), run, size, shift, counts, _1 << bits)
+            _sort_buckets(run, size, most)
+        for index in range(size):  # each once
+            pair = load_u64(run, index)
+            end += U(pair != previous or end == _0)
+            store_u64(pairs, end - _1, pair)
+            previous = pair
+        start = stop
+    return end
+
+
+def sort_pairs(pairs: Words, scratch: Words) -> int:
+    """The pairs in order, each once, at the front of `pairs`; returns how many they are.
+
+    Parameters
+    ----------
+    scratch
+        At least as long, other memory; overwritten.
+
+    Notes
+    -----
+    Spec: specs/locator.md#sort
+    """
+    check_array("pairs", pairs, np.uint64, writes=True)
+    check_array("scratch", scratch, np.uint64, writes=True)
+    check_range("the number of pairs", len(pairs), 0, (1 << 32) - 1)
+    check_room("scratch", scratch, len(pairs))
+    if not len(pairs):
+        return 0
+    bits = min((len(pairs) // _RUN_PAIRS).bit_length(), _MAX_PARTITION_BITS)
+    ends, counts = (np.empty(1 << most, np.uint32) for most in (bits, _MAX_COUNT_BITS))
+    return int(_sort_pairs(pairs, len(pairs), scratch, bits, ends, counts))
+
+
+@kernel
+def _merge_pairs(left: Any, left_stop: Any, right: Any, right_stop: Any, merged: Any) -> None:
+    first, second, place, end = _0, _0, _0, left_stop + right_stop
+    steps = _1
+    while steps:  # none of them exhausts a side, as each takes one pair from the front and one from the back
+        steps = min(left_stop - first, right_stop - second) >> _1
+        for _ in range(steps):
+            one, other = load_u64(left, first), load_u64(right, second)
+            is_left = U(one <= other)
+            store_u64(merged, place, min(one, other))
+            place, first, second = place + _1, first + is_left, second + _1 - is_left
+            one, other = load_u64(left, left_stop - _1), load_u64(right, right_stop - _1)
+            is_left = U(one > other)
+            end, left_stop, right_stop = end - _1, left_stop - is_left, right_stop - _1 + is_left
+            store_u64(merged, end, max(one, other))
+    while first < left_stop or second < right_stop:
+        if second == right_stop or (first < left_stop and load_u64(left, first) <= load_u64(right, second)):
+            store_u64(merged, place, load_u64(left, first))
+            first += _1
+        else:
+            store_u64(merged, place, load_u64(right, second))
+            second += _1
+        place += _1
+
+
+def merge_pairs(left: Words, right: Words, merged: Words) -> None:
+    """The pairs of two sorted arrays in order, in `merged`, other memory as long as both.
+
+    Cost: 1.4 ns a pair. Spec: specs/locator.md#merge_locators
+    """
+    for name, pairs in (("left", left), ("right", right), ("merged", merged)):
+        check_array(name, pairs, np.uint64, writes=name == "merged")
+    check_room("merged", merged, len(left) + len(right))
+    _merge_pairs(left, len(left), right, len(right), merged)
