@@ -12,6 +12,7 @@ import click
 
 from zonebloom.cli.options import (
     busy,
+    check_output,
     common_options,
     index_option,
     open_it,
@@ -20,7 +21,7 @@ from zonebloom.cli.options import (
     storage_options,
     work_options,
 )
-from zonebloom.cli.output import check_output, print_info, print_json, print_list, read_table, write_table
+from zonebloom.cli.output import print_info, print_json, print_list, read_table, write_table
 from zonebloom.cli.root import app
 from zonebloom.options import FPP, ROWS_PER_ZONE, Sizing
 
@@ -143,7 +144,7 @@ def export(path: str, column: str, output: Path, overwrite: bool, index: str | N
     Files of the data set are numbered in order of path, as `zonebloom import` reads them.
     """
     opened = open_it(path, index)
-    check_output(output, opened, is_overwritten=overwrite)
+    check_output(output, opened, overwrite=overwrite)
     with busy("exporting"):
         count = write_table(opened.zone_table(column, numbered_by_path=True).to_arrow(), output)
     if output_format == "json":

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-import os
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from zonebloom.reasons import Reason
 
 __all__ = [
-    "check_output",
     "print_aligned",
     "print_csv",
     "print_info",
@@ -132,26 +130,6 @@ def python_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
         names = batch.schema.names
         rows = [{name: python_value(batch[name][i]) for name in names} for i in range(batch.num_rows)]
     return rows
-
-
-def check_output(path: Path, opened: Any, *, is_overwritten: bool) -> None:
-    """Refuse a file that would be data of the data set or part of the index, or that exists.
-
-    Raises
-    ------
-    InvalidArgumentError
-        It would, or it does and is not to be overwritten.
-    """
-    if path.suffix not in (".arrow", ".parquet"):
-        raise errors.InvalidArgumentError(f"--output must end in .arrow or .parquet, got {path}")
-    real, dataset = os.path.realpath(path), opened.data.pin()
-    is_folder = getattr(dataset, "layout", "folder") == "folder"
-    data = [dataset.location] if is_folder else [dataset.absolute(one) for one in dataset.list()]
-    if any(f"{real}/".startswith(f"{os.path.realpath(one)}/") for one in (opened.location, *data)):
-        message = f"--output must be outside of the data set and of its index, got {path}"
-        raise errors.InvalidArgumentError(f"{message}; name a file in another folder")
-    if path.exists() and not is_overwritten:
-        raise errors.InvalidArgumentError(f"--output must be a new file, got {path}, which exists; or add --overwrite")
 
 
 def write_table(rows: pa.RecordBatchReader | pa.Table, path: Path) -> int:

@@ -9,6 +9,7 @@ import click
 
 from zonebloom.cli.options import (
     busy,
+    check_output,
     columns_option,
     common_options,
     index_option,
@@ -22,7 +23,6 @@ from zonebloom.cli.options import (
     where_option,
 )
 from zonebloom.cli.output import (
-    check_output,
     print_csv,
     print_json,
     print_list,
@@ -129,7 +129,7 @@ def scan(
     """
     opened = open_it(path, index)
     if output is not None:
-        check_output(output, opened, is_overwritten=overwrite)
+        check_output(output, opened, overwrite=overwrite)
     wanted = _wanted(opened, where, column, values)
     reader = opened.scan(**wanted, columns=listed(columns), limit=limit, strict=strict)
     if output is not None:

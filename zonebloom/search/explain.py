@@ -14,6 +14,7 @@ import numpy as np
 
 from zonebloom.errors import ZoneBloomError
 from zonebloom.predicates import Equals, IsIn, Predicate
+from zonebloom.predicates.wording import as_sql
 from zonebloom.reasons import Reason, ReasonCode, summed_up, wrapped
 from zonebloom.search.result import SearchResult
 from zonebloom.search.selection import Kind, RowSelection
@@ -46,7 +47,7 @@ class Explanation:
     """What a search kept of how much, and why; `str()` of it is for people."""
 
     predicate: str
-    """The predicate as it was understood."""
+    """The predicate as it was understood, as SQL; a long list is cut."""
     result: SearchResult
     """The search."""
     num_covered: int
@@ -96,6 +97,29 @@ class Explanation:
     def __repr__(self) -> str:
         return str(self)
 
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        from zonebloom.search.html import facts, funnel, headed, paragraph, reasons_list  # noqa: PLC0415 - only for people
+
+        shown = {
+            "indexed files": self.num_covered,
+            "new files, read whole": self.num_unknown - self.num_changed,
+            "changed files, read whole": self.num_changed,
+            "deleted files, ignored": self.num_deleted,
+            "listed in": f"{self.list_seconds * 1e3:,.1f} ms",
+            "searched in": f"{self.search_seconds * 1e3:,.1f} ms",
+        }
+        if self.false_zones is not None:
+            seen = "not counted" if self.false_zones.seen is None else f"{self.false_zones.seen:,} seen"
+            shown["zones without a match"] = f"{self.false_zones.expected:,.2g} expected, {seen}"
+        if self.traffic.num_requests:
+            shown["asked of object stores"] = (
+                f"{self.traffic.num_requests:,} requests, {self.traffic.bytes_read:,} bytes"
+            )
+        shown |= {name.replace("_", " "): value for name, value in self.table.items()}
+        answer = paragraph(f"{self.result.kind}: {self.result.kind.meaning}")
+        return headed(self.predicate, answer, funnel(self.result), facts(shown), reasons_list(self.result.reasons))
+
     def __str__(self) -> str:
         kept, total = self.result.kept.to_dict(), self.result.total.to_dict()
         lines = [f"{self.predicate}", f"  answer: {self.result.kind} ({self.result.kind.meaning})"]
@@ -130,7 +154,9 @@ def explain(view: View, predicate: Predicate, result: SearchResult) -> Explanati
     result = replace(result, reasons=(*result.reasons, *saturated))
     table = {} if view.declared is None else view.declared.state
     counts = (num_covered, view.num_unknown, view.files.num_changed, view.num_deleted)
-    return Explanation(str(predicate), result, *counts, false_zones=_false_zones(view, predicate, result), table=table)
+    return Explanation(
+        as_sql(predicate), result, *counts, false_zones=_false_zones(view, predicate, result), table=table
+    )
 
 
 def _false_zones(view: View, predicate: Predicate, result: SearchResult) -> FalseZones | None:

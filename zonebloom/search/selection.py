@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Bounds", "Kind", "RowRange", "RowSelection"]
 
+_SHOWN_RANGES = 10
+"""Ranges that a notebook lists."""
 _OFFSET_BITS = np.uint64(32)
 _OFFSET_MASK = np.uint64(2**32 - 1)
 
@@ -161,6 +163,16 @@ class RowSelection:
         return cls._trusted(firsts, ends)
 
     # --- what it holds ------------------------------------------------------------------------------------------------
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the number of rows, and the first ranges."""
+        from zonebloom.search.html import headed, listed, table  # noqa: PLC0415 - only for people
+
+        first = self._head(_SHOWN_RANGES)
+        more = [f"and {len(self) - len(first):,} more ranges"] if len(self) > len(first) else []
+        return headed(
+            f"{self.num_rows:,} rows in {len(self):,} row ranges", table(RowRange._fields, first), listed(more)
+        )
 
     @property
     def fragment_ids(self) -> Addresses:

@@ -108,6 +108,19 @@ class Forecast:
     def __repr__(self) -> str:
         return str(self)
 
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        from zonebloom.search.html import headed, listed, paragraph, table  # noqa: PLC0415 - only for people
+
+        header = ("fpp", "sizing", "blocks", "index MB", "build s", "absent", "present", "1000 absent", "1000 present")
+        parts = [paragraph(self._shape())]
+        if self.options:
+            parts += [paragraph(self._sample()), paragraph(f"Zones kept of {self.num_zones:,}, for one key or 1000:")]
+            parts.append(table(header, [_line(option).split() for option in self.options]))
+        said = [] if self.growth is None else [str(self.growth)]
+        said += [] if self.layout is None else self.layout.advice()
+        return headed(f"{self.verdict.code}: {self.verdict.message}", *parts, listed(said))
+
     def __str__(self) -> str:
         lines = [self._shape()]
         if self.options:
