@@ -172,6 +172,36 @@ def test_a_reader_that_leaves_ends_it_as_the_signal_would(built):
     assert (done.returncode, done.stderr, done.stdout.count("\n")) == (141, "", 1)
 
 
+INTERRUPTED_IMPORT = """
+import os, signal, sys
+
+class Finder:
+    def find_spec(self, name, *_):
+        if name == "{module}":
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Finder())
+signal.signal(signal.SIGINT, signal.{handler})
+sys.argv[1:] = ["--version"]
+from zonebloom.__main__ import main
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "handler", "status", "err"),
+    [
+        ("click", "default_int_handler", 130, "zonebloom: stopped\n"),
+        ("zonebloom.cli.root", "default_int_handler", 130, "zonebloom: stopped\n"),
+        ("click", "SIG_IGN", 0, ""),  # as under nohup
+    ],
+)
+def test_ctrl_c_while_modules_are_loaded_is_no_traceback(module, handler, status, err):
+    code = INTERRUPTED_IMPORT.format(module=module, handler=handler)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (status, err)
+
+
 def test_ctrl_c_ends_with_130_and_says_what_stays(built):
     command = [sys.executable, "-c", SLOW, "refresh", str(built)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
