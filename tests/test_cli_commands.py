@@ -133,7 +133,7 @@ def test_dry_runs_write_nothing(flat_lake, capsys, monkeypatch):
     zb.build_index(flat_lake.root, "user_id")
     pq.write_table(pa.table({"user_id": ["x"]}), flat_lake.root / "new.parquet")
     before = state()
-    assert "would add 1 files of 1 rows, and drop 0" in run("refresh", flat_lake.root)
+    assert "would add 1 file of 1 row, and drop 0" in run("refresh", flat_lake.root)
     for name in WRITERS - {"build", "refresh"}:
         assert run(name, flat_lake.root)
     assert state() == before

@@ -14,7 +14,7 @@ import click
 
 from zonebloom import errors
 from zonebloom.cli.blobs import text_of
-from zonebloom.reasons import summed_up
+from zonebloom.reasons import counted, summed_up
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -83,13 +83,15 @@ def print_info(found: dict[str, Any]) -> None:
     """The columns of `Index.info()`."""
     for column in found["columns"]:
         click.echo(
-            f"  {column['name']} {column['type']}: {column['num_zones']:,} zones of {column['rows_per_zone']:,} rows\n"
+            f"  {column['name']} {column['type']}: {counted(column['num_zones'], 'zone')} "
+            f"of {counted(column['rows_per_zone'], 'row')}\n"
             f"    fpp {column['fpp']}, {column['sizing']}; {column['index_bytes']:,} bytes "
             f"({column['bytes_per_row']:.2f} a row) in {_kinds(column['kinds'])}"
         )
         for level in column["levels"]:
             click.echo(
-                f"    level {level['name']}: {level['num_filters']:,} filters of {level['num_values']:,} values\n"
+                f"    level {level['name']}: {counted(level['num_filters'], 'filter')} "
+                f"of {counted(level['num_values'], 'value')}\n"
                 f"      fpp {level['fpp']:.2g}, {level['index_bytes']:,} bytes"
             )
 

@@ -15,7 +15,7 @@ import numpy as np
 from zonebloom.errors import ZoneBloomError
 from zonebloom.predicates import Equals, IsIn, Predicate
 from zonebloom.predicates.wording import as_sql
-from zonebloom.reasons import Reason, ReasonCode, summed_up, wrapped
+from zonebloom.reasons import Reason, ReasonCode, counted, summed_up, wrapped
 from zonebloom.search.result import SearchResult
 from zonebloom.search.selection import Kind, RowSelection
 from zonebloom.search.view import View
@@ -114,7 +114,7 @@ class Explanation:
             shown["zones without a match"] = f"{self.false_zones.expected:,.2g} expected, {seen}"
         if self.traffic.num_requests:
             shown["asked of object stores"] = (
-                f"{self.traffic.num_requests:,} requests, {self.traffic.bytes_read:,} bytes"
+                f"{counted(self.traffic.num_requests, 'request')}, {self.traffic.bytes_read:,} bytes"
             )
         shown |= {name.replace("_", " "): value for name, value in self.table.items()}
         answer = paragraph(f"{self.result.kind}: {self.result.kind.meaning}")
@@ -127,21 +127,19 @@ class Explanation:
             share = f"{kept[name] / total[name]:.4%}" if total[name] else "-"
             lines.append(f"  {name:<6} {kept[name]:>16,} of {total[name]:>16,}  ({share})")
         if self.result.kept.unreadable:
-            lines.append(
-                f"  and the rows of {self.result.kept.unreadable:,} files that cannot be read: how many is unknown"
-            )
+            unreadable = counted(self.result.kept.unreadable, "file")
+            lines.append(f"  and the rows of {unreadable} that cannot be read: how many is unknown")
         lines += [
-            f"  index covers {self.num_covered:,} files; {self.num_deleted:,} deleted files are ignored",
-            f"  {self.num_unknown - self.num_changed:,} new and {self.num_changed:,} changed files are read whole",
+            f"  index covers {counted(self.num_covered, 'file')}; ignored: {counted(self.num_deleted, 'deleted file')}",
+            f"  read whole: {self.num_unknown - self.num_changed:,} new, {counted(self.num_changed, 'changed file')}",
             f"  listed in {self.list_seconds * 1e3:,.1f} ms, searched in {self.search_seconds * 1e3:,.1f} ms",
         ]
         if self.false_zones is not None:
             seen = "not counted" if self.false_zones.seen is None else f"{self.false_zones.seen:,} seen"
             lines.append(f"  zones without a match: {self.false_zones.expected:,.2g} expected, {seen}")
         if self.traffic.num_requests:
-            lines.append(
-                f"  {self.traffic.num_requests:,} requests to object stores, {self.traffic.bytes_read:,} bytes read"
-            )
+            requests = counted(self.traffic.num_requests, "request")
+            lines.append(f"  {requests} to object stores, {self.traffic.bytes_read:,} bytes read")
         lines += [f"  {name.replace('_', ' ')} {value}" for name, value in self.table.items()]
         lines += [f"  {line}" for line in summed_up(self.result.reasons)]
         return "\n".join(wrapped(lines))
@@ -203,7 +201,7 @@ def _saturation(view: View, column: str, result: SearchResult) -> list[Reason]:
     if not num_saturated:
         return []
     message = (
-        f"{num_saturated} of {len(looked_at)} kept zones that were looked at have filters that pass most "
+        f"{num_saturated} of {counted(len(looked_at), 'kept zone')} that were looked at have filters that pass most "
         "absent values; build with a smaller fpp or rows_per_zone"
     )
     return [Reason(ReasonCode.SATURATED_FILTER, message, column=column)]

@@ -24,6 +24,7 @@ import numpy as np
 
 from zonebloom.bloom.addresses import MAX_FRAGMENT_ID, MAX_ROWS
 from zonebloom.errors import InvalidArgumentError
+from zonebloom.reasons import counted
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -171,7 +172,9 @@ class RowSelection:
         first = self._head(_SHOWN_RANGES)
         more = [f"and {len(self) - len(first):,} more ranges"] if len(self) > len(first) else []
         return headed(
-            f"{self.num_rows:,} rows in {len(self):,} row ranges", table(RowRange._fields, first), listed(more)
+            f"{counted(self.num_rows, 'row')} in {counted(len(self), 'row range')}",
+            table(RowRange._fields, first),
+            listed(more),
         )
 
     @property
@@ -206,7 +209,7 @@ class RowSelection:
     def __repr__(self) -> str:
         shown = ", ".join(f"{r.fragment_id}:[{r.start}, {r.stop})" for r in self._head(4))
         more = ", …" if len(self) > 4 else ""  # noqa: PLR2004 -- the number shown, one line above
-        return f"<RowSelection {self.num_rows} rows in {len(self)} ranges: {shown}{more}>"
+        return f"<RowSelection {counted(self.num_rows, 'row')} in {counted(len(self), 'range')}: {shown}{more}>"
 
     def _head(self, num_ranges: int) -> RowSelection:
         return RowSelection._trusted(self._firsts[:num_ranges], self._ends[:num_ranges])
