@@ -133,7 +133,7 @@ def test_dry_runs_write_nothing(flat_lake, capsys, monkeypatch):
     zb.build_index(flat_lake.root, "user_id")
     pq.write_table(pa.table({"user_id": ["x"]}), flat_lake.root / "new.parquet")
     before = state()
-    assert "would add 1 files of 1 rows, and drop 0" in run("refresh", flat_lake.root)
+    assert "would add 1 file of 1 row, and drop 0" in run("refresh", flat_lake.root)
     for name in WRITERS - {"build", "refresh"}:
         assert run(name, flat_lake.root)
     assert state() == before
@@ -170,6 +170,36 @@ def test_a_closed_stdout_is_no_traceback(built):
 def test_a_reader_that_leaves_ends_it_as_the_signal_would(built):
     done = shell(f"zonebloom scan {built} -w 'amount IS NOT NULL' | head -n 1; exit ${{PIPESTATUS[0]}}")
     assert (done.returncode, done.stderr, done.stdout.count("\n")) == (141, "", 1)
+
+
+INTERRUPTED_IMPORT = """
+import os, signal, sys
+
+class Finder:
+    def find_spec(self, name, *_):
+        if name == "{module}":
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Finder())
+signal.signal(signal.SIGINT, signal.{handler})
+sys.argv[1:] = ["--version"]
+from zonebloom.__main__ import main
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "handler", "status", "err"),
+    [
+        ("click", "default_int_handler", 130, "zonebloom: stopped\n"),
+        ("zonebloom.cli.root", "default_int_handler", 130, "zonebloom: stopped\n"),
+        ("click", "SIG_IGN", 0, ""),  # as under nohup
+    ],
+)
+def test_ctrl_c_while_modules_are_loaded_is_no_traceback(module, handler, status, err):
+    code = INTERRUPTED_IMPORT.format(module=module, handler=handler)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (status, err)
 
 
 def test_ctrl_c_ends_with_130_and_says_what_stays(built):

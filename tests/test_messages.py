@@ -5,6 +5,7 @@ Oracle: the table below, which was written from what newcomers tried.
 
 from __future__ import annotations
 
+import re
 import sys
 
 import duckdb
@@ -137,5 +138,44 @@ def test_a_build_says_where_the_index_is_and_what_was_skipped(data, run, tmp_pat
     code, out, err = run("build", str(data / "bare"), "-c", "amount", "--index", str(tmp_path / "index"))
     assert code == 0
     assert f"the index is {tmp_path / 'index'}" in out
-    assert "1 Parquet files skipped (names that begin with _ or .)" in err
-    assert "1 Parquet files skipped" in run("info", str(data / "bare"), "--index", str(tmp_path / "index"))[2]
+    assert "1 Parquet file skipped (names that begin with _ or .)" in err
+    assert "1 Parquet file skipped" in run("info", str(data / "bare"), "--index", str(tmp_path / "index"))[2]
+
+
+ONE_OF_MANY = re.compile(
+    r"\b1 (?:[a-z]+ ){0,4}(?:file|row|zone|version|segment|filter|value|range|key|block|column)s\b"
+)
+
+
+def test_one_of_a_thing_is_told_in_the_singular(tmp_path, monkeypatch, capsys):
+    """Over a lake of one file of one row, and one new file and one that cannot be read."""
+    (tmp_path / "lake").mkdir()
+    one = pl.DataFrame({"id": [1]})
+    commands = [
+        "whatif {} -c id",
+        "build {} -c id --levels zone,fragment",
+        "build {} -c id --dry-run",
+        *(f"{name} {{}} -w id=1" for name in ("search", "scan", "explain")),
+        *(f"{name} {{}}" for name in ("info", "status", "verify", "blooms", "versions")),
+        *(f"{name} {{}} --dry-run" for name in ("refresh", "optimize", "vacuum", "delete")),
+        "export {} -c id -o {}/../zones.arrow --overwrite",
+        "scan {} -w id=1 -o {}/../rows.parquet --overwrite",
+        "refresh {}",
+        "optimize {}",
+        "vacuum {} --older-than 0d",
+        "delete {} --yes",
+    ]
+    said = []
+    one.write_parquet(tmp_path / "lake" / "a.parquet")
+    for after in ("build", "new file"):
+        if after == "new file":
+            one.write_parquet(tmp_path / "lake" / "b.parquet")
+            (tmp_path / "lake" / "c.parquet").write_bytes(b"PAR1")
+            (tmp_path / "lake" / "_d.parquet").write_bytes(b"")
+        for command in commands:
+            arguments = [part.replace("{}", str(tmp_path / "lake")) for part in command.split()]
+            monkeypatch.setattr(sys, "argv", ["zonebloom", *arguments])
+            cli.run()
+            printed = "".join(capsys.readouterr())
+            said += [(command, found[0]) for found in ONE_OF_MANY.finditer(printed)]
+    assert said == []

@@ -200,7 +200,7 @@ def test_reason_file_not_indexed_changed_and_unreadable(hive_lake, index):
     }
     assert found.files == sorted([*hive_lake.files[:2], "day=1/new.parquet"])
     text = str(index.explain("user_id = 'nobody'"))
-    assert "1 new and 2 changed files are read whole" in text
+    assert "read whole: 1 new, 2 changed files" in text
     assert "FILE_UNREADABLE" in text
 
 

@@ -465,7 +465,7 @@ def test_the_command_refreshes_a_partition(days):
     write(days.root / "day=2" / "new.parquet", make_rows(300, seed=2))
     arguments = ["refresh", str(days.root), "--partition", "day=2", "--partition", "day=3"]
     text = CliRunner().invoke(app, arguments).output
-    assert text.startswith("version 2: 1 files added, 0 dropped, 3 kept; 3 zones added, 75 in the index")
+    assert text.startswith("version 2: 1 file added, 0 dropped, 3 kept; 3 zones added, 75 in the index")
 
 
 def test_explain_counts_what_the_index_does_not_know(days):
@@ -474,8 +474,8 @@ def test_explain_counts_what_the_index_does_not_know(days):
     (days.root / days.files[1]).unlink()
     explained = zb.open_index(days.root).explain("user_id = 'x'")
     shown = str(explained)
-    assert "index covers 3 files; 1 deleted files are ignored" in shown
-    assert "1 new and 1 changed files are read whole" in shown
+    assert "index covers 3 files; ignored: 1 deleted file" in shown
+    assert "read whole: 1 new, 1 changed file" in shown
     assert explained.to_dict()["files"] == {"covered": 3, "unknown": 2, "changed": 1, "deleted": 1}
 
 

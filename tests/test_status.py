@@ -122,9 +122,9 @@ def test_a_copied_lake_is_told_in_one_line_and_a_scan_warns_once(flat_lake, tmp_
     assert changed == [f"FILE_CHANGED: 3 times, such as part-0.parquet: {cause}"]
     code, _, err = run("scan", copy, "-w", "user_id = 'nobody'")
     assert code == 0
-    message = "3 new or changed files were read whole, such as part-0.parquet; run `zonebloom refresh PATH`"
+    message = "read whole: 3 new or changed files, such as part-0.parquet; run `zonebloom refresh PATH`"
     assert err == f"zonebloom: warning: {message}\n"
-    assert "3 new or changed files have nothing to verify" in run("verify", copy)[1]
+    assert "not indexed, so not verified: 3 new or changed files" in run("verify", copy)[1]
 
 
 def test_rows_of_an_unreadable_file_are_not_counted(changed, run):
@@ -136,7 +136,7 @@ def test_rows_of_an_unreadable_file_are_not_counted(changed, run):
         code, out, err = run(command, changed.root, "-w", "user_id = 'nobody'")
         assert code == 0
         assert "4,294,967,295" not in out + err
-        assert "the rows of 1 files that cannot be read: how many is unknown" in out + err
+        assert "the rows of 1 file that cannot be read: how many is unknown" in out + err
 
 
 def test_a_partition_column_that_files_hold_too_has_a_reason_of_its_own(tmp_path):

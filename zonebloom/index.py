@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import pyarrow as pa
 
@@ -343,6 +343,33 @@ class Index:
         columns = ", ".join(self.columns)
         return f"Index({self.location!r}, version {self.version}, columns {columns}, {self.num_fragments} fragments)"
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of open segments and footers, with their memory; a later search opens them again."""
+        self._view = None
+        self._snapshot.close()
+
+    def _repr_html_(self) -> str:
+        """For notebooks: what the open version says of itself; nothing is listed."""
+        from zonebloom.search.html import facts, headed, table  # noqa: PLC0415 - only for people
+
+        info = self.info()
+        names = ("name", "type", "num_zones", "rows_per_zone", "fpp", "sizing", "index_bytes", "bytes_per_row")
+        shown = {
+            "index": self.location,
+            "data set": f"{self.data.location} ({info['dataset_kind']})",
+            "version": self.version,
+            "files": self.num_fragments,
+            "rows": info["num_rows"],
+        }
+        columns = [[column[name] for name in names] for column in info["columns"]]
+        return headed("zonebloom index", facts(shown), table([name.replace("_", " ") for name in names], columns))
+
     def _dataset_of(self, snapshot: Snapshot) -> Dataset:
         if self._given is not None:
             return self._given
@@ -583,6 +610,36 @@ class Index:
         from zonebloom.search.status import status  # noqa: PLC0415 - a plain search does without
 
         return status(self.view())
+
+    def report(self, path: str | os.PathLike[str], where: Any = (), *, overwrite: bool = False) -> None:
+        """Write one HTML page about the index: a map of what is read, sizes, measured fpp, coverage, history.
+
+        The page needs no network. It takes Bokeh (`zonebloom[report]`).
+
+        Parameters
+        ----------
+        path
+            The file to write.
+        where
+            A condition as for `search`, or a list of them: each is searched, and drawn on the map.
+        overwrite
+            Replace a file that exists.
+
+        Raises
+        ------
+        InvalidArgumentError
+            The file exists and is not to be replaced, or it would lie in the data set or in the index.
+        MissingDependencyError
+            Bokeh is not installed.
+        """
+        from zonebloom.maintain.outputs import check_output  # noqa: PLC0415 - a plain search does without
+        from zonebloom.maintain.report.content import Content  # noqa: PLC0415 - as above
+        from zonebloom.maintain.report.page import page  # noqa: PLC0415 - as above
+
+        output = check_output(path, self.data.pin(), self.location, endings=(".html",), overwrite=overwrite)
+        conditions = where if isinstance(where, (list, tuple)) else [where]
+        searches = [self.explain(one) for one in conditions]
+        output.write_text(page(Content.of(self.view(), searches)), "utf-8")
 
     def verify(self, *, sample: float = 0.1, seed: int = 0) -> Verification:
         """Re-read data and prove that no value is missing from its zone's filter.

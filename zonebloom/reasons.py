@@ -12,7 +12,7 @@ import enum
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-__all__ = ["Reason", "ReasonCode", "summed_up", "wrapped"]
+__all__ = ["Reason", "ReasonCode", "counted", "summed_up", "wrapped"]
 
 _WIDTH = 80
 
@@ -73,6 +73,17 @@ class Reason:
         """``code`` and ``message``, then ``column`` and ``path`` where they are known, ready for JSON."""
         known = {"code": self.code.value, "message": self.message, "column": self.column, "path": self.path}
         return {key: value for key, value in known.items() if value is not None}
+
+
+def counted(count: int, noun: str) -> str:
+    """The count and its noun, in the plural unless there is one.
+
+    Examples
+    --------
+    >>> counted(1, "file"), counted(0, "file"), counted(4096, "zone")
+    ('1 file', '0 files', '4,096 zones')
+    """
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def summed_up(reasons: Iterable[Reason]) -> list[str]:

@@ -13,6 +13,7 @@ from zonebloom.cli.root import app
 from zonebloom.cli.values import typed_value
 from zonebloom.errors import InvalidArgumentError
 from zonebloom.options import Sizing
+from zonebloom.reasons import counted
 
 __all__ = ["blooms"]
 
@@ -81,7 +82,7 @@ def _print_list(path: str, column: str | None, value: str | None, output_format:
         click.echo(f"{row['path']}\t{row['row_group']}\t{row['column']}\t{row['type']}\t{_said(row)}")
     num_usable = sum(row["problem"] is None for row in rows)
     num_bytes = sum(row["num_bytes"] or 0 for row in rows)
-    summary = f"{len(rows):,} filters, {num_usable:,} usable, {num_bytes:,} bytes"
+    summary = f"{counted(len(rows), 'filter')}, {num_usable:,} usable, {num_bytes:,} bytes"
     if value is not None:
         summary += f"; {sum(row['excluded'] is True for row in rows):,} exclude the value"
     click.echo(summary, err=True)
@@ -106,6 +107,6 @@ def _literal(path: str, column: str, text: str) -> Any:
 def _said(row: dict[str, Any]) -> str:
     if row["problem"] is not None:
         return f"cannot be used: {row['problem']}"
-    text = f"{row['num_blocks']:,} blocks\t{row['expected_ndv']:,.0f} values\tfpp {row['fpp']:.2g}"
+    text = f"{counted(row['num_blocks'], 'block')}\t{row['expected_ndv']:,.0f} values\tfpp {row['fpp']:.2g}"
     verdicts = {True: "excluded", False: "may be there", None: "cannot tell"}
     return f"{text}\t{verdicts[row['excluded']]}" if "excluded" in row else text

@@ -24,6 +24,7 @@ from rich.table import Table
 
 from zonebloom.errors import InvalidArgumentError, ZoneBloomError
 from zonebloom.index import Index, build_index
+from zonebloom.reasons import counted
 from zonebloom.search.result import Counts
 
 if TYPE_CHECKING:
@@ -144,7 +145,7 @@ def run_demo(
     if keep is not None and keep.exists():
         raise InvalidArgumentError(f"keep must be a new folder, got {keep}, which exists")
     with tempfile.TemporaryDirectory(prefix="zonebloom-demo-", dir=directory) as folder:
-        console.print(f"Writing {rows:,} events with random keys to {files} Parquet files …")
+        console.print(f"Writing {rows:,} events with random keys to {counted(files, 'Parquet file')} …")
         lake = _write_lake((keep or Path(folder)) / "events", rows, files)
         start_seconds = _warm_up(Path(folder) / "warm-up")
         read_seconds = _seconds(lambda: _read_keys(lake))[0]
@@ -248,7 +249,7 @@ def _searches(lake: _Lake) -> list[_Search]:
         _Search("user_id = … present", f"user_id = '{user_id}'", field == user_id),
         _Search("user_id = … absent", f"user_id = '{absent[-1]}'", field == absent[-1]),
         _Search("device_id = … present", f"device_id = {device_id}", pc.field("device_id") == device_id),
-        _Search(f"user_id IN ({len(some)} keys)", f"user_id IN ({texts})", field.isin(some)),
+        _Search(f"user_id IN ({counted(len(some), 'key')})", f"user_id IN ({texts})", field.isin(some)),
         _Search("amount > 999.9", "amount > 999.9", pc.field("amount") > 999.9),  # noqa: PLR2004
     ]
 
@@ -274,7 +275,7 @@ def _measure(index: Index, lake: _Lake, search: _Search) -> MeasuredSearch:
 def _check_equal(rows: pa.Table, expected: pa.Table, title: str) -> None:
     order = [("user_id", "ascending")]
     if rows.sort_by(order) != expected.cast(rows.schema).sort_by(order):
-        counts = f"{rows.num_rows} rows where the full scan gives {expected.num_rows}"
+        counts = f"{counted(rows.num_rows, 'row')} where the full scan gives {expected.num_rows}"
         raise ZoneBloomError(f"a scan must equal the full scan, got {counts} for {title}; please report this")
 
 
@@ -289,15 +290,20 @@ def _seconds(call: Callable[[], T]) -> tuple[float, T]:
 
 def _print(report: DemoReport, console: Console) -> None:
     lake = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
-    lake.add_row("data", f"{report.num_rows:,} rows, {report.num_files} files, {_megabytes(report.data_bytes)}")
+    lake.add_row(
+        "data",
+        f"{counted(report.num_rows, 'row')}, {counted(report.num_files, 'file')}, {_megabytes(report.data_bytes)}",
+    )
     share = report.index_bytes / report.data_bytes
-    lake.add_row("index", f"{_megabytes(report.index_bytes)} for {len(_KEYS)} columns, {share:.1%} of the data")
+    lake.add_row(
+        "index", f"{_megabytes(report.index_bytes)} for {counted(len(_KEYS), 'column')}, {share:.1%} of the data"
+    )
     ratio = f"{report.build_seconds / report.read_seconds:.2f} times only reading both columns on one thread"
     lake.add_row("build", f"{report.build_seconds:.2f} s, {ratio}")
     lake.add_row("start", f"{report.start_seconds:.2f} s to load or compile the kernels, once a process")
     console.print(lake)
     total = report.searches[0].total
-    read = f"kept of {total.files} files, {total.zones:,} zones, {_megabytes(total.bytes)}"
+    read = f"kept of {counted(total.files, 'file')}, {counted(total.zones, 'zone')}, {_megabytes(total.bytes)}"
     table = Table(title=f"What must be read, {read}", title_justify="left", title_style="bold")
     table.add_column("search")
     for name in ("matches", "files", "zones", "rows", "MB", "search", "scan", "full scan", "faster"):

@@ -12,6 +12,7 @@ import click
 
 from zonebloom.cli.options import (
     busy,
+    check_output,
     common_options,
     index_option,
     open_it,
@@ -20,9 +21,10 @@ from zonebloom.cli.options import (
     storage_options,
     work_options,
 )
-from zonebloom.cli.output import check_output, print_info, print_json, print_list, read_table, write_table
+from zonebloom.cli.output import print_info, print_json, print_list, read_table, write_table
 from zonebloom.cli.root import app
 from zonebloom.options import FPP, ROWS_PER_ZONE, Sizing
+from zonebloom.reasons import counted
 
 if TYPE_CHECKING:
     from zonebloom.index import Index
@@ -106,7 +108,7 @@ def _say_what_a_build_does(path: str, index: str | None, output_format: str) -> 
     if output_format == "json":
         print_json({"index": place, "num_files": len(num_bytes), "data_bytes": sum(num_bytes), "is_dry_run": True})
     else:
-        click.echo(f"would read {len(num_bytes):,} files of {sum(num_bytes):,} bytes, and write {place}")
+        click.echo(f"would read {counted(len(num_bytes), 'file')} of {sum(num_bytes):,} bytes, and write {place}")
 
 
 def _print_made(made: Index, path: str, index: str | None, output_format: str, seconds: float) -> None:
@@ -117,7 +119,8 @@ def _print_made(made: Index, path: str, index: str | None, output_format: str, s
         return
     speed = info["num_rows"] / max(seconds, 1e-9)
     click.echo(
-        f"indexed {info['num_rows']:,} rows of {info['num_fragments']:,} files in {seconds:,.1f} s, {speed:,.0f} rows/s"
+        f"indexed {counted(info['num_rows'], 'row')} of {counted(info['num_fragments'], 'file')} "
+        f"in {seconds:,.1f} s, {speed:,.0f} rows/s"
     )
     print_info(info)
     click.echo(f"the index is {info['index']}")
@@ -128,7 +131,7 @@ def _print_made(made: Index, path: str, index: str | None, output_format: str, s
 
 def _say_skipped(num_skipped: int) -> None:
     if num_skipped:
-        click.echo(f"{num_skipped:,} Parquet files skipped (names that begin with _ or .)", err=True)
+        click.echo(f"{counted(num_skipped, 'Parquet file')} skipped (names that begin with _ or .)", err=True)
 
 
 @app.command(examples=("export events/ --column user_id -o zones.arrow",))
@@ -146,13 +149,13 @@ def export(path: str, column: str, output: Path, overwrite: bool, index: str | N
     Files of the data set are numbered in order of path, as `zonebloom import` reads them.
     """
     opened = open_it(path, index)
-    check_output(output, opened, is_overwritten=overwrite)
+    check_output(output, opened, overwrite=overwrite)
     with busy("exporting"):
         count = write_table(opened.zone_table(column, numbered_by_path=True).to_arrow(), output)
     if output_format == "json":
         print_json({"column": column, "num_zones": count, "output": str(output)})
     else:
-        click.echo(f"wrote {count:,} zones to {output}", err=True)
+        click.echo(f"wrote {counted(count, 'zone')} to {output}", err=True)
 
 
 @app.command("import", examples=("import zones.arrow copy-of-events/ --column user_id",))

@@ -7,6 +7,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -16,8 +17,10 @@ from zonebloom.storage.stores.locations import absolute, is_url
 
 __all__ = [
     "busy",
+    "check_output",
     "columns_option",
     "common_options",
+    "conditions_option",
     "index_option",
     "limit_option",
     "listed",
@@ -56,8 +59,29 @@ _storage_option: _Decorator[Any] = click.option(
 )
 path_argument: _Decorator[Any] = click.argument("path")
 """Folder of Parquet files, one file, a table, or the folder of an index; a path or a URL."""
-where_option: _Decorator[Any] = click.option(
-    "--where", "-w", help="Condition, as in SQL: \"user_id = 'u-1' AND day = 3\"."
+
+
+def _written_out(_context: click.Context, _option: click.Parameter, given: Any) -> Any:
+    """The conditions themselves, of which `@FILE` names a file that holds one; `@-` is stdin."""
+    if isinstance(given, tuple):
+        return tuple(map(_condition, given))
+    return None if given is None else _condition(given)
+
+
+def _condition(text: str) -> str:
+    if not text.startswith("@"):
+        return text
+    try:
+        with click.open_file(text[1:], encoding="utf-8-sig") as file:
+            return str(file.read()).strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise click.BadParameter(f"@FILE must be a text file that can be read, got {text}: {error}") from error
+
+
+_OF_WHERE = "Condition, as in SQL: \"user_id = 'u-1' AND day = 3\"; @FILE reads it."
+where_option: _Decorator[Any] = click.option("--where", "-w", callback=_written_out, help=_OF_WHERE)
+conditions_option: _Decorator[Any] = click.option(
+    "--where", "-w", multiple=True, callback=_written_out, help=f"{_OF_WHERE} Repeatable."
 )
 index_option: _Decorator[Any] = click.option(
     "--index", metavar="FOLDER", help="Where the index is, if not beside the data."
@@ -141,6 +165,14 @@ def open_it(path: str, index: str | None) -> Any:
             message = f"PATH must be the data set of the index {opened.location}, which is {place}, got {path}"
             raise InvalidArgumentError(f"{message}; name that, or build an index of {path}")
     return opened
+
+
+def check_output(path: Path, opened: Any, *, overwrite: bool) -> None:
+    """Refuse a file of rows or zones that would be data or part of the index, or that exists, before any work."""
+    from zonebloom.maintain import outputs  # noqa: PLC0415 - `--help` must not load Arrow
+
+    endings = (".arrow", ".parquet")
+    outputs.check_output(path, opened.data.pin(), opened.location, endings=endings, overwrite=overwrite)
 
 
 def _is_in(path: str, place: str) -> bool:

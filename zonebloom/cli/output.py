@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-import os
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -15,7 +14,7 @@ import click
 
 from zonebloom import errors
 from zonebloom.cli.blobs import text_of
-from zonebloom.reasons import summed_up
+from zonebloom.reasons import counted, summed_up
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from zonebloom.reasons import Reason
 
 __all__ = [
-    "check_output",
     "print_aligned",
     "print_csv",
     "print_info",
@@ -85,13 +83,15 @@ def print_info(found: dict[str, Any]) -> None:
     """The columns of `Index.info()`."""
     for column in found["columns"]:
         click.echo(
-            f"  {column['name']} {column['type']}: {column['num_zones']:,} zones of {column['rows_per_zone']:,} rows\n"
+            f"  {column['name']} {column['type']}: {counted(column['num_zones'], 'zone')} "
+            f"of {counted(column['rows_per_zone'], 'row')}\n"
             f"    fpp {column['fpp']}, {column['sizing']}; {column['index_bytes']:,} bytes "
             f"({column['bytes_per_row']:.2f} a row) in {_kinds(column['kinds'])}"
         )
         for level in column["levels"]:
             click.echo(
-                f"    level {level['name']}: {level['num_filters']:,} filters of {level['num_values']:,} values\n"
+                f"    level {level['name']}: {counted(level['num_filters'], 'filter')} "
+                f"of {counted(level['num_values'], 'value')}\n"
                 f"      fpp {level['fpp']:.2g}, {level['index_bytes']:,} bytes"
             )
 
@@ -132,26 +132,6 @@ def python_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
         names = batch.schema.names
         rows = [{name: python_value(batch[name][i]) for name in names} for i in range(batch.num_rows)]
     return rows
-
-
-def check_output(path: Path, opened: Any, *, is_overwritten: bool) -> None:
-    """Refuse a file that would be data of the data set or part of the index, or that exists.
-
-    Raises
-    ------
-    InvalidArgumentError
-        It would, or it does and is not to be overwritten.
-    """
-    if path.suffix not in (".arrow", ".parquet"):
-        raise errors.InvalidArgumentError(f"--output must end in .arrow or .parquet, got {path}")
-    real, dataset = os.path.realpath(path), opened.data.pin()
-    is_folder = getattr(dataset, "layout", "folder") == "folder"
-    data = [dataset.location] if is_folder else [dataset.absolute(one) for one in dataset.list()]
-    if any(f"{real}/".startswith(f"{os.path.realpath(one)}/") for one in (opened.location, *data)):
-        message = f"--output must be outside of the data set and of its index, got {path}"
-        raise errors.InvalidArgumentError(f"{message}; name a file in another folder")
-    if path.exists() and not is_overwritten:
-        raise errors.InvalidArgumentError(f"--output must be a new file, got {path}, which exists; or add --overwrite")
 
 
 def write_table(rows: pa.RecordBatchReader | pa.Table, path: Path) -> int:

@@ -25,7 +25,18 @@ __all__ = ["ARGUMENTS", "SECTIONS", "Command", "app", "as_command", "main", "run
 SECTIONS = {
     "Make an index": ("whatif", "build", "demo"),
     "Ask it": ("search", "scan", "exists", "locate", "explain"),
-    "Look after it": ("status", "info", "refresh", "optimize", "verify", "versions", "restore", "vacuum", "delete"),
+    "Look after it": (
+        "status",
+        "info",
+        "report",
+        "refresh",
+        "optimize",
+        "verify",
+        "versions",
+        "restore",
+        "vacuum",
+        "delete",
+    ),
     "Exchange it": ("export", "import", "blooms"),
     "The command": ("completion", "man"),
 }
@@ -52,6 +63,7 @@ _IN_WORDS_OF_THE_COMMAND = [
         (r"refresh the index", "run `zonebloom refresh PATH`"),
         (r"\bbuild_index\b", "`zonebloom build`"),
         (r"overwrite=True", "--overwrite"),
+        (r"\boutput must", "--output must"),
         (r"\bindex=(?!\w)", "--index FOLDER"),
         (r"\bdataset=(?!\w)", "PATH"),
         (r"column= and values=", "--column and --values"),

@@ -9,6 +9,7 @@ import click
 
 from zonebloom.cli.options import (
     busy,
+    check_output,
     columns_option,
     common_options,
     index_option,
@@ -22,7 +23,6 @@ from zonebloom.cli.options import (
     where_option,
 )
 from zonebloom.cli.output import (
-    check_output,
     print_csv,
     print_json,
     print_list,
@@ -34,6 +34,7 @@ from zonebloom.cli.output import (
 from zonebloom.cli.root import app, as_command
 from zonebloom.cli.values import read_values
 from zonebloom.errors import InvalidArgumentError
+from zonebloom.reasons import counted
 
 __all__ = ["exists", "explain", "locate", "scan", "search"]
 
@@ -83,12 +84,15 @@ def search(
     for row in document["row_ranges"]:
         click.echo(f"{row['path']}\t{row['start']}\t{row['stop']}")
     click.echo(
-        f"{found.kind}: {kept.files:,} of {total.files:,} files, {kept.zones:,} of {total.zones:,} zones, "
-        f"{kept.rows:,} of {total.rows:,} rows, {kept.bytes:,} of {total.bytes:,} bytes; {found.kind.meaning}",
+        f"{found.kind}: {kept.files:,} of {counted(total.files, 'file')}, "
+        f"{kept.zones:,} of {counted(total.zones, 'zone')}, "
+        f"{kept.rows:,} of {counted(total.rows, 'row')}, {kept.bytes:,} of {total.bytes:,} bytes; {found.kind.meaning}",
         err=True,
     )
     if kept.unreadable:
-        click.echo(f"and the rows of {kept.unreadable:,} files that cannot be read: how many is unknown", err=True)
+        click.echo(
+            f"and the rows of {counted(kept.unreadable, 'file')} that cannot be read: how many is unknown", err=True
+        )
     print_reasons(found.reasons)
 
 
@@ -129,13 +133,13 @@ def scan(
     """
     opened = open_it(path, index)
     if output is not None:
-        check_output(output, opened, is_overwritten=overwrite)
+        check_output(output, opened, overwrite=overwrite)
     wanted = _wanted(opened, where, column, values)
     reader = opened.scan(**wanted, columns=listed(columns), limit=limit, strict=strict)
     if output is not None:
         with busy("scanning"):
             count = write_table(reader, output)
-        click.echo(f"wrote {count:,} rows to {output}", err=True)
+        click.echo(f"wrote {counted(count, 'row')} to {output}", err=True)
     elif output_format == "json":
         for batch in reader:
             for row in python_rows(batch):
@@ -148,7 +152,7 @@ def scan(
 def _say_what_was_read_whole(opened: Any) -> None:
     unknown = opened.view().files.unknown_paths
     if unknown:
-        message = f"{len(unknown):,} new or changed files were read whole, such as {unknown[0]}"
+        message = f"read whole: {counted(len(unknown), 'new or changed file')}, such as {unknown[0]}"
         click.echo(as_command(f"zonebloom: warning: {message}; refresh the index"), err=True)
 
 

@@ -22,6 +22,7 @@ from zonebloom.cli.output import print_aligned, print_info, print_json, print_li
 from zonebloom.cli.root import app, as_command
 from zonebloom.errors import IndexNotFoundError
 from zonebloom.options import Sizing
+from zonebloom.reasons import counted
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -62,13 +63,17 @@ def info(path: str, index: str | None, output_format: str) -> None:
     table = [f"{key.replace('_', ' ')} {found[key]}" for key in ("table_version", "snapshot_id") if key in found]
     kind = ", ".join([found["dataset_kind"], *table])
     click.echo(f"index    {found['index']}\ndata set {found['dataset']} ({kind})")
-    click.echo(f"version {found['version']}, {found['num_fragments']:,} files, {found['num_rows']:,} rows")
+    click.echo(
+        f"version {found['version']}, {counted(found['num_fragments'], 'file')}, {counted(found['num_rows'], 'row')}"
+    )
     print_info(found)
     for column in found["columns"]:
         if column["is_unfinished"]:
             click.echo(f"  {column['name']}: its build is unfinished; `zonebloom refresh` goes on")
     if found["num_skipped_files"]:
-        click.echo(f"{found['num_skipped_files']:,} Parquet files skipped (names that begin with _ or .)", err=True)
+        click.echo(
+            f"{counted(found['num_skipped_files'], 'Parquet file')} skipped (names that begin with _ or .)", err=True
+        )
 
 
 @app.command(
@@ -120,7 +125,10 @@ def refresh(
             print_json(found.to_dict() | {"is_dry_run": True})
         else:
             added, dropped = found.num_new + found.num_changed, found.num_changed + found.num_deleted
-            click.echo(f"would add {added:,} files of {found.num_rows_not_indexed:,} rows, and drop {dropped:,}")
+            click.echo(
+                f"would add {counted(added, 'file')} of {counted(found.num_rows_not_indexed, 'row')}, "
+                f"and drop {dropped:,}"
+            )
         return
     done = opened.refresh(
         mode,
@@ -139,8 +147,8 @@ def refresh(
         print_json(done.to_dict())
         return
     click.echo(
-        f"version {done.version}: {done.num_files_added:,} files added, {done.num_files_dropped:,} dropped, "
-        f"{done.num_files_kept:,} kept; {done.num_zones_added:,} zones added, {done.num_zones:,} in the index"
+        f"version {done.version}: {counted(done.num_files_added, 'file')} added, {done.num_files_dropped:,} dropped, "
+        f"{done.num_files_kept:,} kept; {counted(done.num_zones_added, 'zone')} added, {done.num_zones:,} in the index"
     )
 
 
@@ -160,7 +168,7 @@ def optimize(path: str, dry_run: bool, index: str | None, output_format: str) ->
         if output_format == "json":
             print_json({"columns": columns, "is_dry_run": True})
         for one in columns if output_format == "text" else []:
-            click.echo(f"{one['name']}: {one['segments']:,} segments now")
+            click.echo(f"{one['name']}: {counted(one['segments'], 'segment')} now")
         return
     with busy("optimizing"):
         done = opened.optimize()
@@ -173,8 +181,9 @@ def optimize(path: str, dry_run: bool, index: str | None, output_format: str) ->
     click.echo(f"version {done.version}")
     for column in done.columns:
         click.echo(
-            f"  {column.name}: {column.num_zones_rewritten:,} zones rewritten, {column.num_zones_dropped:,} dropped; "
-            f"{column.num_segments_before:,} segments became {column.num_segments:,}, "
+            f"  {column.name}: {counted(column.num_zones_rewritten, 'zone')} rewritten, "
+            f"{column.num_zones_dropped:,} dropped; "
+            f"{counted(column.num_segments_before, 'segment')} became {column.num_segments:,}, "
             f"{column.index_bytes_before:,} bytes became {column.index_bytes:,}"
         )
         for level in column.merged_levels:
@@ -199,18 +208,22 @@ def verify(path: str, sample: float, all_files: bool, index: str | None, output_
         print_json(found.to_dict() | {"num_not_indexed": num_unknown})
     else:
         click.echo(
-            f"{'sound' if found.is_sound else 'NOT SOUND'}: read {found.num_files_read} of {found.num_files} files"
+            f"{'sound' if found.is_sound else 'NOT SOUND'}: "
+            f"read {found.num_files_read} of {counted(found.num_files, 'file')}"
         )
         for column in found.columns:
             click.echo(
-                f"  {column.name}: {column.num_missing:,} of {column.num_values:,} values missing in "
-                f"{column.num_zones:,} zones\n    fpp expected {column.expected_fpp:.3g}, "
+                f"  {column.name}: {column.num_missing:,} of {counted(column.num_values, 'value')} missing in "
+                f"{counted(column.num_zones, 'zone')}\n    fpp expected {column.expected_fpp:.3g}, "
                 f"measured {column.measured_fpp:.3g} by bits, {column.measured_false_positives:.3g} by probing"
             )
         for message in found.damage:
             click.echo(f"  damaged: {message}")
         if num_unknown:
-            click.echo(f"  {num_unknown:,} new or changed files have nothing to verify; run `zonebloom refresh`")
+            click.echo(
+                f"  not indexed, so not verified: {counted(num_unknown, 'new or changed file')}; "
+                "run `zonebloom refresh`"
+            )
     if not found.is_sound:
         raise click.exceptions.Exit(1)
 
@@ -288,7 +301,10 @@ def vacuum(path: str, older_than: timedelta, dry_run: bool, index: str | None, o
         print_json(done.to_dict())
         return
     verb = "would remove" if done.is_dry_run else "removed"
-    click.echo(f"{verb} {len(done.versions):,} versions and {len(done.files):,} files, {done.num_bytes:,} bytes")
+    click.echo(
+        f"{verb} {counted(len(done.versions), 'version')} and {counted(len(done.files), 'file')}, "
+        f"{done.num_bytes:,} bytes"
+    )
 
 
 @app.command(examples=("delete events/", "delete events/ --yes"))
@@ -315,4 +331,4 @@ def delete(path: str, yes: bool, dry_run: bool, index: str | None, output_format
     if output_format == "json":
         print_json(found.to_dict())
     else:
-        click.echo(f"{'would remove' if dry_run else 'removed'} {found.num_files:,} files of {found.location}")
+        click.echo(f"{'would remove' if dry_run else 'removed'} {counted(found.num_files, 'file')} of {found.location}")

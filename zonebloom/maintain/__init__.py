@@ -9,5 +9,7 @@ module           what lives there
 ``versions``     older versions: list, restore, vacuum
 ``verify``       data re-read against the filters
 ``exchange``     a whole zone table, and the data set's filter
+``outputs``      where a file may be written
+``report/``      one HTML page with pictures
 ===============  ======================================================================
 """

@@ -10,6 +10,7 @@ module                what lives there
 ``sql``               SQL text to tree; ``sql_literals`` has its literals, ``sql_nesting`` deep ones
 ``arrow_expression``  pyarrow Expression to tree; ``arrow_pickle`` decodes its pickle
 ``simplify``          ORs of equalities to one IN list
+``wording``           tree to text for people
 ``row_filter``        tree to pyarrow Expression with SQL's three-valued semantics
 ``matching``          equalities, AND and OR to plain kernels that find the same rows
 ``row_group_bounds``  tree to ranges that statistics of row groups may exclude

@@ -15,7 +15,8 @@ import numpy as np
 from zonebloom.bloom.locator import KEY_BITS
 from zonebloom.errors import ZoneBloomError
 from zonebloom.predicates import Equals, IsIn, Predicate
-from zonebloom.reasons import Reason, ReasonCode, summed_up, wrapped
+from zonebloom.predicates.wording import as_sql
+from zonebloom.reasons import Reason, ReasonCode, counted, summed_up, wrapped
 from zonebloom.search.result import SearchResult
 from zonebloom.search.selection import Kind, RowSelection
 from zonebloom.search.view import View
@@ -50,7 +51,7 @@ class Explanation:
     """What a search kept of how much, and why; `str()` of it is for people."""
 
     predicate: str
-    """The predicate as it was understood."""
+    """The predicate as it was understood, as SQL; a long list is cut."""
     result: SearchResult
     """The search."""
     num_covered: int
@@ -100,6 +101,29 @@ class Explanation:
     def __repr__(self) -> str:
         return str(self)
 
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        from zonebloom.search.html import facts, funnel, headed, paragraph, reasons_list  # noqa: PLC0415 - only for people
+
+        shown = {
+            "indexed files": self.num_covered,
+            "new files, read whole": self.num_unknown - self.num_changed,
+            "changed files, read whole": self.num_changed,
+            "deleted files, ignored": self.num_deleted,
+            "listed in": f"{self.list_seconds * 1e3:,.1f} ms",
+            "searched in": f"{self.search_seconds * 1e3:,.1f} ms",
+        }
+        if self.false_zones is not None:
+            seen = "not counted" if self.false_zones.seen is None else f"{self.false_zones.seen:,} seen"
+            shown["zones without a match"] = f"{self.false_zones.expected:,.2g} expected, {seen}"
+        if self.traffic.num_requests:
+            shown["asked of object stores"] = (
+                f"{counted(self.traffic.num_requests, 'request')}, {self.traffic.bytes_read:,} bytes"
+            )
+        shown |= {name.replace("_", " "): value for name, value in self.table.items()}
+        answer = paragraph(f"{self.result.kind}: {self.result.kind.meaning}")
+        return headed(self.predicate, answer, funnel(self.result), facts(shown), reasons_list(self.result.reasons))
+
     def __str__(self) -> str:
         kept, total = self.result.kept.to_dict(), self.result.total.to_dict()
         lines = [f"{self.predicate}", f"  answer: {self.result.kind} ({self.result.kind.meaning})"]
@@ -107,12 +131,11 @@ class Explanation:
             share = f"{kept[name] / total[name]:.4%}" if total[name] else "-"
             lines.append(f"  {name:<6} {kept[name]:>16,} of {total[name]:>16,}  ({share})")
         if self.result.kept.unreadable:
-            lines.append(
-                f"  and the rows of {self.result.kept.unreadable:,} files that cannot be read: how many is unknown"
-            )
+            unreadable = counted(self.result.kept.unreadable, "file")
+            lines.append(f"  and the rows of {unreadable} that cannot be read: how many is unknown")
         lines += [
-            f"  index covers {self.num_covered:,} files; {self.num_deleted:,} deleted files are ignored",
-            f"  {self.num_unknown - self.num_changed:,} new and {self.num_changed:,} changed files are read whole",
+            f"  index covers {counted(self.num_covered, 'file')}; ignored: {counted(self.num_deleted, 'deleted file')}",
+            f"  read whole: {self.num_unknown - self.num_changed:,} new, {counted(self.num_changed, 'changed file')}",
             f"  listed in {self.list_seconds * 1e3:,.1f} ms, searched in {self.search_seconds * 1e3:,.1f} ms",
         ]
         if self.false_zones is not None:
@@ -120,9 +143,8 @@ class Explanation:
             by = " of the locator" if self.false_zones.is_located else ""
             lines.append(f"  zones without a match: {self.false_zones.expected:,.2g} expected{by}, {seen}")
         if self.traffic.num_requests:
-            lines.append(
-                f"  {self.traffic.num_requests:,} requests to object stores, {self.traffic.bytes_read:,} bytes read"
-            )
+            requests = counted(self.traffic.num_requests, "request")
+            lines.append(f"  {requests} to object stores, {self.traffic.bytes_read:,} bytes read")
         lines += [f"  {name.replace('_', ' ')} {value}" for name, value in self.table.items()]
         lines += [f"  {line}" for line in summed_up(self.result.reasons)]
         return "\n".join(wrapped(lines))
@@ -135,7 +157,9 @@ def explain(view: View, predicate: Predicate, result: SearchResult) -> Explanati
     result = replace(result, reasons=(*result.reasons, *saturated))
     table = {} if view.declared is None else view.declared.state
     counts = (num_covered, view.num_unknown, view.files.num_changed, view.num_deleted)
-    return Explanation(str(predicate), result, *counts, false_zones=_false_zones(view, predicate, result), table=table)
+    return Explanation(
+        as_sql(predicate), result, *counts, false_zones=_false_zones(view, predicate, result), table=table
+    )
 
 
 def _false_zones(view: View, predicate: Predicate, result: SearchResult) -> FalseZones | None:
@@ -197,7 +221,7 @@ def _saturation(view: View, column: str, result: SearchResult) -> list[Reason]:
     if not num_saturated:
         return []
     message = (
-        f"{num_saturated} of {len(looked_at)} kept zones that were looked at have filters that pass most "
+        f"{num_saturated} of {counted(len(looked_at), 'kept zone')} that were looked at have filters that pass most "
         "absent values; build with a smaller fpp or rows_per_zone"
     )
     return [Reason(ReasonCode.SATURATED_FILTER, message, column=column)]

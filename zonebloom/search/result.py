@@ -5,10 +5,10 @@ Spec: specs/pruning.md#evaluate
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
     from zonebloom.bloom.zones import ZonePositions
 
-__all__ = ["Counts", "SearchResult", "TouchedRanges"]
+__all__ = ["Counts", "FileRange", "SearchResult", "TouchedRanges"]
+
+_SHOWN_FILES = 10
+"""Files that a notebook lists."""
 
 
 class TouchedRanges:
@@ -66,6 +69,14 @@ class TouchedRanges:
         return int((top - low).sum()), int((self._total[top] - self._total[low]).sum())
 
 
+class FileRange(NamedTuple):
+    """The rows ``[start, stop)`` of one file."""
+
+    path: str | None
+    start: int
+    stop: int
+
+
 @dataclass(frozen=True, slots=True)
 class Counts:
     """How much of something."""
@@ -88,7 +99,7 @@ class Counts:
 
 @dataclass(frozen=True)
 class SearchResult:
-    """Rows that may match; the rest certainly do not.
+    """Rows that may match; the rest certainly do not. `for path, start, stop in found` goes through the row ranges.
 
     - `row_ranges` holds every row for which the predicate is true, whatever `kind` says.
     """
@@ -109,6 +120,14 @@ class SearchResult:
     """The row groups, weighted by bytes."""
     unreadable: frozenset[int] = field(repr=False, default=frozenset())
     """Ids of the files that cannot be read; their ranges reach as far as a file can."""
+
+    def __len__(self) -> int:
+        """The number of row ranges."""
+        return len(self.row_ranges)
+
+    def __iter__(self) -> Iterator[FileRange]:
+        """The row ranges, each with the path of its file; None where no data set is known."""
+        return (FileRange(self.paths.get(one.fragment_id), one.start, one.stop) for one in self.row_ranges)
 
     @cached_property
     def kept(self) -> Counts:
@@ -154,6 +173,15 @@ class SearchResult:
         """Paths that must be read, relative to the data set's root, in order."""
         touched = set(self.row_ranges.fragment_ids.tolist())
         return sorted(self.paths[one] for one in touched if one in self.paths)
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        from zonebloom.search.html import funnel, headed, listed, reasons_list  # noqa: PLC0415 - only for people
+
+        shown = self.files[:_SHOWN_FILES]
+        more = [f"and {len(self.files) - len(shown):,} more files"] if len(self.files) > len(shown) else []
+        title = f"{self.kind}: {self.kind.meaning}"
+        return headed(title, funnel(self), listed([*shown, *more]), reasons_list(self.reasons))
 
     def to_arrow(self) -> pa.Table:
         """The row ranges as a table `(path, fragment_id, start, stop)`; `path` is null where no data set is known."""

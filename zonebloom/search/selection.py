@@ -24,6 +24,7 @@ import numpy as np
 
 from zonebloom.bloom.addresses import MAX_FRAGMENT_ID, MAX_ROWS
 from zonebloom.errors import InvalidArgumentError
+from zonebloom.reasons import counted
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Bounds", "Kind", "RowRange", "RowSelection"]
 
+_SHOWN_RANGES = 10
+"""Ranges that a notebook lists."""
 _OFFSET_BITS = np.uint64(32)
 _OFFSET_MASK = np.uint64(2**32 - 1)
 
@@ -162,6 +165,18 @@ class RowSelection:
 
     # --- what it holds ------------------------------------------------------------------------------------------------
 
+    def _repr_html_(self) -> str:
+        """For notebooks: the number of rows, and the first ranges."""
+        from zonebloom.search.html import headed, listed, table  # noqa: PLC0415 - only for people
+
+        first = self._head(_SHOWN_RANGES)
+        more = [f"and {len(self) - len(first):,} more ranges"] if len(self) > len(first) else []
+        return headed(
+            f"{counted(self.num_rows, 'row')} in {counted(len(self), 'row range')}",
+            table(RowRange._fields, first),
+            listed(more),
+        )
+
     @property
     def fragment_ids(self) -> Addresses:
         """The fragment id of each range, uint64, ascending."""
@@ -194,7 +209,7 @@ class RowSelection:
     def __repr__(self) -> str:
         shown = ", ".join(f"{r.fragment_id}:[{r.start}, {r.stop})" for r in self._head(4))
         more = ", …" if len(self) > 4 else ""  # noqa: PLR2004 -- the number shown, one line above
-        return f"<RowSelection {self.num_rows} rows in {len(self)} ranges: {shown}{more}>"
+        return f"<RowSelection {counted(self.num_rows, 'row')} in {counted(len(self), 'range')}: {shown}{more}>"
 
     def _head(self, num_ranges: int) -> RowSelection:
         return RowSelection._trusted(self._firsts[:num_ranges], self._ends[:num_ranges])

@@ -106,6 +106,11 @@ class Snapshot:
             self.warn_of_damage()
         return self._leveled[entry.name]
 
+    def close(self) -> None:
+        """Let go of the segments that are open; a later search opens them again."""
+        self._columns.clear()
+        self._leveled.clear()
+
     # --- damage -------------------------------------------------------------------------------------------------------
 
     @property

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from zonebloom.reasons import Reason, ReasonCode, summed_up
+from zonebloom.reasons import Reason, ReasonCode, counted, summed_up
 from zonebloom.search.view import View
 
 __all__ = ["Status", "status"]
@@ -72,6 +72,29 @@ class Status:
     def __repr__(self) -> str:
         return str(self)
 
+    def _repr_html_(self) -> str:
+        """For notebooks, and the report."""
+        from zonebloom.search.html import Share, facts, headed, listed  # noqa: PLC0415 - only for people
+
+        num_indexed = self.num_files - self.num_new - self.num_changed
+        known_rows = self.num_rows - self.num_rows_not_indexed
+        shown = {
+            "index": self.index,
+            "data set": self.dataset,
+            "version": f"{self.version}, {_age(self.committed_at)} old",
+            "size": f"{self.index_bytes:,} bytes",
+            "files indexed": f"{num_indexed:,} of {self.num_files:,} ({Share(num_indexed, self.num_files)})",
+            "rows indexed": f"{known_rows:,} of {self.num_rows:,} ({Share(known_rows, self.num_rows)})",
+            "files that changed": f"{self.num_new:,} new, {self.num_changed:,} changed, {self.num_deleted:,} deleted",
+            "not readable": counted(self.num_unreadable, "file"),
+            "skipped for their names": counted(self.num_skipped, "Parquet file"),
+        }
+        unfinished = [f"the build of {name} is unfinished; a refresh goes on" for name in self.unfinished]
+        return headed(self._verdict(), facts(shown), listed([*unfinished, *summed_up(self.damage)]))
+
+    def _verdict(self) -> str:
+        return "fresh" if self.is_fresh else "NOT FRESH: what is not indexed is read whole until a refresh"
+
     def __str__(self) -> str:
         num_indexed = self.num_files - self.num_new - self.num_changed
         lines = [
@@ -83,13 +106,12 @@ class Status:
             f"rows      {self.num_rows:,}, {self.num_rows_not_indexed:,} of them not indexed",
         ]
         if self.num_unreadable:
-            lines.append(f"          {self.num_unreadable:,} files cannot be read: their rows are unknown")
+            lines.append(f"          {counted(self.num_unreadable, 'file')} cannot be read: how many rows is unknown")
         if self.num_skipped:
-            lines.append(f"skipped   {self.num_skipped:,} Parquet files (names that begin with _ or .)")
+            lines.append(f"skipped   {counted(self.num_skipped, 'Parquet file')} (names that begin with _ or .)")
         lines += [f"column    {name}: its build is unfinished; a refresh goes on" for name in self.unfinished]
         lines += [f"damaged   {line}" for line in summed_up(self.damage)]
-        lines.append("fresh" if self.is_fresh else "NOT FRESH: what is not indexed is read whole until a refresh")
-        return "\n".join(lines)
+        return "\n".join([*lines, self._verdict()])
 
 
 def status(view: View) -> Status:

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from zonebloom.build.advise.writer import Growth, Layout
 from zonebloom.options import Sizing
-from zonebloom.reasons import wrapped
+from zonebloom.reasons import counted, wrapped
 
 __all__ = ["Forecast", "Option", "Verdict"]
 
@@ -111,6 +111,19 @@ class Forecast:
     def __repr__(self) -> str:
         return str(self)
 
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        from zonebloom.search.html import headed, listed, paragraph, table  # noqa: PLC0415 - only for people
+
+        header = ("fpp", "sizing", "blocks", "index MB", "build s", "absent", "present", "1000 absent", "1000 present")
+        parts = [paragraph(self._shape())]
+        if self.options:
+            parts += [paragraph(self._sample()), paragraph(f"Zones kept of {self.num_zones:,}, for one key or 1000:")]
+            parts.append(table(header, [_line(option).split() for option in self.options]))
+        said = [] if self.growth is None else [str(self.growth)]
+        said += [] if self.layout is None else self.layout.advice()
+        return headed(f"{self.verdict.code}: {self.verdict.message}", *parts, listed(said))
+
     def __str__(self) -> str:
         lines = [self._shape()]
         if self.options:
@@ -122,15 +135,16 @@ class Forecast:
 
     def _shape(self) -> str:
         return (
-            f"{self.column} {self.column_type}: {self.num_rows:,} rows of {self.num_files:,} files, "
-            f"{self.num_zones:,} zones of {self.rows_per_zone:,} rows"
+            f"{self.column} {self.column_type}: {counted(self.num_rows, 'row')} of {counted(self.num_files, 'file')}, "
+            f"{counted(self.num_zones, 'zone')} of {counted(self.rows_per_zone, 'row')}"
         )
 
     def _sample(self) -> str:
         some = self.sampled
         return (
-            f"sampled {some['zones']:,} zones of {some['files']:,} files: {self.distinct_per_zone:,.0f} distinct "
-            f"values a zone, a present key is in {self.zones_per_key:,.1f} zones; read {some['read_ns']:.1f} ns a row, "
+            f"sampled {counted(int(some['zones']), 'zone')} of {counted(int(some['files']), 'file')}: distinct values a "
+            f"zone {self.distinct_per_zone:,.0f}, zones of a present key {self.zones_per_key:,.1f}; "
+            f"read {some['read_ns']:.1f} ns a row, "
             f"hashed and inserted {some['insert_ns']:.1f}"
         )
 

@@ -1,0 +1,50 @@
+"""The command `report`: one HTML page about an index, with pictures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from zonebloom.cli.options import (
+    busy,
+    common_options,
+    conditions_option,
+    index_option,
+    open_it,
+    output_options,
+    path_argument,
+)
+from zonebloom.cli.output import print_json
+from zonebloom.cli.root import app
+
+__all__ = ["report"]
+
+
+@app.command(
+    examples=(
+        "report events/ -o report.html",
+        "report events/ -o report.html --where \"user_id = 'u-1'\" --where \"user_id = 'u-2'\"",
+    )
+)
+@path_argument
+@conditions_option
+@click.option("--output", "-o", metavar="FILE", type=click.Path(path_type=Path), required=True, help="A page: .html.")
+@output_options
+@index_option
+@common_options
+def report(
+    path: str, where: tuple[str, ...], output: Path, overwrite: bool, index: str | None, output_format: str
+) -> None:
+    """Write a page with pictures: what conditions read, sizes, coverage.
+
+    It opens in a browser without a network. Each condition is drawn on a map of files and zones; --where is repeatable.
+    """
+    opened = open_it(path, index)
+    with busy("drawing"):
+        opened.report(output, list(where), overwrite=overwrite)
+    num_bytes = output.stat().st_size
+    if output_format == "json":
+        print_json({"output": str(output), "num_bytes": num_bytes, "conditions": list(where)})
+    else:
+        click.echo(f"wrote {output}, {num_bytes:,} bytes", err=True)

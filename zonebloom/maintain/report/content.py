@@ -1,0 +1,138 @@
+"""What a report shows, as numbers: nothing here knows of pictures."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+import numpy as np
+
+from zonebloom.bloom.addresses import MAX_ROWS
+from zonebloom.maintain.versions import Version, versions
+from zonebloom.search.explain import Explanation
+from zonebloom.search.selection import RowSelection
+from zonebloom.search.status import Status, status
+from zonebloom.search.view import View
+from zonebloom.storage.manifest import ColumnEntry
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["ColumnFilters", "Content", "FileState", "KeptRanges", "MapFiles"]
+
+_SAMPLED_ZONES = 64
+"""Filters of a column whose bits are counted: 64 give the mean fpp to a tenth, and take milliseconds."""
+
+
+class FileState(enum.StrEnum):
+    """How the index stands to a file."""
+
+    INDEXED = "indexed"
+    NEW = "new"
+    CHANGED = "changed"
+    UNREADABLE = "unreadable"
+
+
+class ColumnFilters(NamedTuple):
+    """The filters of one column."""
+
+    entry: ColumnEntry
+    fpps: NDArray[np.float64]
+    """False positive probabilities of some filters, by their bits."""
+
+
+class MapFiles(NamedTuple):
+    """The files of the listing, in its order: the lines of the map."""
+
+    paths: list[str]
+    num_rows: NDArray[np.int64]
+    """Rows; 0 where the file cannot be read."""
+    written_at: NDArray[np.float64]
+    """Milliseconds since 1970."""
+    states: list[FileState]
+
+    @classmethod
+    def of(cls, view: View) -> Self:
+        """The files of a view."""
+        files = view.files
+        unreadable = set(files.unreadable_paths)
+        changed = {reason.path for reason in files.reasons if reason.code == "FILE_CHANGED"}
+        states = [
+            FileState.INDEXED
+            if is_known
+            else FileState.UNREADABLE
+            if path in unreadable
+            else FileState.CHANGED
+            if path in changed
+            else FileState.NEW
+            for path, is_known in zip(files.table.paths, files.is_known.tolist(), strict=True)
+        ]
+        num_rows = np.where(files.table.num_rows == MAX_ROWS, 0, files.table.num_rows).astype(np.int64)
+        return cls(files.table.paths.tolist(), num_rows, files.table.mtimes / 1e6, states)
+
+
+class KeptRanges(NamedTuple):
+    """The row ranges that a search kept, on the map."""
+
+    files: NDArray[np.int64]
+    """Number of the file of each."""
+    starts: NDArray[np.int64]
+    stops: NDArray[np.int64]
+    is_indexed: NDArray[np.bool_]
+    """Whether a filter kept it; else its file is new, changed or unreadable."""
+
+    @classmethod
+    def of(cls, rows: RowSelection, view: View) -> Self:
+        """The ranges of `rows` in the files of a view."""
+        ids = view.files.table.fragment_ids
+        order = np.argsort(ids)
+        files = order[np.searchsorted(ids, rows.fragment_ids, sorter=order)]
+        stops = np.minimum(rows.stops, np.where(rows.stops == MAX_ROWS, 0, rows.stops))
+        return cls(files, rows.starts.astype(np.int64), stops.astype(np.int64), view.files.is_known[files])
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """All numbers of a report."""
+
+    status: Status
+    """What the index covers."""
+    columns: tuple[ColumnFilters, ...]
+    """The indexed columns."""
+    versions: tuple[Version, ...]
+    """The versions that are kept."""
+    data_bytes: int
+    """Bytes of the data files."""
+    rows_per_zone: int
+    """Of the first column; 1 where there is none."""
+    files: MapFiles
+    """The files."""
+    searches: tuple[Explanation, ...]
+    """A search for each condition."""
+    kept: tuple[KeptRanges, ...]
+    """What each kept."""
+
+    @classmethod
+    def of(cls, view: View, searches: Sequence[Explanation]) -> Self:
+        """The numbers of a view, and of searches of it."""
+        entries = view.snapshot.manifest.columns
+        return cls(
+            status=status(view),
+            columns=tuple(ColumnFilters(entry, _fpps(view, entry)) for entry in entries),
+            versions=tuple(versions(view.snapshot.store)),
+            data_bytes=int(view.files.table.sizes.sum()),
+            rows_per_zone=entries[0].rows_per_zone if entries else 1,
+            files=MapFiles.of(view),
+            searches=tuple(searches),
+            kept=tuple(KeptRanges.of(one.result.row_ranges, view) for one in searches),
+        )
+
+
+def _fpps(view: View, entry: ColumnEntry) -> NDArray[np.float64]:
+    probed = view.column(entry.name)
+    if probed is None:
+        return np.zeros(0)
+    chosen = np.unique(np.linspace(0, max(len(probed.zones) - 1, 0), _SAMPLED_ZONES).astype(np.int64))
+    return np.array([probed.zones.zone_fpp(zone) for zone in chosen.tolist() if zone < len(probed.zones)])
