@@ -86,8 +86,9 @@ def open_index(
         For URLs, of the index or of its data: credentials, region, endpoint and the like, under the names of the
         object_store library (`aws_region`). What is not given comes from the environment.
     dataset
-        The table that is indexed, as a `deltalake.DeltaTable`, a `pyiceberg.table.Table` or a path, where it is to be
-        read as that stands for it; or a data set that moved. By default it is found as the index knows it.
+        The table that is indexed, as a `deltalake.DeltaTable`, a `pyiceberg.table.Table`, a `lance.LanceDataset` or a
+        path, where it is to be read as that stands for it; or a data set that moved. By default it is found as the
+        index knows it.
 
     Raises
     ------
@@ -167,8 +168,8 @@ def build_index(
     Parameters
     ----------
     source
-        A folder of Parquet files (hive-partitioned or not), a file, a list of files, or a `pyarrow.dataset.Dataset`.
-        Folders and files may be URLs (`s3://`, `gs://`, `az://`, `abfss://`, `file://`).
+        A folder of Parquet files (hive-partitioned or not), a file, a list of files, a `pyarrow.dataset.Dataset`, or a
+        Delta, Iceberg or Lance table. Folders and files may be URLs (`s3://`, `gs://`, `az://`, `abfss://`, `file://`).
     columns
         Names of columns; leaves of structs are written `a.b`.
     rows_per_zone
@@ -467,7 +468,8 @@ class Index:
         Spec: specs/pruning.md#evaluate
         """
         tree = _condition(predicate, column, values)
-        return _searched(self._checked_view(strict=strict), tree)
+        view = self._checked_view(strict=strict)
+        return view.as_numbered(_searched(view, tree))
 
     def scan(
         self,

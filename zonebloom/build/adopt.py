@@ -24,6 +24,7 @@ from zonebloom.bloom.zones import zone_schema
 from zonebloom.build.fill import BuildPlan, BuiltColumns, Inspected, Runner, check_same
 from zonebloom.errors import DataFileError
 from zonebloom.formats import DataFile, DatasetSnapshot
+from zonebloom.formats.parquet.file import open_parquet
 from zonebloom.formats.source import wait_until_settled
 from zonebloom.storage.fragments import Fingerprint, Fragment
 from zonebloom.storage.manifest import ColumnEntry
@@ -95,7 +96,7 @@ def _adopt(plan: BuildPlan, fragments: Sequence[Fragment], built: BuiltColumns) 
         for number, fragment in enumerate(fragments):
             found: dict[str, list[Zone] | None] = dict.fromkeys(plan.columns)
             wait_until_settled(fragment.fingerprint, seen)
-            with suppress(DataFileError), plan.dataset.open(fragment.path, fragment.fingerprint) as file:
+            with suppress(DataFileError), open_parquet(plan.dataset, fragment.path, fragment.fingerprint) as file:
                 check_same(file, fragment)
                 own = {column: _zones(file, fragment, column, plan.columns[column]) for column in plan.columns}
                 file.check_unchanged()

@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from zonebloom.bloom.zones import ZoneBuilder
 from zonebloom.errors import DataFileError
-from zonebloom.formats import DataFile, DatasetSnapshot
+from zonebloom.formats import DatasetSnapshot, OpenedFile
 from zonebloom.formats.schema_evolution import column_values, columns_of_folders, unified
 from zonebloom.formats.source import wait_until_settled
 from zonebloom.options import IndexOptions, num_cores
@@ -415,7 +415,7 @@ def _build_unit(
     return unfit
 
 
-def check_same(file: DataFile, fragment: Fragment) -> None:
+def check_same(file: OpenedFile, fragment: Fragment) -> None:
     """Raise `DataFileError` if the opened file is not the version that `fragment` describes."""
     if tuple(file.fingerprint) != fragment.fingerprint or file.row_group_rows != fragment.row_group_rows:
         raise DataFileError(f"data file {fragment.path} must not change during a build, got a new version; refresh")

@@ -93,10 +93,11 @@ def _literal(path: str, column: str, text: str) -> Any:
     import pyarrow as pa  # noqa: PLC0415 - `--help` must not load Arrow
 
     from zonebloom.formats import open_dataset  # noqa: PLC0415 - as above
+    from zonebloom.formats.parquet.file import open_parquet  # noqa: PLC0415 - as above
 
     dataset = open_dataset(path, storage_options()).pin()
     for name, listed in dataset.list().items():
-        with dataset.open(name, listed) as file:
+        with open_parquet(dataset, name, listed) as file:
             leaf = file.leaf_of(column)
             wanted = pa.null() if leaf is None else file.leaves[leaf][1]
         if not pa.types.is_null(wanted):

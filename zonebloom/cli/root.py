@@ -43,7 +43,7 @@ SECTIONS = {
 """The commands by task, as the help lists them; others follow."""
 
 ARGUMENTS = {
-    "path": "Folder of Parquet files, one file, a Delta or Iceberg table, or an index; a path or a URL.",
+    "path": "Folder of Parquet files, one file, a Delta, Iceberg or Lance table, or an index; a path or a URL.",
     "file": "Zones that were exported: .arrow or .parquet.",
     "version": "Number of a version that `zonebloom versions` lists.",
     "shell": "The shell that runs the script.",

@@ -9,7 +9,7 @@ version file names.
 
 from typing import TYPE_CHECKING, Any
 
-from zonebloom.formats.dataset import Dataset, DatasetSnapshot, Declared
+from zonebloom.formats.dataset import Dataset, DatasetSnapshot, Declared, OpenedFile
 from zonebloom.formats.detect import dataset_from_json, open_dataset
 from zonebloom.formats.folder import ParquetDataset
 
@@ -21,6 +21,7 @@ __all__ = [
     "Dataset",
     "DatasetSnapshot",
     "Declared",
+    "OpenedFile",
     "ParquetDataset",
     "dataset_from_json",
     "open_dataset",

@@ -1,14 +1,16 @@
 """`Dataset`: what is indexed, as a user names it; `DatasetSnapshot`: its files at one moment, listed and read.
 
-`folder.ParquetDataset` lists folders and files; `delta` and `iceberg` are tables, whose logs say what is in them.
+`folder.ParquetDataset` lists folders and files; `delta`, `iceberg` and `lance` are tables, whose logs say what is in
+them. An `OpenedFile` reads one of the files: `parquet.file.DataFile`, or a fragment of a Lance table.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import pyarrow as pa
 
@@ -17,11 +19,9 @@ from zonebloom.storage.stores.store import Traffic
 
 if TYPE_CHECKING:
     import numpy as np
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
 
-    from zonebloom.formats.parquet.file import DataFile
-
-__all__ = ["Dataset", "DatasetSnapshot", "Declared"]
+__all__ = ["Dataset", "DatasetSnapshot", "Declared", "OpenedFile"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,74 @@ class Declared:
     """Which version of the table this is, for JSON and for people."""
     constant_columns: tuple[str, ...] = ()
     """Columns of which the log gives the one value in all rows of a file, for some files at least; files hold them."""
+
+
+class OpenedFile(Protocol):
+    """One opened data file: its shape, columns for a build, row ranges for a scan."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None: ...
+
+    @property
+    def fingerprint(self) -> Fingerprint:
+        """Of the version that is being read."""
+        ...
+
+    def check_unchanged(self) -> None:
+        """Raise `DataFileError` if the file was written to since it was opened."""
+        ...
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of the file, deleted ones included."""
+        ...
+
+    @property
+    def row_group_rows(self) -> tuple[int, ...]:
+        """Rows of each row group; a row group is what one step of a scan reads."""
+        ...
+
+    @property
+    def row_group_bytes(self) -> tuple[int, ...]:
+        """Compressed bytes of each row group."""
+        ...
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema as the reader gives it, without metadata."""
+        ...
+
+    @property
+    def named_schema(self) -> pa.Schema:
+        """`schema` without the columns that hold two fields of one name."""
+        ...
+
+    def column_batches(self, columns: Sequence[str], start: int, stop: int) -> Iterator[pa.RecordBatch]:
+        """Rows `[start, stop)` of `columns` (leaves of structs have dots), in order; the file may lack some columns.
+
+        Raises
+        ------
+        DataFileError
+            They cannot be read.
+        """
+        ...
+
+    def read_rows(self, group: int, starts: ArrayLike, stops: ArrayLike, columns: Sequence[str]) -> pa.Table:
+        """The rows `[starts[i], stops[i])` of one row group, in order, of top-level `columns`; the file may lack some.
+
+        Raises
+        ------
+        DataFileError
+            They cannot be read.
+        """
+        ...
+
+    def integer_range(self, group: int, column: str, wanted: pa.DataType) -> tuple[int, int] | None:
+        """Bounds of a column's values in a row group, as integers that `wanted` stores them as; None where unknown."""
+        ...
 
 
 class Dataset(Protocol):
@@ -129,7 +197,7 @@ class DatasetSnapshot(Protocol):
         """The absolute path or the URL of a data file."""
         ...
 
-    def open(self, path: str, listed: Fingerprint | None = None) -> DataFile:
+    def open(self, path: str, listed: Fingerprint | None = None) -> OpenedFile:
         """The data file at `path`, opened; close it, or use it as a context manager.
 
         Of a file that was `listed`, an object store is not asked again for its fingerprint. Its bytes are those of that
@@ -138,9 +206,13 @@ class DatasetSnapshot(Protocol):
         Raises
         ------
         DataFileError
-            It is missing, or no whole Parquet file.
+            It is missing, or no whole data file.
         """
         ...
+
+    def own_number(self, path: str) -> int | None:  # noqa: ARG002 - tables override it
+        """What the table itself numbers the fragment at `path`, where fragments have numbers; else None."""
+        return None
 
     def deleted_rows(self, path: str) -> NDArray[np.int64] | None:  # noqa: ARG002 - tables override it
         """Offsets of the rows of a file that its table deleted without rewriting it, in order; None where none are.

@@ -25,7 +25,7 @@ from zonebloom.errors import DataFileError, InvalidArgumentError, MissingDepende
 from zonebloom.formats.dataset import Declared
 from zonebloom.formats.parquet.column_mapping import StoredName
 from zonebloom.formats.places import root_of
-from zonebloom.formats.table import SourceOpener, TableDataset, TableFile, TableSnapshot
+from zonebloom.formats.table import SourceOpener, TableDataset, TableFile, TableSnapshot, raise_store_error
 from zonebloom.formats.table_marks import LOG_FOLDER
 from zonebloom.storage.fragments import Fingerprint
 from zonebloom.storage.stores.locations import Url, absolute, is_url, joined
@@ -56,8 +56,6 @@ _READ_WITH_VECTORS = frozenset({"columnMapping", "deletionVectors", "timestampNt
 """Features beside which every release of `deltalake` reads deletion vectors."""
 _RETRIES = {"max_retries": "5", "retry_timeout": "10s"}
 """Of requests for the log, so that a store that is gone shows in seconds."""
-_OF_STORE = re.compile(r"Error performing|Generic \w+ error: |[Ee]rror getting credentials")
-"""What deltalake says where a request failed, and not where the log or a vector is bad."""
 _ORNAMENT = re.compile(r"\s*\n\s*(?:\x1b\[\d+m)*(?:↳|\d+:)?(?:\x1b\[\d+m)*\s*")
 """Between the parts of a message of deltalake, each on a line of its own."""
 _MAPPING = "delta.columnMapping"
@@ -149,13 +147,7 @@ def _explained(location: str, what: str) -> Iterator[None]:
     try:
         yield
     except (_library().exceptions.DeltaError, pa.ArrowException, OSError, ValueError) as error:
-        text = _ORNAMENT.sub(": ", str(error))
-        if is_url(location) and _OF_STORE.search(text):
-            from zonebloom.storage.stores.object_client import ObjectClient  # noqa: PLC0415 - only with object stores
-
-            url = Url.parse(location)
-            with ObjectClient(url).explaining("read", url.key):
-                raise OSError(text) from error
+        raise_store_error(location, _ORNAMENT.sub(": ", str(error)))
         raise DataFileError(f"{what} of {location} must be readable, got: {first_line(error)}") from error
 
 

@@ -16,9 +16,11 @@ from zonebloom.formats.folder import Folder, ParquetDataset
 from zonebloom.formats.local_folder import LocalFolder
 from zonebloom.formats.places import root_of
 from zonebloom.formats.table_marks import (
+    LANCE_ENDING,
     LOG_FOLDER,
     METADATA_SUFFIX,
     has_log,
+    has_manifests,
     has_metadata,
     is_log_entry,
     is_table_folder,
@@ -41,8 +43,12 @@ def dataset_from_json(
         from zonebloom.formats.iceberg import IcebergDataset  # noqa: PLC0415 - only for tables
 
         return IcebergDataset.from_json(described)
+    if kind == "lance":
+        from zonebloom.formats.lance import LanceDataset  # noqa: PLC0415 - only for tables
+
+        return LanceDataset.from_json(described, index_location, storage_options)
     if kind != "parquet":
-        message = f"the data set of an index must be of kind parquet, delta or iceberg, got {kind}"
+        message = f"the data set of an index must be of kind parquet, delta, iceberg or lance, got {kind}"
         raise UnsupportedFormatError(f"{message}; a newer zonebloom wrote it: upgrade this one")
     location = root_of(described["root"], index_location)
     folder: Folder = LocalFolder(Path(location))
@@ -57,7 +63,8 @@ def open_dataset(source: Any, storage_options: Mapping[str, str] | None = None) 
     """The data set that `source` names: a folder, a file, a list of files, a `pyarrow.dataset.Dataset`, or a table.
 
     Folders and files may be local paths or URLs; a list has one or the other. Tables are a folder with a log, the
-    metadata file of an Iceberg table, a `deltalake.DeltaTable` and a `pyiceberg.table.Table`.
+    metadata file of an Iceberg table, a URL that ends with `.lance`, a `deltalake.DeltaTable`, a
+    `pyiceberg.table.Table` and a `lance.LanceDataset`.
 
     Raises
     ------
@@ -96,6 +103,10 @@ def _at(location: str, storage_options: Mapping[str, str] | None) -> Dataset:
         from zonebloom.formats.iceberg import IcebergDataset  # noqa: PLC0415 - only for tables
 
         return IcebergDataset.of_path(location)
+    if location.rstrip("/").endswith(LANCE_ENDING) if is_url(location) else has_manifests(location):
+        from zonebloom.formats.lance import LanceDataset  # noqa: PLC0415 - only for tables
+
+        return LanceDataset(location, storage_options)
     if has_log_at(location, storage_options):
         from zonebloom.formats.delta import DeltaDataset  # noqa: PLC0415 - only for tables
 
@@ -131,7 +142,7 @@ def has_log_at(location: str, storage_options: Mapping[str, str] | None) -> bool
 
 
 def _table_of(source: Any) -> Dataset | None:
-    """The data set of an object of deltalake or pyiceberg; None where it is none."""
+    """The data set of an object of deltalake, pyiceberg or pylance; None where it is none."""
     modules = {one.__module__.partition(".")[0] for one in type(source).__mro__}
     if "deltalake" in modules and hasattr(source, "table_uri"):
         from zonebloom.formats.delta import DeltaDataset  # noqa: PLC0415 - only for tables
@@ -141,6 +152,10 @@ def _table_of(source: Any) -> Dataset | None:
         from zonebloom.formats.iceberg import IcebergDataset  # noqa: PLC0415 - only for tables
 
         return IcebergDataset.of_table(source)
+    if "lance" in modules and hasattr(source, "latest_version"):
+        from zonebloom.formats.lance import LanceDataset  # noqa: PLC0415 - only for tables
+
+        return LanceDataset.of_table(source)
     return None
 
 

@@ -15,7 +15,8 @@ import pyarrow as pa
 
 from zonebloom.arrow import unwrapped
 from zonebloom.bloom import hashing
-from zonebloom.formats.parquet.file import DataFile, has_column
+from zonebloom.formats.dataset import OpenedFile
+from zonebloom.formats.parquet.file import has_column
 
 __all__ = ["column_values", "columns_of_folders", "conformed", "unified"]
 
@@ -66,7 +67,7 @@ def column_values(batch: pa.RecordBatch, column: str, column_type: pa.DataType) 
     return conformed(values, column_type)
 
 
-def columns_of_folders(file: DataFile, folders: Collection[str], columns: Iterable[str]) -> set[str]:
+def columns_of_folders(file: OpenedFile, folders: Collection[str], columns: Iterable[str]) -> set[str]:
     """Those of `columns` that other files hold, and of this one a folder of its path: they have no zones here.
 
     Spec: specs/pruning.md#partition-columns

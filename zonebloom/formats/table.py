@@ -9,6 +9,7 @@ Spec: specs/tables.md
 from __future__ import annotations
 
 import os
+import re
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,12 +21,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 
 from zonebloom.errors import DataFileError, InvalidArgumentError
-from zonebloom.formats.dataset import Declared
+from zonebloom.formats.dataset import Declared, OpenedFile
 from zonebloom.formats.parquet.column_mapping import StoredName
 from zonebloom.formats.parquet.file import DataFile
 from zonebloom.formats.parquet.footer import Footer
 from zonebloom.formats.places import places_of, written_root
 from zonebloom.formats.source import LocalSource, Source
+from zonebloom.formats.table_marks import TABLE_FOLDERS
 from zonebloom.storage.fragments import Fingerprint
 from zonebloom.storage.stores.locations import Url, is_url
 from zonebloom.storage.stores.store import Traffic
@@ -36,10 +38,12 @@ if TYPE_CHECKING:
 
     from zonebloom.storage.stores.object_client import ObjectClient
 
-__all__ = ["Opener", "SourceOpener", "TableDataset", "TableFile", "TableSnapshot"]
+__all__ = ["Opener", "SourceOpener", "TableDataset", "TableFile", "TableSnapshot", "raise_store_error"]
 
 
 _KEPT_FOOTERS = 64
+_OF_STORE = re.compile(r"Error performing|Generic \w+ error: |[Ee]rror getting credentials")
+"""What libraries in Rust say where a request failed, and not where a log or a file is bad."""
 
 
 class TableFile(NamedTuple):
@@ -216,7 +220,7 @@ class TableSnapshot:
         """The absolute path or URL of a data file."""
         return self._file(path).location
 
-    def open(self, path: str, listed: Fingerprint | None = None) -> DataFile:  # noqa: ARG002 - the log says it
+    def open(self, path: str, listed: Fingerprint | None = None) -> OpenedFile:  # noqa: ARG002 - the log says it
         """The data file at `path`, with the table's names.
 
         Raises
@@ -244,6 +248,10 @@ class TableSnapshot:
             while len(self._footers) > _KEPT_FOOTERS:
                 del self._footers[next(iter(self._footers))]
         return found
+
+    def own_number(self, path: str) -> int | None:  # noqa: ARG002 - Lance overrides it
+        """None: files have names."""
+        return None
 
     def deleted_rows(self, path: str) -> NDArray[np.int64] | None:
         """Offsets of the deleted rows of a file, in order; None where none are.
@@ -312,7 +320,7 @@ class TableSnapshot:
         """
         root = self.location.rstrip("/")
         parts = location[len(root) + 1 :].split("/") if location.startswith(f"{root}/") else []
-        if location == root or (parts and (not parts[0].startswith(("_", ".")) or parts[0] == "_delta_log")):
+        if location == root or (parts and (not parts[0].startswith(("_", ".")) or parts[0] in TABLE_FOLDERS)):
             message = "an index inside a table must be in a folder of its own whose name begins with _ or ."
             raise InvalidArgumentError(f"{message}, got {location}")
 
@@ -360,3 +368,19 @@ class TableDataset(ABC):
     def traffic(self) -> Traffic:
         """What reading data files took; the libraries that read logs do not count."""
         return Traffic() if self._last is None else self._last.traffic
+
+
+def raise_store_error(location: str, text: str) -> None:
+    """Nothing, unless `text` says that a request for the table at `location` failed.
+
+    Raises
+    ------
+    StorageError
+        It does: the store cannot be reached or refuses.
+    """
+    if is_url(location) and _OF_STORE.search(text):
+        from zonebloom.storage.stores.object_client import ObjectClient  # noqa: PLC0415 - only with object stores
+
+        url = Url.parse(location)
+        with ObjectClient(url).explaining("read", url.key):
+            raise OSError(text)

@@ -135,7 +135,8 @@ class IndexedDataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow h
 
     def _search(self, view: View, predicate: Predicate | None) -> RowSelection:
         """The rows that may match; `last_scan` is what was found."""
-        self._last_scan = found = view.search(_EVERYTHING if predicate is None else predicate)
+        found = view.search(_EVERYTHING if predicate is None else predicate)
+        self._last_scan = view.as_numbered(found)
         return found.row_ranges
 
     def count_rows(

@@ -87,7 +87,8 @@ class Lake:
 
     def search(self, predicate: Predicate | str | Any) -> SearchResult:
         """Rows that may match `predicate`; the rest certainly do not. As `Index.search`."""
-        return self.view().search(parse_predicate(predicate), own_filters=True)
+        view = self.view()
+        return view.as_numbered(view.search(parse_predicate(predicate), own_filters=True))
 
     def scan(
         self, predicate: Predicate | str | Any, *, columns: Sequence[str] | None = None, limit: int | None = None

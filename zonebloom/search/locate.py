@@ -21,6 +21,7 @@ from zonebloom.errors import ColumnNotFoundError
 from zonebloom.formats.parquet.file import places_of
 from zonebloom.predicates.numbers import equal_number, is_number, numbers_of
 from zonebloom.search.exists import comparable, fitted, values_array
+from zonebloom.search.result import renumbered_ids
 from zonebloom.search.scan import read_candidates, tasks_of
 from zonebloom.search.selection import RowSelection
 from zonebloom.search.view import View
@@ -73,12 +74,13 @@ def locate(view: View, column: str, keys: Any, *, exact: bool) -> pa.Table:
         return _rows(view, column, array, fit, ranges)
     ids = ranges.firsts >> np.uint64(32)
     names, places = np.unique(ids, return_inverse=True)
+    own_ids = ids if view.numbers is None else renumbered_ids(ids, view.numbers)
     low = np.uint64(2**32 - 1)
     return pa.table(
         {
             "key_index": from_numpy(ranges.keys, pa.int64()),
             "path": pa.array([view.paths.get(one) for one in names.tolist()], pa.string()).take(pa.array(places)),
-            "fragment_id": from_numpy(ids, pa.uint64()),
+            "fragment_id": from_numpy(own_ids, pa.uint64()),
             "start": from_numpy(ranges.firsts & low, pa.uint64()),
             "stop": from_numpy(ranges.ends - (ids << np.uint64(32)), pa.uint64()),
         }

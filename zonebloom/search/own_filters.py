@@ -23,6 +23,7 @@ import pyarrow as pa
 from zonebloom.errors import DataFileError
 from zonebloom.formats import DatasetSnapshot
 from zonebloom.formats.parquet.bloom import ChunkFilter, Probe
+from zonebloom.formats.parquet.file import open_parquet
 from zonebloom.formats.schema_evolution import conformed
 from zonebloom.formats.source import wait_until_settled
 from zonebloom.predicates import And, Equals, IsIn, Not, Or, Predicate
@@ -58,11 +59,11 @@ class OwnFilters:
             return self._kept[key]
         wait_until_settled(file.fingerprint, self._seen)
         try:
-            with self._dataset.open(file.path, file.fingerprint) as data:
+            with open_parquet(self._dataset, file.path, file.fingerprint) as data:
                 is_same = data.fingerprint == file.fingerprint and data.row_group_rows == file.row_group_rows
                 leaf = data.leaf_of(column) if is_same else None
                 found = [] if leaf is None else data.own_filters(leaf)
-        except DataFileError:  # the view says so of a file that cannot be opened
+        except DataFileError:  # the view says so of a file that cannot be opened; a Lance table has no such filters
             return []
         num_bytes = sum(one.filter.num_bytes for one in found if one.filter is not None)
         if self._kept_bytes + num_bytes <= _KEPT_BYTES:

@@ -6,7 +6,7 @@ Spec: specs/pruning.md#evaluate
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from zonebloom.bloom.zones import ZonePositions
 
-__all__ = ["Counts", "FileRange", "SearchResult", "TouchedRanges"]
+__all__ = ["Counts", "FileRange", "SearchResult", "TouchedRanges", "renumbered_ids"]
 
 _SHOWN_FILES = 10
 """Files that a notebook lists."""
@@ -51,6 +51,13 @@ class TouchedRanges:
 
     def __len__(self) -> int:
         return len(self._first)
+
+    def renumbered(self, numbers: Mapping[int, int]) -> TouchedRanges:
+        """The same ranges, where fragment `i` is number `numbers[i]`."""
+        ids = renumbered_ids(self._first >> np.uint64(32), numbers)
+        starts = self._first & np.uint64(0xFFFF_FFFF)
+        weights = np.diff(self._total)
+        return TouchedRanges(ids, starts, starts + (self._end - self._first), weights)
 
     @property
     def weight(self) -> int:
@@ -120,6 +127,8 @@ class SearchResult:
     """The row groups, weighted by bytes."""
     unreadable: frozenset[int] = field(repr=False, default=frozenset())
     """Ids of the files that cannot be read; their ranges reach as far as a file can."""
+    has_addresses: bool = field(repr=False, default=False)
+    """Whether the fragment ids are those of a Lance table, which finds rows by their addresses."""
 
     def __len__(self) -> int:
         """The number of row ranges."""
@@ -174,6 +183,18 @@ class SearchResult:
         touched = set(self.row_ranges.fragment_ids.tolist())
         return sorted(self.paths[one] for one in touched if one in self.paths)
 
+    def renumbered(self, numbers: Mapping[int, int]) -> SearchResult:
+        """The same answer, where fragment `i` is number `numbers[i]`: what a table calls its own fragments."""
+        return replace(
+            self,
+            row_ranges=_renumbered_rows(self.row_ranges, numbers),
+            paths={numbers[one]: path for one, path in self.paths.items()},
+            universe=_renumbered_rows(self.universe, numbers),
+            zones=self.zones and self.zones.renumbered(numbers),
+            row_groups=self.row_groups and self.row_groups.renumbered(numbers),
+            unreadable=frozenset(numbers[one] for one in self.unreadable),
+        )
+
     def _repr_html_(self) -> str:
         """For notebooks."""
         from zonebloom.search.html import funnel, headed, listed, reasons_list  # noqa: PLC0415 - only for people
@@ -184,7 +205,10 @@ class SearchResult:
         return headed(title, funnel(self), listed([*shown, *more]), reasons_list(self.reasons))
 
     def to_arrow(self) -> pa.Table:
-        """The row ranges as a table `(path, fragment_id, start, stop)`; `path` is null where no data set is known."""
+        """The row ranges as a table `(path, fragment_id, start, stop)`; `path` is null where no data set is known.
+
+        Of a Lance table also the row addresses `(_rowaddr_start, _rowaddr_stop)`: fragment id and offset in one number.
+        """
         ids = self.row_ranges.fragment_ids
         columns = {
             "path": pa.array([self.paths.get(one) for one in ids.tolist()], pa.string()),
@@ -192,6 +216,10 @@ class SearchResult:
             "start": from_numpy(self.row_ranges.starts, pa.uint64()),
             "stop": from_numpy(self.row_ranges.stops, pa.uint64()),
         }
+        if self.has_addresses:
+            high = ids << np.uint64(32)
+            columns["_rowaddr_start"] = from_numpy(high + self.row_ranges.starts, pa.uint64())
+            columns["_rowaddr_stop"] = from_numpy(high + self.row_ranges.stops, pa.uint64())
         return pa.table(columns)
 
     def to_dict(self) -> dict[str, Any]:
@@ -205,3 +233,13 @@ class SearchResult:
             "num_unreadable": self.kept.unreadable,
             "reasons": [reason.to_dict() for reason in self.reasons],
         }
+
+
+def renumbered_ids(ids: NDArray[np.uint64], numbers: Mapping[int, int]) -> NDArray[np.uint64]:
+    """`numbers[i]` for each `i` of `ids`."""
+    distinct, places = np.unique(ids, return_inverse=True)
+    return np.array([numbers[one] for one in distinct.tolist()], np.uint64)[places]
+
+
+def _renumbered_rows(rows: RowSelection, numbers: Mapping[int, int]) -> RowSelection:
+    return RowSelection.from_arrays(renumbered_ids(rows.fragment_ids, numbers), rows.starts, rows.stops)

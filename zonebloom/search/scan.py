@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from zonebloom.arrow import from_numpy, to_numpy, without_views
 from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, PredicateError, first_line
-from zonebloom.formats import DataFile
+from zonebloom.formats import OpenedFile
 from zonebloom.formats.parquet.file import places_of
 from zonebloom.options import num_cores
 from zonebloom.predicates import Predicate
@@ -178,7 +178,7 @@ class _Scan:
             return self._matching(data, task)
 
     @contextmanager
-    def opened(self, task: Task) -> Iterator[DataFile]:
+    def opened(self, task: Task) -> Iterator[OpenedFile]:
         """The task's file, which must be as it was listed, before and after."""
         with self.view.dataset.open(task.file.path, task.file.fingerprint) as data:
             if data.fingerprint != task.file.fingerprint:
@@ -187,7 +187,7 @@ class _Scan:
             yield data
             data.check_unchanged()
 
-    def _matching(self, data: DataFile, task: Task) -> list[pa.RecordBatch]:
+    def _matching(self, data: OpenedFile, task: Task) -> list[pa.RecordBatch]:
         for bound in self.bounds:
             found = data.integer_range(task.group, bound.column, bound.type)
             if found is not None and not bound.may_hold(*found):
@@ -224,7 +224,7 @@ class _Scan:
             raise PredicateError(message) from error
         return to_numpy(found, np.uint64).astype(np.int64)
 
-    def columns(self, data: DataFile, task: Task, names: Sequence[str]) -> pa.Table:
+    def columns(self, data: OpenedFile, task: Task, names: Sequence[str]) -> pa.Table:
         """`names` of the task's rows with the types of the data set; partition columns and missing ones filled in."""
         fields = {field.name: field for field in self.view.partition_fields}
         values = self.view.dataset.partition_values(task.file.path, list(fields.values())) if fields else {}

@@ -8,6 +8,7 @@ Spec: specs/pruning.md#coverage
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -157,6 +158,20 @@ class View:
         others = [one.grid for one in list(self._probed.values())]  # a list at once: other threads may add
         same = next((one for one in others if one.has_rows_of(grid)), grid)
         return same, places
+
+    @cached_property
+    def numbers(self) -> dict[int, int] | None:
+        """By id of a fragment, what the table itself numbers it; None where its fragments have no numbers."""
+        found = {one: self.dataset.own_number(path) for one, path in self.paths.items()}
+        numbers = {one: number for one, number in found.items() if number is not None}
+        return numbers or None
+
+    def as_numbered(self, found: SearchResult) -> SearchResult:
+        """`found` with the numbers that the table itself gives its fragments; those of the index mean nothing there."""
+        if self.numbers is None:
+            return found
+        is_same = all(one == number for one, number in self.numbers.items())
+        return replace(found if is_same else found.renumbered(self.numbers), has_addresses=True)
 
     def search(self, predicate: Predicate, *, own_filters: bool = False) -> SearchResult:
         """Rows of this listing that may match.

@@ -22,7 +22,7 @@ from zonebloom.arrow import unwrapped
 from zonebloom.bloom import hashing
 from zonebloom.bloom.zones import ZoneBuilder
 from zonebloom.errors import DataFileError
-from zonebloom.formats import DatasetSnapshot
+from zonebloom.formats import DataFile, DatasetSnapshot
 from zonebloom.formats.schema_evolution import column_values
 from zonebloom.storage.fragments import Fragment
 
@@ -220,7 +220,7 @@ class _Reader:
             self.read_seconds += time.perf_counter() - started
             if place.fragment.path not in self.files:
                 self.files.add(place.fragment.path)
-                self._group_ranges += file.column_ranges(self.column)
+                self._group_ranges += file.column_ranges(self.column) if isinstance(file, DataFile) else [None]
         return arrays
 
     def _add_zone(self, place: int, values: pa.ChunkedArray) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from zonebloom.errors import DataFileError
 from zonebloom.formats import DatasetSnapshot
+from zonebloom.formats.parquet.file import open_parquet
 from zonebloom.storage.fragments import Fragment
 
 __all__ = ["Growth", "Layout", "growth_of", "layout_of"]
@@ -85,7 +86,7 @@ def layout_of(dataset: DatasetSnapshot, fragments: Sequence[Fragment], rows_per_
         if not fragment.num_rows:
             continue
         try:
-            with dataset.open(fragment.path, fragment.fingerprint) as file:
+            with open_parquet(dataset, fragment.path, fragment.fingerprint) as file:
                 group = max(range(len(file.row_group_rows)), key=file.row_group_rows.__getitem__)
                 is_indexed = file.has_page_index(group)
                 rows, num_bytes = file.row_group_rows[group], file.row_group_bytes[group]

@@ -24,6 +24,7 @@ from zonebloom.bloom.sbbf import Sbbf
 from zonebloom.bloom.sizing import BLOCK_BYTES, MAX_BLOCKS, expected_fpp
 from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError
 from zonebloom.formats.detect import open_dataset
+from zonebloom.formats.parquet.file import open_parquet
 from zonebloom.formats.parquet.row_groups import BLOOM_LENGTH, BLOOM_OFFSET, FILE_PATH, column_metadata, is_encrypted
 from zonebloom.predicates.coerce import fit_values
 
@@ -204,7 +205,7 @@ def parquet_bloom(
     if len(listing) != 1:
         raise InvalidArgumentError(f"a filter must be asked of one file, got {len(listing)} in {dataset.location}")
     ((path, listed),) = listing.items()
-    with dataset.open(path, listed) as file:
+    with open_parquet(dataset, path, listed) as file:
         leaf, num_groups = file.leaf_of(column), len(file.row_group_rows)
         if leaf is None:
             raise ColumnNotFoundError.among(column, [name for name, _type in file.leaves], f"{path}, once")
@@ -261,7 +262,7 @@ def parquet_blooms(
     rows: list[dict[str, Any]] = []
     known: set[str] = set()
     for path, listed in dataset.list().items():
-        with dataset.open(path, listed) as file:
+        with open_parquet(dataset, path, listed) as file:
             known.update(name for name, _type in file.leaves)
             for leaf, (name, _type) in enumerate(file.leaves):
                 own = file.own_filters(leaf) if column in (None, name) else []

@@ -37,9 +37,10 @@ from zonebloom.storage.fragments import Fingerprint
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
+    from zonebloom.formats.dataset import DatasetSnapshot
     from zonebloom.formats.parquet.bloom import ChunkFilter
 
-__all__ = ["DataFile", "has_column", "places_of"]
+__all__ = ["DataFile", "has_column", "open_parquet", "places_of"]
 
 _BATCH_BYTES = 8 << 20
 """Decoded bytes of a batch: few steps of Python a row, and the kernels still find them in the last cache."""
@@ -461,6 +462,21 @@ class DataFile:
     def _meta(self, group: int, leaf: int) -> dict[int, Any]:
         """The ColumnMetaData of a chunk, by field."""
         return column_metadata(self._footer.chunk(group, leaf))
+
+
+def open_parquet(dataset: DatasetSnapshot, path: str, listed: Fingerprint | None = None) -> DataFile:
+    """`dataset.open(path, listed)`, for what only Parquet files have.
+
+    Raises
+    ------
+    DataFileError
+        It is missing, or no whole Parquet file.
+    """
+    file = dataset.open(path, listed)
+    if not isinstance(file, DataFile):
+        message = f"data files must be Parquet here, got {dataset.absolute(path)} of a Lance table"
+        raise DataFileError(f"{message}; search or scan its index")
+    return file
 
 
 def _at(values: pa.ChunkedArray, positions: NDArray[np.int64], lengths: NDArray[np.int64]) -> pa.ChunkedArray:

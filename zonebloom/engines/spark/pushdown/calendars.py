@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from zonebloom.arrow import compute as pc
 from zonebloom.errors import DataFileError
+from zonebloom.formats.parquet.file import open_parquet
 
 if TYPE_CHECKING:
     from pyarrow.parquet import FileMetaData
@@ -74,7 +75,7 @@ def is_moving(spark: SparkSession, view: View, paths: Sequence[str]) -> bool:
     if any(spark.conf.get(name, "EXCEPTION") == "LEGACY" for name in settings):
         return True
     for path in paths[:_NUM_FOOTERS]:
-        with view.dataset.open(path, view.listing[path]) as data:
+        with open_parquet(view.dataset, path, view.listing[path]) as data:
             if is_old_writer(data.metadata):
                 return True
     return False

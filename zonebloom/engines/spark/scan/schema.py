@@ -22,6 +22,7 @@ from zonebloom.engines.spark.scan import partition_columns
 from zonebloom.engines.spark.scan.splits import Reading
 from zonebloom.engines.spark.scan.types import arrow_type, nullable_type, spark_type
 from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, UnsupportedTypeError
+from zonebloom.formats.parquet.file import open_parquet
 
 if TYPE_CHECKING:
     from zonebloom.search.view import View
@@ -107,7 +108,7 @@ class Layout:
             if path is None:
                 return
             try:
-                with self.view.dataset.open(path, self.view.listing[path]) as data:
+                with open_parquet(self.view.dataset, path, self.view.listing[path]) as data:
                     self._read.append((frozenset(data.schema.names), data.int96_columns, _written(data.metadata)))
             except DataFileError:  # whoever reads its rows will say so
                 continue

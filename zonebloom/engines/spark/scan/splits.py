@@ -24,6 +24,7 @@ from zonebloom.engines.spark.scan.late_materialization import Narrowing
 from zonebloom.engines.spark.scan.types import arrow_schema, as_spark
 from zonebloom.errors import DataFileError, MissingDependencyError
 from zonebloom.formats import DatasetSnapshot, ParquetDataset
+from zonebloom.formats.parquet.file import open_parquet
 from zonebloom.formats.table import TableSnapshot
 from zonebloom.search.scan import filled, read_ahead, tasks_of
 
@@ -154,7 +155,7 @@ class Reading:
     def _read(self, splits: Sequence[Split]) -> pa.Table | None:
         """The rows of some splits of one file; None where no row is wanted."""
         path = splits[0].path
-        with self.dataset.open(path) as data:
+        with open_parquet(self.dataset, path) as data:
             if tuple(data.fingerprint) != tuple(splits[0].fingerprint):
                 message = f"data file {self.dataset.absolute(path)} must be the one that was listed, got a new version"
                 raise DataFileError(f"{message}; run the query again, from load() on")
