@@ -8,6 +8,8 @@ from __future__ import annotations
 import datetime as dt
 import pickle
 from decimal import Decimal
+from functools import reduce
+from operator import or_
 
 import numpy as np
 import pyarrow as pa
@@ -218,6 +220,13 @@ ONE = (pa.array([1]),)
 def test_another_serialized_form_is_refused_not_misread(fake):
     with pytest.raises(et.UnreadableExpressionError):
         et.take_apart(fake)
+
+
+def test_a_long_chain_of_functions_with_options_is_evaluated():
+    """pyarrow 26 ends the process where the options of a call come before its arguments."""
+    chain = reduce(or_, [f("i").isin([number, number + 1]) for number in range(0, 300, 3)])
+    table = pa.table({"i": range(400)})
+    assert table.filter(parse_predicate(chain).to_expression(table.schema)) == table.filter(chain)
 
 
 # --- soundness: the tree, judged as SQL does, never loses a row -------------------------------------------------------

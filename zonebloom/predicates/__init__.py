@@ -4,7 +4,7 @@
 module                what lives there
 ====================  ====================================================================
 ``tree``              `Equals`, `IsIn`, `IsNull`, `Opaque`, `And`, `Or`, `Not`
-``terms``             what no filter evaluates but a re-check does: ranges, functions, casts
+``terms``             conditions that only the row filter evaluates: ranges, functions, casts
 ``columns``           `col`, the way to write a predicate in Python
 ``plain``             the commonest SQL text, ``column = literal``, without the parser
 ``sql``               SQL text to tree; ``sql_literals`` has its literals, ``sql_nesting`` deep ones
@@ -12,10 +12,10 @@ module                what lives there
 ``simplify``          ORs of equalities to one IN list
 ``wording``           tree to text for people
 ``row_filter``        tree to pyarrow Expression with SQL's three-valued semantics
-``matching``          equalities, AND and OR to plain kernels that find the same rows
+``matching``          equalities, AND and OR to plain kernels that match the same rows
 ``row_group_bounds``  tree to ranges that statistics of row groups may exclude
 ``numbers``           numbers of any kind among the values of a column's type, exactly
-``coerce/``           a literal to a value of exactly the column's type, or why it has none
+``coerce/``           a literal to a value of exactly the column's type, or the reason why there is none
 ====================  ====================================================================
 
 Spec: specs/pruning.md#predicates.
@@ -35,7 +35,7 @@ __all__ = ["And", "Column", "Equals", "IsIn", "IsNull", "Not", "Opaque", "Or", "
 
 
 def parse_predicate(predicate: Any) -> Predicate:
-    """The predicate that is given as itself, as SQL text, or as a pyarrow Expression; ORs of equalities as IN lists.
+    """`predicate`, a `Predicate`, SQL text or a pyarrow Expression, as a tree with ORs of equalities made IN lists.
 
     Examples
     --------
@@ -45,8 +45,8 @@ def parse_predicate(predicate: Any) -> Predicate:
     Raises
     ------
     PredicateError
-        The text is no condition, or holds what neither filters nor the re-check can evaluate; or the predicate is more
-        than 1000 levels of AND, OR and NOT deep.
+        The text is no condition, or has a part that neither filters nor the row filter can evaluate. Or the predicate
+        is more than 1000 levels of AND, OR and NOT deep.
 
     Spec: specs/pruning.md#predicates.
     """

@@ -1,15 +1,15 @@
-"""A pyarrow Expression as a predicate: a tree to prune with, and the expression itself to re-check with.
+"""A pyarrow Expression as a predicate: a tree to prune with, and the expression itself as row filter.
 
-pyarrow's semantics are not SQL's: ``is_in`` gives false on null rows, and may match nulls and NaN. The re-check is the
-expression itself, so its answers are pyarrow's to the letter. The tree needs only to be sound: its bounds hold every
-row in which the expression is TRUE, and every row in which it is FALSE.
+pyarrow's semantics differ from SQL's: ``is_in`` gives false on null rows, and may match nulls and NaN. The row filter
+is the expression itself, so its answers are pyarrow's. The tree must only be sound: its bounds contain every row in
+which the expression is TRUE, and every row in which it is FALSE.
 
 Spec: specs/pruning.md#pyarrow-expressions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -21,17 +21,17 @@ from zonebloom.predicates.arrow_pickle import Call, Field, Literal, Node, Tree, 
 from zonebloom.predicates.row_filter import result_type
 from zonebloom.predicates.simplify import merged
 from zonebloom.predicates.terms import LiteralTerm, Truth
-from zonebloom.predicates.tree import And, Equals, IsIn, IsNull, Opaque, Or, Predicate, check_depth
+from zonebloom.predicates.tree import And, Equals, IsIn, IsNull, Opaque, Or, Predicate, check_depth, fold
 from zonebloom.reasons import ReasonCode
 
 __all__ = ["FromExpression", "OpaqueExpression", "from_expression"]
 
-_MATCH, _SKIP, _EMIT_NULL, _INCONCLUSIVE = range(4)  # what is_in makes of nulls, as its options are serialized
+_MATCH, _SKIP, _EMIT_NULL, _INCONCLUSIVE = range(4)  # null_matching_behavior of is_in, as its options are serialized
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 
 class FromExpression(And):
-    """A pyarrow Expression: pruned as the one predicate it joins, re-checked as the expression itself."""
+    """A pyarrow Expression: its one child prunes, the expression itself is the row filter."""
 
     __slots__ = ("expression",)
 
@@ -46,9 +46,9 @@ class FromExpression(And):
 
     def _expression(self, schema: pa.Schema, parts: list[pc.Expression]) -> pc.Expression:  # noqa: ARG002 -- itself
         shown = _text(self.expression)
-        found = result_type(self.expression, schema, shown)
-        if not pa.types.is_boolean(found):
-            raise PredicateError(f"a condition must be true or false, got {shown:.200} of type {found}")
+        type_of_result = result_type(self.expression, schema, shown)
+        if not pa.types.is_boolean(type_of_result):
+            raise PredicateError(f"a condition must be true or false, got {shown:.200} of type {type_of_result}")
         return self.expression
 
     def _key(self) -> tuple[Any, ...]:
@@ -59,21 +59,16 @@ class FromExpression(And):
 
 
 class OpaqueExpression(Opaque):
-    """A piece of a pyarrow Expression that no filter can judge."""
+    """A piece of a pyarrow Expression that no filter can evaluate."""
 
-    __slots__ = ("_code", "_columns", "expression")
+    __slots__ = ("_columns", "code", "expression")
 
     expression: pc.Expression
     _columns: frozenset[str]
-    _code: ReasonCode
+    code: ReasonCode
 
     def __init__(self, expression: pc.Expression, columns: Iterable[str], code: ReasonCode) -> None:
-        self._set(expression=expression, _columns=frozenset(columns), _code=code)
-
-    @property
-    def code(self) -> ReasonCode:
-        """Why it cannot be judged."""
-        return self._code
+        self._set(expression=expression, _columns=frozenset(columns), code=code)
 
     @property
     def text(self) -> str:
@@ -87,7 +82,7 @@ class OpaqueExpression(Opaque):
         return self.expression
 
     def _key(self) -> tuple[Any, ...]:
-        return _text(self.expression), self._columns, self._code
+        return _text(self.expression), self._columns, self.code
 
 
 def _text(expression: pc.Expression) -> str:
@@ -100,20 +95,20 @@ def _text(expression: pc.Expression) -> str:
 
 
 def from_expression(expression: pc.Expression) -> FromExpression:
-    """The predicate that prunes soundly for `expression` and is re-checked by it.
+    """The predicate that prunes soundly for `expression`, with `expression` itself as its row filter.
 
     Raises
     ------
     PredicateError
-        The expression cannot be read: it refers to a field by its position, or pyarrow serializes it in another way
-        than this version knows.
+        The expression cannot be read: it refers to a field by position, or it was serialized by a version of pyarrow
+        whose form is unknown here.
 
     Spec: specs/pruning.md#pyarrow-expressions.
     """
     try:
         tree = take_apart(expression)
-        check_depth(tree.depth - 1)  # calls that join nothing are leaves
-        translated = _translated(tree)
+        check_depth(tree.depth - 1)  # a call that joins nothing is a leaf
+        translated = fold(tree.root, _operands, lambda node, parts: _joint(node, parts) if parts else _leaf(tree, node))
     except UnreadableExpressionError as error:
         message = f"a pyarrow Expression must name its columns, got {_text(expression):.200} ({error})"
         raise PredicateError(f"{message}; write the condition as SQL text") from error
@@ -124,27 +119,8 @@ _AND = frozenset({"and_kleene", "and"})
 _OR = frozenset({"or_kleene", "or"})
 
 
-def _translated(tree: Tree) -> Predicate:
-    """The predicate of the root; only the joints are walked down, without recursion."""
-    pending: list[tuple[Node, bool]] = [(tree.root, False)]
-    done: list[Predicate] = []
-    while pending:
-        node, is_ready = pending.pop()
-        parts = _joined(node)
-        if not parts:
-            done.append(_leaf(tree, node))
-        elif not is_ready:
-            pending.append((node, True))
-            pending.extend((part, False) for part in reversed(parts))
-        else:
-            children = done[-len(parts) :]
-            del done[-len(parts) :]
-            done.append(_joint(node, children))
-    return done[0]
-
-
-def _joined(node: Node) -> tuple[Node, ...]:
-    """The operands of a joint; none of a leaf."""
+def _operands(node: Node) -> Sequence[Node]:
+    """The operands of a joint; none for a leaf."""
     if not isinstance(node, Call):
         return ()
     if (node.function in _AND | _OR and len(node.arguments) == 2) or (  # noqa: PLR2004 -- binary
@@ -155,7 +131,9 @@ def _joined(node: Node) -> tuple[Node, ...]:
 
 
 def _is_nulled(node: Call) -> bool:
-    """Whether it is ``if_else(…, p, null)`` or ``coalesce(p, null)``: TRUE at most where p is, and FALSE likewise."""
+    """Whether it is ``if_else(…, p, null)`` or ``coalesce(p, null)``: it is TRUE only where p is TRUE, and FALSE only
+    where p is FALSE.
+    """
     if (node.function, len(node.arguments)) not in (("if_else", 3), ("coalesce", 2)):
         return False
     last = node.arguments[-1]
@@ -163,7 +141,10 @@ def _is_nulled(node: Call) -> bool:
 
 
 def _joint(node: Node, children: list[Predicate]) -> Predicate:
-    """And, Or or Not of the children; Arrow's and / or without Kleene logic are NULL more often, never otherwise."""
+    """And, Or or Not of the children.
+
+    Arrow's ``and`` and ``or`` without Kleene logic are NULL in more rows, and differ in no other way.
+    """
     function = node.function if isinstance(node, Call) else ""
     if function in _AND:
         return And(children)
@@ -178,15 +159,15 @@ def _leaf(tree: Tree, node: Node) -> Predicate:
     if isinstance(node, Field):
         name = _column(node)
         return Equals(name, True) if name else OpaqueExpression(pc.field(*node.path), node.path[:1], _UNSUPPORTED)
-    judged = _LEAVES[node.function](node) if node.function in _LEAVES else None
-    return judged if judged is not None else _opaque(tree, node)
+    leaf = _LEAVES[node.function](node) if node.function in _LEAVES else None
+    return leaf if leaf is not None else _opaque(tree, node)
 
 
 _UNSUPPORTED = ReasonCode.PREDICATE_NOT_SUPPORTED
 
 
 def _opaque(tree: Tree, node: Call) -> OpaqueExpression:
-    """A call that nothing is known of, with the columns that it reads."""
+    """A call of an unknown function, with the columns that it reads."""
     columns: set[str] = set()
     is_wrapped = False
     waiting: list[tuple[Node, int]] = [(node, 0)]
@@ -202,7 +183,7 @@ def _opaque(tree: Tree, node: Call) -> OpaqueExpression:
 
 
 def _column(node: Node) -> str | None:
-    """The name of a plain column; None if dots in its path's names would make a dotted name ambiguous."""
+    """The dotted name of a column or struct leaf; None if dots in the path, or an empty name, make it ambiguous."""
     if not isinstance(node, Field):
         return None
     is_plain = len(node.path) == 1 or not any("." in name for name in node.path)
@@ -223,7 +204,7 @@ def _not_equal(node: Call) -> Predicate | None:
 
 
 def _is_in(node: Call) -> Predicate | None:
-    """``is_in`` is FALSE, not NULL, on null rows, unless it matches nulls."""
+    """The predicate of ``is_in``, which is FALSE, not NULL, on null rows, unless its options say otherwise."""
     name = _column(node.arguments[0])
     options = node.options
     if name is None or options is None or set(options) != {"value_set", "null_matching_behavior", "_type_name"}:
@@ -231,19 +212,18 @@ def _is_in(node: Call) -> Predicate | None:
     values, nulls = options["value_set"].values, options["null_matching_behavior"].as_py()
     if nulls not in (_MATCH, _SKIP, _EMIT_NULL, _INCONCLUSIVE) or _is_special(values):
         return None
-    has_null = values.null_count > 0
     if nulls in (_EMIT_NULL, _INCONCLUSIVE):
         return IsIn(name, values)
-    found = IsIn(name, values.drop_null(), null_safe=True)
-    return Or((found, IsNull(name))) if nulls == _MATCH and has_null else found
+    is_listed = IsIn(name, values.drop_null(), null_safe=True)
+    return Or((is_listed, IsNull(name))) if nulls == _MATCH and values.null_count else is_listed
 
 
 def _is_special(values: pa.Array) -> bool:
-    """Whether ``is_in`` would compare these values as no ``=`` does.
+    """Whether ``is_in`` may compare these values in another way than ``=`` does.
 
-    It hashes: NaN matches NaN, a zero matches one zero only; and it casts them to the column's type, where a double
-    that is too large for a float32 becomes infinite, infinity an integer, and a float16 the nearest integer that the
-    column has. Of views it compares something else.
+    ``is_in`` hashes: NaN matches NaN, and a zero matches only the zero of the same sign. It also casts the values to
+    the column's type: a double that is too large for a float32 becomes infinite, infinity becomes an integer, a float16
+    becomes the nearest integer. For views pyarrow 26 gives wrong answers.
     """
     if isinstance(values, pa.DictionaryArray):
         return _is_special(values.dictionary)
@@ -275,4 +255,4 @@ _LEAVES: dict[str, _Reader] = {
     "is_valid": _is_valid,
     "not_equal": _not_equal,
 }
-"""Arrow function → the predicate that judges it, or None where it cannot."""
+"""Arrow function → its predicate; None if the predicate would not be sound."""

@@ -1,11 +1,11 @@
 """A pyarrow Expression taken apart into calls, fields and literals.
 
-pyarrow shows no way to walk an Expression, but pickles it. The pickle holds an Arrow IPC file: the schema's key-value
-metadata is the tree in prefix order, and the columns of its one record batch are the literals and options. None of it
-is documented, so every step is checked, and what is not as expected is an `UnreadableExpressionError`.
+pyarrow has no public way to walk an Expression, but pickles it. The pickle holds an Arrow IPC file: the schema's
+key-value metadata is the tree in prefix order, and the columns of the one record batch are the literals and options.
+This form is not documented, so every step is checked; an unknown form is an `UnreadableExpressionError`.
 
-The metadata repeats keys, which `pyarrow.Schema.metadata` would drop; it is read through the C data interface, whose
-layout is a published standard.
+The metadata repeats keys, which `pyarrow.Schema.metadata` would drop. So it is read through the Arrow C data interface,
+whose layout is a published standard.
 
 Spec: specs/pruning.md#pyarrow-expressions.
 """
@@ -16,6 +16,7 @@ import ctypes
 import itertools
 import struct
 import threading
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -23,15 +24,16 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zonebloom.predicates.tree import CHUNK, MAX_DEPTH, balanced
+from zonebloom.predicates.tree import CHUNK, MAX_DEPTH, balanced, fold
 
 __all__ = ["Call", "Field", "Literal", "Node", "Tree", "UnreadableExpressionError", "take_apart"]
 
 
 _STACK_BYTES = 64 << 20
-"""Room for some 250 000 levels of calls, of some 250 bytes each (pyarrow 26 on x86-64); only what is used is memory."""
+"""Bytes: room for about 250 000 levels of calls of about 250 bytes (pyarrow 26 on x86-64); unused ones cost nothing."""
 _STACKS = threading.Lock()
-"""The size of new stacks is one for all threads."""
+"""`threading.stack_size` is one setting for all threads."""
+_ASSOCIATIVE = frozenset({"and", "and_kleene", "or", "or_kleene"})
 
 
 class UnreadableExpressionError(Exception):
@@ -44,6 +46,8 @@ class Field:
 
     path: tuple[str, ...]
     """The names from the top down."""
+    entries: list[Entry]
+    """The metadata entries of the node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,25 +56,30 @@ class Literal:
 
     value: pa.Scalar
     """Its value, with its type."""
+    entries: list[Entry]
+    """The metadata entry of the node."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Call:
     """A function of other nodes."""
 
     function: str
     """Its name in Arrow's registry."""
-    arguments: tuple[Node, ...]
+    arguments: list[Node]
     """Its arguments, in order."""
     options: pa.StructScalar | None
     """Its options, as the function serializes them."""
-    span: tuple[int, int]
-    """The metadata entries that it was read from, for `Tree.piece`."""
+    entries: list[Entry]
+    """The metadata entry of the options, if the call has options."""
+
+    def around(self, arguments: Sequence[list[Entry]]) -> list[Entry]:
+        """All entries of the call with these arguments; pyarrow reads no argument after the options."""
+        name = self.function.encode()
+        return [(b"call", name), *itertools.chain.from_iterable(arguments), *self.entries, (b"end", name)]
 
 
 Node: TypeAlias = Field | Literal | Call
-
-
 Entry: TypeAlias = tuple[bytes, bytes]
 
 
@@ -84,28 +93,34 @@ class Tree:
     """Its node."""
     depth: int
     """Levels of calls; a chain of one AND or OR is one level."""
-    entries: tuple[Entry, ...]
-    """The metadata."""
     batch: pa.RecordBatch
     """The literals and options."""
 
-    def piece(self, call: Call) -> pc.Expression:
+    def piece(self, node: Node) -> pc.Expression:
         """The expression of one node of this tree, alone.
 
         Raises
         ------
         UnreadableExpressionError
-            pyarrow does not take the piece back.
+            pyarrow does not read the piece.
         """
-        entries: list[tuple[bytes, bytes]] = []
+        entries: list[Entry] = []
         columns: list[pa.Array] = []
-        for key, value in self.entries[slice(*call.span)]:
+        for key, value in fold(node, _arguments, _entries):
             if key in (b"literal", b"options"):
                 entries.append((key, str(len(columns)).encode()))
                 columns.append(self.batch.column(int(value)))
             else:
                 entries.append((key, value))
-        return _restored(entries, columns or [pa.nulls(1)])  # read by no entry, but pyarrow wants a batch of one row
+        return _restored(entries, columns or [pa.nulls(1)])  # pyarrow wants a batch of one row
+
+
+def _arguments(node: Node) -> Sequence[Node]:
+    return node.arguments if isinstance(node, Call) else ()
+
+
+def _entries(node: Node, parts: list[list[Entry]]) -> list[Entry]:
+    return node.around(parts) if isinstance(node, Call) else node.entries
 
 
 def _restored(entries: list[Entry], columns: list[pa.Array]) -> pc.Expression:
@@ -129,19 +144,19 @@ def take_apart(expression: pc.Expression) -> Tree:
     Raises
     ------
     UnreadableExpressionError
-        Its serialized form is unknown, as in another version of pyarrow, or it cannot be serialized: a field that is
-        referred to by its position.
+        Its serialized form is unknown, as with another version of pyarrow. Or it cannot be serialized, as with a field
+        that is given by its position.
     """
     try:
         batch = pa.ipc.open_file(pa.py_buffer(_serialized(expression))).get_batch(0)
-        entries = _metadata(batch.schema)
-        depth, num_inner = _shape(entries)
+        root = _parsed(_metadata(batch.schema), batch)
+        depth, num_inner = _shape(root)
         if num_inner >= CHUNK and depth <= 2 * MAX_DEPTH:
             columns = [*batch.columns, pa.nulls(1, pa.bool_())]
             batch = pa.record_batch(columns, [str(i) for i in range(len(columns))])
-            entries = _in_parts(entries, str(len(columns) - 1).encode())
-            expression = _restored(entries, columns)
-        return Tree(expression, _parsed(tuple(entries), batch), depth, tuple(entries), batch)
+            entries = _in_parts(root, str(len(columns) - 1).encode())
+            expression, root = _restored(entries, columns), _parsed(entries, batch)
+        return Tree(expression, root, depth, batch)
     except UnreadableExpressionError:
         raise
     except (pa.ArrowException, LookupError, TypeError, ValueError, AttributeError, struct.error) as error:
@@ -154,134 +169,89 @@ def _serialized(expression: pc.Expression) -> bytes:
         usual = threading.stack_size(_STACK_BYTES)
         try:
             with ThreadPoolExecutor(1) as pool:
-                found: bytes = pool.submit(expression.__reduce__).result()[1][0]
+                serialized: bytes = pool.submit(expression.__reduce__).result()[1][0]
         finally:
             threading.stack_size(usual)
-    return found
+    return serialized
 
 
-_ASSOCIATIVE = frozenset({b"and", b"and_kleene", b"or", b"or_kleene"})
+def _operands(node: Node) -> Sequence[Node]:
+    """The arguments of a call; for a chain of one associative function those of the whole chain."""
+    if not isinstance(node, Call) or node.function not in _ASSOCIATIVE:
+        return _arguments(node)
+    operands: list[Node] = []
+    waiting: list[Node] = [node]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, Call) and part.function == node.function:
+            waiting.extend(reversed(part.arguments))
+        else:
+            operands.append(part)
+    return operands
 
 
-@dataclass(slots=True)
-class _Chain:
-    """A call that is being read, with those of the same associative function directly within it."""
+def _shape(root: Node) -> tuple[int, int]:
+    """Levels of chains, and the number of calls that belong to the chain of the call around them."""
 
-    function: bytes
-    level: int
-    """Chains around it, and itself."""
-    head: list[Entry]
-    """The call, and its options."""
-    operands: list[list[Entry]]
+    def visit(node: Node, parts: list[tuple[int, int]]) -> tuple[int, int]:
+        num_merged = len(parts) - len(node.arguments) if isinstance(node, Call) else 0  # each adds one operand
+        depth = max((depth for depth, _ in parts), default=0)
+        return depth + isinstance(node, Call), num_merged + sum(inner for _, inner in parts)
 
-    def around(self, function: bytes) -> _Chain:
-        """The chain that a call of `function` within this one belongs to."""
-        is_same = function == self.function and function in _ASSOCIATIVE
-        return self if is_same else _Chain(function, self.level + 1, [(b"call", function)], [])
+    return fold(root, _operands, visit)
 
 
-def _shape(entries: list[Entry]) -> tuple[int, int]:
-    """Levels of chains, and the number of calls that are in the chain of the call around them."""
-    opened = [_Chain(b"", 0, [], [])]
-    depth = num_inner = 0
-    for key, value in entries:
-        if key == b"call":
-            opened.append(opened[-1].around(value))
-            depth = max(depth, opened[-1].level)
-            num_inner += opened[-1] is opened[-2]
-        elif key == b"end":
-            opened.pop()
-    return depth, num_inner
-
-
-def _in_parts(entries: list[Entry], null: bytes) -> list[Entry]:
+def _in_parts(root: Node, null: bytes) -> list[Entry]:
     """Entries of the same values, with chains as balanced trees, and ``coalesce(…, NULL)`` around each 64 operands.
 
     Spec: specs/pruning.md#to-expression
     """
-    opened = [_Chain(b"", 0, [], [])]
-    rest = iter(entries)
-    for key, value in rest:
-        if key == b"call":
-            opened.append(opened[-1].around(value))
-        elif key == b"options":
-            opened[-1].head.append((key, value))
-        elif key != b"end":
-            steps = itertools.islice(rest, int(value)) if key == b"nested_field_ref" else ()
-            opened[-1].operands.append([(key, value), *steps])
-        elif (chain := opened.pop()) is not opened[-1]:
-            opened[-1].operands.append(_call(chain, (key, value), null))
-    return opened[0].operands[0]
-
-
-def _call(chain: _Chain, end: Entry, null: bytes) -> list[Entry]:
-    def joined(*operands: list[Entry]) -> list[Entry]:
-        return [*chain.head, *itertools.chain.from_iterable(operands), end]
 
     def barred(part: list[Entry]) -> list[Entry]:
         return [(b"call", b"coalesce"), *part, (b"literal", null), (b"end", b"coalesce")]
 
-    is_chain = chain.function in _ASSOCIATIVE
-    return balanced(chain.operands, joined, barred) if is_chain else joined(*chain.operands)
+    def visit(node: Node, parts: list[list[Entry]]) -> list[Entry]:
+        if isinstance(node, Call) and node.function in _ASSOCIATIVE:
+            return balanced(parts, lambda left, right: node.around((left, right)), barred)
+        return _entries(node, parts)
+
+    return fold(root, _operands, visit)
 
 
-@dataclass(slots=True)
-class _OpenCall:
-    """A call whose end has not been met."""
-
-    first: int
-    function: str
-    arguments: list[Node]
-    options: pa.StructScalar | None = None
-
-
-def _parsed(entries: tuple[tuple[bytes, bytes], ...], batch: pa.RecordBatch) -> Node:
+def _parsed(entries: Sequence[Entry], batch: pa.RecordBatch) -> Node:
     """The tree of entries in prefix order; a call lasts until its ``end``. Iterative, for chains of any depth."""
-    opened: list[_OpenCall] = []
-    i = 0
-    while i < len(entries):
-        key, value = entries[i]
-        if key == b"call":
-            opened.append(_OpenCall(i, value.decode(), []))
-            i += 1
-            continue
+    top = Call("", [], None, [])
+    opened = [top]
+    rest = iter(entries)
+    for key, value in rest:
         if key == b"options":
             opened[-1].options = batch.column(int(value))[0]
-            i += 1
-            continue
-        if key == b"end":
-            node, i = _closed(opened.pop(), value, i), i + 1
-        else:
-            node, i = _atom(entries, i, batch)
-        if opened:
-            opened[-1].arguments.append(node)
-        elif i == len(entries):
-            return node
-        else:
-            raise UnreadableExpressionError("entries follow the expression's end")
-    raise UnreadableExpressionError("the entries end inside a call")
+            opened[-1].entries.append((key, value))
+        elif key == b"call":
+            call = Call(value.decode(), [], None, [])
+            opened[-1].arguments.append(call)
+            opened.append(call)
+        elif key != b"end":
+            opened[-1].arguments.append(_atom(key, value, rest, batch))
+        elif (function := opened.pop().function.encode()) != value or not opened:
+            raise UnreadableExpressionError(f"call {function!r} ends as {value!r}")
+    if len(opened) > 1 or len(top.arguments) != 1 or top.options is not None:
+        raise UnreadableExpressionError("the entries must be one expression")
+    return top.arguments[0]
 
 
-def _closed(call: _OpenCall, name: bytes, end: int) -> Node:
-    if name.decode() != call.function:
-        raise UnreadableExpressionError(f"call {call.function!r} ends as {name!r}")
-    return Call(call.function, tuple(call.arguments), call.options, (call.first, end + 1))
-
-
-def _atom(entries: tuple[tuple[bytes, bytes], ...], i: int, batch: pa.RecordBatch) -> tuple[Node, int]:
-    """The literal or field at entry `i`, and the entry after it."""
-    key, value = entries[i]
+def _atom(key: bytes, value: bytes, rest: Iterator[Entry], batch: pa.RecordBatch) -> Node:
+    """The literal or field of an entry; a nested field takes the entries of its path from `rest`."""
     if key == b"literal":
-        return Literal(batch.column(int(value))[0]), i + 1
+        return Literal(batch.column(int(value))[0], [(key, value)])
     if key == b"field_ref":
-        return Field((value.decode(),)), i + 1
+        return Field((value.decode(),), [(key, value)])
     if key != b"nested_field_ref":
         raise UnreadableExpressionError(f"entry {key!r} is unknown")
-    end = i + 1 + int(value)
-    steps = entries[i + 1 : end]
-    if not steps or any(step != b"field_ref" for step, _ in steps) or end > len(entries):
+    steps = list(itertools.islice(rest, int(value)))
+    if not steps or len(steps) != int(value) or any(step != b"field_ref" for step, _ in steps):
         raise UnreadableExpressionError(f"a nested field of depth {int(value)} is followed by {steps!r}")
-    return Field(tuple(name.decode() for _, name in steps)), end
+    return Field(tuple(name.decode() for _, name in steps), [(key, value), *steps])
 
 
 class _ArrowSchema(ctypes.Structure):
@@ -294,11 +264,11 @@ class _ArrowSchema(ctypes.Structure):
     )
 
 
-def _metadata(schema: pa.Schema) -> list[tuple[bytes, bytes]]:
+def _metadata(schema: pa.Schema) -> list[Entry]:
     """The schema's key-value metadata in order, repeated keys included.
 
-    The C data interface stores it as native int32: the number of pairs, then for each pair its key and its value, each
-    as a length and that many bytes.
+    The C data interface stores native int32: the number of pairs, then for each pair the key and the value. Each text
+    is its length and its bytes.
     """
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
     pointer.restype = ctypes.c_void_p

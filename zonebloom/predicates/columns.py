@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from zonebloom.errors import PredicateError
-from zonebloom.predicates.tree import And, Equals, IsIn, IsNull, Not, Predicate, is_null_literal
+from zonebloom.predicates.tree import And, Equals, IsIn, IsNull, Not, Predicate, check_name, is_null_literal
 
 __all__ = ["Column", "col"]
 
@@ -30,9 +30,7 @@ class Column:
     __slots__ = ("name",)
 
     def __init__(self, name: str) -> None:
-        if not isinstance(name, str) or not name:
-            raise PredicateError(f"a column must be named by a text that is not empty, got {name!r}")
-        self.name = name
+        self.name = check_name(name)
 
     def __repr__(self) -> str:
         return f"col({self.name!r})"
@@ -85,15 +83,11 @@ class Column:
         return Equals(self.name, value)
 
     def _compared(self, operator: str, value: Any) -> Predicate:
-        from zonebloom.predicates.terms import (  # noqa: PLC0415 -- a search of one key has no need of them
-            ColumnTerm,
-            Comparison,
-            LiteralTerm,
-        )
+        from zonebloom.predicates import terms  # noqa: PLC0415 -- a search for one key has no use for them
 
         self._refuse_null(operator, value)
-        other = ColumnTerm(value.name) if isinstance(value, Column) else LiteralTerm(value)
-        return Comparison(ColumnTerm(self.name), operator, other)
+        other = terms.ColumnTerm(value.name) if isinstance(value, Column) else terms.LiteralTerm(value)
+        return terms.Comparison(terms.ColumnTerm(self.name), operator, other)
 
     def _refuse_null(self, operator: str, value: Any) -> None:
         if is_null_literal(value):

@@ -1,8 +1,8 @@
 """The rows that match, by plain kernels, for the predicates that most scans have.
 
-What is made of equalities, IN lists, AND and OR needs no pyarrow Expression, whose plan takes longer to start than a
-zone to compare. Without NOT, a NULL counts as FALSE all the way up, so SQL's three values are two here. For anything
-else there is `Predicate.to_expression`.
+A predicate of equalities, IN lists, AND and OR needs no pyarrow Expression: starting the plan of an Expression takes
+longer than comparing a zone. Without NOT, a NULL has the effect of FALSE at every level. Other predicates take
+`Predicate.to_expression`.
 
 Spec: specs/pruning.md#to-expression.
 """
@@ -23,13 +23,13 @@ from zonebloom.predicates.tree import And, Equals, IsIn, Or, Predicate
 __all__ = ["Matcher", "plain_matcher"]
 
 Matcher: TypeAlias = Callable[[pa.Table], pa.ChunkedArray]
-"""A table of the schema → for each row true if it matches, and false or null if not."""
+"""A table of the schema → for each row: true if it matches, false or null if not."""
 
 
 def plain_matcher(predicate: Predicate, schema: pa.Schema) -> Matcher | None:
-    """What is true in just the rows where the predicate's expression is; None if that takes more than plain kernels.
+    """The matcher that is true in exactly the rows where the predicate's expression is; None if there is none.
 
-    It raises nothing: what cannot be evaluated has no plain kernels.
+    There is none for other leaves than equalities and IN lists, and for literals that do not convert. Raises nothing.
     """
     tests: dict[int, Matcher] = {}
     for node in predicate.walk():
@@ -50,7 +50,7 @@ def plain_matcher(predicate: Predicate, schema: pa.Schema) -> Matcher | None:
 
 
 def _membership(leaf: Equals | IsIn, schema: pa.Schema) -> Matcher | None:
-    """Whether the column has one of the leaf's values."""
+    """The matcher of rows whose column has one of the leaf's values; None if a literal does not convert."""
     name = leaf.column
     if schema.get_field_index(name) < 0:
         return None

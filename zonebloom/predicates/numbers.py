@@ -1,4 +1,4 @@
-"""Numbers compared by value, exactly: what a number of any kind is among the values of a column's type.
+"""Numbers compared by value, exactly: a number of any kind against the values of a column's type.
 
 Spec: specs/pruning.md#to-expression.
 """
@@ -74,18 +74,20 @@ def equal_number(number: Number, column_type: pa.DataType) -> Any | None:
 
 
 def as_double(number: Number, column_type: pa.DataType) -> float:
-    """What `number` is against a floating column: a double; a decimal numeral is the nearest of the column's own."""
+    """The double that stands for `number` against a floating column; for a Decimal the nearest value of the column's
+    type.
+    """
     nearest = _nearest(number, column_type if isinstance(number, decimal.Decimal) else pa.float64())
     return nearest if is_bounded(nearest, number) else _nearest(number, pa.float64())
 
 
 def is_nan(number: Number) -> bool:
-    """As `math.isnan`, which refuses large ints and signaling NaN."""
+    """As `math.isnan`, which fails for large ints and signaling NaN."""
     return number.is_nan() if isinstance(number, decimal.Decimal) else number != number  # noqa: PLR0124 -- NaN alone
 
 
 def is_infinite(number: Number) -> bool:
-    """As `math.isinf`, for ints of whatever size."""
+    """As `math.isinf`, also for ints beyond the range of float."""
     return number in (math.inf, -math.inf)
 
 
@@ -105,9 +107,10 @@ def _nearest(number: Number, column_type: pa.DataType) -> float:
 
 
 def whole_units(number: Number, column_type: pa.DataType) -> tuple[decimal.Decimal, bool]:
-    """The units of the last digit of an integer or decimal type up to a finite `number`; whether these are all of it.
+    """A finite `number`, rounded down, in units of the last digit of an integer or decimal type; whether that is exact.
 
-    Cost: the digits of `number`, whatever its exponent is. An `int` of the units would have all digits: compare first.
+    Cost: proportional to the digits of `number`, not to its exponent. The result is a Decimal, since an `int` would
+    have as many digits as the exponent says: compare it with bounds before making an `int` of it.
     """
     scale = column_type.scale if pa.types.is_decimal(column_type) else 0
     units = decimal.Decimal(number).scaleb(scale, _ALL_DIGITS)
@@ -124,7 +127,7 @@ def unit_bounds(column_type: pa.DataType) -> tuple[int, int]:
 
 
 def value_of_units(units: int, column_type: pa.DataType) -> Number:
-    """The value of an integer or decimal type that has so many units."""
+    """The value of an integer or decimal type that is `units` times the unit of its last digit."""
     if not pa.types.is_decimal(column_type):
         return units
     sign, digits = int(units < 0), tuple(map(int, str(abs(units))))

@@ -1,7 +1,7 @@
 """The commonest condition, one column equal to one literal, without the parser.
 
-To load sqlglot takes a third of the time that the command needs for a search. Whatever this module reads,
-`sql.parse_sql` reads as the same predicate; whatever it does not read, `sql.parse_sql` decides.
+Loading sqlglot takes a third of the time that the command needs for a search. A text that this module reads is the same
+predicate to `sql.parse_sql`; other texts are left to `sql.parse_sql`.
 
 Spec: specs/pruning.md#sql.
 """
@@ -25,12 +25,12 @@ _SPECIAL = frozenset(
     true truncate uncache union unpivot update use using vacuum when where with xor
     """.split()  # noqa: SIM905 - a list with quotes would fill a page
 )
-"""Words that are no plain names to the parser; a test compares them with its own."""
+"""Words that the parser does not read as plain names; a test compares them with the parser's own list."""
 
 
 def plain_equality(text: str) -> Equals | None:
-    """The condition `text` if it is a name, ``=``, and a text or an integer; None where the parser must decide."""
-    found = _EQUALITY.fullmatch(text)
-    if found is None or found[1].lower() in _SPECIAL:
+    """The condition `text` if it is a name, ``=``, and a text or an integer; else None: the parser must read it."""
+    match = _EQUALITY.fullmatch(text)
+    if match is None or match[1].lower() in _SPECIAL:
         return None
-    return Equals(found[1], found[3] if found[2] is None else int(found[2]))
+    return Equals(match[1], match[3] if match[2] is None else int(match[2]))

@@ -1,11 +1,11 @@
-"""pyarrow Expressions with SQL's three-valued semantics, over whatever kernels pyarrow has for a type.
+"""pyarrow Expressions with SQL's three-valued semantics, over the kernels that pyarrow has for a type.
 
-A leaf of a predicate meets a column's type here. Three things stand between a literal and a kernel:
+A leaf of a predicate and a column's type make an expression here, from three parts:
 
 1. the **operand**: the column as an expression of a type that kernels compare (a UUID as its bytes, a float16 as
    float32, a dictionary as its values);
-2. the **literal in the column's type**, by the same `fit_values` that the filters are probed with, so that the answer
-   of the re-check is never wider than that of the filters;
+2. the **literal in the column's type**, by the same `fit_values` that makes the values to probe, so the row filter
+   never matches a row that the filters exclude;
 3. **NULL**: pyarrow's ``is_in`` gives false on null rows where SQL gives NULL, which NOT would turn into true.
 
 Numbers that do not fit their column's type are compared by value, exactly, never by a cast of the column: pyarrow 26
@@ -16,12 +16,12 @@ Spec: specs/pruning.md#to-expression.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import operator as operators
 from dataclasses import dataclass
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from zonebloom.arrow import from_values, is_text, python_value, type_name
 from zonebloom.bloom.hashing import column_path, resolve_column
@@ -41,57 +41,64 @@ from zonebloom.predicates.numbers import (
     value_of_units,
     whole_units,
 )
-from zonebloom.predicates.tree import is_null_literal
+from zonebloom.predicates.tree import Equals, IsIn, Predicate, is_null_literal
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
+else:
+    from zonebloom.arrow import compute as pc
 
 __all__ = [
     "Operand",
     "column_operand",
     "compare",
     "compare_operands",
-    "equals",
     "is_in",
-    "is_null",
     "kernel_type",
+    "leaf_expression",
     "result_type",
     "to_kernel",
     "with_both_zeros",
 ]
 
-_FALSE, _TRUE = (pc.scalar(from_values([value], pa.bool_())[0]) for value in (False, True))  # without pandas
-_NULL = pc.scalar(pa.nulls(1, pa.bool_())[0])
-
 _PAST_ALL_FLOATS = {
     True: {"<": "<", "<=": "<", ">": ">=", ">=": ">="},
     False: {"<": "<=", "<=": "<=", ">": ">", ">=": ">"},
 }
-"""By whether a finite number that no double reaches is positive, its order in terms of the infinity on its side."""
-_ORDERS: dict[str, Callable[[Any, Any], Any]] = {
-    "=": lambda left, right: left == right,
-    "!=": lambda left, right: left != right,
-    "<": lambda left, right: left < right,
-    "<=": lambda left, right: left <= right,
-    ">": lambda left, right: left > right,
-    ">=": lambda left, right: left >= right,
+"""By whether a finite number that no double reaches is positive: each order, written against the infinity of its
+sign."""
+_ORDERS = {
+    "=": operators.eq,
+    "!=": operators.ne,
+    "<": operators.lt,
+    "<=": operators.le,
+    ">": operators.gt,
+    ">=": operators.ge,
 }
+
+
+@cache
+def _constant(outcome: bool | None) -> pc.Expression:  # noqa: FBT001 -- an outcome, not an option
+    """`outcome` in every row, made without pandas."""
+    return pc.scalar(pa.nulls(1, pa.bool_())[0] if outcome is None else from_values([outcome], pa.bool_())[0])
 
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """One side of a comparison: a column, or something computed from columns."""
+    """One side of a comparison: a column, or a value that is computed from columns."""
 
     text: str
-    """What people call it."""
+    """The operand as SQL text, for messages."""
     expression: pc.Expression
-    """Its values, in the type `kernel_type` of `type`."""
+    """Its values, of type `kernel_type(type)`."""
     type: pa.DataType
-    """The type that literals are fitted to: a dictionary's value type."""
+    """The type that literals are converted to; for a dictionary its value type."""
     schema: pa.Schema
-    """The table's schema, to ask pyarrow whether it has a kernel."""
+    """Schema of the table."""
 
     def always(self, outcome: bool | None) -> pc.Expression:  # noqa: FBT001 -- an outcome, not an option
         """`outcome` in every row where the operand is not null, NULL in the others."""
-        value = _NULL if outcome is None else _TRUE if outcome else _FALSE
-        return pc.if_else(self.expression.is_valid(), value, _NULL)
+        return pc.if_else(self.expression.is_valid(), _constant(outcome), _constant(None))
 
 
 # --- operands ---------------------------------------------------------------------------------------------------------
@@ -113,7 +120,7 @@ def column_operand(schema: pa.Schema, name: str) -> Operand:
 
 
 def kernel_type(column_type: pa.DataType) -> pa.DataType:
-    """The type, of equal values in equal order, that pyarrow 26 has both comparisons and ``is_in`` for."""
+    """The type with the same values in the same order for which pyarrow 26 has both comparisons and ``is_in``."""
     if isinstance(column_type, pa.BaseExtensionType):
         return kernel_type(column_type.storage_type)
     if column_type == pa.string_view():
@@ -130,12 +137,12 @@ def kernel_type(column_type: pa.DataType) -> pa.DataType:
 
 
 def result_type(expression: pc.Expression, schema: pa.Schema, text: str) -> pa.DataType:
-    """The type of `expression` over a table of `schema`; the way to ask pyarrow whether it has the kernels.
+    """The type of `expression` over a table of `schema`, which proves that pyarrow has the kernels for it.
 
     Raises
     ------
     PredicateError
-        It has not; `text` says what was asked.
+        pyarrow has no kernel; the message quotes `text`.
     """
     import pyarrow.dataset as ds  # noqa: PLC0415 -- slow, and only needed where kernels are in doubt
 
@@ -147,7 +154,7 @@ def result_type(expression: pc.Expression, schema: pa.Schema, text: str) -> pa.D
 
 
 def to_kernel(values: pa.Array) -> pa.Array:
-    """Fitted values in the type their column's operand has."""
+    """Values of a column's type in the type of the column's operand."""
     while isinstance(values, pa.ExtensionArray):
         values = values.storage
     target = kernel_type(values.type)
@@ -157,18 +164,17 @@ def to_kernel(values: pa.Array) -> pa.Array:
 # --- leaves -----------------------------------------------------------------------------------------------------------
 
 
-def is_null(schema: pa.Schema, name: str) -> pc.Expression:
-    """Where column `name` is null; never NULL itself."""
+def leaf_expression(leaf: Predicate, schema: pa.Schema) -> pc.Expression:
+    """The expression of an `Equals`, `IsIn` or `IsNull` over a table of `schema`."""
+    if isinstance(leaf, IsIn):
+        return is_in(column_operand(schema, leaf.column), leaf.values, null_safe=leaf.null_safe)
+    if isinstance(leaf, Equals):
+        operand = column_operand(schema, leaf.column)
+        is_equal = compare(operand, "=", leaf.value)
+        return operand.expression.is_valid() & is_equal if leaf.null_safe else is_equal
+    (name,) = leaf.columns()
     resolve_column(schema, name)
     return pc.field(*column_path(schema, name)).is_null()
-
-
-def equals(operand: Operand, value: Any, *, null_safe: bool = False) -> pc.Expression:
-    """``operand = value`` as `Equals` promises."""
-    if is_null_literal(value):
-        return _NULL
-    found = compare(operand, "=", value)
-    return operand.expression.is_valid() & found if null_safe else found
 
 
 def compare(operand: Operand, operator: str, value: Any) -> pc.Expression:
@@ -180,7 +186,7 @@ def compare(operand: Operand, operator: str, value: Any) -> pc.Expression:
         The value's type cannot be compared with the operand's.
     """
     if is_null_literal(value):
-        return _NULL
+        return _constant(None)
     if pa.types.is_null(operand.type):
         return operand.always(None)
     apply = _ORDERS[operator]
@@ -210,25 +216,21 @@ def compare_operands(left: Operand, operator: str, right: Operand, text: str) ->
 
 def is_in(operand: Operand, values: pa.Array | list[Any], *, null_safe: bool = False) -> pc.Expression:
     """``operand IN (values)`` as `IsIn` promises."""
-    has_null = bool(values.null_count) if isinstance(values, pa.Array) else any(map(is_null_literal, values))
-    if not len(values) or (null_safe and len(values) == _num_nulls(values)):
-        return _FALSE
+    num_nulls = values.null_count if isinstance(values, pa.Array) else sum(map(is_null_literal, values))
+    if not len(values) or (null_safe and num_nulls == len(values)):
+        return _constant(False)
     if pa.types.is_null(operand.type):
-        return _FALSE if null_safe else operand.always(None)
-    found = operand.expression.isin(_value_set(operand, values))
+        return _constant(False) if null_safe else operand.always(None)
+    is_listed = operand.expression.isin(_value_set(operand, values))
     if null_safe:
-        return found
-    if has_null:
-        return pc.if_else(found, _TRUE, _NULL)
-    return pc.if_else(operand.expression.is_valid(), found, _NULL)
-
-
-def _num_nulls(values: pa.Array | list[Any]) -> int:
-    return values.null_count if isinstance(values, pa.Array) else sum(map(is_null_literal, values))
+        return is_listed
+    if num_nulls:
+        return pc.if_else(is_listed, _constant(True), _constant(None))
+    return pc.if_else(operand.expression.is_valid(), is_listed, _constant(None))
 
 
 def _value_set(operand: Operand, values: pa.Array | list[Any]) -> pa.Array:
-    """The values that can equal a value of the operand, in its kernel type; both zeros if one of them is there."""
+    """The values that can equal a value of the operand, in its kernel type; both zeros if one is among them."""
     fit = fit_values(values, operand.type)
     if fit.reason is None:
         fitted = to_kernel(fit.values)
@@ -248,9 +250,11 @@ def with_both_zeros(values: pa.Array) -> pa.Array:
 
 
 def _comparable(operand: Operand, values: pa.Array | list[Any]) -> pa.Array:
-    """Those of `values` that a row can equal, one by one; others that pyarrow compares are finer.
+    """The values that a row can equal, converted one by one.
 
-    pyarrow 26 casts the values of ``is_in`` to the column's type: 1 is in [True], a day in its hours, all in a UUID.
+    No row equals a value that does not convert, but `=` must be defined for the value's type: otherwise this is an
+    error. The conversion is not left to pyarrow 26, which casts the values of ``is_in`` to the column's type: 1 is in
+    [True], and a day is in a list of its hours.
     """
     fitting: list[pa.Array] = []
     compared: set[Any] = set()
@@ -284,7 +288,9 @@ def _compare_as_pyarrow(operand: Operand, operator: str, value: Any) -> pc.Expre
 
 
 def _check_types(operand: Operand, literal_type: pa.DataType) -> None:
-    """Refuse what pyarrow binds but must not compare: a UUID's bytes with a text, an instant with a local time."""
+    """Refuse comparisons that pyarrow makes but SQL does not: a UUID's bytes with a text, an instant with a local
+    time.
+    """
     has_zone = [pa.types.is_timestamp(one) and one.tz is not None for one in (operand.type, literal_type)]
     if isinstance(operand.type, pa.UuidType) or has_zone[0] != has_zone[1]:
         raise _mismatch(operand, literal_type)
@@ -310,7 +316,7 @@ def _mismatch(operand: Operand, value: Any) -> PredicateError:
 
 
 def _compare_number(operand: Operand, operator: str, number: Number) -> pc.Expression:
-    """A comparison with a number that is no value of the operand's type, exact."""
+    """An exact comparison with a number that the operand's type cannot hold."""
     if is_nan(number):
         return operand.always(operator == "!=")
     if pa.types.is_floating(operand.type):
@@ -330,7 +336,10 @@ def _compare_number(operand: Operand, operator: str, number: Number) -> pc.Expre
 
 
 def _compare_between(operand: Operand, operator: str, number: Number) -> pc.Expression:
-    """An order against a number between two neighbours of a type, or outside it: against the neighbour below."""
+    """An order against a number between two neighbouring values of a type: the same as against the lower neighbour.
+
+    Outside the type's range the outcome is the same in every row.
+    """
     is_below = operator in ("<", "<=")
     low, high = unit_bounds(operand.type)
     if is_infinite(number):

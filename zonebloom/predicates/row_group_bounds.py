@@ -1,7 +1,7 @@
-"""What a column must hold for a predicate to be true, as ranges of integers that a row group's statistics may deny.
+"""The values that a column must have for a predicate to be true, as ranges that a row group's statistics may exclude.
 
-Only what is sure in every file is used: columns of signed integers, dates and timestamps, on whose order all writers
-agree. Floats have NaN, which no statistics count; texts may be cut short, and unsigned orders were signed ones once.
+Only columns of signed integers, dates and timestamps are used: all writers agree on their order. Statistics do not
+count NaN, so floats are left out. Texts may be cut short, and old writers ordered unsigned integers as signed ones.
 
 Spec: specs/pruning.md#statistics
 """
@@ -31,7 +31,7 @@ _STORED: dict[int, Any] = {8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}
 class Bound:
     """In rows that match, `column` has a value in one of the closed ranges `[lows[i], highs[i]]`.
 
-    - The ranges ascend; both ends are integers as `type` stores its values, or infinite.
+    - The ranges ascend; both ends are integers, as `type` stores its values, or infinite.
     """
 
     column: str
@@ -40,7 +40,7 @@ class Bound:
     highs: list[float]
 
     def may_hold(self, least: int, greatest: int) -> bool:
-        """Whether a value between the two can be in a range."""
+        """Whether a value from `least` to `greatest` can be in a range."""
         first = bisect_left(self.highs, least)
         return first < len(self.highs) and self.lows[first] <= greatest
 
@@ -51,19 +51,19 @@ def has_bounds(column_type: pa.DataType) -> bool:
     return any(test(column_type) for test in tests)
 
 
-def required(predicate: Predicate, schema: pa.Schema, judged: Container[str]) -> list[Bound]:
-    """What each row must have for `predicate` to be true there: all that the parts of an AND need, or the one leaf.
+def required(predicate: Predicate, schema: pa.Schema, indexed: Container[str]) -> list[Bound]:
+    """The bounds that every row must meet for `predicate` to be true: those of each part of an AND, or of one leaf.
 
-    Equalities of the columns that are `judged` already, by filters, are left out.
+    Equalities of `indexed` columns, which filters evaluate, are left out.
     """
     parts = predicate.children if type(predicate) is And else (predicate,)  # a pyarrow Expression compares otherwise
-    return [bound for part in parts if (bound := _bound(part, schema, judged)) is not None]
+    return [bound for part in parts if (bound := _bound(part, schema, indexed)) is not None]
 
 
-def _bound(leaf: Predicate, schema: pa.Schema, judged: Container[str]) -> Bound | None:
+def _bound(leaf: Predicate, schema: pa.Schema, indexed: Container[str]) -> Bound | None:
     operator, name, literals = "=", "", None
     if isinstance(leaf, (Equals, IsIn)):
-        if leaf.column in judged:
+        if leaf.column in indexed:
             return None
         name, literals = leaf.column, [leaf.value] if isinstance(leaf, Equals) else leaf.values
     elif isinstance(leaf, Comparison) and isinstance(leaf.left, ColumnTerm) and isinstance(leaf.right, LiteralTerm):

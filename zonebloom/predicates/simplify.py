@@ -1,7 +1,7 @@
 """ORs of equalities of one column, as engines write IN lists, made into one IN list.
 
-Thousands of leaves become one: their values are hashed together, the filters are probed once, and the re-check is one
-``is_in`` (pyarrow 26 takes quadratic time for a chain of ORs, and overflows the stack at some 10 000).
+Thousands of leaves become one: their values are hashed together, the filters are probed once, and the row filter is one
+``is_in``. (pyarrow 26 takes quadratic time for a chain of ORs, and overflows the stack at about 10 000.)
 
 Spec: specs/pruning.md#merging.
 """
@@ -9,6 +9,7 @@ Spec: specs/pruning.md#merging.
 from __future__ import annotations
 
 from collections.abc import Hashable
+from operator import is_
 from typing import Any
 
 import pyarrow as pa
@@ -19,10 +20,9 @@ __all__ = ["merged"]
 
 
 def merged(predicate: Predicate) -> Predicate:
-    """The predicate with equalities of one column that an OR joins made into an `IsIn`; itself if there are none.
+    """The predicate, with the equalities of one column under an OR made into one `IsIn`.
 
-    TRUE, FALSE and NULL stay what they were in every row. Only values of one type are joined, so that each is compared
-    as it was.
+    The result of every row is the same: only values of one type are joined, so each is compared as before.
     """
     return predicate.fold(_visit)
 
@@ -37,16 +37,12 @@ def _visit(node: Predicate, parts: list[Predicate]) -> Predicate:
 
 
 def _like(node: Predicate, parts: list[Predicate]) -> Predicate:
-    """The joint `node` of other children."""
-    if len(parts) == len(node.children) and all(map(_is_same, parts, node.children)):
+    """The joint `node` with the children `parts`."""
+    if len(parts) == len(node.children) and all(map(is_, parts, node.children)):
         return node
     if isinstance(node, Not):
         return ~parts[0]
     return And(parts) if isinstance(node, And) else Or(parts)
-
-
-def _is_same(left: Predicate, right: Predicate) -> bool:
-    return left is right
 
 
 def _joined(children: list[Predicate]) -> list[Predicate]:
@@ -65,7 +61,7 @@ def _joined(children: list[Predicate]) -> list[Predicate]:
 
 
 def _key(child: Predicate) -> Hashable:
-    """What equalities must share to be joined; None for what is never joined."""
+    """Column and type, which equalities must share to be joined; None for predicates that are never joined."""
     if not isinstance(child, Equals) or child.null_safe or is_null_literal(child.value):
         return None
     arrow_type = child.value.type if isinstance(child.value, pa.Scalar) else None
@@ -73,7 +69,7 @@ def _key(child: Predicate) -> Hashable:
 
 
 def _values(values: list[Any]) -> Any:
-    """Arrow scalars of one type as an array of it; other values as they are."""
+    """Arrow scalars of one type as an array of that type; other values as they are."""
     first = values[0]
     if not isinstance(first, pa.Scalar) or isinstance(first.type, pa.BaseExtensionType):
         return values

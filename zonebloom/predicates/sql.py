@@ -1,7 +1,7 @@
 """SQL text as a predicate: the condition that would follow WHERE.
 
-sqlglot parses; this module maps its tree, node by node, and refuses what it does not know: a node with an argument
-that is not mapped would otherwise lose its meaning silently (sqlglot keeps NOT LIKE as a flag of LIKE).
+sqlglot parses; this module maps its tree, node by node, and refuses unknown nodes and unknown arguments of nodes. An
+argument that is ignored would change the meaning silently: sqlglot stores NOT LIKE as a flag of LIKE.
 
 The dialect is standard SQL with ``==``, ``<=>``, back-quoted names, ``X'…'`` and casts by ``::``. Names keep their
 case.
@@ -43,7 +43,7 @@ SUPPORTED = (
     "= == != <> < <= > >= <=> BETWEEN IN LIKE ILIKE IS [NOT] NULL, IS [NOT] DISTINCT FROM, AND OR NOT, CAST, "
     "abs coalesce length lower trim upper, and literals"
 )
-"""What the language holds, for error messages."""
+"""The operators and functions of the language, for error messages."""
 
 _SHOWN = 80
 
@@ -54,18 +54,19 @@ class _Tokenizer(Tokenizer):
 
 
 class _Sql(Dialect):
-    """Standard SQL and the spellings of the engines that people come from."""
+    """Standard SQL with spellings of other engines."""
 
     Tokenizer = _Tokenizer
 
 
 def parse_sql(text: str) -> Predicate:
-    """The predicate that `text`, a WHERE condition without the word, states.
+    """The predicate of `text`, a condition as it follows WHERE.
 
     Raises
     ------
     PredicateError
-        It is no SQL condition, or one that neither filters nor the re-check can evaluate; the message quotes the piece.
+        The text is no SQL condition, or has a part that neither filters nor the row filter can evaluate; the message
+        quotes the part.
 
     Spec: specs/pruning.md#sql.
     """
@@ -91,7 +92,7 @@ _STUMBLES = [
         (r"\w\[''\]", "a field of a struct is written device.ip"),
     )
 ]
-"""What people write instead of SQL, found outside of quotes, and what to write."""
+"""Common mistakes, as patterns outside of quotes, and what to write instead."""
 
 
 def _sql_predicate(text: str) -> Predicate:
@@ -143,7 +144,7 @@ def _refuse(node: exp.Expr) -> NoReturn:
 
 
 def _only(node: exp.Expr, *names: str) -> None:
-    """Refuse a node that says more than the arguments that are read here."""
+    """Refuse a node with other arguments than `names`."""
     for name, value in node.args.items():
         if name not in names and value not in (None, False, []):
             _refuse(node)
@@ -249,8 +250,8 @@ class _Translator:
             return Comparison(self.term(node.this), "=", LiteralTerm(None))
         if not isinstance(pattern, str):
             _refuse(node)
-        found = Like(self.term(node.this), pattern, escape=escape, ignore_case=isinstance(node, exp.ILike))
-        return Not(found) if node.args.get("negate") else found
+        is_like = Like(self.term(node.this), pattern, escape=escape, ignore_case=isinstance(node, exp.ILike))
+        return Not(is_like) if node.args.get("negate") else is_like
 
     def term(self, node: exp.Expr) -> Term:
         """The value `node`."""
@@ -295,7 +296,7 @@ def _bare(node: exp.Expr) -> exp.Expr:
 
 
 def _operands(node: exp.Expr, kind: type[exp.Expr]) -> Iterator[exp.Expr]:
-    """The operands of a chain of ANDs or ORs, left to right, however long: sqlglot nests it to the left."""
+    """The operands of a chain of ANDs or ORs, left to right; sqlglot nests the chain to the left."""
     waiting = [node]
     while waiting:
         part = _bare(waiting.pop())

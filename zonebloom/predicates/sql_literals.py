@@ -48,16 +48,16 @@ _TYPES: dict[Any, pa.DataType] = {
 _OFFSET = re.compile(r"\d\d:\d\d.*(Z|[+-]\d\d(:?\d\d)?)$", re.IGNORECASE)
 _DECIMAL_PRECISION, _DECIMAL_SCALE = 18, 3
 _MAX_DIGITS = 1000
-"""Longer integers, of which Python refuses the longest, are decimals without a point."""
+"""Digits. A longer integer becomes a Decimal: Python refuses to parse an int of more than 4300 digits."""
 
 
 def arrow_type(node: exp.DataType) -> pa.DataType:
-    """The Arrow type that a SQL type name means.
+    """The Arrow type of a SQL type name.
 
     Raises
     ------
     PredicateError
-        It has none here.
+        The type name is unknown here, or its parameters are not allowed.
     """
     if node.this == _D.DECIMAL:
         sizes = [int(part.this.this) for part in node.expressions] or [_DECIMAL_PRECISION, _DECIMAL_SCALE]
@@ -65,8 +65,7 @@ def arrow_type(node: exp.DataType) -> pa.DataType:
             return pa.decimal128(sizes[0], sizes[1] if len(sizes) > 1 else 0)
         except ValueError as error:
             raise PredicateError(f"a decimal type must have 1 to 38 digits, got {node.sql()}") from error
-    is_text = node.this in (_D.CHAR, _D.VARCHAR, _D.TEXT)
-    if node.this not in _TYPES or (node.expressions and not is_text) or (is_text and node.expressions):
+    if node.this not in _TYPES or node.expressions:
         known = "BOOLEAN, integers, FLOAT, DOUBLE, DECIMAL(p, s), VARCHAR, BINARY, DATE, TIME, TIMESTAMP[TZ], UUID"
         raise PredicateError(f"a cast must be to one of {known}, got {node.sql()}")
     return _TYPES[node.this]
@@ -102,7 +101,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _negated(number: Any) -> Any:
-    """All digits of it: a minus rounds a Decimal to the digits of the caller's context."""
+    """`number` negated with all digits: a minus would round a Decimal to the caller's decimal context."""
     return number.copy_negate() if isinstance(number, decimal.Decimal) else -number
 
 
@@ -136,7 +135,7 @@ def _decimal(value: str | decimal.Decimal, target: pa.DataType) -> decimal.Decim
 
 
 def _moment(text: str, target: pa.DataType) -> tuple[str, pa.DataType]:
-    """A timestamp's text as pyarrow reads it, and its type; with an offset an instant whatever `target` says."""
+    """A timestamp's text as pyarrow reads it, and its type: an instant if the text has an offset or `target` a zone."""
     digits = re.search(r"\.(\d+)", text)
     unit = "ns" if digits is not None and len(digits.group(1)) > 6 else "us"  # noqa: PLR2004 -- digits of us
     has_offset = _OFFSET.search(text) is not None

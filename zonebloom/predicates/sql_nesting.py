@@ -1,7 +1,7 @@
 """Conditions nested deeper than the SQL parser can recurse, taken apart at their outer AND, OR, NOT and parentheses.
 
-sqlglot takes some 20 Python calls for each level of parentheses, so that 50 levels end at Python's limit. Here a stack
-holds the open groups; only what is nested a few levels is parsed.
+sqlglot makes about 20 Python calls for each level of parentheses, so about 50 levels reach Python's recursion limit.
+Here a stack holds the open groups, and sqlglot parses only pieces of a few levels.
 
 Spec: specs/pruning.md#sql
 """
@@ -18,7 +18,7 @@ from zonebloom.predicates.tree import And, Or, Predicate
 __all__ = ["Nesting"]
 
 _MAX_PARSED = 16
-"""Levels of parentheses, and NOTs in a row, that the parser gets."""
+"""Most levels of parentheses, and most NOTs in a row, of a piece for the parser."""
 _JOINTS = frozenset({TokenType.AND, TokenType.OR, TokenType.R_PAREN})
 
 
@@ -76,12 +76,12 @@ class Nesting:
         return self.depth <= _MAX_PARSED
 
     def predicate(self, parsed: Callable[[Sequence[Token]], Predicate]) -> Predicate:
-        """The condition, of which `parsed` reads pieces without many levels.
+        """The whole condition; `parsed` reads a piece of few levels.
 
         Raises
         ------
         SqlglotError
-            An operand is missing, or not joined to the one before.
+            An operand is missing, or not joined to the operand before it.
         """
         opened = [_Group()]
         place, is_operand_next = 0, True
@@ -112,14 +112,14 @@ class Nesting:
         return self._tokens[place].token_type if place < len(self._tokens) else None
 
     def _is_deep_group(self, place: int) -> bool:
-        """Whether parentheses around a condition, not a value, begin here, and have many levels."""
+        """Whether parentheses of many levels around a condition, not around a value, begin here."""
         if self._levels.get(place, 0) < _MAX_PARSED:
             return False
         after = self._kind(self._closing[place] + 1)
         return after is None or after in _JOINTS
 
     def _end_of_leaf(self, place: int) -> int:
-        """Where the operand that begins here ends: at an AND that is no BETWEEN's, an OR, or the group's end."""
+        """The position after the operand at `place`: of an AND outside of BETWEEN, an OR, or the group's end."""
         num_betweens = 0
         while (kind := self._kind(place)) is not None:
             if kind == TokenType.AND and num_betweens:

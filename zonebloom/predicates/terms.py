@@ -1,8 +1,7 @@
-"""Conditions that no filter can judge, made of terms: what is computed for each row, compared with what.
+"""Conditions that no filter can evaluate, made of terms.
 
 A **term** gives a value for each row: a column, a literal, a cast, a function of terms. A **condition** is an `Opaque`
-predicate over terms. Both are plain data: two that read the same are equal, and meet a schema only in
-`Predicate.to_expression`.
+predicate over terms. Both are plain data without a schema: two with the same text are equal.
 
 Spec: specs/pruning.md#opaque.
 """
@@ -10,7 +9,7 @@ Spec: specs/pruning.md#opaque.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,13 +17,14 @@ import pyarrow as pa
 
 from zonebloom.arrow import python_value
 from zonebloom.errors import PredicateError
+from zonebloom.predicates.row_filter import Operand, column_operand, compare, compare_operands, is_in, result_type
 from zonebloom.predicates.tree import Opaque
 from zonebloom.reasons import ReasonCode
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
-
-    from zonebloom.predicates.row_filter import Operand
+else:
+    from zonebloom.arrow import compute as pc
 
 __all__ = [
     "FUNCTIONS",
@@ -42,25 +42,19 @@ __all__ = [
 
 
 _CRASHING_NUMERAL = r"[eE][+-]?0*[1-9][0-9]{2}|\.[0-9]{100}"
-"""What makes pyarrow 26 read beyond a table of powers of ten, and crash: made a text that is no number, an error."""
+"""Numerals on which pyarrow 26 reads beyond a table of powers of ten, and crashes; they are replaced by an error."""
+_SHOWN_VALUES = 5
 
-
-def _functions() -> dict[str, Callable[..., pc.Expression]]:
-    import pyarrow.compute as pc  # noqa: PLC0415 -- slow to import
-
-    return {
-        "abs": pc.abs,
-        "coalesce": pc.coalesce,
-        "length": pc.utf8_length,
-        "lower": pc.utf8_lower,
-        "negate": pc.negate_checked,
-        "trim": lambda text: pc.utf8_trim(text, characters=" "),
-        "upper": pc.utf8_upper,
-    }
-
-
-FUNCTIONS = frozenset({"abs", "coalesce", "length", "lower", "negate", "trim", "upper"})
-"""The functions that a re-check can evaluate."""
+FUNCTIONS = {
+    "abs": "abs",
+    "coalesce": "coalesce",
+    "length": "utf8_length",
+    "lower": "utf8_lower",
+    "negate": "negate_checked",
+    "trim": "utf8_trim",
+    "upper": "utf8_upper",
+}
+"""The functions that the row filter can evaluate, and their kernels."""
 
 
 class Term(ABC):
@@ -70,15 +64,15 @@ class Term(ABC):
 
     @abstractmethod
     def columns(self) -> set[str]:
-        """The columns it reads."""
+        """Names of the columns that the term reads."""
 
     @abstractmethod
     def operand(self, schema: pa.Schema) -> Operand:
-        """It as an expression over a table of `schema`."""
+        """The term as an expression over a table of `schema`."""
 
     @abstractmethod
     def __str__(self) -> str:
-        """It as people write it."""
+        """The term as SQL text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +82,11 @@ class ColumnTerm(Term):
     name: str
 
     def columns(self) -> set[str]:
-        """The columns it reads."""
+        """Names of the columns that the term reads."""
         return {self.name}
 
     def operand(self, schema: pa.Schema) -> Operand:
-        """It as an expression over a table of `schema`."""
-        from zonebloom.predicates.row_filter import column_operand  # noqa: PLC0415 -- imports pyarrow.compute
-
+        """The term as an expression over a table of `schema`."""
         return column_operand(schema, self.name)
 
     def __str__(self) -> str:
@@ -108,15 +100,11 @@ class LiteralTerm(Term):
     value: Any
 
     def columns(self) -> set[str]:
-        """The columns it reads."""
+        """Names of the columns that the term reads."""
         return set()
 
     def operand(self, schema: pa.Schema) -> Operand:
-        """It as an expression over a table of `schema`."""
-        import pyarrow.compute as pc  # noqa: PLC0415 -- slow to import
-
-        from zonebloom.predicates.row_filter import Operand  # noqa: PLC0415 -- imports pyarrow.compute
-
+        """The term as an expression over a table of `schema`."""
         try:
             scalar = self.value if isinstance(self.value, pa.Scalar) else pa.scalar(self.value)
         except (pa.ArrowException, OverflowError) as error:
@@ -140,23 +128,18 @@ class CastTerm(Term):
     type: pa.DataType
 
     def columns(self) -> set[str]:
-        """The columns it reads."""
+        """Names of the columns that the term reads."""
         return self.child.columns()
 
     def operand(self, schema: pa.Schema) -> Operand:
-        """It as an expression over a table of `schema`."""
-        from zonebloom.predicates.row_filter import Operand, result_type  # noqa: PLC0415 -- imports pyarrow.compute
-
+        """The term as an expression over a table of `schema`."""
         child = self.child.operand(schema)
         if isinstance(child.type, pa.UuidType) and not isinstance(self.type, pa.UuidType):
             raise PredicateError(f"a UUID must be compared with a UUID's text, uncast, got {self}")
         source = child.expression
         if pa.types.is_decimal(self.type) and (pa.types.is_string(child.type) or pa.types.is_large_string(child.type)):
-            import pyarrow.compute as pc  # noqa: PLC0415 -- slow to import
-
             source = pc.replace_substring_regex(source, _CRASHING_NUMERAL, "?")
-        expression = source.cast(self.type)
-        return Operand(str(self), expression, result_type(expression, schema, str(self)), schema)
+        return _computed(self, source.cast(self.type), schema)
 
     def __str__(self) -> str:
         return f"CAST({self.child} AS {self.type})"
@@ -170,24 +153,23 @@ class CallTerm(Term):
     arguments: tuple[Term, ...]
 
     def columns(self) -> set[str]:
-        """The columns it reads."""
+        """Names of the columns that the term reads."""
         return set().union(*(argument.columns() for argument in self.arguments))
 
     def operand(self, schema: pa.Schema) -> Operand:
-        """It as an expression over a table of `schema`."""
-        from zonebloom.predicates.row_filter import Operand, result_type  # noqa: PLC0415 -- imports pyarrow.compute
-
+        """The term as an expression over a table of `schema`."""
         operands = [argument.operand(schema) for argument in self.arguments]
-        call = _functions()[self.function]
-        if self.function == "length" and _is_binary(operands[0].type):
-            import pyarrow.compute as pc  # noqa: PLC0415 -- slow to import
-
-            call = pc.binary_length
-        expression = call(*(operand.expression for operand in operands))
-        return Operand(str(self), expression, result_type(expression, schema, str(self)), schema)
+        is_length_of_bytes = self.function == "length" and _is_binary(operands[0].type)
+        kernel = getattr(pc, "binary_length" if is_length_of_bytes else FUNCTIONS[self.function])
+        options = {"characters": " "} if self.function == "trim" else {}
+        return _computed(self, kernel(*(operand.expression for operand in operands), **options), schema)
 
     def __str__(self) -> str:
         return f"{self.function}({', '.join(map(str, self.arguments))})"
+
+
+def _computed(term: Term, expression: pc.Expression, schema: pa.Schema) -> Operand:
+    return Operand(str(term), expression, result_type(expression, schema, str(term)), schema)
 
 
 def _is_binary(value_type: pa.DataType) -> bool:
@@ -195,17 +177,16 @@ def _is_binary(value_type: pa.DataType) -> bool:
 
 
 class _Condition(Opaque):
-    """An `Opaque` predicate over terms, whose fields are its slots."""
+    """An `Opaque` predicate over terms, which are among its fields."""
 
     __slots__ = ()
 
-    @abstractmethod
-    def _terms(self) -> tuple[Term, ...]:
-        """The terms that it compares."""
+    def _terms(self) -> list[Term]:
+        return [value for value in self._values() if isinstance(value, Term)]
 
     @property
     def code(self) -> ReasonCode:
-        """CAST_ON_COLUMN where a column stands inside a cast or function, else PREDICATE_NOT_SUPPORTED."""
+        """CAST_ON_COLUMN if a column is inside a cast or a function, else PREDICATE_NOT_SUPPORTED."""
         is_wrapped = any(term.columns() and not isinstance(term, ColumnTerm) for term in self._terms())
         return ReasonCode.CAST_ON_COLUMN if is_wrapped else ReasonCode.PREDICATE_NOT_SUPPORTED
 
@@ -219,7 +200,7 @@ _MIRRORED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 class Comparison(_Condition):
     """``left <operator> right`` for = != < <= > >=; NULL where a side is null."""
 
-    __slots__ = ("left", "operator", "right")
+    __slots__ = __match_args__ = ("left", "operator", "right")
 
     left: Term
     operator: str
@@ -230,30 +211,22 @@ class Comparison(_Condition):
             left, operator, right = right, _MIRRORED[operator], left
         self._set(left=left, operator=operator, right=right)
 
-    def _terms(self) -> tuple[Term, ...]:
-        return self.left, self.right
-
     @property
     def text(self) -> str:
-        """The condition as people write it."""
+        """The condition as SQL text."""
         return f"{self.left} {self.operator} {self.right}"
 
     def _expression(self, schema: pa.Schema, parts: list[pc.Expression]) -> pc.Expression:  # noqa: ARG002 -- a leaf
-        from zonebloom.predicates import row_filter as recheck  # noqa: PLC0415 -- imports pyarrow.compute
-
         left = self.left.operand(schema)
         if isinstance(self.right, LiteralTerm):
-            return recheck.compare(left, self.operator, self.right.value)
-        return recheck.compare_operands(left, self.operator, self.right.operand(schema), self.text)
-
-    def _key(self) -> tuple[Any, ...]:
-        return self.left, self.operator, self.right
+            return compare(left, self.operator, self.right.value)
+        return compare_operands(left, self.operator, self.right.operand(schema), self.text)
 
 
 class Membership(_Condition):
-    """``term IN (values)`` where the term is no plain column."""
+    """``term IN (values)`` where the term is not a plain column."""
 
-    __slots__ = ("term", "values")
+    __slots__ = __match_args__ = ("term", "values")
 
     term: Term
     values: list[Any]
@@ -261,49 +234,35 @@ class Membership(_Condition):
     def __init__(self, term: Term, values: list[Any]) -> None:
         self._set(term=term, values=values)
 
-    def _terms(self) -> tuple[Term, ...]:
-        return (self.term,)
-
     @property
     def text(self) -> str:
-        """The condition as people write it."""
-        shown = ", ".join(str(LiteralTerm(value)) for value in self.values[:5])
-        return f"{self.term} IN ({shown}{', …' if len(self.values) > 5 else ''})"  # noqa: PLR2004 -- the number shown
+        """The condition as SQL text."""
+        shown = ", ".join(str(LiteralTerm(value)) for value in self.values[:_SHOWN_VALUES])
+        return f"{self.term} IN ({shown}{', …' if len(self.values) > _SHOWN_VALUES else ''})"
 
     def _expression(self, schema: pa.Schema, parts: list[pc.Expression]) -> pc.Expression:  # noqa: ARG002 -- a leaf
-        from zonebloom.predicates import row_filter as recheck  # noqa: PLC0415 -- imports pyarrow.compute
-
-        return recheck.is_in(self.term.operand(schema), self.values)
-
-    def _key(self) -> tuple[Any, ...]:
-        return self.term, self.values
+        return is_in(self.term.operand(schema), self.values)
 
 
 class _OfTerm(_Condition):
-    """A condition that one term decides."""
+    """A condition on one term."""
 
-    __slots__ = ("term",)
+    __slots__ = __match_args__ = ("term",)
 
     term: Term
 
     def __init__(self, term: Term) -> None:
         self._set(term=term)
 
-    def _terms(self) -> tuple[Term, ...]:
-        return (self.term,)
-
-    def _key(self) -> tuple[Any, ...]:
-        return (self.term,)
-
 
 class IsNullTerm(_OfTerm):
-    """``term IS NULL`` where the term is no plain column."""
+    """``term IS NULL`` where the term is not a plain column."""
 
     __slots__ = ()
 
     @property
     def text(self) -> str:
-        """The condition as people write it."""
+        """The condition as SQL text."""
         return f"{self.term} IS NULL"
 
     def _expression(self, schema: pa.Schema, parts: list[pc.Expression]) -> pc.Expression:  # noqa: ARG002 -- a leaf
@@ -313,7 +272,7 @@ class IsNullTerm(_OfTerm):
 class Like(_Condition):
     """``term LIKE pattern``: ``%`` is any text, ``_`` one character; nothing is escaped without `escape`."""
 
-    __slots__ = ("escape", "ignore_case", "pattern", "term")
+    __slots__ = __match_args__ = ("term", "pattern", "escape", "ignore_case")
 
     term: Term
     pattern: str
@@ -325,24 +284,17 @@ class Like(_Condition):
             raise PredicateError(f"the ESCAPE of LIKE must be one character, got {escape!r}")
         self._set(term=term, pattern=pattern, escape=escape, ignore_case=ignore_case)
 
-    def _terms(self) -> tuple[Term, ...]:
-        return (self.term,)
-
     @property
     def text(self) -> str:
-        """The condition as people write it."""
+        """The condition as SQL text."""
         ending = f" ESCAPE {LiteralTerm(self.escape)}" if self.escape is not None else ""
         return f"{self.term} {'ILIKE' if self.ignore_case else 'LIKE'} {LiteralTerm(self.pattern)}{ending}"
 
     def _expression(self, schema: pa.Schema, parts: list[pc.Expression]) -> pc.Expression:  # noqa: ARG002 -- a leaf
-        import pyarrow.compute as pc  # noqa: PLC0415 -- slow to import
-
-        from zonebloom.predicates import row_filter as recheck  # noqa: PLC0415 -- imports pyarrow.compute
-
-        pattern = self._backslashed()
-        found = pc.match_like(self.term.operand(schema).expression, pattern, ignore_case=self.ignore_case)
-        recheck.result_type(found, schema, self.text)
-        return found
+        text = self.term.operand(schema).expression
+        is_like = pc.match_like(text, self._backslashed(), ignore_case=self.ignore_case)
+        result_type(is_like, schema, self.text)
+        return is_like
 
     def _backslashed(self) -> str:
         """The pattern with pyarrow's fixed escape, a backslash."""
@@ -358,9 +310,6 @@ class Like(_Condition):
                 letters.append("\\\\" if letter == "\\" else letter)
         return "".join(letters)
 
-    def _key(self) -> tuple[Any, ...]:
-        return self.term, self.pattern, self.escape, self.ignore_case
-
 
 class Truth(_OfTerm):
     """A boolean term as a condition: TRUE, FALSE and NULL are its values."""
@@ -369,7 +318,7 @@ class Truth(_OfTerm):
 
     @property
     def text(self) -> str:
-        """The condition as people write it."""
+        """The condition as SQL text."""
         return str(self.term)
 
     def _expression(self, schema: pa.Schema, parts: list[pc.Expression]) -> pc.Expression:  # noqa: ARG002 -- a leaf

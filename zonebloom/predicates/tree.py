@@ -1,12 +1,13 @@
-"""The predicate tree: what can be judged by filters, how it combines, and what is kept whole.
+"""The predicate tree: leaves that filters evaluate, leaves that only the row filter evaluates, and AND, OR, NOT.
 
 A ladder:
 
-- **leaves** that a filter judges: `Equals`, `IsIn`, `IsNull`;
-- `Opaque`, the leaf that no filter judges: a range, a function, a cast. It prunes nothing and is still evaluated;
+- **leaves** that a filter evaluates: `Equals`, `IsIn`, `IsNull`;
+- `Opaque`, a leaf that no filter evaluates: a range, a function, a cast. It prunes nothing, and the row filter still
+  evaluates it;
 - **joints**: `And`, `Or`, `Not`, with SQL's three-valued logic.
 
-A tree is immutable and knows no schema; `Predicate.to_expression` meets one. No method recurses: a joint may have any
+A tree is immutable and has no schema; `Predicate.to_expression` takes one. No method recurses: a joint may have any
 number of children, and trees may be deep.
 
 Spec: specs/pruning.md#predicates.
@@ -23,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, final
 import numpy as np
 import pyarrow as pa
 
-from zonebloom.arrow import python_value
+from zonebloom.arrow import compute, python_value
 from zonebloom.errors import PredicateError
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["And", "Equals", "IsIn", "IsNull", "Not", "Opaque", "Or", "Predicate"]
 
+N = TypeVar("N")
 T = TypeVar("T")
 
 _SHOWN_VALUES = 5
@@ -42,10 +44,32 @@ CHUNK = 64
 """Expressions that are joined before a barrier."""
 
 
+def fold(root: N, below: Callable[[N], Sequence[N]], visit: Callable[[N, list[T]], T]) -> T:
+    """The result of `visit` for the node `root`: `visit` takes a node and the results for the nodes `below` it."""
+    pending: list[tuple[N, Sequence[N] | None]] = [(root, None)]
+    done: list[T] = []
+    while pending:
+        node, children = pending.pop()
+        if children is None:
+            children = below(node)
+            pending.append((node, children))
+            pending.extend((child, None) for child in reversed(children))
+            continue
+        first = len(done) - len(children)
+        parts = done[first:]
+        del done[first:]
+        done.append(visit(node, parts))
+    return done[0]
+
+
 class Predicate(ABC):
-    """A condition on rows: TRUE, FALSE or NULL for each; combined with ``&``, ``|`` and ``~``."""
+    """A condition on rows: TRUE, FALSE or NULL for each; combined with ``&``, ``|`` and ``~``.
+
+    A subclass names its fields in `__match_args__`: equality, `repr` and patterns take them from there.
+    """
 
     __slots__ = ()
+    __match_args__: tuple[str, ...] = ()
 
     @property
     def children(self) -> tuple[Predicate, ...]:
@@ -103,41 +127,31 @@ class Predicate(ABC):
         visit: Callable[[Predicate, list[T]], T],
         below: Callable[[Predicate], Sequence[Predicate]] | None = None,
     ) -> T:
-        """What `visit` makes of this node: it is called for each node with what it made of those `below` the node.
+        """The result of `visit` for this node: `visit` takes a node and the results for the nodes `below` it.
 
-        These are by default the children whose expressions the node takes.
+        By default these are the children whose expressions the node takes.
         """
-        pending: list[tuple[Predicate, Sequence[Predicate] | None]] = [(self, None)]
-        done: list[T] = []
-        while pending:
-            node, children = pending.pop()
-            if children is None:
-                children = below(node) if below is not None else node._evaluated  # noqa: SLF001 -- of its class
-                pending.append((node, children))
-                pending.extend((child, None) for child in reversed(children))
-                continue
-            first = len(done) - len(children)
-            parts = done[first:]
-            del done[first:]
-            done.append(visit(node, parts))
-        return done[0]
+        return fold(self, below or (lambda node: node._evaluated), visit)  # noqa: SLF001 -- of its class
 
     @property
     def _evaluated(self) -> tuple[Predicate, ...]:
         """The children whose expressions `_expression` takes."""
         return self.children
 
-    @abstractmethod
     def _leaf_columns(self) -> Iterable[str]:
         """The columns that the node itself names."""
+        return ()
 
     @abstractmethod
     def _expression(self, schema: pa.Schema, parts: list[pc.Expression]) -> pc.Expression:
         """The node's expression, from those of its children."""
 
-    @abstractmethod
     def _key(self) -> tuple[Any, ...]:
-        """What makes two nodes of one class equal."""
+        """Equal for two nodes of one class that say the same, but for their children."""
+        return tuple((type(value), value) for value in self._values())
+
+    def _values(self) -> list[Any]:
+        return [getattr(self, name) for name in self.__match_args__]
 
     def __and__(self, other: Predicate) -> Predicate:
         """TRUE where both are TRUE, FALSE where one is FALSE, else NULL."""
@@ -173,8 +187,7 @@ class Predicate(ABC):
         return self.fold(lambda node, parts: node._shown(parts))  # noqa: SLF001 -- of its class
 
     def _shown(self, parts: list[str]) -> str:
-        fields = parts or [repr(part) for part in self._key()]
-        return f"{type(self).__name__}({', '.join(fields)})"
+        return f"{type(self).__name__}({', '.join(parts or map(repr, self._values()))})"
 
     def __setattr__(self, name: str, value: Any) -> NoReturn:
         raise AttributeError(f"a predicate is immutable, got an assignment to {name}")
@@ -187,22 +200,40 @@ class Predicate(ABC):
             object.__setattr__(self, name, value)
 
 
-def _check_column(column: str) -> str:
+def check_name(column: str) -> str:
+    """`column` itself, which must be a text that is not empty."""
     if not isinstance(column, str) or not column:
         raise PredicateError(f"a column must be named by a text that is not empty, got {column!r}")
     return column
 
 
-class Equals(Predicate):
-    """``column = value``: TRUE in the rows whose value equals it; NULL in null rows, and everywhere for a null value.
+class _OfColumn(Predicate):
+    """A leaf that filters evaluate, on one column."""
 
-    `value` is a Python, NumPy or Arrow scalar. With `null_safe` a null row makes it FALSE instead of NULL, as
-    ``<=>`` does; its value must not be null (that is `IsNull`).
-    """
-
-    __slots__ = ("column", "null_safe", "value")
+    __slots__ = ("column",)
+    __match_args__ = ("column",)
 
     column: str
+
+    def _leaf_columns(self) -> Iterable[str]:
+        return (self.column,)
+
+    def _expression(self, schema: pa.Schema, parts: list[pc.Expression]) -> pc.Expression:  # noqa: ARG002 -- a leaf
+        from zonebloom.predicates.row_filter import leaf_expression  # noqa: PLC0415 -- only where rows are read
+
+        return leaf_expression(self, schema)
+
+
+class Equals(_OfColumn):
+    """``column = value``: TRUE in the rows whose value equals it; NULL in null rows, and everywhere for a null value.
+
+    `value` is a Python, NumPy or Arrow scalar. With `null_safe` the result for a null row is FALSE instead of NULL, as
+    with ``<=>``; `value` must not be null then (use `IsNull`).
+    """
+
+    __slots__ = ("null_safe", "value")
+    __match_args__ = ("column", "value", "null_safe")
+
     value: Any
     null_safe: bool
 
@@ -212,54 +243,34 @@ class Equals(Predicate):
             raise PredicateError(f"column {column} must equal one value, got a {kind}; use isin() for several")
         if null_safe and is_null_literal(value):
             raise PredicateError(f"a null-safe comparison of {column} must have a value, got null; use is_null()")
-        self._set(column=_check_column(column), value=value, null_safe=null_safe)
-
-    def _leaf_columns(self) -> Iterable[str]:
-        return (self.column,)
-
-    def _expression(self, schema: pa.Schema, parts: list[pc.Expression]) -> pc.Expression:  # noqa: ARG002 -- a leaf
-        from zonebloom.predicates import row_filter as recheck  # noqa: PLC0415 -- pyarrow.compute is slow to import
-
-        return recheck.equals(recheck.column_operand(schema, self.column), self.value, null_safe=self.null_safe)
-
-    def _key(self) -> tuple[Any, ...]:
-        return self.column, type(self.value), self.value, self.null_safe
+        self._set(column=check_name(column), value=value, null_safe=null_safe)
 
     def _shown(self, parts: list[str]) -> str:  # noqa: ARG002 -- a leaf
         return f"Equals({self.column!r}, {self.value!r}{', null_safe=True' if self.null_safe else ''})"
 
 
-class IsIn(Predicate):
+class IsIn(_OfColumn):
     """``column IN (values)``: TRUE in the rows whose value equals one of `values`.
 
-    As in SQL it is NULL in null rows; a null among the values makes it NULL wherever it is not TRUE; duplicates change
-    nothing; and without values it is FALSE everywhere. With `null_safe` it is FALSE instead of NULL, and a null among
-    the values changes nothing.
+    As in SQL, the result is NULL in null rows. A null among the values makes every result NULL that is not TRUE.
+    Duplicates change nothing. Without values the result is FALSE in every row. With `null_safe` the result is FALSE
+    where it would be NULL, and a null among the values changes nothing.
 
     `values` is any collection: a list, set or other iterable, a NumPy or Arrow array, an object of the Arrow PyCapsule
     interface (a Polars or pandas column). Its length has no limit; arrays are not copied.
     """
 
-    __slots__ = ("column", "null_safe", "values")
+    __slots__ = ("null_safe", "values")
+    __match_args__ = ("column", "values", "null_safe")
 
-    column: str
     values: pa.Array | list[Any]
     null_safe: bool
 
     def __init__(self, column: str, values: Any, *, null_safe: bool = False) -> None:
-        self._set(column=_check_column(column), values=_collected(column, values), null_safe=null_safe)
-
-    def _leaf_columns(self) -> Iterable[str]:
-        return (self.column,)
-
-    def _expression(self, schema: pa.Schema, parts: list[pc.Expression]) -> pc.Expression:  # noqa: ARG002 -- a leaf
-        from zonebloom.predicates import row_filter as recheck  # noqa: PLC0415 -- pyarrow.compute is slow to import
-
-        return recheck.is_in(recheck.column_operand(schema, self.column), self.values, null_safe=self.null_safe)
+        self._set(column=check_name(column), values=_collected(column, values), null_safe=null_safe)
 
     def _key(self) -> tuple[Any, ...]:
-        kinds = None if isinstance(self.values, pa.Array) else [type(value) for value in self.values]
-        return self.column, type(self.values), kinds, self.values, self.null_safe
+        return *super()._key(), None if isinstance(self.values, pa.Array) else [type(value) for value in self.values]
 
     def _shown(self, parts: list[str]) -> str:  # noqa: ARG002 -- a leaf
         head = self.values[:_SHOWN_VALUES]
@@ -269,32 +280,19 @@ class IsIn(Predicate):
         return f"IsIn({self.column!r}, [{values}]{', null_safe=True' if self.null_safe else ''})"
 
 
-class IsNull(Predicate):
+class IsNull(_OfColumn):
     """``column IS NULL``: TRUE or FALSE, never NULL; NaN is no null."""
 
-    __slots__ = ("column",)
-
-    column: str
+    __slots__ = ()
 
     def __init__(self, column: str) -> None:
-        self._set(column=_check_column(column))
-
-    def _leaf_columns(self) -> Iterable[str]:
-        return (self.column,)
-
-    def _expression(self, schema: pa.Schema, parts: list[pc.Expression]) -> pc.Expression:  # noqa: ARG002 -- a leaf
-        from zonebloom.predicates import row_filter as recheck  # noqa: PLC0415 -- pyarrow.compute is slow to import
-
-        return recheck.is_null(schema, self.column)
-
-    def _key(self) -> tuple[Any, ...]:
-        return (self.column,)
+        self._set(column=check_name(column))
 
 
 class Opaque(Predicate):
-    """A condition that no filter can judge: it prunes nothing, and is evaluated on the rows that are read.
+    """A condition that no filter can evaluate: it prunes nothing, and is evaluated on the rows that are read.
 
-    The subclasses say how; a reader of the tree needs only `code`, `text` and `columns()`.
+    Subclasses define how. To read the tree, `code`, `text` and `columns()` are enough.
     """
 
     __slots__ = ()
@@ -302,7 +300,7 @@ class Opaque(Predicate):
     @property
     @abstractmethod
     def code(self) -> ReasonCode:
-        """Why it cannot be judged."""
+        """Why no filter can evaluate it."""
 
     @property
     @abstractmethod
@@ -311,7 +309,7 @@ class Opaque(Predicate):
 
     @property
     def is_evaluable(self) -> bool:
-        """Whether `to_expression` knows it; else only the engine that it came from does."""
+        """Whether `to_expression` has an expression for it; if not, only the engine that it came from evaluates it."""
         return True
 
     def _shown(self, parts: list[str]) -> str:  # noqa: ARG002 -- a leaf
@@ -319,9 +317,10 @@ class Opaque(Predicate):
 
 
 class _Joint(Predicate):
-    """Several predicates joined by one associative operation; nested joints of the same class are taken apart.
+    """Several predicates joined by one associative operation; nested joints of the same class are flattened.
 
-    They are taken apart once, when the children are first asked for: a chain of n operators has n joints.
+    They are flattened when `children` is first read. Flattening in the constructor would take quadratic time for a
+    chain of n operators, which makes n joints.
     """
 
     __slots__ = ("_children", "_is_flat")
@@ -355,12 +354,9 @@ class _Joint(Predicate):
         return self._children
 
     def __getstate__(self) -> object:
-        """The joint taken apart: pickle recurses."""
+        """The flat joint: pickle recurses."""
         assert self.children
         return object.__getstate__(self)
-
-    def _leaf_columns(self) -> Iterable[str]:
-        return ()
 
     def _key(self) -> tuple[Any, ...]:
         return (len(self.children),)
@@ -405,14 +401,8 @@ class Not(Predicate):
         """The child: NOT NOT p is p in three-valued logic too."""
         return self.child
 
-    def _leaf_columns(self) -> Iterable[str]:
-        return ()
-
     def _expression(self, schema: pa.Schema, parts: list[pc.Expression]) -> pc.Expression:  # noqa: ARG002 -- joined only
         return invert(parts[0])
-
-    def _key(self) -> tuple[Any, ...]:
-        return ()
 
 
 def check_depth(depth: int) -> None:
@@ -429,10 +419,11 @@ def is_null_literal(value: Any) -> bool:
 
 
 def balanced(parts: list[T], join: Callable[[T, T], T], bar: Callable[[T], T]) -> T:
-    """All parts joined: in a balanced tree, behind barriers where they are many.
+    """All parts joined in a balanced tree; more than 64 parts are joined in chunks of 64, with a barrier around each.
 
-    pyarrow 26 rewrites a tree of one associative function as a chain, in quadratic time, and recurses over it: 8000
-    ORs take 2 s, 12 000 crash the process. ``coalesce(p, NULL)`` is p, and ends a chain; so 20 000 take 0.3 s.
+    pyarrow 26 rewrites a tree of one associative function as a chain, in quadratic time, and recurses over the chain:
+    8000 ORs take 2 s, 12 000 crash the process. ``coalesce(p, NULL)`` has the value of p and ends a chain: with these
+    barriers 20 000 ORs take 0.3 s.
     """
     while len(parts) > CHUNK:
         chunks = [balanced(parts[i : i + CHUNK], join, bar) for i in range(0, len(parts), CHUNK)]
@@ -444,13 +435,11 @@ def balanced(parts: list[T], join: Callable[[T, T], T], bar: Callable[[T], T]) -
 
 
 def _barred(expression: pc.Expression) -> pc.Expression:
-    import pyarrow.compute as pc  # noqa: PLC0415 -- slow to import
-
-    return pc.coalesce(expression, pa.scalar(None, pa.bool_()))
+    return compute.coalesce(expression, pa.scalar(None, pa.bool_()))
 
 
 def _collected(column: str, values: Any) -> pa.Array | list[Any]:
-    """`values` as an Arrow array where they are some array, else as a list of their own objects."""
+    """`values` as an Arrow array if they are an array of any library, else as a list of Python objects."""
     if isinstance(values, pa.ChunkedArray):
         return values.combine_chunks()
     if isinstance(values, pa.Array):

@@ -1,4 +1,4 @@
-"""Which conversion takes a literal of one family to a column of another."""
+"""`fit_values`: literals of one type converted to a column of another, by a table of conversions."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ __all__ = ["Fit", "fit_values"]
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """What a predicate's literals are in a column's type."""
+    """A predicate's literals in a column's type."""
 
     values: pa.Array
     """The values to probe, of the column's type (of a dictionary or run-end encoded type: its value type), without
     nulls, in no particular order. Empty if `reason` is set. Empty without a reason: no row can match."""
     reason: Reason | None
-    """Why these literals prove nothing, so that every row must be kept; None if they can prune."""
+    """Why these literals prune nothing; None if they can prune."""
     num_out_of_range: int
     """Literals that no value of the type can equal; they are not among `values`."""
 
@@ -38,8 +38,8 @@ def fit_values(values: Any, column_type: pa.DataType) -> Fit:
     """The values of `column_type` that equal any of `values`; no other value of the type does, unless a reason is set.
 
     `values` is one Python, NumPy or Arrow value, or any collection of them: a list, a set, an Arrow or NumPy array, an
-    object of the Arrow PyCapsule interface. Nulls are dropped, since ``= NULL`` is never true. It raises nothing for
-    any literal or type: what cannot be judged has a reason.
+    object of the Arrow PyCapsule interface. Nulls are dropped, since ``= NULL`` is never true. No literal and no type
+    raises an error: a literal that does not convert sets the reason.
 
     Spec: specs/hashing.md#fit_values
     """
@@ -63,7 +63,7 @@ def fit_values(values: Any, column_type: pa.DataType) -> Fit:
 
 
 def _value_type(column_type: pa.DataType) -> pa.DataType:
-    """The type of one value: dictionaries and run-end encoding taken off, extension types left on."""
+    """The type of one value: without dictionaries and run-end encoding, with extension types."""
     while pa.types.is_dictionary(column_type) or pa.types.is_run_end_encoded(column_type):
         column_type = column_type.value_type
     if (
@@ -104,7 +104,7 @@ def _family(value_type: pa.DataType) -> str:
 
 
 def _fit_source(source: pa.Array | list[Number], value_type: pa.DataType) -> Part:
-    """The part of the fit that comes from one array (or list of exact numbers)."""
+    """The fit of one array, or of one list of exact numbers."""
     stored = storage_type(value_type)
     if isinstance(source, list):
         return numbers.fit_numbers(source, stored)
@@ -123,7 +123,7 @@ def _fit_source(source: pa.Array | list[Number], value_type: pa.DataType) -> Par
 
 
 def _decoded(source: pa.Array) -> pa.Array:
-    """The array with plain values: dictionaries, run-end encoding, views and unknown extension types taken off."""
+    """The same values in a plain array: without dictionaries, run-end encoding, views and unknown extension types."""
     while True:
         if isinstance(source, pa.DictionaryArray):
             source = source.dictionary_decode()

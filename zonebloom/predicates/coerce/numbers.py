@@ -1,4 +1,4 @@
-"""Number literals to columns of numbers."""
+"""Number literals as values of number columns."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import pyarrow as pa
 from zonebloom.arrow import to_numpy
 from zonebloom.predicates.coerce.reasons import MisfitError, Part, misfit, nan_misfit
 from zonebloom.predicates.coerce.sources import Number
+from zonebloom.predicates.numbers import unit_bounds
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -44,29 +45,22 @@ _EXACT = decimal.Context(
 )
 
 
-def _int_bounds(stored: pa.DataType) -> tuple[int, int]:
-    if pa.types.is_signed_integer(stored):
-        return -(1 << (stored.bit_width - 1)), (1 << (stored.bit_width - 1)) - 1
-    return 0, (1 << stored.bit_width) - 1
-
-
 def _int_values(source: pa.Array) -> NDArray[Any]:
-    kind = "i" if pa.types.is_signed_integer(source.type) else "u"
-    return to_numpy(source, np.dtype(f"{kind}{source.type.bit_width // 8}").type)
+    return to_numpy(source, source.type.to_pandas_dtype())
 
 
 def int_to_int(source: pa.Array, stored: pa.DataType) -> Part:
     """Ints of any width and sign; those outside the column's bounds are dropped."""
-    (low, high), (source_low, source_high) = _int_bounds(stored), _int_bounds(source.type)
+    (low, high), (source_low, source_high) = unit_bounds(stored), unit_bounds(source.type)
     numbers = _int_values(source)
     keep = (numbers >= max(low, source_low)) & (numbers <= min(high, source_high))
     return _keep(source, keep, stored)
 
 
 def float_to_int(source: pa.Array, stored: pa.DataType) -> Part:
-    """Integral floats below 2**(mantissa bits); above, an engine that compares as floats lets several ints match."""
+    """Integral floats below 2**(mantissa bits); above, several ints match in an engine that compares as floats."""
     numbers = source.to_numpy(zero_copy_only=False).astype(np.float64)
-    low, high = _int_bounds(stored)
+    low, high = unit_bounds(stored)
     limit = 2.0 ** _MANTISSA_BITS[source.type.bit_width]
     possible = (numbers >= float(low)) & (numbers <= float(high))
     unsure = (np.trunc(numbers) != numbers) | ((np.abs(numbers) >= limit) & (high >= limit))
@@ -80,7 +74,7 @@ def int_to_float(source: pa.Array, stored: pa.DataType) -> Part:
     """Ints that are floats of the column's width without rounding."""
     numbers = _int_values(source)
     limit = 2 ** _MANTISSA_BITS[stored.bit_width]
-    source_low, source_high = _int_bounds(source.type)
+    source_low, source_high = unit_bounds(source.type)
     small = (numbers >= max(-limit, source_low)) & (numbers <= min(limit, source_high))
     if small.all():
         return pa.array(numbers.astype(stored.to_pandas_dtype()), stored), 0
@@ -88,7 +82,7 @@ def int_to_float(source: pa.Array, stored: pa.DataType) -> Part:
 
 
 def float_to_float(source: pa.Array, stored: pa.DataType) -> Part:
-    """Floats that survive the way to the column's width and back; those that become infinite are dropped."""
+    """Floats that the column's width holds exactly; those beyond its range are dropped."""
     numbers = source.to_numpy(zero_copy_only=False)
     with np.errstate(over="ignore"):
         floats = numbers.astype(stored.to_pandas_dtype())
@@ -100,7 +94,7 @@ def float_to_float(source: pa.Array, stored: pa.DataType) -> Part:
 
 
 def float_to_decimal(source: pa.Array, stored: pa.DataType) -> Part:
-    """Exact values, in columns of so few digits that no two of their decimals have one double."""
+    """Exact values, in columns of at most 15 digits, whose decimals all have different doubles."""
     outside = source.to_numpy(zero_copy_only=False).astype(np.float64)
     outside = np.abs(outside) > float(10 ** (stored.precision - stored.scale))
     if stored.precision > _DOUBLE_DIGITS and not outside.all():
@@ -109,7 +103,7 @@ def float_to_decimal(source: pa.Array, stored: pa.DataType) -> Part:
 
 
 def exact_cast(source: pa.Array, stored: pa.DataType) -> Part:
-    """Ints or decimals by one cast there and back, since pyarrow 26 wraps 2**32 to 0 for decimal32; else one by one."""
+    """Ints or decimals by one cast, else one by one; the cast is reversed to check it, as pyarrow 26 may wrap."""
     is_decimal = pa.types.is_decimal(source.type)
     wide = source.cast(pa.decimal256(_MAX_DIGITS, source.type.scale if is_decimal else 0))
     try:
@@ -123,7 +117,7 @@ def exact_cast(source: pa.Array, stored: pa.DataType) -> Part:
 
 
 def decimal_to_float(source: pa.Array, stored: pa.DataType) -> Part:
-    """Exact integers of scale 0; pyarrow 26 compares others with a float that may be the next one."""
+    """Integers of scale 0; for other scales pyarrow 26 may compare with the neighbour of the nearest float."""
     if source.type.scale:
         raise misfit(source, stored)
     return fit_numbers([int(number) for number in source.to_pylist()], stored)
@@ -164,7 +158,7 @@ def _number_misfit(number: Number, stored: pa.DataType) -> MisfitError:
 
 
 def _number_to_int(number: Number, stored: pa.DataType) -> int | None:
-    low, high = _int_bounds(stored)
+    low, high = unit_bounds(stored)
     if not low <= number <= high:
         return None
     if number != int(number):
@@ -198,6 +192,6 @@ def _number_to_decimal(number: Number, stored: pa.DataType) -> decimal.Decimal |
 
 
 def _keep(source: pa.Array, keep: NDArray[np.bool_], stored: pa.DataType) -> Part:
-    """Those of `source` within range, cast; the others counted."""
+    """The values of `source` at `keep`, cast, and the number of the others."""
     num_out = len(source) - int(np.count_nonzero(keep))
     return (source.filter(pa.array(keep)) if num_out else source).cast(stored), num_out

@@ -1,6 +1,6 @@
-"""The commonest literals to their hash without Arrow: an int for a column of ints, a text or bytes for one of the same.
+"""The hash of a common literal without Arrow: an int for a column of ints, a text or bytes for a column of the same.
 
-A search for one key spends microseconds on its filters; making an Arrow array of one value would cost as much again.
+A search for one key spends microseconds on its filters, and an Arrow array of one value would take as long.
 
 Spec: specs/hashing.md#fit_values
 """
@@ -34,18 +34,14 @@ _BYTES: Final = {pa.binary().id, pa.large_binary().id, pa.binary_view().id}
 
 
 def plain_hash(value: Any, column_type: pa.DataType) -> int | None:
-    """The one hash to probe for `value`; None where `fit_values` must decide."""
-    of_value = type(value)
-    if of_value is int:
-        packing = _INTEGERS.get(column_type.id)
-        if packing is not None and packing[1] <= value < packing[2]:
-            return xxhash.xxh64_intdigest(packing[0].pack(value))
-    elif of_value is str:
-        if column_type.id in _TEXTS:
-            try:
-                return xxhash.xxh64_intdigest(value.encode())
-            except UnicodeEncodeError:
-                return None
-    elif of_value is bytes and column_type.id in _BYTES:
-        return xxhash.xxh64_intdigest(value)
-    return None
+    """The hash to probe for `value`; None if `fit_values` must convert it."""
+    kind, column = type(value), column_type.id
+    if kind is int and column in _INTEGERS:
+        packing, least, end = _INTEGERS[column]
+        return xxhash.xxh64_intdigest(packing.pack(value)) if least <= value < end else None
+    if kind is str and column in _TEXTS:
+        try:
+            return xxhash.xxh64_intdigest(value.encode())
+        except UnicodeEncodeError:
+            return None
+    return xxhash.xxh64_intdigest(value) if kind is bytes and column in _BYTES else None

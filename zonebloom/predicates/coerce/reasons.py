@@ -1,4 +1,4 @@
-"""A literal that proves nothing, and the shape of what a conversion returns."""
+"""The error for a literal that does not convert exactly, and the result type of a conversion."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 __all__ = ["MisfitError", "Part", "misfit", "nan_misfit"]
 
 Part: TypeAlias = tuple[pa.Array, int]
-"""Values of the column's storage type, and how many literals were out of its range."""
+"""Values of the column's storage type, and the number of literals out of its range."""
 
 _SHOWN_LETTERS = 80
 
 
 class MisfitError(Exception):
-    """Some literal does not convert exactly, so the whole fit proves nothing."""
+    """A literal does not convert exactly, so the whole fit prunes nothing."""
 
     def __init__(self, message: str, code: ReasonCode = ReasonCode.TYPE_MISMATCH) -> None:
         super().__init__(message)

@@ -1,4 +1,4 @@
-"""Any literals, as arrays of one type each."""
+"""Literals of any kind as arrays, each of one type."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _sources_of_objects(values: list[Any]) -> Iterator[pa.Array | list[Number]]:
 
 
 def _group(value: Any) -> Any:
-    """What literals must share to be converted together: pyarrow's own inference would truncate a mixture."""
+    """The key of literals that are converted together: pyarrow's type inference would truncate a mixture."""
     if isinstance(value, pa.Scalar):
         return value.type
     if isinstance(value, np.generic):

@@ -1,4 +1,4 @@
-"""Literals of dates, times, timestamps and durations, and texts that spell them."""
+"""Literals of dates, times, timestamps and durations, and texts of them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def rescale(source: pa.Array, stored: pa.DataType) -> Part:
 
 
 def _in_unit(ticks: NDArray[np.int64], from_ns: int, to_ns: int) -> NDArray[np.int64]:
-    """`ticks` in another unit, those left out that do not fit 64 bits; a coarser unit must divide them."""
+    """`ticks` in another unit, without those beyond 64 bits; for a coarser unit they must be multiples of it."""
     if from_ns <= to_ns:
         return ticks // (to_ns // from_ns)
     factor = from_ns // to_ns
@@ -60,7 +60,7 @@ def text_to_date(source: pa.Array, stored: pa.DataType) -> Part:
 
 
 def text_to_timestamp(source: pa.Array, stored: pa.DataType) -> Part:
-    """ISO 8601; with an offset exactly if the column has a zone."""
+    """ISO 8601; the text must have an offset if the column has a zone, and none if it has none."""
     source = source.cast(pa.large_string())
     for unit in ("us", "ns"):  # nanoseconds reach from 1677 to 2262 only
         try:
