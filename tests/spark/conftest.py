@@ -1,10 +1,10 @@
-"""Spark sessions: one of each worker of xdist for all tests of this folder, and a cluster where one matters.
+"""Spark sessions: one of each worker of xdist for all tests of this folder.
 
 `spark` is a classic session of two threads, whose Python workers are processes of their own and whose tasks are tried
-again. `connect` is a Spark Connect session of the same server. `cluster_spark` is a Spark Connect session of a cluster
-with two executor processes, for what only processes show: lost executors, delivery. `any_spark` is one of the first two
-kinds, chosen by the test's name, and each of them in turn in the deep suite. In a test with a session of Spark Connect,
-`pyspark.sql.functions` make columns for Connect, so use one kind there.
+again. `connect` is a Spark Connect session of the same server. `any_spark` is one of the two, chosen by the test's
+name, and each of them in turn in the deep suite. In a test with a session of Spark Connect, `pyspark.sql.functions`
+make columns for Connect, so use one kind there. Only `test_spark_delivery.py` starts a cluster, for what processes
+alone show.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def connect_port() -> int:
 @pytest.fixture(scope="session")
 def spark(connect_port: int) -> Iterator[SparkSession]:
     """A classic session."""
-    with cluster.running("local[2,4]", connect_port=connect_port) as session:
+    with cluster.running("local[2,4]", connect_port=connect_port, options=cluster.SHORT_LIVED) as session:
         yield session
 
 
@@ -39,20 +39,6 @@ def spark(connect_port: int) -> Iterator[SparkSession]:
 def connect(spark: SparkSession, connect_port: int) -> Iterator[SparkSession]:
     """A session of Spark Connect."""
     with cluster.connected(connect_port) as session:
-        yield session
-
-
-@pytest.fixture(scope="module")
-def cluster_port() -> Iterator[int]:
-    """Where a cluster of two executor processes serves Spark Connect."""
-    with cluster.serving() as port:
-        yield port
-
-
-@pytest.fixture
-def cluster_spark(cluster_port: int) -> Iterator[SparkSession]:
-    """A session of Spark Connect on that cluster."""
-    with cluster.connected(cluster_port) as session:
         yield session
 
 

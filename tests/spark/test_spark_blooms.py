@@ -37,7 +37,6 @@ def write(spark, folder: Path, **options: object) -> Path:
 
 def rows_scanned(spark, path: object, where: str) -> tuple[list, int]:
     """The keys that match, and the rows that Spark's scan gave, by its own metric."""
-    spark.conf.set("spark.sql.parquet.filterPushdown", "true")  # other tests of the session turn it off
     frame = spark.read.parquet(str(path)).where(where).select("key")
     keys = [row.key for row in frame.collect()]
     leaves = frame._jdf.queryExecution().executedPlan().collectLeaves()

@@ -217,10 +217,6 @@ def test_a_task_that_is_run_again_changes_nothing(spark, make_lake, tmp_path, mo
     assert_survives(spark, make_lake, tmp_path, monkeypatch, fault)
 
 
-def test_a_lost_executor_changes_nothing(cluster_spark, make_lake, tmp_path, monkeypatch):
-    assert_survives(cluster_spark, make_lake, tmp_path, monkeypatch, "build_or_kill_the_executor")
-
-
 def assert_survives(spark, make_lake, tmp_path, monkeypatch, fault):
     lake = make_lake((3000, 2500, 2000, 1500, 1000, 500))
     made, wanted = tmp_path / "made", tmp_path / "wanted"

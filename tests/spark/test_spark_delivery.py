@@ -1,6 +1,6 @@
-"""zonebloom on executors: installed there, sent along, missing, or of another version; and what users must install.
+"""zonebloom on executors: lost, installed there, sent along, missing, or of another version; what users must install.
 
-Oracle: PySpark 4.3's own artifacts and archives.
+Oracle: PySpark 4.3's own artifacts and archives, on a cluster whose executors are processes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import zonebloom
+from tests.depth import IS_DEEP
 from tests.spark import cluster, faults
+from tests.spark.test_spark_build import assert_survives
 from zonebloom.engines.spark.executors import Cluster, unpickled
 from zonebloom.engines.spark.scan.open import read
 from zonebloom.errors import InvalidArgumentError, MissingDependencyError
@@ -55,7 +57,10 @@ def run_python(code, **environment):
     )
 
 
-@pytest.fixture(scope="module", params=["false", "true"], ids=["artifacts shared", "artifacts isolated"])
+ISOLATED = {"artifacts isolated": "true", **({"artifacts shared": "false"} if IS_DEEP else {})}
+
+
+@pytest.fixture(scope="module", params=ISOLATED.values(), ids=ISOLATED)
 def server(request: pytest.FixtureRequest) -> Iterator[tuple[int, contextlib.ExitStack]]:
     """Port of a Connect server in a process of its own, and what ends its sessions.
 
@@ -76,6 +81,10 @@ def remote(server: tuple[int, contextlib.ExitStack]) -> Iterator[SparkSession]:
 
 
 # --- executors --------------------------------------------------------------------------------------------------------
+
+
+def test_a_lost_executor_changes_nothing(remote, make_lake, tmp_path, monkeypatch):
+    assert_survives(remote, make_lake, tmp_path, monkeypatch, "build_or_kill_the_executor")
 
 
 @pytest.mark.parametrize(
@@ -127,32 +136,34 @@ def test_the_package_can_be_sent_as_an_artifact(remote, flat_lake, tmp_path):
     assert index.zone_table("user_id").to_arrow().equals(wanted.zone_table("user_id").to_arrow())
 
 
-def test_an_environment_can_be_sent_as_an_archive(flat_lake, tmp_path):
-    """As venv-pack makes them, but small: its Python is the one of the tests, and sees no other zonebloom."""
-    environment = tmp_path / "environment"
-    (environment / "bin").mkdir(parents=True)
-    shutil.copytree(PACKAGE, environment / "lib/zonebloom", ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copytree(cluster.ROOT / "tests/spark", environment / "lib/tests/spark")
-    python = environment / "bin/python"
-    python.write_text(f'#!/bin/sh\nPYTHONPATH="$(dirname "$0")/../lib" exec {sys.executable} "$@"\n', "utf-8")
-    python.chmod(0o755)
-    archive = shutil.make_archive(str(tmp_path / "packed"), "gztar", environment)
-    done = run_python(
-        f"""
-        from tests.spark import cluster, faults
-        from zonebloom.spark import ZoneBloom
-        from zonebloom.engines.spark.executors import Cluster
+if IS_DEEP:  # it takes a cluster of its own
 
-        options = {{"spark.archives": {archive + "#sent"!r}}}
-        with cluster.running("local-cluster[1,1,1024]", options=options, python="./sent/bin/python") as spark:
-            print(Cluster(spark).map(faults.where_zonebloom_is, None, [None])[0])
-            print(ZoneBloom(spark).create_index({str(flat_lake.root)!r}, "user_id").num_fragments)
-        """
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    where, num_fragments = done.stdout.split()
-    assert "sent/" in where
-    assert num_fragments == "3"
+    def test_an_environment_can_be_sent_as_an_archive(flat_lake, tmp_path):
+        """As venv-pack makes them, but small: its Python is the one of the tests, and sees no other zonebloom."""
+        environment = tmp_path / "environment"
+        (environment / "bin").mkdir(parents=True)
+        shutil.copytree(PACKAGE, environment / "lib/zonebloom", ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(cluster.ROOT / "tests/spark", environment / "lib/tests/spark")
+        python = environment / "bin/python"
+        python.write_text(f'#!/bin/sh\nPYTHONPATH="$(dirname "$0")/../lib" exec {sys.executable} "$@"\n', "utf-8")
+        python.chmod(0o755)
+        archive = shutil.make_archive(str(tmp_path / "packed"), "gztar", environment)
+        done = run_python(
+            f"""
+            from tests.spark import cluster, faults
+            from zonebloom.spark import ZoneBloom
+            from zonebloom.engines.spark.executors import Cluster
+
+            options = {{"spark.archives": {archive + "#sent"!r}}}
+            with cluster.running("local-cluster[1,1,1024]", options=options, python="./sent/bin/python") as spark:
+                print(Cluster(spark).map(faults.where_zonebloom_is, None, [None])[0])
+                print(ZoneBloom(spark).create_index({str(flat_lake.root)!r}, "user_id").num_fragments)
+            """
+        )
+        assert done.returncode == 0, done.stderr[-3000:]
+        where, num_fragments = done.stdout.split()
+        assert "sent/" in where
+        assert num_fragments == "3"
 
 
 # --- the driver -------------------------------------------------------------------------------------------------------
