@@ -55,6 +55,21 @@ def xs(frame: Any) -> list[int]:
     return sorted(row["x"] for row in frame.collect())
 
 
+def test_located_keys_are_those_of_the_library(any_spark, small_lake):
+    zb.build_index(small_lake, "x", rows_per_zone=10, filters=False, overwrite=True)
+    more = pa.table({"x": pa.array([5, 1000], pa.int64()), "s": ["a", "b"]})
+    pq.write_table(more, small_lake / "unknown.parquet")
+    keys = [5, 117, None, 10**9, 399]
+    frame = any_spark.createDataFrame([(key,) for key in [*keys, 5]], "key long")
+    found = sorted(map(tuple, ZoneBloom(any_spark).locate(str(small_lake), "x", frame).collect()))
+    wanted = zb.open_index(small_lake).locate("x", pa.array(keys, pa.int64())).to_pylist()
+    assert found == sorted((keys[one.pop("key_index")], *one.values()) for one in wanted)
+    assert [row[1:] for row in found if row[0] == 117] == [("1.parquet", 1, 10, 20), ("unknown.parquet", 4, 0, 2)]
+    for wrong in (frame.withColumn("more", frame.key), frame.withColumnRenamed("key", "path")):
+        with pytest.raises(InvalidArgumentError, match="keys must have one column"):
+            ZoneBloom(any_spark).locate(str(small_lake), "x", wrong)
+
+
 def test_candidates_are_those_of_the_library(any_spark, odd_lake):
     name = rows_of(plan_of(odd_lake))["name"][7].as_py()
     condition_of = (

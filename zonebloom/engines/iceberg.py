@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 __all__ = ["Rewrite", "delete", "upsert"]
 
 
+_LARGE = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
+"""Types that pyiceberg takes for the same; it reads a file as the types that it was written with."""
+
+
 @dataclass(frozen=True, slots=True)
 class Rewrite:
     """What a delete or an upsert did."""
@@ -106,6 +110,10 @@ def _as_declared(rows: pa.Table, table: Table) -> pa.Table:
     if sorted(rows.column_names) != sorted(schema.names):
         message = f"rows must have the columns {', '.join(schema.names)} of the table"
         raise InvalidArgumentError(f"{message}, got {', '.join(rows.column_names)}")
+    own = {name: rows.schema.field(name).type for name in schema.names}
+    schema = pa.schema(
+        [one.with_type(own[one.name]) if _LARGE.get(own[one.name]) == one.type else one for one in schema]
+    )
     try:
         return rows.select(schema.names).cast(schema)
     except (pa.ArrowException, ValueError) as error:

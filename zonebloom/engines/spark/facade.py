@@ -20,6 +20,7 @@ from zonebloom.engines.spark.inputs import data_set_of
 from zonebloom.engines.spark.join.keys import MAX_KEYS
 from zonebloom.engines.spark.join.pruned_join import prune_join
 from zonebloom.engines.spark.join.semi_join import filter_by_index
+from zonebloom.engines.spark.locate import locate
 from zonebloom.engines.spark.scan.open import Asked, Lake, prune, read
 from zonebloom.engines.spark.scan.row_ranges import candidates, map_candidates
 from zonebloom.engines.spark.scan.source import register
@@ -289,6 +290,21 @@ class ZoneBloom:
         Spec: specs/spark.md#row-ranges
         """
         return candidates(self.spark, path, condition, **self._at(index))
+
+    def locate(self, path: Source, column: str, keys: DataFrame, *, index: Place = None) -> DataFrame:
+        """One row for each key and row range that may hold it: the key, path, fragment_id, start, stop.
+
+        Executors ask the index, each for its own keys; none comes to the driver. A key that is certainly nowhere has no
+        row. A [locator](../../specs/locator.md) names hardly a range by chance.
+
+        Parameters
+        ----------
+        keys
+            One column; each distinct value is asked once.
+
+        Spec: specs/spark.md#locate
+        """
+        return locate(self.spark, path, column, keys, **self._at(index))
 
     def map_candidates(
         self,

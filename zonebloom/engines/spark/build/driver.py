@@ -46,7 +46,7 @@ from zonebloom.storage.stores.store import Store
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["SparkRunner", "estimated_bytes", "optimize_index"]
+__all__ = ["SparkRunner", "estimated_bytes", "optimize_index", "sent_dataset"]
 
 T = TypeVar("T")
 
@@ -105,7 +105,7 @@ class SparkRunner:
         num_tasks = min(-(-len(files) // _FOOTERS_PER_TASK), self._cluster.slots * _TASKS_PER_SLOT)
         size = -(-len(files) // num_tasks)
         shares = [files[first : first + size] for first in range(0, len(files), size)]
-        found = self._cluster.map(tasks.read_footers, _sent(dataset), shares)
+        found = self._cluster.map(tasks.read_footers, sent_dataset(dataset), shares)
         return collect(
             (path, outcome if isinstance(outcome, str) else (outcome, schemas[number]))
             for schemas, outcomes in found
@@ -137,7 +137,7 @@ class SparkRunner:
         place = Place(plan.store.location, self._storage_options)
         work = Work(
             place,
-            _sent(plan.dataset),
+            sent_dataset(plan.dataset),
             dict(plan.columns),
             plan.options,
             total,
@@ -211,7 +211,7 @@ class SparkRunner:
         return {column: joined(found[column]) for column in plan.columns}
 
 
-def _sent(dataset: DatasetSnapshot) -> DatasetSnapshot:
+def sent_dataset(dataset: DatasetSnapshot) -> DatasetSnapshot:
     """As it travels: zones are of all rows, so nobody needs those that a table deleted."""
     return replace(dataset, deletes=None, _deleted=None) if isinstance(dataset, TableSnapshot) else dataset
 

@@ -1,0 +1,84 @@
+"""`locate` on Spark: for each key of a DataFrame the row ranges that may hold it, as a DataFrame; no key is collected.
+
+The driver lists the data set and opens the index once. Each task asks the index for its own keys, over that listing.
+
+Spec: specs/spark.md#locate
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from zonebloom.engines.spark.build.driver import sent_dataset
+from zonebloom.engines.spark.build.tasks import Place
+from zonebloom.engines.spark.executors import pickled, session_of, shipped, unpickled
+from zonebloom.engines.spark.read.row_ranges import open_view
+from zonebloom.errors import ColumnNotFoundError, InvalidArgumentError
+from zonebloom.search import locate as library
+from zonebloom.search.snapshot import load_snapshot
+from zonebloom.search.view import View
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["keys_located", "locate"]
+
+_PLACES = (("path", "string"), ("fragment_id", "long"), ("start", "long"), ("stop", "long"))
+
+
+def locate(
+    spark: SparkSession,
+    path: Any,
+    column: str,
+    keys: DataFrame,
+    *,
+    index: str | None = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> DataFrame:
+    """One row for each key of `keys` and row range that may hold it: the key, path, fragment_id, start, stop.
+
+    Raises
+    ------
+    InvalidArgumentError
+        `keys` has several columns, or one with the name of a column of the result.
+    ColumnNotFoundError
+        The column is not indexed.
+
+    Spec: specs/spark.md#locate
+    """
+    from pyspark.sql.types import StructType  # noqa: PLC0415 - an optional extra
+
+    session_of(spark)
+    if len(keys.columns) != 1 or keys.columns[0] in dict(_PLACES):
+        message = f"keys must have one column, of another name than {', '.join(dict(_PLACES))}"
+        raise InvalidArgumentError(f"{message}, got {', '.join(keys.columns)}")
+    view = open_view(path, index, storage_options)
+    if view.column(column) is None:
+        names = [entry.name for entry in view.snapshot.manifest.columns]
+        raise ColumnNotFoundError.among(column, names, f"the index {view.snapshot.store.location}")
+    place = Place(view.snapshot.store.location, storage_options)
+    sent = pickled((place, view.snapshot.manifest.version, sent_dataset(view.dataset), dict(view.listing)))
+    schema = StructType(list(keys.schema))
+    for name, kind in _PLACES:
+        schema = schema.add(name, kind)
+    return keys.distinct().mapInArrow(shipped(keys_located, sent, column), schema)
+
+
+# --- on executors -----------------------------------------------------------------------------------------------------
+
+
+def keys_located(sent: bytes, column: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The row ranges of the keys of a task."""
+    place, version, dataset, listing = unpickled(sent)
+    view: View | None = None
+    for batch in batches:
+        if view is None:
+            view = View(load_snapshot(place.open(), version), dataset, listing)
+        found = library.locate(view, column, batch.column(0), exact=False)
+        numbers = [found[name].cast(pa.int64()) for name, kind in _PLACES if kind == "long"]
+        arrays = [batch.column(0).take(found["key_index"].combine_chunks()), found["path"], *numbers]
+        table = pa.table(arrays, names=[batch.schema.names[0], *dict(_PLACES)])
+        yield from table.to_batches()
