@@ -15,7 +15,7 @@ import pyarrow as pa
 from zonebloom.engines.spark.build.driver import sent_dataset
 from zonebloom.engines.spark.build.tasks import Place
 from zonebloom.engines.spark.executors import pickled, session_of, shipped, unpickled
-from zonebloom.engines.spark.read.row_ranges import open_view
+from zonebloom.engines.spark.scan.row_ranges import open_view
 from zonebloom.errors import ColumnNotFoundError, InvalidArgumentError
 from zonebloom.search import locate as library
 from zonebloom.search.snapshot import load_snapshot
