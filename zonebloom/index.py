@@ -34,7 +34,6 @@ from zonebloom.formats.places import is_index_name, places_of
 from zonebloom.formats.table_marks import METADATA_SUFFIX
 from zonebloom.options import COMMIT_EVERY, FPP, ROWS_PER_ZONE, BuildOptions, IndexOptions
 from zonebloom.predicates import And, IsIn, Predicate, parse_predicate
-from zonebloom.reasons import ReasonCode
 from zonebloom.search.result import SearchResult
 from zonebloom.search.snapshot import Snapshot, load_snapshot, load_trusted
 from zonebloom.search.view import View
@@ -308,15 +307,6 @@ def _condition(predicate: Any, column: str | None, values: Any) -> Predicate:
     return listed if predicate is None else And((parse_predicate(predicate), listed))
 
 
-def _searched(view: View, tree: Predicate) -> SearchResult:
-    """What the view finds; a literal that a scan cannot compare is the same error here, not a search of everything."""
-    found = view.search(tree, own_filters=True)
-    if any(reason.code is ReasonCode.TYPE_MISMATCH for reason in found.reasons):
-        tree.to_expression(view.plain_schema)
-    _log.debug("searched %s: %s, %s reasons", tree, found.kind, len(found.reasons))
-    return found
-
-
 class Index:
     """One version of an index, opened; it keeps that version whatever others commit meanwhile.
 
@@ -469,7 +459,9 @@ class Index:
         """
         tree = _condition(predicate, column, values)
         view = self._checked_view(strict=strict)
-        return view.as_numbered(_searched(view, tree))
+        found = view.as_numbered(view.answer(tree))
+        _log.debug("searched %s: %s, %s reasons", tree, found.kind, len(found.reasons))
+        return found
 
     def scan(
         self,
@@ -596,7 +588,7 @@ class Index:
         before, started = self.traffic, time.perf_counter()
         view = self._checked_view(strict=strict)
         listed = time.perf_counter()
-        found = _searched(view, tree)
+        found = view.answer(tree)
         searched = time.perf_counter()
         traffic = self.traffic - before
         done = explain(view, tree, found)

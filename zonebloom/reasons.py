@@ -12,7 +12,7 @@ import enum
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-__all__ = ["Reason", "ReasonCode", "counted", "summed_up", "wrapped"]
+__all__ = ["OF_CONDITIONS", "Reason", "ReasonCode", "counted", "summed_up", "wrapped"]
 
 _WIDTH = 80
 
@@ -50,6 +50,19 @@ class ReasonCode(enum.StrEnum):
     """One side of an OR cannot be judged, so neither side prunes."""
     SATURATED_FILTER = "SATURATED_FILTER"
     """So many bits are set that the filter says "may match" to nearly everything."""
+
+
+OF_CONDITIONS = frozenset(
+    {
+        ReasonCode.COLUMN_NOT_INDEXED,
+        ReasonCode.PARTITION_COLUMN_IN_FILE,
+        ReasonCode.PREDICATE_NOT_SUPPORTED,
+        ReasonCode.NEGATED_PREDICATE,
+        ReasonCode.CAST_ON_COLUMN,
+        ReasonCode.TYPE_MISMATCH,
+    }
+)
+"""Reasons for which a part of a condition met no filter; the others are about files and the index."""
 
 
 @dataclass(frozen=True, slots=True)

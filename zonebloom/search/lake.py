@@ -88,7 +88,7 @@ class Lake:
     def search(self, predicate: Predicate | str | Any) -> SearchResult:
         """Rows that may match `predicate`; the rest certainly do not. As `Index.search`."""
         view = self.view()
-        return view.as_numbered(view.search(parse_predicate(predicate), own_filters=True))
+        return view.as_numbered(view.answer(parse_predicate(predicate)))
 
     def scan(
         self, predicate: Predicate | str | Any, *, columns: Sequence[str] | None = None, limit: int | None = None
@@ -110,7 +110,7 @@ class Lake:
         from zonebloom.search.explain import explain  # noqa: PLC0415 - a plain search does without
 
         tree, view = parse_predicate(predicate), self.view()
-        return explain(view, tree, view.search(tree, own_filters=True))
+        return explain(view, tree, view.answer(tree))
 
 
 def _without_index(dataset: DatasetSnapshot, listing: Mapping[str, Any]) -> Snapshot:

@@ -20,7 +20,7 @@ from zonebloom.bloom.hashing import is_ambiguous, leaf_paths, resolve_column
 from zonebloom.errors import ColumnNotFoundError, PredicateError, first_line
 from zonebloom.formats import DatasetSnapshot, Declared, hive
 from zonebloom.predicates import Predicate
-from zonebloom.reasons import Reason, ReasonCode
+from zonebloom.reasons import OF_CONDITIONS, Reason, ReasonCode
 from zonebloom.search.bind import bind
 from zonebloom.search.column_reader import ColumnReader
 from zonebloom.search.evaluate import ProbedColumn, evaluate
@@ -198,6 +198,19 @@ class View:
             row_groups=self.row_groups,
             unreadable=frozenset(self.files[path].fragment_id for path in self.files.unreadable_paths),
         )
+
+    def answer(self, predicate: Predicate) -> SearchResult:
+        """The search for a person: what a scan of the rows would refuse is the same error here.
+
+        Raises
+        ------
+        PredicateError
+            A literal cannot be compared with its column, or the condition cannot be evaluated on a row.
+        """
+        found = self.search(predicate, own_filters=True)
+        if any(reason.code in OF_CONDITIONS for reason in found.reasons):  # else filters have taken every literal
+            predicate.to_expression(self.plain_schema)
+        return found
 
     def _columns_of_folders(self) -> frozenset[str | None]:
         """The columns that `key=value` folders name, though files may hold them too."""

@@ -142,10 +142,9 @@ class Forecast:
     def _sample(self) -> str:
         some = self.sampled
         return (
-            f"sampled {counted(int(some['zones']), 'zone')} of {counted(int(some['files']), 'file')}: "
-            f"distinct values a zone {self.distinct_per_zone:,.0f}, zones of a present key {self.zones_per_key:,.1f}; "
-            f"read {some['read_ns']:.1f} ns a row, "
-            f"hashed and inserted {some['insert_ns']:.1f}"
+            f"sampled {counted(int(some['zones']), 'zone')} of {counted(int(some['files']), 'file')}: distinct values "
+            f"a zone {self.distinct_per_zone:,.0f}, zones of a present key {self.zones_per_key:,.1f}; "
+            f"read {some['read_ns']:.1f} ns a row, hashed and inserted {some['insert_ns']:.1f}"
         )
 
 
