@@ -216,12 +216,17 @@ def test_whatif_tells_upkeep_and_what_the_writer_could_do(tmp_path):
     assert found.growth.rows_per_day == 100_000
     assert 0 < found.growth.seconds_per_day < 10
     layout = found.layout
-    assert (layout.has_page_index, layout.row_group_rows) == (False, 100_000)
-    assert layout.bytes_per_match > 1_600_000
-    assert layout.bytes_per_zone == layout.bytes_per_match // 100
+    assert (layout.has_page_index, layout.row_group_rows, layout.num_rows_rewritten) == (False, 100_000, 100_000)
+    as_they_are, quartered, paged, in_order = layout.rewrites
+    assert as_they_are.bytes_per_match > 1_600_000, "the row group"
+    assert quartered.bytes_per_match == pytest.approx(as_they_are.bytes_per_match / 4, rel=0.2)
+    assert paged.bytes_per_match < as_they_are.bytes_per_match / 20
+    assert in_order.bytes_per_match < as_they_are.bytes_per_match / 20
+    assert all(one.seconds_per_match > 0 for one in layout.rewrites)
     text = str(found)
     assert "upkeep: 1.0 files and 100,000 rows came a day" in text
-    assert "has no page index" in text
+    assert "0.parquet has no page index" in text
+    assert "page index, pages of 1,000 rows" in text
     assert max(map(len, text.splitlines())) <= 80
     pq.write_table(table, root / "0.parquet", write_page_index=True)
     assert zb.whatif(root, "key").layout.advice() == []

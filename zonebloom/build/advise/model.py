@@ -141,7 +141,7 @@ class _Predictor:
             options=tuple(self._option(fpp, sizing) for fpp in fpps for sizing in SIZINGS),
             locator=self._locator(),
             growth=growth_of(self.fragments, self._build_seconds("equal") / self.num_rows),
-            layout=layout_of(self.dataset, self.fragments, self.rows_per_zone),
+            layout=layout_of(self.dataset, self.fragments, self.column, self.rows_per_zone),
         )
 
     def _forecast(self, verdict: Verdict) -> Forecast:

@@ -6,11 +6,12 @@ Spec: specs/whatif.md#writer
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from zonebloom.build.advise.rewrites import Rewrite, measured_rewrites
 from zonebloom.errors import DataFileError
 from zonebloom.formats import DatasetSnapshot
-from zonebloom.formats.parquet.file import open_parquet
+from zonebloom.formats.parquet.file import DataFile, open_parquet
 from zonebloom.storage.fragments import Fragment
 
 __all__ = ["Growth", "Layout", "growth_of", "layout_of"]
@@ -19,6 +20,8 @@ _DAYS = 30
 _NS_OF_DAY = 86_400 * 10**9
 _LARGE_BYTES = 1 << 20
 """Row groups above this are worth a page index: a request to an object store takes as long as a megabyte."""
+_REWRITTEN_BYTES = 16 << 20
+"""Compressed bytes that are written in each way, so that a forecast takes no second more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,21 +54,24 @@ class Layout:
     """Whether every column has an offset index."""
     row_group_rows: int
     """Rows of its largest row group."""
-    bytes_per_match: int
-    """Bytes of that row group, all columns: what a match reads where there is no page index."""
-    bytes_per_zone: int
-    """Its share of one zone: what a match reads with a page index and pages of a zone's rows."""
+    row_group_bytes: int
+    """Compressed bytes of that row group, all columns."""
+    num_rows_rewritten: int = 0
+    """Rows of it that were written in memory, in each way of `rewrites`."""
+    rewrites: tuple[Rewrite, ...] = ()
+    """What a match reads of rows of that row group, as it is and written otherwise; none where that gains nothing."""
 
     def advice(self) -> list[str]:
         """What the writer could do, with what it would save."""
-        if self.has_page_index or self.bytes_per_match < _LARGE_BYTES or self.bytes_per_zone >= self.bytes_per_match:
+        if not self.rewrites:
             return []
-        whole, zone = self.bytes_per_match / 1e6, self.bytes_per_zone / 1e6
-        return [
-            f"writer: {self.path} has no page index, so a match reads up to {whole:,.1f} MB",
-            f"  with a page index, and pages of a zone's rows, {zone:,.2f} MB (pyarrow: write_page_index=True)",
-            f"  with row groups a fourth as large {whole / 4:,.1f} MB",
+        width = max(len(one.name) for one in self.rewrites)
+        lines = [
+            f"  {one.name:<{width}} {one.bytes_per_match / 1e6:>9,.2f} MB {one.seconds_per_match * 1e3:>9,.2f} ms"
+            for one in self.rewrites
         ]
+        head = f"writer: {self.path} has no page index; what a match reads of {self.num_rows_rewritten:,} of its rows,"
+        return [f"{head} measured:", *lines]
 
 
 def growth_of(fragments: Sequence[Fragment], seconds_per_row: float) -> Growth | None:
@@ -80,17 +86,27 @@ def growth_of(fragments: Sequence[Fragment], seconds_per_row: float) -> Growth |
     return Growth(days, len(recent) / days, rows, rows * seconds_per_row)
 
 
-def layout_of(dataset: DatasetSnapshot, fragments: Sequence[Fragment], rows_per_zone: int) -> Layout | None:
+def layout_of(
+    dataset: DatasetSnapshot, fragments: Sequence[Fragment], column: str, rows_per_zone: int
+) -> Layout | None:
     """The layout of the first file with rows; None where there is none, or it is gone."""
     for fragment in fragments:
         if not fragment.num_rows:
             continue
         try:
             with open_parquet(dataset, fragment.path, fragment.fingerprint) as file:
-                group = max(range(len(file.row_group_rows)), key=file.row_group_rows.__getitem__)
-                is_indexed = file.has_page_index(group)
-                rows, num_bytes = file.row_group_rows[group], file.row_group_bytes[group]
+                return _layout(file, fragment.path, column, rows_per_zone)
         except DataFileError:
             return None
-        return Layout(fragment.path, is_indexed, rows, num_bytes, num_bytes * min(rows_per_zone, rows) // rows)
     return None
+
+
+def _layout(file: DataFile, path: str, column: str, rows_per_zone: int) -> Layout:
+    group = max(range(len(file.row_group_rows)), key=file.row_group_rows.__getitem__)
+    num_rows, num_bytes = file.row_group_rows[group], file.row_group_bytes[group]
+    found = Layout(path, file.has_page_index(group), num_rows, num_bytes)
+    if found.has_page_index or num_bytes < _LARGE_BYTES or num_rows <= rows_per_zone or column not in file.schema.names:
+        return found
+    some = min(num_rows, max(rows_per_zone, num_rows * _REWRITTEN_BYTES // num_bytes))
+    rows = file.read_rows(group, [0], [some], file.schema.names)
+    return replace(found, num_rows_rewritten=some, rewrites=measured_rewrites(rows, column, rows_per_zone))
