@@ -80,6 +80,16 @@ def test_damage_and_lost_segments_are_in_the_status(flat_lake):
     assert "damaged" in str(found)
 
 
+def test_a_status_leaves_the_warning_of_damage_to_the_search(flat_lake):
+    zb.build_index(flat_lake.root, "user_id")
+    for path in (index_of(flat_lake.root) / "columns").rglob("*.arrow"):
+        path.unlink()
+    index = zb.open_index(flat_lake.root)
+    assert index.status().damage
+    with pytest.warns(RuntimeWarning, match="rows that it describes are read whole"):
+        index.search("user_id = 'x'")
+
+
 def test_a_build_that_died_is_unfinished(flat_lake, run, monkeypatch):
     from zonebloom.build import apply
 

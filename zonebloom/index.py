@@ -597,6 +597,8 @@ class Index:
     def status(self) -> Status:
         """What the index covers of the data set as it is now, and what a search reads whole; print it.
 
+        Damage is told that shows where each part of the index is opened; `verify` reads the parts whole.
+
         Cost: a listing, the footers of new and changed files, and the positions of all zones.
 
         Spec: specs/pruning.md#status

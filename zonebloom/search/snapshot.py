@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
@@ -55,6 +56,7 @@ class Snapshot:
         self._leveled: dict[str, LeveledZones | LocatedZones] = {}
         self._warned: set[str] = set()
         """Messages of damage that was warned of."""
+        self._is_quiet = False
         lists = () if distrust else manifest.fragment_lists
         tables = list(self._opened(partial(read_fragments, store), lists))
         sound = [table for table in tables if not isinstance(table, Exception)]
@@ -128,8 +130,17 @@ class Snapshot:
             for message in leveled.level_damage:
                 self._warn(message, "the zones beneath are asked instead")
 
+    @contextmanager
+    def quiet(self) -> Iterator[None]:
+        """No warning of damage inside the block; the next search warns of it."""
+        self._is_quiet = True
+        try:
+            yield
+        finally:
+            self._is_quiet = False
+
     def _warn(self, message: str, effect: str = "rows that it describes are read whole") -> None:
-        if message not in self._warned:
+        if message not in self._warned and not self._is_quiet:
             self._warned.add(message)
             warnings.warn(f"{message}; {effect}", RuntimeWarning, stacklevel=3)
 

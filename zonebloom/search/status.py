@@ -5,7 +5,6 @@ Spec: specs/pruning.md#status
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -115,10 +114,9 @@ class Status:
 
 
 def status(view: View) -> Status:
-    """The status of a view; opens every segment of the index, and reads none whole."""
+    """The status of a view; opens every segment of the index, and reads none whole, as `verify` does."""
     manifest = view.snapshot.manifest
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # damage is in the answer
+    with view.snapshot.quiet():  # damage is in the answer
         probed = [view.column(entry.name) for entry in manifest.columns]
     of_columns = [reason for one in probed if one is not None for reason in (*one.reasons, *one.damage)]
     damage = dict.fromkeys(one for one in (*view.snapshot.damage, *of_columns) if one.code in _OF_INDEX)
