@@ -83,11 +83,11 @@ def test_what_some_commands_have():
         return {name for name in COMMANDS if option in options_of(name)}
 
     assert having("--strict") == having("--values") == {"search", "scan", "exists", "locate", "explain"}
-    assert having("--where") == {"search", "scan", "explain"}
+    assert having("--where") == {"search", "scan", "explain", "report"}
     assert having("--dry-run") == WRITERS
     assert having("--workers") == having("--commit-every") == {"build", "refresh"}
     assert having("--limit") == {"search", "scan"}
-    assert having("--output") - {"blooms"} == {"scan", "export"} == having("--overwrite") - {"build"}
+    assert having("--output") - {"blooms"} == {"scan", "export", "report"} == having("--overwrite") - {"build"}
 
 
 @pytest.mark.parametrize("name", sorted(OF_A_PATH))
@@ -107,6 +107,7 @@ def test_json_is_json_for_every_command(name, flat_lake, tmp_path, capsys, monke
         "export": ("-c", "user_id", "-o", tmp_path / "z.arrow"),
         "import": ("-c", "user_id", "--index", tmp_path / "index"),
         "locate": ("-c", "user_id", "--values", tmp_path / "ids.txt"),
+        "report": ("-o", tmp_path / "report.html"),
         "restore": ("1",),
         "scan": ("-w", "amount IS NOT NULL", "--limit", "1"),
         "search": ("-w", "user_id = 'u'"),
