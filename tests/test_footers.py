@@ -17,6 +17,7 @@ import pytest
 from pyarrow.parquet import encryption
 
 import zonebloom as zb
+from tests.depth import IS_DEEP, at_depth
 from zonebloom.errors import DataFileError, InvalidArgumentError
 from zonebloom.formats import DataFile
 from zonebloom.formats.parquet import thrift
@@ -282,9 +283,9 @@ def test_no_flipped_bit_of_a_footer_ends_the_process_or_raises_a_bare_error(tmp_
     pq.write_table(table.select(["i"]), tmp_path / "number.parquet", row_group_size=10, store_schema=False)
     pq.write_table(table.select(["s"]), tmp_path / "struct.parquet", store_schema=False, write_page_index=True)
     pq.write_table(table.select(["t"]), tmp_path / "text.parquet", store_schema=False)
-    num_read, num_refused = fuzzed(tmp_path, step=2, rounds=300, every=1000)
-    assert num_read > 1000
-    assert num_refused > 1000
+    num_read, num_refused = fuzzed(tmp_path, step=2 if IS_DEEP else 10, rounds=at_depth(300), every=1000)
+    assert num_read > at_depth(1000)
+    assert num_refused > at_depth(1000)
 
 
 def test_no_damage_to_filters_or_their_places_ends_the_process_or_raises_a_bare_error(tmp_path):
@@ -293,6 +294,6 @@ def test_no_damage_to_filters_or_their_places_ends_the_process_or_raises_a_bare_
     filters = {"i": {"ndv": 10, "fpp": 0.1}}
     pq.write_table(table, tmp_path / "a.parquet", row_group_size=10, store_schema=False, bloom_filter_options=filters)
     pq.write_table(table, tmp_path / "b.parquet", store_schema=False)
-    num_read, num_refused = fuzzed(tmp_path, step=8, rounds=60, every=1)
-    assert num_read > 200
-    assert num_refused > 50
+    num_read, num_refused = fuzzed(tmp_path, step=8 if IS_DEEP else 40, rounds=at_depth(60), every=1)
+    assert num_read > at_depth(200)
+    assert num_refused > at_depth(50)

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests import reference
+from tests.depth import at_depth
 from zonebloom.bloom.kernels.locator import DROPPED, decode_pages, encode_pages, find_pairs
 from zonebloom.bloom.kernels.pairs import merge_pairs, pack_pairs, sort_pairs
 from zonebloom.bloom.locator import MAX_PAIRS, MAX_ZONES, pair_bounds, zone_bits_for, zones_in_page
@@ -181,7 +182,8 @@ def test_found_pairs_are_those_of_the_key(num_pairs, distinct, num_zones):
     stored = random_hashes(num_pairs, distinct=distinct)
     pairs, zone_bits = sorted_pairs(stored, num_zones), zone_bits_for(num_zones)
     pages = encoded(pairs, zone_bits)
-    hashes = np.sort(np.concatenate((stored[:50], random_hashes(50), np.array([0, 2**64 - 1], np.uint64))))
+    few = at_depth(50, 8)
+    hashes = np.sort(np.concatenate((stored[:few], random_hashes(few), np.array([0, 2**64 - 1], np.uint64))))
     zones_of: dict[int, list[int]] = {}
     for pair in pairs.tolist():
         zones_of.setdefault(pair >> 23, []).append(pair & (MAX_ZONES - 1))
