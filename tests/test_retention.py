@@ -192,7 +192,7 @@ def test_vacuum_leaves_what_it_cannot_judge(index):
     with pytest.raises(UnsupportedFormatError):
         index.vacuum(older_than=NOW)
     assert files_of(index) == before
-    with pytest.raises(InvalidArgumentError, match="older_than must not be negative"):
+    with pytest.raises(InvalidArgumentError, match="older_than must be a timedelta of 0 or more"):
         index.vacuum(older_than=timedelta(days=-1))
 
 

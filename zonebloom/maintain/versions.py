@@ -174,8 +174,8 @@ def vacuum(store: Store, *, older_than: timedelta, dry_run: bool) -> Vacuum:
 
     Spec: specs/refresh.md#vacuum
     """
-    if older_than < timedelta(0):
-        raise InvalidArgumentError(f"older_than must not be negative, got {older_than}")
+    if not isinstance(older_than, timedelta) or older_than < timedelta(0):
+        raise InvalidArgumentError(f"older_than must be a timedelta of 0 or more, got {older_than!r}")
     before = time.time() - older_than.total_seconds()
     numbers = list_versions(store)
     _named(store, numbers[-1:])
