@@ -223,9 +223,12 @@ def build_index(
     """
     from zonebloom.build.create import build, index_store  # noqa: PLC0415 - a plain search does without
 
-    names = {levels} if isinstance(levels, str) else set(levels)
-    names = (names | ({"locator"} if locator or not filters else set())) - (set() if filters else {"zone"})
-    options = IndexOptions(rows_per_zone, fpp, sizing, tuple(names))
+    names = (levels,) if isinstance(levels, str) else tuple(levels)
+    if not filters:
+        names = tuple(name for name in names if name != "zone")
+    if locator or not filters:
+        names = (*names, "locator")
+    options = IndexOptions(rows_per_zone, fpp, sizing, names)
     work = BuildOptions(workers, commit_every, progress, runner)
     given = open_dataset(source, storage_options)
     dataset = given.pin()
