@@ -207,8 +207,8 @@ def build_index(
         Whether to add the level `"locator"`: 4.2 bytes a row, with which a search keeps hardly any zone by chance, and
         `Index.locate` names the zones of many keys. specs/locator.md.
     filters
-        Whether zones have filters. False makes locators instead of them, which answer all that filters answer; a
-        `zone_table` and an export need filters.
+        Whether zones have filters. False makes locators instead of them, which answer all that filters answer, as
+        `levels=("locator",)` does in a full refresh; a `zone_table` and an export need filters.
 
     Raises
     ------
