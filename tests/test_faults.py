@@ -118,7 +118,7 @@ def template(tmp_path_factory):
     root.mkdir()
     for number in range(4):
         write(root / f"f{number}.parquet", range(number * 100, number * 100 + 40))
-    levels = ("zone", "fragment", "dataset")
+    levels = ("zone", "dataset", "locator")
     zb.build_index(root, "k", rows_per_zone=10, levels=levels, workers=1, index=root / "_zonebloom")
     write(root / "g.parquet", range(1000, 1040))
     zb.open_index(root).refresh(workers=1)
@@ -141,7 +141,7 @@ def build_in_steps(root: Path) -> None:
 
 
 def build_another_column(root: Path) -> None:
-    zb.build_index(root, "s", rows_per_zone=10, workers=1, overwrite=True)
+    zb.build_index(root, "s", rows_per_zone=10, workers=1, overwrite=True, filters=False)
 
 
 def refresh(root: Path) -> None:

@@ -40,7 +40,7 @@ def test_a_writer_killed_at_any_moment_loses_nothing(tmp_path, figure):
     root.mkdir()
     for number in range(6):
         write(root / f"f{number}.parquet", range(1000 * number, 1000 * number + 200))
-    zb.build_index(root, "k", rows_per_zone=10, levels=("zone", "dataset"))
+    zb.build_index(root, "k", rows_per_zone=10, levels=("zone", "dataset", "locator"))
     store, other = LocalStore(index_of(root)), LocalStore(root / "_other")
     survived: Counter[str] = Counter()
     newest = commits = resumed = 0

@@ -40,6 +40,7 @@ ROWS = st.lists(KEYS, max_size=30)
 PATHS = st.sampled_from([f"day={day}/f{number}.parquet" for day in (1, 2) for number in range(4)] + ["g", "h", "i"])
 PICK = st.integers(0, 999)
 SHAPES = st.sampled_from(["plain", "narrow", "without s", "more"])
+LEVELS = st.sampled_from([("zone",), ("zone", "fragment", "dataset"), ("zone", "locator"), ("locator",)])
 
 
 def text(key: int | None) -> str | None:
@@ -96,12 +97,11 @@ class Life(RuleBasedStateMachine):
                     rows.append((row["k"], row["s"], row["day"]))
         return rows
 
-    @initialize(keys=st.lists(KEYS, min_size=1, max_size=30), levels=st.booleans(), hive=st.booleans())
+    @initialize(keys=st.lists(KEYS, min_size=1, max_size=30), levels=LEVELS, hive=st.booleans())
     def build(self, keys, levels, hive):
         self.write("day=1/f0.parquet" if hive else "g", keys, "plain")
         self.write("day=2/f0.parquet" if hive else "h", keys[::2], "plain")
-        above = ("zone", "fragment", "dataset") if levels else ("zone",)
-        self.index = zb.build_index(self.root, ["k", "s"], rows_per_zone=8, sizing="exact", levels=above, workers=1)
+        self.index = zb.build_index(self.root, ["k", "s"], rows_per_zone=8, sizing="exact", levels=levels, workers=1)
         self.has_days = hive
 
     # --- what happens to the data -------------------------------------------------------------------------------------
@@ -181,13 +181,12 @@ class Life(RuleBasedStateMachine):
             files = self.index.view().files
             assert all(files[path].is_known for path in self.files if int(path[4]) in days)
 
-    @rule(rows_per_zone=st.sampled_from([5, 8, 13]), levels=st.booleans(), fpp=st.sampled_from([0.001, 0.1]))
+    @rule(rows_per_zone=st.sampled_from([5, 8, 13]), levels=LEVELS, fpp=st.sampled_from([0.001, 0.1]))
     def refresh_with_new_parameters(self, rows_per_zone, levels, fpp):
-        names = ("zone", "fragment", "dataset") if levels else ("zone",)
-        self.index.refresh("full", rows_per_zone=rows_per_zone, fpp=fpp, levels=names, workers=1)
+        self.index.refresh("full", rows_per_zone=rows_per_zone, fpp=fpp, levels=levels, workers=1)
         for column in self.index.info()["columns"]:
             assert column["rows_per_zone"] == rows_per_zone
-            assert [level["name"] for level in column["levels"]] == list(names[1:])
+            assert [level["name"] for level in column["levels"]] == list(levels[1:])
 
     @rule(
         works=st.lists(

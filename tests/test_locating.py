@@ -81,7 +81,7 @@ def assert_only_zones_with_keys_are_kept(lake, index):
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-@pytest.mark.parametrize("how", [BESIDE, INSTEAD, {"locator": True, "levels": ("zone", "fragment", "dataset")}])
+@pytest.mark.parametrize("how", [BESIDE, INSTEAD, {"locator": True, "levels": ("zone", "dataset")}])
 def test_a_search_keeps_the_zones_that_hold_a_key_and_no_other(lake, workers, how):
     index = build(lake, workers=workers, **how)
     [column] = index._snapshot.manifest.columns
@@ -178,6 +178,15 @@ def test_a_damaged_locator_is_told_and_the_filters_answer(lake, how):
 def test_every_level_is_named_in_the_error(lake):
     with pytest.raises(ValueError, match="or locator alone, got zone, file"):
         build(lake, levels=("zone", "file"))
+    with pytest.raises(ValueError, match="fragment or locator, as a locator answers before"):
+        build(lake, levels=("zone", "fragment"))
+
+
+def test_no_filter_is_asked_where_a_locator_answers(lake):
+    index = build(lake, levels=("zone", "dataset"))
+    assert_only_zones_with_keys_are_kept(lake, index)
+    index.locate("k", [7, 8, 10**15])
+    assert not index.view().column("k").zones.zones.probes
 
 
 # --- locate -----------------------------------------------------------------------------------------------------------

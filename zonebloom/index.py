@@ -207,8 +207,8 @@ def build_index(
         Whether to add the level `"locator"`: 4.2 bytes a row, with which a search keeps hardly any zone by chance, and
         `Index.locate` names the zones of many keys. specs/locator.md.
     filters
-        Whether zones have filters. False makes locators instead of them, which answer all that filters answer; a
-        `zone_table` and an export need filters.
+        Whether zones have filters. False makes locators instead of them, which answer all that filters answer, as
+        `levels=("locator",)` does in a full refresh; a `zone_table` and an export need filters.
 
     Raises
     ------
@@ -223,9 +223,12 @@ def build_index(
     """
     from zonebloom.build.create import build, index_store  # noqa: PLC0415 - a plain search does without
 
-    names = {levels} if isinstance(levels, str) else set(levels)
-    names = (names | ({"locator"} if locator or not filters else set())) - (set() if filters else {"zone"})
-    options = IndexOptions(rows_per_zone, fpp, sizing, tuple(names))
+    names = (levels,) if isinstance(levels, str) else tuple(levels)
+    if not filters:
+        names = tuple(name for name in names if name != "zone")
+    if locator or not filters:
+        names = (*names, "locator")
+    options = IndexOptions(rows_per_zone, fpp, sizing, names)
     work = BuildOptions(workers, commit_every, progress, runner)
     given = open_dataset(source, storage_options)
     dataset = given.pin()

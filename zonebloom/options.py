@@ -80,11 +80,15 @@ def check_levels(levels: Sequence[str]) -> tuple[str, ...]:
     Raises
     ------
     InvalidArgumentError
-        They are not "zone" and any of "fragment", "dataset" and "locator", or "locator" alone.
+        They are not "zone" and any of "fragment", "dataset" and "locator", or "locator" alone; or "fragment" is beside
+        "locator".
     """
     names = (levels,) if isinstance(levels, str) else tuple(levels)
     if ("zone" not in names and set(names) != {"locator"}) or set(names) - set(LEVELS):
         message = "levels must be zone and any of fragment, dataset and locator, or locator alone"
+        raise InvalidArgumentError(f"{message}, got {', '.join(names)}")
+    if {"fragment", "locator"} <= set(names):
+        message = "levels must have fragment or locator, as a locator answers before the filter of a fragment is asked"
         raise InvalidArgumentError(f"{message}, got {', '.join(names)}")
     return tuple(name for name in LEVELS if name in names)
 

@@ -40,7 +40,16 @@ import xxhash
 import zonebloom as zb
 from zonebloom.errors import ZoneBloomError
 
-KINDS = ("version", "fragments", "zones", "slices", "slices metadata", "fragment level", "dataset level")
+KINDS = (
+    "version",
+    "fragments",
+    "zones",
+    "slices",
+    "slices metadata",
+    "fragment level",
+    "dataset level",
+    "locator level",
+)
 CASE_SECONDS = 10
 """A case that takes longer hangs; most take 20 ms."""
 MEMORY_BYTES = 1 << 30
@@ -64,13 +73,14 @@ class Subject:
 
     @classmethod
     def made(cls, folder: Path) -> Subject:
-        """Two files of 300 rows; column `k` is sliced, `s` is not; both have levels; a refresh added the second."""
+        """Two files of 300 rows, one by a refresh; column `k` is sliced, `s` has a locator; both have levels."""
         lake = folder / "lake"
         lake.mkdir()
+        levels = ("zone", "locator")
         for number in range(2):
             if number:
                 zb.build_index(lake, "k", rows_per_zone=1, levels=("zone", "fragment", "dataset"), workers=1).optimize()
-                zb.build_index(lake, "s", rows_per_zone=20, levels=("zone", "fragment"), optimize=False, workers=1)
+                zb.build_index(lake, "s", rows_per_zone=20, levels=levels, optimize=False, workers=1)
             keys = range(300 * number, 300 * number + 300)
             table = pa.table({"k": pa.array(keys, pa.int64()), "s": [f"text {key}" for key in keys]})
             pq.write_table(table, lake / f"part-{number}.parquet", row_group_size=100)

@@ -91,7 +91,7 @@ def info(path: str, index: str | None, output_format: str) -> None:
 @click.option("--rows-per-zone", type=int, help="With full: rows of a zone from now on.")
 @click.option("--fpp", type=float, help="With full: false positive probability of a zone from now on.")
 @click.option("--sizing", type=click.Choice(get_args(Sizing)), help="With full: how large a filter is from now on.")
-@click.option("--levels", help="With full: zone, and fragment or dataset above it, separated by commas.")
+@click.option("--levels", help="With full: zone, and fragment, dataset or locator; or locator alone.")
 @click.option("--check", is_flag=True, help="Read the index whole first, and mend it.")
 @work_options
 @index_option

@@ -140,13 +140,17 @@ def _rewrite(
                 writer.write(kept)
         if rows is not None:
             writer.write(rows)
+    except BaseException:
+        writer.discard()
+        raise
+    try:
         if removed or writer.files:
             with table.transaction() as transaction, transaction.update_snapshot().overwrite() as snapshot:
                 for file in removed:
                     snapshot.delete_data_file(file)
                 for file in writer.files:
                     snapshot.append_data_file(file)
-    except (CommitFailedException, ValidationException) as error:  # these say that nothing was committed
+    except (CommitFailedException, ValidationException) as error:  # others do not say whether it was committed
         writer.discard()
         message = f"table {table.location()} must not be changed by another writer meanwhile, got: {first_line(error)}"
         raise ConcurrentCommitError(f"{message}; nothing was changed: load the table again, and repeat") from error

@@ -196,11 +196,22 @@ def _after_zeros(page: Any, num_zeros: Any) -> Any:
         num_zeros -= count_ones(zeros)
         index += _1
         if index == _BIT_WORDS:
-            return _PAGE_BITS + _1
+            return _PAGE_BITS
         zeros = ~load_u64(page + _8, index)
     for _ in range(_1, num_zeros):
         zeros &= zeros - _1
     return (index << _6) + count_trailing_zeros(zeros) + _1 if num_zeros else _0
+
+
+@subroutine
+def _next_zero(page: Any, place: Any) -> Any:
+    """The place of the first zero in the page's bits from `place` on; past all bits if there is none."""
+    index = place >> _6
+    zeros = ~load_u64(page + _8, index) >> (place & _63) << (place & _63)
+    while zeros == _0 and index + _1 < _BIT_WORDS:
+        index += _1
+        zeros = ~load_u64(page + _8, index)
+    return (index << _6) + count_trailing_zeros(zeros)
 
 
 @kernel
@@ -217,8 +228,9 @@ def _find_pairs(
             if bucket > _PAGE_BITS:  # below the page's first, or above all
                 continue
             start = _after_zeros(page, bucket)
-            stop = min(_after_zeros(page, bucket + _1) - _1 - bucket, count)
-            for index in range(start - bucket, stop):
+            if start >= _PAGE_BITS:  # no such bucket
+                continue
+            for index in range(start - bucket, min(_next_zero(page, start) - bucket, count)):
                 entry = load_u32(page, _LAST_ENTRY - index)
                 if low <= entry <= high:
                     if found < room:

@@ -156,8 +156,9 @@ def _header(num_zones: int) -> list[str]:
 
 
 def _line(option: Option) -> str:
+    fpp = "-" if option.sizing == "locator" else f"{option.fpp:g}"
     return (
-        f"{option.fpp:<8.2g}{option.sizing:<13}{option.blocks_per_zone:>6,.0f}{option.index_bytes / 1e6:>10,.2f}"
+        f"{fpp:<8}{option.sizing:<13}{option.blocks_per_zone:>6,.0f}{option.index_bytes / 1e6:>10,.2f}"
         f"{option.build_seconds:>9,.2f}{_zones(option.absent_kept):>8}{_zones(option.present_kept):>8}"
         f"{_zones(option.many_absent_kept):>9}{_zones(option.many_present_kept):>9}"
     )

@@ -74,7 +74,7 @@ def merge_all(
 ) -> tuple[Sequence[SegmentEntry], list[str]]:
     """The locators `entries` merged to one, which is written but not committed, and what is damaged and stays.
 
-    The same `entries` come back where there is one, and all of its fragments are live.
+    The same `entries` come back where there is one, and all of its fragments are live, or where the zones are too many.
 
     Spec: specs/locator.md#level
     """
@@ -87,7 +87,8 @@ def merge_all(
         except CorruptIndexError as error:
             damage.append(str(error))
     chosen = [np.isin(segment.positions.fragment_ids, known) for segment in sound]
-    if len(sound) < 2 and all(one.all() for one in chosen):  # noqa: PLR2004 - one alone, or none
+    is_one = len(sound) < 2 and all(one.all() for one in chosen)  # noqa: PLR2004 - one alone, or none
+    if is_one or sum(int(one.sum()) for one in chosen) > MAX_ZONES:
         return entries, damage
     try:
         new = merge_locators(store, column, sound, chosen)

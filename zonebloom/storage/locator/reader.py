@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 __all__ = ["FEW_HASHES", "LocatorSegment"]
 
 FEW_HASHES = 1024
-"""A search of at most this number of hashes does not load Numba, which takes 0.5 s; NumPy takes 25 µs for each."""
+"""Hashes of one search that are looked up without Numba, which takes 0.5 s to load; NumPy takes 25 µs for each."""
+_FEW_IN_ALL = 4096
+"""Hashes that a segment looks up so before the next list of keys loads Numba."""
 _LOADED_FEW = 16
 """The same where the kernels are loaded: a kernel call costs as much as a few keys."""
 _KERNEL_MODULE = "zonebloom.bloom.kernels.locator"
@@ -52,6 +54,7 @@ class LocatorSegment(ZoneFilters):
         self.entry = entry
         self._store = store
         self._failure: str | None = None
+        self._num_few = 0
         try:
             tail_bytes = entry.spans[-1].num_bytes
             if tail_bytes > _MOST_TAIL_BYTES:
@@ -82,7 +85,7 @@ class LocatorSegment(ZoneFilters):
     # --- answers ------------------------------------------------------------------------------------------------------
 
     def lookup(self, hashes: NDArray[np.uint64]) -> ZonesOfEach:
-        """The zones that hold each of `hashes`, in order of hash and zone; all others certainly do not.
+        """The zones that hold each of `hashes`; all others certainly do not.
 
         An absent key is given a zone with a probability of `num_pairs` / 2**41.
 
@@ -98,7 +101,8 @@ class LocatorSegment(ZoneFilters):
         if not len(hashes) or not self.layout.num_pages:
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
         try:
-            is_few = len(hashes) <= (_LOADED_FEW if _KERNEL_MODULE in sys.modules else FEW_HASHES)
+            is_worth_loading = _KERNEL_MODULE in sys.modules or self._num_few > _FEW_IN_ALL
+            is_few = len(hashes) <= (_LOADED_FEW if is_worth_loading else FEW_HASHES)
             return self._few(hashes) if is_few else self._many(hashes)
         except (CorruptIndexError, StorageError, FileNotFoundError) as error:
             self._note(error)
@@ -148,6 +152,7 @@ class LocatorSegment(ZoneFilters):
     # --- a few keys ---------------------------------------------------------------------------------------------------
 
     def _few(self, hashes: NDArray[np.uint64]) -> ZonesOfEach:
+        self._num_few += len(hashes)
         bounds = [pair_bounds(one, self.layout.zone_bits) for one in hashes.tolist()]
         runs = self._page_runs(bounds)
         pages = self._read_runs(runs)
@@ -198,7 +203,7 @@ class LocatorSegment(ZoneFilters):
         from zonebloom.bloom.kernels import locator as kernels  # noqa: PLC0415 - a search of a few keys must not load Numba
 
         layout, room = self.layout, 2 * len(hashes)
-        order = np.argsort(hashes, kind="stable")
+        order = np.argsort(hashes)
         ascending = hashes[order]
         begins, ends = self._page_ranges(ascending)
         self._trust(begins, ends)
@@ -210,9 +215,7 @@ class LocatorSegment(ZoneFilters):
                 break
             room = found
         self._check_zone(int(zones[:found].max(initial=0)))
-        key_indexes = order[keys[:found].view(np.int64)]
-        by_key = np.argsort(key_indexes, kind="stable")
-        return key_indexes[by_key], zones[:found].view(np.int64)[by_key]
+        return order[keys[:found].view(np.int64)], zones[:found].view(np.int64)
 
     def _page_ranges(self, ascending: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
         """For each hash the half-open range of the pages that can hold pairs of its key; mostly of one page."""
@@ -221,7 +224,8 @@ class LocatorSegment(ZoneFilters):
         greatest = least | ((np.uint64(1) << zone_bits) - np.uint64(1))
         begins = np.maximum(firsts.searchsorted(least, "right"), 1) - 1
         ends = begins + 1
-        longer = np.flatnonzero(np.append(firsts[1:], np.uint64(2**64 - 1))[begins] <= greatest)
+        last = len(firsts) - 1
+        longer = np.flatnonzero((begins < last) & (firsts[np.minimum(ends, last)] <= greatest))
         ends[longer] = firsts.searchsorted(greatest[longer], "right")
         return begins.astype(np.uint64), ends.astype(np.uint64)
 
@@ -261,12 +265,13 @@ class LocatorSegment(ZoneFilters):
         return np.zeros(self.layout.num_pages, np.bool_)
 
     def _trust(self, begins: NDArray[np.uint64], ends: NDArray[np.uint64]) -> None:
-        """Check the pages of these ranges that were not checked before."""
-        size = self.layout.num_pages + 1
-        changes = np.bincount(begins.view(np.int64), minlength=size) - np.bincount(ends.view(np.int64), minlength=size)
-        is_asked = np.cumsum(changes)[:-1] > 0
-        self.check_pages(np.flatnonzero(is_asked & ~self._is_trusted))
-        self._is_trusted |= is_asked
+        """Check the pages of these ascending ranges that were not checked before."""
+        lengths = (ends - begins).view(np.int64)
+        pages = np.repeat(ends.view(np.int64) - np.cumsum(lengths), lengths) + np.arange(lengths.sum())
+        pages = pages[np.diff(pages, prepend=-1) > 0]
+        unchecked = pages[~self._is_trusted[pages]]
+        self.check_pages(unchecked)
+        self._is_trusted[unchecked] = True
 
     def check_pages(self, numbers: NDArray[np.int64]) -> None:
         """Nothing, if the pages with these ascending numbers are as they were written.

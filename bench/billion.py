@@ -1,0 +1,131 @@
+"""A real billion rows with locators instead of filters: build, and one, a thousand and a million keys.
+
+`python -m bench.billion [log2 of the rows]`; by default 2^30 random int64 in 64 files, 8.6 GB, and as much for the
+index while its parts are merged. It takes some minutes and is no part of `make bench`. The build runs in a process of
+its own, whose peak memory is what counts.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import zonebloom as zb
+from bench.harness import Result, scratch, spread
+
+LOG2_ROWS, FILES = 30, 64
+ODD = 0x9E3779B97F4A7C1
+ROUNDS = 9
+MS = 1e-3
+
+_BUILD = """
+import json, sys, time
+from pathlib import Path
+import zonebloom as zb
+began, cpu = time.perf_counter(), time.process_time()
+index = zb.build_index(sys.argv[1], "key", filters=False)
+seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
+lines = Path("/proc/self/status").read_text().splitlines()
+peak = 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
+print(json.dumps([seconds, cpu, peak, index.info()["columns"][0]["index_bytes"]]))
+"""
+
+
+def main(log2_rows: int = LOG2_ROWS) -> None:
+    """Write the lake, build, ask."""
+    num_rows = 1 << log2_rows
+    result = Result("billion", f"{num_rows:,} random int64 in {FILES} files, 8192 rows a zone, filters=False, warm.")
+    with scratch() as folder:
+        lake = folder / "lake"
+        _write(lake, num_rows)
+        command = [sys.executable, "-c", _BUILD, str(lake)]
+        found = subprocess.run(command, check=True, capture_output=True, text=True)
+        seconds, cpu, peak, index_bytes = json.loads(found.stdout)
+        print(
+            f"built in {seconds:.1f} s, {cpu:.1f} s CPU, {peak / 2**30:.2f} GiB, {index_bytes / 1e9:.2f} GB", flush=True
+        )
+        rows = [
+            ["build, s", seconds],
+            ["build, s CPU", cpu],
+            ["peak, GiB", peak / 2**30],
+            ["index, GB", index_bytes / 1e9],
+        ]
+        rows += _asked(result, zb.open_index(lake), num_rows)
+    result.table(
+        "Locators alone", ["", "measured"], rows, "Each list of keys is new; half of a list of 1000 is present."
+    )
+    result.target("build with the locator alone", seconds, 30, "s")
+    result.target("memory of the build", peak / 2**30, 1.1, "GiB")
+    result.target("index", index_bytes / 1e9, 4.5, "GB")
+    if log2_rows == LOG2_ROWS:
+        result.save()
+
+
+def _write(lake: Path, num_rows: int) -> None:
+    lake.mkdir()
+    each = num_rows // FILES
+    for number in range(FILES):
+        keys = np.arange(number * each, (number + 1) * each, dtype=np.int64) * ODD
+        options = {"row_group_size": 1 << 20, "use_dictionary": False, "compression": "none", "write_page_index": True}
+        pq.write_table(pa.table({"key": keys}), lake / f"part-{number:02}.parquet", **options)
+
+
+def _asked(result: Result, index: zb.Index, num_rows: int) -> list[list[Any]]:
+    """What keys cost, each new in each round."""
+    random = np.random.default_rng(1)
+
+    def present(count: int) -> list[int]:
+        return (random.integers(0, num_rows, count).astype(np.int64) * ODD).tolist()
+
+    def absent(count: int) -> list[int]:
+        return ((num_rows + random.integers(0, 1 << 40, count)).astype(np.int64) * ODD).tolist()
+
+    def mixed(count: int) -> pa.Array:
+        return pa.array([*present(count // 2), *absent(count // 2)], pa.int64())
+
+    def found_of(keys: list[int], expected: int) -> Callable[[], None]:
+        def ask() -> None:
+            assert index.to_table(zb.Equals("key", keys.pop())).num_rows == expected
+
+        return ask
+
+    many = [mixed(1_000_000) for _ in range(ROUNDS + 1)]
+    thousand = [mixed(1000) for _ in range(ROUNDS + 1)]
+    ones = absent(ROUNDS + 1)
+    cases: dict[str, tuple[Callable[[], Any], float]] = {
+        "Equals of an absent key, with the listing, ms": (lambda: index.search(zb.Equals("key", ones.pop())), 0.5),
+        "rows of an absent key, ms": (found_of(absent(ROUNDS + 1), 0), 0.6),
+        "rows of a present key, ms": (found_of(present(ROUNDS + 1), 1), 3),
+        "IsIn of 1000 keys, ms": (lambda: index.search(column="key", values=thousand.pop()), 5),
+        "exists of 1 M keys, ms": (lambda: index.exists("key", many.pop()), 500),
+    }
+    rows: list[list[Any]] = []
+    for name, (case, limit) in cases.items():
+        case()
+        times = spread([_seconds(case) / MS for _ in range(ROUNDS)])
+        result.target(name.removesuffix(", ms"), times["median"], limit, "ms")
+        rows.append([name, times])
+    nowhere = pa.array(absent(1_000_000), pa.int64())
+    share = index.exists("key", nowhere).true_count / len(nowhere)
+    result.target("exists, falsely true", share, 0.003, "of the keys")
+    places = index.locate("key", nowhere).num_rows / len(nowhere)
+    return [*rows, ["exists, falsely true", share], ["zones of an absent key", places]]
+
+
+def _seconds(case: Callable[[], Any]) -> float:
+    began = time.perf_counter()
+    case()
+    return time.perf_counter() - began
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))
