@@ -170,6 +170,7 @@ def _snapshot(table: LanceTable, location: str) -> LanceSnapshot:
         is_index_inside=True,
         table=table,
         with_deletions=frozenset(deletions),
+        storage_options=dict(table.latest_storage_options() or {}),
     )
 
 
@@ -199,6 +200,8 @@ class LanceSnapshot(TableSnapshot):
     """The version, as pylance has it."""
     with_deletions: frozenset[str] = field(kw_only=True)
     """Paths of the fragments that have deleted rows."""
+    storage_options: Mapping[str, str] = field(kw_only=True)
+    """Of the store of the table."""
     _offsets: dict[str, NDArray[np.int64]] = field(default_factory=dict)
     """Deleted rows, of the fragments that were asked for."""
 
