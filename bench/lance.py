@@ -122,7 +122,7 @@ def one_key(result: Result, folder: Path, num_zones: int) -> None:
     names = ("first query of a process", "later, absent key", "later, present key")
     rows = [[text, joined("ours", part), joined("lance", part)] for part, text in enumerate(names)]
     title = f"The rows of one key in a Lance table, {num_zones:,} zones, {num_zones * ROWS_PER_ZONE:,} rows"
-    note = "Ours has a locator. Both open the table, after a query of a small one that loads libraries. A process for each run."
+    note = "Ours has a locator. Both open the table, after a query of a small one that loads libraries."
     result.table(title, ["", "zonebloom, ms", "Lance's own index, ms"], rows, note)
     ratios = [row[2]["median"] / row[1]["median"] for row in rows]
     for text, ratio, limit in zip(names, ratios, (100, 1, 1), strict=True):

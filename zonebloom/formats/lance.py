@@ -243,6 +243,17 @@ class LanceSnapshot(TableSnapshot):
             known = self._offsets[path] = np.flatnonzero(is_deleted)
         return known
 
+    def null_rows(self, path: str, column: str) -> NDArray[np.int64]:
+        """Offsets of the rows of a fragment that are not deleted, and in which a top-level column is null, in order."""
+        found, row = [np.zeros(0, np.int64)], 0
+        with self.open(path) as file:
+            for batch in file.column_batches([column], 0, file.num_rows):
+                found.append(np.flatnonzero(batch.column(0).is_null().to_numpy(zero_copy_only=False)) + row)
+                row += batch.num_rows
+        deleted = self.deleted_rows(path)
+        nulls = np.concatenate(found)
+        return nulls if deleted is None else np.setdiff1d(nulls, deleted, assume_unique=True)
+
 
 class LanceFile:
     """A fragment of a Lance table, opened; row offsets are physical."""

@@ -9,7 +9,7 @@ Spec: specs/lance.md#audit
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -137,22 +137,24 @@ def _audited(snapshot: LanceSnapshot, index: LanceIndex, sample: float, rng: ran
     audit = LanceIndexAudit(index.name, column, sorted({writer_of(snapshot, one) for one in index.segments}, key=str))
     covered = sorted(number for one in index.segments for number in one.fragment_ids)
     chosen = set(rng.sample(covered, max(1, round(sample * len(covered))))) if covered else set()
+    nulls: dict[int, list[int]] = {}
     for segment in index.segments:
         try:
             zones = _Zones(read_segment(snapshot, segment))
-            lost = {one: _lost_rows(snapshot, one, zones, audit) for one in sorted(chosen & segment.fragment_ids)}
+            read = {one: _lost_rows(snapshot, one, zones, audit) for one in sorted(chosen & segment.fragment_ids)}
         except (DataFileError, InvalidArgumentError, KeyError) as error:
             audit.damage.append(f"segment {segment.uuid} must hold zones, got: {error}")
             continue
         audit.num_zones += len(zones.filters)
         audit.filter_bytes += zones.num_bytes
-        for number, offsets in lost.items():
+        for number, (offsets, null_offsets) in read.items():
+            nulls[number] = [number << 32 | one for one in null_offsets.tolist()]
             audit.num_fragments += 1
             audit.num_lost += len(offsets)
             named = offsets[: _NAMED_ROWS - len(audit.lost_rows)]
             audit.lost_rows += [number << 32 | one for one in named.tolist()]
     if not audit.damage:
-        lost_nulls = _lost_nulls(snapshot, column, sorted(chosen))
+        lost_nulls = _lost_nulls(snapshot, column, nulls)
         audit.num_lost_nulls = len(lost_nulls)
         audit.lost_rows += lost_nulls[: _NAMED_ROWS - len(audit.lost_rows)]
     return audit
@@ -177,11 +179,13 @@ class _Zones:
             yield max(int(self.starts[one]), start), min(int(self.stops[one]), stop), Sbbf.from_bytes(data)
 
 
-def _lost_rows(snapshot: LanceSnapshot, number: int, zones: _Zones, audit: LanceIndexAudit) -> NDArray[np.int64]:
-    """Offsets of the live rows of a fragment whose values no filter of their zones holds."""
+def _lost_rows(
+    snapshot: LanceSnapshot, number: int, zones: _Zones, audit: LanceIndexAudit
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Offsets of the live rows of a fragment whose values no filter of their zones holds, and of those with a null."""
     path, row = fragment_path(number), 0
     deleted = snapshot.deleted_rows(path)
-    found = [np.zeros(0, np.int64)]
+    found, nulls = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     column_type = hashing.resolve_column(snapshot.declared_by_table.schema, audit.column).type
     with snapshot.open(path) as file:
         for batch in file.column_batches([audit.column], 0, file.num_rows):
@@ -192,31 +196,25 @@ def _lost_rows(snapshot: LanceSnapshot, number: int, zones: _Zones, audit: Lance
                 low, high = np.searchsorted(deleted, [row, row + len(values)])
                 is_lost[deleted[low:high] - row] = False
             audit.num_rows += int(is_lost.sum())
-            is_lost &= values.is_valid().to_numpy(zero_copy_only=False)
+            is_valid = values.is_valid().to_numpy(zero_copy_only=False)
+            nulls.append(np.flatnonzero(is_lost & ~is_valid) + row)
+            is_lost &= is_valid
             for start, stop, filter_ in zones.of_rows(number, row, row + len(values)):
                 part = values.slice(start - row, stop - start)
-                is_valid = part.is_valid().to_numpy(zero_copy_only=False)
-                places = np.flatnonzero(is_valid) + (start - row)
+                places = np.flatnonzero(is_valid[start - row : stop - row]) + (start - row)
                 is_lost[places[filter_.check_hashes(hashing.hash_array(part))]] = False
             found.append(np.flatnonzero(is_lost) + row)
             row += len(values)
-    return np.concatenate(found)
+    return np.concatenate(found), np.concatenate(nulls)
 
 
-def _lost_nulls(snapshot: LanceSnapshot, column: str, numbers: Sequence[int]) -> list[int]:
-    """Addresses of the nulls that Lance does not find by its indexes."""
-    fragments = [snapshot.table.get_fragment(one) for one in numbers]
+def _lost_nulls(snapshot: LanceSnapshot, column: str, nulls: Mapping[int, list[int]]) -> list[int]:
+    """Those of the null rows, addresses by fragment, that Lance does not find by its indexes."""
+    fragments = [snapshot.table.get_fragment(number) for number, found in nulls.items() if found]
     if not fragments:
         return []
     with explained(snapshot.location, "the nulls of "):
-        options = {
-            "columns": [],
-            "fragments": fragments,
-            "filter": pc.field(column).is_null(),
-            "with_row_address": True,
-        }
-        found, true = (
-            snapshot.table.scanner(use_scalar_index=is_by_index, **options).to_table()["_rowaddr"]
-            for is_by_index in (True, False)
-        )
-    return sorted(set(true.to_pylist()).difference(found.to_pylist()))
+        condition = pc.field(column).is_null()
+        scanner = snapshot.table.scanner(columns=[], fragments=fragments, filter=condition, with_row_address=True)
+        found = set(scanner.to_table()["_rowaddr"].to_pylist())
+    return [one for known in nulls.values() for one in known if one not in found]

@@ -34,7 +34,7 @@ from zonebloom.errors import (
     UnsupportedTypeError,
     first_line,
 )
-from zonebloom.formats.lance import LanceSnapshot, explained, lance_library
+from zonebloom.formats.lance import LanceSnapshot, explained, fragment_path, lance_library
 from zonebloom.formats.lance_index import BLOOM_DETAILS, lance_indexes, segment_location
 from zonebloom.maintain.exchange import zone_table
 from zonebloom.search.result import renumbered_ids
@@ -160,17 +160,10 @@ def _nulls(snapshot: LanceSnapshot, column: str, zones: pa.Table) -> bytes:
     from lance.dataset import serialize_row_addrs  # noqa: PLC0415 - an extra
 
     numbers = zones.filter(zones["has_null"])["fragment_id"].unique().to_pylist()
-    if not numbers:
-        return bytes(serialize_row_addrs([]))
-    with explained(snapshot.location, "the nulls of "):
-        scanner = snapshot.table.scanner(
-            columns=[],
-            filter=pc.field(column).is_null(),
-            fragments=[snapshot.table.get_fragment(one) for one in numbers],
-            with_row_address=True,
-            use_scalar_index=False,
-        )
-        return bytes(serialize_row_addrs(scanner.to_table()["_rowaddr"].to_pylist()))
+    found: list[int] = []
+    for number in numbers:
+        found += [number << 32 | one for one in snapshot.null_rows(fragment_path(number), column).tolist()]
+    return bytes(serialize_row_addrs(found))
 
 
 def _write(snapshot: LanceSnapshot, location: str, zones: pa.Table, nulls: bytes) -> None:
