@@ -74,7 +74,7 @@ def test_an_option_means_the_same_everywhere():
 def test_what_every_command_has(name):
     options = options_of(name)
     assert {"--format", "-f", "--storage-option", "--verbose"} <= set(options)
-    assert "--index" in options or name in {"whatif", "blooms"}  # which need none
+    assert "--index" in options or name in {"whatif", "blooms", "audit"}  # which need none
     assert list(options).index("--storage-option") > len(options) - 4
 
 
@@ -93,6 +93,8 @@ def test_what_some_commands_have():
 @pytest.mark.parametrize("name", sorted(OF_A_PATH))
 def test_json_is_json_for_every_command(name, flat_lake, tmp_path, capsys, monkeypatch):
     import json
+
+    import lance
 
     root = flat_lake.root
     zb.build_index(root, "user_id", rows_per_zone=500)
@@ -113,6 +115,9 @@ def test_json_is_json_for_every_command(name, flat_lake, tmp_path, capsys, monke
         "search": ("-w", "user_id = 'u'"),
         "whatif": ("-c", "user_id"),
     }
+    if name == "audit":
+        root = tmp_path / "t.lance"
+        lance.write_dataset(pa.table({"user_id": ["u"]}), str(root))
     first = (tmp_path / "zones.parquet",) if name == "import" else ()
     monkeypatch.setattr(sys, "argv", ["zonebloom", name, *map(str, (*first, root, *more.get(name, ()))), "-f", "json"])
     assert cli.run() == 0

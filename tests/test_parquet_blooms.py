@@ -878,7 +878,7 @@ def test_adopting_is_refused_where_values_are_needed(tmp_path):
     with pytest.raises(ValueError, match="no level above the zones"):
         zb.build_index(tmp_path / "a.parquet", "key", adopt="parquet", levels=["zone", "fragment"])
     with pytest.raises(ValueError, match="adopt must be 'parquet'"):
-        zb.build_index(tmp_path / "a.parquet", "key", adopt="lance")
+        zb.build_index(tmp_path / "a.parquet", "key", adopt="orc")
     assert not (tmp_path / "_a.parquet.zonebloom").exists()
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from zonebloom.formats.parquet.bloom import parquet_bloom, parquet_blooms
     from zonebloom.formats.parquet.bloom_writer import add_parquet_blooms
     from zonebloom.index import Index, build_index, dataset, delete_index, import_index, open_index
+    from zonebloom.maintain.lance_audit import LanceAudit, audit_lance
     from zonebloom.predicates import And, Equals, IsIn, IsNull, Not, Or, Predicate, col
     from zonebloom.reasons import Reason, ReasonCode
     from zonebloom.search.lake import Lake, open_lake
@@ -32,6 +33,7 @@ _HOMES = {
     "zonebloom.index": ("Index", "build_index", "dataset", "delete_index", "import_index", "open_index"),
     "zonebloom.formats.parquet.bloom": ("parquet_bloom", "parquet_blooms"),
     "zonebloom.formats.parquet.bloom_writer": ("add_parquet_blooms",),
+    "zonebloom.maintain.lance_audit": ("LanceAudit", "audit_lance"),
     "zonebloom.predicates": ("And", "Equals", "IsIn", "IsNull", "Not", "Or", "Predicate", "col"),
     "zonebloom.build.advise": ("Forecast", "whatif"),
     "zonebloom.search.lake": ("Lake", "open_lake"),
@@ -52,6 +54,7 @@ __all__ = [
     "IsNull",
     "Kind",
     "Lake",
+    "LanceAudit",
     "Not",
     "Or",
     "Predicate",
@@ -64,6 +67,7 @@ __all__ = [
     "ZoneBuilder",
     "ZoneTable",
     "add_parquet_blooms",
+    "audit_lance",
     "build_index",
     "col",
     "dataset",

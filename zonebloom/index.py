@@ -26,6 +26,7 @@ from zonebloom.errors import (
     ConcurrentCommitError,
     CorruptIndexError,
     IndexNotFoundError,
+    InvalidArgumentError,
     PredicateError,
     StaleIndexError,
 )
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from zonebloom.build.progress import Progress
     from zonebloom.build.refresh import Mode, Refresh
     from zonebloom.formats.hive import Partitions
+    from zonebloom.maintain.lance_export import LanceExport
     from zonebloom.maintain.optimize import Optimization
     from zonebloom.maintain.verify import Verification
     from zonebloom.maintain.versions import Removal, Vacuum, Version
@@ -155,7 +157,7 @@ def build_index(
     commit_every: int = COMMIT_EVERY,
     progress: bool | Callable[[Progress], None] = False,
     runner: Runner | None = None,
-    adopt: Literal["parquet"] | None = None,
+    adopt: Literal["parquet", "lance"] | None = None,
     locator: bool = False,
     filters: bool = True,
 ) -> Index:
@@ -202,7 +204,8 @@ def build_index(
         Where the work is done; by default in `workers` threads of this process.
     adopt
         `"parquet"` takes the filters that the files have of their own, so that no data page is read: zones are row
-        groups. What has none that fits is built by reading. A full refresh makes finer zones of all.
+        groups. `"lance"` takes the zones of a Lance table's own bloom index. What has none that fits is built by
+        reading. A full refresh makes zones of `rows_per_zone` of all.
     locator
         Whether to add the level `"locator"`: 4.2 bytes a row, with which a search keeps hardly any zone by chance, and
         `Index.locate` names the zones of many keys. specs/locator.md.
@@ -854,6 +857,45 @@ class Index:
 
         found = exchange.zone_table(self._snapshot, self._column(column))
         return exchange.numbered_by_path(self._snapshot, found) if numbered_by_path else found
+
+    def export_lance(
+        self, table: Any, column: str, *, per_fragment: bool = False, overwrite: bool = False
+    ) -> LanceExport:
+        """Commit the zones of `column` to the indexed Lance table as its own index, so that Lance prunes by them.
+
+        Lance loads all filters for a query: `sizing="exact"` or `"adaptive"` makes them smaller than its own.
+
+        Parameters
+        ----------
+        table
+            The table that is indexed: its path or URL, or the `lance.LanceDataset`.
+        per_fragment
+            Make a segment for each fragment, not one for all: Lance then drops those of fragments that it compacts.
+        overwrite
+            Replace a bloom filter index of the column, in the same commit.
+
+        Raises
+        ------
+        InvalidArgumentError
+            The index is of another table, or the column is a field of a struct.
+        UnsupportedTypeError
+            Lance has no bloom filters of the column's type.
+        StaleIndexError
+            Live rows have no zones: refresh the index.
+        IndexExistsError
+            The column has a scalar index in Lance, which uses the first one only.
+        ConcurrentCommitError
+            The table changed meanwhile; nothing was committed.
+
+        Spec: specs/lance.md#export_lance
+        """
+        from zonebloom.maintain.lance_export import export_lance  # noqa: PLC0415 - a plain search does without
+
+        dataset = open_dataset(table, self._storage_options).pin()
+        if dataset.location != self.data.location:
+            raise InvalidArgumentError(f"table must be the indexed one, {self.data.location}, got {dataset.location}")
+        view = View(self._snapshot, dataset, dataset.list())
+        return export_lance(view, self._column(column), per_fragment=per_fragment, overwrite=overwrite)
 
     def dataset_filter(self, column: str) -> Sbbf:
         """The filter of all values of `column`, which others can load too: its file is the plain bitset.

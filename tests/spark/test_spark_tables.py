@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import lance
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -315,3 +316,16 @@ def test_identity_partitions_of_iceberg_are_read_from_files_and_exclude_files(sp
         assert lake.where("id >= 0", method=method).toArrow().sort_by("id").to_pylist() == expected
         assert ids_of(lake.where("f = 0.1D", method=method)) == list(range(0, 40, 2))
         assert ids_of(lake.where("p = 'b'", method=method)) == list(range(1, 40, 2))
+
+
+def test_a_lance_table_is_built_by_executors_and_its_rows_are_refused_by_name(spark, tmp_path):
+    """Oracle: the library's build."""
+    root = tmp_path / "t.lance"
+    lance.write_dataset(numbered(0, 3000), str(root), max_rows_per_file=1000).delete("id < 10")
+    zb = ZoneBloom(spark)
+    made = zb.create_index(str(root), "key", rows_per_zone=ROWS_PER_ZONE, index=str(tmp_path / "made"))
+    wanted = zonebloom.build_index(root, "key", rows_per_zone=ROWS_PER_ZONE, index=tmp_path / "wanted")
+    assert made.zone_table("key").to_arrow().equals(wanted.zone_table("key").to_arrow())
+    assert made.to_table(zonebloom.col("key") == key(77))["id"].to_pylist() == [77]
+    with pytest.raises(InvalidArgumentError, match=r"must be of Parquet files, got the Lance table .*t\.lance"):
+        zb.read(str(root), index=str(tmp_path / "made"))

@@ -1,7 +1,8 @@
-"""Building from the bloom filters that Parquet files have of their own: zones are row groups, and no data page is read.
+"""Building from filters that the data has already: those in Parquet files, or Lance's own index of a table.
 
-A runner that adopts what it can, and leaves the rest to another one: columns of files without filters, with filters of
-other bytes than an index hashes, or without a count of nulls.
+A runner that adopts what it can, and leaves the rest to another one. Of Parquet files zones are row groups, and no data
+page is read; files without filters, with filters of other bytes than an index hashes, or without a count of nulls are
+the rest. `adopt_lance` has what concerns Lance's index.
 
 Spec: specs/parquet-blooms.md#adopt
 """
@@ -23,15 +24,14 @@ from zonebloom.bloom.parquet import ParquetSbbf, value_type
 from zonebloom.bloom.zones import zone_schema
 from zonebloom.build.fill import BuildPlan, BuiltColumns, Inspected, Runner, check_same
 from zonebloom.errors import DataFileError
-from zonebloom.formats import DataFile, DatasetSnapshot
-from zonebloom.formats.parquet.file import open_parquet
+from zonebloom.formats import DataFile, DatasetSnapshot, OpenedFile
 from zonebloom.formats.source import wait_until_settled
 from zonebloom.storage.fragments import Fingerprint, Fragment
 from zonebloom.storage.manifest import ColumnEntry
 from zonebloom.storage.stores.store import Store
 from zonebloom.storage.zone_segment import ZoneSegmentWriter
 
-__all__ = ["Adopting"]
+__all__ = ["Adopting", "Zone", "parquet_zones"]
 
 _BATCH_BYTES, _BATCH_ZONES = 4 << 20, 1024
 """A batch is written when it has as much of either."""
@@ -39,6 +39,8 @@ _BATCH_BYTES, _BATCH_ZONES = 4 << 20, 1024
 T = TypeVar("T")
 Zone = tuple[int, int, int, bool, bytes]
 """Fragment, first row, rows, whether a row is null, bitset."""
+OwnZones = Callable[[BuildPlan, OpenedFile, Fragment, str], list[Zone] | None]
+"""The zones that a file has of a column; None where it is to be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,8 @@ class Adopting:
 
     runner: Runner
     """Builds the rest."""
+    own_zones: OwnZones
+    """The zones that a file has."""
 
     def read_footers(
         self, dataset: DatasetSnapshot, listing: Mapping[str, Fingerprint], ids: Mapping[str, int]
@@ -65,7 +69,7 @@ class Adopting:
     def build(self, plan: BuildPlan, fragments: Sequence[Fragment]) -> BuiltColumns:
         """As `Runner` says; the files that have filters of a column are not read for it."""
         built = BuiltColumns({column: [] for column in plan.columns}, {column: set() for column in plan.columns})
-        rest = _adopt(plan, fragments, built)
+        rest = self._adopt(plan, fragments, built)
         together: defaultdict[tuple[int, ...], list[str]] = defaultdict(list)
         for column, left in rest.items():
             if left:
@@ -86,40 +90,39 @@ class Adopting:
             raise
         return built
 
+    def _adopt(self, plan: BuildPlan, fragments: Sequence[Fragment], built: BuiltColumns) -> dict[str, list[int]]:
+        """Write the zones that the files have; by column, the numbers of the fragments that are left."""
+        seen = time.monotonic()
+        rest: dict[str, list[int]] = {column: [] for column in plan.columns}
+        with ExitStack() as stack:
+            writers = {column: stack.enter_context(_Writer(plan, column)) for column in plan.columns}
+            for number, fragment in enumerate(fragments):
+                found: dict[str, list[Zone] | None] = dict.fromkeys(plan.columns)
+                wait_until_settled(fragment.fingerprint, seen)
+                with suppress(DataFileError), plan.dataset.open(fragment.path, fragment.fingerprint) as file:
+                    check_same(file, fragment)
+                    own = {column: self.own_zones(plan, file, fragment, column) for column in plan.columns}
+                    file.check_unchanged()
+                    found = own
+                for column, zones in found.items():
+                    if zones is None:
+                        rest[column].append(number)
+                    else:
+                        writers[column].add(zones)
+                if plan.on_rows and None not in found.values():
+                    plan.on_rows(fragment.num_rows)
+        for column, writer in writers.items():
+            if writer.entry is not None and writer.entry.num_zones:
+                built.segments[column].append(writer.entry)
+            elif writer.entry is not None:
+                plan.store.delete(writer.entry.path)
+        return rest
 
-def _adopt(plan: BuildPlan, fragments: Sequence[Fragment], built: BuiltColumns) -> dict[str, list[int]]:
-    """Write the zones that the files have; by column, the numbers of the fragments that are left."""
-    seen = time.monotonic()
-    rest: dict[str, list[int]] = {column: [] for column in plan.columns}
-    with ExitStack() as stack:
-        writers = {column: stack.enter_context(_Writer(plan, column)) for column in plan.columns}
-        for number, fragment in enumerate(fragments):
-            found: dict[str, list[Zone] | None] = dict.fromkeys(plan.columns)
-            wait_until_settled(fragment.fingerprint, seen)
-            with suppress(DataFileError), open_parquet(plan.dataset, fragment.path, fragment.fingerprint) as file:
-                check_same(file, fragment)
-                own = {column: _zones(file, fragment, column, plan.columns[column]) for column in plan.columns}
-                file.check_unchanged()
-                found = own
-            for column, zones in found.items():
-                if zones is None:
-                    rest[column].append(number)
-                else:
-                    writers[column].add(zones)
-            if plan.on_rows and None not in found.values():
-                plan.on_rows(fragment.num_rows)
-    for column, writer in writers.items():
-        if writer.entry is not None and writer.entry.num_zones:
-            built.segments[column].append(writer.entry)
-        elif writer.entry is not None:
-            plan.store.delete(writer.entry.path)
-    return rest
 
-
-def _zones(file: DataFile, fragment: Fragment, column: str, column_type: pa.DataType) -> list[Zone] | None:
+def parquet_zones(plan: BuildPlan, file: OpenedFile, fragment: Fragment, column: str) -> list[Zone] | None:
     """A zone for each row group that has rows; None where one of them has no filter that an index can use."""
-    leaf = file.leaf_of(column)
-    if leaf is None or not file.leaves[leaf][1].equals(column_type):
+    leaf = file.leaf_of(column) if isinstance(file, DataFile) else None
+    if leaf is None or not isinstance(file, DataFile) or not file.leaves[leaf][1].equals(plan.columns[column]):
         return None
     filters = {one.row_group: one.filter for one in file.own_filters(leaf)}
     starts = list(accumulate(file.row_group_rows, initial=0))

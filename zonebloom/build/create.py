@@ -62,7 +62,7 @@ def build(
     if not names or not all(isinstance(name, str) for name in names) or len(set(names)) != len(names):
         raise InvalidArgumentError(f"columns must be one or more different names, got {columns!r}")
     if adopt is not None:
-        work = replace(work, runner=_adopting(runner_for(dataset, work), adopt, options.levels))
+        work = replace(work, runner=_adopting(runner_for(dataset, work), adopt, dataset, options.levels))
     base = _current(store)
     if not overwrite and _is_resumed(base, names, options):
         wanted = {entry.name: options_of(entry) for entry in base.manifest.columns}
@@ -77,13 +77,18 @@ def build(
         runner_for(dataset, work).run(partial(finish, is_merged=optimize), store, names)
 
 
-def _adopting(runner: Runner, adopt: str, levels: Sequence[str]) -> Runner:
-    if adopt != "parquet" or tuple(levels) != ("zone",):
-        message = "adopt must be 'parquet', with no level above the zones, as these need the values"
+def _adopting(runner: Runner, adopt: str, dataset: DatasetSnapshot, levels: Sequence[str]) -> Runner:
+    if adopt not in ("parquet", "lance") or tuple(levels) != ("zone",):
+        message = "adopt must be 'parquet' or 'lance', with no level above the zones, as these need the values"
         raise InvalidArgumentError(f"{message}, got {adopt!r} with levels {', '.join(levels)}")
-    from zonebloom.build.adopt import Adopting  # noqa: PLC0415 - few builds adopt
+    from zonebloom.build.adopt import Adopting, parquet_zones  # noqa: PLC0415 - few builds adopt
+    from zonebloom.build.adopt_lance import LanceZones  # noqa: PLC0415 - as above
+    from zonebloom.formats.lance import LanceSnapshot  # noqa: PLC0415 - as above
 
-    return Adopting(runner)
+    if isinstance(dataset, LanceSnapshot) != (adopt == "lance"):
+        message = "adopt must be 'lance' for a Lance table, and 'parquet' for Parquet files"
+        raise InvalidArgumentError(f"{message}, got {adopt!r} for {dataset.location}")
+    return Adopting(runner, LanceZones() if adopt == "lance" else parquet_zones)
 
 
 def _partition_column(dataset: DatasetSnapshot, names: Sequence[str]) -> ColumnNotFoundError | None:

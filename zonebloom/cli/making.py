@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
+from zonebloom.cli.lance import export_to_lance
 from zonebloom.cli.options import (
     busy,
     check_output,
@@ -49,6 +50,7 @@ __all__ = ["build", "demo", "export", "import_", "whatif"]
 @click.option("--overwrite", is_flag=True, help="Build indexed columns anew.")
 @click.option("--optimize/--no-optimize", default=True, help="Slice columns of more than 4096 zones at the end.")
 @click.option("--from-parquet-blooms", is_flag=True, help="Take bloom filters of the files; zones are row groups.")
+@click.option("--from-lance-index", is_flag=True, help="Take the zones of the Lance table's own bloom index.")
 @work_options
 @index_option
 @common_options
@@ -64,6 +66,7 @@ def build(
     overwrite: bool,
     optimize: bool,
     from_parquet_blooms: bool,
+    from_lance_index: bool,
     workers: int | None,
     commit_every: int,
     dry_run: bool,
@@ -73,6 +76,8 @@ def build(
     """Build an index over columns of PATH; data is only read."""
     from zonebloom.index import build_index  # noqa: PLC0415 - `--help` must not load Arrow
 
+    if from_lance_index and from_parquet_blooms:
+        raise click.UsageError("--from-lance-index and --from-parquet-blooms exclude each other.")
     if dry_run:
         _say_what_a_build_does(path, index, output_format)
         return
@@ -93,7 +98,7 @@ def build(
         filters=filters,
         commit_every=commit_every,
         progress=sys.stderr.isatty(),
-        adopt="parquet" if from_parquet_blooms else None,
+        adopt="lance" if from_lance_index else "parquet" if from_parquet_blooms else None,
     )
     _print_made(built, path, index, output_format, time.perf_counter() - started)
 
@@ -134,21 +139,39 @@ def _say_skipped(num_skipped: int) -> None:
         click.echo(f"{counted(num_skipped, 'Parquet file')} skipped (names that begin with _ or .)", err=True)
 
 
-@app.command(examples=("export events/ --column user_id -o zones.arrow",))
+@app.command(
+    examples=("export events/ --column user_id -o zones.arrow", "export events.lance --column user_id --to-lance")
+)
 @path_argument
 @click.option("--column", "-c", required=True, help="An indexed column.")
-@click.option(
-    "--output", "-o", metavar="FILE", type=click.Path(path_type=Path), required=True, help=".arrow or .parquet."
-)
+@click.option("--output", "-o", metavar="FILE", type=click.Path(path_type=Path), help=".arrow or .parquet.")
+@click.option("--to-lance", is_flag=True, help="Commit them to the Lance table PATH as its own index, instead of FILE.")
+@click.option("--per-fragment", is_flag=True, help="With --to-lance, a segment for each fragment.")
 @output_options
 @index_option
 @common_options
-def export(path: str, column: str, output: Path, overwrite: bool, index: str | None, output_format: str) -> None:
+def export(
+    path: str,
+    column: str,
+    output: Path | None,
+    to_lance: bool,
+    per_fragment: bool,
+    overwrite: bool,
+    index: str | None,
+    output_format: str,
+) -> None:
     """Write the zones of a column as one file, in Lance's schema.
 
-    Files of the data set are numbered in order of path, as `zonebloom import` reads them.
+    Files of the data set are numbered in order of path, as `zonebloom import` reads them. With --to-lance, Lance prunes
+    by them from then on.
     """
+    if to_lance == (output is not None) or (per_fragment and not to_lance):
+        raise click.UsageError("an export goes to --output FILE, or --to-lance, which --per-fragment is for.")
     opened = open_it(path, index)
+    if output is None:
+        with busy("exporting"):
+            export_to_lance(opened, column, per_fragment=per_fragment, overwrite=overwrite, output_format=output_format)
+        return
     check_output(output, opened, overwrite=overwrite)
     with busy("exporting"):
         count = write_table(opened.zone_table(column, numbered_by_path=True).to_arrow(), output)

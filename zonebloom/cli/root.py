@@ -37,7 +37,7 @@ SECTIONS = {
         "vacuum",
         "delete",
     ),
-    "Exchange it": ("export", "import", "blooms"),
+    "Exchange it": ("export", "import", "blooms", "audit"),
     "The command": ("completion", "man"),
 }
 """The commands by task, as the help lists them; others follow."""

@@ -1,10 +1,10 @@
 """What is indexed: data files with fingerprints, reading a column, reading row ranges.
 
 `dataset` says what a data set is. `folder` is a folder of Parquet files (hive-partitioned or not), one file, or a list
-of files, in a `local_folder` or an `object_folder`; `hive` turns `key=value` folders into columns. `delta` and
-`iceberg` are tables, whose logs say what is in them: `table` has what they share, `table_marks` what makes a folder a
-table. `parquet` reads one Parquet file, whose bytes `source` provides. `detect` finds the data set that a user or a
-version file names.
+of files, in a `local_folder` or an `object_folder`; `hive` turns `key=value` folders into columns. `delta`, `iceberg`
+and `lance` are tables, whose logs say what is in them: `table` has what they share, `table_marks` what makes a folder a
+table, `lance_index` the indexes that a Lance table has itself. `parquet` reads one Parquet file, whose bytes `source`
+provides. `detect` finds the data set that a user or a version file names.
 """
 
 from typing import TYPE_CHECKING, Any

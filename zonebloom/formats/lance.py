@@ -170,6 +170,7 @@ def _snapshot(table: LanceTable, location: str) -> LanceSnapshot:
         is_index_inside=True,
         table=table,
         with_deletions=frozenset(deletions),
+        storage_options=dict(table.latest_storage_options() or {}),
     )
 
 
@@ -199,6 +200,8 @@ class LanceSnapshot(TableSnapshot):
     """The version, as pylance has it."""
     with_deletions: frozenset[str] = field(kw_only=True)
     """Paths of the fragments that have deleted rows."""
+    storage_options: Mapping[str, str] = field(kw_only=True)
+    """Of the store of the table."""
     _offsets: dict[str, NDArray[np.int64]] = field(default_factory=dict)
     """Deleted rows, of the fragments that were asked for."""
 
@@ -239,6 +242,17 @@ class LanceSnapshot(TableSnapshot):
                 is_deleted[to_numpy(live, np.uint64) & np.uint64(0xFFFF_FFFF)] = False
             known = self._offsets[path] = np.flatnonzero(is_deleted)
         return known
+
+    def null_rows(self, path: str, column: str) -> NDArray[np.int64]:
+        """Offsets of the rows of a fragment that are not deleted, and in which a top-level column is null, in order."""
+        found, row = [np.zeros(0, np.int64)], 0
+        with self.open(path) as file:
+            for batch in file.column_batches([column], 0, file.num_rows):
+                found.append(np.flatnonzero(batch.column(0).is_null().to_numpy(zero_copy_only=False)) + row)
+                row += batch.num_rows
+        deleted = self.deleted_rows(path)
+        nulls = np.concatenate(found)
+        return nulls if deleted is None else np.setdiff1d(nulls, deleted, assume_unique=True)
 
 
 class LanceFile:

@@ -8,11 +8,12 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 import pyarrow as pa
 
+from zonebloom.arrow import without_views
 from zonebloom.bloom import hashing
 from zonebloom.bloom.sizing import expected_fpp
 from zonebloom.bloom.split_block import measured_fpp
@@ -29,7 +30,9 @@ from zonebloom.storage.manifest import ColumnEntry
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["ColumnVerification", "Verification", "verify"]
+__all__ = ["ColumnVerification", "Verification", "check_imported", "is_in_zone", "live_values", "verify"]
+
+Values = TypeVar("Values", pa.Array, pa.ChunkedArray)
 
 _PROBES = 1 << 16
 
@@ -142,12 +145,15 @@ def _check_file(view: View, file: File, table: ZoneFilters, entry: ColumnEntry, 
         raise CorruptIndexError(f"{message}, got zones to row {int(stops.max())} of {file.num_rows}")
     absent = np.random.default_rng(0).integers(0, 2**64, _PROBES, dtype=np.uint64)
     values = _zone_values(view, file, table, entry, mine)
-    for zone, array in zip(mine.tolist(), values, strict=True):
-        hashes = hashing.hash_array(array)
+    deleted = view.dataset.deleted_rows(file.path)
+    for zone, start, array in zip(mine.tolist(), starts.tolist(), values, strict=True):
+        live = live_values(array, start, deleted)
+        hashes = hashing.hash_array(live)
         found = table.check_zone(zone, hashes)
         tally.num_values += len(hashes)
         tally.num_missing += int((~found).sum())
-        tally.num_wrong_has_null += bool(array.null_count) != bool(table.positions.has_null[zone])
+        has_null = bool(table.positions.has_null[zone])
+        tally.num_wrong_has_null += bool(live.null_count) > has_null or has_null > bool(array.null_count)
         tally.num_zones += 1
         expected = measured = passed = table.zone_fpp(zone)
         if isinstance(table, BlockFilters):
@@ -180,6 +186,43 @@ def _zone_values(
             position = end
 
 
+def live_values(values: Values, first_row: int, deleted: NDArray[np.int64] | None) -> Values:
+    """The values of rows `first_row` and on without those of `deleted` rows, which filters need not hold."""
+    if deleted is None:
+        return values
+    low, high = np.searchsorted(deleted, [first_row, first_row + len(values)])
+    if low == high:
+        return values
+    is_live = np.ones(len(values), np.bool_)
+    is_live[deleted[low:high] - first_row] = False
+    plain = values.cast(without_views(values.type)) if values.type != without_views(values.type) else values
+    return cast("Values", plain.filter(pa.array(is_live)))
+
+
+def is_in_zone(
+    dataset: DatasetSnapshot,
+    fragment: Fragment,
+    zones: BlockFilters,
+    zone: int,
+    *,
+    column: str,
+    column_type: pa.DataType,
+) -> bool:
+    """Whether a zone of a file has all live values of its rows in its filter, and a null only if it says so."""
+    row, stop = int(zones.positions.zone_starts[zone]), int(zones.positions.zone_stops[zone])
+    deleted, has_null = dataset.deleted_rows(fragment.path), bool(zones.positions.has_null[zone])
+    with dataset.open(fragment.path, fragment.fingerprint) as data:
+        for batch in data.column_batches([column], row, stop):
+            values = column_values(batch, column, column_type)
+            live = None if values is None else live_values(values, row, deleted)
+            if live is None or (live.null_count and not has_null):
+                return False
+            if not zones.check_zone(zone, hashing.hash_array(live)).all():
+                return False
+            row += batch.num_rows
+    return True
+
+
 def check_imported(
     dataset: DatasetSnapshot, fragments: Sequence[Fragment], zones: ZoneTable, column: str, column_type: pa.DataType
 ) -> None:
@@ -195,14 +238,6 @@ def check_imported(
         if not len(mine):
             continue
         zone = int(mine[len(mine) // 2])
-        start, stop = int(zones.positions.zone_starts[zone]), int(zones.positions.zone_stops[zone])
-        with dataset.open(fragment.path, fragment.fingerprint) as data:
-            batches = data.column_batches([column], start, stop)
-            arrays = [column_values(batch, column, column_type) for batch in batches]
-        is_whole = all(
-            array is not None and bool(zones.check_zone(zone, hashing.hash_array(array)).all()) for array in arrays
-        )
-        has_null = any(array is not None and array.null_count for array in arrays)
-        if not is_whole or (has_null and not zones.positions.has_null[zone]):
+        if not is_in_zone(dataset, fragment, zones, zone, column=column, column_type=column_type):
             message = f"the filters must hold every value of {column}, got zone {zone}, which denies values of its rows"
             raise InvalidZoneTableError(f"{message} in {fragment.path}: the zones describe other data")

@@ -16,14 +16,15 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from zonebloom.errors import InvalidArgumentError, ZoneBloomError
-from zonebloom.formats import open_dataset
+from zonebloom.formats import Dataset, open_dataset
 from zonebloom.formats.detect import has_log_at
+from zonebloom.formats.lance import LanceDataset
 from zonebloom.formats.table_marks import is_table_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["common_folder", "data_set_of", "files_of", "location_of", "place_of"]
+__all__ = ["check_is_read_by_spark", "common_folder", "data_set_of", "files_of", "location_of", "place_of"]
 
 _S3 = ("s3a://", "s3n://")
 _SCANS = frozenset({"Relation", "RelationV2", "LocalRelation", "LogicalRDD", "SubqueryAlias", "View"})
@@ -163,3 +164,18 @@ def common_folder(paths: Sequence[str]) -> str:
     while "=" in posixpath.basename(folder):
         folder = posixpath.dirname(folder)
     return scheme + separator + folder.lstrip("/") if separator else folder
+
+
+def check_is_read_by_spark(dataset: Dataset) -> None:
+    """Nothing, unless the data set is a Lance table: Spark builds its index, and reads no rows of it by us.
+
+    Raises
+    ------
+    InvalidArgumentError
+        It is one.
+    """
+    if isinstance(dataset, LanceDataset):
+        message = f"a data set that Spark reads must be of Parquet files, got the Lance table {dataset.location}"
+        raise InvalidArgumentError(
+            f"{message}; read it by open_index(path).to_table(...), or export its index to Lance for Lance's connector"
+        )

@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from zonebloom.engines.spark.inputs import place_of
+from zonebloom.engines.spark.inputs import check_is_read_by_spark, place_of
 from zonebloom.engines.spark.pushdown.types import Piece
 from zonebloom.engines.spark.scan.table import Asked, Lake, Plan, PrunedRead
 from zonebloom.errors import InvalidArgumentError
@@ -94,6 +94,7 @@ def _lake(
         return open_index(place, storage_options=storage_options, dataset=given)
 
     first = opened()
+    check_is_read_by_spark(first.data)
     if isinstance(first.data, ParquetDataset) and not first.data.is_remote:
         return Lake(spark, first, first.data, opened, method)
     if isinstance(first.data, (ParquetDataset, TableDataset)):

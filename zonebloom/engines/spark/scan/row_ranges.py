@@ -50,15 +50,21 @@ def open_view(path: Any, index: str | None, storage_options: Mapping[str, str] |
     IndexNotFoundError
         There is no index.
     """
-    from zonebloom.index import open_index  # noqa: PLC0415 - executors do without
+    from zonebloom.engines.spark.inputs import (  # noqa: PLC0415 - executors do without
+        check_is_read_by_spark,
+        data_set_of,
+        place_of,
+    )
+    from zonebloom.index import open_index  # noqa: PLC0415 - as above
 
     if isinstance(path, DataFrame):
-        from zonebloom.engines.spark.inputs import data_set_of, place_of  # noqa: PLC0415 - as above
-
         path, index = data_set_of(path, storage_options), index or place_of(path)
     if index is None:
-        return open_index(_local(path), storage_options=storage_options).view()
-    return open_index(_local(index), storage_options=storage_options, dataset=_local(path)).view()
+        opened = open_index(_local(path), storage_options=storage_options)
+    else:
+        opened = open_index(_local(index), storage_options=storage_options, dataset=_local(path))
+    check_is_read_by_spark(opened.data)
+    return opened.view()
 
 
 def _local(path: Any) -> Any:

@@ -1,0 +1,79 @@
+"""What concerns Lance's own index of a table: the command `audit`, and `export --to-lance`."""
+
+from __future__ import annotations
+
+import tempfile
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from zonebloom.cli.options import busy, common_options, path_argument, storage_options
+from zonebloom.cli.output import print_json
+from zonebloom.cli.root import app
+
+if TYPE_CHECKING:
+    from zonebloom.index import Index
+
+__all__ = ["audit", "export_to_lance"]
+
+
+@app.command(examples=("audit events.lance", "audit events.lance --column user_id --replace"))
+@path_argument
+@click.option("--column", "-c", help="The column to look at; by default all with a bloom filter index.")
+@click.option("--sample", type=float, default=1.0, help="Share of the fragments to read, in (0, 1].")
+@click.option("--replace", is_flag=True, help="Put a sound index in the place of each one that loses rows.")
+@common_options
+def audit(path: str, column: str | None, sample: float, replace: bool, output_format: str) -> None:
+    """Read a Lance table and prove its own bloom filter indexes right, or exit with 1.
+
+    Rows that an index lacks are rows that Lance does not find; 1.0.4 and older wrote such indexes. PATH is the table.
+    """
+    from zonebloom.maintain.lance_audit import audit_lance  # noqa: PLC0415 - `--help` must not load Arrow
+
+    with busy("auditing"):
+        found = audit_lance(path, column=column, sample=sample, storage_options=storage_options())
+        unsound = [one for one in found.indexes if not one.is_sound]
+        replaced = [_replaced(path, one.column) for one in unsound] if replace else []
+    if output_format == "json":
+        print_json({**found.to_dict(), "replaced": replaced})
+    else:
+        for one in found.indexes:
+            _print_index(one)
+        if not found.indexes:
+            click.echo(f"{found.table} has no bloom filter index")
+        for made in replaced:
+            click.echo(f"replaced {made['name']}: {made['num_zones']:,} zones, table version {made['table_version']}")
+    if unsound and not replace:
+        raise click.exceptions.Exit(1)
+
+
+def _print_index(one: Any) -> None:
+    writers = ", ".join(writer or "an unknown version" for writer in one.writers)
+    click.echo(f"{'sound' if one.is_sound else 'NOT SOUND'}: {one.name} of {one.column}, written by Lance {writers}")
+    click.echo(f"  {one.num_zones:,} zones, {one.filter_bytes:,} bytes of filters")
+    click.echo(
+        f"  {one.num_lost + one.num_lost_nulls:,} of {one.num_rows:,} rows lost in {one.num_fragments:,} fragments"
+    )
+    for address in one.lost_rows:
+        click.echo(f"  lost: row {address & 0xFFFF_FFFF:,} of fragment {address >> 32}, _rowaddr {address}")
+    for message in one.damage:
+        click.echo(f"  damaged: {message}")
+
+
+def _replaced(path: str, column: str) -> dict[str, Any]:
+    """What was committed in the place of Lance's index of a column."""
+    from zonebloom.index import build_index  # noqa: PLC0415 - as above
+
+    with tempfile.TemporaryDirectory() as folder:
+        index = build_index(path, column, index=f"{folder}/index", storage_options=storage_options())
+        return index.export_lance(path, column, overwrite=True).to_dict()
+
+
+def export_to_lance(index: Index, column: str, *, per_fragment: bool, overwrite: bool, output_format: str) -> None:
+    """Do and print `export --to-lance`."""
+    done = index.export_lance(index.data.location, column, per_fragment=per_fragment, overwrite=overwrite)
+    if output_format == "json":
+        print_json(done.to_dict())
+        return
+    size = f"{done.num_zones:,} zones in {done.num_segments:,} segments, {done.filter_bytes:,} bytes of filters"
+    click.echo(f"committed {done.name} to {index.data.location}, table version {done.table_version}: {size}", err=True)
