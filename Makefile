@@ -4,6 +4,7 @@
 #   PYTHON=/path/to/python3.12    another interpreter for .venv than the first that is new enough
 #   DEMO_ARGS="--rows 1000000"    options of `zonebloom demo`
 #   PYTEST_ARGS="-k sizing"       options of pytest
+#   SECONDS=600 SEED=7            how long `make fuzz` looks, and from which seed
 #
 # Numba caches compiled kernels in zonebloom/bloom/kernels/__pycache__, keyed by the text of all kernel sources: an edit never
 # runs old machine code. `make clean` removes them with everything else that can be made again.
@@ -20,7 +21,12 @@ JAVA = $(shell version=$$("$${JAVA_HOME:+$$JAVA_HOME/bin/}java" -version 2>&1 | 
 # What can be run, less the report, which comes last: it makes the tables of the documentation from all results.
 BENCHES = $(filter-out report billion,$(notdir $(basename $(shell grep -l __main__ bench/*.py))))
 
-.PHONY: demo test test-deep lint docs bench clean
+# `make fuzz SECONDS=600` shares the time among the fuzzers; each prints its seed, and `SEED=` repeats it.
+FUZZERS = interleavings lakes index_files
+SECONDS ?= 600
+SEED    ?= $(shell date +%s)
+
+.PHONY: demo test test-deep fuzz lint docs bench clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -31,7 +37,14 @@ test: $(VENV)/test.stamp
 	$(PY) -m pytest -n 2 --dist loadscope $(PYTEST_ARGS)
 
 test-deep: $(VENV)/test.stamp
+	@command -v spin >/dev/null || apt-get install -y spin  # of Debian and Ubuntu, for the model of the commit protocol
 	ZONEBLOOM_DEPTH=deep $(PY) -m pytest -n 2 --dist loadscope $(PYTEST_ARGS)
+
+fuzz: $(VENV)/test.stamp
+	@set -e; for name in $(FUZZERS); do \
+	    echo "== tests.fuzz.$$name from seed $(SEED)"; \
+	    $(PY) -m tests.fuzz.$$name --seed $(SEED) --seconds $$(( $(SECONDS) / $(words $(FUZZERS)) )); \
+	done
 
 lint: $(VENV)/lint.stamp
 	$(PY) -m ruff check

@@ -276,6 +276,41 @@ def test_levels_are_not_merged_over_a_column_that_was_made_anew(tmp_path):
         commit_change(store, base, change)
 
 
+def test_the_same_levels_are_not_merged_twice(tmp_path):
+    root = tmp_path / "lake"
+    root.mkdir()
+    write(root / "f0.parquet", range(100))
+    index = zb.build_index(root, "k", rows_per_zone=10, levels=("zone", "fragment"))
+    write(root / "f1.parquet", range(100, 200))
+    index.refresh()
+    store, base = LocalStore(index_of(root)), read_version(LocalStore(index_of(root)), 2)
+    column = base.columns[0]
+    changes = []
+    for _ in range(2):
+        merged, _ = merge_level(store, "k", column.levels[0], {0, 1}, str, fpp=column.fpp)
+        changes.append(Change("optimize", (ColumnChange.between(column, replace(column, levels=(merged,))),)))
+    assert commit_change(store, base, changes[0]).version == 3
+    with pytest.raises(ConcurrentCommitError, match=r"segments of column k .* version 3 \(optimize"):
+        commit_change(store, base, changes[1])
+
+
+def test_segments_are_not_merged_without_what_a_restore_made_live_again(lake, monkeypatch):
+    """The zones of a file that was gone when the merge began, and is not gone in the version that was restored."""
+    store = LocalStore(index_of(lake))
+    index = zb.build_index(lake, "k", rows_per_zone=10, overwrite=True, workers=1)  # version 2: one segment
+    (lake / "f0.parquet").rename(lake / "_aside")
+    index.refresh()
+    base, held = read_version(store, 3), []
+    monkeypatch.setattr("zonebloom.maintain.optimize.commit_change", lambda *args: held.append(args[2]) or args[1])
+    index.optimize()
+    monkeypatch.undo()
+    (lake / "_aside").rename(lake / "f0.parquet")
+    index.restore(2)
+    with pytest.raises(ConcurrentCommitError, match=r"segments of column k .* version 4 \(restore"):
+        commit_change(store, base, held[0])
+    assert zb.open_index(lake).search("k = 50", strict=True).kept.zones == 1
+
+
 def test_an_index_that_was_deleted_is_not_refreshed(lake):
     index = zb.open_index(lake)
     store = LocalStore(index_of(lake))

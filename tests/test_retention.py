@@ -15,6 +15,7 @@ from click.testing import CliRunner
 import zonebloom as zb
 from zonebloom.cli import app
 from zonebloom.errors import CorruptIndexError, IndexNotFoundError, InvalidArgumentError, UnsupportedFormatError
+from zonebloom.maintain.versions import vacuum
 from zonebloom.storage.manifest import list_versions, named_paths, read_version, version_path
 from zonebloom.storage.stores.local import LocalStore
 
@@ -153,6 +154,26 @@ def test_vacuum_removes_what_no_version_names(index):
     assert index.search("k = 250").row_ranges == wanted
     assert index.verify(sample=1.0).is_sound
     assert index.vacuum(older_than=NOW).files == ()
+
+
+class AfterwardsStore(LocalStore):
+    """Lets another process do something just after it listed the versions."""
+
+    def list(self, folder: str) -> list[str]:
+        found = super().list(folder)
+        if folder == "versions" and self.afterwards is not None:
+            afterwards, self.afterwards = self.afterwards, None
+            afterwards()
+        return found
+
+
+def test_of_two_vacuums_at_once_both_end(index):
+    store = AfterwardsStore(index.root)
+    store.afterwards = lambda: zb.open_index(index.root).vacuum(older_than=NOW)
+    done = vacuum(store, older_than=NOW, dry_run=False)
+    assert (done.versions, done.num_bytes) == ((), 0), "the other one had removed all"
+    assert list_versions(store) == [3]
+    assert index.to_table("k = 150").num_rows == 1
 
 
 def test_a_reader_that_loses_its_segments_reads_more_and_says_so(index):

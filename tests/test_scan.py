@@ -353,6 +353,23 @@ def test_a_file_whose_type_does_not_convert_is_kept_and_said(tmp_path):
         index.to_table("c = 2")
 
 
+@pytest.mark.parametrize("is_nested", [False, True])
+def test_doubles_that_come_to_a_column_of_floats_are_refused_not_rounded(tmp_path, is_nested):
+    """Until a refresh, which makes the column one of doubles; rounded, 1e300 was inf, and no row had it."""
+    lake = tmp_path / "lake"
+    kind = (lambda one: pa.struct([("x", one)])) if is_nested else (lambda one: one)
+    values = [{"x": 1e300}, {"x": 0.1}] if is_nested else [1e300, 0.1]
+    write_files(lake, pa.table({"c": pa.array(values[:0], kind(pa.float32())), "k": pa.array([], pa.int64())}))
+    index = zb.build_index(lake, "k", rows_per_zone=1)
+    pq.write_table(pa.table({"c": pa.array(values, kind(pa.float64())), "k": [1, 2]}), lake / "part-1.parquet")
+    with pytest.raises(DataFileError, match=r"column c of .*part-1\.parquet must convert .* refresh the index"):
+        index.to_table("c.x = 1e300" if is_nested else "c = 1e300")
+    with pytest.raises(DataFileError, match="must convert"):
+        index.to_table("k = 1")
+    index.refresh()
+    assert index.to_table("c.x = 1e300" if is_nested else "c = 1e300")["c"].to_pylist() == values[:1]
+
+
 def test_values_that_overflow_the_first_files_type_lose_no_row(tmp_path):
     """int32 in the first file, int64 beyond it in the second: found, or refused with an error, never left out."""
     write_files(tmp_path / "lake", pa.table({"c": pa.array([1, 2], pa.int32())}), pa.table({"c": [3, 2**40]}))

@@ -10,24 +10,12 @@ child processes that it starts again after each finding; the last line counts th
 
 from __future__ import annotations
 
-import argparse
 import base64
 import contextlib
 import json
-import os
 import random
-import resource
-import shutil
-import signal
-import subprocess
-import sys
-import tempfile
-import threading
-import time
-import traceback
 import warnings
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -38,6 +26,7 @@ import pyarrow.parquet as pq
 import xxhash
 
 import zonebloom as zb
+from tests.fuzz.children import FindingError, main, run_child
 from zonebloom.errors import ZoneBloomError
 
 KINDS = (
@@ -50,10 +39,6 @@ KINDS = (
     "dataset level",
     "locator level",
 )
-CASE_SECONDS = 10
-"""A case that takes longer hangs; most take 20 ms."""
-MEMORY_BYTES = 1 << 30
-"""More than a process has once it is warm; the files of the index have 2 MB together."""
 KEYS = {"k": 600, "s": 600}
 _NUMBERS = (0, 1, 2, 7, 255, 2**15, 2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**40, 2**62, 2**63 - 1, 2**63, 2**64 - 1)
 _LEAVES = (None, True, "", "x", "..", "/", -1, 0.5, 1e308, [], {}, [[0, 2**63]], *_NUMBERS, 10**30)
@@ -263,10 +248,6 @@ def mutated(subject: Subject, kind: str, chance: random.Random, *, is_author: bo
 # --- what must hold ---------------------------------------------------------------------------------------------------
 
 
-class FindingError(Exception):
-    """A promise that was broken."""
-
-
 def check(subject: Subject, chance: random.Random, *, is_author: bool) -> str:
     """Use the index as users do; how it ended, in a word."""
     keys = sorted(chance.sample(range(KEYS["k"]), 3))
@@ -347,135 +328,16 @@ def run_case(subject: Subject, seed: int, kinds: tuple[str, ...] = KINDS) -> str
 # --- processes --------------------------------------------------------------------------------------------------------
 
 
-def run_child(folder: Path, first: int, count: int, kinds: tuple[str, ...]) -> None:
-    """Cases `first` to `first + count`, told line by line; runs with limits in a process of its own."""
+def run_as_child(folder: Path, first: int, count: int, options: list[str]) -> None:
+    """Cases of the kinds that are asked for, in a process that has done all kinds of work once."""
+    kinds = tuple(options[0].split(","))
     subject = Subject.made(folder)
     warm = zb.open_index(subject.lake)
     for use in _USES:
         use(subject.lake, warm)
     subject.put(subject.files)
-
-    size = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
-    resource.setrlimit(resource.RLIMIT_AS, (size + MEMORY_BYTES, size + MEMORY_BYTES))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-
-    def too_long(*_: object) -> None:
-        raise FindingError(f"a case must end within {CASE_SECONDS} s")
-
-    signal.signal(signal.SIGALRM, too_long)
-    for seed in range(first, first + count):
-        _say(f"start {seed}")
-        signal.alarm(CASE_SECONDS)
-        try:
-            _say(f"end {run_case(subject, seed, kinds)}")
-        except Exception:  # noqa: BLE001 - what is not ours is a finding
-            signal.alarm(0)
-            _say(f"finding {json.dumps(traceback.format_exc())}")
-        signal.alarm(0)
-
-
-def run(
-    first: int, count: int, *, seconds: float = 1e9, kinds: tuple[str, ...] = KINDS
-) -> tuple[Counter[str], list[str]]:
-    """How many cases ended how, and the findings; a process that dies or hangs is one, and the next case goes on."""
-    ended: Counter[str] = Counter()
-    findings: list[str] = []
-    until, seed = time.monotonic() + seconds, first
-    while seed < first + count and time.monotonic() < until:
-        folder = Path(tempfile.mkdtemp(prefix="zonebloom-fuzz-"))
-        try:
-            for line in _lines_of(folder, seed, first + count - seed, kinds, until):
-                what, _, rest = line.partition(" ")
-                if what == "start":
-                    seed = int(rest)
-                elif what == "end":
-                    ended[rest] += 1
-                    seed += 1
-                elif what == "finding":
-                    findings.append(f"seed {seed}: {json.loads(rest)}")
-                    seed += 1
-                elif what == "died":
-                    findings.append(f"seed {seed}: died {rest}")
-                    if not ended:
-                        return ended, findings
-                    seed += 1
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-    return ended, findings
-
-
-def _lines_of(folder: Path, first: int, count: int, kinds: tuple[str, ...], until: float) -> Iterator[str]:
-    command = [sys.executable, "-m", "tests.fuzz.index_files", "--child", str(folder), "--kinds", ",".join(kinds)]
-    command += ["--seed", str(first), "--count", str(count)]
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert child.stdout is not None
-    assert child.stderr is not None
-    watch = _Watch(child)
-    try:
-        for line in child.stdout:
-            watch.saw()
-            yield line.rstrip("\n")
-            if time.monotonic() > until and line.startswith("end"):
-                return
-        status = child.wait()
-        if status:
-            yield f"died with status {status}: {child.stderr.read()[-2000:]}"
-    finally:
-        watch.stop()
-        child.kill()
-        child.wait()
-        child.stdout.close()
-        child.stderr.close()
-
-
-class _Watch:
-    """Kills a child that says nothing for long: a hang in C is deaf to signals."""
-
-    def __init__(self, child: subprocess.Popen[str]) -> None:
-        self._child = child
-        self._seen = time.monotonic() + 120
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._look, daemon=True)
-        self._thread.start()
-
-    def saw(self) -> None:
-        self._seen = time.monotonic()
-
-    def stop(self) -> None:
-        self._stopped.set()
-        self._thread.join()
-
-    def _look(self) -> None:
-        while not self._stopped.wait(1):
-            if time.monotonic() > self._seen + 3 * CASE_SECONDS:
-                self._child.kill()
-                return
-
-
-def _say(line: str) -> None:
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--count", type=int, default=10**9)
-    parser.add_argument("--seconds", type=float, default=1e9)
-    parser.add_argument("--kinds", default=",".join(KINDS))
-    parser.add_argument("--child", type=Path)
-    given = parser.parse_args()
-    kinds = tuple(given.kinds.split(","))
-    if given.child:
-        run_child(given.child, given.seed, given.count, kinds)
-        return
-    ended, findings = run(given.seed, given.count, seconds=given.seconds, kinds=kinds)
-    for finding in findings:
-        _say(finding)
-    for what, number in sorted(ended.items()):
-        _say(f"{number:8} {what}")
-    _say(f"{sum(ended.values())} cases from seed {given.seed}, {len(findings)} findings")
+    run_child(first, count, lambda seed: run_case(subject, seed, kinds))
 
 
 if __name__ == "__main__":
-    main()
+    main("tests.fuzz.index_files", run_as_child, kinds=",".join(KINDS))

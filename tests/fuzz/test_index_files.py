@@ -6,14 +6,15 @@ import random
 
 import pytest
 
-from tests.fuzz.index_files import KINDS, Subject, mutated, run
+from tests.fuzz.children import run
+from tests.fuzz.index_files import KINDS, Subject, mutated
 
 CASES = 140
 
 
 @pytest.mark.parametrize("first", [1])
 def test_no_file_of_an_index_crashes_hangs_or_invents_a_row(first):
-    ended, findings = run(first, CASES)
+    ended, findings = run("tests.fuzz.index_files", first, CASES)
     assert not findings, "\n".join(findings)
     assert sum(ended.values()) == CASES
     assert {kind for kind in KINDS if any(what.startswith(f"{kind},") for what in ended)} == set(KINDS)

@@ -95,6 +95,12 @@ def conformed(values: pa.Array, column_type: pa.DataType) -> pa.Array | None:
 
 def _keeps_values(found: pa.DataType, wanted: pa.DataType) -> bool:
     t = pa.types
+    if t.is_struct(found) and t.is_struct(wanted):
+        pairs = zip(found, wanted, strict=False)
+        return found.num_fields == wanted.num_fields and all(
+            one.name == other.name and (one.type == other.type or _keeps_values(one.type, other.type))
+            for one, other in pairs
+        )
     if t.is_dictionary(found) and t.is_dictionary(wanted):
         return found.value_type == wanted.value_type or _keeps_values(found.value_type, wanted.value_type)
     if t.is_integer(found) and t.is_integer(wanted):

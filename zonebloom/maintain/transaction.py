@@ -184,20 +184,25 @@ class Rebase:
         is_same = _parameters(current) == _parameters(new)
         if base is None or not (is_same or change.is_rebuilt):
             raise self._overlap(f"column {new.name}")
-        known = {segment.path for segment in base.segments}
+        known = set(base.files)
         kept = [segment for segment in current.segments if segment.path not in change.removed]
-        added = covered_by((*new.segments, *(segment for level in new.levels for segment in level.segments)))
-        is_clear = {one.path: one.path in known or not _meet(added, one.fragments) for one in kept}
+        levels = [_without(level, change.removed) for level in current.levels]
+        added = covered_by((*new.segments, *_segments_of(new.levels)))
+        there = (*kept, *_segments_of(levels))
+        is_clear = {one.path: one.path in known or not _meet(added, one.fragments) for one in there}
         if change.is_rebuilt:
             kept = [one for one in kept if is_same and one.path not in known and is_clear[one.path]]
             return replace(new, segments=(*kept, *new.segments))
-        if not all(is_clear.values()):
+        gone = covered_by(segment for segment in current.segments if segment.path in change.removed)
+        live = self.live.fragment_ids
+        is_lost = is_in_runs(live, gone) & ~is_in_runs(live, covered_by(new.segments))  # a restore made it live again
+        if not all(is_clear.values()) or is_lost.any():
             raise self._overlap(f"segments of column {new.name}")
         unfit = joined_runs((*current.unfit, *new.unfit))
-        levels = joined_levels([_without(level, change.removed) for level in current.levels], new.levels)
+        joined = joined_levels(levels, new.levels)
         is_unfinished = current.is_unfinished and new.is_unfinished
         return replace(
-            current, segments=(*kept, *new.segments), unfit=unfit, levels=levels, is_unfinished=is_unfinished
+            current, segments=(*kept, *new.segments), unfit=unfit, levels=joined, is_unfinished=is_unfinished
         )
 
     def _described(self) -> tuple[pa.Schema, dict[str, Any]]:
@@ -294,6 +299,10 @@ def joined_levels(before: Sequence[LevelEntry], new: Sequence[LevelEntry]) -> tu
             segments = (*one.segments, *level.segments)
             found[level.name] = LevelEntry(level.name, one.num_values + level.num_values, fpp, segments)
     return tuple(found.values())
+
+
+def _segments_of(levels: Iterable[LevelEntry]) -> Iterable[SegmentEntry]:
+    return (segment for level in levels for segment in level.segments)
 
 
 def _parameters(entry: ColumnEntry) -> tuple[Any, ...]:

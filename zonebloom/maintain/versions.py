@@ -180,11 +180,8 @@ def vacuum(store: Store, *, older_than: timedelta, dry_run: bool) -> Vacuum:
     numbers = list_versions(store)
     _named(store, numbers[-1:])
     found = _files(store)
-    expired = [
-        number
-        for number, successor in pairwise(numbers)
-        if version_path(successor) in found and found[version_path(successor)][1] <= before
-    ]
+    there = [number for number in numbers if version_path(number) in found]  # another vacuum may have removed some
+    expired = [number for number, successor in pairwise(there) if found[version_path(successor)][1] <= before]
     removed = [version_path(number) for number in expired]
     if not dry_run:
         for path in removed:

@@ -335,11 +335,23 @@ def _narrowed(task: Task, places: NDArray[np.int64]) -> Task:
 def _as_type(column: pa.ChunkedArray, wanted: pa.DataType, name: str, path: str) -> pa.ChunkedArray:
     if column.type == wanted:
         return column
+    message = f"column {name} of {path} must convert to the data set's type {wanted}, got {column.type}"
+    if _has_narrower_floats(column.type, wanted):
+        raise DataFileError(f"{message}, whose values it would round; refresh the index, so that it knows the file")
     try:
         return column.cast(wanted)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        message = f"column {name} of {path} must convert to the data set's type {wanted}, got {column.type}: {error}"
-        raise DataFileError(message) from error
+        raise DataFileError(f"{message}: {error}") from error
+
+
+def _has_narrower_floats(found: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether a cast rounds floats; all other casts fail where a value is lost."""
+    if pa.types.is_floating(found) and pa.types.is_floating(wanted):
+        return bool(found.bit_width > wanted.bit_width)
+    if pa.types.is_dictionary(found):
+        return _has_narrower_floats(found.value_type, wanted)
+    both = [[one.field(number).type for number in range(one.num_fields)] for one in (found, wanted)]
+    return any(_has_narrower_floats(*pair) for pair in zip(*both, strict=False))
 
 
 def _folder_value(known: Any, wanted: pa.DataType, name: str, path: str) -> pa.Scalar:

@@ -1,0 +1,170 @@
+"""Running cases in child processes with limits of memory and time, each case from a seed.
+
+A fuzzer is a module that calls `main`: `run` starts `python -m <module> --child <folder>`, and again after each case
+that ended the process. A process that dies, or that says nothing for long, is a finding, and the next case goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+CASE_SECONDS = 10
+"""A case that takes longer hangs; most take 20 ms."""
+MEMORY_BYTES = 1 << 30
+"""More than a process has once it is warm; the files of a case have 2 MB together."""
+
+RunCase = Callable[[int], str]
+"""From a seed to how the case ended, in a few words; raises what breaks a promise."""
+
+
+class FindingError(Exception):
+    """A promise that was broken."""
+
+
+# --- in the child -----------------------------------------------------------------------------------------------------
+
+
+def run_child(first: int, count: int, run_case: RunCase) -> None:
+    """Cases `first` to `first + count`, told line by line; memory and time are limited from here on."""
+    size = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    resource.setrlimit(resource.RLIMIT_AS, (size + MEMORY_BYTES, size + MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+    def too_long(*_: object) -> None:
+        raise FindingError(f"a case must end within {CASE_SECONDS} s")
+
+    signal.signal(signal.SIGALRM, too_long)
+    for seed in range(first, first + count):
+        _say(f"start {seed}")
+        signal.alarm(CASE_SECONDS)
+        try:
+            _say(f"end {run_case(seed)}")
+        except Exception:  # noqa: BLE001 - what is not ours is a finding
+            signal.alarm(0)
+            _say(f"finding {json.dumps(traceback.format_exc())}")
+        signal.alarm(0)
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+# --- in the parent ----------------------------------------------------------------------------------------------------
+
+
+def run(
+    module: str, first: int, count: int, *, seconds: float = 1e9, options: tuple[str, ...] = ()
+) -> tuple[Counter[str], list[str]]:
+    """How many cases ended how, and the findings."""
+    ended: Counter[str] = Counter()
+    findings: list[str] = []
+    until, seed = time.monotonic() + seconds, first
+    while seed < first + count and time.monotonic() < until:
+        folder = Path(tempfile.mkdtemp(prefix="zonebloom-fuzz-"))
+        try:
+            command = [sys.executable, "-m", module, "--child", str(folder), *options]
+            command += ["--seed", str(seed), "--count", str(first + count - seed)]
+            for line in _lines_of(command, until):
+                what, _, rest = line.partition(" ")
+                if what == "start":
+                    seed = int(rest)
+                elif what == "end":
+                    ended[rest] += 1
+                    seed += 1
+                elif what == "finding":
+                    findings.append(f"seed {seed}: {json.loads(rest)}")
+                    seed += 1
+                elif what == "died":
+                    findings.append(f"seed {seed}: died {rest}")
+                    if not ended:
+                        return ended, findings
+                    seed += 1
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+    return ended, findings
+
+
+def _lines_of(command: list[str], until: float) -> Iterator[str]:
+    one_thread = {**os.environ, "POLARS_MAX_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    child = subprocess.Popen(command, env=one_thread, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert child.stdout is not None
+    assert child.stderr is not None
+    watch = _Watch(child)
+    try:
+        for line in child.stdout:
+            watch.saw()
+            yield line.rstrip("\n")
+            if time.monotonic() > until and line.startswith("end"):
+                return
+        status = child.wait()
+        if status:
+            yield f"died with status {status}: {child.stderr.read()[-2000:]}"
+    finally:
+        watch.stop()
+        child.kill()
+        child.wait()
+        child.stdout.close()
+        child.stderr.close()
+
+
+class _Watch:
+    """Kills a child that says nothing for long: a hang in C is deaf to signals."""
+
+    def __init__(self, child: subprocess.Popen[str]) -> None:
+        self._child = child
+        self._seen = time.monotonic() + 120
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+        self._thread.start()
+
+    def saw(self) -> None:
+        self._seen = time.monotonic()
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self._thread.join()
+
+    def _look(self) -> None:
+        while not self._stopped.wait(1):
+            if time.monotonic() > self._seen + 3 * CASE_SECONDS:
+                self._child.kill()
+                return
+
+
+def main(module: str, run_as_child: Callable[[Path, int, int, list[str]], None], **options: str) -> None:
+    """The command line of a fuzzer; `options` are further ones with their defaults, which the child gets as a list."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--count", type=int, default=10**9)
+    parser.add_argument("--seconds", type=float, default=1e9)
+    parser.add_argument("--child", type=Path)
+    for name, default in options.items():
+        parser.add_argument(f"--{name}", default=default)
+    given = parser.parse_args()
+    values = [getattr(given, name) for name in options]
+    if given.child:
+        run_as_child(given.child, given.seed, given.count, values)
+        return
+    passed = [word for name, value in zip(options, values, strict=True) for word in (f"--{name}", value)]
+    ended, findings = run(module, given.seed, given.count, seconds=given.seconds, options=tuple(passed))
+    for finding in findings:
+        _say(finding)
+    for what, number in sorted(ended.items()):
+        _say(f"{number:8} {what}")
+    _say(f"{sum(ended.values())} cases of {module} from seed {given.seed}, {len(findings)} findings")
+    sys.exit(bool(findings))

@@ -1,0 +1,218 @@
+"""Random conditions as plain tuples: what is true of a row, and how each entrance spells it.
+
+A condition is `("=", column, value)` with any comparison, `("in", column, values)`, `("null", column)`,
+`("not", one)`, `("and", one, other)` or `("or", one, other)`. A column is a tuple of names from the top down.
+`truth_of` is SQL's three-valued logic in plain Python; nothing here uses zonebloom but the calls that spell its terms.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import operator
+import random
+from decimal import Decimal
+from functools import reduce
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+
+import zonebloom as zb
+
+Condition = tuple[Any, ...]
+Path = tuple[str, ...]
+
+_COMPARISONS = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+# --- what is true -----------------------------------------------------------------------------------------------------
+
+
+def value_of(row: dict[str, Any], column: Path) -> Any:
+    """The value of a column, or of a struct's field, in a row."""
+    value: Any = row
+    for name in column:
+        value = None if value is None else value.get(name)
+    return value
+
+
+def truth_of(condition: Condition, row: dict[str, Any]) -> bool | None:
+    """True, False or None."""
+    match condition:
+        case ("not", one):
+            found = truth_of(one, row)
+            return None if found is None else not found
+        case ("and" | "or" as join, one, other):
+            both = {truth_of(one, row), truth_of(other, row)}
+            decisive = join == "or"
+            return decisive if decisive in both else None if None in both else not decisive
+        case ("null", column):
+            return value_of(row, column) is None
+        case ("in", column, values):
+            value = value_of(row, column)
+            if not values:
+                return False
+            if value is None:
+                return None
+            return True if any(value == one for one in values if one is not None) else None if None in values else False
+        case (comparison, column, literal):
+            value = value_of(row, column)
+            return None if value is None or literal is None else bool(_COMPARISONS[comparison](value, literal))
+    raise AssertionError(condition)
+
+
+def literals_of(condition: Condition) -> list[tuple[Path, Any]]:
+    """All literals, each with the column that it is compared with."""
+    if condition[0] in ("not", "and", "or"):
+        return [one for part in condition[1:] for one in literals_of(part)]
+    if condition[0] == "null":
+        return [(condition[1], None)]
+    values = condition[2] if condition[0] == "in" else [condition[2]]
+    return [(condition[1], one) for one in values]
+
+
+# --- making them ------------------------------------------------------------------------------------------------------
+
+
+def random_condition(chance: random.Random, columns: dict[Path, list[Any]], depth: int = 3) -> Condition:
+    """A condition over `columns`, each with the values that it may have."""
+    kind = chance.random()
+    if depth and kind < 0.45:
+        join = chance.choice(("and", "or", "or", "not"))
+        parts = [random_condition(chance, columns, depth - 1) for _ in range(1 if join == "not" else 2)]
+        return (join, *parts)
+    column = chance.choice(list(columns))
+    pool = columns[column]
+    if kind < 0.55:
+        return ("null", column)
+    if kind < 0.7:
+        values = [chance.choice(pool) for _ in range(chance.choice((1, 2, 5)))]
+        return ("in", column, values + [None] * (chance.random() < 0.1))
+    comparison = "=" if kind < 0.88 else chance.choice(("!=", "<", "<=", ">", ">="))
+    return (comparison, column, chance.choice(pool))
+
+
+# --- spelling them ----------------------------------------------------------------------------------------------------
+
+
+def as_terms(condition: Condition) -> zb.Predicate:
+    """As zonebloom's own terms."""
+    match condition:
+        case ("not", one):
+            return ~as_terms(one)
+        case ("and", one, other):
+            return as_terms(one) & as_terms(other)
+        case ("or", one, other):
+            return as_terms(one) | as_terms(other)
+        case ("null", column):
+            return zb.IsNull(".".join(column))
+        case ("in", column, values):
+            return zb.IsIn(".".join(column), values)
+        case ("=", column, value):
+            return zb.Equals(".".join(column), value)
+        case ("!=", column, value):
+            return ~zb.Equals(".".join(column), value)
+        case (comparison, column, value):
+            return _COMPARISONS[comparison](zb.col(".".join(column)), value)
+    raise AssertionError(condition)
+
+
+def quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def literal(value: Any) -> str:
+    """A literal of standard SQL."""
+    match value:
+        case None:
+            return "NULL"
+        case bool():
+            return str(value).upper()
+        case int():
+            return str(value)
+        case float():
+            return f"{value!r}" if "e" in repr(value) else f"{value!r}e0"
+        case Decimal():
+            return str(value)
+        case str():
+            return "'" + value.replace("'", "''") + "'"
+        case bytes():
+            return f"X'{value.hex()}'"
+        case dt.datetime():
+            return f"TIMESTAMP '{value.isoformat(sep=' ')}'"
+        case dt.date():
+            return f"DATE '{value.isoformat()}'"
+    raise AssertionError(value)
+
+
+def as_sql(condition: Condition) -> str:
+    """As SQL text, for zonebloom and for DuckDB."""
+    match condition:
+        case ("not", one):
+            return f"NOT ({as_sql(one)})"
+        case ("and" | "or" as join, one, other):
+            return f"({as_sql(one)}) {join.upper()} ({as_sql(other)})"
+        case ("null", column):
+            return f"{'.'.join(map(quoted, column))} IS NULL"
+        case ("in", column, values):
+            return f"{'.'.join(map(quoted, column))} IN ({', '.join(map(literal, values))})"
+        case (comparison, column, value):
+            return f"{'.'.join(map(quoted, column))} {comparison} {literal(value)}"
+    raise AssertionError(condition)
+
+
+def as_expression(condition: Condition, types: dict[Path, pa.DataType]) -> pc.Expression:
+    """As an Expression of pyarrow, with scalars of the columns' types."""
+    match condition:
+        case ("not", one):
+            return ~as_expression(one, types)
+        case ("and", one, other):
+            return as_expression(one, types) & as_expression(other, types)
+        case ("or", one, other):
+            return as_expression(one, types) | as_expression(other, types)
+        case ("null", column):
+            return pc.field(*column).is_null() if len(column) == 1 else pc.field(column).is_null()
+        case ("in", column, values):  # pyarrow's own is_in is false for nulls
+            return reduce(operator.or_, [as_expression(("=", column, one), types) for one in values])
+        case (comparison, column, value):
+            one = pc.field(column[0]) if len(column) == 1 else pc.field(column)
+            return _COMPARISONS[comparison](one, pa.scalar(value, types[column]))
+    raise AssertionError(condition)
+
+
+def as_polars(condition: Condition) -> pl.Expr:
+    """As an expression of Polars."""
+    match condition:
+        case ("not", one):
+            return ~as_polars(one)
+        case ("and", one, other):
+            return as_polars(one) & as_polars(other)
+        case ("or", one, other):
+            return as_polars(one) | as_polars(other)
+        case ("null", column):
+            return _polars_column(column).is_null()
+        case ("in", column, values):
+            return reduce(operator.or_, [as_polars(("=", column, one)) for one in values])
+        case (comparison, column, value):
+            return _COMPARISONS[comparison](_polars_column(column), pl.lit(value))
+    raise AssertionError(condition)
+
+
+def _polars_column(column: Path) -> pl.Expr:
+    found = pl.col(column[0])
+    for name in column[1:]:
+        found = found.struct.field(name)
+    return found
+
+
+def is_nan(value: Any) -> bool:
+    return isinstance(value, float) and math.isnan(value)

@@ -1,0 +1,533 @@
+"""Interleavings of writers and readers, replayed from a seed against the real code.
+
+Writers, a reader and whoever owns the lake are greenlets over one store in memory (`memory.py`): before each operation
+on the store or the lake any other may go first. A seed says who starts from which index and does what, who goes first,
+who is killed between two operations, and which answer of the store is lost. What must hold:
+
+- A search finds all rows of its listing, at any moment.
+- Each version is the one before it and a change: what disappears was changed or deleted in the lake, or is made anew.
+- No fragment has zones twice, and no id names two files.
+- Who was told that a commit succeeded finds it, and afterwards one refresh makes all right.
+
+`python -m tests.fuzz.interleavings --seconds 600 --seed 1`; a seed with `--trace` prints what happened.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import time
+import traceback
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import cache, cached_property
+from typing import Any, Self
+from unittest.mock import patch
+
+from greenlet import GreenletExit, getcurrent, greenlet
+
+import zonebloom as zb
+from tests.fuzz.memory import ROWS_OF_A_FILE, MemoryLake, MemoryStore, Objects
+from zonebloom.build.create import build
+from zonebloom.errors import (
+    ConcurrentCommitError,
+    CorruptIndexError,
+    DataFileError,
+    IndexExistsError,
+    IndexNotFoundError,
+    InvalidArgumentError,
+    ZoneBloomError,
+)
+from zonebloom.index import Index
+from zonebloom.options import BuildOptions, IndexOptions
+from zonebloom.search.snapshot import load_snapshot
+from zonebloom.storage.fragments import read_fragments
+from zonebloom.storage.manifest import Manifest, list_versions, read_version
+
+PATHS = tuple(f"f{number}.parquet" for number in range(6))
+
+
+class FindingError(Exception):
+    """A promise that was broken."""
+
+
+# --- no threads, no pauses --------------------------------------------------------------------------------------------
+
+
+class _Inline:
+    """An executor that does the work where it is submitted."""
+
+    def __init__(self, *_: Any, **__: Any) -> None: ...
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        try:
+            future.set_result(function(*arguments))
+        except BaseException as error:  # noqa: BLE001 - as an executor has it
+            future.set_exception(error)
+        return future
+
+    def map(self, function: Callable[..., Any], *many: Any) -> Iterator[Any]:
+        return map(function, *many)
+
+
+@contextmanager
+def single_threaded() -> Iterator[None]:
+    """All work happens in the greenlet that asks for it, and losers of a race try again at once."""
+    with ExitStack() as stack:
+        for module in ("build.fill", "search.freshness", "maintain.optimize"):
+            stack.enter_context(patch(f"zonebloom.{module}.ThreadPoolExecutor", _Inline))
+        stack.enter_context(patch("zonebloom.maintain.commit._pause", lambda *_: None))
+        stack.enter_context(warnings.catch_warnings())
+        warnings.simplefilter("ignore")
+        yield
+
+
+# --- where a run starts -----------------------------------------------------------------------------------------------
+
+
+def opened(store: MemoryStore, lake: MemoryLake) -> Index:
+    return Index(load_snapshot(store, None), None, lake)
+
+
+def make(store: MemoryStore, lake: MemoryLake, column: str, levels: tuple[str, ...] = ("zone",)) -> None:
+    options = IndexOptions(rows_per_zone=2, fpp=0.0001, levels=levels)
+    build(lake, store, column, options, BuildOptions(workers=1))
+
+
+def _started(*, levels: tuple[str, ...] = ("zone",)) -> tuple[Objects, MemoryStore, MemoryLake]:
+    objects = Objects()
+    store, lake = MemoryStore(objects), MemoryLake(objects.files)
+    for path in PATHS[:3]:
+        objects.files.write(path)
+    make(store, lake, "k", levels)
+    return objects, store, lake
+
+
+@cache
+def base(name: str) -> Objects:
+    """An index to start from."""
+    if name == "none":
+        objects = Objects()
+        for path in PATHS[:3]:
+            objects.files.write(path)
+        return objects
+    is_leveled = name == "leveled"
+    objects, store, lake = _started(levels=("zone", "fragment", "dataset", "locator") if is_leveled else ("zone",))
+    if name != "young":  # several lists and segments, dead fragments, a second column, a file that is not known
+        objects.files.write(PATHS[3])
+        opened(store, lake).refresh(workers=1)
+        objects.files.write(PATHS[0])
+        opened(store, lake).refresh(workers=1)
+        make(store, lake, "s")
+        objects.files.delete(PATHS[1])
+        opened(store, lake).refresh(workers=1)
+        objects.files.write(PATHS[4])
+    return objects
+
+
+BASES = ("none", "young", "young", "grown", "grown", "grown", "leveled")
+
+
+# --- what actors do ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Actor:
+    """One process: its name, its handles and what it does."""
+
+    name: str
+    works: list[str]
+    world: World
+    chance: random.Random
+    body: greenlet = field(init=False)
+    num_steps: int = 0
+    dies_after: int = 1 << 30
+    fault: tuple[int, str] = (-1, "")
+    """Which of its creations fails, and how."""
+    num_creations: int = 0
+    is_dead: bool = False
+    outcomes: list[str] = field(default_factory=list)
+
+    def step(self, what: str) -> str:
+        """Let others go first; then what fails, if anything does."""
+        world = self.world
+        if self.is_dead or getcurrent() is not self.body:
+            raise GreenletExit
+        world.hub.switch()
+        if self.is_dead:
+            raise GreenletExit
+        self.num_steps += 1
+        world.trace.append((self.name, what))
+        if not what.startswith("create"):
+            return ""
+        self.num_creations += 1
+        return self.fault[1] if self.fault[0] == self.num_creations else ""
+
+    def run(self) -> None:
+        """All its works, one after the other."""
+        store, lake = MemoryStore(self.world.objects, self.step), MemoryLake(self.world.objects.files, self.step)
+        for work in self.works:
+            try:
+                self.outcomes.append(f"{work}: {self._do(work, store, lake)}")
+            except ZoneBloomError as error:
+                if not self.world.may_fail(error):
+                    raise
+                self.outcomes.append(f"{work}: {type(error).__name__}")
+
+    def _do(self, work: str, store: MemoryStore, lake: MemoryLake) -> str:
+        files = self.world.objects.files
+        match work.split():
+            case ["write", path]:
+                self.step(work)
+                files.write(path)
+            case ["delete", path]:
+                self.step(work)
+                files.delete(path)
+            case ["build", column]:
+                make(store, lake, column)
+            case ["rebuild", column]:
+                options = IndexOptions(rows_per_zone=3, fpp=0.0001)
+                build(lake, store, column, options, BuildOptions(workers=1), overwrite=True)
+            case ["search"]:
+                search_all(opened(store, lake))
+            case ["search", "twice"]:
+                index = opened(store, lake)
+                search_all(index)
+                search_all(index)
+            case ["optimize"]:
+                return self._acknowledged(store, lake, lambda index: index.optimize())
+            case ["vacuum"]:
+                older_than = timedelta(0) if self.world.is_reckless else timedelta(hours=1)
+                opened(store, lake).vacuum(older_than=older_than)
+            case ["restore"]:
+                numbers = list_versions(store)
+                return self._acknowledged(store, lake, lambda index: index.restore(self.chance.choice(numbers)))
+            case ["refresh", *rest]:
+                options: dict[str, Any] = {"mode": "incremental", "workers": 1}
+                for one in rest:
+                    options |= {"paths": [one]} if one in PATHS else _REFRESHES[one]
+                return self._acknowledged(store, lake, lambda index: index.refresh(**options))
+        return "done"
+
+    def _acknowledged(self, store: MemoryStore, lake: MemoryLake, work: Callable[[Index], Any]) -> str:
+        index = opened(store, lake)
+        work(index)
+        self.world.acknowledged.append((self.name, index.version))
+        return "done"
+
+
+_REFRESHES: dict[str, dict[str, Any]] = {
+    "full": {"mode": "full"},
+    "quick": {"mode": "quick"},
+    "steps": {"commit_every": 4},
+    "check": {"check": True},
+}
+WRITER_WORKS = (
+    *("refresh",) * 5,
+    *(f"refresh {path}" for path in PATHS),
+    "refresh steps",
+    "refresh full",
+    "refresh quick",
+    "refresh check",
+    *("optimize",) * 4,
+    "restore",
+    "restore",
+    "vacuum",
+    "vacuum",
+    "build s",
+    "rebuild k",
+)
+
+
+def search_all(index: Index) -> None:
+    """Every row of the listing is kept by a search for a key of each zone, by all columns at once."""
+    view = index.view()
+    keys = [10 * one.mtime_ns + row for one in view.listing.values() for row in (0, ROWS_OF_A_FILE - 1)]
+    values = {"k": keys, "s": [f"text {key}" for key in keys]}
+    found = view.search(zb.And(tuple(zb.IsIn(column, values[column]) for column in index.columns))).row_ranges
+    if found != view.files.rows():
+        known = {path: view.files[path].is_known for path in view.listing}
+        message = f"version {index.version} must keep {view.files.rows()} of {view.listing}"
+        raise FindingError(f"{message}, got {found}; known: {known}")
+
+
+# --- who goes first ---------------------------------------------------------------------------------------------------
+
+
+class World:
+    """One run: actors over one store, scheduled by one seed."""
+
+    def __init__(self, seed: int) -> None:
+        chance = self.chance = random.Random(seed)
+        self.objects = base(chance.choice(BASES)).copied()
+        self.hub = getcurrent()
+        self.trace: list[tuple[str, str]] = []
+        self.acknowledged: list[tuple[str, int]] = []
+        works = [
+            [chance.choice(WRITER_WORKS) for _ in range(chance.choice((1, 1, 2)))] for _ in range(chance.choice((2, 3)))
+        ]
+        if not self.objects.journal:
+            works = [["build k", *one] for one in works]
+        self.is_reckless = any("vacuum" in one for one in works) and chance.random() < 0.3
+        self.actors = [self._actor(f"w{number}", one) for number, one in enumerate(works)]
+        self.actors.append(self._actor("reader", [chance.choice(("search", "search twice")) for _ in range(2)]))
+        changes = range(chance.choice((0, 1, 2, 3)))
+        owned = [f"{chance.choice(('write', 'write', 'delete'))} {chance.choice(PATHS)}" for _ in changes]
+        self.actors.append(self._actor("owner", owned))
+        acting = self.actors[: len(works)]
+        self.num_killed = chance.choice((0, 0, 0, 1, 2))
+        for victim in chance.sample(acting, self.num_killed):
+            victim.dies_after = int(chance.triangular(1, 60, 15))
+        self.has_fault = chance.random() < 0.25
+        if self.has_fault:
+            victim = chance.choice(acting)
+            victim.fault = (chance.choice((1, 2, 2, 3)), chance.choice(("lost", "twice", "twice", "refused")))
+        self.is_even = chance.random() < 0.4
+        self.changes = {chance.randrange(120) for _ in range(chance.choice((1, 2, 3, 5)))}
+
+    def _actor(self, name: str, works: list[str]) -> Actor:
+        actor = Actor(name, works, self, random.Random(self.chance.random()))
+        actor.body = greenlet(actor.run)
+        return actor
+
+    def may_fail(self, error: ZoneBloomError) -> bool:
+        """Whether a writer may be told so."""
+        if isinstance(error, ConcurrentCommitError) or self.is_reckless or self.has_fault:
+            return True
+        text = str(error)
+        return (
+            (isinstance(error, InvalidArgumentError) and "version must be one of those kept" in text)
+            or (isinstance(error, IndexExistsError) and "already indexed" in text)
+            or isinstance(error, IndexNotFoundError | DataFileError)
+            or (isinstance(error, CorruptIndexError) and self.is_past_removed)
+        )
+
+    @property
+    def is_past_removed(self) -> bool:
+        """Whether a vacuum may take a version for expired that a restore makes current: refresh.md#vacuum."""
+        works = {work for actor in self.actors for work in actor.works}
+        return {"vacuum", "restore"} <= works
+
+    def run(self) -> None:
+        """To the end of all actors; then what must hold afterwards."""
+        alive = list(self.actors)
+        self.chance.shuffle(alive)
+        number = 0
+        try:
+            while alive:
+                place = self.chance.randrange(len(alive)) if self.is_even else 0
+                if number in self.changes and not self.is_even:
+                    alive.append(alive.pop(0))
+                number += 1
+                actor = alive[place]
+                if actor.num_steps >= actor.dies_after:
+                    alive.remove(actor)
+                    continue
+                actor.body.switch()
+                if actor.body.dead:
+                    alive.remove(actor)
+        finally:
+            for actor in self.actors:
+                actor.is_dead = True
+                if actor.body and not actor.body.dead:
+                    actor.body.throw(GreenletExit)
+        self._check_history()
+        self._check_end()
+
+    # --- what must hold -----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def history(self) -> list[_Version]:
+        """All versions in the order in which they were created."""
+        everything = MemoryStore(Objects({path: (data, 0.0) for path, data, _ in self.objects.journal}))
+        commits = [entry for entry in self.objects.journal if entry[0].startswith("versions/")]
+        return [_Version.of(everything, *entry) for entry in commits]
+
+    def _check_history(self) -> None:
+        names: dict[int, tuple[str, int]] = {}
+        for one in self.history:
+            for fragment_id, name in one.live.items():
+                if names.setdefault(fragment_id, name) != name:
+                    raise FindingError(f"id {fragment_id} must name one file, got {names[fragment_id]} and {name}")
+            for column, covered in one.covered.items():
+                twice = [fragment_id for fragment_id in one.live if covered[fragment_id] > 1]
+                if twice:
+                    raise FindingError(f"{one} must have zones once, got {twice} of {column} twice")
+        if self.is_reckless:
+            return
+        for before, after in zip(self.history, self.history[1:], strict=False):
+            if after.manifest.version != before.manifest.version + 1:
+                raise FindingError(f"{after} must follow {before}")
+            if after.manifest.operation == "restore":
+                if not any(after.live == one.live and after.covered == one.covered for one in self.history):
+                    raise FindingError(f"{after} must have the content of an older one")
+                continue
+            self._check_change(before, after)
+        made = {one.manifest.version for one in self.history}
+        for name, version in self.acknowledged:
+            if version not in made:
+                raise FindingError(f"{name} was told of version {version}, got {sorted(made)}")
+
+    def _check_change(self, before: _Version, after: _Version) -> None:
+        for fragment_id, (path, number) in before.live.items():
+            if fragment_id not in after.live:
+                is_changed = after.files.get(path) != number
+                is_made_anew = (path, number) in after.live.values()
+                if not (is_changed or is_made_anew):
+                    raise FindingError(f"{after} must have {path} as {before} has it, got {after.live}")
+                continue
+            for column, covered in before.covered.items():
+                is_lost = covered[fragment_id] and not after.covered[column][fragment_id]
+                if is_lost and after.manifest.operation != "build" and not after.is_rebuilt(before, column):
+                    raise FindingError(f"{after} must have zones of {path} by {column} as {before} has them")
+
+    def _check_end(self) -> None:
+        store, lake = MemoryStore(self.objects), MemoryLake(self.objects.files)
+        if not list_versions(store):
+            return
+        index = opened(store, lake)
+        search_all(index)
+        if not lake.files.found:
+            return
+        index.refresh(workers=1)
+        search_all(index)
+        view = index.view()
+        if view.files.unknown_paths:
+            raise FindingError(f"a refresh must make all files known, got {view.files.unknown_paths}")
+        key = 10 * next(iter(view.listing.values())).mtime_ns
+        for column, value in (("k", key), ("s", f"text {key}")):
+            if column in index.columns:
+                found = view.search(zb.Equals(column, value))
+                if found.reasons or found.row_ranges.num_rows > ROWS_OF_A_FILE:
+                    raise FindingError(f"a refresh must make all zones, got {found.reasons}, {found.row_ranges}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Version:
+    """What one version says."""
+
+    manifest: Manifest
+    live: dict[int, tuple[str, int]]
+    """By id, path and number of the file's version."""
+    covered: dict[str, Counter[int]]
+    """By column, how many segments have zones of a fragment."""
+    files: dict[str, int]
+    """The lake when it was committed."""
+
+    @classmethod
+    def of(cls, store: MemoryStore, path: str, data: bytes, files: dict[str, int]) -> _Version:
+        """The version whose file holds `data`; those of a base are read once."""
+        if data not in _KNOWN:
+            store.objects.found[path] = data, 0.0  # after a vacuum a number may be used again
+            _KNOWN[data] = cls._read(store, int(path[9:29]), files)
+        return _KNOWN[data]
+
+    @classmethod
+    def _read(cls, store: MemoryStore, number: int, files: dict[str, int]) -> _Version:
+        manifest = read_version(store, number)
+        live = {}
+        for entry in manifest.fragment_lists:
+            if entry.path in store.objects.found:
+                table = read_fragments(store, entry)
+                ids, paths, times = table.fragment_ids.tolist(), table.paths.tolist(), table.mtimes.tolist()
+                live |= {one: (path, number) for one, path, number in zip(ids, paths, times, strict=True)}
+        for start, stop in manifest.dropped:
+            for one in range(start, stop):
+                live.pop(one, None)
+        covered = {}
+        for column in manifest.columns:
+            runs = [run for segment in column.segments for run in segment.fragments]
+            covered[column.name] = Counter(one for run in runs for one in range(*run))
+        return cls(manifest, live, covered, files)
+
+    def is_rebuilt(self, before: _Version, column: str) -> bool:
+        """Whether the column has nothing of what it was."""
+        mine, other = self.manifest.column(column), before.manifest.column(column)
+        return mine is None or other is None or not {*mine.files} & {*other.files}
+
+    def __str__(self) -> str:
+        return f"version {self.manifest.version} ({self.manifest.operation})"
+
+
+_KNOWN: dict[bytes, _Version] = {}
+
+
+# --- runs -------------------------------------------------------------------------------------------------------------
+
+
+def run_one(seed: int) -> World:
+    """One interleaving; raises what breaks a promise."""
+    world = World(seed)
+    try:
+        world.run()
+    except BaseException as error:
+        error.add_note(f"seed {seed}: {[(one.name, one.works, one.outcomes) for one in world.actors]}")
+        raise
+    return world
+
+
+def run(first: int, count: int, *, seconds: float = 1e9) -> tuple[Counter[str], list[str]]:
+    """How many works ended how, and the findings."""
+    ended: Counter[str] = Counter()
+    findings: list[str] = []
+    until = time.monotonic() + seconds
+    with single_threaded():
+        for seed in range(first, first + count):
+            if time.monotonic() > until:
+                break
+            try:
+                world = run_one(seed)
+            except Exception:  # noqa: BLE001 - what is not ours is a finding
+                findings.append(f"seed {seed}: {traceback.format_exc()}")
+                continue
+            if seed % 1000 == 0:
+                _KNOWN.clear()
+            ended["interleavings"] += 1
+            ended["operations"] += len(world.trace)
+            ended["killed"] += world.num_killed
+            ended["versions"] += len(world.history)
+            for actor in world.actors:
+                ended.update(f"  {outcome}" for outcome in actor.outcomes)
+    return ended, findings
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--count", type=int, default=10**9)
+    parser.add_argument("--seconds", type=float, default=1e9)
+    parser.add_argument("--trace", action="store_true")
+    given = parser.parse_args()
+    if given.trace:
+        with single_threaded():
+            world = World(given.seed)
+            try:
+                world.run()
+            except Exception:  # noqa: BLE001 - it is what was asked for
+                traceback.print_exc()
+            for actor in world.actors:
+                print(actor.name, actor.works, actor.outcomes, actor.fault, actor.dies_after)
+            for name, what in world.trace:
+                print(f"  {name:8} {what}")
+        return
+    ended, findings = run(given.seed, given.count, seconds=given.seconds)
+    for finding in findings[:10]:
+        print(finding)
+    for what, number in sorted(ended.items()):
+        print(f"{number:9} {what}")
+    print(f"{ended['interleavings']} interleavings from seed {given.seed}, {len(findings)} findings")
+
+
+if __name__ == "__main__":
+    main()
