@@ -156,7 +156,8 @@ def leveled(tmp_path, parts, **options):
     zones = builder.finish()
     entries = {entry.name: entry for entry in build(store, parts, **options)}
     datasets = [DatasetFilter(store, entries["dataset"].segments[0])] if "dataset" in entries else []
-    fragments = [ZoneSegment(store, entries["fragment"].segments[0]).zones()[0]] if "fragment" in entries else []
+    segments = entries["fragment"].segments if "fragment" in entries else ()
+    fragments = [ZoneSegment(store, one).zones()[0] for one in segments]
     return zones, LeveledZones(zones, datasets, fragments)
 
 

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from types import TracebackType
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -28,6 +27,7 @@ from zonebloom.formats.parquet.file import open_parquet
 from zonebloom.formats.source import wait_until_settled
 from zonebloom.storage.fragments import Fingerprint, Fragment
 from zonebloom.storage.manifest import ColumnEntry
+from zonebloom.storage.segment import SegmentEntry
 from zonebloom.storage.stores.store import Store
 from zonebloom.storage.zone_segment import ZoneSegmentWriter
 
@@ -108,11 +108,8 @@ def _adopt(plan: BuildPlan, fragments: Sequence[Fragment], built: BuiltColumns) 
                     writers[column].add(zones)
             if plan.on_rows and None not in found.values():
                 plan.on_rows(fragment.num_rows)
-    for column, writer in writers.items():
-        if writer.entry is not None and writer.entry.num_zones:
-            built.segments[column].append(writer.entry)
-        elif writer.entry is not None:
-            plan.store.delete(writer.entry.path)
+        segments = {column: writer.finish() for column, writer in writers.items()}
+    built.segments |= segments
     return rest
 
 
@@ -143,12 +140,11 @@ class _Writer(ZoneSegmentWriter):
     """A segment of adopted zones, in batches of some MiB."""
 
     def __init__(self, plan: BuildPlan, column: str) -> None:
-        parameters = plan.options
-        column_type = plan.columns[column]
-        self.zone_schema = zone_schema(parameters.rows_per_zone, parameters.fpp, column=column, column_type=column_type)
+        options, column_type = plan.options, plan.columns[column]
+        schema = zone_schema(options.rows_per_zone, options.fpp, column=column, column_type=column_type)
+        super().__init__(plan.store, column, schema)
         self._zones: list[Zone] = []
         self._num_bytes = 0
-        super().__init__(plan.store, column, self.zone_schema)
 
     def add(self, zones: Iterable[Zone]) -> None:
         """Append zones."""
@@ -160,13 +156,12 @@ class _Writer(ZoneSegmentWriter):
 
     def _flush(self) -> None:
         columns = zip(*self._zones, strict=True)
-        arrays = [pa.array(values, field.type) for values, field in zip(columns, self.zone_schema, strict=True)]
-        self.write(pa.RecordBatch.from_arrays(arrays, schema=self.zone_schema))
+        arrays = [pa.array(values, field.type) for values, field in zip(columns, self.schema, strict=True)]
+        self.write(pa.RecordBatch.from_arrays(arrays, schema=self.schema))
         self._zones, self._num_bytes = [], 0
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if kind is None and self._zones:
+    def finish(self) -> list[SegmentEntry]:
+        """The segment of all zones, if there are any."""
+        if self._zones:
             self._flush()
-        super().__exit__(kind, error, traceback)
+        return super().finish()

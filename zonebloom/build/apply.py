@@ -32,9 +32,10 @@ from zonebloom.errors import (
 )
 from zonebloom.maintain.commit import commit_change, release_ids, reserve_ids
 from zonebloom.maintain.optimize import optimize_column
-from zonebloom.maintain.transaction import Change, ColumnChange, joined_levels
+from zonebloom.maintain.transaction import Change, ColumnChange
 from zonebloom.options import BuildOptions
 from zonebloom.storage.fragments import Fragment
+from zonebloom.storage.level import joined_levels
 from zonebloom.storage.levels import parts_of_dataset
 from zonebloom.storage.manifest import ColumnEntry, Manifest, list_versions
 from zonebloom.storage.segment import runs
@@ -284,7 +285,7 @@ class _Steps:
                 before,
                 segments=(*before.segments, *made.segments[name]),
                 unfit=runs(unfit),
-                levels=joined_levels(before.levels, made.levels.get(name, ())),
+                levels=joined_levels((*before.levels, *made.levels.get(name, ()))),
             )
         self.done.failed |= made.failed
 

@@ -171,10 +171,8 @@ def import_zones(dataset: DatasetSnapshot, store: Store, zones: ZoneTable, colum
             for batch in zones.batches():
                 fragment_ids = pc.add(batch.column(0), pa.scalar(first_id, pa.uint64()))
                 writer.write(pa.RecordBatch.from_arrays([fragment_ids, *batch.columns[1:]], schema=schema))
-        assert writer.entry is not None
-        entry = replace(
-            plan.columns[0], column_type=column_type, sizing="imported", segments=(writer.entry,), levels=()
-        )
+            segments = tuple(writer.finish())
+        entry = replace(plan.columns[0], column_type=column_type, sizing="imported", segments=segments, levels=())
         change = replace(first, columns=(ColumnChange(entry, is_rebuilt=True),), added=tuple(opened.fragments))
         commit_change(store, plan.snapshot.manifest, change)
 

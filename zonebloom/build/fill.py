@@ -348,31 +348,33 @@ def _work(plan: BuildPlan, queue: _Queue, built: BuiltColumns, levels: LevelSink
                 built.rows += unit.stop - unit.start
                 for column in unfit:
                     built.unfit[column].add(unit.fragment.fragment_id)
-        for builder_ in itertools.chain.from_iterable(builders.values()):
-            builder_.close()
+        ended = {column: _ended(builders[column], writers.get(column)) for column in plan.columns}
     with queue.lock:
-        _note_written(plan, built, writers, locators)
+        _note_written(plan, built, ended, locators)
+
+
+def _ended(builders: Iterable[_Builder], writer: ZoneSegmentWriter | None) -> list[SegmentEntry]:
+    """The segment of one column; its file is closed here, so few files of many small columns are open at once."""
+    for builder in builders:
+        builder.close()
+    return [] if writer is None else writer.finish()
 
 
 def _note_written(
     plan: BuildPlan,
     built: BuiltColumns,
-    writers: Mapping[str, ZoneSegmentWriter],
+    ended: Mapping[str, Sequence[SegmentEntry]],
     locators: Mapping[str, LocatorBuilder],
 ) -> None:
-    """What a worker wrote; a segment without zones is removed."""
+    """Add the segments of a worker."""
+    for column, segments in ended.items():
+        built.segments[column] += segments
     for column, locator in locators.items():
         if not plan.options.has_filters:
             built.segments[column] += locator.entries
         elif locator.entries:
             level = locator_level(locator.entries, locator.num_written)
             built.levels[column] = (*built.levels.get(column, ()), level)
-    for column, writer in writers.items():
-        assert writer.entry is not None
-        if writer.entry.num_zones:
-            built.segments[column].append(writer.entry)
-        else:
-            plan.store.delete(writer.entry.path)
 
 
 class _Builder(Protocol):

@@ -347,8 +347,7 @@ def _write_slices(store: Store, entry: ColumnEntry, group: _Group) -> SegmentEnt
                     following = start(number + 1)
                 seal_rows(rows, first * ROWS_PER_BLOCK)
                 writer.write(rows)
-    assert writer.entry is not None
-    return writer.entry
+        return writer.finish()
 
 
 def _zeros(shape: tuple[int, int]) -> NDArray[np.uint8]:
@@ -376,8 +375,8 @@ def _write_zones(store: Store, entry: ColumnEntry, group: _Group) -> SegmentEntr
     with ZoneSegmentWriter(store, entry.name, schema) as writer:
         for batch in _zone_batches(group, schema):
             writer.write(batch)
-    assert writer.entry is not None
-    return writer.entry
+        (segment,) = writer.finish()
+        return segment
 
 
 def _zone_batches(group: _Group, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -400,12 +399,5 @@ def _zone_batches(group: _Group, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
             source.filters.copy_blocks(data[None, position : position + size], int(part.zone[zone]), 0)
             position += size
         offsets = np.concatenate([[0], ends[:count]]).astype(np.int32)
-        yield _zone_batch(part.positions, offsets, data, schema)
+        yield part.positions.to_batch(offsets, data, schema)
         first += count
-
-
-def _zone_batch(
-    positions: ZonePositions, offsets: NDArray[np.int32], data: NDArray[np.uint32], schema: pa.Schema
-) -> pa.RecordBatch:
-    bitsets = pa.Array.from_buffers(pa.binary(), len(positions), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
-    return pa.RecordBatch.from_arrays([*positions.to_arrays(), bitsets], schema=schema)

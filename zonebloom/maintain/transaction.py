@@ -20,7 +20,7 @@ from zonebloom.errors import ConcurrentCommitError
 from zonebloom.formats import hive as partitions
 from zonebloom.formats.schema_evolution import unified
 from zonebloom.storage.fragments import Fragment, FragmentListEntry, FragmentTable, is_in_runs, write_fragments
-from zonebloom.storage.level import LevelEntry
+from zonebloom.storage.level import LevelEntry, joined_levels
 from zonebloom.storage.manifest import ColumnEntry, Manifest
 from zonebloom.storage.segment import Runs, SegmentEntry, joined_runs, runs
 from zonebloom.storage.stores.store import Store
@@ -28,7 +28,7 @@ from zonebloom.storage.stores.store import Store
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["NO_VERSION", "Change", "ColumnChange", "Rebase", "covered_by", "joined_levels", "name_of"]
+__all__ = ["NO_VERSION", "Change", "ColumnChange", "Rebase", "covered_by", "name_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +194,7 @@ class Rebase:
         if not all(is_clear.values()):
             raise self._overlap(f"segments of column {new.name}")
         unfit = joined_runs((*current.unfit, *new.unfit))
-        levels = joined_levels([_without(level, change.removed) for level in current.levels], new.levels)
+        levels = joined_levels([*(_without(level, change.removed) for level in current.levels), *new.levels])
         is_unfinished = current.is_unfinished and new.is_unfinished
         return replace(
             current, segments=(*kept, *new.segments), unfit=unfit, levels=levels, is_unfinished=is_unfinished
@@ -279,21 +279,6 @@ def _without(level: LevelEntry, removed: frozenset[str]) -> LevelEntry:
         return level
     kept = replace(level, fpp=level.fpp if segments else 0.0, segments=segments)
     return replace(kept, num_values=round(level.num_values * kept.index_bytes / max(level.index_bytes, 1)))
-
-
-def joined_levels(before: Sequence[LevelEntry], new: Sequence[LevelEntry]) -> tuple[LevelEntry, ...]:
-    """The levels of both: each filter speaks only of the fragments that it was built from."""
-    found: dict[str, LevelEntry] = {}
-    for level in (*before, *new):
-        one = found.get(level.name)
-        if one is None or not one.segments:
-            found[level.name] = level
-        elif level.segments:
-            weights = one.num_filters, level.num_filters
-            fpp = (one.fpp * weights[0] + level.fpp * weights[1]) / max(sum(weights), 1)
-            segments = (*one.segments, *level.segments)
-            found[level.name] = LevelEntry(level.name, one.num_values + level.num_values, fpp, segments)
-    return tuple(found.values())
 
 
 def _parameters(entry: ColumnEntry) -> tuple[Any, ...]:

@@ -1,8 +1,8 @@
-"""`Store`: the only way in which the index touches bytes.
+"""`Store`: the only access of the index to its files.
 
-A store knows paths relative to its root, reads ranges, writes whole objects, and creates an object only if it is
-absent, which is all that a commit needs. Nothing is ever overwritten. `LocalStore` keeps objects below a local folder,
-`ObjectStore` below a URL; `opening.open_store` finds the one for a location.
+A store has paths relative to its root, reads ranges, and writes whole objects. A commit needs one operation more: to
+create an object only if it is absent. Nothing is ever overwritten. `LocalStore` has objects below a local folder,
+`ObjectStore` below a URL; `open.open_store` chooses between them.
 
 Spec: specs/index-format.md#store
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from operator import add, sub
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -19,53 +20,45 @@ import pyarrow as pa
 __all__ = ["SLOW_READ_SECONDS", "Mapping", "NewFile", "Store", "Traffic"]
 
 SLOW_READ_SECONDS = 20e-6
-"""A page that takes longer was not in the page cache; its neighbours in the request are not there either."""
+"""Seconds: a read that takes longer was not from the page cache, so the next reads will not be either."""
 
 
 @dataclass(slots=True)
 class Traffic:
-    """What went over the network; zeros for local files."""
+    """Network traffic; zeros for local files."""
 
     num_requests: int = 0
-    """Requests; those that were tried again count once, a listing one for each page."""
+    """Requests; a request and its retries count once, a listing once for each page."""
     bytes_read: int = 0
-    """Bytes of objects that came."""
+    """Bytes of objects that were received."""
     bytes_written: int = 0
     """Bytes of objects that were sent."""
 
     def __add__(self, other: Traffic) -> Traffic:
-        return Traffic(
-            self.num_requests + other.num_requests,
-            self.bytes_read + other.bytes_read,
-            self.bytes_written + other.bytes_written,
-        )
+        return Traffic(*map(add, self.to_dict().values(), other.to_dict().values()))
 
     def __sub__(self, other: Traffic) -> Traffic:
-        return Traffic(
-            self.num_requests - other.num_requests,
-            self.bytes_read - other.bytes_read,
-            self.bytes_written - other.bytes_written,
-        )
+        return Traffic(*map(sub, self.to_dict().values(), other.to_dict().values()))
 
     def to_dict(self) -> dict[str, int]:
-        """For JSON."""
+        """The three numbers for JSON, in the order of the fields."""
         return {"requests": self.num_requests, "bytes_read": self.bytes_read, "bytes_written": self.bytes_written}
 
 
 class Mapping(Protocol):
-    """The bytes of an object, for as long as somebody uses `buffer`."""
+    """The bytes of an object; they stay valid while `buffer` is used."""
 
     @property
     def buffer(self) -> pa.Buffer:
-        """All bytes; what can be memory-mapped is read where it is touched."""
+        """All bytes; a memory-mapped page is read when it is touched."""
         ...
 
     def need(self, ranges: Sequence[tuple[int, int]]) -> None:
-        """Have the ranges `(offset, length)` in `buffer`; of a sparse mapping nothing else is there."""
+        """Fetch the ranges `(offset, length)` into `buffer`; a sparse mapping has no other bytes."""
         ...
 
     def release(self) -> None:
-        """Let go of memory that can be had again."""
+        """Free memory that can be read again."""
         ...
 
 
@@ -77,16 +70,16 @@ class NewFile(Protocol):
         ...
 
     def write_large(self, data: Any) -> None:
-        """Append `data`, past the page cache where there is one: gigabytes must not push out what others read."""
+        """Append `data`, past the page cache if there is one: gigabytes must not evict pages that others read."""
         ...
 
     def flush(self) -> None:
-        """Hand over to the system what was written."""
+        """Hand buffered bytes over to the system."""
         ...
 
 
 class Store(Protocol):
-    """Objects below one root, none of which is ever overwritten.
+    """Objects below one root; no object is ever overwritten.
 
     Raises
     ------
@@ -107,7 +100,7 @@ class Store(Protocol):
 
     @property
     def traffic(self) -> Traffic:
-        """What went over the network so far."""
+        """The network traffic so far."""
         ...
 
     def size(self, path: str) -> int:
@@ -127,7 +120,7 @@ class Store(Protocol):
         ...
 
     def mapping(self, path: str, *, is_sparse: bool = False) -> Mapping:
-        """The immutable object at `path` in memory; where `is_sparse`, little of it will be touched, after `need`."""
+        """The immutable object at `path` in memory; with `is_sparse` only ranges of `need` will be touched."""
         ...
 
     def list(self, folder: str) -> list[str]:
