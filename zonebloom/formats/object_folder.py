@@ -1,7 +1,7 @@
 """`ObjectFolder`: a prefix of an object store, and all the data files below it.
 
-Names that begin with `_` or `.` are skipped, as in a local folder. So are objects of 0 bytes, with which some tools
-mark folders: no reader finds a row in them.
+Names that begin with `_` or `.` are skipped, as in a local folder. Objects of 0 bytes are skipped too: some tools mark
+folders by them.
 
 Spec: specs/index-format.md#object-data
 """
@@ -27,7 +27,7 @@ from zonebloom.storage.stores.store import Traffic
 __all__ = ["ObjectFolder", "dataset_at", "dataset_of_files"]
 
 _HEADS = 16
-"""Files of a list that are asked for at once."""
+"""Files of a list whose metadata is requested in parallel."""
 
 
 class ObjectFolder:
@@ -57,16 +57,16 @@ class ObjectFolder:
         return self._client.traffic
 
     def walk(self, wanted: Wanted | None) -> Iterable[tuple[str, Fingerprint]]:
-        """All data files below it; only those that may be of the partitions `wanted`."""
+        """All data files below it, or only files that may be of the partitions `wanted`."""
         return self._below("") if wanted is None else self._walk("", wanted)
 
     def paths(self) -> Iterator[str]:
-        """All objects below it, those that readers skip too."""
+        """All objects below it, also those that readers skip."""
         start = len(self.root.key) + 1 if self.root.key else 0
         return (meta.key[start:] for meta in self._client.list_all(self._key("")))
 
     def below(self, path: str) -> dict[str, Fingerprint]:
-        """The data file at `path`, or those in the folder there."""
+        """The data file at `path`, or all data files in the folder at `path`."""
         return dict(self._below(path)) or self.fingerprints([path])
 
     def _below(self, folder: str) -> Iterator[tuple[str, Fingerprint]]:
@@ -80,7 +80,7 @@ class ObjectFolder:
                 yield path, fingerprint_of(meta)
 
     def _walk(self, folder: str, wanted: Wanted) -> Iterator[tuple[str, Fingerprint]]:
-        """The files of a folder that has some of `wanted` below it, level by level."""
+        """The files of the partitions `wanted` below a folder, level by level."""
         objects, folders = self._client.list_folder(self._key(folder.rstrip("/")))
         for meta in objects:
             name = meta.key.rsplit("/", 1)[-1]
@@ -98,7 +98,7 @@ class ObjectFolder:
                 yield from self._walk(below, wanted)
 
     def fingerprints(self, paths: Sequence[str]) -> dict[str, Fingerprint]:
-        """Those of `paths` that are objects."""
+        """The fingerprints of the objects among `paths`."""
 
         def head(path: str) -> Fingerprint | None:
             with contextlib.suppress(FileNotFoundError):
@@ -117,7 +117,7 @@ class ObjectFolder:
         return Url(self.root.scheme, self.root.bucket, self._key(path)).location
 
     def relative(self, given: str) -> str | None:
-        """`given`, a URL or relative to the folder, as a path relative to it; None where it lies outside."""
+        """`given`, a URL or relative to the folder, as a path relative to it; None if it is outside."""
         if is_url(given) and Url.parse(given).root != self.root.root:
             return None
         key = absolute(given)[len(self.root.root) + 1 :] if is_url(given) else posixpath.normpath(self._key(given))
@@ -127,7 +127,7 @@ class ObjectFolder:
         return key[len(self.root.key) + 1 if self.root.key else 0 :] or "."
 
     def open(self, path: str, listed: Fingerprint | None) -> ObjectSource:
-        """The object at `path` in the version that was listed, of which the store is asked nothing."""
+        """The object at `path`; if it was `listed`, in that version and without a request."""
         return ObjectSource(self._client, self._key(path), listed)
 
 
@@ -137,7 +137,7 @@ def dataset_at(location: str, storage_options: Mapping[str, str] | None) -> Parq
     Raises
     ------
     DataFileError
-        Nothing is there.
+        There is no such object or folder.
     """
     url = Url.parse(location)
     client = ObjectClient(url, storage_options)
