@@ -1,7 +1,7 @@
-"""Building from the bloom filters that Parquet files have of their own: zones are row groups, and no data page is read.
+"""Building from the bloom filters inside Parquet files: zones are row groups, and no data page is read.
 
-A runner that adopts what it can, and leaves the rest to another one: columns of files without filters, with filters of
-other bytes than an index hashes, or without a count of nulls.
+`Adopting` is a runner that takes these filters as zones, and leaves other files to another runner: files without a
+filter for a column, with filters of other bytes than an index hashes, or without a count of nulls.
 
 Spec: specs/parquet-blooms.md#adopt
 """
@@ -28,25 +28,25 @@ from zonebloom.formats.source import wait_until_settled
 from zonebloom.storage.fragments import Fingerprint, Fragment
 from zonebloom.storage.manifest import ColumnEntry
 from zonebloom.storage.segment import SegmentEntry
-from zonebloom.storage.stores.store import Store
+from zonebloom.storage.stores.store import Store, undoing
 from zonebloom.storage.zone_segment import ZoneSegmentWriter
 
 __all__ = ["Adopting"]
 
 _BATCH_BYTES, _BATCH_ZONES = 4 << 20, 1024
-"""A batch is written when it has as much of either."""
+"""A batch is written when it has this many bytes or zones."""
 
 T = TypeVar("T")
 Zone = tuple[int, int, int, bool, bytes]
-"""Fragment, first row, rows, whether a row is null, bitset."""
+"""Fragment id, first row, rows, whether a row is null, bitset."""
 
 
 @dataclass(frozen=True, slots=True)
 class Adopting:
-    """A runner that takes zones from the filters of files, and has the others built."""
+    """A runner that takes zones from the filters of files, and has the other files built."""
 
     runner: Runner
-    """Builds the rest."""
+    """Builds the other files."""
 
     def read_footers(
         self, dataset: DatasetSnapshot, listing: Mapping[str, Fingerprint], ids: Mapping[str, int]
@@ -63,32 +63,29 @@ class Adopting:
         return self.runner.run(function, store, *arguments)
 
     def build(self, plan: BuildPlan, fragments: Sequence[Fragment]) -> BuiltColumns:
-        """As `Runner` says; the files that have filters of a column are not read for it."""
+        """As `Runner` says; a column of a file with filters for it is not read."""
         built = BuiltColumns({column: [] for column in plan.columns}, {column: set() for column in plan.columns})
         rest = _adopt(plan, fragments, built)
         together: defaultdict[tuple[int, ...], list[str]] = defaultdict(list)
         for column, left in rest.items():
             if left:
                 together[tuple(left)].append(column)
-        try:
+        with undoing(plan.store) as written:
+            written.extend(built.paths)
             for numbers, columns in together.items():
                 part = replace(plan, columns={column: plan.columns[column] for column in columns})
                 made = self.runner.build(part, [fragments[number] for number in numbers])
+                written.extend(made.paths)
                 for column in columns:
                     built.segments[column] += made.segments[column]
                     built.unfit[column] |= made.unfit[column]
                 built.failed |= made.failed
                 built.rows += made.rows
-        except BaseException:
-            for segments in built.segments.values():
-                for segment in segments:
-                    plan.store.delete(segment.path)
-            raise
         return built
 
 
 def _adopt(plan: BuildPlan, fragments: Sequence[Fragment], built: BuiltColumns) -> dict[str, list[int]]:
-    """Write the zones that the files have; by column, the numbers of the fragments that are left."""
+    """Write zones from the files' filters; the numbers of the other fragments, by column."""
     seen = time.monotonic()
     rest: dict[str, list[int]] = {column: [] for column in plan.columns}
     with ExitStack() as stack:
@@ -114,7 +111,7 @@ def _adopt(plan: BuildPlan, fragments: Sequence[Fragment], built: BuiltColumns) 
 
 
 def _zones(file: DataFile, fragment: Fragment, column: str, column_type: pa.DataType) -> list[Zone] | None:
-    """A zone for each row group that has rows; None where one of them has no filter that an index can use."""
+    """A zone for each row group with rows; None if one of them has no filter that an index can use."""
     leaf = file.leaf_of(column)
     if leaf is None or not file.leaves[leaf][1].equals(column_type):
         return None
@@ -132,7 +129,7 @@ def _zones(file: DataFile, fragment: Fragment, column: str, column_type: pa.Data
 
 
 def _hashes_as_an_index(own: ParquetSbbf) -> bool:
-    """Whether the bytes that Parquet hashes are those of Arrow's values."""
+    """Whether Parquet hashes the same bytes as an index."""
     return own.plain_type is not None and own.plain_type == value_type(own.column_type)
 
 

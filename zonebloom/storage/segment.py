@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
@@ -19,8 +19,7 @@ from urllib.parse import quote
 import pyarrow as pa
 import xxhash
 
-from zonebloom.errors import StorageError
-from zonebloom.storage.stores.store import NewFile, Store
+from zonebloom.storage.stores.store import NewFile, Store, delete_all
 
 __all__ = [
     "CheckedFile",
@@ -194,5 +193,4 @@ class SegmentWriter:
     ) -> None:
         self._file.__exit__(kind, error, traceback)
         if kind is not None and self._is_closed:
-            with suppress(StorageError):  # the caller's error matters more
-                self._store.delete(self._path)
+            delete_all(self._store, [self._path])

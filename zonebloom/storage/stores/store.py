@@ -9,15 +9,17 @@ Spec: specs/index-format.md#store
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from operator import add, sub
 from typing import Any, Protocol
 
 import pyarrow as pa
 
-__all__ = ["SLOW_READ_SECONDS", "Mapping", "NewFile", "Store", "Traffic"]
+from zonebloom.errors import StorageError
+
+__all__ = ["SLOW_READ_SECONDS", "Mapping", "NewFile", "Store", "Traffic", "delete_all", "undoing"]
 
 SLOW_READ_SECONDS = 20e-6
 """Seconds: a read that takes longer was not from the page cache, so the next reads will not be either."""
@@ -149,3 +151,21 @@ class Store(Protocol):
     def delete(self, path: str) -> None:
         """Remove the object at `path` if it is there."""
         ...
+
+
+def delete_all(store: Store, paths: Iterable[str]) -> None:
+    """Remove the objects at `paths`; an object that the store does not remove stays until a vacuum."""
+    for path in paths:
+        with suppress(StorageError):
+            store.delete(path)
+
+
+@contextmanager
+def undoing(store: Store) -> Iterator[list[str]]:
+    """A list of paths; the objects at the paths in it are removed if the block raises."""
+    written: list[str] = []
+    try:
+        yield written
+    except BaseException:
+        delete_all(store, written)
+        raise
