@@ -1,4 +1,4 @@
-"""`ZonePositions`: where the zones of a column lie in its data, and which of them have nulls.
+"""`ZonePositions`: the rows of a column's zones, and which zones have nulls.
 
 Spec: specs/zones.md#zone-table
 """
@@ -23,16 +23,16 @@ __all__ = ["ZonePositions"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ZonePositions:
-    """Where zones lie in the data: the first four columns of a zone table, with one element a zone."""
+    """The rows of zones: the first four columns of a zone table, with one element a zone."""
 
     fragment_ids: NDArray[np.uint64]
     """The fragment of each zone."""
     zone_starts: NDArray[np.uint64]
-    """Offset of its first row."""
+    """Offset of each zone's first row in its fragment."""
     zone_lengths: NDArray[np.uint64]
-    """Its rows."""
+    """Rows of each zone."""
     has_null: NDArray[np.bool_]
-    """Whether one of its rows is null."""
+    """Whether a row of the zone is null."""
 
     @classmethod
     def concatenated(cls, parts: Sequence[ZonePositions]) -> ZonePositions:
