@@ -223,22 +223,18 @@ class Runner(Protocol):
         self, dataset: DatasetSnapshot, listing: Mapping[str, Fingerprint], ids: Mapping[str, int]
     ) -> Inspected:
         """Open each file of `listing` for its fragment and schema; files that are no whole Parquet file are skipped."""
-        ...
 
     def admit(self, columns: Iterable[tuple[ColumnEntry, Sequence[Fragment]]]) -> None:
         """Refuse a build that is too large, before the first `build`; all columns, each with the fragments it needs."""
-        ...
 
     def build(self, plan: BuildPlan, fragments: Sequence[Fragment]) -> BuiltColumns:
         """Write every zone of `fragments` as new segments, without a commit; an error leaves no file.
 
         A fragment that is unreadable, or that changes during the build, is left out and added to `failed`.
         """
-        ...
 
     def run(self, function: Callable[..., T], store: Store, *arguments: Any) -> T:
         """`function(store, *arguments)`, run where the filters are read and written; it may be started repeatedly."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

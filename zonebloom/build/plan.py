@@ -22,6 +22,7 @@ import pyarrow as pa
 from zonebloom.errors import CorruptIndexError, DataFileError, InvalidArgumentError
 from zonebloom.formats import DatasetSnapshot
 from zonebloom.formats.hive import Partitions, agrees, wanted_partitions
+from zonebloom.formats.places import is_under
 from zonebloom.maintain.transaction import covered_by
 from zonebloom.options import SIZINGS, IndexOptions, Sizing
 from zonebloom.search.snapshot import Snapshot
@@ -119,8 +120,7 @@ class Scope:
         if self.partitions is not None:
             is_inside = [agrees(path, self.partitions) for path in known]
         else:
-            scope = self.paths or ()
-            is_inside = [any(one in (path, ".") or path.startswith(f"{one}/") for one in scope) for path in known]
+            is_inside = [is_under(path, self.paths or ()) for path in known]
         return known.where(np.array(is_inside, np.bool_))
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 import pyarrow as pa
 
 from zonebloom.storage.fragments import Fingerprint
-from zonebloom.storage.stores.store import Traffic
+from zonebloom.storage.stores.store import Located, Traffic
 
 if TYPE_CHECKING:
     import numpy as np
@@ -52,36 +52,29 @@ class OpenedFile(Protocol):
     @property
     def fingerprint(self) -> Fingerprint:
         """Of the version that is being read."""
-        ...
 
     def check_unchanged(self) -> None:
         """Raise `DataFileError` if the file was written to since it was opened."""
-        ...
 
     @property
     def num_rows(self) -> int:
         """Rows of the file, deleted ones included."""
-        ...
 
     @property
     def row_group_rows(self) -> tuple[int, ...]:
         """Rows of each row group; a row group is what one step of a scan reads."""
-        ...
 
     @property
     def row_group_bytes(self) -> tuple[int, ...]:
         """Compressed bytes of each row group."""
-        ...
 
     @property
     def schema(self) -> pa.Schema:
         """The Arrow schema as the reader gives it, without metadata."""
-        ...
 
     @property
     def named_schema(self) -> pa.Schema:
         """`schema` without the columns that hold two fields of one name."""
-        ...
 
     def column_batches(self, columns: Sequence[str], start: int, stop: int) -> Iterator[pa.RecordBatch]:
         """Rows `[start, stop)` of `columns` (leaves of structs have dots), in order; the file may lack some columns.
@@ -91,7 +84,6 @@ class OpenedFile(Protocol):
         DataFileError
             They cannot be read.
         """
-        ...
 
     def read_rows(self, group: int, starts: ArrayLike, stops: ArrayLike, columns: Sequence[str]) -> pa.Table:
         """The rows `[starts[i], stops[i])` of one row group, in order, of top-level `columns`; the file may lack some.
@@ -101,11 +93,9 @@ class OpenedFile(Protocol):
         DataFileError
             They cannot be read.
         """
-        ...
 
     def integer_range(self, group: int, column: str, wanted: pa.DataType) -> tuple[int, int] | None:
         """Bounds of a column's values in a row group, as integers that `wanted` stores them as; None where unknown."""
-        ...
 
 
 class Dataset(Protocol):
@@ -114,12 +104,10 @@ class Dataset(Protocol):
     @property
     def location(self) -> str:
         """Folder, URL or table that holds all files, as a user writes it."""
-        ...
 
     @property
     def traffic(self) -> Traffic:
         """The network traffic so far."""
-        ...
 
     def pin(self) -> DatasetSnapshot:
         """The data set as it is now; for a table one version, with its listing, deletes and columns.
@@ -129,26 +117,10 @@ class Dataset(Protocol):
         DataFileError
             The table is gone, or has a part that cannot be read.
         """
-        ...
 
 
-class DatasetSnapshot(Protocol):
+class DatasetSnapshot(Located, Protocol):
     """Data files that can be listed and opened; paths of files are relative to `location`, with `/`."""
-
-    @property
-    def location(self) -> str:
-        """The location of the data set."""
-        ...
-
-    @property
-    def is_remote(self) -> bool:
-        """Whether a request for a file goes over the network."""
-        ...
-
-    @property
-    def traffic(self) -> Traffic:
-        """The network traffic so far."""
-        ...
 
     def declared(self) -> Declared | None:
         """The description of a table; None for plain files."""
@@ -159,14 +131,12 @@ class DatasetSnapshot(Protocol):
 
         A field without a value here is in the file itself, or null.
         """
-        ...
 
     def path_values(self, path: str) -> Mapping[str, Any]:
         """Values of columns that the file at `path` may not have: texts from folders, Arrow scalars from a log.
 
         If the file has the column, its own values count.
         """
-        ...
 
     def list(self) -> dict[str, Fingerprint]:
         """The current data files, by path in order.
@@ -176,29 +146,24 @@ class DatasetSnapshot(Protocol):
         DataFileError
             The data set itself is gone or cannot be listed.
         """
-        ...
 
     def num_skipped(self) -> int:
         """The number of Parquet files in the folder that are skipped, since a name begins with `_` or `.`.
 
         Some engines read them.
         """
-        ...
 
     def list_under(self, paths: Sequence[str]) -> dict[str, Fingerprint]:
         """As `list`, but only the files at `paths` and in the folders at `paths`; nothing else is listed."""
-        ...
 
     def list_partitions(self, wanted: Sequence[Mapping[str, str | None]]) -> dict[str, Fingerprint]:
         """As `list`, but only files in folders that agree with one of `wanted` (see `hive.agrees`).
 
         Other folders are not listed, if the store has folders.
         """
-        ...
 
     def absolute(self, path: str) -> str:
         """The absolute path or the URL of a data file."""
-        ...
 
     def open(self, path: str, listed: Fingerprint | None = None) -> OpenedFile:
         """The data file at `path`, opened; close it, or use it as a context manager.
@@ -211,7 +176,6 @@ class DatasetSnapshot(Protocol):
         DataFileError
             The file is missing, or no whole data file.
         """
-        ...
 
     def own_number(self, path: str) -> int | None:  # noqa: ARG002 - tables override it
         """What the table itself numbers the fragment at `path`, where fragments have numbers; else None."""
@@ -232,11 +196,9 @@ class DatasetSnapshot(Protocol):
         InvalidArgumentError
             The path is outside of the data set.
         """
-        ...
 
     def index_places(self) -> tuple[str, ...]:
         """Possible locations of the index, the default first; empty if the caller must name one."""
-        ...
 
     def check_index(self, location: str) -> None:
         """Refuse a location where readers would take the index for data.
@@ -246,8 +208,6 @@ class DatasetSnapshot(Protocol):
         InvalidArgumentError
             The location is in the data set, and its name does not hide it.
         """
-        ...
 
     def to_json(self, index_location: str) -> dict[str, Any]:
         """The description of the data set in a version file."""
-        ...

@@ -16,11 +16,11 @@ import pyarrow as pa
 from zonebloom.errors import InvalidArgumentError
 from zonebloom.formats import hive as partitions
 from zonebloom.formats.dataset import DatasetSnapshot
-from zonebloom.formats.places import places_of, written_root
+from zonebloom.formats.places import is_under, places_of, written_root
 from zonebloom.formats.source import Source
 from zonebloom.storage.fragments import Fingerprint
 from zonebloom.storage.stores.locations import is_url
-from zonebloom.storage.stores.store import Traffic
+from zonebloom.storage.stores.store import Located, Traffic
 
 if TYPE_CHECKING:
     from zonebloom.formats.parquet.file import DataFile
@@ -31,51 +31,29 @@ Wanted: TypeAlias = Sequence[Mapping[str, str | None]]
 """Partitions, with values as in names of folders."""
 
 
-class Folder(Protocol):
+class Folder(Located, Protocol):
     """The folder of a data set; paths of files are relative to it, with `/`."""
-
-    @property
-    def location(self) -> str:
-        """Its absolute path or URL."""
-        ...
-
-    @property
-    def is_remote(self) -> bool:
-        """Whether a request goes over the network."""
-        ...
-
-    @property
-    def traffic(self) -> Traffic:
-        """The network traffic so far."""
-        ...
 
     def walk(self, wanted: Wanted | None) -> Iterable[tuple[str, Fingerprint]]:
         """All data files below it; if the store has folders, only files that may be of the partitions `wanted`."""
-        ...
 
     def paths(self) -> Iterable[str]:
         """All files below it, also those that readers skip."""
-        ...
 
     def below(self, path: str) -> Mapping[str, Fingerprint]:
         """The data file at `path`, or all data files in the folder at `path`."""
-        ...
 
     def fingerprints(self, paths: Sequence[str]) -> dict[str, Fingerprint]:
         """The fingerprints of the files among `paths`."""
-        ...
 
     def absolute(self, path: str) -> str:
         """The absolute path or URL of a file."""
-        ...
 
     def relative(self, given: str) -> str | None:
         """`given`, absolute or relative to the folder, as a path relative to it; None if it is outside."""
-        ...
 
     def open(self, path: str, listed: Fingerprint | None) -> Source:
         """The file at `path`; see `DatasetSnapshot.open`."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -143,9 +121,7 @@ class ParquetDataset(DatasetSnapshot):
     def list_under(self, paths: Sequence[str]) -> dict[str, Fingerprint]:
         """As `list`, but only the files at `paths` and in the folders at `paths` (relative to the root, with `/`)."""
         if self.layout != "folder":
-            return self.folder.fingerprints(
-                [path for path in self.files if any(one in (path, ".") or path.startswith(f"{one}/") for one in paths)]
-            )
+            return self.folder.fingerprints([path for path in self.files if is_under(path, paths)])
         if "." in paths:
             return self.list()
         found: dict[str, Fingerprint] = {}

@@ -5,10 +5,12 @@ Spec: specs/index-format.md#directory
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from zonebloom.errors import DataFileError
 from zonebloom.storage.stores.locations import Url, is_url, joined
 
-__all__ = ["INDEX_FOLDER", "is_index_name", "places_of", "root_of", "written_root"]
+__all__ = ["INDEX_FOLDER", "is_index_name", "is_under", "places_of", "root_of", "written_root"]
 
 INDEX_FOLDER = "_zonebloom"
 """Name of an index inside the folder of its data set."""
@@ -33,6 +35,11 @@ def places_of(location: str) -> tuple[str, ...]:
 def is_index_name(location: str) -> bool:
     """Whether `location` has a default name of an index."""
     return location.endswith((f"/{INDEX_FOLDER}", _ENDING))
+
+
+def is_under(path: str, places: Iterable[str]) -> bool:
+    """Whether a relative path is one of `places`, or in a folder of them; `.` is the whole data set."""
+    return any(one in (path, ".") or path.startswith(f"{one}/") for one in places)
 
 
 def written_root(location: str, index_location: str) -> str:

@@ -35,37 +35,29 @@ class Source(Protocol):
     @property
     def path(self) -> str:
         """Path or URL, for messages."""
-        ...
 
     @property
     def fingerprint(self) -> Fingerprint:
         """The fingerprint of the opened version."""
-        ...
 
     def current_fingerprint(self) -> Fingerprint:
         """The fingerprint of the file now, as far as the store has it; different if the bytes may have changed."""
-        ...
 
     @property
     def is_remote(self) -> bool:
         """Whether each read is a request over the network."""
-        ...
 
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """The bytes of each `(offset, length)`; near ranges are fetched together, others in parallel."""
-        ...
 
     def will_need(self, ranges: Sequence[tuple[int, int]]) -> None:
         """Prepare reads of the ranges `(offset, length)` in about this order, through `arrow_file`."""
-        ...
 
     def arrow_file(self) -> Any:
         """The whole file for pyarrow."""
-        ...
 
     def close(self) -> None:
         """Close the file."""
-        ...
 
 
 class LocalSource:

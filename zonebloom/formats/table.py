@@ -25,7 +25,7 @@ from zonebloom.formats.dataset import Declared, OpenedFile
 from zonebloom.formats.parquet.column_mapping import StoredName
 from zonebloom.formats.parquet.file import DataFile
 from zonebloom.formats.parquet.footer import Footer
-from zonebloom.formats.places import places_of, written_root
+from zonebloom.formats.places import is_under, places_of, written_root
 from zonebloom.formats.source import LocalSource, Source
 from zonebloom.formats.table_marks import TABLE_FOLDERS
 from zonebloom.storage.fragments import Fingerprint
@@ -199,11 +199,7 @@ class TableSnapshot:
 
     def list_under(self, paths: Sequence[str]) -> dict[str, Fingerprint]:
         """As `list`, but only the files at `paths` and in the folders at `paths`."""
-        return {
-            path: one.fingerprint
-            for path, one in self.files.items()
-            if any(given in (path, ".") or path.startswith(f"{given}/") for given in paths)
-        }
+        return {path: one.fingerprint for path, one in self.files.items() if is_under(path, paths)}
 
     def list_partitions(self, wanted: Sequence[Mapping[str, str | None]]) -> dict[str, Fingerprint]:
         """Refused: names of a table's folders need not agree with its partitions.

@@ -224,11 +224,9 @@ class LevelSink(Protocol):
 
     def add(self, column: str, fragment_id: int, values: pa.Array) -> None:
         """Rows of a fragment, in any order."""
-        ...
 
     def end_unit(self, fragment_id: int, num_rows: int, unfit: Iterable[str]) -> None:
         """`num_rows` rows of a fragment were added, but not for the columns `unfit`."""
-        ...
 
 
 class LevelBuilder:

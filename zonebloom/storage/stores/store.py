@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from zonebloom.errors import StorageError
 
-__all__ = ["SLOW_READ_SECONDS", "Mapping", "NewFile", "Store", "Traffic", "delete_all", "undoing"]
+__all__ = ["SLOW_READ_SECONDS", "Located", "Mapping", "NewFile", "Store", "Traffic", "delete_all", "undoing"]
 
 SLOW_READ_SECONDS = 20e-6
 """Seconds: a read that takes longer was not from the page cache, so the next reads will not be either."""
@@ -53,15 +53,12 @@ class Mapping(Protocol):
     @property
     def buffer(self) -> pa.Buffer:
         """All bytes; a memory-mapped page is read when it is touched."""
-        ...
 
     def need(self, ranges: Sequence[tuple[int, int]]) -> None:
         """Fetch the ranges `(offset, length)` into `buffer`; a sparse mapping has no other bytes."""
-        ...
 
     def release(self) -> None:
         """Free memory that can be read again."""
-        ...
 
 
 class NewFile(Protocol):
@@ -69,88 +66,75 @@ class NewFile(Protocol):
 
     def write(self, data: Any) -> None:
         """Append `data`."""
-        ...
 
     def write_large(self, data: Any) -> None:
         """Append `data`, past the page cache if there is one: gigabytes must not evict pages that others read."""
-        ...
 
     def flush(self) -> None:
         """Hand buffered bytes over to the system."""
-        ...
 
 
-class Store(Protocol):
+class Located(Protocol):
+    """Files at a local path or in an object store."""
+
+    @property
+    def location(self) -> str:
+        """The root, as a user writes it: a path or a URL."""
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether a read costs a round trip over the network, so that few and large ones are better."""
+
+    @property
+    def traffic(self) -> Traffic:
+        """The network traffic so far."""
+
+
+class Store(Located, Protocol):
     """Objects below one root; no object is ever overwritten.
 
     Raises
     ------
     StorageError
-        From every method, where the store refuses (no permission, no space, no bucket); the message names the path.
+        From every method, if the store refuses (no permission, no space, no bucket); the message names the path.
         A missing object is a `FileNotFoundError`, which callers expect and handle.
     """
 
-    @property
-    def location(self) -> str:
-        """The root, as a user writes it: a path or a URL."""
-        ...
-
-    @property
-    def is_remote(self) -> bool:
-        """Whether a read costs a round trip, so that few and large ones are better."""
-        ...
-
-    @property
-    def traffic(self) -> Traffic:
-        """The network traffic so far."""
-        ...
-
     def size(self, path: str) -> int:
         """Bytes of the object at `path`."""
-        ...
 
     def read(self, path: str) -> bytes:
         """All bytes of the object at `path`."""
-        ...
 
     def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """For each `(offset, length)` of `ranges`, those bytes of the immutable object at `path`; fewer at its end."""
-        ...
 
     def will_need(self, path: str, ranges: Sequence[tuple[int, int]]) -> None:
         """Start reading the ranges `(offset, length)` of an immutable object, all at once, and do not wait."""
-        ...
 
     def mapping(self, path: str, *, is_sparse: bool = False) -> Mapping:
         """The immutable object at `path` in memory; with `is_sparse` only ranges of `need` will be touched."""
-        ...
 
     def list(self, folder: str) -> list[str]:
         """Names of the objects in `folder`, in order; empty where there is no such folder."""
-        ...
 
     def files(self, folder: str) -> dict[str, tuple[int, float]]:
         """Bytes and time of last modification (seconds since 1970) of all objects below `folder`, by path."""
-        ...
 
     def prune(self) -> None:
         """Remove folders that hold nothing, and the root if it is one of them."""
-        ...
 
     def writing(self, path: str) -> AbstractContextManager[NewFile]:
         """A new object at `path`, which must be unique; nothing stays there if the block raises."""
-        ...
 
     def create(self, path: str, data: bytes) -> bool:
         """Write `data` at `path` durably and atomically; False, and nothing written, if something is there already.
 
         No two writers may have the same `data` for one `path`: a store whose answer was lost compares it.
         """
-        ...
 
     def delete(self, path: str) -> None:
         """Remove the object at `path` if it is there."""
-        ...
 
 
 def delete_all(store: Store, paths: Iterable[str]) -> None:
