@@ -62,6 +62,14 @@ class Url:
         """The whole URL as one text."""
         return f"{self.root}/{self.key}" if self.key else self.root
 
+    def key_of(self, path: str) -> str:
+        """The key of the object at `path` below this URL; of the folder itself for an empty path."""
+        return f"{self.key}/{path}" if self.key and path else path or self.key
+
+    def path_of(self, key: str) -> str:
+        """The path below this URL of the object at `key`."""
+        return key[len(self.key) + 1 :] if self.key else key
+
     @classmethod
     def parse(cls, text: str) -> Url:
         """The parts of a URL.

@@ -131,20 +131,17 @@ class ObjectStore:
         """Requests and bytes so far."""
         return self._client.traffic
 
-    def _key(self, path: str) -> str:
-        return f"{self._url.key}/{path}" if self._url.key and path else path or self._url.key
-
     def size(self, path: str) -> int:
         """Bytes of the object at `path`; no request if the object was read within the last second."""
         size, seen = self._sizes.get(path, (0, -math.inf))
-        return size if time.monotonic() - seen < _FRESH_SECONDS else self._client.head(self._key(path)).size
+        return size if time.monotonic() - seen < _FRESH_SECONDS else self._client.head(self._url.key_of(path)).size
 
     def _saw(self, path: str, size: int) -> None:
         self._sizes[path] = (size, time.monotonic())
 
     def read(self, path: str) -> bytes:
         """All bytes of the object at `path`."""
-        data = self._client.get_whole(self._key(path))
+        data = self._client.get_whole(self._url.key_of(path))
         self._saw(path, len(data))
         return data
 
@@ -153,7 +150,7 @@ class ObjectStore:
 
         Cost: one request for ranges less than 256 KiB apart, all requests in parallel.
         """
-        blobs, size = self._client.get_ranges(self._key(path), ranges)
+        blobs, size = self._client.get_ranges(self._url.key_of(path), ranges)
         self._saw(path, size)
         return blobs
 
@@ -163,23 +160,22 @@ class ObjectStore:
     def mapping(self, path: str, *, is_sparse: bool = False) -> ObjectMapping:
         """The object at `path` in a temporary file, fetched in parallel parts; with `is_sparse` only by `need`."""
         if is_sparse:
-            return ObjectMapping(self._client, self._key(path), self.size(path))
-        first, meta = self._client.get(self._key(path), 0, PART_BYTES)
+            return ObjectMapping(self._client, self._url.key_of(path), self.size(path))
+        first, meta = self._client.get(self._url.key_of(path), 0, PART_BYTES)
         self._saw(path, meta.size)
-        mapping = ObjectMapping(self._client, self._key(path), meta.size)
+        mapping = ObjectMapping(self._client, self._url.key_of(path), meta.size)
         mapping.put(0, first)
         mapping.need([(0, meta.size)])
         return mapping
 
     def list(self, folder: str) -> list[str]:
         """Names of the objects in `folder`, in order; empty where there is no such folder."""
-        return [one.key.rsplit("/", 1)[-1] for one in self._client.list_folder(self._key(folder))[0]]
+        return [one.key.rsplit("/", 1)[-1] for one in self._client.list_folder(self._url.key_of(folder))[0]]
 
     def files(self, folder: str) -> dict[str, tuple[int, float]]:
         """Bytes and time of last modification (seconds since 1970) of all objects below `folder`, by path."""
-        start = len(self._url.key) + 1 if self._url.key else 0
-        found = self._client.list_all(self._key(folder))
-        return {one.key[start:]: (one.size, one.modified.timestamp()) for one in found}
+        found = self._client.list_all(self._url.key_of(folder))
+        return {self._url.path_of(one.key): (one.size, one.modified.timestamp()) for one in found}
 
     def prune(self) -> None:
         """Do nothing: there are no folders."""
@@ -187,7 +183,7 @@ class ObjectStore:
     @contextlib.contextmanager
     def writing(self, path: str) -> Iterator[ObjectFile]:
         """A new object at `path`, sent while it is written; nothing stays there if the block raises."""
-        with self._client.writing(self._key(path)) as file:
+        with self._client.writing(self._url.key_of(path)) as file:
             yield file
 
     def create(self, path: str, data: bytes) -> bool:
@@ -198,11 +194,11 @@ class ObjectStore:
         StorageError
             The store has no conditional writes, or no answer came and the object was not found afterwards.
         """
-        return self._client.create(self._key(path), data)
+        return self._client.create(self._url.key_of(path), data)
 
     def delete(self, path: str) -> None:
         """Remove the object at `path` if it is there."""
-        self._client.delete(self._key(path))
+        self._client.delete(self._url.key_of(path))
         self._sizes.pop(path, None)
 
 
