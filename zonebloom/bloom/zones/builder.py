@@ -253,41 +253,26 @@ def _insert(
     from zonebloom.bloom.kernels import zones as kernels  # noqa: PLC0415 - Numba is loaded by the first rows, not by import
 
     layout = hashing.hash_plan(array.type).layout
+    insert: Callable[..., None]
+    values: tuple[Any, ...]
     if layout == "fixed":
         fixed = hashing.fixed_buffers(array)
-        kernels.insert_fixed_into_zones(
-            filters,
-            valid_counts,
-            fixed.data,
-            fixed.width,
-            validity=fixed.validity,
-            validity_offset=fixed.validity_offset,
-            num_rows=fixed.num_rows,
-            rows_per_zone=rows_per_zone,
-            first_fill=first_fill,
-        )
+        insert, values = kernels.insert_fixed_into_zones, (fixed.data, fixed.width)
+        validity, validity_offset = fixed.validity, fixed.validity_offset
     elif layout == "variable":
         variable = hashing.variable_buffers(array)
-        kernels.insert_variable_into_zones(
-            filters,
-            valid_counts,
-            variable.data,
-            variable.offsets,
-            validity=variable.validity,
-            validity_offset=variable.validity_offset,
-            num_rows=variable.num_rows,
-            rows_per_zone=rows_per_zone,
-            first_fill=first_fill,
-        )
+        insert, values = kernels.insert_variable_into_zones, (variable.data, variable.offsets)
+        validity, validity_offset = variable.validity, variable.validity_offset
     else:
+        insert, values = kernels.insert_hashes_into_zones, (hashing.to_hashes(array),)
         validity, validity_offset = hashing.validity_of(array)
-        kernels.insert_hashes_into_zones(
-            filters,
-            valid_counts,
-            hashing.to_hashes(array),
-            validity=validity,
-            validity_offset=validity_offset,
-            num_rows=len(array),
-            rows_per_zone=rows_per_zone,
-            first_fill=first_fill,
-        )
+    insert(
+        filters,
+        valid_counts,
+        *values,
+        validity=validity,
+        validity_offset=validity_offset,
+        num_rows=len(array),
+        rows_per_zone=rows_per_zone,
+        first_fill=first_fill,
+    )
