@@ -176,8 +176,9 @@ def open_many(result: Result, root: Path, num_fragments: int) -> None:
             builder.start_fragment(number)
             builder.add(number, pa.array([number]))
         builder.close()
+        segments = writer.finish()
     entry = write_fragments(store, table)
-    column = ColumnEntry("key", pa.int64(), 10**6, 0.01, "adaptive", (writer.entry,))
+    column = ColumnEntry("key", pa.int64(), 10**6, 0.01, "adaptive", tuple(segments))
     described = {**ParquetDataset(LocalFolder(root), "folder").to_json(store.location), "partition_columns": ["day"]}
     schema = pa.schema([("key", pa.int64()), ("day", pa.int32())])
     commit(store, Manifest(1, "build", described, schema, num_fragments, (column,), (entry,)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -89,3 +90,26 @@ def test_a_file_that_changes_during_a_build_is_left_out(tmp_path, when, change, 
         assert index.search(zb.Equals("k", key)).kept.rows in {100, 110}
     assert index.refresh().num_files_added == 1
     assert index.search("k = 150", strict=True).kept.rows == 10
+
+
+class FailingThreads(Threads):
+    """Builds on two threads, of which one fails once both have read their rows."""
+
+    def build(self, plan, fragments):
+        meeting = threading.Barrier(2, timeout=60)
+
+        def fail_in_one(_num_rows: int) -> None:
+            if meeting.wait() == 0:
+                raise KeyError("a worker fails")
+
+        return super().build(replace(plan, on_rows=fail_in_one), fragments)
+
+
+def test_a_worker_that_fails_leaves_no_file_of_the_others(tmp_path):
+    """No version names the segments of the worker that ended: they would stay until a vacuum."""
+    (tmp_path / "lake").mkdir()
+    for number in range(2):
+        write(tmp_path / "lake" / f"f{number}.parquet", range(number * 100, number * 100 + 100))
+    with pytest.raises(KeyError, match="a worker fails"):
+        zb.build_index(tmp_path / "lake", "k", rows_per_zone=10, workers=2, runner=FailingThreads(2))
+    assert not list(tmp_path.rglob("*.arrow"))

@@ -156,7 +156,8 @@ def leveled(tmp_path, parts, **options):
     zones = builder.finish()
     entries = {entry.name: entry for entry in build(store, parts, **options)}
     datasets = [DatasetFilter(store, entries["dataset"].segments[0])] if "dataset" in entries else []
-    fragments = [ZoneSegment(store, entries["fragment"].segments[0]).zones()[0]] if "fragment" in entries else []
+    segments = entries["fragment"].segments if "fragment" in entries else ()
+    fragments = [ZoneSegment(store, one).zones()[0] for one in segments]
     return zones, LeveledZones(zones, datasets, fragments)
 
 
@@ -373,7 +374,7 @@ def test_info_says_what_each_level_costs(lake, tmp_path):
     assert {by_fragment["index_bytes"], by_dataset["index_bytes"]} <= written
     assert by_dataset["fpp"] == index.dataset_filter("text").fpp() < 0.0015
     text = CliRunner().invoke(app, ["info", str(index.root)]).stdout
-    assert text.count("level fragment: 4 filters of") == text.count("level dataset: 1 filters of") == 3
+    assert text.count("level fragment: 4 filters of") == text.count("level dataset: 1 filter of") == 3
 
 
 def test_a_damaged_level_costs_only_its_savings(lake, tmp_path):

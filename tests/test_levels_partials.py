@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 
 from zonebloom.storage.fragments import Fragment
-from zonebloom.storage.level import LevelEntry
+from zonebloom.storage.level import LevelEntry, joined_levels
 from zonebloom.storage.levels import DatasetFilter, LevelBuilder
 from zonebloom.storage.levels.fill import Filling
-from zonebloom.storage.levels.partial import PartialLevels, joined, merge_dataset, merge_fragments
+from zonebloom.storage.levels.partial import PartialLevels, merge_dataset, merge_fragments
 from zonebloom.storage.stores.local import LocalStore
 
 COLUMNS, FPP, LEVELS = {"key": pa.int64()}, 0.01, ("zone", "fragment", "dataset")
@@ -64,7 +64,7 @@ def by_writers(store, values, fragments, shares):
         found.append(merge_fragments(store, "key", pa.int64(), split, fpp=FPP, rows=rows))
     whole = [part for part in parts if part.fragment_id is None]
     found.append(merge_dataset(store, "key", whole, Filling(total, FPP), covered=rows)[0])
-    return joined(found), parts
+    return joined_levels(found), parts
 
 
 @pytest.mark.parametrize("size", [2000, 4_300_000])
@@ -102,4 +102,4 @@ def test_levels_of_one_name_are_joined():
         LevelEntry("fragment", 5, 0.1, ()),
         LevelEntry("fragment", 7, 0.1, ()),
     ]
-    assert joined(entries) == (LevelEntry("fragment", 12, 0.0, ()), LevelEntry("dataset", 5, 0.0, ()))
+    assert joined_levels(entries) == (LevelEntry("fragment", 12, 0.0, ()), LevelEntry("dataset", 5, 0.0, ()))

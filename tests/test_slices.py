@@ -64,8 +64,7 @@ def write_slices(root: Path, filters: np.ndarray, positions: ZonePositions | Non
                 kernels.slice_zones(np.ascontiguousarray(filters[:, first:stop]), rows, 0)
             seal_rows(rows, first * 256)
             writer.write(rows)
-    assert writer.entry is not None
-    return writer.entry
+        return writer.finish()
 
 
 def expected_zones(filters: np.ndarray, hashes: np.ndarray) -> np.ndarray:
@@ -424,9 +423,17 @@ def test_a_layout_outside_the_file_is_refused(tmp_path, change):
         replace(layout, **change).check(entry.num_bytes, "x")
 
 
-def test_nothing_stays_of_a_segment_whose_writing_fails(tmp_path):
-    with pytest.raises(RuntimeError), SliceSegmentWriter(LocalStore(tmp_path), "key", SCHEMA, 1, positions_of(3)):
-        raise RuntimeError
+@pytest.mark.parametrize("is_finished", [False, True])
+def test_nothing_stays_of_a_segment_whose_block_raises(tmp_path, is_finished):
+    def write_and_fail():
+        with SliceSegmentWriter(LocalStore(tmp_path), "key", SCHEMA, 1, positions_of(3)) as writer:
+            writer.write(np.zeros((256, writer.layout.stride), np.uint8))
+            if is_finished:
+                writer.finish()
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        write_and_fail()
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 

@@ -261,7 +261,7 @@ def import_index(
     Raises
     ------
     InvalidZoneTableError
-        The zones do not tile the files, or a filter denies a value that the data has: they describe other data.
+        The zones do not tile the files, or a filter excludes a value that the data has: they describe other data.
     """
     from zonebloom.build.create import import_zones, index_store  # noqa: PLC0415 - a plain search does without
 

@@ -1,6 +1,6 @@
 """Why a part of the data was not pruned: one code of a closed set, and a sentence for people.
 
-A reason is never an error: whatever cannot be judged is kept whole, and the reason says so. Programs switch on
+A reason is never an error: rows that no filter can exclude are kept, and the reason says why. Programs switch on
 `ReasonCode`, whose members are part of the public interface; people read `Reason.message`.
 
 Spec: specs/pruning.md.
@@ -35,9 +35,9 @@ class ReasonCode(enum.StrEnum):
     COLUMN_NOT_INDEXED = "COLUMN_NOT_INDEXED"
     """The column has no filters."""
     PREDICATE_NOT_SUPPORTED = "PREDICATE_NOT_SUPPORTED"
-    """No filter can judge the condition: a range, a function, a pattern."""
+    """No filter can evaluate the condition: a range, a function, a pattern."""
     NEGATED_PREDICATE = "NEGATED_PREDICATE"
-    """A filter proves absence only, so it cannot judge NOT, != or NOT IN."""
+    """A filter proves absence only, so it cannot evaluate NOT, != or NOT IN."""
     CAST_ON_COLUMN = "CAST_ON_COLUMN"
     """The condition compares a function or cast of the column, not the column."""
     TYPE_MISMATCH = "TYPE_MISMATCH"
@@ -45,11 +45,11 @@ class ReasonCode(enum.StrEnum):
     NAN_LITERAL = "NAN_LITERAL"
     """NaN has many bit patterns, and engines disagree on whether NaN equals NaN."""
     PARTITION_COLUMN_IN_FILE = "PARTITION_COLUMN_IN_FILE"
-    """Folders name the column, but files hold it too, and may say otherwise; it has no filters."""
+    """The column is in names of folders and in files, whose values may differ; it has no filters."""
     OR_WITH_UNINDEXED_BRANCH = "OR_WITH_UNINDEXED_BRANCH"
-    """One side of an OR cannot be judged, so neither side prunes."""
+    """No filter can evaluate one side of an OR, so the other side prunes nothing."""
     SATURATED_FILTER = "SATURATED_FILTER"
-    """So many bits are set that the filter says "may match" to nearly everything."""
+    """Most bits of the filter are set, so that nearly every value may match."""
 
 
 OF_CONDITIONS = frozenset(
@@ -79,11 +79,11 @@ class Reason:
     """The file concerned, relative to the data set's root, if one is."""
 
     def about(self, *, column: str | None = None, path: str | None = None) -> Reason:
-        """The same reason, said of `column` and of `path` where they are given."""
+        """The same reason for `column` and for `path`, if they are given."""
         return replace(self, column=column or self.column, path=path or self.path)
 
     def to_dict(self) -> dict[str, str]:
-        """``code`` and ``message``, then ``column`` and ``path`` where they are known, ready for JSON."""
+        """``code`` and ``message``, then ``column`` and ``path`` if they are known, for JSON."""
         known = {"code": self.code.value, "message": self.message, "column": self.column, "path": self.path}
         return {key: value for key, value in known.items() if value is not None}
 
@@ -100,7 +100,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def summed_up(reasons: Iterable[Reason]) -> list[str]:
-    """A line for each code and column, with the number of files and the first of them: few, however many files."""
+    """A line for each code and column, with the number of files and the first file."""
     groups: dict[tuple[ReasonCode, str | None], list[Reason]] = {}
     for reason in reasons:
         groups.setdefault((reason.code, reason.column), []).append(reason)
@@ -116,7 +116,7 @@ def _line(group: list[Reason]) -> str:
 
 
 def wrapped(lines: Iterable[str]) -> Iterator[str]:
-    """`lines` in 80 columns; what goes on in the next line is set in deeper."""
+    """`lines` in 80 columns; continuation lines are indented."""
     from textwrap import wrap  # noqa: PLC0415 - a plain search prints no text of ours
 
     for line in lines:

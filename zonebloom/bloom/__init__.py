@@ -1,4 +1,4 @@
-"""Bloom filters and nothing else: Arrow columns become hashes, hashes become filters, filters become zones.
+"""Bloom filters: Arrow columns become hashes, hashes become filters, filters become zones.
 
 =============  ==================================================================================
 module         what lives there

@@ -1,6 +1,6 @@
-"""The bytes that Parquet hashes for its own bloom filters, by the physical type of a column, and a filter that does so.
+"""The bytes that Parquet hashes for its own bloom filters, by the physical type of a column, and such a filter.
 
-`plain_type` and `plain_values` convert a column's values to what Parquet stores; `ParquetSbbf` looks them up.
+`plain_type` and `plain_values` convert a column's values to Parquet's stored values; `ParquetSbbf` looks them up.
 
 Spec: specs/parquet-blooms.md#plain
 """
@@ -29,7 +29,7 @@ _SAME_BYTES: Final = {
     "DOUBLE": (pa.float64(),),
     "BYTE_ARRAY": (pa.string(), pa.large_string(), pa.binary(), pa.large_binary()),
 }
-"""Arrow types whose values are stored as they are."""
+"""Arrow types whose bytes are stored unchanged, by physical type."""
 _UNITS: Final = {"milliseconds": "ms", "microseconds": "us", "nanoseconds": "ns"}
 
 
@@ -37,14 +37,14 @@ _UNITS: Final = {"milliseconds": "ms", "microseconds": "us", "nanoseconds": "ns"
 
 
 def plain_type(column_type: pa.DataType, described: pq.ColumnSchema) -> pa.DataType | None:
-    """The Arrow type with Parquet's own bytes of the values of `column_type`; None where those are not known.
+    """The Arrow type whose bytes are Parquet's stored bytes of values of `column_type`; None if they are unknown.
 
     Parameters
     ----------
     column_type
         Type of the column as it is read from the file.
     described
-        The leaf as the footer describes it: its physical type says what was hashed.
+        The leaf in the footer; its physical type determines the hashed bytes.
 
     Spec: specs/parquet-blooms.md#plain
     """
@@ -65,7 +65,7 @@ def plain_type(column_type: pa.DataType, described: pq.ColumnSchema) -> pa.DataT
 
 
 def _plain_integer(stored: pa.DataType, num_bits: int, unit: str | None) -> pa.DataType | None:
-    """The type of `num_bits` that holds values of `stored`, times in `unit`."""
+    """The type of `num_bits` that stores values of type `stored`; times are stored in `unit`."""
     types = pa.types
     if types.is_integer(stored) and stored.bit_width <= num_bits:
         return stored if stored.bit_width == num_bits else pa.int32() if num_bits == 32 else pa.int64()  # noqa: PLR2004
@@ -80,7 +80,7 @@ def _plain_integer(stored: pa.DataType, num_bits: int, unit: str | None) -> pa.D
 
 
 def value_type(column_type: pa.DataType | None) -> pa.DataType | None:
-    """The type of one value, without extension types and dictionaries; None where values have no bytes of their own."""
+    """The type of one value, without extension types and dictionaries; None if equal values may differ in bytes."""
     if isinstance(column_type, pa.Bool8Type):
         return None
     stored = storage_type(column_type)
@@ -95,7 +95,7 @@ def _unit(described: pq.ColumnSchema) -> str | None:
 
 
 def plain_values(values: pa.Array, plain: pa.DataType) -> pa.Array:
-    """The values that are not null, as the type that `plain_type` gave.
+    """The values that are not null, in type `plain`, the result of `plain_type`.
 
     Raises
     ------
@@ -133,7 +133,7 @@ def _padded(rows: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
 
 
 class ParquetSbbf(Sbbf):
-    """A column chunk's own filter: it hashes values as Parquet does, by the physical type of the column.
+    """A column chunk's own filter, which hashes the bytes that Parquet stores.
 
     `check` finds a stored zero by either zero, and excludes no NaN. `check_hashes` takes hashes of Parquet's bytes.
     """
@@ -147,17 +147,17 @@ class ParquetSbbf(Sbbf):
         self.column_type = column_type
         """Type of the column as it is read from the file."""
         self.plain_type = plain
-        """Type whose bytes are hashed; None where they are not known, as for INT96."""
+        """Type whose bytes are hashed; None if they are unknown, as for INT96."""
 
     def insert(self, array: pa.Array | pa.ChunkedArray) -> None:
-        """`check` is true for every value of `array` from now on; nulls are passed over.
+        """Insert the values of `array`; nulls are skipped.
 
         Raises
         ------
         UnsupportedTypeError
-            It is not known which bytes Parquet hashes for the column.
+            The bytes that Parquet hashes for the column are unknown.
         InvalidArgumentError
-            A value is none of the column's type.
+            A value does not convert to the column's type.
         """
         for chunk in array.chunks if isinstance(array, pa.ChunkedArray) else [array]:
             self.insert_hashes(to_hashes(self._plain(chunk)))
@@ -168,9 +168,9 @@ class ParquetSbbf(Sbbf):
         Raises
         ------
         UnsupportedTypeError
-            It is not known which bytes Parquet hashes for the column.
+            The bytes that Parquet hashes for the column are unknown.
         InvalidArgumentError
-            A value is none of the column's type.
+            A value does not convert to the column's type.
         """
         is_valid = _decoded(array).is_valid().to_numpy(zero_copy_only=False)
         plain = self._plain(array)

@@ -1,10 +1,10 @@
-"""One Split Block Bloom Filter: put hashes or Arrow values in, ask whether a value may be there.
+"""One Split Block Bloom Filter: insert hashes or Arrow values, check whether a value may be in it.
 
 `Sbbf` looks up a few hashes by the arithmetic of `split_block`, and many by the kernels. A bitset is
 `Sbbf.to_bytes`: the blocks in order, 8 little-endian words each; the same bytes that Parquet and Lance store.
 
-A property to rely on: a filter never denies what was inserted. Two filters of equal size unite by OR, and a filter
-folded by k equals the one that was built with k times fewer blocks.
+Property: a filter never excludes an inserted value. The OR of two filters of equal size has the values of both. A
+filter folded by k equals the filter that was built with k times fewer blocks.
 
 Spec: specs/sbbf.md
 """
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 __all__ = ["Sbbf"]
 
 _FEW: Final = 1024
-"""Up to so many hashes are checked in NumPy: loading Numba takes longer than the check."""
+"""Most hashes that are checked in NumPy: loading Numba takes longer than the check."""
 _HEADER_TAIL: Final = bytes.fromhex("1c1c0000 1c1c0000 1c1c0000 00")
-"""Split-block, XXH64, uncompressed, and the end of the struct: the only algorithm, hash and compression there are."""
+"""Split-block, XXH64, uncompressed, and the end of the struct; Parquet has no other algorithm, hash or compression."""
 _HEADER_LENGTHS: Final = range(15, 20)
 """Bytes of a header: the size of the bitset is a varint of one to five."""
 
@@ -48,7 +48,7 @@ def _header(num_bytes: int) -> bytes:
 
 
 class Sbbf:
-    """A set that forgets: `check` is never false for what was inserted, and seldom true for anything else.
+    """An approximate set: `check` is never false for an inserted value, and seldom true for another value.
 
     Parameters
     ----------
@@ -243,7 +243,7 @@ class Sbbf:
         return pa.array(answers, pa.bool_(), mask=is_null)
 
     def fold(self, factor: int = 2) -> Sbbf:
-        """The filter with `factor` times fewer blocks, as if it had been built so.
+        """The filter with `factor` times fewer blocks, equal to one that was built with them.
 
         Raises
         ------
@@ -257,7 +257,7 @@ class Sbbf:
         return Sbbf(fold(self._blocks, factor))
 
     def fold_to_fpp(self, fpp: float) -> Sbbf:
-        """The smallest folding whose `fpp()` is still at most `fpp`; the filter itself if none is.
+        """The smallest folding whose `fpp()` is at most `fpp`; the filter itself if there is none.
 
         Raises
         ------
@@ -277,7 +277,7 @@ class Sbbf:
         return self
 
     def fpp(self) -> float:
-        """The false positive probability of the filter as it is: counted, exact for a uniformly distributed hash.
+        """The false positive probability of the filter, computed from its bits: exact for a uniformly distributed hash.
 
         Spec: specs/sbbf.md#measured_fpp
         """
@@ -293,7 +293,7 @@ class Sbbf:
         return math.log(unset) / math.log1p(-1 / (32 * self.num_blocks))
 
     def __ior__(self, other: object) -> Self:
-        """Holds what either held, as if all had been inserted here. Both must have the same size.
+        """Add the values of `other`, which must have the same size.
 
         Spec: specs/sbbf.md#union
         """

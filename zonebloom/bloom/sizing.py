@@ -1,14 +1,14 @@
-"""How large a filter must be, and how often it will be wrong.
+"""The size of a filter for a false positive probability, and the inverse.
 
 The ladder: a model of the false positive probability (`putze_fpp`, `expected_fpp`), then four ways to choose a number
 of blocks from it (`num_blocks_for`). One block is 256 bits; an insert sets 8 bits of one block.
 
 ==================  ==================================================  =========================
-sizing              number of blocks                                    who else does it
+sizing              number of blocks                                    also used by
 ==================  ==================================================  =========================
 ``power_of_two``    least power of two with `putze_fpp` <= fpp          Lance, bit for bit
-``exact``           least number with `expected_fpp` <= fpp             nobody: 0.59 x the bytes
-``adaptive``        ``exact`` for the zone's own number of values       nobody
+``exact``           least number with `expected_fpp` <= fpp             none (0.59 x the bytes)
+``adaptive``        ``exact`` for the zone's own number of values       none
 ``parquet``         closed formula, then the next power of two          arrow-rs
 ==================  ==================================================  =========================
 
@@ -43,10 +43,10 @@ _CLOSED_FORM_FLOOR: Final = 1e-8
 
 
 def num_blocks_for(ndv: int, fpp: float, sizing: str) -> int:
-    """The number of 256-bit blocks that holds `ndv` distinct values at no more than `fpp`, up to `MAX_BLOCKS`.
+    """The number of 256-bit blocks for `ndv` distinct values at a probability of at most `fpp`, up to `MAX_BLOCKS`.
 
-    ``exact`` and ``adaptive`` are the same function: they differ in whose `ndv` is given, the rows of a zone or its
-    distinct values. ``parquet`` is the only one that may miss `fpp`, as its formula overlooks uneven blocks.
+    ``exact`` and ``adaptive`` are the same function of different arguments: `ndv` is the rows of a zone, or its
+    distinct values. Only ``parquet`` may miss `fpp`, as its formula ignores that blocks fill unevenly.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def num_blocks_for(ndv: int, fpp: float, sizing: str) -> int:
 
     Notes
     -----
-    Cost: about 10 us, or 2 ms for ``power_of_two``, the first time; remembered after that.
+    Cost: about 10 us, or 2 ms for ``power_of_two``, at the first call; results are cached.
     Spec: specs/sizing.md#num_blocks_for
 
     Examples
@@ -87,7 +87,7 @@ def putze_fpp(ndv: int, num_bytes: int, terms: int = 750) -> float:
     """The false positive probability that Lance computes for `ndv` distinct values in `num_bytes`.
 
     Equation 3 of Putze, Sanders, Singler (2007): the number of values in a block is taken as Poisson-distributed.
-    The sum runs from the last term to the first, as Lance's does, so that both round alike.
+    The sum runs from the last term to the first, as in Lance, so that both round alike.
 
     Spec: specs/sizing.md#putze_fpp
     """
@@ -106,10 +106,10 @@ def putze_fpp(ndv: int, num_bytes: int, terms: int = 750) -> float:
 
 
 def expected_fpp(ndv: int, num_blocks: int) -> float:
-    """The expected false positive probability of `num_blocks` blocks that hold `ndv` distinct values.
+    """The expected false positive probability of `num_blocks` blocks with `ndv` distinct values.
 
-    The number of values in a block is binomial, which is what uniform hashes give; Poisson is its limit for many
-    blocks. `expected_fpp` never rises when `num_blocks` does.
+    For uniform hashes the number of values in a block is binomial; Poisson is its limit for many blocks. `expected_fpp`
+    never rises with `num_blocks`.
 
     Spec: specs/sizing.md#expected_fpp
     """
@@ -130,7 +130,7 @@ def _expected_fpp_in_closed_form(ndv: int, share: float) -> float:
 
 
 def _expected_fpp_as_sum(ndv: int, share: float) -> float:
-    """The same expectation term by term: slower, but every term is positive, so none is lost to cancellation."""
+    """The same expectation as a sum of positive terms: slower, but without cancellation."""
     if share == 1:
         return float((1 - (31 / 32) ** ndv) ** 8)
     log_share, log_rest = math.log(share), math.log1p(-share)
@@ -184,7 +184,7 @@ def _least_blocks(ndv: int, fpp: float) -> int:
 
 @lru_cache(maxsize=64)
 def _values_per_block(fpp: float) -> float:
-    """How many values a block may hold on average at `fpp`, blocks being many."""
+    """The mean number of values in a block at `fpp`, for many blocks."""
     # 2^20 blocks stand for infinitely many: binomial and Poisson then agree to 1 part in 10^6.
     many = 1 << 20
     low, high = 0, many

@@ -1,4 +1,4 @@
-"""The arithmetic of split blocks, in plain Python and NumPy: which bits a hash sets, folding, and the false positives.
+"""The arithmetic of split blocks in plain Python and NumPy: the bits of a hash, folding, and false positives.
 
 The high half of a hash chooses a block; the low half, times eight odd salts, chooses one bit in each of its words. The
 kernels do the same with vectors (`kernels/blocks.py`), from the same salts.
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["SALTS", "bits_in_word", "bits_of_hash", "block_index", "block_indexes", "fold", "masks", "measured_fpp"]
 
 SALTS: Final = (0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D, 0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31)
-"""One for each word of a block; of the Parquet specification."""
+"""One salt for each word of a block, from the Parquet specification."""
 _SALTS: Final = np.array(SALTS, np.uint32)
 _FILTERS_AT_ONCE = 64
 
@@ -49,7 +49,7 @@ def bits_of_hash(value: int) -> list[int]:
 
 
 def bits_in_word(low_halves: NDArray[np.uint32], word: int) -> NDArray[np.uint32]:
-    """The number of the bit that each hash, of which this is the low half, sets in word number `word`."""
+    """For the low half of each hash, the number of the bit that the hash sets in word number `word`."""
     bits: NDArray[np.uint32] = (low_halves * _SALTS[word]) >> np.uint32(27)
     return bits
 
@@ -65,7 +65,7 @@ def masks(hashes: NDArray[np.uint64]) -> NDArray[np.uint32]:
 
 
 def fold(filters: NDArray[np.uint32], factor: int) -> NDArray[np.uint32]:
-    """The filters, shape `(..., num_blocks, 8)`, with `factor` times fewer blocks, as if they had been built so.
+    """The filters, shape `(..., num_blocks, 8)`, with `factor` times fewer blocks: equal to filters built with them.
 
     Block i of the smaller filter is the OR of blocks ``i * factor`` to ``(i + 1) * factor`` of the larger.
 
@@ -85,9 +85,9 @@ def fold(filters: NDArray[np.uint32], factor: int) -> NDArray[np.uint32]:
 
 
 def measured_fpp(filters: NDArray[np.uint32]) -> NDArray[np.float64]:
-    """The false positive probability of each filter as it is: exact for a uniform hash, counted and not estimated.
+    """The false positive probability of each filter, computed from its bits: exact for a uniform hash.
 
-    Mean over the blocks of the product of the shares of set bits in the 8 words; filters have shape
+    It is the mean over the blocks of the product of the shares of set bits in the 8 words. Filters have shape
     `(num_filters, num_blocks, 8)`.
 
     Cost: about 2 ns a word. Spec: specs/sbbf.md#measured_fpp

@@ -1,8 +1,8 @@
 """Building from filters that the data has already: those in Parquet files, or Lance's own index of a table.
 
-A runner that adopts what it can, and leaves the rest to another one. Of Parquet files zones are row groups, and no data
-page is read; files without filters, with filters of other bytes than an index hashes, or without a count of nulls are
-the rest. `adopt_lance` has what concerns Lance's index.
+`Adopting` is a runner that takes these filters as zones, and leaves other files to another runner. Zones of Parquet files
+are row groups, and no data page is read; left are files without a filter for a column, with filters of other bytes than
+an index hashes, or without a count of nulls. `adopt_lance` has the part of Lance's index.
 
 Spec: specs/parquet-blooms.md#adopt
 """
@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from types import TracebackType
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -28,27 +27,28 @@ from zonebloom.formats import DataFile, DatasetSnapshot, OpenedFile
 from zonebloom.formats.source import wait_until_settled
 from zonebloom.storage.fragments import Fingerprint, Fragment
 from zonebloom.storage.manifest import ColumnEntry
-from zonebloom.storage.stores.store import Store
+from zonebloom.storage.segment import SegmentEntry
+from zonebloom.storage.stores.store import Store, undoing
 from zonebloom.storage.zone_segment import ZoneSegmentWriter
 
 __all__ = ["Adopting", "Zone", "parquet_zones"]
 
 _BATCH_BYTES, _BATCH_ZONES = 4 << 20, 1024
-"""A batch is written when it has as much of either."""
+"""A batch is written when it has this many bytes or zones."""
 
 T = TypeVar("T")
 Zone = tuple[int, int, int, bool, bytes]
-"""Fragment, first row, rows, whether a row is null, bitset."""
+"""Fragment id, first row, rows, whether a row is null, bitset."""
 OwnZones = Callable[[BuildPlan, OpenedFile, Fragment, str], list[Zone] | None]
-"""The zones that a file has of a column; None where it is to be read."""
+"""The zones that a file has of a column; None if the file must be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Adopting:
-    """A runner that takes zones from the filters of files, and has the others built."""
+    """A runner that takes zones from the filters of files, and has the other files built."""
 
     runner: Runner
-    """Builds the rest."""
+    """Builds the other files."""
     own_zones: OwnZones
     """The zones that a file has."""
 
@@ -67,27 +67,24 @@ class Adopting:
         return self.runner.run(function, store, *arguments)
 
     def build(self, plan: BuildPlan, fragments: Sequence[Fragment]) -> BuiltColumns:
-        """As `Runner` says; the files that have filters of a column are not read for it."""
+        """As `Runner` says; a column of a file with filters for it is not read."""
         built = BuiltColumns({column: [] for column in plan.columns}, {column: set() for column in plan.columns})
         rest = self._adopt(plan, fragments, built)
         together: defaultdict[tuple[int, ...], list[str]] = defaultdict(list)
         for column, left in rest.items():
             if left:
                 together[tuple(left)].append(column)
-        try:
+        with undoing(plan.store) as written:
+            written.extend(built.paths)
             for numbers, columns in together.items():
                 part = replace(plan, columns={column: plan.columns[column] for column in columns})
                 made = self.runner.build(part, [fragments[number] for number in numbers])
+                written.extend(made.paths)
                 for column in columns:
                     built.segments[column] += made.segments[column]
                     built.unfit[column] |= made.unfit[column]
                 built.failed |= made.failed
                 built.rows += made.rows
-        except BaseException:
-            for segments in built.segments.values():
-                for segment in segments:
-                    plan.store.delete(segment.path)
-            raise
         return built
 
     def _adopt(self, plan: BuildPlan, fragments: Sequence[Fragment], built: BuiltColumns) -> dict[str, list[int]]:
@@ -111,11 +108,8 @@ class Adopting:
                         writers[column].add(zones)
                 if plan.on_rows and None not in found.values():
                     plan.on_rows(fragment.num_rows)
-        for column, writer in writers.items():
-            if writer.entry is not None and writer.entry.num_zones:
-                built.segments[column].append(writer.entry)
-            elif writer.entry is not None:
-                plan.store.delete(writer.entry.path)
+            segments = {column: writer.finish() for column, writer in writers.items()}
+        built.segments |= segments
         return rest
 
 
@@ -138,7 +132,7 @@ def parquet_zones(plan: BuildPlan, file: OpenedFile, fragment: Fragment, column:
 
 
 def _hashes_as_an_index(own: ParquetSbbf) -> bool:
-    """Whether the bytes that Parquet hashes are those of Arrow's values."""
+    """Whether Parquet hashes the same bytes as an index."""
     return own.plain_type is not None and own.plain_type == value_type(own.column_type)
 
 
@@ -146,12 +140,11 @@ class _Writer(ZoneSegmentWriter):
     """A segment of adopted zones, in batches of some MiB."""
 
     def __init__(self, plan: BuildPlan, column: str) -> None:
-        parameters = plan.options
-        column_type = plan.columns[column]
-        self.zone_schema = zone_schema(parameters.rows_per_zone, parameters.fpp, column=column, column_type=column_type)
+        options, column_type = plan.options, plan.columns[column]
+        schema = zone_schema(options.rows_per_zone, options.fpp, column=column, column_type=column_type)
+        super().__init__(plan.store, column, schema)
         self._zones: list[Zone] = []
         self._num_bytes = 0
-        super().__init__(plan.store, column, self.zone_schema)
 
     def add(self, zones: Iterable[Zone]) -> None:
         """Append zones."""
@@ -163,13 +156,12 @@ class _Writer(ZoneSegmentWriter):
 
     def _flush(self) -> None:
         columns = zip(*self._zones, strict=True)
-        arrays = [pa.array(values, field.type) for values, field in zip(columns, self.zone_schema, strict=True)]
-        self.write(pa.RecordBatch.from_arrays(arrays, schema=self.zone_schema))
+        arrays = [pa.array(values, field.type) for values, field in zip(columns, self.schema, strict=True)]
+        self.write(pa.RecordBatch.from_arrays(arrays, schema=self.schema))
         self._zones, self._num_bytes = [], 0
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if kind is None and self._zones:
+    def finish(self) -> list[SegmentEntry]:
+        """The segment of all zones, if there are any."""
+        if self._zones:
             self._flush()
-        super().__exit__(kind, error, traceback)
+        return super().finish()

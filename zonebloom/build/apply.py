@@ -1,8 +1,8 @@
-"""Carrying out a plan: open the new files, then build and commit, step by step.
+"""Applying a plan: open the new files, then build and commit, step by step.
 
-The work is cut at whole files into steps of about `commit_every` rows; each step is built by the runner and committed,
-so that a build that dies keeps the steps before. A small build is one step, and so is one that replaces zones: until
-it is whole, the old zones serve.
+The work is cut at whole files into steps of about `commit_every` rows. The runner builds each step, and the step is
+committed, so a build that dies keeps the steps before. A small build is one step. A build that replaces zones is one
+step too: the old zones are used until it is committed.
 
 Spec: specs/refresh.md#steps
 """
@@ -32,13 +32,14 @@ from zonebloom.errors import (
 )
 from zonebloom.maintain.commit import commit_change, release_ids, reserve_ids
 from zonebloom.maintain.optimize import optimize_column
-from zonebloom.maintain.transaction import Change, ColumnChange, joined_levels
+from zonebloom.maintain.transaction import Change, ColumnChange
 from zonebloom.options import BuildOptions
 from zonebloom.storage.fragments import Fragment
+from zonebloom.storage.level import joined_levels
 from zonebloom.storage.levels import parts_of_dataset
 from zonebloom.storage.manifest import ColumnEntry, Manifest, list_versions
 from zonebloom.storage.segment import runs
-from zonebloom.storage.stores.store import Store
+from zonebloom.storage.stores.store import Store, delete_all, undoing
 
 __all__ = ["Applied", "apply", "inspected", "reserved_ids", "runner_for"]
 
@@ -51,7 +52,7 @@ Item = tuple[Fragment, frozenset[str]]
 
 @dataclass(slots=True)
 class Applied:
-    """What was done so far."""
+    """The outcome of the steps so far."""
 
     version: Manifest
     """The last version that was committed."""
@@ -64,7 +65,7 @@ class Applied:
     num_zones: int = 0
     """Zones that were built, over all columns."""
     is_ended: bool = True
-    """Whether nothing is left to merge: there was one step, and none before it."""
+    """Whether nothing is left to merge, since there was only one step."""
 
 
 def apply(
@@ -74,13 +75,13 @@ def apply(
     optimize: bool = False,
     is_forced: bool = False,
 ) -> Applied:
-    """Build and commit what `plan` says; what a step that fails has written is deleted, the steps before it stay.
+    """Build and commit `plan`; files of a failed step are deleted, the steps before it stay.
 
     Parameters
     ----------
     optimize
-        Whether columns of many zones become slice segments in the step that builds them. A build of several steps
-        leaves its columns marked as unfinished then, until their segments are merged.
+        Whether columns of many zones become slice segments in the step that builds them. After a build of several steps
+        the columns stay marked as unfinished until their segments are merged.
     is_forced
         Whether to commit even if nothing changed.
     """
@@ -119,9 +120,9 @@ def runner_for(dataset: Any, options: BuildOptions) -> Runner:
 
 @contextmanager
 def inspected(plan: Plan, runner: Runner) -> Iterator[tuple[Inspected, Change]]:
-    """The files that the plan opens, with ids that are reserved for the block, and what the first commit does besides.
+    """The opened files of the plan, with ids that are reserved for the block, and the other part of the first commit.
 
-    If the block raises, nothing is left of an index that was not there before.
+    If the block raises and there was no index before, nothing is left of it.
     """
     base, store = plan.snapshot.manifest, plan.snapshot.store
     new = plan.new if plan.columns else {}
@@ -138,7 +139,7 @@ def inspected(plan: Plan, runner: Runner) -> Iterator[tuple[Inspected, Change]]:
 
 
 def _first_change(plan: Plan, opened: Inspected, next_fragment_id: int) -> Change:
-    """What the first commit does besides adding fragments and segments."""
+    """The part of the first commit that adds no fragments and segments."""
     schema = opened.schema if opened.fragments else None
     declared = plan.dataset.declared()
     is_moved = declared is not None and bool(plan.columns) and bool(plan.new or len(plan.dropped) or plan.gaps)
@@ -158,9 +159,9 @@ def _first_change(plan: Plan, opened: Inspected, next_fragment_id: int) -> Chang
 
 @contextmanager
 def reserved_ids(store: Store, next_fragment_id: int, count: int) -> Iterator[int]:
-    """The first of `count` fragment ids that are reserved for the block; they are wasted if it raises.
+    """The first of `count` fragment ids that are reserved for the block; if the block raises, they are wasted.
 
-    Only where there is no index yet they are given back, so that nothing stays of it.
+    If there is no index yet, they are given back, so that nothing is left.
     """
     if not count:
         yield next_fragment_id
@@ -169,7 +170,7 @@ def reserved_ids(store: Store, next_fragment_id: int, count: int) -> Iterator[in
     try:
         yield first
     except BaseException:
-        with suppress(StorageError):  # the caller's error matters more
+        with suppress(StorageError):  # the caller's error is raised
             if not list_versions(store):
                 release_ids(store, first)
                 store.prune()
@@ -177,7 +178,7 @@ def reserved_ids(store: Store, next_fragment_id: int, count: int) -> Iterator[in
 
 
 def _typed(entry: ColumnEntry, schema: pa.Schema) -> ColumnEntry:
-    """The column with the type that the files have now; with its own, if it has one and they have none to index."""
+    """The column with the type in the files; with its own type, if it has one and the files have none to index."""
     try:
         column_type = hashing.resolve_column(schema, entry.name).type
         hashing.hash_plan(column_type)
@@ -201,7 +202,7 @@ class _Steps:
 
     plan: Plan
     first: Change
-    """What the first commit does besides."""
+    """The part of the first commit that adds no fragments and segments."""
     columns: Sequence[ColumnEntry]
     """The columns with their types."""
     new: frozenset[int]
@@ -212,7 +213,7 @@ class _Steps:
     workers: int
     is_sliced: bool
     is_unfinished: bool
-    """Whether the columns stay marked as unfinished after the last step too."""
+    """Whether the columns stay marked as unfinished after the last step."""
     done: Applied
 
     @property
@@ -227,7 +228,7 @@ class _Steps:
             built = self._build(step, on_rows)
             added = [one for one, _ in step if one.fragment_id in self.new and one.fragment_id not in done.failed]
             if done.version.version == 0 and not added and len(steps) == 1:
-                _delete(self.store, _files(built))
+                delete_all(self.store, _files(built))
                 message = f"at least one data file must be readable, got: {next(iter(done.failed.values()))}"
                 raise DataFileError(message)
             change = self._change(built, step, added, is_first=not number, is_last=number + 1 == len(steps))
@@ -240,7 +241,7 @@ class _Steps:
 
     def _build(self, step: Sequence[Item], on_rows: Callable[[int], None] | None) -> dict[str, ColumnEntry]:
         """The columns with the segments that `step` adds to them."""
-        # a level of which no filter is made, for lack of files or as it would be too small, stays wanted
+        # a level without a filter, since it has no files or would be useless, stays in the entry: it is wanted
         wanted = {entry.name: empty_levels(one.name for one in entry.levels) for entry in self.columns}
         built = {entry.name: replace(entry, segments=(), unfit=(), levels=wanted[entry.name]) for entry in self.columns}
         try:
@@ -255,9 +256,9 @@ class _Steps:
                 live = {one.fragment_id for one, _ in step} - self.done.failed.keys()
                 for name, entry in [one for one in built.items() if _is_worth_slicing(self.store, one[1])]:
                     built[name] = self.runner.run(_sliced, self.store, entry, live)
-                    _delete(self.store, sorted({*entry.files}.difference(built[name].files)))
+                    delete_all(self.store, sorted({*entry.files}.difference(built[name].files)))
         except BaseException:
-            _delete(self.store, _files(built))
+            delete_all(self.store, _files(built))
             raise
         self.done.num_zones += sum(entry.num_zones for entry in built.values())
         return built
@@ -284,7 +285,7 @@ class _Steps:
                 before,
                 segments=(*before.segments, *made.segments[name]),
                 unfit=runs(unfit),
-                levels=joined_levels(before.levels, made.levels.get(name, ())),
+                levels=joined_levels((*before.levels, *made.levels.get(name, ()))),
             )
         self.done.failed |= made.failed
 
@@ -297,7 +298,7 @@ class _Steps:
         is_first: bool,
         is_last: bool,
     ) -> Change:
-        """The change of one step. A known file that could not be read is dropped, so that the next refresh tries."""
+        """The change of one step. A known file that cannot be read is dropped, so the next refresh tries it."""
         failed = self.done.failed.keys() & {one.fragment_id for one, _ in step if one.fragment_id not in self.new}
         done = {one.path for one in (*self.done.added, *added)}
         plain = Change(self.first.operation, dataset=self.first.dataset, next_fragment_id=self.first.next_fragment_id)
@@ -326,7 +327,7 @@ def _blocks_of_dataset(entry: ColumnEntry | None) -> int:
 
 
 def _cut(items: Sequence[Item], commit_every: int) -> list[list[Item]]:
-    """`items` in steps of at least `commit_every` rows but the last; one step, if there is nothing to do."""
+    """`items` in steps of at least `commit_every` rows, except the last; one empty step if there are none."""
     steps: list[list[Item]] = [[]]
     num_rows = 0
     for item in items:
@@ -339,7 +340,7 @@ def _cut(items: Sequence[Item], commit_every: int) -> list[list[Item]]:
 
 
 def _passes(columns: Sequence[ColumnEntry], step: Sequence[Item]) -> Iterable[tuple[list[ColumnEntry], list[Fragment]]]:
-    """Columns that are built together, as their parameters and fragments agree, and those fragments."""
+    """Groups of columns with the same parameters and fragments, which are built together, and their fragments."""
     together: defaultdict[Any, tuple[list[ColumnEntry], list[Fragment]]] = defaultdict(lambda: ([], []))
     for entry in columns:
         wanted: defaultdict[bool, list[Fragment]] = defaultdict(list)
@@ -356,26 +357,14 @@ def _passes(columns: Sequence[ColumnEntry], step: Sequence[Item]) -> Iterable[tu
 
 
 def _is_worth_slicing(store: Store, column: ColumnEntry) -> bool:
-    return column.num_zones > (0 if store.is_remote else _ZONES_WORTH_SLICING)  # far away, whole filters cost more
+    return column.num_zones > (0 if store.is_remote else _ZONES_WORTH_SLICING)  # requests for whole filters cost more
 
 
 def _sliced(store: Store, column: ColumnEntry, live: set[int]) -> ColumnEntry:
-    """A column of many zones with slice segments, which are to replace those that were written just now."""
-    written: list[str] = []
-    try:
-        sliced, _ = optimize_column(store, column, live, written.append)
-    except BaseException:
-        for path in written:
-            store.delete(path)
-        raise
-    return sliced
+    """A column of many zones with slice segments, which replace the segments that the step has just written."""
+    with undoing(store) as written:
+        return optimize_column(store, column, live, written.append)[0]
 
 
 def _files(built: dict[str, ColumnEntry]) -> list[str]:
     return [path for entry in built.values() for path in entry.files]
-
-
-def _delete(store: Store, paths: Iterable[str]) -> None:
-    for path in paths:
-        with suppress(StorageError):  # what stays is removed by a vacuum
-            store.delete(path)

@@ -1,6 +1,6 @@
-"""Making an index: `build` from data, `import_zones` from zones that were made elsewhere.
+"""Creating columns: `build` from data, `import_zones` from existing zones.
 
-Segments are written first and committed last, so a build that fails or dies leaves the index as it was.
+Segments are written first and committed last, so a build that fails or dies leaves the index unchanged.
 
 Spec: specs/index-format.md#commit
 """
@@ -92,7 +92,7 @@ def _adopting(runner: Runner, adopt: str, dataset: DatasetSnapshot, levels: Sequ
 
 
 def _partition_column(dataset: DatasetSnapshot, names: Sequence[str]) -> ColumnNotFoundError | None:
-    """The error for a column that no file holds, as it is one of the partitions."""
+    """The error for a partition column, which no file has."""
     declared = dataset.declared()
     keys = {*dataset.path_values(next(iter(dataset.list()), "")), *(declared.partition_columns if declared else ())}
     named = [name for name in names if name in keys]
@@ -101,12 +101,12 @@ def _partition_column(dataset: DatasetSnapshot, names: Sequence[str]) -> ColumnN
 
 
 def _is_resumed(base: Snapshot, names: Sequence[str], options: IndexOptions) -> bool:
-    """Whether the columns are those of a build that did not come to its end.
+    """Whether the columns are those of a build that did not end.
 
     Raises
     ------
     IndexExistsError
-        One of them is indexed already, or was begun with other parameters or without the others.
+        A column is indexed already, or its unfinished build has other parameters or other columns.
     """
     begun = [entry for entry in base.manifest.columns if entry.name in names]
     for entry in begun:
@@ -125,12 +125,12 @@ def _is_resumed(base: Snapshot, names: Sequence[str], options: IndexOptions) -> 
 def index_store(
     dataset: DatasetSnapshot, index: str | os.PathLike[str] | None, storage_options: Mapping[str, str] | None
 ) -> Store:
-    """Where the index of `dataset` is, or goes.
+    """The store of the index of `dataset`.
 
     Raises
     ------
     InvalidArgumentError
-        `index` is None where the data set has no place of its own, or is a place that it reads.
+        `index` is None, and the data set has no default location; or `index` is a folder of data files.
     """
     if index is not None:
         location = absolute(index)
@@ -143,7 +143,7 @@ def index_store(
 
 
 def _current(store: Store) -> Snapshot:
-    """The current version; one without content where there is none, or none that can be read."""
+    """The current version; an empty version if there is none, or none that is readable."""
     numbers = list_versions(store)
     if not numbers:
         return Snapshot(store, NO_VERSION)
@@ -176,10 +176,8 @@ def import_zones(dataset: DatasetSnapshot, store: Store, zones: ZoneTable, colum
             for batch in zones.batches():
                 fragment_ids = pc.add(batch.column(0), pa.scalar(first_id, pa.uint64()))
                 writer.write(pa.RecordBatch.from_arrays([fragment_ids, *batch.columns[1:]], schema=schema))
-        assert writer.entry is not None
-        entry = replace(
-            plan.columns[0], column_type=column_type, sizing="imported", segments=(writer.entry,), levels=()
-        )
+            segments = tuple(writer.finish())
+        entry = replace(plan.columns[0], column_type=column_type, sizing="imported", segments=segments, levels=())
         change = replace(first, columns=(ColumnChange(entry, is_rebuilt=True),), added=tuple(opened.fragments))
         commit_change(store, plan.snapshot.manifest, change)
 

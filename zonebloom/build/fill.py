@@ -1,16 +1,15 @@
 """Building: data files → zone segments, several columns in one pass, on a few threads.
 
 The data set is cut into **units**: a whole file, or a run of its row groups whose first and last row are rounded to
-zones. A worker takes one unit after another, reads the columns, hashes and inserts, and streams the zones into segments
-of its own; nothing is ordered, merged or held back, so memory is one batch of zones for each worker and column. Spark's
-executors do the same.
+zones. A worker takes one unit after another, reads the columns, hashes and inserts, and streams the zones into its own
+segments. Nothing is ordered or merged, so memory is one batch of zones for each worker and column. Spark's executors do
+the same.
 
 Spec: specs/zones.md#build
 """
 
 from __future__ import annotations
 
-import itertools
 import threading
 import time
 import warnings
@@ -18,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
@@ -35,7 +35,7 @@ from zonebloom.storage.locator.build import LocatorBuilder
 from zonebloom.storage.locator.layout import locator_level
 from zonebloom.storage.manifest import ColumnEntry
 from zonebloom.storage.segment import SegmentEntry
-from zonebloom.storage.stores.store import Store
+from zonebloom.storage.stores.store import Store, undoing
 from zonebloom.storage.zone_segment import ZoneSegmentWriter
 
 __all__ = [
@@ -71,16 +71,16 @@ class Inspected:
     schema: pa.Schema
     """Their schemas as one."""
     skipped: dict[str, str]
-    """Files that cannot be read, and why."""
+    """Files that cannot be read, and why, by path."""
 
 
 def check_any(inspected: Inspected, dataset: DatasetSnapshot) -> Inspected:
-    """`inspected`, if there is a file that can be read.
+    """`inspected`, if there is a readable file; see `as_declared`.
 
     Raises
     ------
     DataFileError
-        There is none.
+        There is no readable file.
     """
     if not inspected.fragments:
         first = next(iter(inspected.skipped.values()), f"{dataset.location} has no files")
@@ -89,9 +89,9 @@ def check_any(inspected: Inspected, dataset: DatasetSnapshot) -> Inspected:
 
 
 def as_declared(inspected: Inspected, dataset: DatasetSnapshot) -> Inspected:
-    """`inspected` with the schema that a table says of itself, less its partition columns, which have no zones.
+    """`inspected` with the schema of the table's log, without its partition columns, which have no zones.
 
-    Warns of each file that cannot be read.
+    Warns of each unreadable file.
 
     Spec: specs/tables.md#columns
     """
@@ -105,7 +105,7 @@ def as_declared(inspected: Inspected, dataset: DatasetSnapshot) -> Inspected:
 
 
 def collect(outcomes: Iterable[tuple[str, tuple[Fragment, pa.Schema] | str]]) -> Inspected:
-    """What `inspect` said of each path, in order, as one."""
+    """The outcomes of `inspect` for all paths, in order, as one."""
     fragments: list[Fragment] = []
     schemas: list[pa.Schema] = []
     skipped: dict[str, str] = {}
@@ -121,14 +121,14 @@ def collect(outcomes: Iterable[tuple[str, tuple[Fragment, pa.Schema] | str]]) ->
 
 
 def default_workers(dataset: DatasetSnapshot) -> int:
-    """Threads where nobody says: as many as there are cores, and more where each one waits for an object store."""
+    """The default number of threads: one a core; at least 8 for an object store, since they wait for requests."""
     return max(num_cores(), _WAITING_WORKERS) if dataset.is_remote else num_cores()
 
 
 def inspect(
     dataset: DatasetSnapshot, path: str, fingerprint: Fingerprint, fragment_id: int
 ) -> tuple[Fragment, pa.Schema] | str:
-    """Shape and schema of the file at `path`, or why it cannot be read as it was listed."""
+    """Fragment and schema of the file at `path`, or why the listed version cannot be read."""
     try:
         with dataset.open(path, fingerprint) as file:
             if file.fingerprint != fingerprint:
@@ -156,9 +156,9 @@ class Unit:
 
 
 def units_of(fragments: Sequence[Fragment], rows_per_zone: int, workers: int) -> list[Unit]:
-    """The work, cut so that no unit is much longer than its share; zones do not depend on the cut.
+    """The units of a build; none is much longer than a worker's share / 16. Zones do not depend on the cut.
 
-    A cut falls on a row group's first row, rounded up to a zone: the rows before it belong to the last unit.
+    A cut is at a row group's first row, rounded up to a zone; the rows before it belong to the unit before.
     """
     total = sum(fragment.num_rows for fragment in fragments)
     share = max(_MIN_UNIT_ROWS, total // (16 * workers))
@@ -178,23 +178,29 @@ def units_of(fragments: Sequence[Fragment], rows_per_zone: int, workers: int) ->
 
 @dataclass(slots=True)
 class BuiltColumns:
-    """What a build wrote."""
+    """The outcome of a build."""
 
     segments: dict[str, list[SegmentEntry]]
     """New segments by column."""
     unfit: dict[str, set[int]]
-    """By column, fragments some values of which do not convert to its type; their rows are not all in zones."""
+    """By column, fragments with values that do not convert to its type; not all of their rows are in zones."""
     failed: dict[int, str] = field(default_factory=dict)
-    """Fragments that could not be read to their end, and why."""
+    """Fragments that could not be read to the end, and why."""
     rows: int = 0
     """Rows that were read."""
     levels: dict[str, tuple[LevelEntry, ...]] = field(default_factory=dict)
-    """Filters above the zones by column, where they were asked for."""
+    """Filters above the zones by column, if they were asked for."""
+
+    @property
+    def paths(self) -> list[str]:
+        """Paths of all new segments, also of the levels."""
+        above = (segment for levels in self.levels.values() for level in levels for segment in level.segments)
+        return [segment.path for segment in (*chain.from_iterable(self.segments.values()), *above)]
 
 
 @dataclass(frozen=True, slots=True)
 class BuildPlan:
-    """Which columns of which fragments become zones, and where."""
+    """The columns to build, their options, and the store for their segments."""
 
     dataset: DatasetSnapshot
     store: Store
@@ -203,36 +209,32 @@ class BuildPlan:
     options: IndexOptions
     workers: int
     on_rows: Callable[[int], None] | None = None
-    """Called with the number of rows that were done since the last call, from the workers."""
+    """Called by the workers with the number of rows done since the last call."""
     like: Mapping[str, int] = field(default_factory=dict)
-    """By column, blocks of the filter of the data set that a new one will be united with."""
+    """By column, blocks of the data set's filter with which a new one will be united."""
     of_rows: int = 0
-    """Rows of all parts of a build, where this is the first of several."""
+    """Rows of the whole build, if this is the first of several parts."""
 
 
 class Runner(Protocol):
-    """Where the work of a build is done: in threads here, or on the executors of a cluster."""
+    """Does the work of a build: in threads of this process, or on the executors of a cluster."""
 
     def read_footers(
         self, dataset: DatasetSnapshot, listing: Mapping[str, Fingerprint], ids: Mapping[str, int]
     ) -> Inspected:
-        """Open each file of `listing` for its shape and schema; those that are no whole Parquet files are skipped."""
-        ...
+        """Open each file of `listing` for its fragment and schema; files that are no whole Parquet file are skipped."""
 
     def admit(self, columns: Iterable[tuple[ColumnEntry, Sequence[Fragment]]]) -> None:
-        """Refuse what is too much, before the first call of `build`: all columns, each with the fragments it needs."""
-        ...
+        """Refuse a build that is too large, before the first `build`; all columns, each with the fragments it needs."""
 
     def build(self, plan: BuildPlan, fragments: Sequence[Fragment]) -> BuiltColumns:
-        """Write every zone of `fragments` as new segments, and no file if it raises; nothing is committed.
+        """Write every zone of `fragments` as new segments, without a commit; an error leaves no file.
 
-        A fragment that turns out unreadable, or that changes meanwhile, is left out and said in `failed`.
+        A fragment that is unreadable, or that changes during the build, is left out and added to `failed`.
         """
-        ...
 
     def run(self, function: Callable[..., T], store: Store, *arguments: Any) -> T:
-        """`function(store, *arguments)`, where the filters are read and written; it may be begun more than once."""
-        ...
+        """`function(store, *arguments)`, run where the filters are read and written; it may be started repeatedly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,13 +247,13 @@ class Threads:
     def read_footers(
         self, dataset: DatasetSnapshot, listing: Mapping[str, Fingerprint], ids: Mapping[str, int]
     ) -> Inspected:
-        """As `Runner` says, several at a time."""
+        """As `Runner` says, in threads."""
         with ThreadPoolExecutor(self.workers) as pool:
-            found = pool.map(lambda item: inspect(dataset, item[0], item[1], ids[item[0]]), listing.items())
-            return collect(zip(listing, found, strict=True))
+            outcomes = pool.map(lambda item: inspect(dataset, item[0], item[1], ids[item[0]]), listing.items())
+            return collect(zip(listing, outcomes, strict=True))
 
     def admit(self, columns: Iterable[tuple[ColumnEntry, Sequence[Fragment]]]) -> None:
-        """Nothing is too much."""
+        """Do nothing: no build is too large."""
 
     def build(self, plan: BuildPlan, fragments: Sequence[Fragment]) -> BuiltColumns:
         """As `Runner` says."""
@@ -281,23 +283,25 @@ def build_units(plan: BuildPlan, units: Sequence[Unit], levels: LevelSink | None
     built = BuiltColumns({column: [] for column in plan.columns}, {column: set() for column in plan.columns})
     queue = _Queue(units)
     num_workers = max(1, min(plan.workers, len(units)))
-    with ThreadPoolExecutor(num_workers, thread_name_prefix="zonebloom-build") as pool:
-        futures = [pool.submit(_work, plan, queue, built, levels) for _ in range(num_workers)]
-        wait(futures, return_when=FIRST_EXCEPTION)
-        queue.stop()
+    with undoing(plan.store) as written:
+        with ThreadPoolExecutor(num_workers, thread_name_prefix="zonebloom-build") as pool:
+            futures = [pool.submit(_work, plan, queue, built, levels) for _ in range(num_workers)]
+            wait(futures, return_when=FIRST_EXCEPTION)
+            queue.stop()
+        written.extend(built.paths)  # of workers that ended before another one failed
         for future in futures:
             future.result()
     return built
 
 
 class _Queue:
-    """Units for the workers, and the lock that guards what they report."""
+    """Units for the workers, and the lock for their results."""
 
     def __init__(self, units: Sequence[Unit]) -> None:
         self._units = iter(units)
         self.lock = threading.Lock()
         self.started = time.monotonic()
-        """When the times of the files had been seen already."""
+        """A time after the files' modification times were read."""
 
     def stop(self) -> None:
         with self.lock:
@@ -348,35 +352,37 @@ def _work(plan: BuildPlan, queue: _Queue, built: BuiltColumns, levels: LevelSink
                 built.rows += unit.stop - unit.start
                 for column in unfit:
                     built.unfit[column].add(unit.fragment.fragment_id)
-        for builder_ in itertools.chain.from_iterable(builders.values()):
-            builder_.close()
+        ended = {column: _ended(builders[column], writers.get(column)) for column in plan.columns}
     with queue.lock:
-        _note_written(plan, built, writers, locators)
+        _note_written(plan, built, ended, locators)
+
+
+def _ended(builders: Iterable[_Builder], writer: ZoneSegmentWriter | None) -> list[SegmentEntry]:
+    """The segment of one column; its file is closed here, so few files of many small columns are open at once."""
+    for builder in builders:
+        builder.close()
+    return [] if writer is None else writer.finish()
 
 
 def _note_written(
     plan: BuildPlan,
     built: BuiltColumns,
-    writers: Mapping[str, ZoneSegmentWriter],
+    ended: Mapping[str, Sequence[SegmentEntry]],
     locators: Mapping[str, LocatorBuilder],
 ) -> None:
-    """What a worker wrote; a segment without zones is removed."""
+    """Add the segments of a worker."""
+    for column, segments in ended.items():
+        built.segments[column] += segments
     for column, locator in locators.items():
         if not plan.options.has_filters:
             built.segments[column] += locator.entries
         elif locator.entries:
             level = locator_level(locator.entries, locator.num_written)
             built.levels[column] = (*built.levels.get(column, ()), level)
-    for column, writer in writers.items():
-        assert writer.entry is not None
-        if writer.entry.num_zones:
-            built.segments[column].append(writer.entry)
-        else:
-            plan.store.delete(writer.entry.path)
 
 
 class _Builder(Protocol):
-    """What takes the rows of a column, fragment by fragment."""
+    """Takes the rows of a column, fragment by fragment."""
 
     def start_fragment(self, fragment_id: int, *, first_row: int = 0) -> None: ...
 
@@ -388,9 +394,9 @@ class _Builder(Protocol):
 def _build_unit(
     plan: BuildPlan, unit: Unit, builders: Mapping[str, Sequence[_Builder]], levels: LevelSink | None
 ) -> set[str]:
-    """Insert the rows of `unit`; the columns that do not convert."""
+    """Insert the rows of `unit`; the result is the columns whose values do not convert."""
     fragment = unit.fragment
-    for builder in itertools.chain.from_iterable(builders.values()):
+    for builder in chain.from_iterable(builders.values()):
         builder.start_fragment(fragment.fragment_id, first_row=unit.start)
     with plan.dataset.open(fragment.path, fragment.fingerprint) as file:
         check_same(file, fragment)

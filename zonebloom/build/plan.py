@@ -1,8 +1,8 @@
-"""What a build or refresh has to do: one listing set against one version. Nothing is written, no data file is opened.
+"""The plan of a build or refresh: one listing compared with one version. Nothing is written, no data file is opened.
 
-A build is the refresh of a version that has no such columns yet. Unchanged files are kept; new and changed files become
-new fragments; fragments of changed and deleted files are dropped. What damage took, and kept fragments that a column
-has not seen, are built as well.
+A build is the refresh of a version without the columns. Unchanged files are kept; new and changed files become new
+fragments; fragments of changed and deleted files are dropped. Zones that are damaged, and zones of kept fragments that
+a column does not have, are built again.
 
 Spec: specs/refresh.md
 """
@@ -22,15 +22,17 @@ import pyarrow as pa
 from zonebloom.errors import CorruptIndexError, DataFileError, InvalidArgumentError
 from zonebloom.formats import DatasetSnapshot
 from zonebloom.formats.hive import Partitions, agrees, wanted_partitions
+from zonebloom.formats.places import is_under
 from zonebloom.maintain.transaction import covered_by
 from zonebloom.options import SIZINGS, IndexOptions, Sizing
 from zonebloom.search.snapshot import Snapshot
 from zonebloom.search.view import replaced_columns
 from zonebloom.storage.fragments import Fingerprint, FragmentTable, is_in_runs
 from zonebloom.storage.level import LevelEntry
+from zonebloom.storage.levels import DatasetFilter
 from zonebloom.storage.locator.reader import LocatorSegment
 from zonebloom.storage.manifest import ColumnEntry
-from zonebloom.storage.segment import SegmentEntry, checksum, column_folder
+from zonebloom.storage.segment import SegmentEntry, column_folder
 from zonebloom.storage.slices.reader import SliceSegment
 from zonebloom.storage.stores.store import Store
 from zonebloom.storage.zone_segment import ZoneSegment
@@ -50,19 +52,19 @@ __all__ = [
 
 Mode = Literal["incremental", "quick", "full"]
 UNKNOWN_TYPE = pa.null()
-"""The type of a column to build that only the data files know."""
+"""The type of a column to build before the data files are opened."""
 
 _ASKED_ALONE = 4
-"""Segments: up to this many of a column are asked for their sizes one by one, more are listed."""
+"""Most segments of a column whose sizes are requested one by one; more are listed."""
 
 
 def check_mode(mode: str) -> None:
-    """Nothing, if `mode` is a `Mode`.
+    """Check that `mode` is a `Mode`.
 
     Raises
     ------
     InvalidArgumentError
-        It is none.
+        It is not.
     """
     if mode not in get_args(Mode):
         raise InvalidArgumentError(f"mode must be one of {', '.join(get_args(Mode))}, got {mode!r}")
@@ -75,7 +77,7 @@ class Scope:
     paths: Sequence[str] | None = None
     """Files and folders, relative."""
     partitions: Sequence[Mapping[str, str | None]] | None = None
-    """Values of partition columns as folders have them; a file agrees with any of them."""
+    """Values of partition columns as in names of folders; a file agrees with one of them."""
 
     @classmethod
     def of(
@@ -90,7 +92,7 @@ class Scope:
         Raises
         ------
         InvalidArgumentError
-            Both are given, a path lies outside of the data set, or a partition is of no partition column.
+            Both are given, a path is outside of the data set, or a partition names another column.
         """
         if paths is not None and partitions is not None:
             raise InvalidArgumentError("a refresh must be confined to paths or to partitions, got both")
@@ -102,59 +104,58 @@ class Scope:
 
     @property
     def is_whole(self) -> bool:
-        """Whether it is all of it."""
+        """Whether it is the whole data set."""
         return self.paths is None and self.partitions is None
 
     def list(self, dataset: DatasetSnapshot) -> dict[str, Fingerprint]:
-        """The files there are now; nothing beside is listed."""
+        """The current files of the scope; nothing else is listed."""
         if self.paths is not None:
             return dataset.list_under(self.paths)
         return dataset.list() if self.partitions is None else dataset.list_partitions(self.partitions)
 
     def fragments(self, known: FragmentTable) -> FragmentTable:
-        """The fragments in it."""
+        """The fragments of the scope."""
         if self.is_whole:
             return known
         if self.partitions is not None:
             is_inside = [agrees(path, self.partitions) for path in known]
         else:
-            scope = self.paths or ()
-            is_inside = [any(one in (path, ".") or path.startswith(f"{one}/") for one in scope) for path in known]
+            is_inside = [is_under(path, self.paths or ()) for path in known]
         return known.where(np.array(is_inside, np.bool_))
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to be opened, built, replaced and dropped."""
+    """The files, columns and segments to open, build, replace and drop."""
 
     operation: str
-    """What the version will say that made it."""
+    """The operation in the new version: build or refresh."""
     snapshot: Snapshot
     """The version that the first commit changes."""
     dataset: DatasetSnapshot
-    """The data, pinned."""
+    """The pinned data set."""
     new: Mapping[str, Fingerprint]
-    """Files to make fragments of."""
+    """Files that become fragments."""
     kept: FragmentTable
-    """Fragments of files that are as they were."""
+    """Fragments of unchanged files."""
     dropped: FragmentTable
-    """Fragments that are removed."""
+    """Fragments to remove."""
     columns: tuple[ColumnEntry, ...]
-    """The columns to build, with the parameters and levels that they are to have; none where nothing is built."""
+    """The columns to build, with their new parameters and levels; empty if nothing is built."""
     gaps: Mapping[int, frozenset[str]]
-    """By id of a kept fragment, the columns that have no zones of it."""
+    """By id of a kept fragment, the columns without zones for it."""
     replaced: frozenset[str] = frozenset()
-    """Paths of segments that are removed."""
+    """Paths of segments to remove."""
     is_rebuild: bool = False
-    """Whether the columns are made anew; until that is whole, their old zones serve."""
+    """Whether the columns are built anew; their old zones are used until the commit."""
     is_whole: bool = True
     """Whether the whole data set was listed."""
     is_first: bool = False
-    """Whether the columns have no types yet, which the files give them."""
+    """Whether the columns have no types yet; the files have them."""
     is_resumed: bool = False
-    """Whether it goes on with a build that did not come to its end."""
+    """Whether it resumes a build that did not end."""
     reopened: Mapping[str, Fingerprint] = field(default_factory=dict)
-    """Files of kept fragments that are opened as well, as the types of the columns are not known yet."""
+    """Files of kept fragments that are opened too, for the types of the columns."""
 
 
 def plan_build(snapshot: Snapshot, dataset: DatasetSnapshot, names: Sequence[str], options: IndexOptions) -> Plan:
@@ -205,11 +206,11 @@ def plan_refresh(
     Parameters
     ----------
     wanted
-        By column, the options that a full refresh gives it.
+        By column, its options in a full refresh.
     check
-        Whether to read the index whole and rebuild what differs from its checksum.
+        Whether to read the whole index, and rebuild segments that differ from their checksums.
     is_resumed
-        Whether it goes on with a build that did not come to its end.
+        Whether it resumes a build that did not end.
     """
     listing = scope.list(dataset)
     if replaced_columns(snapshot.manifest, dataset.declared()) and mode != "quick":
@@ -246,23 +247,23 @@ def plan_refresh(
 
 
 def empty_levels(names: Iterable[str]) -> tuple[LevelEntry, ...]:
-    """The levels `names` above the zones, without filters yet."""
+    """The levels `names` above the zones, without filters."""
     return tuple(LevelEntry(name, 0, 0.0, ()) for name in names)
 
 
 def options_of(entry: ColumnEntry) -> IndexOptions:
-    """How the column was made."""
+    """The options with which the column was built."""
     levels = ("zone" if entry.has_filters else "locator", *(level.name for level in entry.levels))
     return IndexOptions(entry.rows_per_zone, entry.fpp, sizing_of(entry), levels)
 
 
 def sizing_of(entry: ColumnEntry) -> Sizing:
-    """How a build chooses the size of the column's filters."""
+    """The sizing of the column's filters in a build."""
     return entry.sizing if entry.sizing in SIZINGS else "power_of_two"
 
 
 def _parameters(options: IndexOptions) -> dict[str, Any]:
-    """The fields of a column that say how it is made; its levels are empty yet."""
+    """The fields of a column's parameters, and its levels without filters."""
     return {
         "rows_per_zone": options.rows_per_zone,
         "fpp": options.fpp,
@@ -276,7 +277,7 @@ def _remade(entry: ColumnEntry, options: IndexOptions) -> ColumnEntry:
 
 
 def _gaps(columns: Iterable[ColumnEntry], kept: FragmentTable) -> dict[int, frozenset[str]]:
-    """By id of a fragment with rows, the columns that have never seen it."""
+    """By id of a fragment with rows, the columns without zones for it."""
     gaps: defaultdict[int, set[str]] = defaultdict(set)
     ids = kept.fragment_ids
     for entry in columns:
@@ -290,20 +291,20 @@ def _gaps(columns: Iterable[ColumnEntry], kept: FragmentTable) -> dict[int, froz
 
 
 def _damaged(snapshot: Snapshot, *, check: bool) -> frozenset[str]:
-    """Paths of segments that are missing, have the wrong length, or are known to be damaged; `check` reads them all."""
-    found = set(snapshot.damaged_segments)
+    """Paths of segments that are missing, have a wrong length, or are known to be damaged; `check` reads all bytes."""
+    damaged = set(snapshot.damaged_segments)
     for entry in snapshot.manifest.columns:
         segments = [*entry.segments, *(segment for level in entry.levels for segment in level.segments)]
         sizes = _sizes(snapshot.store, entry.name, segments)
         for segment in segments:
             is_there = sizes.get(segment.path) == segment.num_bytes
             if not is_there or (check and not _is_sound(snapshot.store, segment)):
-                found.add(segment.path)
-    return frozenset(found)
+                damaged.add(segment.path)
+    return frozenset(damaged)
 
 
 def _sizes(store: Store, column: str, segments: Sequence[SegmentEntry]) -> dict[str, int]:
-    """Bytes of each of `segments` that exists; many are listed, which is a request for a thousand of them."""
+    """Bytes of each of `segments` that exists; many are listed, as one request lists a thousand."""
     if len(segments) > _ASKED_ALONE:
         return {path: size for path, (size, _) in store.files(column_folder(column)).items()}
     sizes = {}
@@ -319,11 +320,7 @@ def _is_sound(store: Store, segment: SegmentEntry) -> bool:
         if segment.kind == "zones":
             return not ZoneSegment(store, segment).zones()[1]
         if segment.kind == "sbbf":
-            data, first = store.read(segment.path), 0
-            for span in segment.spans:
-                if checksum(data[first : first + span.num_bytes]) != span.checksum:
-                    return False
-                first += span.num_bytes
+            return DatasetFilter(store, segment).is_sound()
         if segment.kind == "slices":
             return SliceSegment(store, segment).verify()
         if segment.kind == "locator":

@@ -12,7 +12,7 @@ __all__ = ["Progress", "reporting"]
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a build is."""
+    """The progress of a build."""
 
     rows: int
     """Rows done."""
@@ -22,7 +22,7 @@ class Progress:
 
 @contextmanager
 def reporting(progress: bool | Callable[[Progress], None], total_rows: int) -> Iterator[Callable[[int], None] | None]:  # noqa: FBT001
-    """A function that workers call with the number of rows they did, or None where nobody listens."""
+    """A function that workers call with the number of rows they did; None without progress."""
     if progress is False:
         yield None
         return

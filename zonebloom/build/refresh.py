@@ -1,4 +1,4 @@
-"""Refreshing: the index follows the data set, in proportion to what changed.
+"""Refresh: bring the index in line with the data set, at a cost in proportion to the changed files.
 
 Spec: specs/refresh.md
 """
@@ -24,24 +24,24 @@ __all__ = ["Mode", "Refresh", "refresh"]
 
 @dataclass(frozen=True, slots=True)
 class Refresh:
-    """What a refresh did; a file that changed counts as dropped and as added."""
+    """The outcome of a refresh; a changed file counts as dropped and as added."""
 
     mode: Mode
-    """As it was called."""
+    """The mode of the call."""
     version: int
     """The version that is current now."""
     num_files_added: int
-    """Files that the index knows now as they are."""
+    """New and changed files that are indexed now."""
     num_files_dropped: int
-    """Files that it does not describe any more, as they were."""
+    """Deleted and changed files whose fragments were dropped."""
     num_files_kept: int
-    """Files that it knew already as they are; not opened."""
+    """Unchanged files, which were not opened."""
     num_zones_added: int
     """Zones that were built, over all columns."""
     num_zones: int
-    """Zones in the segments of that version, over all columns; some of dropped files too, until `optimize`."""
+    """Zones in the segments of that version over all columns; also of dropped files, until `optimize`."""
     unreadable: tuple[str, ...]
-    """Files that cannot be read, or that changed meanwhile; searches keep them whole."""
+    """Files that cannot be read, or that changed during the refresh; searches keep them whole."""
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""

@@ -1,10 +1,10 @@
-"""What is indexed: data files with fingerprints, reading a column, reading row ranges.
+"""Data sets: data files with fingerprints, reading a column, reading row ranges.
 
-`dataset` says what a data set is. `folder` is a folder of Parquet files (hive-partitioned or not), one file, or a list
-of files, in a `local_folder` or an `object_folder`; `hive` turns `key=value` folders into columns. `delta`, `iceberg`
-and `lance` are tables, whose logs say what is in them: `table` has what they share, `table_marks` what makes a folder a
-table, `lance_index` the indexes that a Lance table has itself. `parquet` reads one Parquet file, whose bytes `source`
-provides. `detect` finds the data set that a user or a version file names.
+`dataset` has the interfaces. `folder` is a folder of Parquet files (hive-partitioned or not), one file, or a list of
+files, in a `local_folder` or an `object_folder`; `hive` turns `key=value` folders into columns. `delta`, `iceberg` and
+`lance` are tables; their logs list the data files. `table` has the common part, `table_marks` detects folders of tables;
+`lance_index` reads the indexes that a Lance table has itself. `parquet` reads one Parquet file; `source` provides its
+bytes. `detect` finds the data set that a user or a version file names.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -29,7 +29,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """`DataFile` when it is first asked for: a search of a few keys opens no file, and what reads one loads slowly."""
+    """`DataFile`, imported by its first use: the import is slow, and a search of a few keys opens no file."""
     if name != "DataFile":
         raise AttributeError(f"module 'zonebloom.formats' has no attribute {name!r}")
     from zonebloom.formats.parquet.file import DataFile  # noqa: PLC0415 - as above

@@ -1,7 +1,7 @@
 """Delta tables: the files of one version of the log, without the rows that deletion vectors took.
 
-`deltalake` reads the log. A path stands for the newest version at each call; a `DeltaTable` for the version that it has
-loaded, until somebody calls its `update_incremental`.
+`deltalake` reads the log. A path is the newest version at each call; a `DeltaTable` is the version that it has loaded,
+until its `update_incremental` is called.
 
 Spec: specs/tables.md#delta
 """
@@ -51,22 +51,22 @@ _READER_FEATURES = frozenset(
         "variantType-preview",
     }
 )
-"""What a table may ask of its readers: all that is done here or in `deltalake`, or that concerns other columns."""
+"""Reader features that are supported here or in `deltalake`, or that do not affect indexed columns."""
 _READ_WITH_VECTORS = frozenset({"columnMapping", "deletionVectors", "timestampNtz", "v2Checkpoint"})
-"""Features beside which every release of `deltalake` reads deletion vectors."""
+"""Reader features with which every release of `deltalake` can read deletion vectors."""
 _RETRIES = {"max_retries": "5", "retry_timeout": "10s"}
-"""Of requests for the log, so that a store that is gone shows in seconds."""
+"""Retries of requests for the log: an unreachable store is an error within seconds."""
 _ORNAMENT = re.compile(r"\s*\n\s*(?:\x1b\[\d+m)*(?:↳|\d+:)?(?:\x1b\[\d+m)*\s*")
-"""Between the parts of a message of deltalake, each on a line of its own."""
+"""Separators of the parts of a message of deltalake."""
 _MAPPING = "delta.columnMapping"
 _NS_OF_MS = 1_000_000
 _SETTLED_NS = 2_000_000_000
-"""A log whose last entry is younger is read again: what is written over it may have the same time."""
+"""Nanoseconds: a log whose last entry is younger is read again, as a rewritten entry may have the same time."""
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 
 
 class DeltaDataset(TableDataset):
-    """A Delta table, as it is at each call."""
+    """A Delta table."""
 
     def __init__(
         self, location: str, storage_options: Mapping[str, str] | None = None, *, table: DeltaTable | None = None
@@ -91,30 +91,30 @@ class DeltaDataset(TableDataset):
         return cls(root_of(described["root"], index_location.rstrip("/")), storage_options)
 
     def load(self, last: TableSnapshot | None) -> TableSnapshot:
-        """The newest version, or that which the given `DeltaTable` has loaded; `last` if it is that."""
+        """The newest version, or the version that the given `DeltaTable` has loaded."""
         if self._table is not None:
             is_same = last is not None and last.identity == _identity(self._table)
             return last if last is not None and is_same else _snapshot(self._table, self)
         if last is not None and self._stamp is not None and self._stamp == self._stamp_of(last.identity[-1]):
             return last
         started = time.time_ns()
-        found = _snapshot(_opened(self.location, self.storage_options), self)
-        stamp = self._stamp_of(found.identity[-1])
+        newest = _snapshot(_opened(self.location, self.storage_options), self)
+        stamp = self._stamp_of(newest.identity[-1])
         self._stamp = stamp if stamp is not None and stamp[1] + _SETTLED_NS < started else None
-        return found
+        return newest
 
     def _stamp_of(self, version: int) -> tuple[int, ...] | None:
-        """Of a local log that ends with `version`, what changes if its last entry does; None if that cannot be told."""
+        """Version, time, size and inode of a local log's last entry; None if the log does not end with `version`."""
         if is_url(self.location):
             return None
         last, following = (f"{self.location}/{LOG_FOLDER}/{one:020d}.json" for one in (version, version + 1))
         try:
-            found = os.stat(last)  # noqa: PTH116 - called at each search
+            status = os.stat(last)  # noqa: PTH116 - called at each search
         except OSError:
             return None
         if os.path.exists(following):  # noqa: PTH110 - as above
             return None
-        return (version, found.st_mtime_ns, found.st_size, found.st_ino)
+        return (version, status.st_mtime_ns, status.st_size, status.st_ino)
 
 
 def _opened(location: str, storage_options: Mapping[str, str], version: int | None = None) -> DeltaTable:
@@ -135,7 +135,7 @@ def _opened(location: str, storage_options: Mapping[str, str], version: int | No
 
 @contextlib.contextmanager
 def _explained(location: str, what: str) -> Iterator[None]:
-    """Errors of deltalake in the block as ours.
+    """Raise errors of deltalake in the block as errors of zonebloom.
 
     Raises
     ------
@@ -186,7 +186,7 @@ def _snapshot(table: DeltaTable, dataset: DeltaDataset) -> TableSnapshot:
     )
     deletes = partial(_deleted_rows, location, options, version) if "deletionVectors" in features else None
     if deletes is not None and not features <= _READ_WITH_VECTORS:
-        deletes()  # deltalake reads no deletion vectors beside some features: better told now than by the first scan
+        deletes()  # deltalake may fail with other features: an error now is better than at the first scan
     return TableSnapshot(
         location,
         _identity(table),
@@ -230,12 +230,12 @@ def _files(table: DeltaTable, location: str, naming: Callable[[StoredName], str 
 
 
 def _relative(encoded: str, location: str) -> str:
-    """The path of a file in the folder of its table; the log has it percent-encoded.
+    """The path of a file in the folder of its table, from the percent-encoded path in the log.
 
     Raises
     ------
     DataFileError
-        It lies elsewhere: the table is a shallow clone.
+        The file is elsewhere: the table is a shallow clone.
     """
     path = unquote(encoded)
     if path.startswith("/") or _SCHEME.match(encoded):
@@ -256,7 +256,7 @@ def _deleted_rows(location: str, storage_options: Mapping[str, str], version: in
     with _explained(location, "the deletion vectors"):
         for batch in pa.RecordBatchReader.from_stream(table.deletion_vectors()):
             for uri, kept in zip(batch["filepath"].to_pylist(), batch["selection_vector"], strict=True):
-                path = unquote(uri.removeprefix(root))  # the library encodes the path once, whatever the log has
+                path = unquote(uri.removeprefix(root))  # deltalake encodes the path once, though the log may have it so
                 if not uri.startswith(root) or path not in known or path in found:
                     raise DataFileError(f"deleted rows must be of one file of {location}, got {uri}")
                 mask = kept.values.to_numpy(zero_copy_only=False)
@@ -268,9 +268,9 @@ def _deleted_rows(location: str, storage_options: Mapping[str, str], version: in
 
 
 class _Names:
-    """The columns of a table by what its files call them.
+    """The columns of a table by their names in the files.
 
-    - `ids`: by logical name, with dots, what the column is in the files.
+    - `ids`: by dotted logical name, the dotted name in the files.
     """
 
     def __init__(self, schema: Mapping[str, Any], mode: str) -> None:
@@ -297,7 +297,7 @@ class _Names:
                 self._collect(inner, (*here, *place), (*there, *place), is_item=is_item or bool(place))
 
     def name_of(self, stored: StoredName) -> str | None:
-        """What the table calls a column of a file; None if it has it no more."""
+        """The table's name of a stored column; None if the table has dropped the column."""
         if self.mode == "name":
             return self._by_path.get(stored.path)
         if stored.field_id is None:
@@ -308,7 +308,7 @@ class _Names:
 
 
 def _structs(kind: Any, place: tuple[str, ...]) -> Iterator[tuple[Mapping[str, Any], tuple[str, ...]]]:
-    """The structs that a type is made of: itself, or the items of its lists and maps, however deep."""
+    """The structs of a type: itself, or the items of its lists and maps, at any depth."""
     if not isinstance(kind, dict):
         return
     if kind["type"] == "struct":

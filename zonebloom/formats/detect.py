@@ -62,18 +62,18 @@ def dataset_from_json(
 def open_dataset(source: Any, storage_options: Mapping[str, str] | None = None) -> Dataset:
     """The data set that `source` names: a folder, a file, a list of files, a `pyarrow.dataset.Dataset`, or a table.
 
-    Folders and files may be local paths or URLs; a list has one or the other. Tables are a folder with a log, the
-    metadata file of an Iceberg table, a URL that ends with `.lance`, a `deltalake.DeltaTable`, a
-    `pyiceberg.table.Table` and a `lance.LanceDataset`.
+    Folders and files may be local paths or URLs; a list must not mix them. A table is a folder with a log, the metadata
+    file of an Iceberg table, a URL that ends with `.lance`, a `deltalake.DeltaTable`, a `pyiceberg.table.Table` or a
+    `lance.LanceDataset`.
 
     Raises
     ------
     DataFileError
-        Nothing is there.
+        There is no file or folder.
     InvalidArgumentError
-        `source` is something else, a part of a table, or a Dataset of files that are no local Parquet files.
+        `source` is of another type, a part of a table, or a Dataset of other files than local Parquet files.
     MissingDependencyError
-        It is a table, and the library that reads its log is not installed.
+        `source` is a table, and the library that reads its log is not installed.
     StorageError
         The store of a URL cannot be reached or refuses.
     """
@@ -116,7 +116,7 @@ def _at(location: str, storage_options: Mapping[str, str] | None) -> Dataset:
 
         return dataset_at(location, storage_options)
     path = Path(location)
-    if os.path.isdir(path):  # noqa: PTH112 - never raises, where Path does for a name that is too long
+    if os.path.isdir(path):  # noqa: PTH112 - never raises; Path does for a name that is too long
         for parent in path.parents:
             if is_table_folder(str(parent)):
                 message = f"a data set must be a whole table, got {path}, a part of the table {parent}"
@@ -142,7 +142,7 @@ def has_log_at(location: str, storage_options: Mapping[str, str] | None) -> bool
 
 
 def _table_of(source: Any) -> Dataset | None:
-    """The data set of an object of deltalake, pyiceberg or pylance; None where it is none."""
+    """The data set of an object of deltalake, pyiceberg or pylance; None for other objects."""
     modules = {one.__module__.partition(".")[0] for one in type(source).__mro__}
     if "deltalake" in modules and hasattr(source, "table_uri"):
         from zonebloom.formats.delta import DeltaDataset  # noqa: PLC0415 - only for tables
@@ -164,7 +164,7 @@ def _of_files(paths: Sequence[str]) -> ParquetDataset:
     if missing:
         raise DataFileError(f"each path of a list must be a file, got {missing[0]}, which is none")
     root = Path(os.path.commonpath([os.path.dirname(path) for path in paths]))  # noqa: PTH120 - plain strings
-    while "=" in root.name:  # a partition that all files share is a column like the others
+    while "=" in root.name:  # a partition that all files share is a column too
         root = root.parent
     files = sorted({Path(path).relative_to(root).as_posix() for path in paths})
     return ParquetDataset(LocalFolder(root), "files", tuple(files))

@@ -1,7 +1,7 @@
 """`ParquetDataset`: Parquet files below a folder as a data set, on this machine or in an object store.
 
 A data set is a folder (hive-partitioned or not), one file, or a list of files. Names that begin with `_` or `.` are
-skipped in a folder, as by Spark and pyarrow, but not by DuckDB and Polars. Every other file is a data file.
+skipped in a folder, as by Spark and pyarrow. DuckDB and Polars do not skip them. Every other file is a data file.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import pyarrow as pa
 from zonebloom.errors import InvalidArgumentError
 from zonebloom.formats import hive as partitions
 from zonebloom.formats.dataset import DatasetSnapshot
-from zonebloom.formats.places import places_of, written_root
+from zonebloom.formats.places import is_under, places_of, written_root
 from zonebloom.formats.source import Source
 from zonebloom.storage.fragments import Fingerprint
 from zonebloom.storage.stores.locations import is_url
-from zonebloom.storage.stores.store import Traffic
+from zonebloom.storage.stores.store import Located, Traffic
 
 if TYPE_CHECKING:
     from zonebloom.formats.parquet.file import DataFile
@@ -28,69 +28,47 @@ if TYPE_CHECKING:
 __all__ = ["Folder", "ParquetDataset", "Wanted", "is_hidden"]
 
 Wanted: TypeAlias = Sequence[Mapping[str, str | None]]
-"""Partitions, as folders have their values."""
+"""Partitions, with values as in names of folders."""
 
 
-class Folder(Protocol):
-    """Where files lie; paths of files are relative to it, with `/`."""
-
-    @property
-    def location(self) -> str:
-        """Its absolute path or URL."""
-        ...
-
-    @property
-    def is_remote(self) -> bool:
-        """Whether a request goes over the network."""
-        ...
-
-    @property
-    def traffic(self) -> Traffic:
-        """What went over the network so far."""
-        ...
+class Folder(Located, Protocol):
+    """The folder of a data set; paths of files are relative to it, with `/`."""
 
     def walk(self, wanted: Wanted | None) -> Iterable[tuple[str, Fingerprint]]:
-        """All data files below it; only those that may be of the partitions `wanted`, where the store has folders."""
-        ...
+        """All data files below it; if the store has folders, only files that may be of the partitions `wanted`."""
 
     def paths(self) -> Iterable[str]:
-        """All files below it, those that readers skip too."""
-        ...
+        """All files below it, also those that readers skip."""
 
     def below(self, path: str) -> Mapping[str, Fingerprint]:
-        """The data file at `path`, or those in the folder there."""
-        ...
+        """The data file at `path`, or all data files in the folder at `path`."""
 
     def fingerprints(self, paths: Sequence[str]) -> dict[str, Fingerprint]:
-        """Those of `paths` that are files."""
-        ...
+        """The fingerprints of the files among `paths`."""
 
     def absolute(self, path: str) -> str:
         """The absolute path or URL of a file."""
-        ...
 
     def relative(self, given: str) -> str | None:
-        """`given`, absolute or relative to the folder, as a path relative to it; None where it lies outside."""
-        ...
+        """`given`, absolute or relative to the folder, as a path relative to it; None if it is outside."""
 
     def open(self, path: str, listed: Fingerprint | None) -> Source:
         """The file at `path`; see `DatasetSnapshot.open`."""
-        ...
 
 
 @dataclass(frozen=True)
 class ParquetDataset(DatasetSnapshot):
-    """Parquet files below a folder; they have no versions, so this is its own snapshot."""
+    """Parquet files below a folder; plain files have no versions, so this is its own snapshot."""
 
     folder: Folder
-    """The root, which holds all files."""
+    """The root: all files are below it."""
     layout: str
-    """`folder`: every file below the root; `file`: the one in `files`; `files`: those in `files`."""
+    """`folder`: every file below the root; `file`: the one file in `files`; `files`: the files in `files`."""
     files: tuple[str, ...] = ()
     """The files of the layouts `file` and `files`."""
 
     def pin(self) -> ParquetDataset:
-        """Itself: a file that changes is found by its fingerprint."""
+        """Itself: a changed file is detected by its fingerprint."""
         return self
 
     @property
@@ -105,11 +83,11 @@ class ParquetDataset(DatasetSnapshot):
 
     @property
     def traffic(self) -> Traffic:
-        """What went over the network so far."""
+        """The network traffic so far."""
         return self.folder.traffic
 
     def partition_values(self, path: str, fields: Iterable[pa.Field]) -> dict[str, pa.Scalar] | None:
-        """The `key=value` folders of `path` in the types of `fields`; None where one does not fit its type."""
+        """The `key=value` folders of `path` in the types of `fields`; None if a value does not convert to its type."""
         return partitions.typed(path, fields)
 
     def path_values(self, path: str) -> dict[str, str | None]:
@@ -117,35 +95,33 @@ class ParquetDataset(DatasetSnapshot):
         return partitions.partition_values(path)
 
     def list(self) -> dict[str, Fingerprint]:
-        """The data files there are now, by path in order; those of a list that are gone are left out.
+        """The current data files, by path in order; files of a list that are gone are left out.
 
-        Cost: in an object store, a request for each 1000 objects below the root, those of an index too; of a list, one
-        for each file.
+        Cost: in an object store one request for each 1000 objects below the root, also for those of an index; for a
+        list one request for each file.
 
         Raises
         ------
         DataFileError
             The folder itself is gone or cannot be listed.
         StorageError
-            The same of a bucket.
+            The bucket is gone, or cannot be listed.
         """
         if self.layout == "folder":
             return dict(sorted(self.folder.walk(None)))
         return self.folder.fingerprints(self.files)
 
     def num_skipped(self) -> int:
-        """Parquet files in the folder that are no data, as a name begins with `_` or `.`; some engines read them."""
+        """The number of Parquet files in the folder that are skipped, since a name begins with `_` or `.`."""
         if self.layout != "folder":
             return 0
         skipped = (path for path in self.folder.paths() if path.endswith(".parquet"))
         return sum(any(map(is_hidden, path.split("/"))) for path in skipped)
 
     def list_under(self, paths: Sequence[str]) -> dict[str, Fingerprint]:
-        """As `list`, but only files that are one of `paths` (relative to the root, with `/`) or in one of them."""
+        """As `list`, but only the files at `paths` and in the folders at `paths` (relative to the root, with `/`)."""
         if self.layout != "folder":
-            return self.folder.fingerprints(
-                [path for path in self.files if any(one in (path, ".") or path.startswith(f"{one}/") for one in paths)]
-            )
+            return self.folder.fingerprints([path for path in self.files if is_under(path, paths)])
         if "." in paths:
             return self.list()
         found: dict[str, Fingerprint] = {}
@@ -169,7 +145,7 @@ class ParquetDataset(DatasetSnapshot):
         Raises
         ------
         DataFileError
-            It is missing, or no whole Parquet file.
+            The file is missing, or no whole Parquet file.
         """
         from zonebloom.formats.parquet.file import DataFile  # noqa: PLC0415 - a plain search opens no file
 
@@ -181,12 +157,12 @@ class ParquetDataset(DatasetSnapshot):
         Raises
         ------
         InvalidArgumentError
-            It lies outside.
+            The path is outside of the root.
         """
-        found = self.folder.relative(os.fspath(path))
-        if found is None:
+        inside = self.folder.relative(os.fspath(path))
+        if inside is None:
             raise InvalidArgumentError(f"paths must lie in the data set {self.location}, got {os.fspath(path)}")
-        return found
+        return inside
 
     def index_places(self) -> tuple[str, ...]:
         """Beside the folder or the one file, and inside the folder."""
@@ -195,7 +171,7 @@ class ParquetDataset(DatasetSnapshot):
         return places_of(self.absolute(self.files[0]))[:1] if self.layout == "file" else ()
 
     def check_index(self, location: str) -> None:
-        """Refuse a place where the index would be taken for data: a folder of the root that no name hides."""
+        """Refuse a folder below the root whose name does not hide it: readers would take the index for data."""
         if self.layout != "folder" or is_url(location) != self.is_remote:
             return
         inside = self.folder.relative(location)
@@ -204,7 +180,7 @@ class ParquetDataset(DatasetSnapshot):
             raise InvalidArgumentError(f"{message}, got {location}")
 
     def to_json(self, index_location: str) -> dict[str, Any]:
-        """The data set as a version file holds it; see `written_root`."""
+        """The description of the data set in a version file; see `written_root`."""
         root = written_root(self.location, index_location)
         return {"kind": "parquet", "root": root, "layout": self.layout, "files": list(self.files)}
 

@@ -44,7 +44,7 @@ def _is_int32(text: str) -> bool:
 
 
 def infer_fields(paths: Iterable[str], columns: Iterable[str]) -> list[pa.Field]:
-    """Partition fields of the files at `paths`; a key that the files have as a column is none."""
+    """Partition fields of the files at `paths`, without keys that are columns of the files."""
     taken = set(columns)
     seen: dict[str, set[str]] = {}
     for path in paths:
@@ -58,7 +58,7 @@ def infer_fields(paths: Iterable[str], columns: Iterable[str]) -> list[pa.Field]
 
 
 def typed(path: str, fields: Iterable[pa.Field]) -> dict[str, pa.Scalar] | None:
-    """The partition values of `path` as scalars of the types of `fields`; None where a value does not fit its type.
+    """The partition values of `path` as scalars of the types of `fields`; None if a value does not convert.
 
     A key that the path does not have is null, as it is for pyarrow.
     """
@@ -78,12 +78,12 @@ def typed(path: str, fields: Iterable[pa.Field]) -> dict[str, pa.Scalar] | None:
 
 
 def wanted_partitions(partitions: Partitions, columns: Iterable[str]) -> list[dict[str, str | None]]:
-    """The partitions that a caller names, as folders have their values.
+    """A caller's partitions, with values as in names of folders.
 
     Raises
     ------
     InvalidArgumentError
-        They are no partitions, or name a column that is not among the partition columns `columns`.
+        A partition has a wrong form, or a column that is not among the partition columns `columns`.
 
     >>> wanted_partitions([{"day": 3}, "day=4/city=S%C3%A3o", {"day": None}], ["day", "city"])
     [{'day': '3'}, {'day': '4', 'city': 'São'}, {'day': None}]
@@ -106,13 +106,13 @@ def wanted_partitions(partitions: Partitions, columns: Iterable[str]) -> list[di
 
 
 def agrees(path: str, wanted: Sequence[Mapping[str, str | None]]) -> bool:
-    """Whether the file at `path` lies in one of the partitions `wanted`; integers agree whatever their zeros."""
+    """Whether the file at `path` is in one of the partitions `wanted`; integers are compared without leading zeros."""
     values = partition_values(path)
     return any(all(key in values and _is_same(values[key], one[key]) for key in one) for one in wanted)
 
 
 def may_hold(folder: str, wanted: Sequence[Mapping[str, str | None]]) -> bool:
-    """Whether `folder`, which ends with `/`, may have files of the partitions `wanted` somewhere below it."""
+    """Whether files of the partitions `wanted` may be below `folder`, which ends with `/`."""
     values = partition_values(folder)
     return any(all(key not in values or _is_same(values[key], one[key]) for key in one) for one in wanted)
 

@@ -1,9 +1,11 @@
 """Iceberg tables: the files of one snapshot, without the rows that position deletes took.
 
-`pyiceberg` reads metadata and manifests, and its FileIO opens data files in object stores. A `Table` stands for the
-metadata that it has loaded, until somebody calls its `refresh`; a path of a metadata file for that file; a folder of a
-table that no catalog keeps for the newest version in it; and an index of a catalog's table, opened without the table,
-for what the catalog of that name in pyiceberg's configuration says.
+`pyiceberg` reads metadata and manifests, and its FileIO opens data files in object stores.
+
+- A `Table` is the metadata that it has loaded, until its `refresh` is called.
+- The path of a metadata file is that metadata.
+- The folder of a table without a catalog is the newest metadata in it.
+- An index of a catalog's table, opened without the table, asks the catalog of that name in pyiceberg's configuration.
 
 Spec: specs/tables.md#iceberg
 """
@@ -41,13 +43,13 @@ __all__ = ["IcebergDataset", "relative_path"]
 
 _FILE = re.compile(r"file:(//)?(?=/)")
 _CLIENTS = ("botocore.", "aiohttp.", "google.", "gcsfs.", "azure.")
-"""Modules of which a FileIO of fsspec raises exceptions that are no OSError, where a store does not answer."""
+"""Modules whose exceptions a FileIO of fsspec raises for an unreachable store; they are no OSError."""
 _UNREACHABLE = re.compile(r"NETWORK_CONNECTION|could not connect|connection refused|timed? ?out", re.IGNORECASE)
 _HADOOP_VERSION = re.compile(r"v(\d+)(\.gz)?\.metadata\.json")
 
 
 class IcebergDataset(TableDataset):
-    """An Iceberg table, as it is at each call."""
+    """An Iceberg table."""
 
     def __init__(
         self,
@@ -86,7 +88,7 @@ class IcebergDataset(TableDataset):
         return cls(described["root"], **known)
 
     def load(self, last: TableSnapshot | None) -> TableSnapshot:
-        """The current snapshot of the metadata that is loaded, or that the folder or the catalog has now."""
+        """The current snapshot of the loaded metadata, or of the newest metadata in the folder or the catalog."""
         table = self._table if self._table is not None else self._found()
         if last is not None and last.identity == _identity(table):
             return last
@@ -116,7 +118,7 @@ class IcebergDataset(TableDataset):
             raise StorageError(f"{message}: {first_line(error)}; check that the catalog is up") from error
         except NoSuchTableError as error:
             raise DataFileError(f"table {'.'.join(self._name)} must be in catalog {catalog}, got none") from error
-        except Exception as error:  # whatever a catalog's client raises
+        except Exception as error:  # catalogs' clients raise errors of any class
             message = f"catalog {catalog} of pyiceberg's configuration must have table {'.'.join(self._name)}"
             hint = "open the index with the table: open_index(path, dataset=table)"
             raise InvalidArgumentError(f"{message}, got: {first_line(error)}; {hint}") from error
@@ -133,14 +135,14 @@ def _library() -> Any:
 
 @contextlib.contextmanager
 def _explained(what: str, location: str) -> Iterator[None]:
-    """Errors of pyiceberg in the block, which reads `what` at `location`, as ours.
+    """Raise errors of pyiceberg in the block, which reads `what` at `location`, as errors of zonebloom.
 
     Raises
     ------
     DataFileError
-        It is missing, or cannot be made sense of.
+        The file is missing, or cannot be parsed.
     StorageError
-        Its store cannot be reached or refuses.
+        The store cannot be reached or refuses.
     """
     try:
         yield
@@ -156,20 +158,20 @@ def _explained(what: str, location: str) -> Iterator[None]:
 
 
 def _plain(location: str) -> str:
-    """A local location as a path, another as it is; Iceberg's are written as they are, not percent-encoded."""
+    """A local location as a path, another unchanged; Iceberg's locations are not percent-encoded."""
     match = _FILE.match(location)
     return (location[match.end() :] if match else location).rstrip("/")
 
 
 def _newest_metadata(folder: str) -> str:
-    """The newest metadata file in the folder of a table that no catalog keeps.
+    """The newest metadata file in the folder of a table without a catalog.
 
     Raises
     ------
     DataFileError
-        There is none.
+        There is no metadata file.
     InvalidArgumentError
-        A catalog keeps the table, and only that knows which of the files is current.
+        The table has a catalog, and only the catalog knows the current file.
     """
     if is_url(folder):
         message = f"an Iceberg table in an object store must be given as a Table or by its metadata file, got {folder}"
@@ -188,7 +190,7 @@ def _newest_metadata(folder: str) -> str:
 
 
 def _identity(table: Table) -> tuple[Any, ...]:
-    """The metadata file: each commit writes another one, a change of the schema too."""
+    """The identity of the metadata file: each commit and each change of the schema writes a new one."""
     snapshot = table.metadata.current_snapshot_id
     return (
         "iceberg",
@@ -248,7 +250,7 @@ def _file(
 
 
 def relative_path(path: str, location: str) -> str:
-    """A path below the table's location relative to it, any other as it is."""
+    """A path relative to the table's location if it is below it; other paths unchanged."""
     plain, root = _plain(path), _plain(location)
     return plain[len(root) + 1 :] if plain.startswith(f"{root}/") else plain
 
@@ -265,7 +267,7 @@ def _refuse_defaults(schema: Schema, location: str) -> None:
 
 
 class _FileIOSource:
-    """A file that is read through the table's own FileIO, with the credentials of its catalog."""
+    """A file that is read through the table's FileIO, with the credentials of its catalog."""
 
     is_remote = True
 
@@ -282,7 +284,7 @@ class _FileIOSource:
         return self.fingerprint
 
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """For each `(offset, length)`, those bytes; fewer at the end of the file."""
+        """The bytes of each `(offset, length)`; fewer at the end of the file."""
         return [self._read(offset, length) for offset, length in ranges]
 
     def _read(self, offset: int, length: int) -> bytes:
@@ -291,10 +293,10 @@ class _FileIOSource:
         return data
 
     def will_need(self, ranges: Sequence[tuple[int, int]]) -> None:
-        """Nothing: the FileIO reads as it does."""
+        """Do nothing: the FileIO has no such call."""
 
     def arrow_file(self) -> Any:
-        """The opened file, at a position of its own."""
+        """The opened file, with its own position."""
         return pa.PythonFile(SourceFile(self.fingerprint.size, self._read), mode="r")
 
     def close(self) -> None:
@@ -359,7 +361,7 @@ def _grouped(table: pa.Table) -> dict[str, NDArray[np.int64]]:
 
 
 class _Names:
-    """Names by field id; files without ids go by the table's name mapping, if it has one."""
+    """Names by field id; for files without ids by the table's name mapping, if it has one."""
 
     def __init__(self, table: Table) -> None:
         schema = table.schema()
@@ -371,7 +373,7 @@ class _Names:
             self._by_path = dict(_mapped(mapping, ()))
 
     def name_of(self, stored: StoredName) -> str | None:
-        """What the table calls a column of a file; None if it has it no more."""
+        """The table's name of a stored column; None if the table has dropped the column."""
         field_id = stored.field_id
         if field_id is None:
             if self._by_path is None:
@@ -390,10 +392,10 @@ def _mapped(fields: Iterable[Any], path: tuple[str, ...]) -> Iterator[tuple[tupl
 
 
 class _Identities:
-    """Partitions by a column's own value, which excludes files, and stands in for a column that a file does not hold.
+    """Partitions by a column's own value: the value excludes files, and is used for files without the column.
 
-    What a file holds comes first: pyiceberg 0.12 writes a double into the log as a float, and files of both zeros for
-    either. So the values of floating point exclude nothing.
+    If a file has the column, its own values count. Floating-point values exclude nothing: pyiceberg 0.12 writes a
+    double into the log as a float, and one of both zeros for files with either.
     """
 
     def __init__(self, table: Table, arrow: pa.Schema) -> None:
@@ -412,7 +414,7 @@ class _Identities:
         self.columns = {field.name for places in self._places.values() for _place, field in places}
 
     def values(self, logged: LoggedFile) -> dict[str, pa.Scalar]:
-        """The values that the log gives for a file."""
+        """The values in the log for a file."""
         return {
             field.name: _scalar(logged.partition[place], field.type)
             for place, field in self._places.get(logged.spec_id or 0, [])
@@ -420,7 +422,7 @@ class _Identities:
 
 
 def _scalar(value: Any, kind: pa.DataType) -> pa.Scalar:
-    """A value as Iceberg holds it, days and microseconds since 1970 and the like, as Arrow has it."""
+    """A value of Iceberg, such as days or microseconds since 1970, as an Arrow scalar."""
     t = pa.types
     if value is None:
         return pa.scalar(None, kind)

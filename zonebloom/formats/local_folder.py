@@ -1,6 +1,6 @@
 """`LocalFolder`: a folder of this machine, and all the data files below it.
 
-What is no file (a FIFO, a device, a link to nothing), and a link to a folder around it, is skipped with a warning.
+Special files (a FIFO, a device), links to nothing, and links to a folder around the link are skipped with a warning.
 """
 
 from __future__ import annotations
@@ -45,23 +45,23 @@ class LocalFolder:
         return Traffic()
 
     def walk(self, wanted: Wanted | None) -> Iterator[tuple[str, Fingerprint]]:
-        """All data files below it; only those that may be of the partitions `wanted`."""
+        """All data files below it, or only files that may be of the partitions `wanted`."""
         return self._walk("", wanted)
 
     def paths(self) -> Iterator[str]:
-        """All files below it, those that readers skip too."""
+        """All files below it, also those that readers skip."""
         for folder, _, names in os.walk(self.root):
             yield from (Path(folder, name).relative_to(self.root).as_posix() for name in names)
 
     def below(self, path: str) -> dict[str, Fingerprint]:
-        """The data file at `path`, or those in the folder there."""
+        """The data file at `path`, or all data files in the folder at `path`."""
         names = path.split("/")
         if any(self._is_around("/".join(names[:end])) for end in range(1, len(names) + 1)):
             return {}
         return dict(self._walk(f"{path}/", None)) if (self.root / path).is_dir() else self.fingerprints([path])
 
     def fingerprints(self, paths: Iterable[str]) -> dict[str, Fingerprint]:
-        """Those of `paths` that are files."""
+        """The fingerprints of the files among `paths`."""
         found = {}
         for path in paths:
             with contextlib.suppress(FileNotFoundError):
@@ -75,11 +75,11 @@ class LocalFolder:
         return f"{self.root}{os.sep}{path}"
 
     def relative(self, given: str) -> str | None:
-        """`given`, absolute or relative to the folder, as a path relative to it; None where it lies outside."""
+        """`given`, absolute or relative to the folder, as a path relative to it; None if it is outside."""
         whole = Path(os.path.normpath(self.root / given))
         return whole.relative_to(self.root).as_posix() if whole.is_relative_to(self.root) else None
 
-    def open(self, path: str, listed: Fingerprint | None) -> LocalSource:  # noqa: ARG002 - a file says which one it is
+    def open(self, path: str, listed: Fingerprint | None) -> LocalSource:  # noqa: ARG002 - a local file has its own fingerprint
         """The file at `path` as it is now."""
         return LocalSource(self.absolute(path))
 
@@ -110,7 +110,7 @@ class LocalFolder:
             raise DataFileError(f"{self.root / folder} must be a readable folder, got {error.strerror}") from error
 
     def _leads_on(self, path: str) -> bool:
-        """Whether the link at `path` leads to something that the walk is not inside of; a warning if not."""
+        """Whether the link at `path` leads to a file, or to a folder that is not around it; a warning if not."""
         try:
             status = os.stat(self.root / path)  # noqa: PTH116 - for its errors
         except OSError as error:
@@ -124,7 +124,7 @@ class LocalFolder:
         return True
 
     def _is_around(self, path: str) -> bool:
-        """Whether `path` is one of the folders around it, by way of a link."""
+        """Whether `path` is a link to one of the folders around it."""
         parents = ["", *itertools.accumulate(path.split("/")[:-1], lambda parent, name: f"{parent}/{name}")]
         with contextlib.suppress(FileNotFoundError):
             return any((self.root / path).samefile(self.root / parent) for parent in parents)
@@ -138,7 +138,7 @@ def _check_name(entry: os.DirEntry[str]) -> None:
 
 
 def _is_file(path: str, status: os.stat_result) -> bool:
-    """Whether there is a regular file; a warning if not, for to open anything else may block for ever."""
+    """Whether it is a regular file; a warning if not, since opening a special file may block for ever."""
     if not stat.S_ISREG(status.st_mode):
         _skipped(path, kind_of(status))
         return False

@@ -1,7 +1,7 @@
 """`ObjectFolder`: a prefix of an object store, and all the data files below it.
 
-Names that begin with `_` or `.` are skipped, as in a local folder. So are objects of 0 bytes, with which some tools
-mark folders: no reader finds a row in them.
+Names that begin with `_` or `.` are skipped, as in a local folder. Objects of 0 bytes are skipped too: some tools mark
+folders by them.
 
 Spec: specs/index-format.md#object-data
 """
@@ -27,7 +27,7 @@ from zonebloom.storage.stores.store import Traffic
 __all__ = ["ObjectFolder", "dataset_at", "dataset_of_files"]
 
 _HEADS = 16
-"""Files of a list that are asked for at once."""
+"""Files of a list whose metadata is requested in parallel."""
 
 
 class ObjectFolder:
@@ -57,22 +57,20 @@ class ObjectFolder:
         return self._client.traffic
 
     def walk(self, wanted: Wanted | None) -> Iterable[tuple[str, Fingerprint]]:
-        """All data files below it; only those that may be of the partitions `wanted`."""
+        """All data files below it, or only files that may be of the partitions `wanted`."""
         return self._below("") if wanted is None else self._walk("", wanted)
 
     def paths(self) -> Iterator[str]:
-        """All objects below it, those that readers skip too."""
-        start = len(self.root.key) + 1 if self.root.key else 0
-        return (meta.key[start:] for meta in self._client.list_all(self._key("")))
+        """All objects below it, also those that readers skip."""
+        return (self.root.path_of(meta.key) for meta in self._client.list_all(self.root.key_of("")))
 
     def below(self, path: str) -> dict[str, Fingerprint]:
-        """The data file at `path`, or those in the folder there."""
+        """The data file at `path`, or all data files in the folder at `path`."""
         return dict(self._below(path)) or self.fingerprints([path])
 
     def _below(self, folder: str) -> Iterator[tuple[str, Fingerprint]]:
-        start = len(self.root.key) + 1 if self.root.key else 0
-        for meta in self._client.list_all(self._key(folder)):
-            path = meta.key[start:]
+        for meta in self._client.list_all(self.root.key_of(folder)):
+            path = self.root.path_of(meta.key)
             table = table_of_object(path)
             if table is not None:
                 raise table_among_files(f"{self.location}/{table}")
@@ -80,8 +78,8 @@ class ObjectFolder:
                 yield path, fingerprint_of(meta)
 
     def _walk(self, folder: str, wanted: Wanted) -> Iterator[tuple[str, Fingerprint]]:
-        """The files of a folder that has some of `wanted` below it, level by level."""
-        objects, folders = self._client.list_folder(self._key(folder.rstrip("/")))
+        """The files of the partitions `wanted` below a folder, level by level."""
+        objects, folders = self._client.list_folder(self.root.key_of(folder.rstrip("/")))
         for meta in objects:
             name = meta.key.rsplit("/", 1)[-1]
             if meta.size and not is_hidden(name):
@@ -98,37 +96,35 @@ class ObjectFolder:
                 yield from self._walk(below, wanted)
 
     def fingerprints(self, paths: Sequence[str]) -> dict[str, Fingerprint]:
-        """Those of `paths` that are objects."""
+        """The fingerprints of the objects among `paths`."""
 
         def head(path: str) -> Fingerprint | None:
             with contextlib.suppress(FileNotFoundError):
-                return fingerprint_of(self._client.head(self._key(path)))
+                return fingerprint_of(self._client.head(self.root.key_of(path)))
             return None
 
         with ThreadPoolExecutor(_HEADS) as pool:
             found = zip(paths, pool.map(head, paths), strict=True)
         return {path: one for path, one in found if one is not None}
 
-    def _key(self, path: str) -> str:
-        return f"{self.root.key}/{path}" if self.root.key and path else path or self.root.key
-
     def absolute(self, path: str) -> str:
         """The URL of a file."""
-        return Url(self.root.scheme, self.root.bucket, self._key(path)).location
+        return Url(self.root.scheme, self.root.bucket, self.root.key_of(path)).location
 
     def relative(self, given: str) -> str | None:
-        """`given`, a URL or relative to the folder, as a path relative to it; None where it lies outside."""
+        """`given`, a URL or relative to the folder, as a path relative to it; None if it is outside."""
         if is_url(given) and Url.parse(given).root != self.root.root:
             return None
-        key = absolute(given)[len(self.root.root) + 1 :] if is_url(given) else posixpath.normpath(self._key(given))
+        whole = absolute(given)[len(self.root.root) + 1 :] if is_url(given) else self.root.key_of(given)
+        key = posixpath.normpath(whole) if whole else ""
         is_inside = key == self.root.key or not self.root.key or key.startswith(f"{self.root.key}/")
         if not is_inside or key.split("/")[0] == ".." or key.startswith("/"):
             return None
-        return key[len(self.root.key) + 1 if self.root.key else 0 :] or "."
+        return self.root.path_of(key) or "."
 
     def open(self, path: str, listed: Fingerprint | None) -> ObjectSource:
-        """The object at `path` in the version that was listed, of which the store is asked nothing."""
-        return ObjectSource(self._client, self._key(path), listed)
+        """The object at `path`; if it was `listed`, in that version and without a request."""
+        return ObjectSource(self._client, self.root.key_of(path), listed)
 
 
 def dataset_at(location: str, storage_options: Mapping[str, str] | None) -> ParquetDataset:
@@ -137,7 +133,7 @@ def dataset_at(location: str, storage_options: Mapping[str, str] | None) -> Parq
     Raises
     ------
     DataFileError
-        Nothing is there.
+        There is no such object or folder.
     """
     url = Url.parse(location)
     client = ObjectClient(url, storage_options)
@@ -168,9 +164,9 @@ def dataset_of_files(locations: Sequence[str], storage_options: Mapping[str, str
     common = posixpath.commonpath([posixpath.dirname(f"/{url.key}") for url in urls])
     while "=" in posixpath.basename(common):  # a partition that all files share is a column like the others
         common = posixpath.dirname(common)
-    key = common.strip("/")
-    files = tuple(sorted({url.key[len(key) + 1 if key else 0 :] for url in urls}))
-    folder = ObjectFolder(Url(urls[0].scheme, urls[0].bucket, key), storage_options)
+    root = Url(urls[0].scheme, urls[0].bucket, common.strip("/"))
+    files = tuple(sorted({root.path_of(url.key) for url in urls}))
+    folder = ObjectFolder(root, storage_options)
     there = folder.fingerprints(files)
     missing = [path for path in files if path not in there]
     if missing:

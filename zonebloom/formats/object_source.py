@@ -1,6 +1,6 @@
 """`ObjectSource`: one version of a data file in an object store, read in few requests and ahead of the decoder.
 
-A read names the version's tag (`If-Match`), so a file that is overwritten meanwhile is noticed, never mixed.
+A read is conditional on the version's tag (`If-Match`), so reads never mix two versions of an overwritten file.
 
 Spec: specs/index-format.md#object-data
 """
@@ -25,20 +25,20 @@ from zonebloom.storage.stores.ranges import coalesced, cut
 __all__ = ["ObjectSource", "fingerprint_of"]
 
 _AHEAD = 4
-"""Parts of 8 MiB that are on their way while one is decoded."""
+"""Parts of 8 MiB that are fetched while one is decoded."""
 _KEPT_PARTS = 12
-"""Parts that wait for a reader; one that reads many columns side by side needs as many."""
+"""Most fetched parts that are kept; a reader of many columns side by side uses several of them in turn."""
 
 _Part = Future[tuple[memoryview, ObjectMeta]]
 
 
 def fingerprint_of(meta: ObjectMeta) -> Fingerprint:
-    """The fingerprint of an object. Its time is in whole seconds, as a listing and a read may round it apart."""
+    """The fingerprint of an object; with whole seconds, since listings and reads may round the time differently."""
     return Fingerprint(meta.size, int(meta.modified.timestamp()) * 1_000_000_000, meta.etag)
 
 
 class ObjectSource:
-    """A file in an object store; opening one that was listed asks nothing of the store.
+    """A file in an object store; opening a listed file makes no request.
 
     Parameters
     ----------
@@ -66,11 +66,11 @@ class ObjectSource:
         self.fingerprint = known
 
     def current_fingerprint(self) -> Fingerprint:
-        """That of the version that was opened: whatever was read is of it, or the read failed."""
+        """The fingerprint of the opened version: reads are of this version, or fail."""
         return self.fingerprint
 
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """For each `(offset, length)`, those bytes; those less than 256 KiB apart in one request, all at once."""
+        """The bytes of each `(offset, length)`; near ranges in one request, all requests in parallel."""
         whole = [(offset, max(0, min(length, self.fingerprint.size - offset))) for offset, length in ranges]
         parts = coalesced(whole)
         with self._explained():
@@ -81,7 +81,7 @@ class ObjectSource:
         return [cut(pieces, offset, length) for offset, length in whole]
 
     def will_need(self, ranges: Sequence[tuple[int, int]]) -> None:
-        """Fetch the ranges `(offset, length)`, which are read in about this order, ahead of the reader."""
+        """Fetch the ranges `(offset, length)` ahead of the reader, who reads them in about this order."""
         self._ahead = _Ahead(self._client, self._key, self.fingerprint, coalesced(ranges))
 
     def read(self, offset: int, length: int) -> bytes:
@@ -112,11 +112,11 @@ class ObjectSource:
             raise DataFileError(f"data file {self.path} must exist, got no such file") from error
 
     def arrow_file(self) -> Any:
-        """The whole as a file that pyarrow reads, at a position of its own."""
+        """The whole file for pyarrow, with its own position."""
         return pa.PythonFile(SourceFile(self.fingerprint.size, self.read), mode="r")
 
     def close(self) -> None:
-        """Forget what was fetched."""
+        """Free the fetched parts."""
         self._ahead = None
 
 
@@ -144,7 +144,7 @@ class _Ahead:
         ) == length and bool(covering)
 
     def read(self, offset: int, length: int) -> tuple[list[tuple[int, memoryview]], list[ObjectMeta]]:
-        """The parts that hold the range, by offset, and what the store said of the object."""
+        """The parts that cover the range, with their offsets, and the metadata of their requests."""
         wanted = self._covering(offset, length)
         with self._lock:
             futures = [self._start(number) for number in wanted]

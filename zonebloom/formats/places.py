@@ -1,14 +1,16 @@
-"""Where the index of a data set is, and how its version file names the data set from there, so that both can move.
+"""The location of a data set's index, and the relative name of the data set in it, so that both can move together.
 
 Spec: specs/index-format.md#directory
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from zonebloom.errors import DataFileError
 from zonebloom.storage.stores.locations import Url, is_url, joined
 
-__all__ = ["INDEX_FOLDER", "is_index_name", "places_of", "root_of", "written_root"]
+__all__ = ["INDEX_FOLDER", "is_index_name", "is_under", "places_of", "root_of", "written_root"]
 
 INDEX_FOLDER = "_zonebloom"
 """Name of an index inside the folder of its data set."""
@@ -17,25 +19,31 @@ _INSIDE, _BESIDE = "..", "beside"
 
 
 def places_of(location: str) -> tuple[str, ...]:
-    """Where the index of the folder or file at `location` may be: the default first, `_<name>.zonebloom` beside it.
+    """Possible locations of the index of a folder or file: the default first, `_<name>.zonebloom` beside it.
 
-    Beside, as Polars and DuckDB read what is inside. A whole bucket or file system has no place beside it.
+    The default is beside, since Polars and DuckDB would read an index inside. A whole bucket or file system has no
+    place beside it.
     """
     inside = joined(location, INDEX_FOLDER)
     folder, _, name = location.rpartition("/")
     if not name or (is_url(location) and not Url.parse(location).key):
         return (inside,)
-    hidden = "." if "=" in name else "_"  # for Spark and for us `_a=b` is a partition, and no name to skip
+    hidden = "." if "=" in name else "_"  # to Spark and to zonebloom `_a=b` is a partition, not a hidden name
     return f"{folder}/{hidden}{name}{_ENDING}", inside
 
 
 def is_index_name(location: str) -> bool:
-    """Whether `location` is named as an index is by default."""
+    """Whether `location` has a default name of an index."""
     return location.endswith((f"/{INDEX_FOLDER}", _ENDING))
 
 
+def is_under(path: str, places: Iterable[str]) -> bool:
+    """Whether a relative path is one of `places`, or in a folder of them; `.` is the whole data set."""
+    return any(one in (path, ".") or path.startswith(f"{one}/") for one in places)
+
+
 def written_root(location: str, index_location: str) -> str:
-    """How the version file of the index names the data set at `location`; `root_of` reads it."""
+    """The name of the data set at `location` in the version file of the index; `root_of` reads it."""
     if index_location.rpartition("/")[0] == location:
         return _INSIDE
     return _BESIDE if index_location == places_of(location)[0] else location
@@ -47,7 +55,7 @@ def root_of(written: str, index_location: str) -> str:
     Raises
     ------
     DataFileError
-        The index was beside its data, and has no such name any more.
+        The index was beside its data, and has another name now.
     """
     folder, _, name = index_location.rpartition("/")
     if written == _INSIDE:

@@ -1,7 +1,7 @@
-"""Conforming: files that differ in their types → one schema, and values of exactly the indexed type.
+"""Schema evolution: files of different types → one schema, and values of exactly the indexed type.
 
-A file may have gained columns or wider types since others were written. A value is converted only if it stays the same
-value; a file with one that does not is not in the zones of its column, and read whole.
+A newer file may have more columns, or wider types. A value is converted only if the conversion is exact. A file with
+another value gets no zones for the column, and is read whole.
 
 Spec: specs/zones.md#schema-evolution
 """
@@ -24,7 +24,7 @@ _PLAIN_DECIMAL_BITS = 128
 
 
 def unified(schemas: Sequence[pa.Schema]) -> pa.Schema:
-    """One schema for files that may have gained columns or wider types; where types conflict the first file's stands.
+    """One schema for files with added columns or widened types; if types conflict, the first file's type counts.
 
     Spec: specs/zones.md#schema-evolution
     """
@@ -40,7 +40,7 @@ def unified(schemas: Sequence[pa.Schema]) -> pa.Schema:
 
 
 def _wider(known: pa.DataType, found: pa.DataType) -> pa.DataType:
-    """The least type that keeps the values of both, where they are of one family; else the known one."""
+    """The least type that holds the values of both types of one family; for other pairs the known type."""
     if pa.types.is_dictionary(known) and not pa.types.is_dictionary(found):
         found = pa.dictionary(pa.int32(), found, known.ordered)  # it may have more values than narrow indices reach
     elif pa.types.is_dictionary(found) and not pa.types.is_dictionary(known):
@@ -57,7 +57,7 @@ def _wider(known: pa.DataType, found: pa.DataType) -> pa.DataType:
 
 
 def column_values(batch: pa.RecordBatch, column: str, column_type: pa.DataType) -> pa.Array | None:
-    """The values of `column` as `column_type`; nulls where the file lacks it, None where they do not convert exactly.
+    """The values of `column` as `column_type`; nulls if the file has no such column, None if one does not convert.
 
     Spec: specs/zones.md#schema-evolution
     """
@@ -68,7 +68,7 @@ def column_values(batch: pa.RecordBatch, column: str, column_type: pa.DataType) 
 
 
 def columns_of_folders(file: OpenedFile, folders: Collection[str], columns: Iterable[str]) -> set[str]:
-    """Those of `columns` that other files hold, and of this one a folder of its path: they have no zones here.
+    """The columns in `columns` whose value comes from this file's path (`key=value` folders); they get no zones.
 
     Spec: specs/pruning.md#partition-columns
     """
@@ -76,13 +76,13 @@ def columns_of_folders(file: OpenedFile, folders: Collection[str], columns: Iter
 
 
 def conformed(values: pa.Array, column_type: pa.DataType) -> pa.Array | None:
-    """`values` with the hash input of `column_type`, converted if each keeps its value; None where that cannot be."""
-    found, wanted = unwrapped(values.type), unwrapped(column_type)
-    if found == wanted:
+    """`values` with the hash input of `column_type`, converted exactly; None if that is not possible."""
+    own, wanted = unwrapped(values.type), unwrapped(column_type)
+    if own == wanted:
         return values
-    if pa.types.is_null(found):
+    if pa.types.is_null(own):
         return pa.nulls(len(values), column_type)
-    if not _keeps_values(found, wanted):
+    if not _keeps_values(own, wanted):
         return None
     try:
         plain = values.dictionary_decode() if pa.types.is_dictionary(values.type) else values

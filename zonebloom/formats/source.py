@@ -1,4 +1,4 @@
-"""`Source`: the bytes of one version of one data file, wherever it is kept.
+"""`Source`: the bytes of one version of one data file, on this machine or in an object store.
 
 `LocalSource` is a file of this machine; `object_source.ObjectSource` one in an object store.
 """
@@ -22,54 +22,46 @@ __all__ = ["LocalSource", "Source", "SourceFile", "fingerprint_of", "kind_of", "
 
 _HALF = 1 << 63
 _SETTLED_SECONDS = 0.02
-"""A young file is read only so long after its time was seen: a write that follows then gets another one."""
+"""Seconds between seeing a young file's modification time and reading the file. A later write gets another time."""
 _COARSELY_SETTLED_SECONDS = 2.0
-"""The same where the time is in whole seconds, as some file systems keep it."""
+"""The same for file systems that keep whole seconds."""
 _OLD_NS = 60_000_000_000
-"""An older file is not young, though the clock of a file server may be somewhat ahead or behind."""
+"""Nanoseconds: a file older than this is not young, even if the clock of a file server is ahead or behind."""
 
 
 class Source(Protocol):
-    """An opened data file; all reads are of the version that was there when it was opened."""
+    """An opened data file; all reads are of the version that was opened."""
 
     @property
     def path(self) -> str:
-        """Where it is, for messages."""
-        ...
+        """Path or URL, for messages."""
 
     @property
     def fingerprint(self) -> Fingerprint:
-        """Of the version that is being read."""
-        ...
+        """The fingerprint of the opened version."""
 
     def current_fingerprint(self) -> Fingerprint:
-        """Of the file as it is now, as far as the store can tell; another one if the bytes may have changed."""
-        ...
+        """The fingerprint of the file now, as far as the store has it; different if the bytes may have changed."""
 
     @property
     def is_remote(self) -> bool:
-        """Whether a request goes over the network, so that many small ones in turn take long."""
-        ...
+        """Whether each read is a request over the network."""
 
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """For each `(offset, length)`, those bytes; neighbours are fetched together, others at once."""
-        ...
+        """The bytes of each `(offset, length)`; near ranges are fetched together, others in parallel."""
 
     def will_need(self, ranges: Sequence[tuple[int, int]]) -> None:
-        """Be ready for reads of the ranges `(offset, length)` in about this order, through `arrow_file`."""
-        ...
+        """Prepare reads of the ranges `(offset, length)` in about this order, through `arrow_file`."""
 
     def arrow_file(self) -> Any:
-        """The whole as a file that pyarrow reads."""
-        ...
+        """The whole file for pyarrow."""
 
     def close(self) -> None:
-        """Let go of it."""
-        ...
+        """Close the file."""
 
 
 class LocalSource:
-    """A file of this machine; stays the same file even when its path is replaced."""
+    """A file of this machine; it stays the opened file even if its path is replaced."""
 
     is_remote = False
 
@@ -87,23 +79,23 @@ class LocalSource:
         self.fingerprint = self.current_fingerprint()
 
     def current_fingerprint(self) -> Fingerprint:
-        """Of the opened file as it is now."""
+        """The fingerprint of the opened file now."""
         return fingerprint_of(os.fstat(self._file.fileno()))
 
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """For each `(offset, length)`, those bytes; fewer at the end of the file."""
+        """The bytes of each `(offset, length)`; fewer at the end of the file."""
         number = self._file.fileno()
         return [os.pread(number, length, offset) for offset, length in ranges]
 
     def read_into(self, memory: memoryview, ranges: Sequence[tuple[int, int]]) -> int:
-        """Fill `memory` with the bytes of all ranges, one after the other; how many there are."""
+        """Fill `memory` with the bytes of all ranges, one after the other; the number of bytes."""
         number, position = self._file.fileno(), 0
         for offset, length in ranges:
             position += os.preadv(number, [memory[position : position + length]], offset)
         return position
 
     def will_need(self, ranges: Sequence[tuple[int, int]]) -> None:
-        """Nothing: the system reads ahead."""
+        """Do nothing: the system reads ahead."""
 
     def arrow_file(self) -> Any:
         """The opened file."""
@@ -115,7 +107,7 @@ class LocalSource:
 
 
 class SourceFile(io.RawIOBase):
-    """A source as a Python file with a position of its own; pyarrow hands on what its reads raise."""
+    """A source as a Python file with its own position; pyarrow passes on the errors of its reads."""
 
     def __init__(self, size: int, read: Callable[[int, int], bytes]) -> None:
         self._size = size
@@ -131,7 +123,7 @@ class SourceFile(io.RawIOBase):
         return True
 
     def tell(self) -> int:
-        """Where the next read begins."""
+        """The position of the next read."""
         return self._position
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
@@ -158,22 +150,23 @@ _KINDS = {
 
 
 def kind_of(status: os.stat_result) -> str:
-    """What there is where a regular file should be."""
+    """The kind of a special file, for messages."""
     return _KINDS.get(stat.S_IFMT(status.st_mode), "no file")
 
 
 def fingerprint_of(status: os.stat_result) -> Fingerprint:
-    """The fingerprint of a local file; times beyond 64 bits, from the year 2262 on, begin again at the least."""
+    """The fingerprint of a local file; times beyond 64 bits, from the year 2262 on, wrap around."""
     mtime = status.st_mtime_ns
     return Fingerprint(status.st_size, mtime if -_HALF <= mtime < _HALF else (mtime + _HALF) % (2 * _HALF) - _HALF)
 
 
 def wait_until_settled(fingerprint: Fingerprint, seen: float) -> None:
-    """Wait until a write that follows gets another time, if the file is young; its time was `seen` then, at the latest.
+    """Wait, if the file is young, until a later write would get another modification time.
 
-    That counts from when it was seen, not from the time itself, which may be of another clock.
+    The wait counts from `seen`, when the modification time had been read, not from the modification time itself, which
+    may be from another clock.
     """
-    has_tag = fingerprint.etag is not None  # a write that follows has another
+    has_tag = fingerprint.etag is not None  # a later write gets another tag
     if has_tag or time.time_ns() - fingerprint.mtime_ns > _OLD_NS:
         return
     settled = _SETTLED_SECONDS if fingerprint.mtime_ns % 1_000_000_000 else _COARSELY_SETTLED_SECONDS

@@ -1,7 +1,7 @@
-"""`TableSnapshot`: one version of a Delta or Iceberg table as a data set; `TableDataset`: the table as it moves on.
+"""`TableSnapshot`: one version of a Delta or Iceberg table as a data set; `TableDataset`: the table with its versions.
 
-A table's log says which files there are, which of their rows are deleted, and what its columns and partitions are. All
-of it is taken from one version, so that the listing, the deletes and the schema of a search belong together.
+A table's log has the files, the deleted rows, the columns and the partitions. All are read from one version, so that
+the listing, the deletes and the schema of a search belong together.
 
 Spec: specs/tables.md
 """
@@ -25,7 +25,7 @@ from zonebloom.formats.dataset import Declared, OpenedFile
 from zonebloom.formats.parquet.column_mapping import StoredName
 from zonebloom.formats.parquet.file import DataFile
 from zonebloom.formats.parquet.footer import Footer
-from zonebloom.formats.places import places_of, written_root
+from zonebloom.formats.places import is_under, places_of, written_root
 from zonebloom.formats.source import LocalSource, Source
 from zonebloom.formats.table_marks import TABLE_FOLDERS
 from zonebloom.storage.fragments import Fingerprint
@@ -50,13 +50,13 @@ class TableFile(NamedTuple):
     """A data file as the table's log describes it."""
 
     fingerprint: Fingerprint
-    """Of the log: the bytes under a name never change."""
+    """The fingerprint from the log: the bytes under a name never change."""
     location: str
     """Absolute path or URL."""
     values: Mapping[str, pa.Scalar]
-    """Columns whose value in all rows the log gives."""
+    """Values from the log, for columns with one value in all rows."""
     naming: Callable[[StoredName], str | None] | None = None
-    """How its columns are called now; None where as the file calls them."""
+    """The table's name of a stored column; None if the names are those of the file."""
 
 
 Opener = Callable[[str], Source]
@@ -64,7 +64,7 @@ Opener = Callable[[str], Source]
 
 
 class LoggedSource:
-    """A file of a table: it is what the log says as long as its size is, and must not change while it is read."""
+    """A file of a table: it must have the size in the log, and must not change while it is read."""
 
     def __init__(self, inner: Source, logged: Fingerprint) -> None:
         self._inner = inner
@@ -86,24 +86,24 @@ class LoggedSource:
         return self.fingerprint if found == self._inner.fingerprint else found
 
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """For each `(offset, length)`, those bytes."""
+        """The bytes of each `(offset, length)`."""
         return self._inner.read_ranges(ranges)
 
     def will_need(self, ranges: Sequence[tuple[int, int]]) -> None:
-        """Be ready for reads of the ranges `(offset, length)`."""
+        """Prepare reads of the ranges `(offset, length)`."""
         self._inner.will_need(ranges)
 
     def arrow_file(self) -> Any:
-        """The whole as a file that pyarrow reads."""
+        """The whole file for pyarrow."""
         return self._inner.arrow_file()
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the file."""
         self._inner.close()
 
 
 class SourceOpener:
-    """Opens files of this machine, and those of one bucket with one client, which counts its requests."""
+    """Opens files of this machine and of object stores, with one client a bucket, which counts requests."""
 
     def __init__(self, storage_options: Mapping[str, str]) -> None:
         self._options = dict(storage_options)
@@ -126,36 +126,36 @@ class SourceOpener:
 
     @property
     def traffic(self) -> Traffic:
-        """What was asked of object stores so far."""
+        """The traffic of the object stores so far."""
         return sum((one.traffic for one in self._clients.values()), Traffic())
 
 
 @dataclass(eq=False)
 class TableSnapshot:
-    """One version of a table: nothing of it changes, whatever is committed to the table meanwhile.
+    """One immutable version of a table.
 
-    - Paths of `files` are relative to `location` where they lie below it, else absolute.
+    - Paths of `files` below `location` are relative to it; others are absolute.
     """
 
     location: str
     """Folder or URL of the table."""
     identity: tuple[Any, ...]
-    """The table and its version; what has the same is the same."""
+    """The table and its version; snapshots with the same identity are equal."""
     declared_by_table: Declared
-    """Its schema, and which version it is."""
+    """Its schema and its version."""
     files: Mapping[str, TableFile]
     """The data files, by path in order."""
     opener: Opener
     """Opens a data file."""
     deletes: Callable[[], Mapping[str, NDArray[np.int64]]] | None
-    """Reads the deleted rows of all files, by path; None where no file has any."""
+    """Reads the deleted rows of all files, by path; None if no file has any."""
     described: Mapping[str, Any]
-    """What finds the table again; the version file holds it."""
+    """The entry of the version file from which the table is opened again."""
     is_index_inside: bool
     """Whether the index may be in the folder of the table, and is by default."""
     _deleted: Mapping[str, NDArray[np.int64]] | None = None
     _footers: dict[str, tuple[Footer, Footer]] = field(default_factory=dict)
-    """Of the files that were opened last, the footer as it is and as the table names it."""
+    """By location, for the files that were opened last: the footer, and the footer with the table's names."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __eq__(self, other: object) -> bool:
@@ -172,7 +172,7 @@ class TableSnapshot:
         self.__dict__.update(state, _lock=threading.Lock(), _footers={})
 
     def declared(self) -> Declared:
-        """What the table says of itself."""
+        """The description of the table."""
         return self.declared_by_table
 
     @property
@@ -186,7 +186,7 @@ class TableSnapshot:
 
     @property
     def traffic(self) -> Traffic:
-        """What reading data files took; the libraries that read logs do not count."""
+        """The traffic of reading data files; the libraries that read logs do not count theirs."""
         return self.opener.traffic if isinstance(self.opener, SourceOpener) else Traffic()
 
     def list(self) -> dict[str, Fingerprint]:
@@ -194,19 +194,15 @@ class TableSnapshot:
         return self._listing
 
     def num_skipped(self) -> int:
-        """0: the log names the files."""
+        """0: the log lists the files."""
         return 0
 
     def list_under(self, paths: Sequence[str]) -> dict[str, Fingerprint]:
-        """As `list`, but only files that are one of `paths` or in one of them."""
-        return {
-            path: one.fingerprint
-            for path, one in self.files.items()
-            if any(given in (path, ".") or path.startswith(f"{given}/") for given in paths)
-        }
+        """As `list`, but only the files at `paths` and in the folders at `paths`."""
+        return {path: one.fingerprint for path, one in self.files.items() if is_under(path, paths)}
 
     def list_partitions(self, wanted: Sequence[Mapping[str, str | None]]) -> dict[str, Fingerprint]:
-        """Refused: the folders of a table need not say its partitions.
+        """Refused: names of a table's folders need not agree with its partitions.
 
         Raises
         ------
@@ -220,20 +216,20 @@ class TableSnapshot:
         """The absolute path or URL of a data file."""
         return self._file(path).location
 
-    def open(self, path: str, listed: Fingerprint | None = None) -> OpenedFile:  # noqa: ARG002 - the log says it
+    def open(self, path: str, listed: Fingerprint | None = None) -> OpenedFile:  # noqa: ARG002 - the log has it
         """The data file at `path`, with the table's names.
 
         Raises
         ------
         DataFileError
-            It is missing, no whole Parquet file, or not as the log says.
+            The file is missing, no whole Parquet file, or differs from the log.
         """
         one = self._file(path)
         source = LoggedSource(self.opener(one.location), one.fingerprint)
         return DataFile(source, None if one.naming is None else partial(self._renamed, one))
 
     def _renamed(self, file: TableFile, footer: Footer) -> Footer:
-        """`footer` with the names that the table gives the columns of `file`; the last ones are kept."""
+        """`footer` with the table's names of the columns of `file`; the last results are kept."""
         naming, key = file.naming, file.location
         if naming is None:
             return footer
@@ -241,20 +237,20 @@ class TableSnapshot:
             known = self._footers.get(key)
         if known is not None and known[0] is footer:
             return known[1]
-        found = footer.renamed(naming, key)
+        renamed = footer.renamed(naming, key)
         with self._lock:
             self._footers.pop(key, None)
-            self._footers[key] = footer, found
+            self._footers[key] = footer, renamed
             while len(self._footers) > _KEPT_FOOTERS:
                 del self._footers[next(iter(self._footers))]
-        return found
+        return renamed
 
     def own_number(self, path: str) -> int | None:  # noqa: ARG002 - Lance overrides it
         """None: files have names."""
         return None
 
     def deleted_rows(self, path: str) -> NDArray[np.int64] | None:
-        """Offsets of the deleted rows of a file, in order; None where none are.
+        """Offsets of the deleted rows of a file, in order; None if there are none.
 
         Raises
         ------
@@ -269,7 +265,7 @@ class TableSnapshot:
         return self._deleted.get(path)
 
     def partition_values(self, path: str, fields: Iterable[pa.Field]) -> dict[str, pa.Scalar] | None:
-        """The values that the log gives, of `fields`; None where one does not convert."""
+        """The values in the log for `fields`, in their types; None if a value does not convert."""
         known = self._file(path).values
         found: dict[str, pa.Scalar] = {}
         for one in fields:
@@ -283,17 +279,17 @@ class TableSnapshot:
         return found
 
     def path_values(self, path: str) -> dict[str, pa.Scalar]:
-        """The values of the log for columns that files hold, but not each of them: those of a migrated table."""
+        """The values in the log for columns that only some files have, as in a migrated table."""
         fixed = self.declared_by_table.partition_columns
         return {name: value for name, value in self._file(path).values.items() if name not in fixed}
 
     def relative(self, path: str | os.PathLike[str]) -> str:
-        """`path`, which is absolute or relative to the table's folder, as the listing has it.
+        """`path`, absolute or relative to the table's folder, as in the listing.
 
         Raises
         ------
         InvalidArgumentError
-            It lies outside.
+            The path is outside of the table.
         """
         given = os.fspath(path)
         if given in self.files:
@@ -307,16 +303,16 @@ class TableSnapshot:
         return whole
 
     def index_places(self) -> tuple[str, ...]:
-        """Beside the table's folder, and inside that of a Delta table, whose upkeep leaves it there."""
+        """Beside the table's folder; for a Delta table also inside, where its upkeep does not delete it."""
         return places_of(self.location.rstrip("/"))[: 2 if self.is_index_inside else 1]
 
     def check_index(self, location: str) -> None:
-        """Refuse a place in the table's folder that upkeep of the table would clean up.
+        """Refuse a place in the table's folder that the table's upkeep would delete.
 
         Raises
         ------
         InvalidArgumentError
-            It is one.
+            The location is such a place.
         """
         root = self.location.rstrip("/")
         parts = location[len(root) + 1 :].split("/") if location.startswith(f"{root}/") else []
@@ -325,7 +321,7 @@ class TableSnapshot:
             raise InvalidArgumentError(f"{message}, got {location}")
 
     def to_json(self, index_location: str) -> dict[str, Any]:
-        """What finds the table again, its columns and its version, as a version file holds it; no secrets."""
+        """The description of the table in a version file: how to open it, its columns, its version; no secrets."""
         root = written_root(self.location.rstrip("/"), index_location) if self.is_index_inside else self.location
         return {
             **self.described,
@@ -343,7 +339,7 @@ class TableSnapshot:
 
 
 class TableDataset(ABC):
-    """A table as it is at each call of `pin`, which gives one version of it."""
+    """A table; `pin` gives its current version."""
 
     def __init__(self, location: str) -> None:
         self.location = location
@@ -351,7 +347,7 @@ class TableDataset(ABC):
 
     @abstractmethod
     def load(self, last: TableSnapshot | None) -> TableSnapshot:
-        """The current version; `last`, which was that at the last call, where it still is."""
+        """The current version: `last`, the result of the last call, if it is still current."""
 
     def pin(self) -> TableSnapshot:
         """The current version.
@@ -359,14 +355,14 @@ class TableDataset(ABC):
         Raises
         ------
         DataFileError
-            The table is gone, or has something that cannot be read.
+            The table is gone, or has a part that cannot be read.
         """
         self._last = self.load(self._last)
         return self._last
 
     @property
     def traffic(self) -> Traffic:
-        """What reading data files took; the libraries that read logs do not count."""
+        """The traffic of reading data files; the libraries that read logs do not count theirs."""
         return Traffic() if self._last is None else self._last.traffic
 
 

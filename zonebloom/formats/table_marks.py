@@ -1,6 +1,6 @@
-"""What makes a folder a table: a Delta log, Iceberg's metadata, Lance's manifests, Hudi's timeline.
+"""Detection of folders of tables: a Delta log, Iceberg's metadata, Lance's manifests, Hudi's timeline.
 
-The files of a table alone do not say which of their rows are there, so they are no data set of plain files.
+A table's log has its deleted rows, so the files of a table must not be read as a data set of plain files.
 
 Spec: specs/tables.md#files
 """
@@ -29,48 +29,52 @@ __all__ = [
 ]
 
 LOG_FOLDER = "_delta_log"
-"""What makes a folder a Delta table."""
+"""A folder with this folder is a Delta table, if it has an entry of a log."""
 METADATA_SUFFIX = ".metadata.json"
-"""How names of Iceberg's metadata files end; a folder that has some in its folder `metadata` is a table."""
-
-
+"""The end of names of Iceberg's metadata files; a folder that has some in its folder `metadata` is a table."""
 METADATA_FOLDER = "metadata"
 HUDI_FOLDER = ".hoodie"
 VERSIONS_FOLDER = "_versions"
-"""What makes a folder a Lance table."""
+"""A folder with this folder is a Lance table, if it has a manifest."""
 MANIFEST_SUFFIX = ".manifest"
 LANCE_ENDING = ".lance"
-"""How the URL of a Lance table ends; at another one no manifest is looked for."""
+"""The end of the URL of a Lance table; at other URLs no manifest is looked for."""
 TABLE_MARKS = frozenset({LOG_FOLDER, METADATA_FOLDER, HUDI_FOLDER, VERSIONS_FOLDER})
-"""Names of folders that may make the folder around them a table."""
+"""Names of folders whose parent may be a table."""
 TABLE_FOLDERS = frozenset({LOG_FOLDER, VERSIONS_FOLDER, "_deletions", "_indices", "_refs", "_transactions"})
-"""Folders of a table's own in it, whose names would hide an index."""
+"""A table's own folders, whose names would hide an index."""
 _LOG_ENTRY = re.compile(r"\d{20}\.(json|checkpoint\..*)")
 
 
 def is_log_entry(name: str) -> bool:
-    """Whether a file in `_delta_log` makes that a log."""
+    """Whether a file of this name in `_delta_log` is an entry of a log."""
     return _LOG_ENTRY.fullmatch(name) is not None
 
 
 def has_log(folder: str) -> bool:
     """Whether a local folder is that of a Delta table."""
+    return any(map(is_log_entry, _names(f"{folder}/{LOG_FOLDER}")))
+
+
+def has_metadata(folder: str) -> bool:
+    """Whether a local folder is that of an Iceberg table."""
+    return any(name.endswith(METADATA_SUFFIX) for name in _names(f"{folder}/{METADATA_FOLDER}"))
+
+
+def _names(folder: str) -> list[str]:
     try:
-        return any(map(is_log_entry, os.listdir(f"{folder}/{LOG_FOLDER}")))  # noqa: PTH208 - text
+        return os.listdir(folder)  # noqa: PTH208 - text
     except OSError:
-        return False
+        return []
 
 
 def has_manifests(folder: str) -> bool:
     """Whether a local folder is that of a Lance table."""
-    try:
-        return any(name.endswith(MANIFEST_SUFFIX) for name in os.listdir(f"{folder}/{VERSIONS_FOLDER}"))  # noqa: PTH208 - text
-    except OSError:
-        return False
+    return any(name.endswith(MANIFEST_SUFFIX) for name in _names(f"{folder}/{VERSIONS_FOLDER}"))
 
 
 def table_among_files(folder: str) -> DataFileError:
-    """The error for a table in a data set of plain files: which rows are deleted its files alone do not say."""
+    """The error for a table in a data set of plain files, which would ignore the table's deletes."""
     message = f"folder {folder.rstrip('/')} must be indexed as what it is, a table, got a data set of its files"
     return DataFileError(f"{message}; build an index of the Delta, Iceberg or Lance table (Hudi's are not read)")
 
@@ -82,7 +86,7 @@ def is_table_folder(folder: str) -> bool:
 
 
 def table_of_object(path: str) -> str | None:
-    """The folder of the table that an object belongs to as part of its log; None if it does not."""
+    """The folder of the table to whose log an object belongs; None if it belongs to none."""
     folder, _, name = path.rpartition("/")
     above, _, last = folder.rpartition("/")
     is_log = last == LOG_FOLDER and is_log_entry(name)
@@ -90,11 +94,3 @@ def table_of_object(path: str) -> str | None:
     if is_log or (last == METADATA_FOLDER and name.endswith(METADATA_SUFFIX)):
         return above
     return path.partition(f"{HUDI_FOLDER}/")[0] if f"/{HUDI_FOLDER}/" in f"/{path}" else None
-
-
-def has_metadata(folder: str) -> bool:
-    """Whether a local folder is that of an Iceberg table."""
-    try:
-        return any(name.endswith(METADATA_SUFFIX) for name in os.listdir(f"{folder}/{METADATA_FOLDER}"))  # noqa: PTH208 - text
-    except OSError:
-        return False

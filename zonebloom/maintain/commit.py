@@ -1,35 +1,33 @@
-"""Committing a change: set it on the current version, and again on top of whoever came first.
+"""Committing a change on the current version, and again on top of a commit that came first.
 
-A writer states its change (fragments and segments that come and go), not the version that it wants. So one that lost a
-race sets the same change on the version that won, as long as the two do not overlap, and nothing is built twice. Ids
-are reserved by creating a file, before anything is built.
+A writer has a change (added and removed fragments and segments), not a finished version. So a writer that lost a race
+applies the same change to the version that won, if the two do not overlap, and nothing is built twice. Fragment ids are
+reserved by creating a file, before anything is built.
 
 Spec: specs/refresh.md#rebase
 """
 
 from __future__ import annotations
 
-import contextlib
 import random
 import re
 import secrets
 import time
-from collections.abc import Iterable
 
 from zonebloom.bloom.addresses import MAX_FRAGMENT_ID
 from zonebloom.errors import ConcurrentCommitError, CorruptIndexError, IndexNotFoundError, StorageError
 from zonebloom.maintain.transaction import Change, Rebase, name_of
 from zonebloom.storage.fragments import FragmentTable, read_fragments
 from zonebloom.storage.manifest import Manifest, commit, list_versions, read_version
-from zonebloom.storage.stores.store import Store
+from zonebloom.storage.stores.store import Store, delete_all
 
 __all__ = ["commit_change", "release_ids", "reserve_ids"]
 
 _MAX_ATTEMPTS = 200
 _LONGEST_PAUSE = 32
-"""In attempts, which take as long as the store is slow; pauses are random, so that losers do not meet again."""
+"""The longest pause, in durations of the last attempt; pauses are random, so that losers do not meet again."""
 _UNKNOWN_RESERVATION = 1 << 16
-"""Ids that a reservation is taken to hold if it cannot be read."""
+"""Ids that an unreadable reservation is assumed to hold."""
 _RESERVATION = re.compile(r"\d{20}")
 
 
@@ -37,9 +35,10 @@ _RESERVATION = re.compile(r"\d{20}")
 
 
 def reserve_ids(store: Store, next_fragment_id: int, count: int) -> int:
-    """The first of `count` consecutive fragment ids that no other writer ever gets.
+    """The first of `count` consecutive fragment ids that no other writer gets.
 
-    `ids/<first>` is created if absent, and says where the next reservation begins; a writer that dies wastes its ids.
+    `ids/<first>` is created if absent, and holds the first id of the next reservation. Ids of a writer that dies are
+    wasted.
 
     Spec: specs/refresh.md#ids
     """
@@ -57,8 +56,8 @@ def reserve_ids(store: Store, next_fragment_id: int, count: int) -> int:
 
 
 def release_ids(store: Store, first: int) -> None:
-    """Give back the ids that were reserved from `first`, none of which is in any version."""
-    _delete(store, [f"ids/{first:020d}"])
+    """Give back the ids that were reserved from `first`; no version may use them."""
+    delete_all(store, [f"ids/{first:020d}"])
 
 
 def _reserved(store: Store) -> int:
@@ -76,15 +75,15 @@ def _reserved(store: Store) -> int:
 
 
 def commit_change(store: Store, base: Manifest, change: Change) -> Manifest:
-    """The version that `change` made, of `base` or of a later version that others made of it.
+    """The version after `change`, which was made for `base` and is committed on the current version.
 
-    The current version comes back where nothing is left to change. What a change that is not committed wrote is
-    deleted; where an error leaves that open it stays, until a vacuum.
+    If nothing is left to change, the result is the current version. The files of a change that is not committed are
+    deleted; if an error leaves open whether it was committed, they stay until a vacuum.
 
     Raises
     ------
     ConcurrentCommitError
-        Another commit came first, and the two overlap.
+        Another commit came first, and the two changes overlap.
     CorruptIndexError
         The current version or one of its fragment lists is damaged.
 
@@ -100,7 +99,7 @@ def commit_change(store: Store, base: Manifest, change: Change) -> Manifest:
                     lists[entry.path] = read_fragments(store, entry)
             following = Rebase(store, base, current, change, lists).following()
             if following is None:
-                _delete(store, change.written)
+                delete_all(store, change.written)
                 return current
             if _is_committed(store, current, following):
                 return following
@@ -111,7 +110,7 @@ def commit_change(store: Store, base: Manifest, change: Change) -> Manifest:
         raise ConcurrentCommitError(f"{message}; the last was beaten by {name_of(current)}")  # noqa: TRY301 - as others
     except BaseException:
         if following is None or not _may_exist(store, following.version):
-            _delete(store, [*change.written, *_new_lists(current, following)])
+            delete_all(store, [*change.written, *_new_lists(current, following)])
         raise
 
 
@@ -119,7 +118,7 @@ def _is_committed(store: Store, current: Manifest, following: Manifest) -> bool:
     try:
         commit(store, following)
     except ConcurrentCommitError:
-        _delete(store, _new_lists(current, following))
+        delete_all(store, _new_lists(current, following))
         return False
     return True
 
@@ -145,14 +144,8 @@ def _newest(store: Store) -> Manifest:
             return read_version(store, numbers[-1])
         except CorruptIndexError:
             if list_versions(store)[-1:] == numbers[-1:]:
-                raise  # else a vacuum removed it, for there is a newer one
+                raise  # else a vacuum removed it, since there is a newer one
 
 
 def _pause(attempt: int, elapsed: float) -> None:
     time.sleep(random.uniform(0, elapsed * min(_LONGEST_PAUSE, 2**attempt)))  # noqa: S311 - no secret
-
-
-def _delete(store: Store, paths: Iterable[str]) -> None:
-    for path in paths:
-        with contextlib.suppress(StorageError):  # what stays is removed by a vacuum; the caller's error matters more
-            store.delete(path)

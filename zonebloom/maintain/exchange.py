@@ -1,7 +1,7 @@
-"""Exporting: what is in an index, in the forms that others read.
+"""Exporting: parts of an index in forms for other readers.
 
-A zone table has the schema and the bytes of Lance's bloom filter index, a filter of the data set is a plain bitset. Who
-reads them does not know the data, so what is not whole is refused.
+A zone table has the schema and the bytes of Lance's bloom filter index; a filter of the data set is a plain bitset.
+Other readers do not compare them with the data, so an incomplete or damaged export is refused.
 
 Spec: specs/zones.md#zone-table, specs/levels.md#dataset-filter
 """
@@ -32,7 +32,7 @@ __all__ = ["dataset_filter", "numbered_by_path", "zone_table"]
 def numbered_by_path(snapshot: Snapshot, table: ZoneTable) -> ZoneTable:
     """The zones in order of path, fragment number i that of the i-th file, as `import_index` wants them.
 
-    Ids of the index itself grow with each refresh, and mean nothing elsewhere.
+    The index's own ids grow with each refresh, and have no meaning outside.
     """
     order = np.argsort(snapshot.fragments.paths, kind="stable")
     ids = from_numpy(snapshot.fragments.fragment_ids[order], pa.uint64())
@@ -51,7 +51,7 @@ def zone_table(snapshot: Snapshot, entry: ColumnEntry) -> ZoneTable:
     Raises
     ------
     CorruptIndexError
-        A segment is damaged: an incomplete table would lose rows for whoever searches it.
+        A segment is damaged: a search of an incomplete table would lose rows.
     IndexNotFoundError
         The column has locators instead of filters.
     StaleIndexError
@@ -93,7 +93,7 @@ def dataset_filter(snapshot: Snapshot, entry: ColumnEntry) -> Sbbf:
     Raises
     ------
     IndexNotFoundError
-        There is none, or there are several that cannot be united usefully.
+        There is no filter, or there are several whose union would be useless.
     CorruptIndexError
         The file is damaged.
 

@@ -1,9 +1,8 @@
 """Optimizing: zone segments and small slice groups become full groups, so that a search reads few rows of each.
 
-The zones of one filter size, in order of fragment and start, are cut into groups. A group is made a few blocks at a
-time: those blocks of all filters are gathered from the memory-mapped sources, 512 zones by 512, and sliced into the
-bit rows of one body, which is sealed and written while the next is being made. So memory is two bodies, whatever the
-size.
+The zones of one filter size, in order of fragment and start, are cut into groups. A group is made body by body, a few
+blocks of all filters at a time. These blocks are gathered from the memory-mapped sources, 512 zones at a time, and
+sliced into the bit rows of the body. A body is sealed and written while the next is made, so memory is two bodies.
 
 Spec: specs/slices.md#optimize
 """
@@ -33,7 +32,7 @@ from zonebloom.storage.segment import SegmentEntry
 from zonebloom.storage.slices.layout import FULL_GROUP, ROWS_PER_BLOCK, cut_into_groups
 from zonebloom.storage.slices.reader import SliceSegment
 from zonebloom.storage.slices.writer import SliceSegmentWriter, seal_rows
-from zonebloom.storage.stores.store import Store
+from zonebloom.storage.stores.store import Store, undoing
 from zonebloom.storage.zone_segment import ZoneSegment, ZoneSegmentWriter
 
 if TYPE_CHECKING:
@@ -49,14 +48,14 @@ _WORKERS = 2
 
 @dataclass(frozen=True, slots=True)
 class OptimizedColumn:
-    """What was done for one column."""
+    """The outcome for one column."""
 
     name: str
     """The column."""
     num_zones_rewritten: int
-    """Zones that lie in new segments."""
+    """Zones in new segments."""
     num_zones_dropped: int
-    """Zones of fragments that are gone, which no segment holds any more."""
+    """Zones of dropped fragments that were removed from the segments."""
     num_segments_before: int
     """Segments before."""
     num_segments: int
@@ -68,7 +67,7 @@ class OptimizedColumn:
     merged_levels: tuple[str, ...]
     """Levels above the zones whose filters were merged."""
     damage: tuple[str, ...]
-    """Segments that stayed as they are because they are damaged."""
+    """Messages of damaged segments, which are unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +77,7 @@ class Optimization:
     version: int
     """The version that is current now."""
     columns: tuple[OptimizedColumn, ...]
-    """The columns of which segments were rewritten; empty where there was nothing to do."""
+    """The columns with rewritten segments; empty if there was nothing to do."""
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -86,12 +85,12 @@ class Optimization:
 
 
 def optimize(store: Store, manifest: Manifest) -> Optimization:
-    """Merge what can be merged of `manifest`, the current version, and commit the next one; the data is the same.
+    """Merge the segments of `manifest`, the current version, and commit the next version; the filters are the same.
 
     Raises
     ------
     CorruptIndexError
-        A fragment list is damaged: it is not known then which fragments are gone.
+        A fragment list is damaged, so the dropped fragments are unknown.
     ConcurrentCommitError
         Another commit came first, and changed the same segments; nothing was changed.
 
@@ -101,14 +100,14 @@ def optimize(store: Store, manifest: Manifest) -> Optimization:
 
 
 def finish(store: Store, columns: Sequence[str], *, is_merged: bool) -> None:
-    """End a build that went in steps: merge what the steps wrote, if that is wanted, and take the mark off `columns`.
+    """End a build of several steps: merge its segments if `is_merged`, and mark `columns` as finished.
 
-    It starts from the current version, so that a second call after one that came to its end changes nothing.
+    It starts from the current version, so a second call changes nothing.
 
     Raises
     ------
     CorruptIndexError, ConcurrentCommitError
-        As `optimize`; the mark stays then, and the same build can be called again.
+        As `optimize`; the columns stay unfinished then, and the same build can be called again.
 
     Spec: specs/refresh.md#steps
     """
@@ -126,18 +125,13 @@ def _optimize(store: Store, manifest: Manifest, finished: frozenset[str]) -> Opt
     ids = [read_fragments(store, entry).fragment_ids for entry in manifest.fragment_lists]
     known = np.concatenate([np.zeros(0, np.uint64), *ids])
     live = set(known[~is_in_runs(known, manifest.dropped)].tolist())
-    written: list[str] = []
-    try:
-        columns, done = [], []
+    columns, done = [], []
+    with undoing(store) as written:
         for entry in manifest.columns:
             column, outcome = optimize_column(store, entry, live, written.append)
             if column is not entry:
                 done.append(outcome)
             columns.append(replace(column, is_unfinished=column.is_unfinished and entry.name not in finished))
-    except BaseException:
-        for path in written:
-            store.delete(path)
-        raise
     if columns == list(manifest.columns):
         return Optimization(manifest.version, ())
     changes = map(ColumnChange.between, manifest.columns, columns)
@@ -148,9 +142,9 @@ def _optimize(store: Store, manifest: Manifest, finished: frozenset[str]) -> Opt
 def optimize_column(
     store: Store, entry: ColumnEntry, live: set[int], on_written: Callable[[str], object]
 ) -> tuple[ColumnEntry, OptimizedColumn]:
-    """The column with its segments merged, which are written but not committed, and what was done.
+    """The column with merged segments, which are written but not committed, and the outcome.
 
-    The same `entry` comes back where there is nothing to do. `on_written` gets the path of each new segment.
+    If there is nothing to do, the column is `entry` itself. `on_written` gets the path of each new segment.
     """
     damage: list[str] = []
     sources = []
@@ -232,7 +226,7 @@ def _open(store: Store, entry: SegmentEntry, live: set[int]) -> _Source:
 
 
 def _chosen(sources: Sequence[_Source], damage: list[str]) -> list[_Source]:
-    """The sources to rewrite; empty where there is nothing to do. Slice groups among them are checked whole."""
+    """The sources to rewrite; empty if there is nothing to do. All rows of chosen slice groups are checked."""
     zones = [source for source in sources if not source.is_sliced]
     groups = sorted((source for source in sources if source.is_sliced), key=len)
     is_dirty = any(not source.is_live.all() for source in zones)
@@ -273,7 +267,7 @@ class _Group:
     source: NDArray[np.int64] = field(repr=False)
     """For each zone, the number of its source."""
     zone: NDArray[np.int64] = field(repr=False)
-    """For each zone, its number in that source."""
+    """For each zone, its number in the source."""
     positions: ZonePositions = field(repr=False)
 
     def __len__(self) -> int:
@@ -283,7 +277,7 @@ class _Group:
         return replace(self, source=self.source[chosen], zone=self.zone[chosen], positions=self.positions[chosen])
 
     def stretches(self) -> Iterator[tuple[int, _Source, int, int]]:
-        """Zones that follow each other in one source: the first here, the source, the first there, how many."""
+        """Runs of zones that are consecutive in one source: first zone here, source, first zone there, number."""
         is_first = np.ones(len(self), np.bool_)
         is_first[1:] = (np.diff(self.source) != 0) | (np.diff(self.zone) != 1)
         firsts = np.flatnonzero(is_first).tolist()
@@ -292,7 +286,7 @@ class _Group:
 
 
 def _groups(sources: Sequence[_Source]) -> Iterator[_Group]:
-    """The live zones of `sources`, cut into groups of one size; those that do not slice come last and together."""
+    """The live zones of `sources` in groups of one filter size; zones that are not sliced are the last group."""
     if not sources:
         return
     positions = ZonePositions.concatenated([source.positions for source in sources])
@@ -347,8 +341,7 @@ def _write_slices(store: Store, entry: ColumnEntry, group: _Group) -> SegmentEnt
                     following = start(number + 1)
                 seal_rows(rows, first * ROWS_PER_BLOCK)
                 writer.write(rows)
-    assert writer.entry is not None
-    return writer.entry
+        return writer.finish()
 
 
 def _zeros(shape: tuple[int, int]) -> NDArray[np.uint8]:
@@ -371,13 +364,13 @@ def _slice_tiles(tiles: Sequence[tuple[int, _Group]], rows: NDArray[np.uint8], b
 
 
 def _write_zones(store: Store, entry: ColumnEntry, group: _Group) -> SegmentEntry:
-    """A zone segment of zones that are too few of their size to be sliced."""
+    """A zone segment of zones whose filter size is too rare to be sliced."""
     schema = _schema(entry)
     with ZoneSegmentWriter(store, entry.name, schema) as writer:
         for batch in _zone_batches(group, schema):
             writer.write(batch)
-    assert writer.entry is not None
-    return writer.entry
+        (segment,) = writer.finish()
+        return segment
 
 
 def _zone_batches(group: _Group, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -400,12 +393,5 @@ def _zone_batches(group: _Group, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
             source.filters.copy_blocks(data[None, position : position + size], int(part.zone[zone]), 0)
             position += size
         offsets = np.concatenate([[0], ends[:count]]).astype(np.int32)
-        yield _zone_batch(part.positions, offsets, data, schema)
+        yield part.positions.to_batch(offsets, data, schema)
         first += count
-
-
-def _zone_batch(
-    positions: ZonePositions, offsets: NDArray[np.int32], data: NDArray[np.uint32], schema: pa.Schema
-) -> pa.RecordBatch:
-    bitsets = pa.Array.from_buffers(pa.binary(), len(positions), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
-    return pa.RecordBatch.from_arrays([*positions.to_arrays(), bitsets], schema=schema)

@@ -1,8 +1,8 @@
-"""Rebasing: a change that was made for one version, set on another.
+"""Transactions: a change that was made for one version, applied to another version.
 
-A change says which fragments and segments come and go. That is sound on any version because of one invariant: a
-fragment id belongs to one version of one file for ever, so the zones of a live fragment are right in whatever version
-names them. What two changes must not do is to lose or double anything: then they overlap.
+A change has the added and removed fragments and segments. It can be applied to any version because of one invariant: a
+fragment id belongs to one version of one file, and is never used again, so the zones of a live fragment are right in
+every version. Two changes overlap if together they would lose or double a fragment or a segment.
 
 Spec: specs/refresh.md#rebase
 """
@@ -20,7 +20,7 @@ from zonebloom.errors import ConcurrentCommitError
 from zonebloom.formats import hive as partitions
 from zonebloom.formats.schema_evolution import unified
 from zonebloom.storage.fragments import Fragment, FragmentListEntry, FragmentTable, is_in_runs, write_fragments
-from zonebloom.storage.level import LevelEntry
+from zonebloom.storage.level import LevelEntry, joined_levels
 from zonebloom.storage.manifest import ColumnEntry, Manifest
 from zonebloom.storage.segment import Runs, SegmentEntry, joined_runs, runs
 from zonebloom.storage.stores.store import Store
@@ -28,23 +28,23 @@ from zonebloom.storage.stores.store import Store
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["NO_VERSION", "Change", "ColumnChange", "Rebase", "covered_by", "joined_levels", "name_of"]
+__all__ = ["NO_VERSION", "Change", "ColumnChange", "Rebase", "covered_by", "name_of"]
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnChange:
-    """Segments of one column that come and go."""
+    """Added and removed segments of one column."""
 
     entry: ColumnEntry
-    """The column's parameters; its `segments`, `unfit` and `levels` are what is added."""
+    """The column's parameters; its `segments`, `unfit` and `levels` are only the added ones."""
     removed: frozenset[str] = frozenset()
-    """Paths of the segments that go, of levels too."""
+    """Paths of the removed segments, also of levels."""
     is_rebuilt: bool = False
-    """Whether the column is made anew: its parameters may differ from the current ones, and all older segments go."""
+    """Whether the column is built anew: its parameters may differ, and all older segments are removed."""
 
     @classmethod
     def between(cls, before: ColumnEntry, after: ColumnEntry) -> ColumnChange:
-        """What makes `after` of `before`, which has the same parameters."""
+        """The change from `before` to `after`, which have the same parameters."""
         kept = set(after.files)
         known = set(before.files)
         added = tuple(segment for segment in after.segments if segment.path not in known)
@@ -55,35 +55,35 @@ class ColumnChange:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a commit does to the version before it.
+    """The difference of a commit to the version before it.
 
-    - The zones of `added` are in the added segments, or nowhere.
+    - Zones of `added` fragments are only in the added segments.
     """
 
     operation: str
-    """What makes it: build, refresh, optimize."""
+    """The operation: build, refresh, optimize."""
     columns: tuple[ColumnChange, ...] = ()
-    """By column."""
+    """Changes of columns."""
     added: tuple[Fragment, ...] = ()
     """New fragments."""
     removed: frozenset[int] = frozenset()
-    """Ids of fragments that go."""
+    """Ids of removed fragments."""
     removed_lists: frozenset[str] = frozenset()
-    """Paths of fragment lists that go with all that is in them."""
+    """Paths of removed fragment lists; all their fragments are removed."""
     schema: pa.Schema | None = None
     """Schema of the added files, without partition columns."""
     declared: pa.Schema | None = None
-    """The whole schema, where the data set is a table, which says it."""
+    """The whole schema, if the data set is a table, whose log has it."""
     is_schema_whole: bool = False
-    """Whether `schema` stands for all files, so that columns which no file has any more go."""
+    """True if `schema` is the schema of all files. Columns that no file has any longer are then removed."""
     dataset: Mapping[str, Any] | None = None
-    """The description of the data set, where it is another one than before."""
+    """The description of the data set, if it has changed."""
     unknown_paths: tuple[str, ...] = ()
-    """Files of the data set that are no fragments; their folders are partition columns too."""
+    """Files of the data set without fragments; their folders are partition columns too."""
     next_fragment_id: int = 0
-    """Least id above all that were reserved for it."""
+    """The least id above all ids that were reserved for the change."""
     is_forced: bool = False
-    """Whether to commit even if nothing changes, to leave a damaged version behind."""
+    """Whether to commit even if nothing changes, so that a damaged version is no longer the current one."""
 
     @property
     def written(self) -> list[str]:
@@ -106,26 +106,26 @@ NO_VERSION = Manifest(
     fragment_lists=(),
     committed_at="",
 )
-"""What the first commit changes."""
+"""The version before the first commit."""
 
 
 @dataclass(slots=True)
 class Rebase:
-    """One attempt: `change`, which was made for `base`, on top of `current`."""
+    """One attempt to apply `change`, which was made for `base`, to `current`."""
 
     store: Store
     base: Manifest
     current: Manifest
     change: Change
     lists: Mapping[str, FragmentTable]
-    """By path, the fragments of each list of `current` that stays."""
+    """By path, the fragments of each remaining list of `current`."""
     live: FragmentTable = field(init=False)
-    """The fragments of the following version that are in lists which stay."""
+    """The live fragments of the following version that are in remaining lists."""
     added: list[Fragment] = field(init=False)
-    """Those that come."""
+    """The added fragments of the following version."""
 
     def following(self) -> Manifest | None:
-        """The next version; None where nothing is left to change. A new fragment list is written."""
+        """The next version; None if nothing is left to change. A new fragment list is written."""
         current, change = self.current, self.change
         if self.base.version == 0 < current.version:
             raise self._overlap("an index that is made")
@@ -153,7 +153,7 @@ class Rebase:
         )
 
     def _added(self, used: set[int]) -> list[Fragment]:
-        """The new fragments, less those files that the other commit indexed as they are."""
+        """The new fragments, without files whose same version the other commit has indexed."""
         added = []
         for one in self.change.added:
             there = self.live.get(one.path)
@@ -199,7 +199,7 @@ class Rebase:
         if not all(is_clear.values()) or is_lost.any():
             raise self._overlap(f"segments of column {new.name}")
         unfit = joined_runs((*current.unfit, *new.unfit))
-        joined = joined_levels(levels, new.levels)
+        joined = joined_levels((*levels, *new.levels))
         is_unfinished = current.is_unfinished and new.is_unfinished
         return replace(
             current, segments=(*kept, *new.segments), unfit=unfit, levels=joined, is_unfinished=is_unfinished
@@ -220,7 +220,7 @@ class Rebase:
             schemas = schemas[::-1] if current is not self.base else schemas[1:]
         schema = unified([one for one in schemas if len(one)]) if any(len(one) for one in schemas) else data
         indexed = {entry.name.split(".")[0] for entry in current.columns} | {entry.name for entry in current.columns}
-        for one in data:  # an indexed column that no file has any more can still be asked for: it is null
+        for one in data:  # an indexed column that no file has any longer can still be searched: it is null
             if one.name in indexed and one.name not in schema.names:
                 schema = schema.append(one)
         paths = sorted({*self.live, *(one.path for one in self.added), *change.unknown_paths})
@@ -231,7 +231,7 @@ class Rebase:
         return pa.schema([*schema, *fields]), dataset
 
     def _column_ids(self, found: Mapping[str, str]) -> dict[str, str]:
-        """What the indexed columns of a table are below their names: what they were when they were made.
+        """The ids of the indexed columns of a table at the time when the columns were built.
 
         Spec: specs/tables.md#column-ids
         """
@@ -252,10 +252,10 @@ class Rebase:
     def _fragment_lists(
         self, kept: Sequence[FragmentListEntry], gone: NDArray[np.uint64]
     ) -> tuple[tuple[FragmentListEntry, ...], Runs]:
-        """The lists of the following version and what of them is gone.
+        """The lists of the following version, and the ids of their dropped fragments.
 
-        The new list takes up older ones that are not much longer than itself, and those of which most is gone. So there
-        are few lists, and each fragment is rewritten few times.
+        The new list takes over the fragments of lists with at most twice its length, and of lists with most fragments
+        dropped. So there are few lists, and each fragment is rewritten few times.
         """
         alive = {e.path: self.lists[e.path].where(~np.isin(self.lists[e.path].fragment_ids, gone)) for e in kept}
         stay = [entry for entry in kept if 2 * len(alive[entry.path]) >= entry.num_fragments and len(alive[entry.path])]
@@ -278,27 +278,12 @@ class Rebase:
 
 
 def _without(level: LevelEntry, removed: frozenset[str]) -> LevelEntry:
-    """The level less some segments; what is said of its values is scaled by the bytes that stay."""
+    """The level without some segments; its number of values is scaled by the remaining bytes."""
     segments = tuple(segment for segment in level.segments if segment.path not in removed)
     if len(segments) == len(level.segments):
         return level
     kept = replace(level, fpp=level.fpp if segments else 0.0, segments=segments)
     return replace(kept, num_values=round(level.num_values * kept.index_bytes / max(level.index_bytes, 1)))
-
-
-def joined_levels(before: Sequence[LevelEntry], new: Sequence[LevelEntry]) -> tuple[LevelEntry, ...]:
-    """The levels of both: each filter speaks only of the fragments that it was built from."""
-    found: dict[str, LevelEntry] = {}
-    for level in (*before, *new):
-        one = found.get(level.name)
-        if one is None or not one.segments:
-            found[level.name] = level
-        elif level.segments:
-            weights = one.num_filters, level.num_filters
-            fpp = (one.fpp * weights[0] + level.fpp * weights[1]) / max(sum(weights), 1)
-            segments = (*one.segments, *level.segments)
-            found[level.name] = LevelEntry(level.name, one.num_values + level.num_values, fpp, segments)
-    return tuple(found.values())
 
 
 def _segments_of(levels: Iterable[LevelEntry]) -> Iterable[SegmentEntry]:
@@ -320,7 +305,7 @@ def _meet(first: Runs, second: Runs) -> bool:
 
 
 def _without_dead(entry: ColumnEntry, live: NDArray[np.uint64]) -> ColumnEntry:
-    """The column without segments that have nothing of a live fragment; ids in `live` ascend."""
+    """The column without segments that have no live fragment; ids in `live` ascend."""
 
     def living(segments: Sequence[SegmentEntry]) -> tuple[SegmentEntry, ...]:
         return tuple(segment for segment in segments if _num_live(segment.fragments, live))
@@ -328,7 +313,7 @@ def _without_dead(entry: ColumnEntry, live: NDArray[np.uint64]) -> ColumnEntry:
     segments = living(entry.segments)
     dead = frozenset(entry.files) - {segment.path for segment in living(entry.segments)}
     dead -= {segment.path for level in entry.levels for segment in living(level.segments)}
-    levels = tuple(_without(level, dead) for level in entry.levels)  # one without filters stays: it is wanted
+    levels = tuple(_without(level, dead) for level in entry.levels)  # a level without filters stays: it is wanted
     unfit = tuple(run for run in entry.unfit if _num_live((run,), live))
     return replace(entry, segments=segments, unfit=unfit, levels=levels)
 

@@ -1,4 +1,4 @@
-"""Verification: read data again and prove that no value is missing from the filter of its zone.
+"""Verification: read data again and check that no value is missing from the filter of its zone.
 
 Spec: specs/index-format.md#verify
 """
@@ -39,7 +39,7 @@ _PROBES = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class ColumnVerification:
-    """What was found for one column."""
+    """The outcome for one column."""
 
     name: str
     """The column."""
@@ -52,11 +52,11 @@ class ColumnVerification:
     num_zones: int
     """Zones that were checked."""
     expected_fpp: float
-    """False positive probability that the sizes of the filters promise for full zones."""
+    """Mean false positive probability of the checked zones, by their sizes and numbers of distinct values."""
     measured_fpp: float
-    """Mean over the checked zones, of their set bits."""
+    """Mean false positive probability of the checked zones, by their set bits."""
     measured_false_positives: float
-    """Share of random hashes, none inserted, that the checked zones let pass."""
+    """Share of random hashes, which were not inserted, that may match the checked zones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,12 +226,12 @@ def is_in_zone(
 def check_imported(
     dataset: DatasetSnapshot, fragments: Sequence[Fragment], zones: ZoneTable, column: str, column_type: pa.DataType
 ) -> None:
-    """Prove of one zone of each file that its filter holds every value of the data.
+    """Check for one zone of each file that its filter has every value of the data.
 
     Raises
     ------
     InvalidZoneTableError
-        A filter denies a value, or `has_null` is wrong: the zones describe other data, or another type.
+        A value is missing from a filter, or `has_null` is wrong: the zones describe other data, or another type.
     """
     for fragment in fragments:
         mine = np.flatnonzero(zones.positions.fragment_ids == fragment.fragment_id)
@@ -239,5 +239,5 @@ def check_imported(
             continue
         zone = int(mine[len(mine) // 2])
         if not is_in_zone(dataset, fragment, zones, zone, column=column, column_type=column_type):
-            message = f"the filters must hold every value of {column}, got zone {zone}, which denies values of its rows"
+            message = f"the filters must hold every value of {column}, got zone {zone}, which excludes one of its rows"
             raise InvalidZoneTableError(f"{message} in {fragment.path}: the zones describe other data")

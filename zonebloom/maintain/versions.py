@@ -1,7 +1,7 @@
-"""Versions: what is kept of the past, going back to it, and letting go of it.
+"""Older versions: list, restore, vacuum; and deletion of an index.
 
-Nothing in an index is overwritten, so an older version is there until a vacuum removes it, and restoring one is a
-commit like any other.
+Nothing in an index is overwritten, so an older version stays until a vacuum removes it. Restoring a version is a
+commit.
 
 Spec: specs/refresh.md#retention
 """
@@ -33,7 +33,7 @@ _OURS = re.compile(
     r"versions/\.?\d{20}\.json(\.[0-9a-f]+)?|ids/\.?\d{20}(\.[0-9a-f]+)?|fragments/[0-9a-f-]{36}\.arrow"
     r"|columns/[^/]+/[0-9a-f-]{36}(\.[a-z]+)+"
 )
-"""What zonebloom writes; nothing else in the folder is ever removed."""
+"""Paths that zonebloom writes; no other file in the folder is ever removed."""
 _FOLDERS = ("versions", "ids", "fragments", "columns")
 
 
@@ -44,13 +44,13 @@ class Version:
     number: int
     """From 1."""
     operation: str
-    """What made it: build, refresh, optimize, restore."""
+    """The operation: build, refresh, optimize, restore."""
     committed_at: datetime
-    """When, in UTC, by the writer's clock."""
+    """Time of the commit in UTC, by the writer's clock."""
     num_files: int
     """Data files that it describes."""
     num_zones: int
-    """Zones of its segments, over all columns; those of files that are gone included."""
+    """Zones of its segments over all columns, also those of dropped files."""
     index_bytes: int
     """Bytes of its segments."""
     columns: tuple[str, ...]
@@ -85,14 +85,14 @@ def versions(store: Store) -> list[Version]:
 
 
 def restore(store: Store, version: int) -> Manifest:
-    """A new version with the content of `version`; that one itself if it is current.
+    """A new version with the content of `version`; `version` itself if it is current.
 
     Raises
     ------
     InvalidArgumentError
-        It is not kept.
+        There is no such version.
     CorruptIndexError
-        Its file, or a segment or list that it names, is missing or damaged.
+        The version file, or a segment or list in it, is missing or damaged.
     ConcurrentCommitError
         Another commit came first; nothing was changed.
 
@@ -142,12 +142,12 @@ def _shown(numbers: list[int]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Vacuum:
-    """What a vacuum removed, or would remove."""
+    """The files that a vacuum removed, or would remove."""
 
     versions: tuple[int, ...]
     """Numbers of the versions."""
     files: tuple[str, ...]
-    """Files in the folder of the index, those of the versions included."""
+    """Files in the folder of the index, version files included."""
     num_bytes: int
     """Bytes of the files."""
     is_dry_run: bool
@@ -159,16 +159,16 @@ class Vacuum:
 
 
 def vacuum(store: Store, *, older_than: timedelta, dry_run: bool) -> Vacuum:
-    """Remove versions that were superseded longer ago than `older_than`, and files that no version kept names.
+    """Remove versions that were superseded longer ago than `older_than`, and files that no remaining version names.
 
-    The current version stays. Files younger than `older_than` stay too: a running commit may be about to name them.
+    The current version stays. Files younger than `older_than` stay too: a running commit may use them.
 
     Raises
     ------
     InvalidArgumentError
         `older_than` is negative.
     UnsupportedFormatError
-        A newer zonebloom wrote a version that is kept: it is not known what that names.
+        A newer zonebloom wrote a remaining version, whose files are unknown.
     CorruptIndexError
         The current version is damaged.
 
@@ -206,12 +206,12 @@ def _is_version(path: str) -> bool:
 
 
 def _files(store: Store) -> dict[str, tuple[int, float]]:
-    """Size and time of last modification of all that zonebloom wrote, by path."""
+    """Size and time of last modification of all files that zonebloom wrote, by path."""
     return {path: found for folder in _FOLDERS for path, found in store.files(folder).items() if _OURS.fullmatch(path)}
 
 
 def _named(store: Store, numbers: list[int]) -> set[str]:
-    """Paths that the versions name; a damaged one that is not current names nothing any more."""
+    """Paths in the versions; a damaged version that is not current has none."""
     named: set[str] = set()
     for number in numbers:
         try:
@@ -226,14 +226,14 @@ def _named(store: Store, numbers: list[int]) -> set[str]:
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """What `remove` removed, or would."""
+    """The files that `remove` removed, or would remove."""
 
     location: str
-    """Where the index is or was."""
+    """Location of the index."""
     num_files: int
-    """Files of it."""
+    """Number of the files."""
     is_dry_run: bool
-    """Whether they are still there."""
+    """Whether nothing was removed."""
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -241,15 +241,15 @@ class Removal:
 
 
 def remove(store: Store, *, dry_run: bool) -> Removal:
-    """Remove all that zonebloom wrote below `store`, with or without a commit; see `delete_index`."""
+    """Remove all files that zonebloom wrote below `store`, with or without a commit; see `delete_index`."""
     count = len(_files(store)) if dry_run else delete_index(store)
     return Removal(store.location, count, dry_run)
 
 
 def delete_index(store: Store) -> int:
-    """Remove the index: all that zonebloom wrote, and folders that are empty then; how many files that were.
+    """Remove all files that zonebloom wrote, and folders that are empty then; returns the number of files.
 
-    The current version goes last of the versions, so that one which dies half-way leaves an index that works.
+    The current version is the last version to be removed, so an interrupted deletion leaves an index that works.
     """
     numbers = list_versions(store)
     order = [version_path(number) for number in numbers]

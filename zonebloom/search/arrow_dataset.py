@@ -46,7 +46,7 @@ Columns: TypeAlias = list[str] | dict[str, pc.Expression] | None
 
 
 class IndexedDataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow has no types
-    """The rows of an indexed data set: just those of the unindexed one, and no zone that cannot match is read.
+    """The rows of an indexed data set: the same as without the index, but zones that cannot match are not read.
 
     Made by `Index.dataset` or `zonebloom.dataset`. Each scan reads the data set as it is then; `schema` stays. A filter
     that no index can evaluate reads everything and is applied all the same; `last_scan` tells.
@@ -85,7 +85,7 @@ class IndexedDataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow h
 
     @property
     def last_scan(self) -> SearchResult | None:
-        """What the last scan kept of how much (`kept`, `total`), and why not less (`reasons`); None before any."""
+        """Counts of the last scan (`kept`, `total`), and why it read no less (`reasons`); None before the first."""
         return self._last_scan
 
     @property
@@ -134,7 +134,7 @@ class IndexedDataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow h
         return self.read(as_predicate(self.schema, expression), columns)
 
     def _search(self, view: View, predicate: Predicate | None) -> RowSelection:
-        """The rows that may match; `last_scan` is what was found."""
+        """The rows that may match; sets `last_scan`."""
         found = view.search(_EVERYTHING if predicate is None else predicate)
         self._last_scan = view.as_numbered(found)
         return found.row_ranges
@@ -186,7 +186,7 @@ class IndexedScanner(pads.Scanner):  # type: ignore[misc]  # pyarrow has no type
         return pa.schema([self._schema.field(name) for name in self._columns])
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows, scanned as they are taken; closing the iterator ends the scan."""
+        """The rows, scanned on demand; closing the iterator ends the scan."""
         if not isinstance(self._columns, dict):
             yield from self._read(self._columns, self._filter)
             return
@@ -255,7 +255,7 @@ class IndexedFragment(pads.Fragment):  # type: ignore[misc]  # pyarrow has no ty
 
     @property
     def partition_expression(self) -> pc.Expression:
-        """True: the listing has applied what is known of the partitions."""
+        """True: the listing has evaluated the partitions."""
         return pc.scalar(True)
 
     def scanner(
@@ -304,7 +304,7 @@ def _are_equal(first: pc.Expression | None, second: pc.Expression | None) -> boo
 
 
 def as_predicate(schema: pa.Schema, expression: pc.Expression | None) -> Predicate | None:
-    """The predicate of `expression`; one that cannot be taken apart prunes nothing, and is re-checked as it is."""
+    """The predicate of `expression`; an unreadable expression prunes nothing, and filters the rows itself."""
     if expression is None:
         return None
     try:
@@ -315,7 +315,7 @@ def as_predicate(schema: pa.Schema, expression: pc.Expression | None) -> Predica
 
 
 def _checked(reader: pa.RecordBatchReader, schema: pa.Schema) -> pa.RecordBatchReader:
-    """The rows as they are, if their columns have the types of `schema`."""
+    """The unchanged rows, if their columns have the types of `schema`."""
     for field in reader.schema:
         promised = schema.field(field.name).type
         if field.type != promised:
@@ -325,7 +325,7 @@ def _checked(reader: pa.RecordBatchReader, schema: pa.Schema) -> pa.RecordBatchR
 
 
 def _columns_of(expressions: Iterable[pc.Expression], schema: pa.Schema) -> list[str]:
-    """The columns of `schema` that the expressions read; all of them where one cannot be taken apart."""
+    """The columns of `schema` that the expressions read; all columns if an expression is unreadable."""
     found: set[str] = set()
     for expression in expressions:
         try:

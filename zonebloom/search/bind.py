@@ -1,7 +1,7 @@
-"""Binding: a predicate and the filters of its columns become steps that can be evaluated without looking anything up.
+"""Binding: a predicate and the filters of its columns become steps, which are evaluated without further look-ups.
 
-Columns are opened, and literals become the hashes that their column's type gives them. What folders and table logs say
-of whole files is decided here. What no filter can evaluate is bound to a reason.
+Columns are opened, and literals become hashes of the column's type. Conditions on values of folders and table logs are
+evaluated here, for whole files. A leaf that no filter can evaluate is bound to a reason.
 
 Spec: specs/pruning.md#bind
 """
@@ -42,32 +42,32 @@ __all__ = ["Searched", "bind"]
 
 
 class Searched(Protocol):
-    """What a predicate is bound to: a view of an index, or a zone table alone."""
+    """The target of a binding: a view of an index, or a zone table alone."""
 
     @property
     def universe(self) -> RowSelection:
         """All rows."""
 
     def column(self, name: str) -> ProbedColumn | None:
-        """The filters of a column; None where it has none. Raises for a column that does not exist."""
+        """The filters of a column; None if it has none. Raises for a column that does not exist."""
 
     @property
     def constant_columns(self) -> frozenset[str]:
-        """Columns with one value in all rows of a file, known without the file, that no filter describes."""
+        """Columns without filters that have one value in all rows of a file, which is known without the file."""
 
     def constant_bounds(self, predicate: Predicate) -> Bounds:
         """Bounds of a predicate over constant columns only."""
 
 
 def bind(predicate: Predicate, searched: Searched) -> BoundPredicate:
-    """`predicate` in steps, leaves before what joins them; of a tree of any depth.
+    """`predicate` as steps, parts before the step that joins them; the tree may have any depth.
 
     Raises
     ------
     ColumnNotFoundError
-        It names a column that does not exist.
+        The predicate has a column that does not exist.
     PredicateError
-        A node is none of zonebloom.predicates, or a constant of a file does not convert.
+        A node is of another class than those of zonebloom.predicates, or a constant of a file does not convert.
 
     Spec: specs/pruning.md#bind
     """
@@ -84,7 +84,7 @@ def bind(predicate: Predicate, searched: Searched) -> BoundPredicate:
             steps.append(Decided(bounds))
             if bounds.exact or not any(map(searched.column, node.columns())):
                 continue
-            pending.append(Joined(and_, 2))  # filters say more of files whose value is not known
+            pending.append(Joined(and_, 2))  # filters exclude more of the files whose value is unknown
         if isinstance(node, (And, Or)):
             pending.append(Joined(and_ if isinstance(node, And) else or_, len(node.children)))
         elif isinstance(node, Not):
@@ -96,7 +96,7 @@ def bind(predicate: Predicate, searched: Searched) -> BoundPredicate:
 
 
 def _constant_nodes(predicate: Predicate, names: frozenset[str]) -> set[int]:
-    """The nodes, by `id`, that read at least one column, and constant ones only."""
+    """The `id`s of nodes that read at least one column, and only constant columns."""
     if not names:
         return set()
     known: dict[int, bool | None] = {}
@@ -116,7 +116,7 @@ def _bound_leaf(node: Predicate, searched: Searched) -> Step:
         columns = node.columns()
         for name in columns:
             searched.column(name)
-        message = f"no filter can judge {node.text}"
+        message = f"no filter can evaluate {node.text}"
         return Undecided((Reason(node.code, message, column=next(iter(columns), None)),))
     if not isinstance(node, (Equals, IsIn, IsNull)):
         raise PredicateError(f"a predicate must be one of zonebloom.predicates, got {type(node).__name__}")
@@ -155,7 +155,7 @@ _LANCE_TYPES = (
 
 
 def _hashes_of_each_form(values: Any, column: str) -> NDArray[np.uint64] | Reason:
-    """The hashes of `values` in each of Lance's types that has them; a table without a type can only be Lance's.
+    """The hashes of `values` in each of Lance's types that can hold them: a table without a type is Lance's.
 
     Spec: specs/pruning.md#untyped-zone-table
     """
@@ -178,7 +178,7 @@ def _hashes_of_each_form(values: Any, column: str) -> NDArray[np.uint64] | Reaso
 
 
 def _nearest_floats(values: Any) -> Iterable[int]:
-    """Engines may compare a column of floats with the nearest float of a number: probe that as well."""
+    """The hashes of the floats nearest to `values`: engines may compare a column of floats with them."""
     given = values if isinstance(values, (list, tuple, set)) else [values]
     floats = []
     for one in given:

@@ -42,13 +42,13 @@ class OpenedSegment(NamedTuple):
     path: str
     """Its file in the index."""
     filters: ZoneFilters | None
-    """Its sound zones; None where it could not be opened."""
+    """Its undamaged zones; None if it cannot be opened."""
     lost: tuple[Reason, ...] = ()
     """Why some of its zones could not be opened; their rows are uncovered."""
 
     @property
     def is_damaged(self) -> bool:
-        """Whether a part of it differs from its checksum, as far as is known by now."""
+        """Whether a part of it is known to differ from its checksum."""
         was_met = self.filters is not None and bool(self.filters.damage)
         return was_met or any(reason.code == ReasonCode.SEGMENT_CORRUPT for reason in self.lost)
 
@@ -74,7 +74,7 @@ class ColumnReader(ZoneFilters):
 
     @property
     def damage(self) -> tuple[str, ...]:
-        """What was found to be damaged while it was probed."""
+        """Messages of damage that probes have found."""
         return tuple(message for one in self.filters for message in one.damage)
 
     def _parts(self, mask: NDArray[np.bool_] | None) -> Iterator[tuple[ZoneFilters, NDArray[np.bool_] | None]]:

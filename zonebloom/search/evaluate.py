@@ -1,8 +1,8 @@
-"""Evaluation: a bound predicate gives the rows that may match, with the reasons for what could not be pruned.
+"""Evaluation of a bound predicate: the rows that may match, and the reasons why there are not fewer.
 
-Each step gives `Bounds`: the rows where its part of the predicate can be TRUE and those where it can be FALSE. A leaf
-that no filter can decide gives everything, so its answer never loses a row. A zone is dropped only by proof, where its
-filter says CANNOT_MATCH.
+Each step gives `Bounds`: the rows where its part of the predicate can be TRUE, and the rows where it can be FALSE. The
+bounds of a leaf that no filter can evaluate are all rows, so no row is lost. A zone is excluded only if its filter says
+CANNOT_MATCH, which is a proof.
 
 Spec: specs/pruning.md#evaluate
 """
@@ -47,30 +47,30 @@ class ProbedColumn:
     """The filters of one column, ready to be probed."""
 
     name: str
-    """As the predicate names it."""
+    """Its name in the predicate."""
     column_type: pa.DataType | None
-    """Type whose bytes were hashed; None where the table does not say: then each of Lance's types is tried."""
+    """Type whose bytes were hashed; None if the table does not have it: then each of Lance's types is tried."""
     zones: ZoneFilters
     """The zones, in order."""
     grid: ZoneGrid
-    """The zones of files that are unchanged, and the rows of the universe that no trusted zone describes."""
+    """The zones of unchanged files, and the rows of the universe without a trusted zone."""
     places: NDArray[np.intp] | None = None
-    """The number in `grid` of each of `zones`, -1 where its file is not as it was; None where they have one order."""
+    """The number in `grid` of each of `zones`, -1 if its file has changed; None if the orders are equal."""
     reasons: tuple[Reason, ...] = ()
     """Why rows are uncovered."""
 
     @cached_property
     def live(self) -> NDArray[np.bool_] | None:
-        """Which zones are in `grid`; None where all are."""
+        """For each zone, whether it is in `grid`; None if all are."""
         return None if self.places is None else self.places >= 0
 
     @property
     def damage(self) -> Iterable[Reason]:
-        """What was found to be damaged while the filters were probed; the rows that it describes are kept."""
+        """Damage that probes have found; the rows of damaged filters are kept."""
         return (Reason(ReasonCode.SEGMENT_CORRUPT, message, column=self.name) for message in self.zones.damage)
 
     def rows_of(self, chosen: NDArray[np.intp]) -> RowSelection:
-        """The rows of the zones with these numbers, ascending, and those that are uncovered."""
+        """The rows of the zones with these ascending numbers, and all uncovered rows."""
         if self.places is not None:
             chosen = self.places[chosen]
             chosen = np.sort(chosen[chosen >= 0])
@@ -84,7 +84,7 @@ class Decided(NamedTuple):
 
 
 class Undecided(NamedTuple):
-    """A leaf that no filter can decide."""
+    """A leaf that no filter can evaluate."""
 
     reasons: tuple[Reason, ...]
 
@@ -96,14 +96,14 @@ class HasNull(NamedTuple):
 
 
 class MayEqual(NamedTuple):
-    """A leaf that is TRUE only where a column has a value with one of some hashes."""
+    """A leaf that is TRUE only where the hash of a column's value is among some hashes."""
 
     column: ProbedColumn
     hashes: NDArray[np.uint64]
 
 
 class Joined(NamedTuple):
-    """AND or OR of the parts just before it."""
+    """AND or OR of the parts before it."""
 
     joint: Callable[[Bounds, Bounds], Bounds]
     """`and_` or `or_`."""
@@ -111,10 +111,10 @@ class Joined(NamedTuple):
 
 
 class Negated(NamedTuple):
-    """NOT of the part just before it."""
+    """NOT of the part before it."""
 
     predicate: Predicate
-    """The negation itself, whose columns the reason names."""
+    """The negation itself, for the column in the reason."""
 
 
 Step: TypeAlias = Decided | Undecided | HasNull | MayEqual | Joined | Negated
@@ -126,13 +126,13 @@ class BoundPredicate(NamedTuple):
     universe: RowSelection
     """All rows."""
     steps: tuple[Step, ...]
-    """In postfix order: leaves before what joins them."""
+    """In postfix order: parts before the step that joins them."""
 
 
 def evaluate(bound: BoundPredicate) -> tuple[Bounds, tuple[Reason, ...]]:
-    """The rows where the predicate can be TRUE and those where it can be FALSE, and why they are not fewer.
+    """The rows where the predicate can be TRUE, those where it can be FALSE, and why there are not fewer.
 
-    Damage that the filters of a leaf have met, now or before, is among the reasons.
+    Damage of the probed filters, found now or before, is among the reasons.
 
     Spec: specs/pruning.md#evaluate
     """
@@ -148,7 +148,7 @@ def evaluate(bound: BoundPredicate) -> tuple[Bounds, tuple[Reason, ...]]:
 
 
 def _evaluated(step: Step, parts: list[Bounds], universe: RowSelection) -> tuple[Bounds, Iterable[Reason]]:
-    """The bounds of `step` over those of its parts, and why it does not prune more."""
+    """The bounds of `step`, from the bounds of its parts, and why it does not exclude more rows."""
     if isinstance(step, Decided):
         return step.bounds, ()
     if isinstance(step, Undecided):
@@ -167,11 +167,11 @@ def _evaluated(step: Step, parts: list[Bounds], universe: RowSelection) -> tuple
 
 def _reasons_of_or(branches: list[Bounds], universe: RowSelection) -> Iterable[Reason]:
     if len({branch.is_true_bounded for branch in branches}) > 1 and len(universe):
-        message = "one side of an OR cannot be judged, so the other side prunes nothing"
+        message = "no filter can evaluate one side of an OR, so the other side prunes nothing"
         yield Reason(ReasonCode.OR_WITH_UNINDEXED_BRANCH, message)
 
 
 def _reasons_of_not(part: Bounds, negation: Predicate, universe: RowSelection) -> Iterable[Reason]:
     if not part.is_false_bounded and len(universe):
-        message = "a filter proves absence only, so it cannot judge a negated condition"
+        message = "a filter proves absence only, so it cannot evaluate a negated condition"
         yield Reason(ReasonCode.NEGATED_PREDICATE, message, column=min(negation.columns(), default=None))

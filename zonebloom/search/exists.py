@@ -69,7 +69,7 @@ def exists(view: View, column: str, values: Any, *, exact: bool) -> pa.BooleanAr
 
 
 def values_array(values: Any) -> pa.Array:
-    """What a caller gave as values, as one array of a type that a column can be indexed by."""
+    """A caller's values as one array, of a type that an indexed column can have."""
     if isinstance(values, (str, bytes, bytearray, memoryview, Mapping)) or not (
         hasattr(values, "__iter__") or hasattr(values, "__arrow_c_array__") or hasattr(values, "__arrow_c_stream__")
     ):
@@ -105,7 +105,7 @@ def _unmixed(values: Any) -> Any:
 
 
 def _large_integers(values: list[Any]) -> pa.Array:
-    """Integers of which some are beyond 64 bits, as decimals: a literal of a decimal type has the same value."""
+    """Integers, some beyond 64 bits, as decimals: a literal of a decimal type has the same value."""
     try:
         return pa.array([None if value is None else Decimal(value) for value in values], pa.decimal256(76, 0))
     except (pa.ArrowException, ArithmeticError, TypeError, ValueError) as error:
@@ -121,7 +121,7 @@ class Fitted:
     values: pa.Array
     """Those values, in the column's type."""
     misfits: NDArray[np.int64]
-    """Slots of the values of which nothing is proved; the rest are null or beyond the column's range."""
+    """Slots of the values that are not decided; the others are null or beyond the column's range."""
 
 
 def fitted(array: pa.Array, column_type: pa.DataType) -> Fitted:
@@ -156,7 +156,7 @@ def fitted(array: pa.Array, column_type: pa.DataType) -> Fitted:
 
 
 def _may_exist(probed: ProbedColumn, fit: Fitted, num_values: int) -> NDArray[np.bool_]:
-    """Slot by slot; True where the filters cannot deny the value, and anything where it is null."""
+    """For each slot: True if the filters cannot exclude the value; unspecified if it is null."""
     if len(probed.grid.uncovered):
         return np.ones(num_values, np.bool_)
     found = np.zeros(num_values, np.bool_)

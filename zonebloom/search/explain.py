@@ -29,7 +29,7 @@ __all__ = ["Explanation", "FalseZones", "explain"]
 _LOOKED_AT_ZONES = 64
 _SATURATED_FPP = 0.5
 _CHECKED_ZONES = 64
-"""So many kept zones are read, at most, to see which hold a match."""
+"""Most kept zones that are read to count those with a match."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +48,14 @@ class FalseZones:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Explanation:
-    """What a search kept of how much, and why; `str()` of it is for people."""
+    """What a search kept of the whole, and why; `str()` is for people."""
 
     predicate: str
     """The predicate as it was understood, as SQL; a long list is cut."""
     result: SearchResult
     """The search."""
     num_covered: int
-    """Files that the index describes as they are."""
+    """Files that the index describes in their current version."""
     num_unknown: int
     """Files that are new or changed: read whole."""
     num_changed: int
@@ -63,13 +63,13 @@ class Explanation:
     num_deleted: int
     """Files that the index describes and that are gone: ignored."""
     traffic: Traffic = field(default_factory=Traffic)
-    """What the search asked of object stores; zeros where index and data are local."""
+    """Requests and bytes of object stores; zeros if index and data are local."""
     list_seconds: float = 0.0
     """Listing the data set, and reading the footers of files that the index does not know."""
     search_seconds: float = 0.0
     """Asking the filters."""
     false_zones: FalseZones | None = None
-    """For one key or a list of keys, where every file is indexed as it is."""
+    """For one key or a list of keys, if the index covers the current version of every file."""
     table: Mapping[str, Any] = field(default_factory=dict)
     """Of a table, which version of it was searched: `table_version` or `snapshot_id`."""
 
@@ -163,7 +163,7 @@ def explain(view: View, predicate: Predicate, result: SearchResult) -> Explanati
 
 
 def _false_zones(view: View, predicate: Predicate, result: SearchResult) -> FalseZones | None:
-    """What was expected and seen of false zones; reads the first match of each of a few kept zones."""
+    """Expected and seen numbers of false zones; reads a few kept zones up to their first match."""
     if not isinstance(predicate, (Equals, IsIn)) or view.num_unknown or view.column(predicate.column) is None:
         return None
     entry = view.snapshot.manifest.column(predicate.column)

@@ -1,4 +1,4 @@
-"""The data files of one listing, set against the fragments of the index: known as they are, changed, or new.
+"""The data files of one listing, compared with the fragments of the index: known, changed, or new.
 
 `Files` keeps them in columns, and makes a `File` for each that is asked for.
 
@@ -33,7 +33,7 @@ _OPENERS = 16
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A data file as it is now."""
+    """A data file in its current version."""
 
     path: str
     """Relative to the root of the data set."""
@@ -48,7 +48,7 @@ class File:
     row_group_bytes: tuple[int, ...]
     """Compressed bytes of each row group."""
     is_known: bool
-    """Whether the index describes it as it is."""
+    """Whether the index describes its current version."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +58,7 @@ class Files(Mapping[str, File]):
     table: FragmentTable
     """All of them."""
     is_known: NDArray[np.bool_]
-    """For each, whether the index describes it as it is."""
+    """For each file, whether the index describes its current version."""
     num_changed: int
     """Files whose fragments have another fingerprint."""
     num_deleted: int
@@ -70,7 +70,7 @@ class Files(Mapping[str, File]):
     def listed(
         cls, fragments: FragmentTable, dataset: DatasetSnapshot, listing: Mapping[str, Fingerprint], next_id: int
     ) -> Self:
-        """The files of `listing`; those that are no fragment as they are get ids from `next_id`, and are opened."""
+        """The files of `listing`; new and changed files get ids from `next_id`, and are opened."""
         positions = fragments.compare(listing)
         is_known = positions >= 0
         num_changed = int((positions == CHANGED).sum())
@@ -114,7 +114,7 @@ class Files(Mapping[str, File]):
 
     @cached_property
     def known(self) -> FragmentTable:
-        """The files that the index describes as they are."""
+        """The files whose current version the index describes."""
         return self.table.where(self.is_known)
 
     @cached_property

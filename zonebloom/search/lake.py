@@ -61,7 +61,7 @@ def open_lake(source: Any, *, storage_options: Mapping[str, str] | None = None) 
 
 
 class Lake:
-    """Data files as they are at each call; footers and filters alone say what may match."""
+    """Data files without an index; their footers and their own filters exclude row groups."""
 
     def __init__(self, dataset: Dataset) -> None:
         self.dataset = dataset
@@ -76,7 +76,7 @@ class Lake:
         return self.view().schema
 
     def view(self) -> View:
-        """The files as they are now; the last view again where nothing changed."""
+        """The current files; the last view if nothing changed."""
         dataset = self.dataset.pin()
         listing = dataset.list()
         if self._view is None or self._view.listing != listing or self._view.dataset != dataset:
@@ -93,7 +93,7 @@ class Lake:
     def scan(
         self, predicate: Predicate | str | Any, *, columns: Sequence[str] | None = None, limit: int | None = None
     ) -> pa.RecordBatchReader:
-        """The rows that match: just what a full scan gives, in order of path and row. As `Index.scan`."""
+        """The rows that match, as in a full scan, in order of path and row. As `Index.scan`."""
         from zonebloom.search.scan import scan  # noqa: PLC0415 - a plain search does without
 
         tree, view = parse_predicate(predicate), self.view()

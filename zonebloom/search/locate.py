@@ -46,7 +46,7 @@ class _Ranges(NamedTuple):
 
     @classmethod
     def joined(cls, parts: list[tuple[Any, Any, Any]]) -> _Ranges:
-        """The ranges of all parts, those of a key that touch as one."""
+        """The ranges of all parts; adjacent ranges of a key are joined."""
         keys, firsts, ends = (np.concatenate([part[index] for part in parts]) for index in range(3))
         order = np.lexsort((firsts, keys))
         keys, firsts, ends = keys[order], firsts[order], ends[order]

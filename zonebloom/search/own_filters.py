@@ -36,16 +36,16 @@ __all__ = ["OwnFilters", "OwnSearch"]
 _OPENERS = 16
 """Threads that read filters; on an object store each one waits."""
 _KEPT_BYTES = 1 << 26
-"""Bytes of filters that are kept of one listing: those of 20 million values, at two bytes and more each."""
+"""Most bytes of filters that are kept for one listing: filters of 20 million values take 2 bytes a value and more."""
 
 
 class OwnFilters:
-    """The filters that some files of one listing have; what was read of them is kept, up to 64 MiB."""
+    """The filters inside some files of one listing; filters that were read are kept, up to 64 MiB."""
 
     def __init__(self, dataset: DatasetSnapshot, files: Iterable[File], types: Mapping[str, pa.DataType]) -> None:
         self.files = list(files)
         self.types = types
-        """Types of the columns, without those that folders hold."""
+        """Types of the columns, without partition columns."""
         self._dataset = dataset
         self._kept: dict[tuple[str, str], list[ChunkFilter]] = {}
         self._kept_bytes = 0
@@ -73,7 +73,7 @@ class OwnFilters:
 
 
 class OwnSearch:
-    """What the filters say of one predicate."""
+    """The evaluation of one predicate by these filters."""
 
     def __init__(self, own: OwnFilters, universe: RowSelection) -> None:
         self._own = own
@@ -85,13 +85,13 @@ class OwnSearch:
         """Filled by `bounds`: why filters were of no use."""
 
     def narrowed(self, bounds: Bounds, predicate: Predicate) -> Bounds:
-        """`bounds` of `predicate`, less what the filters exclude."""
+        """`bounds` of `predicate` without the rows that the filters exclude."""
         own = self.bounds(predicate)
         true_rows, false_rows = bounds.true_rows & own.true_rows, bounds.false_rows & own.false_rows
         return replace(bounds, true_rows=true_rows, false_rows=false_rows)
 
     def told(self, reasons: Iterable[Reason]) -> dict[Reason, None]:
-        """`reasons`, with what the filters did for the files that they are about, and why some could not."""
+        """`reasons`, with the effect of the filters for the files concerned, and why filters could not be used."""
         found: dict[Reason, None] = {}
         for reason in reasons:
             groups = self._excluded_groups.get(reason.path or "")
@@ -103,7 +103,7 @@ class OwnSearch:
         return found | self._problems
 
     def bounds(self, predicate: Predicate) -> Bounds:
-        """The rows where `predicate` can be TRUE and those where it can be FALSE."""
+        """The rows where `predicate` can be TRUE, and those where it can be FALSE."""
         if isinstance(predicate, And):
             return reduce(and_, map(self.bounds, predicate.children))
         if isinstance(predicate, Or):
@@ -118,7 +118,7 @@ class OwnSearch:
         return Bounds.unknown(self._universe)
 
     def _excluded(self, column: str, values: Any) -> RowSelection:
-        """The row groups none of whose rows has one of `values`."""
+        """The row groups that have none of `values`."""
         files = self._own.files
         if len(files) == 1:
             filters = [self._own.of(files[0], column)]

@@ -1,4 +1,4 @@
-"""`SearchResult`: what a search answers, and how much that is of all there is.
+"""`SearchResult`: the rows that a search keeps, and counts of the kept part and of the whole.
 
 Spec: specs/pruning.md#evaluate
 """
@@ -97,7 +97,7 @@ class Counts:
     bytes: int
     """Compressed bytes of the row groups concerned, all columns."""
     unreadable: int = 0
-    """Files that cannot be read; how many rows they have is unknown, and `rows` counts none of them."""
+    """Files that cannot be read; the number of their rows is unknown, and `rows` does not count them."""
 
     def to_dict(self) -> dict[str, int]:
         """For JSON."""
@@ -120,7 +120,7 @@ class SearchResult:
     paths: Mapping[int, str] = field(repr=False, default_factory=dict)
     """Path of each fragment, relative to the data set's root."""
     universe: RowSelection = field(repr=False, default_factory=RowSelection.empty)
-    """All rows of the data set as it is now."""
+    """All rows of the current data set."""
     zones: TouchedRanges | None = field(repr=False, default=None)
     """The zones that the counts refer to."""
     row_groups: TouchedRanges | None = field(repr=False, default=None)
@@ -147,7 +147,7 @@ class SearchResult:
 
     @cached_property
     def total(self) -> Counts:
-        """What there is."""
+        """Counts of the whole data set."""
         num_bytes = self.row_groups.weight if self.row_groups else 0
         return self._counts(self.universe, len(self.zones) if self.zones else 0, num_bytes)
 

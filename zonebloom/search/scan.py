@@ -1,8 +1,8 @@
 """Scanning: candidate row ranges → the rows that match, read, sliced and re-checked.
 
-Only row groups that hold a candidate are opened, and of those whose statistics deny the predicate no page is read. Of
-each other, the predicate's columns are read first; the other columns only where a row matched. What comes out equals a
-full scan with the same predicate.
+Only row groups with a candidate are opened. No page is read of a row group whose statistics exclude the predicate. In
+other row groups the predicate's columns are read first, and other columns only if a row matched. The result equals that
+of a full scan with the same predicate.
 
 Spec: specs/pruning.md#scan
 """
@@ -42,11 +42,11 @@ Given = TypeVar("Given")
 Made = TypeVar("Made")
 
 _WAITING_READERS = 8
-"""Threads that read from an object store, where each one mostly waits."""
+"""Threads that read from an object store; each of them mostly waits."""
 _FEW_RANGES, _FEW_ROWS = 16, 1 << 17
-"""So few candidate ranges with so few rows of local files are read without threads, which take longer to start."""
+"""Up to this many ranges and rows, candidates of local files are read without threads, which take longer to start."""
 _SPARE_BYTES = 1 << 12
-"""So much more memory than they need may rows keep anyway."""
+"""Bytes. A result is copied if its buffers exceed twice its own size plus this slack."""
 
 
 def scan(
@@ -78,12 +78,12 @@ def scan(
 
 def _rechecking(view: View, predicate: Predicate, schema: pa.Schema) -> _Scan:
     evaluated = view.plain_schema
-    judged = {entry.name for entry in view.snapshot.manifest.columns}
+    indexed = {entry.name for entry in view.snapshot.manifest.columns}
     elsewhere = {field.name for field in view.partition_fields}
     return _Scan(
         view,
         plain_matcher(predicate, evaluated) or _by_expression(predicate.to_expression(evaluated)),
-        [bound for bound in required(predicate, evaluated, judged) if bound.column not in elsewhere],
+        [bound for bound in required(predicate, evaluated, indexed) if bound.column not in elsewhere],
         _top_level(view.schema, predicate.columns()),
         schema,
     )
@@ -105,7 +105,7 @@ def read_candidates(view: View, tasks: Iterator[Task], names: Sequence[str]) -> 
 
 
 def _top_level(schema: pa.Schema, columns: set[str]) -> list[str]:
-    """The columns of `schema` that hold `columns`, some of which are leaves of structs, in the order of `schema`."""
+    """The top-level columns of `columns`, which may be leaves of structs, in the order of `schema`."""
     found: dict[str, None] = {}
     for name in columns:
         parts = name.split(".")
@@ -159,13 +159,13 @@ class _Scan:
 
     view: View
     matched: Callable[[pa.Table], pa.ChunkedArray] | None
-    """For each row of the predicate's columns, true if it matches, and false or null if not; None: all rows match."""
+    """A table of the predicate's columns → true for each matching row, else false or null; None: all rows match."""
     bounds: list[Bound]
     predicate_columns: list[str]
     schema: pa.Schema
 
     def batches(self, rows: RowSelection) -> Iterator[pa.RecordBatch]:
-        """The matching rows, row group by row group; of many, a few are read ahead."""
+        """The matching rows, row group by row group; some row groups are read ahead."""
         is_remote = self.view.dataset.is_remote
         is_small = not is_remote and len(rows) <= _FEW_RANGES and rows.num_rows <= _FEW_ROWS
         workers = 0 if is_small else _WAITING_READERS if is_remote else num_cores()
@@ -216,7 +216,7 @@ class _Scan:
     def _places(
         self, matched: Callable[[pa.Table], pa.ChunkedArray], checked: pa.Table, task: Task
     ) -> NDArray[np.int64]:
-        """Which of the rows `checked` match."""
+        """For each row of `checked`, whether it matches."""
         try:
             found = pc.indices_nonzero(matched(checked))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -244,7 +244,7 @@ class _Scan:
 
 
 def read_ahead(read: Callable[[Given], Made], tasks: Iterable[Given], workers: int) -> Iterator[Made]:
-    """What `read` makes of each of `tasks`, in order; of several tasks `workers` are read at once."""
+    """The results of `read` for `tasks`, in order; `workers` tasks are read at once."""
     waiting = iter(tasks)
     first = list(itertools.islice(waiting, 2))
     waiting = itertools.chain(first, waiting)
@@ -300,7 +300,7 @@ def filled(
 def rows_at(
     starts: NDArray[np.int64], stops: NDArray[np.int64], places: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Row ranges of those rows alone that stand at `places` among the rows of some row ranges."""
+    """Row ranges of the rows at `places` among the rows of some row ranges."""
     rows = places_of(starts, stops - starts)[places]
     is_first = np.diff(rows, prepend=-2) != 1
     is_last = np.diff(rows, append=np.iinfo(np.int64).max) != 1
@@ -308,7 +308,7 @@ def rows_at(
 
 
 def _by_expression(expression: pc.Expression) -> Callable[[pa.Table], pa.ChunkedArray]:
-    """For each row, the value of `expression`; `Table.filter` does it with threads, which take longer to start."""
+    """The value of `expression` for each row; without the threads of `Table.filter`, which take longer to start."""
     from pyarrow import acero  # noqa: PLC0415 - it loads pandas where there is one, and `exists` does without
 
     project = acero.Declaration("project", acero.ProjectNodeOptions([expression], ["is_matching"]))
@@ -321,7 +321,7 @@ def _by_expression(expression: pc.Expression) -> Callable[[pa.Table], pa.Chunked
 
 
 def _compacted(table: pa.Table) -> pa.Table:
-    """The same rows, copied if they are few of those whose memory they would keep: a page is some 20 000 rows."""
+    """The same rows, copied if they would keep the memory of many others: a page has about 20 000 rows."""
     if table.get_total_buffer_size() <= 2 * table.nbytes + _SPARE_BYTES:
         return table
     return table.take(from_numpy(np.arange(table.num_rows), pa.int64()))
@@ -355,7 +355,7 @@ def _has_narrower_floats(found: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 def _folder_value(known: Any, wanted: pa.DataType, name: str, path: str) -> pa.Scalar:
-    """The value of a column that a file lacks, as a folder of its path has it, or the log of its table.
+    """The value of a column that a file does not have, from a folder of its path or from the log of its table.
 
     Spec: specs/pruning.md#partition-columns
     """

@@ -1,4 +1,4 @@
-"""Sets of rows as ranges, and what a predicate's bounds are in three-valued logic.
+"""Sets of rows as ranges, and a predicate's bounds in three-valued logic.
 
 A ladder:
 
@@ -254,7 +254,7 @@ class RowSelection:
         return RowSelection._trusted(*_intersected(few._firsts, few._ends, many._firsts, many._ends))
 
     def __or__(self, other: RowSelection) -> RowSelection:
-        """The rows in either; O(m log n) where one side holds the other, else O(m + n)."""
+        """The rows in either; O(m log n) if one side contains the other, else O(m + n)."""
         few, many = (self, other) if len(self) <= len(other) else (other, self)
         if few is many or many._holds(few):
             return many
@@ -322,7 +322,7 @@ def _intersected(
 
 
 class Kind(enum.StrEnum):
-    """What a result says of the rows that match."""
+    """The relation of a result's rows to the matching rows."""
 
     EXACT = "exact"
     """They are these rows."""
@@ -333,7 +333,7 @@ class Kind(enum.StrEnum):
 
     @property
     def meaning(self) -> str:
-        """What people are told: the rows are those to read, never a count of matches unless they are exact."""
+        """The kind for people: the rows are rows to read; they are the matching rows only if exact."""
         return {
             Kind.EXACT: "just the rows that match",
             Kind.AT_MOST: "all rows that match, and perhaps others",
@@ -361,13 +361,13 @@ class Bounds:
     exact: bool
     """Whether both are the rows themselves, not upper bounds."""
     is_true_bounded: bool = True
-    """Whether anything is known of where it is TRUE; if not, `true_rows` is every row."""
+    """Whether the rows where it is TRUE are bounded; if not, `true_rows` is every row."""
     is_false_bounded: bool = True
-    """Whether anything is known of where it is FALSE; if not, `false_rows` is every row."""
+    """Whether the rows where it is FALSE are bounded; if not, `false_rows` is every row."""
 
     @classmethod
     def at_most(cls, rows: RowSelection, universe: RowSelection) -> Bounds:
-        """TRUE in no row outside `rows`; nothing is known of FALSE. What a filter proves."""
+        """The bounds that a filter proves: TRUE in no row outside `rows`, FALSE possible in every row."""
         return cls(rows, universe, exact=False, is_false_bounded=False)
 
     @classmethod
@@ -411,7 +411,7 @@ class Bounds:
         )
 
     def kind(self, universe: RowSelection) -> Kind:
-        """What `true_rows` says of the matching rows, where `universe` is every row there is."""
+        """The relation of `true_rows` to the matching rows; `universe` is all rows."""
         if self.exact:
             return Kind.EXACT
         if self.true_rows == universe and self.false_rows != universe:

@@ -1,4 +1,4 @@
-"""A version of the index: which one is opened, as far as it can be trusted, and what was read of it so far.
+"""A version of the index: the choice of the version to open, its damage, and the parts read so far.
 
 Spec: specs/index-format.md#versions
 """
@@ -122,7 +122,7 @@ class Snapshot:
         return frozenset(segment.path for segment in opened if segment.is_damaged)
 
     def warn_of_damage(self) -> None:
-        """Warn, once of each, of the damage that was met by now; to be called after filters were probed."""
+        """Warn of all damage found so far, once of each; called after filters were probed."""
         for column in list(self._columns.values()):
             for message in (*(reason.message for reason in column.lost), *column.damage):
                 self._warn(message)
@@ -167,9 +167,9 @@ def _unopened(entry: SegmentEntry, column: str, error: Exception) -> OpenedSegme
 
 
 def load_snapshot(store: Store, version: int | None, versions: Sequence[int] = ()) -> Snapshot:
-    """The version asked for, or the highest that is sound; one from the future is loaded without trust.
+    """The version asked for, or the highest. If that is damaged or too new, the newest readable one without filters.
 
-    `versions` are those that a listing found just now.
+    `versions` are the result of a listing just now.
     """
     versions = versions or list_versions(store)
     if not versions:
@@ -201,9 +201,9 @@ def load_snapshot(store: Store, version: int | None, versions: Sequence[int] = (
 
 
 def load_trusted(place: Store | str | os.PathLike[str]) -> tuple[Snapshot, bool]:
-    """The current version as the ground of the next one, and whether its file is sound.
+    """The current version as the base of the next one, and whether its file is undamaged.
 
-    Where it is damaged, the newest sound version stands in: what that says of a file which did not change is true.
+    If it is damaged, the base is the newest undamaged version: its entries of unchanged files are still right.
 
     Raises
     ------

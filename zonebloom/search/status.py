@@ -1,4 +1,4 @@
-"""How an index stands against its data set as it is now: what it does not cover, and why.
+"""The state of an index against its current data set: the files that it does not cover, and why.
 
 Spec: specs/pruning.md#status
 """
@@ -19,7 +19,7 @@ _OF_INDEX = (ReasonCode.SEGMENT_CORRUPT, ReasonCode.FORMAT_TOO_NEW, ReasonCode.C
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Status:
-    """What an index covers, and what a search reads whole; `str()` of it is for people."""
+    """The files that an index covers, and those that a search reads whole; `str()` is for people."""
 
     index: str
     """Where the index is."""
@@ -46,15 +46,15 @@ class Status:
     num_rows_not_indexed: int
     """Rows of new and changed files, as far as they can be read."""
     num_skipped: int
-    """Parquet files whose names begin with `_` or `.`: no data for zonebloom, though some engines read them."""
+    """Parquet files whose names begin with `_` or `.`: zonebloom skips them, some engines read them."""
     unfinished: tuple[str, ...]
-    """Columns whose build or refresh did not come to its end."""
+    """Columns whose build or refresh did not end."""
     damage: tuple[Reason, ...]
     """Parts of the index that are damaged or missing, for whole files or columns."""
 
     @property
     def is_fresh(self) -> bool:
-        """Whether the index describes the data set just as it is; else a refresh has work to do."""
+        """Whether the index describes the current data set completely; if not, a refresh is needed."""
         stale = self.num_new or self.num_changed or self.num_deleted or self.num_unreadable
         return not (stale or self.unfinished or self.damage)
 

@@ -1,4 +1,4 @@
-"""`View`: what a version of the index knows of the data set as it is now: which rows are covered, stale or unknown.
+"""`View`: a version of the index against the current data set: the covered, stale and unknown rows.
 
 A file that the index has not seen, or that changed since, is kept whole; so are rows whose segment is damaged.
 
@@ -105,7 +105,7 @@ class View:
         return resolve_column(self.schema, name).type
 
     def column(self, name: str) -> ProbedColumn | None:
-        """The filters of a column as they apply to this listing; None where it has none.
+        """The filters of a column for the files of this listing; None if it has none.
 
         Raises
         ------
@@ -153,7 +153,7 @@ class View:
     def _grid_of(
         self, loaded: ColumnReader, uncovered: RowSelection, live: NDArray[np.bool_] | None
     ) -> tuple[ZoneGrid, NDArray[np.intp] | None]:
-        """The grid of a column's zones, and their numbers there; columns whose zones have the same rows share one."""
+        """The grid of a column's zones, and their numbers in it; columns with zones of the same rows share a grid."""
         grid, places = ZoneGrid.of(loaded.positions, uncovered, live)
         others = [one.grid for one in list(self._probed.values())]  # a list at once: other threads may add
         same = next((one for one in others if one.has_rows_of(grid)), grid)
@@ -228,7 +228,7 @@ class View:
         return OwnSearch(self._own, self.universe)
 
     def _zones_of(self, predicate: Predicate) -> TouchedRanges | None:
-        """The zones that the counts refer to: those of the first indexed column of the predicate, else of any."""
+        """The zones to count: those of the first indexed column of the predicate, else of the first indexed column."""
         manifest = self.snapshot.manifest
         there = manifest.columns
         if self.declared is not None:
@@ -286,7 +286,7 @@ class View:
         return self._constants[names]
 
     def _read_constants(self, fields: list[pa.Field]) -> _Constants:
-        """The values of `fields`: a group is a folder, or of a table, whose log has them, a file."""
+        """The values of `fields`: a group is a folder; for a table, whose log has the values, a file."""
         if self.declared is not None:
             found = [self.dataset.partition_values(path, fields) for path in self.files]
             values = [row if row is not None and len(row) == len(fields) else None for row in found]
@@ -312,7 +312,7 @@ def _in_file(reason: Reason) -> Reason:
 
 
 def replaced_columns(manifest: Manifest, declared: Declared | None) -> frozenset[str]:
-    """Indexed columns whose name is that of another column by now: what their filters say is of the one before.
+    """Indexed columns whose name belongs to another column now: their filters describe the former column.
 
     Spec: specs/tables.md#column-ids
     """

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["ZoneGrid", "ZoneSet", "joined"]
 
 _ZONES_OF_ONE_NUMBER = 16
-"""A number costs as much as so many zones of a bitmap (measured at 131 072 zones: 8000 numbers)."""
+"""One zone number in a list costs as much as 16 zones of a bitmap, so sparser sets are lists (131 072 zones: 8000)."""
 
 
 class ZoneGrid:
@@ -68,7 +68,7 @@ class ZoneGrid:
 
     @cached_property
     def is_disjoint(self) -> bool:
-        """Whether each zone has rows, and no two share one; else the rows of an AND are not those of its zones."""
+        """Whether each zone has rows, and no two zones share a row; only then AND of zones is AND of their rows."""
         return bool((self.firsts < self.ends).all() and (self.firsts[1:] >= self.ends[:-1]).all())
 
     def has_rows_of(self, other: ZoneGrid) -> bool:
@@ -80,7 +80,7 @@ class ZoneGrid:
         )
 
     def rows_of(self, numbers: NDArray[np.intp]) -> RowSelection:
-        """The rows of these zones, ascending, and those that are uncovered: a `ZoneSet` where zones can be combined."""
+        """The rows of these ascending zones, and all uncovered rows; a `ZoneSet` if zones can be combined."""
         if not len(self):
             return self.uncovered
         found = ZoneSet.of(self, numbers)
@@ -88,7 +88,7 @@ class ZoneGrid:
 
 
 class ZoneSet(RowSelection):
-    """Some zones of a grid and its uncovered rows: a selection whose row ranges are not made before they are asked for.
+    """Some zones of a grid and its uncovered rows: a selection whose row ranges are made on demand.
 
     - Two sets over one `ZoneGrid` (the same object) combine without a look at rows.
     """
@@ -101,7 +101,7 @@ class ZoneSet(RowSelection):
 
     @classmethod
     def of(cls, grid: ZoneGrid, numbers: NDArray[np.intp] | None = None, mask: NDArray[np.bool_] | None = None) -> Self:
-        """The zones with these ascending numbers, or those that are set in `mask`."""
+        """The zones with these ascending numbers, or the zones in `mask`."""
         self = object.__new__(cls)
         self.grid, self._numbers, self._mask = grid, numbers, mask
         return self
@@ -164,7 +164,7 @@ class ZoneSet(RowSelection):
 
 
 def joined(joint: Callable[[Bounds, Bounds], Bounds], branches: Iterable[Bounds]) -> Bounds:
-    """All of `branches` joined by `and_` or `or_`: first those that are over one grid, as zones."""
+    """All of `branches` joined by `and_` or `or_`; branches over one grid are joined first, as zones."""
     of_grid: dict[ZoneGrid | None, Bounds] = {}
     for one in branches:
         rows = one.true_rows

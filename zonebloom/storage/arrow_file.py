@@ -1,8 +1,8 @@
-"""The one reader of Arrow IPC in an index: messages of a file become schemas and record batches, checked whole.
+"""The one reader of Arrow IPC in an index: messages of a file become schemas and validated record batches.
 
-A checksum finds accidents, not adversaries. So a batch has exactly the columns that its kind of file has, no null
-where none may be, offsets and texts that were validated, and no more bytes than the file can pay for. Messages are read
-in the order of the file: a footer is never believed.
+A checksum finds accidents, not adversaries. So each batch is validated: it has exactly the columns of its kind of file,
+no null in a column without nulls, valid offsets and texts, and a decompressed size in proportion to the file. Messages
+are read in the order of the file; the footer is not used.
 
 Spec: specs/index-format.md#arrow
 """
@@ -20,7 +20,7 @@ from zonebloom.errors import CorruptIndexError, StorageError, UnsupportedFormatE
 __all__ = ["MAGIC", "check_columns", "read_batch", "read_batches", "read_head", "read_schema", "reading"]
 
 MAGIC = b"ARROW1\0\0"
-"""What an Arrow IPC file begins with; the messages of a stream follow."""
+"""The first bytes of an Arrow IPC file; the messages of a stream follow."""
 _MOST_EXPANSION = 1024
 """Decompressed bytes of a batch for each byte of its message; fragment lists have about 10."""
 _HEADER, _BUFFERS, _COMPRESSION = 2, 2, 3
@@ -29,7 +29,7 @@ _HEADER, _BUFFERS, _COMPRESSION = 2, 2, 3
 
 @contextmanager
 def reading(what: str) -> Iterator[None]:
-    """Parse what a file of the index holds: a failure of any class is a `CorruptIndexError` about `what`."""
+    """Parse a file of the index in the block: an error of any class becomes a `CorruptIndexError` about `what`."""
     try:
         yield
     except (CorruptIndexError, StorageError, UnsupportedFormatError):
@@ -37,8 +37,8 @@ def reading(what: str) -> Iterator[None]:
     except FileNotFoundError as error:
         raise CorruptIndexError(f"{what} must exist, got no such file") from error
     except Exception as error:
-        said = next(iter(str(error).splitlines()), "")
-        raise CorruptIndexError(f"{what} must be as it was written, got {type(error).__name__}: {said}") from error
+        cause = next(iter(str(error).splitlines()), "")
+        raise CorruptIndexError(f"{what} must be as it was written, got {type(error).__name__}: {cause}") from error
 
 
 def read_head(head: pa.Buffer) -> pa.Schema:
@@ -54,7 +54,7 @@ def read_schema(text: str) -> pa.Schema:
 
 
 def _with_names(schema: pa.Schema) -> pa.Schema:
-    """`schema`, whose names are UTF-8 at every depth; pyarrow would find out where a name is first used."""
+    """`schema`, after a check that its names are UTF-8 at every depth; pyarrow fails only where a name is used."""
     pending = list(schema)
     while pending:
         field = pending.pop()
@@ -85,7 +85,7 @@ def read_batches(data: pa.Buffer, wanted: pa.Schema, *, is_compressed: bool = Fa
 def read_batch(
     message: pa.ipc.Message | pa.Buffer, schema: pa.Schema, *, is_compressed: bool = False
 ) -> pa.RecordBatch:
-    """The record batch of one message, validated; its buffers are those of the message where none is compressed."""
+    """The record batch of one message, validated; uncompressed buffers are those of the message."""
     if isinstance(message, pa.Buffer):
         message = pa.ipc.read_message(message)
     expanded = _expanded_bytes(message)
@@ -100,7 +100,7 @@ def read_batch(
 
 
 def _expanded_bytes(message: pa.ipc.Message) -> int:
-    """Bytes of a batch's buffers once they are decompressed; 0 where they are not compressed.
+    """Bytes of a batch's buffers after decompression; 0 if they are not compressed.
 
     pyarrow has verified the flatbuffer that holds the message; each compressed buffer begins with its size.
     """
@@ -119,7 +119,7 @@ def _expanded_bytes(message: pa.ipc.Message) -> int:
 
 
 def _field(metadata: bytes, table: int, number: int) -> int:
-    """Where field `number` of a flatbuffer table leads; 0 where the table does not have it."""
+    """The position that field `number` of a flatbuffer table points to; 0 if the table has no such field."""
     (back,) = struct.unpack_from("<i", metadata, table)
     (size,) = struct.unpack_from("<H", metadata, table - back)
     slot = 4 + 2 * number

@@ -1,4 +1,4 @@
-"""Fragments: the data files that an index describes, as columns; objects are made only of those that are asked for.
+"""Fragments: the data files that an index describes, in columns; objects are made one by one on request.
 
 A fragment list is one Arrow file, immutable like a segment. `FragmentTable` holds one or several of them in NumPy
 arrays, so that a hundred thousand files open, compare with a listing and go through a commit in milliseconds.
@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Collection, ItemsView, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 ABSENT, CHANGED = -1, -2
-"""Instead of the position of a file: it is in no fragment, or its fragment has another fingerprint."""
+"""In place of a position: the file has no fragment, or its fragment has another fingerprint."""
 
 _WORTH_COMPRESSING = 256
 """Fragments of a list: a shorter one saves less than the threads cost that Arrow decompresses in, 0.3 ms and more."""
@@ -101,7 +101,7 @@ class Fragment:
 
 @dataclass(frozen=True, slots=True)
 class FragmentListEntry:
-    """What the version file says of a fragment list."""
+    """A fragment list in the version file."""
 
     path: str
     """Relative to the index directory."""
@@ -120,9 +120,9 @@ _OF_GROUPS = ("group_rows", "group_bytes")
 
 @dataclass(frozen=True, eq=False)
 class FragmentTable(Mapping[str, Fragment]):
-    """Fragments in columns, and a mapping from path to `Fragment`, which is made when it is asked for.
+    """Fragments in columns, and a mapping from path to `Fragment`, whose objects are made on request.
 
-    - All columns have one element a fragment, in one order; no path is there twice.
+    - All columns have one element a fragment, in one order; paths are unique.
     - The row groups of fragment i are `group_offsets[i]` to `group_offsets[i + 1]` of `group_rows` and `group_bytes`.
     """
 
@@ -188,7 +188,7 @@ class FragmentTable(Mapping[str, Fragment]):
         return self.at(self._position_of[path])
 
     def values(self) -> list[Fragment]:  # type: ignore[override] # a list serves as well, and is made once
-        """All of them as objects: 2 µs each."""
+        """All fragments as objects: 2 µs each."""
         return [self.at(position) for position in range(len(self))]
 
     def items(self) -> ItemsView[str, Fragment]:
@@ -196,7 +196,7 @@ class FragmentTable(Mapping[str, Fragment]):
         return dict(zip(self, self.values(), strict=True)).items()
 
     def position(self, path: str) -> int:
-        """Where the fragment of `path` stands in the columns; a `KeyError` where there is none."""
+        """The position of the fragment of `path` in the columns; a `KeyError` if there is none."""
         return self._position_of[path]
 
     def at(self, position: int) -> Fragment:
@@ -247,9 +247,9 @@ class FragmentTable(Mapping[str, Fragment]):
     # --- against a listing --------------------------------------------------------------------------------------------
 
     def compare(self, listing: Mapping[str, Any]) -> NDArray[np.int64]:
-        """For each file of `listing` the position of its fragment, or `ABSENT`, or `CHANGED`; by path in order.
+        """For each file of `listing`, in its order, the position of the file's fragment, or `ABSENT`, or `CHANGED`.
 
-        The values of `listing` are fingerprints. Cost: 0.3 µs a file.
+        `listing` maps paths to fingerprints. Cost: 0.3 µs a file.
         """
         if not listing:
             return np.zeros(0, np.int64)
@@ -268,20 +268,16 @@ class FragmentTable(Mapping[str, Fragment]):
         return np.where(is_same | (positions < 0), positions, CHANGED)
 
 
-@overload
-def _texts(values: Collection[str]) -> NDArray[np.object_]: ...
-@overload
-def _texts(values: Collection[str | None]) -> NDArray[np.object_]: ...
 def _texts(values: Collection[Any]) -> NDArray[np.object_]:
-    found = np.empty(len(values), np.object_)
-    found[:] = list(values)
-    return found
+    texts = np.empty(len(values), np.object_)
+    texts[:] = list(values)
+    return texts
 
 
-def is_in_runs(ids: NDArray[np.uint64], found: Runs) -> NDArray[np.bool_]:
-    """For each id, whether one of the sorted runs holds it."""
-    starts = np.array([start for start, _ in found], np.uint64)
-    stops = np.array([0, *(stop for _, stop in found)], np.uint64)
+def is_in_runs(ids: NDArray[np.uint64], runs: Runs) -> NDArray[np.bool_]:
+    """For each id, whether one of the sorted runs has it."""
+    starts = np.array([start for start, _ in runs], np.uint64)
+    stops = np.array([0, *(stop for _, stop in runs)], np.uint64)
     return np.asarray(ids < stops[np.searchsorted(starts, ids, side="right")])
 
 
@@ -321,7 +317,7 @@ def read_fragments(store: Store, entry: FragmentListEntry) -> FragmentTable:
     Raises
     ------
     CorruptIndexError
-        The file is missing, differs from its checksum, or holds what no fragment can have.
+        The file is missing, differs from its checksum, or has values that no fragment can have.
     """
     what = f"fragment list {entry.path}"
     with reading(what):
@@ -339,7 +335,7 @@ def read_fragments(store: Store, entry: FragmentListEntry) -> FragmentTable:
 
 
 def _check_values(table: FragmentTable) -> None:
-    """Raise a `ValueError` unless the ids ascend, and each file has the rows of its row groups."""
+    """Raise a `ValueError` unless the ids ascend and the rows of each file are the sum of its row groups."""
     ids, rows = table.fragment_ids, table.num_rows
     ends = np.concatenate([np.zeros(1, np.uint64), np.cumsum(table.group_rows, dtype=np.uint64)])
     if (ids[1:] <= ids[:-1]).any() or (ids > MAX_FRAGMENT_ID).any():

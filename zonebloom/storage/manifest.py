@@ -1,8 +1,8 @@
-"""Versions: which segments make up the index, and which lists name the data files that they describe.
+"""Versions: the segments of an index, and the lists of the data files that they describe.
 
 A **version** is one JSON file, written once and only if absent; the highest number is current. It lists immutable
-segments and fragment lists by name and checksum, so a commit adds and drops whole files, a reader keeps what it opened,
-and of two writers one wins.
+segments and fragment lists by name and checksum. So a commit adds and drops whole files, a reader keeps its version,
+and only one of two writers wins.
 
 Spec: specs/index-format.md#versions
 """
@@ -57,21 +57,21 @@ class ColumnEntry:
     rows_per_zone: int
     """Rows of a full zone."""
     fpp: float
-    """Probability that was asked for."""
+    """False positive probability that was asked for."""
     sizing: str
-    """How the number of blocks follows from it; `locator` where there are locators instead of filters."""
+    """The rule that gives a filter's number of blocks for `fpp`; `locator` if there are locators instead of filters."""
     segments: tuple[SegmentEntry, ...]
     """Where the filters are, or the locators that stand for them."""
     unfit: Runs = ()
-    """Ids of the fragments that were read and have no zones, for their values do not convert to the type."""
+    """Ids of the fragments that were read and have no zones: their values do not convert to the type."""
     levels: tuple[LevelEntry, ...] = ()
     """Filters above the zones, from the fragments up."""
     is_unfinished: bool = False
-    """Whether the build that made the column has not come to its end; built again, it goes on."""
+    """Whether the build of the column has not ended; the same build call resumes it."""
 
     @property
     def files(self) -> tuple[str, ...]:
-        """Paths of all segments, those of the levels too."""
+        """Paths of all segments, also of those of the levels."""
         above = (segment for level in self.levels for segment in level.segments)
         return tuple(segment.path for segment in (*self.segments, *above))
 
@@ -98,23 +98,23 @@ class Manifest:
     version: int
     """Number of the commit, from 1."""
     operation: str
-    """What made it: build, refresh, optimize, …"""
+    """The operation that committed it: build, refresh, optimize, …"""
     dataset: dict[str, Any]
-    """How the data set is found and laid out, as `datasets` wrote it."""
+    """Location and layout of the data set, as `formats` wrote them."""
     schema: pa.Schema
     """Schema of the data set, partition columns included."""
     next_fragment_id: int
-    """Least id that was never used."""
+    """The least fragment id that was never used."""
     columns: tuple[ColumnEntry, ...]
     """The indexed columns."""
     fragment_lists: tuple[FragmentListEntry, ...]
-    """Where the fragments are."""
+    """The lists of the fragments."""
     dropped: Runs = ()
-    """Half-open runs of the fragment ids that are gone."""
-    committed_at: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="milliseconds"))
-    """When, in UTC."""
+    """Half-open runs of the ids of dropped fragments."""
+    committed_at: str = field(default_factory=lambda: _now())  # noqa: PLW0108 -- defined below
+    """Time of the commit, in UTC."""
     writer: str = "zonebloom"
-    """What wrote it."""
+    """The library that wrote it."""
 
     def column(self, name: str) -> ColumnEntry | None:
         """The entry of column `name`, if it is indexed."""
@@ -122,9 +122,12 @@ class Manifest:
 
     def following(self, operation: str, **changes: Any) -> Manifest:
         """The next version, with `changes`."""
-        now = datetime.now(UTC).isoformat(timespec="milliseconds")
-        following: dict[str, Any] = {"version": self.version + 1, "operation": operation, "committed_at": now}
+        following: dict[str, Any] = {"version": self.version + 1, "operation": operation, "committed_at": _now()}
         return replace(self, **following | changes)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 def version_path(version: int) -> str:
@@ -133,21 +136,20 @@ def version_path(version: int) -> str:
 
 
 def named_paths(manifest: Manifest) -> set[str]:
-    """Paths of all files that a version may need: whatever its body says that lies in one of their folders.
+    """Every text of the version file that begins like the path of an index file.
 
-    Those of later formats are among them, and data files that happen to be in folders of such names.
+    So paths in entries of a newer format are among them, and vacuum does not delete files of a newer writer. Paths of
+    data files in folders of the same names are among them too.
     """
-    found: set[str] = set()
+    paths: set[str] = set()
     pending: list[Any] = [_body(manifest)]
     while pending:
-        one = pending.pop()
-        if isinstance(one, dict):
-            pending += one.values()
-        elif isinstance(one, list):
-            pending += one
-        elif isinstance(one, str) and one.startswith(("columns/", "fragments/")):
-            found.add(one)
-    return found
+        value = pending.pop()
+        if isinstance(value, (dict, list)):
+            pending += value.values() if isinstance(value, dict) else value
+        elif isinstance(value, str) and value.startswith(("columns/", "fragments/")):
+            paths.add(value)
+    return paths
 
 
 def list_versions(store: Store) -> list[int]:
@@ -228,7 +230,7 @@ def _moment(value: Any) -> str:
 
 
 def _relative(value: Any) -> str:
-    """The path of a data file below the root of its data set, which it must not leave."""
+    """The path of a data file, which must stay below the root of the data set."""
     if any(part in ("", ".", "..") for part in _TEXT(value).split("/")):
         raise ValueError(f"must be a path below the data set, got {value!r}")
     return str(value)
@@ -246,7 +248,7 @@ _DATASETS = {
 
 
 def _dataset(value: Any) -> dict[str, Any]:
-    """The description of a data set as it stands; of a kind that only a newer zonebloom knows, no more than that."""
+    """The description of a data set, checked; a kind of data set that is unknown here is not checked."""
     kind = _part(kind=_TEXT)(value)["kind"]
     _DATASETS.get(kind, dict)(value)
     if value.get("layout") == "file" and len(value["files"]) != 1:
@@ -305,7 +307,7 @@ def _column(name: str, arrow_type: pa.Schema, *, unfinished: bool, **entry: Any)
 
 
 def _manifest(body: Any) -> Manifest:
-    """The version that a body describes; raises whatever its parts raise."""
+    """The version of a body. Raises the errors of its parts."""
     parts = _BODY(body)
     columns = tuple(_column(**column) for column in parts.pop("columns"))
     manifest = Manifest(columns=columns, fragment_lists=parts.pop("fragments"), **parts)
@@ -326,12 +328,12 @@ def _manifest(body: Any) -> Manifest:
 def commit(store: Store, manifest: Manifest) -> None:
     """Make `manifest` the current version.
 
-    A store that sent the request twice, as its answer was lost, finds its own version there: then it is committed.
+    If the answer of the first request is lost, the store sends it again and finds its own version: that is a commit.
 
     Raises
     ------
     ConcurrentCommitError
-        Another commit took that number first; nothing was changed.
+        Another commit took the number first; nothing was changed.
 
     Spec: specs/index-format.md#commit
     """
@@ -339,7 +341,7 @@ def commit(store: Store, manifest: Manifest) -> None:
     document = {
         "format": "zonebloom",
         "format_version": FORMAT_VERSION,
-        "commit": uuid.uuid4().hex,  # no other writer has these bytes: a lost answer is no lost race
+        "commit": uuid.uuid4().hex,  # makes the bytes unique: after a lost answer the writer recognises its own version
         "checksum": checksum(_canonical(body)),
         "body": body,
     }
@@ -369,7 +371,7 @@ def read_version(store: Store, version: int) -> Manifest:
     UnsupportedFormatError
         A newer zonebloom wrote it.
     CorruptIndexError
-        It is missing, or differs from its checksum.
+        The version file is missing, or differs from its checksum.
     """
     path = version_path(version)
     with reading(path):

@@ -1,4 +1,4 @@
-"""What all segments have in common: their entry in the version file, spans, checksums, and where they lie.
+"""The common parts of all segments: the entry in the version file, spans, checksums, paths, and a new file.
 
 A segment is described by its `SegmentEntry` in the version file, which holds a checksum of each **span** of the file;
 the spans tile it. The kinds: `zone_segment` (one filter after another), `slices` (bit rows), `locator` (sorted pairs).
@@ -8,17 +8,30 @@ Spec: specs/index-format.md#zone-segment
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 from urllib.parse import quote
 
 import pyarrow as pa
 import xxhash
 
-from zonebloom.storage.stores.store import NewFile
+from zonebloom.storage.stores.store import NewFile, Store, delete_all
 
-__all__ = ["CheckedFile", "Runs", "SegmentEntry", "Span", "checksum", "column_folder", "joined_runs", "runs"]
+__all__ = [
+    "CheckedFile",
+    "Runs",
+    "SegmentEntry",
+    "SegmentWriter",
+    "Span",
+    "checksum",
+    "column_folder",
+    "joined_runs",
+    "runs",
+]
 
 _MAX_NAME = 200
 """Characters; file systems have room for 255."""
@@ -35,7 +48,7 @@ def checksum(data: bytes | memoryview | pa.Buffer) -> str:
 
 
 def column_folder(column: str) -> str:
-    """The folder of a column's segments: its name, percent-encoded where a file name could not hold it, cut if long.
+    """The folder of a column's segments: the column's name, percent-encoded for file systems, cut if long.
 
     Spec: specs/index-format.md#directory
     """
@@ -50,14 +63,14 @@ class Span:
     num_bytes: int
     """Length in bytes."""
     checksum: str
-    """XXH3-64, 16 hexadecimal digits; empty where the bytes carry checksums of their own."""
+    """XXH3-64, 16 hexadecimal digits; empty if the bytes contain their own checksums."""
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentEntry:
-    """What the version file says of a segment.
+    """A segment in the version file.
 
-    - Span 0 is the head, the last one the tail; those between depend on the kind.
+    - Span 0 is the head, the last span the tail; the spans between depend on the kind.
     """
 
     path: str
@@ -79,7 +92,7 @@ class SegmentEntry:
         return sum(span.num_bytes for span in self.spans)
 
     def to_json(self) -> dict[str, Any]:
-        """The entry as it stands in a version file."""
+        """The entry as JSON of a version file."""
         return {
             "path": self.path,
             "kind": self.kind,
@@ -92,23 +105,17 @@ class SegmentEntry:
 
 def runs(ids: Iterable[int]) -> Runs:
     """`ids` as half-open runs in order: {1, 2, 5} gives ((1, 3), (5, 6))."""
-    found: list[list[int]] = []
-    for value in sorted(set(ids)):
-        if found and found[-1][1] == value:
-            found[-1][1] = value + 1
-        else:
-            found.append([value, value + 1])
-    return tuple((start, stop) for start, stop in found)
+    return joined_runs((value, value + 1) for value in ids)
 
 
-def joined_runs(found: Iterable[tuple[int, int]]) -> Runs:
+def joined_runs(parts: Iterable[tuple[int, int]]) -> Runs:
     """Runs in any order, which may overlap, as runs of the same ids in order.
 
     >>> joined_runs([(5, 9), (1, 3), (3, 4), (6, 7)])
     ((1, 4), (5, 9))
     """
     joined: list[tuple[int, int]] = []
-    for start, stop in sorted(found):
+    for start, stop in sorted(parts):
         if joined and start <= joined[-1][1]:
             joined[-1] = (joined[-1][0], max(stop, joined[-1][1]))
         else:
@@ -117,7 +124,7 @@ def joined_runs(found: Iterable[tuple[int, int]]) -> Runs:
 
 
 class CheckedFile:
-    """A file for Arrow's writer that checksums what passes, span by span."""
+    """A file for Arrow's writer that computes the checksum of each span."""
 
     closed = False
 
@@ -144,24 +151,12 @@ class CheckedFile:
         return len(view)
 
     def tell(self) -> int:
-        """Bytes that passed."""
+        """Bytes written."""
         return self._position
 
     def flush(self) -> None:
         """Flush the file beneath."""
         self._file.flush()
-
-    def readable(self) -> bool:
-        """Never."""
-        return False
-
-    def writable(self) -> bool:
-        """Always."""
-        return True
-
-    def seekable(self) -> bool:
-        """Never."""
-        return False
 
     def end_span(self) -> Span:
         """The span that ends here; the next one begins."""
@@ -169,3 +164,33 @@ class CheckedFile:
         self._digest.reset()
         self._num_bytes = 0
         return span
+
+
+class SegmentWriter:
+    """One new segment; a context manager that leaves no file behind if the block raises.
+
+    The file is made with the first bytes: a segment without zones has none.
+    """
+
+    def __init__(self, store: Store, column: str, ending: str) -> None:
+        self._store = store
+        self._path = f"{column_folder(column)}/{uuid.uuid4()}.{ending}"
+        self._file = ExitStack()
+        self._is_closed = False
+
+    def _open(self) -> NewFile:
+        return self._file.enter_context(self._store.writing(self._path))
+
+    def _close(self) -> None:
+        self._is_closed = True
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._file.__exit__(kind, error, traceback)
+        if kind is not None and self._is_closed:
+            delete_all(self._store, [self._path])

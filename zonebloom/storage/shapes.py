@@ -1,7 +1,7 @@
-"""Shapes: what JSON that a file holds must be, declared once, so that nothing above meets a wrong type.
+"""Shapes: the types and ranges that the JSON of a file must have, declared once and checked before any use.
 
-A shape is a function that takes a decoded JSON value and returns what the value stands for, or raises a `ValueError`
-that says where the value is and what it must be. Work and memory are linear in the value.
+A shape is a function that takes a decoded JSON value and returns the Python value for it. It raises a `ValueError` with
+the place of a wrong value and the condition that it must meet. Time and memory are linear in the value.
 
 >>> point = record(complex, real=integer(), imag=integer(most=9))
 >>> array(point)([{"real": 1, "imag": 2}])
@@ -105,7 +105,7 @@ def array(item: Shape[T], *, least: int = 0) -> Shape[tuple[T, ...]]:
 
 
 def pair(make: Callable[..., T], *shapes: Shape[Any]) -> Shape[T]:
-    """An array of as many values as there are `shapes`, which `make` takes in that order."""
+    """An array of one value for each of `shapes`; `make` takes the values in that order."""
     what = f"an array of {len(shapes)} values"
 
     def shape(value: Any) -> T:

@@ -1,25 +1,22 @@
 """Zone segment: the zones of some fragments of one column, as an immutable Arrow IPC file.
 
-Its spans are the head (magic and schema), each record batch, and the tail (footer), so every byte is checked; a batch
-is checked when it is first touched, not when the segment is opened.
+Its spans are the head (magic and schema), each record batch, and the tail (footer), so every byte is checked. A batch
+is checked when it is first read, not when the segment is opened.
 
 Spec: specs/index-format.md#zone-segment
 """
 
 from __future__ import annotations
 
-import uuid
-from contextlib import ExitStack
 from itertools import accumulate
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import pyarrow as pa
 
 from zonebloom.bloom.zones import ZONE_FIELDS, ZonePositions, ZoneTable
 from zonebloom.errors import CorruptIndexError
 from zonebloom.storage.arrow_file import MAGIC, check_columns, read_batch, read_head, reading
-from zonebloom.storage.segment import CheckedFile, SegmentEntry, Span, checksum, column_folder, runs
+from zonebloom.storage.segment import CheckedFile, SegmentEntry, SegmentWriter, Span, checksum, runs
 from zonebloom.storage.stores.store import NewFile, Store
 
 __all__ = ["ZoneSegment", "ZoneSegmentWriter"]
@@ -29,7 +26,7 @@ _LEAST_SPANS = 2
 
 
 class _HeadFile(CheckedFile):
-    """Ends a span where the head ends, which Arrow's writer writes with the first batch, or at last."""
+    """Ends a span where the head ends; Arrow's writer writes the head with the first batch."""
 
     def __init__(self, file: NewFile, schema: pa.Schema) -> None:
         super().__init__(file)
@@ -42,52 +39,47 @@ class _HeadFile(CheckedFile):
         return super().write(data)
 
 
-class ZoneSegmentWriter:
-    """Writes one new zone segment; `entry` describes it once the block ends, and nothing stays if it raises."""
+class ZoneSegmentWriter(SegmentWriter):
+    """Writes one new zone segment, batch by batch."""
 
     def __init__(self, store: Store, column: str, schema: pa.Schema) -> None:
-        self._path = f"{column_folder(column)}/{uuid.uuid4()}.zones.arrow"
-        self._store = store
-        self._schema = schema
-        self._stack = ExitStack()
+        super().__init__(store, column, "zones.arrow")
+        self.schema = schema
+        self._sink: _HeadFile | None = None
         self._fragments: set[int] = set()
         self._num_zones = 0
         self._filter_bytes = 0
-        self.entry: SegmentEntry | None = None
-
-    def __enter__(self) -> Self:
-        self._sink = _HeadFile(self._stack.enter_context(self._store.writing(self._path)), self._schema)
-        self._writer = pa.ipc.new_file(pa.PythonFile(self._sink, "w"), self._schema)
-        return self
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Append the zones of `batch`; the caller may use its memory again afterwards."""
+        if self._sink is None:
+            self._sink = _HeadFile(self._open(), self.schema)
+            self._writer = pa.ipc.new_file(pa.PythonFile(self._sink, "w"), self.schema)
         self._writer.write_batch(batch)
         self._sink.spans.append(self._sink.end_span())
         self._fragments.update(batch.column(0).unique().to_pylist())
         self._num_zones += batch.num_rows
         self._filter_bytes += batch.column(4).buffers()[2].size if batch.num_rows else 0
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if kind is not None:
-            self._stack.__exit__(kind, error, traceback)
-            return
-        with self._stack:
-            self._writer.close()
-            self._sink.spans.append(self._sink.end_span())
-        self.entry = SegmentEntry(
+    def finish(self) -> list[SegmentEntry]:
+        """The segment, whose file is closed; none where no batch was written."""
+        if self._sink is None:
+            return []
+        self._writer.close()
+        self._sink.spans.append(self._sink.end_span())
+        self._close()
+        entry = SegmentEntry(
             path=self._path,
             num_zones=self._num_zones,
             filter_bytes=self._filter_bytes,
             fragments=runs(self._fragments),
             spans=tuple(self._sink.spans),
         )
+        return [entry]
 
 
 class ZoneSegment:
-    """An opened zone segment; its batches are memory-mapped and trusted only once their checksum was seen to hold."""
+    """An opened zone segment; a batch is memory-mapped, and its checksum is verified before it is used."""
 
     def __init__(self, store: Store, entry: SegmentEntry) -> None:
         self.entry = entry
@@ -122,7 +114,7 @@ class ZoneSegment:
         Raises
         ------
         CorruptIndexError
-            Its bytes differ from their checksum, or are no zones.
+            Its bytes differ from their checksum, or are not zones.
         """
         with reading(f"span {1 + number} of segment {self.entry.path}"):
             batch = read_batch(self._checked(1 + number), self.schema)
@@ -130,18 +122,18 @@ class ZoneSegment:
             return batch
 
     def release(self) -> None:
-        """Unmap what was read; it is mapped again when it is needed again."""
+        """Unmap the pages that were read; they are mapped again by the next read."""
         self._mapping.release()
 
     def zones(self, *, keep_mapped: bool = True) -> tuple[ZoneTable, list[str]]:
-        """The zones of all sound batches, and a message for each batch that is not sound.
+        """The zones of all undamaged batches, and a message for each damaged batch.
 
-        Without `keep_mapped` what was checked is unmapped at once, so that a large segment does not fill the memory.
+        Without `keep_mapped` each batch is unmapped after its check, so that a large segment does not fill the memory.
 
         Raises
         ------
         CorruptIndexError
-            A sound batch holds no zones in the sense of specs/zones.md.
+            An undamaged batch breaks an invariant of specs/zones.md.
         """
         batches, damage = [], []
         for number in range(len(self)):

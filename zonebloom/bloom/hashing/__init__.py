@@ -1,16 +1,17 @@
-"""Arrow values to 64-bit hashes, and which types have them.
+"""Arrow values to 64-bit hashes, and the types that have them.
 
 The ladder, from a column to its hashes:
 
 1. ``column_array`` finds a column, or the leaf ``"a.b"`` of a struct, in a batch.
-2. ``hash_plan`` says how its type is hashed: ``fixed`` (so many bytes a value), ``variable`` (bytes between offsets)
+2. ``hash_plan`` gives the layout of its type: ``fixed`` (values of one width), ``variable`` (bytes between offsets)
    or ``hashes`` (dictionaries: each distinct value is hashed once, then gathered).
-3. ``fixed_buffers``, ``variable_buffers`` and ``to_hashes`` hand the kernels exactly what the layout needs, and copy
-   nothing for types whose Arrow buffer already is the hash input.
+3. ``fixed_buffers``, ``variable_buffers`` and ``to_hashes`` give the kernels the buffers of the layout. They copy
+   nothing for types whose Arrow buffer is the hash input.
 
-The hash is XXH64 with seed 0 of the value's little-endian bytes at the column's own width. Null has no hash. Two
-values of one column have equal hash input exactly if they are equal, except floats: ``-0.0`` and each NaN have bytes
-of their own, so ``hash_values`` probes both zeros, and zonebloom.predicates.coerce never lets NaN prune.
+The hash is XXH64 with seed 0 of the value's little-endian bytes at the column's own width. Null has no hash. Equal
+values of one column have equal hash input, and different values different input, with one exception: ``0.0`` and
+``-0.0`` have different bytes, and so have NaNs. So ``hash_values`` probes both zeros, and zonebloom.predicates.coerce
+never lets NaN prune.
 
 `columns` finds columns, `types` has the plans, `buffers` the views, `values` makes hashes of arrays. Nothing here
 imports numba before a kernel is needed.

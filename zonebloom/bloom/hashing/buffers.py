@@ -1,4 +1,4 @@
-"""Views of Arrow buffers as the kernels take them; what is the hash input already is not copied."""
+"""Views of Arrow buffers for the kernels; a buffer that is the hash input is not copied."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class FixedBuffers:
 
 @dataclass(frozen=True, slots=True)
 class VariableBuffers:
-    """Values of their own lengths: row i is ``data[offsets[i]:offsets[i + 1]]``."""
+    """Values of different lengths: row i is ``data[offsets[i]:offsets[i + 1]]``."""
 
     data: Bytes
     """The whole data buffer, also when the array is a slice of it."""
@@ -124,7 +124,7 @@ def _bitmap(stored: pa.Array) -> tuple[Bytes | None, int]:
 
 
 def _bytes(buffer: pa.Buffer | None) -> Bytes:
-    """A read-only view, also of buffers that pyarrow would let be written."""
+    """A read-only view, also of mutable buffers."""
     view = np.empty(0, np.uint8) if buffer is None else np.frombuffer(buffer, np.uint8)
     view.flags.writeable = False
     return view

@@ -13,14 +13,14 @@ __all__ = ["column_array", "column_path", "is_ambiguous", "leaf_paths", "resolve
 
 
 def resolve_column(schema: pa.Schema, name: str) -> pa.Field:
-    """The field that `name` means: a column of that very name, else the struct leaf at that dotted path.
+    """The field that `name` means: the column of that name, else the struct leaf at that dotted path.
 
-    The field of a leaf is named by its whole path, and is nullable if it or a parent is.
+    The field of a leaf is named by its whole path, and is nullable if the leaf or a parent is.
 
     Raises
     ------
     ColumnNotFoundError
-        If there is none; the message offers the nearest columns and leaf paths.
+        If there is no such field; the message offers the nearest columns and leaf paths.
     InvalidArgumentError
         If several columns have the name.
 
@@ -33,7 +33,7 @@ def resolve_column(schema: pa.Schema, name: str) -> pa.Field:
 
 
 def column_path(schema: pa.Schema, name: str) -> list[str]:
-    """The names from the top of `schema` down to the field that `resolve_column` gives.
+    """The names from the top of `schema` down to the result of `resolve_column`.
 
     Raises
     ------
@@ -44,7 +44,7 @@ def column_path(schema: pa.Schema, name: str) -> list[str]:
 
 
 def is_ambiguous(fields: pa.Schema, name: str) -> bool:
-    """Whether `name` is a column and the path of a struct's field as well, or of fields of several structs.
+    """Whether `name` has several meanings: a column and a field of a struct, or fields of several structs.
 
     Spec: specs/hashing.md#column_array
     """
@@ -61,7 +61,7 @@ def _num_meanings(fields: Iterable[pa.Field], name: str) -> int:
 
 
 def column_array(data: pa.RecordBatch | pa.Table, name: str) -> pa.Array | pa.ChunkedArray:
-    """The values of column or struct leaf `name`, null wherever the leaf or one of its parents is null.
+    """The values of column or struct leaf `name`; null if the leaf or one of its parents is null.
 
     An Array for a RecordBatch, a ChunkedArray for a Table. A top-level column is not copied.
 
@@ -83,7 +83,7 @@ def column_array(data: pa.RecordBatch | pa.Table, name: str) -> pa.Array | pa.Ch
 
 
 def leaf_paths(schema: pa.Schema) -> list[str]:
-    """The dotted paths of all columns that are no structs, in order of the schema."""
+    """The dotted paths of all columns and struct leaves that are no structs, in order of the schema."""
     return [path for field in schema for path in paths_below(field, field.name)]
 
 
@@ -106,7 +106,7 @@ def _fields_on_path(schema: pa.Schema, name: str) -> list[pa.Field]:
 def _walk(fields: pa.Schema | pa.StructType, name: str) -> list[pa.Field] | None:
     """The fields from one of `fields` down to `name`; the longest name that matches at each level wins.
 
-    Cost: of the dots in `name`, whatever the number of `fields` is.
+    Cost: proportional to the dots in `name`, not to the number of `fields`.
     """
     places = fields.get_all_field_indices(name)
     if len(places) > 1:

@@ -1,4 +1,4 @@
-"""How values of each Arrow type are hashed, if they are."""
+"""The hash plan of each Arrow type that can be hashed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class HashPlan:
 
 
 def storage_type(column_type: pa.DataType) -> pa.DataType:
-    """The type whose values are hashed: extension types and run-end encoding taken off, dictionaries left on."""
+    """The type whose values are hashed: without extension types and run-end encoding, with dictionaries."""
     while True:
         if isinstance(column_type, pa.BaseExtensionType):
             column_type = column_type.storage_type
@@ -67,7 +67,7 @@ def hash_plan(column_type: pa.DataType) -> HashPlan:
 
 
 def is_supported(column_type: pa.DataType) -> bool:
-    """Whether columns of `column_type` can be indexed, that is, whether `hash_plan` has a plan."""
+    """Whether columns of `column_type` can be indexed: whether `hash_plan` has a plan."""
     try:
         hash_plan(column_type)
     except UnsupportedTypeError:
@@ -102,7 +102,7 @@ def _is_variable(stored: pa.DataType) -> bool:
 
 
 def is_view(stored: pa.DataType) -> bool:
-    """Whether values of the type are views, which have no bytes in a row."""
+    """Whether values of the type are views, which are not contiguous."""
     return stored in (pa.string_view(), pa.binary_view())
 
 

@@ -23,16 +23,16 @@ __all__ = ["hash_array", "hash_values", "to_hashes"]
 Hashes: TypeAlias = "NDArray[np.uint64]"
 
 MAX_VALUES_WITHOUT_KERNELS = 1024
-"""Up to here the xxhash package hashes a probe sooner than numba is imported (0.6 s of CPU)."""
+"""Most values that the xxhash package hashes: importing numba takes longer (0.6 s of CPU)."""
 
 NUM_CACHED_DICTIONARIES = 8
-"""As many dictionary columns as one build usually reads side by side; each holds one dictionary and its hashes."""
+"""Dictionaries that are kept with their hashes; a build usually reads fewer dictionary columns side by side."""
 
 
 def to_hashes(array: pa.Array) -> Hashes:
-    """One hash for each row of any supported type; null rows hold an unspecified hash, see `validity_of`.
+    """One hash for each row of any supported type; the hash of a null row is unspecified, see `validity_of`.
 
-    A dictionary's values are hashed once, also when the next arrays share the dictionary.
+    A dictionary's values are hashed once, also if the next arrays share the dictionary.
 
     Spec: specs/hashing.md#to_hashes
     """
@@ -60,11 +60,11 @@ def hash_array(array: pa.Array | pa.ChunkedArray) -> Hashes:
 
 
 def hash_values(array: pa.Array) -> list[int] | Hashes:
-    """The hashes to probe for the values of `array`: a value is absent where all of its column's hashes differ.
+    """The hashes to probe for the values of `array`: no value is in a zone that has none of the hashes.
 
-    Nulls are dropped. A zero of a float type contributes both ``0.0`` and ``-0.0``, which are equal but have other
-    bytes. Up to 1024 values numba is not imported and a list of ints is returned. NaN must not be among the values:
-    zonebloom.predicates.coerce.fit_values refuses it.
+    Nulls are dropped. A zero of a float type gives the hashes of ``0.0`` and ``-0.0``, which are equal but have
+    different bytes. For up to 1024 values numba is not imported, and the result is a list of ints. NaN must not be
+    among the values: zonebloom.predicates.coerce.fit_values refuses it.
 
     Spec: specs/hashing.md#hash_values
     """

@@ -1,7 +1,7 @@
 """Zones: runs of rows of one fragment, each with one filter.
 
-`positions` says where they lie (`ZonePositions`); `filters` is what can be probed (`ZoneFilters`); `table` has zones as
-five columns (`ZoneTable`), in chunks of `chunk`; `schema` has the columns and what their metadata says; `builder` makes
+`positions` has the rows of zones (`ZonePositions`); `filters` is the interface for probes (`ZoneFilters`); `table` has
+zones as five columns (`ZoneTable`), in chunks of `chunk`; `schema` has the columns and their metadata; `builder` makes
 zones from batches (`ZoneBuilder`).
 """
 

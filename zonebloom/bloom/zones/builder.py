@@ -1,7 +1,7 @@
 """`ZoneBuilder`: the batches of a column become zones.
 
-The zones of a fragment are the same bytes however its rows were cut into batches: the builder holds the one zone that
-is open, and a kernel goes on filling it where the last batch ended.
+The zones of a fragment do not depend on the batches of its rows: the builder holds the open zone, and a kernel
+continues to fill it where the last batch ended.
 
 Spec: specs/zones.md#zone-builder
 """
@@ -9,16 +9,17 @@ Spec: specs/zones.md#zone-builder
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from zonebloom.arrow import from_numpy, unwrapped
+from zonebloom.arrow import unwrapped
 from zonebloom.bloom import hashing
 from zonebloom.bloom.addresses import MAX_FRAGMENT_ID
 from zonebloom.bloom.sizing import num_blocks_for
 from zonebloom.bloom.zones.chunk import BYTES_PER_BLOCK
+from zonebloom.bloom.zones.positions import ZonePositions
 from zonebloom.bloom.zones.schema import zone_schema
 from zonebloom.bloom.zones.table import MAX_ZONES_PER_BATCH, ZoneTable
 from zonebloom.errors import InvalidArgumentError
@@ -121,10 +122,10 @@ class ZoneBuilder:
         if not self._positions:
             return
         positions = np.array(self._positions, dtype=np.uint64)
-        valid_counts, data = self._filters.take(len(positions))
-        columns = [from_numpy(positions[:, i], pa.uint64()) for i in range(3)]
-        has_null = pa.array(valid_counts < positions[:, 2])
-        batch = pa.RecordBatch.from_arrays([*columns, has_null, data], schema=self._schema)
+        valid_counts, offsets, bitsets = self._filters.take(len(positions))
+        ids, starts, lengths = positions.T
+        zones = ZonePositions(ids, starts, lengths, valid_counts < lengths)
+        batch = zones.to_batch(offsets, bitsets, self._schema)
         self._positions.clear()
         if self._sink is None:
             self._kept.append(batch)
@@ -150,6 +151,9 @@ class ZoneBuilder:
         return ZoneTable(self._kept, self._schema)
 
 
+_Taken: TypeAlias = "tuple[NDArray[np.uint64], NDArray[np.int32], NDArray[Any]]"
+
+
 class _Filters(Protocol):
     """The filters of the zones that are not flushed yet."""
 
@@ -158,17 +162,17 @@ class _Filters(Protocol):
         """Zones that fit before a flush."""
 
     def insert(self, array: pa.Array, zone: int, fill: int) -> None:
-        """Insert rows, the first of which is row `fill` of `zone`."""
+        """Insert rows; the first one is row `fill` of `zone`."""
 
     def end_zone(self) -> None:
         """The open zone ends short."""
 
-    def take(self, num_zones: int) -> tuple[NDArray[np.uint64], pa.Array]:
-        """Valid values of each zone, and the bitsets as an Arrow binary array; the next zone is zone 0."""
+    def take(self, num_zones: int) -> _Taken:
+        """Valid values of each zone, and the bitsets with their offsets; the next zone is zone 0."""
 
 
 class _EqualFilters:
-    """Filters of one size, filled by the fused kernels where the values lie."""
+    """Filters of one size, filled by the fused kernels from Arrow's buffers."""
 
     def __init__(self, rows_per_zone: int, num_blocks: int, *, reuse_memory: bool) -> None:
         zone_bytes = num_blocks * BYTES_PER_BLOCK
@@ -188,18 +192,18 @@ class _EqualFilters:
     def end_zone(self) -> None:
         """Nothing to do: a short zone has the same size."""
 
-    def take(self, num_zones: int) -> tuple[NDArray[np.uint64], pa.Array]:
+    def take(self, num_zones: int) -> _Taken:
         offsets = np.arange(num_zones + 1, dtype=np.int32) * np.int32(self._num_blocks * BYTES_PER_BLOCK)
         filters, valid_counts = self._filters, self._valid_counts
         if self._reuse_memory:
             valid_counts = valid_counts.copy()
         else:
             self._allocate()
-        return valid_counts[:num_zones], _binary(offsets, filters[:num_zones].view(np.uint8))
+        return valid_counts[:num_zones], offsets, filters[:num_zones]
 
 
 class _AdaptiveFilters:
-    """Filters sized by the distinct values of each zone, made when the zone ends from its hashes."""
+    """Filters sized by the distinct values of each zone, made of the zone's hashes when the zone ends."""
 
     def __init__(self, rows_per_zone: int, fpp: float) -> None:
         largest = num_blocks_for(rows_per_zone, fpp, "exact") * BYTES_PER_BLOCK
@@ -232,7 +236,7 @@ class _AdaptiveFilters:
         self._open.clear()
         self._num_open_rows = 0
 
-    def take(self, num_zones: int) -> tuple[NDArray[np.uint64], pa.Array]:
+    def take(self, num_zones: int) -> _Taken:
         assert len(self._bitsets) == num_zones
         offsets = np.zeros(num_zones + 1, np.int32)
         np.cumsum([len(bitset) for bitset in self._bitsets], out=offsets[1:])
@@ -240,7 +244,7 @@ class _AdaptiveFilters:
         valid_counts = np.array(self._valid_counts, np.uint64)
         self._bitsets.clear()
         self._valid_counts.clear()
-        return valid_counts, _binary(offsets, data)
+        return valid_counts, offsets, data
 
 
 def _insert(
@@ -249,46 +253,26 @@ def _insert(
     from zonebloom.bloom.kernels import zones as kernels  # noqa: PLC0415 - Numba is loaded by the first rows, not by import
 
     layout = hashing.hash_plan(array.type).layout
+    insert: Callable[..., None]
+    values: tuple[Any, ...]
     if layout == "fixed":
         fixed = hashing.fixed_buffers(array)
-        kernels.insert_fixed_into_zones(
-            filters,
-            valid_counts,
-            fixed.data,
-            fixed.width,
-            validity=fixed.validity,
-            validity_offset=fixed.validity_offset,
-            num_rows=fixed.num_rows,
-            rows_per_zone=rows_per_zone,
-            first_fill=first_fill,
-        )
+        insert, values = kernels.insert_fixed_into_zones, (fixed.data, fixed.width)
+        validity, validity_offset = fixed.validity, fixed.validity_offset
     elif layout == "variable":
         variable = hashing.variable_buffers(array)
-        kernels.insert_variable_into_zones(
-            filters,
-            valid_counts,
-            variable.data,
-            variable.offsets,
-            validity=variable.validity,
-            validity_offset=variable.validity_offset,
-            num_rows=variable.num_rows,
-            rows_per_zone=rows_per_zone,
-            first_fill=first_fill,
-        )
+        insert, values = kernels.insert_variable_into_zones, (variable.data, variable.offsets)
+        validity, validity_offset = variable.validity, variable.validity_offset
     else:
+        insert, values = kernels.insert_hashes_into_zones, (hashing.to_hashes(array),)
         validity, validity_offset = hashing.validity_of(array)
-        kernels.insert_hashes_into_zones(
-            filters,
-            valid_counts,
-            hashing.to_hashes(array),
-            validity=validity,
-            validity_offset=validity_offset,
-            num_rows=len(array),
-            rows_per_zone=rows_per_zone,
-            first_fill=first_fill,
-        )
-
-
-def _binary(offsets: NDArray[np.int32], data: NDArray[np.uint8]) -> pa.Array:
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
-    return pa.Array.from_buffers(pa.binary(), len(offsets) - 1, buffers)
+    insert(
+        filters,
+        valid_counts,
+        *values,
+        validity=validity,
+        validity_offset=validity_offset,
+        num_rows=len(array),
+        rows_per_zone=rows_per_zone,
+        first_fill=first_fill,
+    )

@@ -1,4 +1,4 @@
-"""`FilterChunk`: the filters of one record batch of zones, in NumPy's sight."""
+"""`FilterChunk`: the filters of one record batch of zones, as NumPy arrays."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ __all__ = ["BYTES_PER_BLOCK", "FilterChunk", "is_work_for_kernel"]
 BYTES_PER_BLOCK = 32
 _KERNEL_MODULE = "zonebloom.bloom.kernels.sbbf"
 _KERNEL_PROBES, _LOADED_KERNEL_PROBES = 1 << 22, 1 << 16
-"""Number of (zone, hash) pairs above which a kernel costs less than NumPy's 0.1 µs for each: before Numba is loaded,
-which takes 0.5 s, and afterwards."""
+"""Numbers of (zone, hash) pairs above which a kernel costs less than NumPy's 0.1 µs a pair: before Numba is loaded, as
+loading takes 0.5 s, and after."""
 
 
 def is_work_for_kernel(num_probes: int) -> bool:
-    """Whether a kernel should look up so many (zone, hash) pairs."""
+    """Whether a kernel is faster than NumPy for `num_probes` pairs of a zone and a hash."""
     return num_probes > (_LOADED_KERNEL_PROBES if _KERNEL_MODULE in sys.modules else _KERNEL_PROBES)
 
 
 class FilterChunk:
-    """The filters of consecutive zones, as they lie in one Arrow binary array; nothing is copied.
+    """The filters of consecutive zones in one Arrow binary array, without a copy.
 
     - `words`: uint32 words of the whole data buffer.
     - `starts`: int64, first word of each filter.

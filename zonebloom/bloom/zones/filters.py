@@ -1,12 +1,12 @@
-"""`ZoneFilters`: the one interface of all that says which zones may hold a value.
+"""`ZoneFilters`: the one interface for probing zones.
 
 - `ZoneFilters` can be probed: zone tables, slice segments, the segments of a column together, levels above them.
-- `BlockFilters` hold a Split Block Bloom Filter for each zone, and give back its blocks.
+- `BlockFilters` have a Split Block Bloom Filter for each zone, whose blocks can be read.
 
 For one zone a probe has one of two outcomes:
 
 - `CANNOT_MATCH`: every probed hash misses at least one bit of the zone's filter. That is a proof.
-- `MAY_MATCH`: anything else, damage included.
+- `MAY_MATCH`: all other cases, damage included.
 
 Spec: specs/pruning.md#evaluate
 """
@@ -43,7 +43,7 @@ class ZoneFilters(ABC):
     @property
     @abstractmethod
     def positions(self) -> ZonePositions:
-        """Where the zones lie in the data."""
+        """The rows of the zones."""
 
     @abstractmethod
     def may_contain(self, hashes: NDArray[np.uint64], wanted: NDArray[np.bool_] | None = None) -> NDArray[np.bool_]:
@@ -66,7 +66,7 @@ class ZoneFilters(ABC):
 
     @property
     def damage(self) -> tuple[str, ...]:
-        """What was found to be damaged while it was probed, each a sentence; the zones concerned MAY_MATCH."""
+        """Messages of damage that probes have found; the zones concerned are MAY_MATCH."""
         return ()
 
     def __len__(self) -> int:
@@ -83,12 +83,12 @@ class ZoneFilters(ABC):
         return keys, np.concatenate([np.zeros(0, np.int64), *found])
 
     def verify(self) -> bool:
-        """Whether all bytes are as they were written; damage is noted."""
+        """Whether all bytes are as they were written; adds to `damage` if not."""
         return not self.damage
 
 
 class BlockFilters(ZoneFilters):
-    """Zones with a filter of blocks each."""
+    """Zones that have a filter of blocks each."""
 
     @property
     @abstractmethod

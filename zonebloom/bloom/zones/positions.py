@@ -1,4 +1,4 @@
-"""`ZonePositions`: where the zones of a column lie in its data, and which of them have nulls.
+"""`ZonePositions`: the rows of a column's zones, and which zones have nulls.
 
 Spec: specs/zones.md#zone-table
 """
@@ -23,16 +23,16 @@ __all__ = ["ZonePositions"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ZonePositions:
-    """Where zones lie in the data: the first four columns of a zone table, with one element a zone."""
+    """The rows of zones: the first four columns of a zone table, with one element a zone."""
 
     fragment_ids: NDArray[np.uint64]
     """The fragment of each zone."""
     zone_starts: NDArray[np.uint64]
-    """Offset of its first row."""
+    """Offset of each zone's first row in its fragment."""
     zone_lengths: NDArray[np.uint64]
-    """Its rows."""
+    """Rows of each zone."""
     has_null: NDArray[np.bool_]
-    """Whether one of its rows is null."""
+    """Whether a row of the zone is null."""
 
     @classmethod
     def concatenated(cls, parts: Sequence[ZonePositions]) -> ZonePositions:
@@ -40,12 +40,8 @@ class ZonePositions:
         if not parts:
             empty = np.zeros(0, np.uint64)
             return cls(empty, empty, empty, np.zeros(0, np.bool_))
-        return cls(
-            np.concatenate([part.fragment_ids for part in parts]),
-            np.concatenate([part.zone_starts for part in parts]),
-            np.concatenate([part.zone_lengths for part in parts]),
-            np.concatenate([part.has_null for part in parts]),
-        )
+        columns = zip(*(part.columns() for part in parts), strict=True)
+        return cls(*map(np.concatenate, columns))
 
     @classmethod
     def from_batches(cls, batches: Iterable[pa.RecordBatch]) -> ZonePositions:
@@ -60,13 +56,20 @@ class ZonePositions:
         numbers = (self.fragment_ids, self.zone_starts, self.zone_lengths)
         return [*(from_numpy(column, pa.uint64()) for column in numbers), pa.array(self.has_null)]
 
+    def to_batch(self, offsets: NDArray[np.int32], bitsets: NDArray[Any], schema: pa.Schema) -> pa.RecordBatch:
+        """A record batch of a zone table: zone i has the bytes `[offsets[i], offsets[i + 1])` of `bitsets`."""
+        data = pa.Array.from_buffers(pa.binary(), len(self), [None, pa.py_buffer(offsets), pa.py_buffer(bitsets)])
+        return pa.RecordBatch.from_arrays([*self.to_arrays(), data], schema=schema)
+
+    def columns(self) -> tuple[NDArray[Any], ...]:
+        """The four arrays."""
+        return self.fragment_ids, self.zone_starts, self.zone_lengths, self.has_null
+
     def __len__(self) -> int:
         return len(self.fragment_ids)
 
     def __getitem__(self, chosen: Any) -> ZonePositions:
-        return ZonePositions(
-            self.fragment_ids[chosen], self.zone_starts[chosen], self.zone_lengths[chosen], self.has_null[chosen]
-        )
+        return ZonePositions(*(column[chosen] for column in self.columns()))
 
     @property
     def zone_stops(self) -> NDArray[np.uint64]:

@@ -1,4 +1,5 @@
-"""The schema of a zone table: Lance's five columns and two metadata keys, and ours, which say what is described.
+"""The schema of a zone table: Lance's five columns and two metadata keys, and ours, for the name and type of the
+column.
 
 Spec: specs/zones.md#zone-table
 """
@@ -35,8 +36,8 @@ def zone_schema(
 ) -> pa.Schema:
     """The schema of a zone table, with Lance's two metadata keys.
 
-    What the filters describe goes into the metadata of the field `bloom_filter_data`, so that the schema's own metadata
-    stays exactly Lance's.
+    The name and type of the column are in the metadata of the field `bloom_filter_data`, so the schema's own metadata
+    is exactly Lance's.
 
     Spec: specs/zones.md#metadata
     """
@@ -54,7 +55,7 @@ def zone_schema(
 
 
 def described_by(field: pa.Field) -> tuple[str | None, pa.DataType | None]:
-    """The column and type that the metadata of a field of filters names."""
+    """Name and type of the column, from the metadata of the field `bloom_filter_data`."""
     metadata = field.metadata or {}
     column = metadata[_COLUMN_KEY].decode() if _COLUMN_KEY in metadata else None
     column_type = None

@@ -1,7 +1,7 @@
-"""`ZoneTable`: one filter for each zone of a column, with where the zone lies.
+"""`ZoneTable`: one filter for each zone of a column, and the zone's rows.
 
-- A **zone** is `rows_per_zone` consecutive rows of one fragment; the last zone of a fragment may be shorter. Zones
-  never cross fragments and never depend on how the rows were cut into batches.
+- A **zone** is `rows_per_zone` consecutive rows of one fragment; the last zone of a fragment may be shorter. A zone is
+  never in two fragments, and does not depend on the batches of the rows.
 - A **zone table** is the five columns `(fragment_id, zone_start, zone_length, has_null, bloom_filter_data)`, one row a
   zone, in order of fragment and start: the schema, the bytes and the metadata of Lance's bloom filter index.
 
@@ -34,12 +34,12 @@ MAX_MERGED_BYTES = 4 << 20
 
 
 class ZoneTable(BlockFilters):
-    """One filter for each zone of a column, with where the zone lies; immutable.
+    """One filter for each zone of a column, and the zone's rows; immutable.
 
     - Rows are in order of `(fragment_id, zone_start)`; zones of one fragment do not overlap.
     - Every bitset is a positive multiple of 32 bytes.
 
-    `zonebloom.ZoneTable` is one that can be searched as well.
+    `zonebloom.ZoneTable` adds searches by predicates.
     """
 
     def __init__(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> None:
@@ -55,15 +55,15 @@ class ZoneTable(BlockFilters):
     def from_arrow(
         cls, table: pa.Table | pa.RecordBatch, *, column: str | None = None, column_type: pa.DataType | None = None
     ) -> Self:
-        """The zone table that `table` holds, checked; rows may come in any order.
+        """`table` as a checked zone table; its rows may be in any order.
 
         Parameters
         ----------
         table
-            The five columns of the Lance schema; others are ignored. `large_binary` and chunks are taken.
+            The five columns of the Lance schema; others are ignored. `large_binary` and chunks are accepted.
         column, column_type
-            What the filters describe, where the table does not say it itself. With neither, an untyped literal is
-            probed in every form that one of Lance's types gives it.
+            Name and type of the column, if the metadata of the table does not have them. Without a type, a literal is
+            probed in each of Lance's types.
 
         Raises
         ------
@@ -89,7 +89,7 @@ class ZoneTable(BlockFilters):
 
     @property
     def positions(self) -> ZonePositions:
-        """Where the zones lie in the data."""
+        """The rows of the zones."""
         return self._positions
 
     def __repr__(self) -> str:
@@ -144,7 +144,7 @@ class ZoneTable(BlockFilters):
     def may_contain(self, hashes: NDArray[np.uint64], wanted: NDArray[np.bool_] | None = None) -> NDArray[np.bool_]:
         """For each zone (in the mask `wanted`), whether it MAY_MATCH any of `hashes`, uint64, XXH64 seed 0.
 
-        Cost: one block (32 bytes) for each zone and hash; Numba is loaded only past some four million such pairs.
+        Cost: one block (32 bytes) for each zone and hash; Numba is loaded only for more than 4 million such pairs.
         """
         by_kernel = is_work_for_kernel(len(self) * len(hashes))
         parts = [chunk.may_contain(hashes, by_kernel=by_kernel) for chunk in self._chunks]
@@ -209,7 +209,7 @@ def _checked_column(table: pa.Table, field: pa.Field) -> pa.ChunkedArray:
 
 
 def _in_order(table: pa.Table) -> pa.Table:
-    """`table` in order of fragment and start; runs that are in order are not copied (`take` overflows at 2 GiB)."""
+    """`table` in order of fragment and start; runs in order are not copied, since `take` overflows at 2 GiB."""
     order = np.lexsort((table["zone_start"].to_numpy(), table["fragment_id"].to_numpy()))
     cuts = np.flatnonzero(np.diff(order) != 1) + 1
     if not len(cuts):
@@ -218,7 +218,7 @@ def _in_order(table: pa.Table) -> pa.Table:
 
 
 def _merged(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Small neighbours as one batch, so that shuffled rows do not become a batch each."""
+    """Small neighbouring batches as one, so that shuffled rows do not become one batch each."""
     held: list[pa.RecordBatch] = []
     rows = num_bytes = 0
     for batch in batches:

@@ -1,8 +1,8 @@
-"""A sample of a column: some runs of zones, spread over the data set, read and hashed as a build would.
+"""A sample of a column: some runs of zones, spread over the data set, read and hashed as in a build.
 
 Up to 32 **places** are spread evenly over the zones of the data set. A place is a run of whole zones at the start of a
-row group, so a Parquet reader decodes little more than the run; all places together hold about 128 zones. A data set
-that has no more is sampled whole, and what is said of it is then counted, not estimated.
+row group, so a Parquet reader decodes little more than the run. All places together have about 128 zones. A smaller
+data set is sampled whole; its numbers are counted, not estimated.
 
 Spec: specs/whatif.md#sample
 """

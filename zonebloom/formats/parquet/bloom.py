@@ -1,9 +1,10 @@
-"""The bloom filters that Parquet files have of their own: one of them, a table of them, and what they exclude.
+"""The bloom filters inside Parquet files: one filter, a table of filters, and what they exclude.
 
-The ladder: `chunk_filters` reads those of one leaf, and proves that they are filters; `Probe` looks values up in them,
-for searches of files that no index describes; `parquet_bloom` and `parquet_blooms` are for people.
+The ladder: `chunk_filters` reads and checks the filters of one leaf; `Probe` looks values up in them, for searches of
+files without an index; `parquet_bloom` and `parquet_blooms` are for people.
 
-What is not proved to be a filter is none, and says why: it must never exclude a value by accident.
+A filter is used only after all checks passed, since a wrong filter could exclude a value that is there. A filter that
+fails a check has the reason in its `problem`.
 
 Spec: specs/parquet-blooms.md
 """
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["ChunkFilter", "Probe", "chunk_filters", "parquet_bloom", "parquet_blooms"]
 
 _MAGIC_BYTES = 4
-"""Before all parts of a file."""
+"""Bytes of a file before its first part."""
 _MAX_BYTES = 19 + MAX_BLOCKS * BLOCK_BYTES
 """Bytes of the largest filter, with its header."""
 
@@ -59,16 +60,16 @@ _SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class ChunkFilter:
-    """What a file has as the filter of one column chunk."""
+    """The filter of one column chunk in a file."""
 
     row_group: int
     """Number of the row group."""
     leaf: int
     """Number of the leaf."""
     filter: ParquetSbbf | None
-    """The filter; None where it is not proved to be one."""
+    """The filter; None if it failed a check."""
     problem: str | None = None
-    """Why it is none."""
+    """The failed check."""
 
 
 def chunk_filters(
@@ -77,19 +78,19 @@ def chunk_filters(
     leaf: int,
     groups: Iterable[int] | None = None,
 ) -> list[ChunkFilter]:
-    """The filters of a leaf in the row groups that have one, in order; read at once.
+    """The filters of a leaf in the row groups that have one, in order, read together.
 
     Parameters
     ----------
     read_ranges
-        For each `(offset, length)`, gives those bytes of the file.
+        Reads the bytes of each `(offset, length)` of the file.
     groups
-        Row groups to look at; all by default.
+        Row groups to read; all by default.
 
     Raises
     ------
     ThriftError
-        The footer is not as pyarrow reads it.
+        The footer differs from what pyarrow reads.
 
     Spec: specs/parquet-blooms.md#chunk_filters
     """
@@ -114,7 +115,7 @@ def chunk_filters(
 
 
 def _place(footer: Footer, group: int, leaf: int) -> tuple[int, int] | str | None:
-    """Offset and length of the filter of a column chunk, or why it cannot be used; None where there is none."""
+    """Offset and length of the filter of a column chunk, or why it cannot be used; None if there is no filter."""
     chunk = footer.chunk(group, leaf)
     if is_encrypted(chunk):
         return "its column is encrypted"

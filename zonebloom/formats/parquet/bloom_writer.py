@@ -1,7 +1,7 @@
-"""Copies of Parquet files with bloom filters: other engines then leave row groups out without zonebloom.
+"""Copies of Parquet files with bloom filters, by which other engines skip row groups without zonebloom.
 
-A copy has the bytes of its source up to the footer, then the filters, then the footer with their places. The footer is
-not parsed into what is known of it, but cut into the fields that it has, so that unknown ones stay.
+A copy has the bytes of its source up to the footer, then the filters, then the footer with the filters' positions. The
+footer is cut into fields without a schema, so that unknown fields stay.
 
 Spec: specs/parquet-blooms.md#add_parquet_blooms
 """
@@ -49,7 +49,7 @@ _COLUMNS = 1
 _PATH, _META_DATA, _ENCRYPTION_OF_CHUNK = 1, 3, (8, 9)
 """Fields of FileMetaData, RowGroup and ColumnChunk."""
 _MAGIC = b"PAR1"
-"""The end of a file, after the footer and its length."""
+"""The last bytes of a file, after the footer and its length."""
 
 Filters = Mapping[tuple[int, int], Sbbf]
 """By row group and leaf."""
@@ -65,29 +65,29 @@ def add_parquet_blooms(
 ) -> list[str]:
     """Copy Parquet files into a folder, with a bloom filter for each row group of `columns`; the paths of the copies.
 
-    Pages, page indexes, statistics, metadata and fields that are unknown stay as they are. DuckDB, DataFusion, Spark
-    and others leave out row groups by the filters. No file is changed or replaced; after an error no copy is left.
+    Pages, page indexes, statistics, metadata and unknown fields stay as they are. DuckDB, DataFusion, Spark and others
+    skip row groups by the filters. No file is changed or replaced; after an error no copy is left.
 
     Parameters
     ----------
     source
-        A local folder, file or list of files; no Delta or Iceberg table, whose log names the files.
+        A local folder, file or list of files; not a Delta or Iceberg table.
     target
-        A folder outside of `source`, made if it is not there. Copies have the paths of their sources.
+        A folder outside of `source`, made if it is missing. Copies have the paths of their sources.
     columns
-        Names of columns; leaves of structs are written `a.b`. A file that has one of them not is copied without.
+        Names of columns; leaves of structs are written `a.b`. A file without one of them is copied without its filter.
     fpp
         False positive probability of each filter, in (0, 1).
     sizing
-        How the size follows from `fpp` and the distinct values of the row group, as for `build_index`.
+        The rule for the size of a filter by `fpp` and the row group's distinct values, as for `build_index`.
 
     Raises
     ------
     ColumnNotFoundError, UnsupportedTypeError, InvalidArgumentError
-        Before anything is written: a column does not exist, its stored bytes are not known, a column chunk has a filter
+        Before the first copy: a column does not exist, its stored bytes are unknown, a column chunk has a filter
         already, or a copy would replace a file.
     DataFileError
-        A file cannot be read, is encrypted, or changes meanwhile.
+        A file cannot be read, is encrypted, or changes during the copy.
 
     Notes
     -----
@@ -123,7 +123,7 @@ def add_parquet_blooms(
 
 
 def _check_columns(dataset: ParquetDataset, paths: Iterable[str], names: Sequence[str]) -> None:
-    """Refuse what cannot be done, before anything is written."""
+    """Refuse impossible columns, before the first copy."""
     missing, known = set(names), set()
     for path in paths:
         with dataset.open(path) as file:
@@ -174,7 +174,7 @@ def _filters(file: DataFile, names: Sequence[str], fpp: float, sizing: Sizing) -
 
 
 def _distinct_hashes(file: DataFile, name: str, plain: pa.DataType, start: int, stop: int) -> NDArray[np.uint64]:
-    """Hashes of the values in some rows; of a zero those of both, since other engines may look up either."""
+    """Hashes of the values in some rows; for a zero the hashes of both zeros, since engines may look up either."""
     batches = file.column_batches([name], start, stop)
     parts = [
         np.unique(np.asarray(hash_values(plain_values(column_array(one, name), plain)), np.uint64)) for one in batches
@@ -186,7 +186,7 @@ def _distinct_hashes(file: DataFile, name: str, plain: pa.DataType, start: int, 
 
 
 def _copy(source: Path, target: Path, file: DataFile, filters: Filters) -> None:
-    """Write the copy under another name, read its filters back, and give it its name if no other file has it."""
+    """Write the copy under a temporary name, read its filters back, and rename it if its name is free."""
     target.parent.mkdir(parents=True, exist_ok=True)
     staged = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
     try:
@@ -218,7 +218,7 @@ def _check_copy(path: Path, source: DataFile, filters: Filters) -> None:
 
 
 def _with_filters(footer: bytes, places: Mapping[tuple[int, int], tuple[int, int]]) -> bytes:
-    """The footer with the offset and length of each filter, and all other fields as they are."""
+    """The footer with the offset and length of each filter, and all other fields unchanged."""
     fields, _stop = thrift.written_fields(footer, 0)
     if _ENCRYPTION_OF_FILE in fields:
         raise ThriftError("a footer that is signed, whose file is encrypted")

@@ -1,9 +1,9 @@
-"""Columns under the names that a table gives them, where its data files have others.
+"""Columns under their names in a table, if the data files have other names.
 
 Delta's column mapping and Iceberg's field ids let a column change its name without a rewrite of files. A Parquet footer
-holds each name once, in its schema; put the table's names there, and whatever reads the file by that footer sees the
-table's columns, nested ones too. Pages and offsets stay as they are. A column of the file that the table has no more
-gets a name that nobody asks for, as another one may have taken its name since.
+has each name once, in its schema. With the table's names there, every reader of the footer sees the table's columns,
+also nested ones. Pages and offsets stay as they are. A column that the table has dropped gets a hidden name, since
+another column may have its name now.
 
 Spec: specs/tables.md#names
 """
@@ -34,7 +34,7 @@ class StoredName:
     path: tuple[str, ...]
     """Its names from the top; the items of lists are `element`, those of maps `key` and `value`."""
     field_id: int | None
-    """The id that its writer gave it."""
+    """The field id that the writer gave it."""
 
 
 @dataclass(slots=True)
@@ -43,8 +43,9 @@ class _Element:
 
     fields: dict[int, Any]
     start: int
-    """Where its name's bytes begin in the footer, with their length in front."""
+    """Position of its name in the footer: the length, then the bytes."""
     stop: int
+    """Position after the name."""
     children: list[_Element] = field(default_factory=list)
 
     @property
@@ -62,7 +63,7 @@ class _Element:
 
 
 def renamed_footer(footer: bytes, name_of: Callable[[StoredName], str | None], location: str) -> bytes:
-    """`footer` with the names that `name_of` gives; what it gives None cannot be asked for. Itself where none changes.
+    """`footer` with the names that `name_of` returns; None hides a column. `footer` itself if no name changes.
 
     Raises
     ------
@@ -101,7 +102,7 @@ def _schema(footer: bytes) -> _Element:
         if start is None:
             raise thrift.ThriftError("a schema element must have a name")
         stop = thrift.skip(footer, start, thrift.BINARY)
-        if footer[start:stop] != _written(fields[_NAME]):  # the last of two, by which readers go
+        if footer[start:stop] != _written(fields[_NAME]):  # of two names readers use the last
             raise thrift.ThriftError("a schema element must have one name")
         flat.append(_Element(fields, start, stop))
         position = end
@@ -157,7 +158,7 @@ def _rename(
 
 
 def _structs(element: _Element, path: tuple[str, ...]) -> Iterator[tuple[_Element, tuple[str, ...]]]:
-    """The structs that a column is made of: itself, or the items of its lists and maps, however deep."""
+    """The structs of a column: itself, or the items of its lists and maps, at any depth."""
     if not element.children:
         return
     inner = element.children[0]

@@ -43,28 +43,28 @@ if TYPE_CHECKING:
 __all__ = ["DataFile", "has_column", "open_parquet", "places_of"]
 
 _BATCH_BYTES = 8 << 20
-"""Decoded bytes of a batch: few steps of Python a row, and the kernels still find them in the last cache."""
+"""Decoded bytes of a batch: large enough for little Python work a row, small enough for the last cache."""
 _MIN_BATCH_ROWS, _MAX_BATCH_ROWS = 1 << 14, 1 << 20
 _VALUE_BYTES = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8, "INT96": 8}
 _TEXT_BYTES = 128
-"""What a value of no fixed width is taken to need, so that one such column comes in batches of 65 536 rows."""
+"""Assumed bytes of a value without a fixed width: one such column is read in batches of 65 536 rows."""
 _READ_BYTES = 1 << 18
-"""Column chunks are read in pieces of this size, not whole: less memory, and faster by a tenth (int64)."""
+"""Bytes: column chunks are read in pieces of this size; that takes less memory, and is faster by a tenth (int64)."""
 _MAX_SLICES = 64
-"""More ranges are gathered into one array than are kept as slices of it."""
+"""Most ranges that are kept as slices of an array; more are gathered into a new array."""
 _DICTIONARY_BYTES_PER_VALUE = 6
-"""A string column chunk with a dictionary and at most so many bytes a value is read as indices into it."""
+"""A string column chunk with a dictionary and at most 6 bytes a value is read as indices into the dictionary."""
 _READ_AS_DICTIONARY = frozenset({0, 2, 3, 4, 8})
-"""Encodings that pyarrow 26 makes a dictionary of: PLAIN, PLAIN_DICTIONARY, RLE, BIT_PACKED, RLE_DICTIONARY. Spark may
-go on with deltas where a dictionary is full."""
+"""Encodings that pyarrow 26 can read as a dictionary: PLAIN, PLAIN_DICTIONARY, RLE, BIT_PACKED, RLE_DICTIONARY. Spark
+may write deltas after a dictionary is full."""
 
 
 _RANGES: WeakKeyDictionary[Footer, dict[tuple[int, str, pa.DataType], tuple[int, int] | None]] = WeakKeyDictionary()
-"""Least and greatest values by row group, column and type, as long as their footer is kept."""
+"""Least and greatest values by row group, column and type; they live as long as their footer."""
 
 
 class DataFile:
-    """One opened Parquet file; all reads go to the version that was there when it was opened."""
+    """One opened Parquet file; all reads are of the version that was opened."""
 
     def __init__(self, source: Source, rename: Callable[[Footer], Footer] | None = None) -> None:
         self._source = source
@@ -99,7 +99,7 @@ class DataFile:
 
     @property
     def fingerprint(self) -> Fingerprint:
-        """Of the version that is being read."""
+        """The fingerprint of the version that is read."""
         return self._source.fingerprint
 
     def check_unchanged(self) -> None:
@@ -118,7 +118,7 @@ class DataFile:
         return self._footer.row_group_rows
 
     def has_page_index(self, group: int) -> bool:
-        """Whether each column chunk of the row group says where its pages are.
+        """Whether each column chunk of the row group has a page index.
 
         Raises
         ------
@@ -135,7 +135,7 @@ class DataFile:
         Raises
         ------
         DataFileError
-            The footer gives a column chunk a size that it cannot have.
+            The footer has an impossible size for a column chunk.
         """
         with self._decoding():
             return self._footer.row_group_bytes
@@ -152,7 +152,7 @@ class DataFile:
 
     @cached_property
     def int96_columns(self) -> frozenset[str]:
-        """Top-level columns that hold times as INT96, which pyarrow reads in nanoseconds."""
+        """Top-level columns with times as INT96, which pyarrow reads in nanoseconds."""
         leaves = self._metadata.schema
         fields = self._footer.fields
         return frozenset(
@@ -161,7 +161,7 @@ class DataFile:
 
     @property
     def named_schema(self) -> pa.Schema:
-        """`schema` without the columns that hold two fields of one name.
+        """`schema` without the columns that have two fields of one name.
 
         Spec: specs/pruning.md#names
         """
@@ -169,7 +169,7 @@ class DataFile:
         return pa.schema([field for field in self.schema if repeated.get(field.name, field.name) == field.name])
 
     def _check_names(self, columns: Sequence[str]) -> None:
-        """Raise where the file has one of `columns`, or a field of it, twice.
+        """Raise if the file has one of `columns`, or a field of it, twice.
 
         Spec: specs/pruning.md#names
         """
@@ -180,7 +180,8 @@ class DataFile:
     def column_batches(self, columns: Sequence[str], start: int, stop: int) -> Iterator[pa.RecordBatch]:
         """Rows `[start, stop)` of `columns` (leaves of structs have dots), in order, in batches of about 8 MiB.
 
-        A column that the file does not have is left out. Strings that the file holds as a dictionary come as one.
+        A column that the file does not have is left out. Strings that the file stores with a small dictionary are
+        dictionary arrays.
 
         Raises
         ------
@@ -204,7 +205,7 @@ class DataFile:
                     break
 
     def _decoded(self, columns: list[str], groups: list[int], num_rows: int) -> Iterator[pa.RecordBatch]:
-        """The first `num_rows` rows of row groups, at least; of the last group hardly more, if it is wanted in part."""
+        """At least the first `num_rows` rows of row groups; few more if the last group is wanted in part."""
         leaves = self._leaves(columns)
         alone = [leaf for name in columns if (leaf := self._leaf(name)) is not None]
         dictionaries = [leaf for leaf in alone if self._is_dictionary(leaf)]
@@ -226,7 +227,7 @@ class DataFile:
             self._check_held(held, run)
 
     def _check_held(self, held: int, groups: Sequence[int]) -> None:
-        """Raise where pages hold fewer values than the footer says, of which pyarrow 26 says nothing."""
+        """Raise if pages have fewer values than the footer says; pyarrow 26 gives no error."""
         rows = sum(self.row_group_rows[number] for number in groups)
         if held != rows:
             numbers = ", ".join(map(str, groups))
@@ -249,16 +250,15 @@ class DataFile:
     ) -> pa.Table:
         """The rows `[starts[i], stops[i])` of one row group, in order, of top-level `columns`.
 
-        Where the file has a page index, only the pages that hold them are read, and of the other columns whole chunks.
-        A column that the file does not have is left out. Views come as plain text or bytes, since pyarrow 26 has no
-        kernels that filter or take them.
+        Columns with a page index are read by pages, the others by whole chunks. A column that the file does not have is
+        left out. Views are returned as plain text or bytes, since pyarrow 26 has no kernels that filter or take them.
 
         Parameters
         ----------
         starts, stops
-            Row offsets within the row group: sorted, disjoint, none empty.
+            Row offsets within the row group: sorted, disjoint, not empty.
         int96_unit
-            What times in INT96 are read in; nanoseconds overflow beyond the years 1677 to 2262.
+            The unit of times in INT96; nanoseconds overflow beyond the years 1677 to 2262.
 
         Raises
         ------
@@ -294,7 +294,7 @@ class DataFile:
         return pa.table(found, schema=pa.schema(fields))
 
     def read_row_group(self, number: int, columns: Sequence[str]) -> pa.Table:
-        """Top-level `columns` of one row group, which the file has once.
+        """Top-level `columns` of one row group; the file must have each of them once.
 
         Raises
         ------
@@ -324,19 +324,19 @@ class DataFile:
         return sorted(found)
 
     def _leaf(self, column: str) -> int | None:
-        """The leaf of a top-level column that is there once and has no fields; else None."""
+        """The leaf of a top-level column without fields; None if there are several, or none."""
         fields = [field for field in self._footer.fields if field.name == column]
         return fields[0].leaves[0] if len(fields) == 1 and not fields[0].children else None
 
     def _will_need(self, groups: Sequence[int], leaves: Sequence[int]) -> None:
-        """Ask a far source for the column chunks at once."""
+        """Start fetching the column chunks of a remote source, all at once."""
         if self._source.is_remote:
             metas = [self._meta(group, leaf) for group in groups for leaf in leaves]
             starts = [meta.get(DICTIONARY_OFFSET) or meta[DATA_OFFSET] for meta in metas]
             self._source.will_need([(start, meta[COMPRESSED_BYTES]) for start, meta in zip(starts, metas, strict=True)])
 
     def _reader(self, dictionaries: list[int], buffer_size: int = 0, int96_unit: str = "ns") -> Any:
-        """What reads columns by the numbers of their leaves: to pyarrow, a name with a dot may mean several of them."""
+        """A reader that takes numbers of leaves: to pyarrow a name with a dot may mean several leaves."""
         return pq.ParquetFile(
             self._source.arrow_file(),
             metadata=self._metadata,
@@ -374,9 +374,9 @@ class DataFile:
         return groups, first_row
 
     def column_ranges(self, column: str) -> list[tuple[Any, Any] | None]:
-        """Bounds of the values of `column` in each row group that has rows, as `pa.array` takes them for its type.
+        """Bounds of the values of `column` in each row group with rows, as `pa.array` takes them for its type.
 
-        None where the footer has none, or the type is another than numbers, dates, times and texts.
+        None if the footer has no bounds, or the type is not a number, date, time or text.
         """
         leaves = self._leaves([column])
         own = hashing.storage_type(hashing.resolve_column(self.schema, column).type) if leaves else None
@@ -388,10 +388,10 @@ class DataFile:
             return [bounds_of(self._meta(group, leaves[0]), unpacked) for group in groups]
 
     def integer_range(self, group: int, column: str, wanted: pa.DataType) -> tuple[int, int] | None:
-        """Bounds of the values of a top-level column in a row group, as integers that `wanted` stores them as.
+        """Bounds of the values of a top-level column in a row group, as the integers that type `wanted` stores.
 
-        None where the footer does not say, or not for sure: they are of the file's own type, so that must be the same,
-        or both signed integers.
+        None if the footer has no reliable bounds. The bounds are of the file's own type, which must equal `wanted`, or
+        both must be signed integers.
 
         Spec: specs/pruning.md#statistics
         """
@@ -418,7 +418,7 @@ class DataFile:
 
     @property
     def footer_start(self) -> int:
-        """Where the footer begins in the file."""
+        """Position of the footer in the file."""
         return self._footer.start
 
     @property
@@ -427,12 +427,12 @@ class DataFile:
         return self._footer.leaves
 
     def leaf_of(self, column: str) -> int | None:
-        """The leaf that `column` alone means; None where there is none, or several."""
-        found = [number for number, (path, _type) in enumerate(self.leaves) if path == column]
-        return found[0] if len(found) == 1 else None
+        """The leaf with the path `column`; None if there is none, or several."""
+        numbers = [number for number, (path, _type) in enumerate(self.leaves) if path == column]
+        return numbers[0] if len(numbers) == 1 else None
 
     def own_filters(self, leaf: int, groups: Iterable[int] | None = None) -> list[ChunkFilter]:
-        """The bloom filters that the file itself has of a leaf, in order of row groups; those only are read.
+        """The file's own bloom filters of a leaf, in order of row groups; nothing else is read.
 
         Spec: specs/parquet-blooms.md#chunk_filters
         """
@@ -442,7 +442,7 @@ class DataFile:
             return chunk_filters(self._footer, partial(self._footer.read_ranges, self._source), leaf, groups)
 
     def num_nulls(self, group: int, leaf: int) -> int | None:
-        """Rows of a row group in which a leaf is null; None where the footer does not say."""
+        """Rows of a row group in which a leaf is null; None if the footer does not have the number."""
         if not self._metadata.schema.column(leaf).max_definition_level:
             return 0
         with self._decoding():
@@ -491,14 +491,14 @@ def _at(values: pa.ChunkedArray, positions: NDArray[np.int64], lengths: NDArray[
 
 
 def places_of(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """All numbers of the ranges `[starts[i], starts[i] + lengths[i])`."""
+    """The numbers of all ranges `[starts[i], starts[i] + lengths[i])`."""
     shifts = starts - (np.cumsum(lengths) - lengths)
     places: NDArray[np.int64] = np.arange(int(lengths.sum()), dtype=np.int64) + np.repeat(shifts, lengths)
     return places
 
 
 def has_column(schema: pa.Schema, column: str) -> bool:
-    """Whether `schema` has the column or struct leaf `column`; once or more."""
+    """Whether `schema` has the column or struct leaf `column`, once or several times."""
     try:
         hashing.resolve_column(schema, column)
     except ColumnNotFoundError:

@@ -1,7 +1,7 @@
-"""`Footer`: what one version of a Parquet file says of itself, parsed once and kept for the next who opens it.
+"""`Footer`: the metadata of one version of a Parquet file, parsed once and cached.
 
-pyarrow parses the footer, gives types, and decodes by it. All that concerns a column chunk is read from the footer's
-bytes: there pyarrow 26 ends the process by a C++ exception, where the chunk is damaged or encrypted.
+pyarrow parses the footer, gives the types, and decodes pages. Metadata of column chunks is read from the footer's bytes
+here: for a damaged or encrypted chunk pyarrow 26 ends the process by a C++ exception.
 
 Spec: specs/pages.md#footer
 """
@@ -33,19 +33,19 @@ from zonebloom.storage.fragments import Fingerprint
 __all__ = ["Footer", "StoredField", "metadata_of", "read_footer"]
 
 _TAIL_BYTES = 1 << 16
-"""Read from the end at once: most footers, and of small files the page index as well."""
+"""Bytes that are read from the end at first: they have most footers, and the page index of small files."""
 _END = struct.Struct("<I4s")
 _MAGIC = b"PAR1"
 _SCHEMA = 2
 _REPETITION, _NAME, _NUM_CHILDREN = 3, 4, 5
 _REPEATED = 2
 _MAX_LEVELS = 100
-"""Structs and lists in one another that a schema may have; pyarrow takes no more than some hundred either."""
+"""Most levels of structs and lists in a schema; pyarrow reads about a hundred."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredField:
-    """A column, or a field of one, as the footer describes it."""
+    """A column, or a field of a column, as the footer describes it."""
 
     name: str
     schema: tuple[bytes, ...]
@@ -53,7 +53,7 @@ class StoredField:
     leaves: range
     """Numbers of its leaves among all column chunks of a row group."""
     is_repeated: bool
-    """Whether it holds lists or maps, whose values are more or fewer than rows."""
+    """Whether it has lists or maps, so that its values are not one a row."""
     children: tuple[StoredField, ...]
 
 
@@ -65,7 +65,7 @@ class Footer:
         self.size = size
         """Bytes of the whole file."""
         self.start = start
-        """Where it begins in the file."""
+        """Position of the footer in the file."""
         self._raw = raw
         self._tail = tail
         self._row_groups = RowGroups(raw)
@@ -77,15 +77,15 @@ class Footer:
         Raises
         ------
         DataFileError
-            It is none.
+            The bytes are no footer.
         """
         with _explained(path):
-            found = cls(metadata_of(raw), raw, size, start, tail)
-            _ = found.fields  # pyarrow may parse a schema that it makes no columns of
-        return found
+            footer = cls(metadata_of(raw), raw, size, start, tail)
+            _ = footer.fields  # pyarrow may parse a schema for which it has no columns
+        return footer
 
     def renamed(self, name_of: Callable[[StoredName], str | None], path: str) -> Footer:
-        """The footer with the names that `name_of` gives; see `renamed_footer`. Itself where none changes.
+        """The footer with the names that `name_of` returns; see `renamed_footer`. Itself if no name changes.
 
         Raises
         ------
@@ -97,11 +97,11 @@ class Footer:
 
     @property
     def num_bytes(self) -> int:
-        """About what it needs in memory: pyarrow's objects are some times larger than the bytes that they come from."""
+        """An estimate of its memory: pyarrow's objects take several times the bytes of the footer."""
         return 4096 + 8 * max(len(self._raw), int(self.metadata.serialized_size)) + len(self._tail)
 
     def read_ranges(self, source: Source, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """As `source.read_ranges`; what was read with the footer, and kept, is not read again."""
+        """As `source.read_ranges`; bytes that were read with the footer and kept are not read again."""
         first = self.size - len(self._tail)
         if self._tail and all(offset >= first for offset, _length in ranges):
             return [self._tail[offset - first : offset - first + length] for offset, length in ranges]
@@ -135,7 +135,7 @@ class Footer:
         Raises
         ------
         ThriftError
-            They are not as pyarrow reads them.
+            They differ from the columns that pyarrow reads.
         """
         position = thrift.find_field(self._raw, 0, _SCHEMA)
         if position is None:
@@ -165,7 +165,7 @@ class Footer:
 
     @cached_property
     def part_offsets(self) -> tuple[int, ...]:
-        """Where pages, page indexes, bloom filters and the footer begin, in order.
+        """The positions of pages, page indexes, bloom filters and the footer, in order.
 
         Raises
         ------
@@ -177,7 +177,7 @@ class Footer:
 
     @cached_property
     def repeated_names(self) -> dict[str, str]:
-        """By name, top-level columns that are there twice, or have two fields of one name; and the path of those."""
+        """Top-level columns that occur twice, or have two fields of one name: their names, and the repeated path."""
         counts = Counter(field.name for field in self.fields)
         found = {field.name: _repeated_name(field, field.name) for field in self.fields}
         return {name: path for name in counts if (path := name if counts[name] > 1 else found[name])}
@@ -188,7 +188,7 @@ class Footer:
         Raises
         ------
         ThriftError
-            The footer is not as pyarrow reads it.
+            The footer differs from what pyarrow reads.
         """
         found = self._row_groups[group]
         if found.num_chunks != self.metadata.num_columns:
@@ -197,7 +197,7 @@ class Footer:
 
 
 def _stored_field(elements: list[tuple[bytes, dict[int, Any]]], number: int, leaf: int, level: int = 0) -> StoredField:
-    """The field whose description begins with an element of a schema, and its first leaf."""
+    """The field that begins with element `number` of a schema, and whose first leaf is `leaf`."""
     if level > _MAX_LEVELS or number >= len(elements):
         raise ThriftError(f"a schema must be a tree of {len(elements)} elements, at most {_MAX_LEVELS} levels high")
     written, element = elements[number]
@@ -225,7 +225,7 @@ def _leaves_of(stored: StoredField, column_type: pa.DataType, path: str) -> Iter
 
 
 def _repeated_name(field: StoredField, path: str) -> str:
-    """The path of two fields of one name inside `field`; empty where there are none."""
+    """The path of two fields of one name inside `field`; empty if there are none."""
     names: set[str] = set()
     for child in field.children:
         below = f"{path}.{child.name}"
@@ -241,7 +241,7 @@ def _repeated_name(field: StoredField, path: str) -> str:
 
 
 class _Kept:
-    """Footers by path and fingerprint, those not used for longest dropped first."""
+    """Footers by path and fingerprint; the least recently used are dropped first."""
 
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
@@ -274,18 +274,18 @@ class _Kept:
 
 
 _KEPT = _Kept(max_bytes=1 << 27)
-"""Of the process: some thousand footers, as several indexes of one data set share them."""
+"""The cache of this process, shared by all indexes: some thousand footers."""
 _SETTLED_NS = 2_000_000_000
-"""A file written less than so long ago may be written again without a change of its time or size: it is not kept."""
+"""Nanoseconds: the footer of a younger file is not cached: a second write may leave its time and size unchanged."""
 
 
 def read_footer(source: Source) -> Footer:
-    """The footer of an opened file, which is read only if nobody did before, with this fingerprint.
+    """The footer of an opened file, from the cache if a file with this fingerprint was read before.
 
     Raises
     ------
     DataFileError
-        It is no whole Parquet file.
+        The file is no whole Parquet file.
 
     Spec: specs/pages.md#footer
     """
@@ -304,10 +304,10 @@ def _read(source: Source, fingerprint: Fingerprint) -> Footer:
     with _explained(source.path):
         tail = _tail(source, size)
         if not tail:
-            pq.read_metadata(source.arrow_file())  # its error says what is wrong
+            pq.read_metadata(source.arrow_file())  # for its error message
         length, _magic = _END.unpack(tail[-_END.size :] or bytes(_END.size))
     raw = tail[-_END.size - length : -_END.size]
-    # of a local file the page index is read sooner than it is kept
+    # reading the page index of a local file again costs less than keeping it
     kept = tail if fingerprint.etag is not None else b""
     return Footer.parsed(raw, size, size - _END.size - length, source.path, kept)
 
@@ -321,7 +321,7 @@ def _explained(path: str) -> Iterator[None]:
 
 
 def _tail(source: Source, size: int) -> bytes:
-    """The end of the file with the footer in it; nothing if the file does not end as Parquet files do."""
+    """The end of the file with the whole footer; empty if the file does not end as a Parquet file."""
     first = max(0, size - _TAIL_BYTES)
     (tail,) = source.read_ranges([(first, size - first)])
     if len(tail) != size - first or len(tail) < _END.size + len(_MAGIC):

@@ -1,7 +1,7 @@
-"""`PageMap`: where the pages of one column chunk are, and which rows each of them holds.
+"""`PageMap`: the positions of the pages of one column chunk, and the rows of each page.
 
-It comes from the file's OffsetIndex, which no reader has to trust: what does not fit the footer in every byte is as if
-it were not there. Of a file on a disk that has none, it comes from the pages' own headers, read one after the other.
+The map is made from the file's OffsetIndex. An OffsetIndex that contradicts the footer in any byte is ignored. For a
+local file without one, the map is made from the headers of the pages, read one after the other.
 
 Spec: specs/pages.md#page-map
 """
@@ -22,7 +22,9 @@ from zonebloom.formats.parquet.row_groups import (
     DATA_OFFSET,
     DICTIONARY_OFFSET,
     ENCODINGS,
+    FILE_PATH,
     NUM_VALUES,
+    OFFSET_INDEX,
     column_metadata,
     is_encrypted,
 )
@@ -34,41 +36,43 @@ if TYPE_CHECKING:
 
 __all__ = ["DICTIONARY_ENCODINGS", "ChunkMeta", "PageMap", "page_encoding", "page_maps"]
 
-_FILE_PATH, _INDEX_OFFSET, _INDEX_LENGTH = 1, 4, 5
-_TYPE, _PATH, _CODEC = 1, 3, 4
-_ENCODING_STATS = 13
+_INDEX_LENGTH = 5
+"""Field of a ColumnChunk."""
+_TYPE, _PATH, _CODEC, _ENCODING_STATS = 1, 3, 4, 13
+"""Fields of a ColumnMetaData."""
 _DATA_PAGE, _DICTIONARY_PAGE, _DATA_PAGE_V2 = 0, 2, 3
 DICTIONARY_ENCODINGS = frozenset({2, 8})
-"""PLAIN_DICTIONARY and RLE_DICTIONARY: the values are numbers of others on the dictionary page."""
+"""PLAIN_DICTIONARY and RLE_DICTIONARY: a page has numbers of values on the dictionary page."""
 _MAX_INDEX_BYTES = 1 << 24
 _LOCATION = bytes([0x16, 0x15, 0x16, 0x00])
-"""How each PageLocation is written: its three fields' heads, between which the numbers are, and its end."""
+"""A written PageLocation without its numbers: the heads of its three fields, and its end."""
 _CONTINUED = 0x80
-"""Bytes of a number from here on are followed by one more."""
+"""A byte of a number is followed by one more if it is at least this."""
 _MAX_NUMBER_BYTES = 9
 _COUNT_BYTES = 64
-"""As far into a page's header as its number of values can be."""
+"""Bytes from the beginning of a page's header in which its number of values is."""
 _HEADER_BYTES, _MAX_HEADER_BYTES = 1 << 8, 1 << 20
+"""Bytes that are read for a header at first, and at most."""
 _ROWS_PER_HEADER, _BYTES_PER_HEADER = 2000, 1 << 15
-"""What pyarrow decodes, and what a disk gives, in the time that reading one header takes: about 10 µs."""
+"""Rows that pyarrow decodes, and bytes that a disk reads, in the time of reading one header: about 10 µs."""
 _MAX_KEPT = 4096
-"""Maps that are kept of a footer."""
+"""Most maps that are kept for a footer."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkMeta:
-    """What the footer says of one column chunk; the chunk lies in this file, and is not encrypted."""
+    """One column chunk as the footer describes it; the chunk is in this file, and is not encrypted."""
 
     head: bytes
-    """Of its ColumnMetaData the fields 1 to 4: physical type, encodings, path and codec."""
+    """Fields 1 to 4 of its ColumnMetaData: physical type, encodings, path and codec."""
     start: int
-    """Where its first page begins, dictionary or not."""
+    """Position of its first page, which may be a dictionary."""
     data_offset: int
-    """Where its first data page begins."""
+    """Position of its first data page."""
     stop: int
-    """Where it ends."""
+    """Position after its last page."""
     num_rows: int
-    """Of the row group, and values of the chunk: nulls count."""
+    """Rows of the row group, which equal the values of the chunk, nulls included."""
     encoding_stats: tuple[dict[int, Any], ...]
     index: tuple[int, int] | None
     """Offset and bytes of its OffsetIndex."""
@@ -78,31 +82,31 @@ class ChunkMeta:
 class PageMap:
     """The data pages of one column chunk.
 
-    - Both arrays ascend strictly, and have one number more than there are pages: pages follow each other without gaps,
-      and none is empty.
+    - Both arrays ascend strictly, and have one element more than there are pages: pages follow each other without gaps,
+      and no page is empty.
     - `rows[0]` is 0.
     """
 
     offsets: NDArray[np.int64]
-    """Where each page begins in the file, its header included; at last where the chunk ends."""
+    """Position of each page's header in the file; last the end of the chunk."""
     rows: NDArray[np.int64]
-    """First row of each page within the row group; at last how many rows that has."""
+    """First row of each page within the row group; last the number of rows of the row group."""
     dictionary: tuple[int, int]
-    """Offset and bytes of the dictionary page; no bytes where there is none."""
+    """Offset and bytes of the dictionary page; 0 bytes if there is none."""
     num_dictionary_pages: int
-    """So many pages may refer to the dictionary: the first ones, as a writer that gives it up does not come back."""
+    """The number of first pages that may refer to the dictionary; after it is full, a writer does not use it again."""
     chunk: ChunkMeta
     is_proven: bool = False
-    """Whether `prove` was asked, and said so."""
+    """Whether `prove` has returned True."""
 
     @property
     def last_header(self) -> tuple[int, int]:
-        """Offset and bytes of what `prove` needs."""
+        """Offset and number of the bytes that `prove` takes."""
         offset, stop = self.offsets[-2:].tolist()
         return offset, min(stop - offset, _COUNT_BYTES)
 
     def prove(self, last_header: bytes) -> bool:
-        """Whether the last page has as many rows as are left for it: if one before it were miscounted, it has not."""
+        """Whether the last page has exactly the remaining rows, which it has not if an earlier page is miscounted."""
         if _num_values(last_header) == int(self.rows[-1] - self.rows[-2]):
             self.is_proven = True
         return self.is_proven
@@ -115,10 +119,10 @@ _KNOWN: WeakKeyDictionary[Footer, dict[tuple[int, int], PageMap | None]] = WeakK
 def page_maps(
     source: Source, footer: Footer, group: int, leaves: Sequence[int], saved_rows: int
 ) -> list[PageMap | None]:
-    """Where the pages of leaves of a row group are; None where the file does not say, or contradicts itself.
+    """The page maps of leaves of a row group; None for a leaf without a page index, or with a contradictory one.
 
-    What is not known yet of page indexes is read from the file at once. Of a chunk without one in a local file, the
-    headers of its pages are read, as many as cost less than to decode `saved_rows` or to read the chunk.
+    Unknown page indexes are read together. For a chunk without one in a local file the headers of its pages are read,
+    at most so many that this costs less than decoding `saved_rows` or reading the chunk.
     """
     known = _KNOWN.setdefault(footer, {})
     if len(known) + len(leaves) > _MAX_KEPT:
@@ -127,28 +131,26 @@ def page_maps(
     chunks = {leaf: _chunk_meta(footer, group, leaf) for leaf in unknown}
     spans = {leaf: chunk.index for leaf, chunk in chunks.items() if chunk is not None and chunk.index is not None}
     blobs = dict(zip(spans, footer.read_ranges(source, list(spans.values())) if spans else [], strict=True))
-    found = {leaf: known[group, leaf] for leaf in leaves if leaf not in chunks}
+    maps = {leaf: known.get((group, leaf)) for leaf in leaves}
     for leaf, chunk in chunks.items():
-        if chunk is None:
-            found[leaf] = None
-        elif chunk.index is not None:
+        if chunk is not None and chunk.index is not None:
             locations = _locations(blobs[leaf]) if len(blobs[leaf]) == chunk.index[1] else None
-            found[leaf] = None if locations is None else _checked_map(chunk, locations)
-        else:
+            maps[leaf] = None if locations is None else _checked_map(chunk, locations)
+        elif chunk is not None and not source.is_remote:
             max_pages = max(saved_rows // _ROWS_PER_HEADER, (chunk.stop - chunk.start) // _BYTES_PER_HEADER)
-            found[leaf] = None if source.is_remote else _walked_map(source, chunk, max_pages)
-        known[group, leaf] = found[leaf]
-    return [found[leaf] for leaf in leaves]
+            maps[leaf] = _walked_map(source, chunk, max_pages)
+        known[group, leaf] = maps[leaf]
+    return [maps[leaf] for leaf in leaves]
 
 
 def _chunk_meta(footer: Footer, group: int, leaf: int) -> ChunkMeta | None:
-    """What the footer says of a chunk; None if it is not as pyarrow writes and reads it."""
+    """The footer's description of a chunk; None if it is not as pyarrow writes and reads it."""
     try:
         chunk = footer.chunk(group, leaf)
         meta = column_metadata(chunk)
     except ThriftError:
         return None
-    if is_encrypted(chunk) or _FILE_PATH in chunk:
+    if is_encrypted(chunk) or FILE_PATH in chunk:
         return None
     physical_type, codec = meta.get(_TYPE), meta.get(_CODEC)
     path, counted = meta.get(_PATH), meta.get(_ENCODING_STATS, [])
@@ -174,18 +176,18 @@ def _chunk_meta(footer: Footer, group: int, leaf: int) -> ChunkMeta | None:
 
 
 def _index_span(footer: Footer, chunk: dict[int, Any]) -> tuple[int, int] | None:
-    offset, length = chunk.get(_INDEX_OFFSET), chunk.get(_INDEX_LENGTH)
+    offset, length = chunk.get(OFFSET_INDEX), chunk.get(_INDEX_LENGTH)
     if not isinstance(offset, int) or not isinstance(length, int):
         return None
     is_inside = offset > 0 and 0 < length <= _MAX_INDEX_BYTES and offset + length <= footer.size
-    return (offset, length) if is_inside else (0, 0)  # one that cannot be read tells nothing, but is no lack of one
+    return (offset, length) if is_inside else (0, 0)  # an index out of bounds counts as unreadable, not as absent
 
 
 def _locations(blob: bytes) -> NDArray[np.int64] | None:
-    """Offset, size and first row of each page, shape (pages, 3), of an OffsetIndex; None if it is none.
+    """Offset, size and first row of each page, shape (pages, 3), of an OffsetIndex; None if `blob` is no OffsetIndex.
 
-    Each number ends with a byte below 128, as the heads of fields do: so a location is 7 runs of bytes, which NumPy
-    finds for all pages together.
+    Each number and each head of a field ends with a byte below 128. So a location is 7 runs of bytes, which NumPy finds
+    for all pages together.
     """
     try:
         first = thrift.find_field(blob, 0, 1)
@@ -207,7 +209,7 @@ def _locations(blob: bytes) -> NDArray[np.int64] | None:
 
 
 def _numbers(data: NDArray[np.uint8], firsts: NDArray[np.int64], lasts: NDArray[np.int64]) -> NDArray[np.int64] | None:
-    """The numbers written in `data[firsts .. lasts]`, 7 bits a byte and the sign last; None if one is negative."""
+    """The numbers in `data[firsts .. lasts]`, 7 bits a byte with the sign in the last bit; None if one is negative."""
     num_bytes = int((lasts - firsts).max()) + 1
     if num_bytes > _MAX_NUMBER_BYTES:
         return None
@@ -220,7 +222,7 @@ def _numbers(data: NDArray[np.uint8], firsts: NDArray[np.int64], lasts: NDArray[
 
 
 def _checked_map(chunk: ChunkMeta, locations: NDArray[np.int64]) -> PageMap | None:
-    """The map, if it tells of every byte of the chunk just once, and of every row."""
+    """The map, if its pages cover every byte of the chunk exactly once, and every row."""
     sizes = locations[:, 1]
     offsets, rows = np.append(locations[:, 0], chunk.stop), np.append(locations[:, 2], chunk.num_rows)
     first = int(offsets[0])
@@ -234,7 +236,7 @@ def _checked_map(chunk: ChunkMeta, locations: NDArray[np.int64]) -> PageMap | No
 
 
 def _dictionary_pages(chunk: ChunkMeta, num_pages: int) -> int:
-    """How many data pages refer to the dictionary; all, if they are not counted, or not all of them."""
+    """The number of data pages that refer to the dictionary; all of them if the encoding statistics are incomplete."""
     data_pages = [one for one in chunk.encoding_stats if one.get(1) in (_DATA_PAGE, _DATA_PAGE_V2)]
     if sum(one.get(3, 0) for one in data_pages) != num_pages:
         return num_pages
@@ -245,7 +247,7 @@ def _dictionary_pages(chunk: ChunkMeta, num_pages: int) -> int:
 
 
 def _walked_map(source: Source, chunk: ChunkMeta, max_pages: int) -> PageMap | None:
-    """The map that the headers of all pages make, one after the other; None if there are too many, or one is amiss.
+    """The map from the headers of all pages, read one after the other; None if there are too many or one is wrong.
 
     Spec: specs/pages.md#walk
     """
@@ -274,13 +276,13 @@ def _walked_map(source: Source, chunk: ChunkMeta, max_pages: int) -> PageMap | N
 
 
 def _header_at(source: Source, position: int, stop: int) -> tuple[dict[int, Any], int] | None:
-    """The header of the page at `position`, and where the page ends; None if there is none before `stop`."""
+    """The header of the page at `position`, and the position after the page; None if there is none before `stop`."""
     length = _HEADER_BYTES
     while length <= _MAX_HEADER_BYTES:
         (data,) = source.read_ranges([(position, min(length, stop - position))])
         try:
             header, header_bytes = thrift.read_struct(data)
-        except ThriftError:  # statistics may make it long
+        except ThriftError:  # it may be longer, with statistics
             length *= 16
             continue
         num_bytes = header.get(3)
@@ -301,7 +303,7 @@ def _data_page(header: dict[int, Any]) -> tuple[int, int] | None:
 
 
 def _num_values(header: bytes) -> int | None:
-    """The number of values that the beginning of a data page's header has; None where there is none."""
+    """The number of values in the first bytes of a data page's header; None if there is none."""
     try:
         for field in (5, 8):
             page = thrift.find_field(header, 0, field)
@@ -314,7 +316,7 @@ def _num_values(header: bytes) -> int | None:
 
 
 def page_encoding(data: Bytes, position: int, num_bytes: int, num_rows: int) -> int | None:
-    """The encoding of the data page at `position`; None if it is no data page of so many bytes and rows.
+    """The encoding of the data page at `position`; None if it is no data page of `num_bytes` and `num_rows`.
 
     Spec: specs/pages.md#page-header
     """

@@ -1,8 +1,8 @@
 """Reading some rows of a row group by the pages that hold them.
 
-The pages of columns are fetched with their dictionaries, side by side, and get a footer of their own, by which pyarrow
-decodes them: so every type, codec and encoding is as pyarrow reads it. Where a file has no page index, or anything is
-not as it promises, there is no cut, and the caller reads the row group.
+The pages of columns are fetched with their dictionaries into one buffer, and pyarrow decodes them by a footer that is
+made for them. So every type, codec and encoding is as pyarrow reads it. If a file has no page index, or a page differs
+from it, there is no cut, and the caller reads the row group.
 
 Spec: specs/pages.md#cut
 """
@@ -48,41 +48,41 @@ _MAGIC = b"PAR1"
 _ARROW_SCHEMA = b"ARROW:schema"
 _NAME, _NUM_CHILDREN = 4, 5
 _ROWS_PER_PAGE, _BYTES_PER_PAGE = 2000, 1 << 15
-"""What pyarrow decodes, and what a disk gives, in the time that a page takes here: about 10 µs."""
+"""Rows that pyarrow decodes, and bytes that a disk reads, in the time that a page takes here: about 10 µs."""
 _PAGES_PER_COLUMN = 4
-"""What a cut of a column costs, in pages, beside those that it reads."""
+"""The fixed cost of a cut of a column, in pages."""
 _MAX_DESCRIBED = 256
-"""Sets of columns that are kept of a footer."""
+"""Most sets of columns that are kept for a footer."""
 _DESCRIBED: WeakKeyDictionary[Footer, dict[tuple[int, ...], tuple[bytes, bytes]]] = WeakKeyDictionary()
-"""What `_described` said of sets of columns, as long as their footer is kept."""
+"""Results of `_described` by set of columns; they live as long as their footer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Rows of a column, decoded: those of whole pages, in runs."""
+    """Decoded rows of a column: runs of whole pages."""
 
     values: pa.ChunkedArray
     first_rows: NDArray[np.int64]
     """First row of each run within the row group."""
     positions: NDArray[np.int64]
-    """Where each run begins in `values`."""
+    """Position of each run in `values`."""
 
     def positions_of(self, starts: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Where row ranges, each of which lies in one run, begin in `values`."""
+        """Positions in `values` of the rows `starts`; each must be in a run."""
         run = np.searchsorted(self.first_rows, starts, side="right") - 1
-        found: NDArray[np.int64] = starts - self.first_rows[run] + self.positions[run]
-        return found
+        positions: NDArray[np.int64] = starts - self.first_rows[run] + self.positions[run]
+        return positions
 
 
 @dataclass(frozen=True, slots=True)
 class _Leaf:
-    """The pages of one leaf that are to be read."""
+    """The pages of one leaf to read."""
 
     pages: PageMap
     runs: tuple[tuple[int, int], ...]
     """First page of each run, and the page after its last."""
     spans: tuple[tuple[int, int], ...]
-    """Offset and bytes of the dictionary, if it is needed, of each run, and, once, of the last page's header."""
+    """Offset and bytes of the dictionary if it is needed, of each run, and of the last page's header if not proven."""
 
     @property
     def has_dictionary(self) -> bool:
@@ -91,7 +91,7 @@ class _Leaf:
 
     @classmethod
     def of(cls, pages: PageMap, runs: tuple[tuple[int, int], ...]) -> _Leaf:
-        """The leaf with what its runs need."""
+        """The leaf with the spans that its runs need."""
         dictionary = [pages.dictionary] if runs[0][0] < pages.num_dictionary_pages else []
         offsets = [(int(pages.offsets[first]), int(pages.offsets[stop])) for first, stop in runs]
         last = [] if pages.is_proven else [pages.last_header]
@@ -100,34 +100,33 @@ class _Leaf:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """The pages of one column that are to be read."""
+    """The pages of one column to read."""
 
     number: int
-    """Of the column, among those of the top level."""
+    """Number of the column among the top-level columns."""
     leaves: tuple[_Leaf, ...]
     num_rows: int
-    """Of the runs, the same for all leaves."""
+    """Rows of the runs, the same for all leaves."""
     num_wanted: int
-    """So many of them are decoded: up to the last one that is wanted."""
+    """The rows of the runs that are decoded: up to the last wanted row."""
     first_rows: NDArray[np.int64]
     positions: NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """A plan whose pages are as promised."""
+    """A plan with fetched and checked pages."""
 
     plan: _Plan
     chunks: list[bytes]
-    """Parquet's ColumnChunk of each leaf, with the places of its pages in the memory that they were fetched into."""
+    """Parquet's ColumnChunk of each leaf, with the positions of its pages in the fetched memory."""
 
 
 def read_cuts(source: Source, footer: Footer, group: int, ranges: Ranges, names: Sequence[str]) -> dict[str, Cut]:
-    """The pages that hold rows of `ranges`, for those top-level columns among `names` of which they can be read alone.
+    """The pages with rows of `ranges`, for those top-level columns among `names` whose pages can be read alone.
 
-    A column is left out where it has no page index, where that or a page is not as it should be, or where its whole
-    chunk costs less. `source` is asked at most twice, for all columns together: for the page indexes that are not known
-    yet, and for the pages.
+    A column is left out if it has no page index, if the page index or a page is damaged, or if its whole chunk costs
+    less. There are at most two reads for all columns together: unknown page indexes, and pages.
 
     Spec: specs/pages.md#cut
     """
@@ -159,14 +158,14 @@ def _plans(source: Source, footer: Footer, group: int, ranges: Ranges, names: Se
 
 
 def _may_pay(footer: Footer, group: int, saved_rows: int) -> bool:
-    """Whether it may pay to look for pages at all."""
+    """Whether looking for pages may pay."""
     if saved_rows > _PAGES_PER_COLUMN * _ROWS_PER_PAGE:
         return True
     return saved_rows > 0 and footer.metadata.row_group(group).total_byte_size > _PAGES_PER_COLUMN * _BYTES_PER_PAGE
 
 
 def _plan(number: int, maps: list[PageMap], ranges: Ranges) -> _Plan:
-    """The pages that hold the rows: of several leaves, those between two rows at which a page of each leaf begins."""
+    """The pages with the rows; for several leaves the pages between rows at which a page of every leaf begins."""
     bounds = reduce(np.intersect1d, (pages.rows for pages in maps))
     lows = np.searchsorted(bounds, ranges[0], side="right") - 1
     highs = np.searchsorted(bounds, ranges[1], side="left")
@@ -184,7 +183,7 @@ def _plan(number: int, maps: list[PageMap], ranges: Ranges) -> _Plan:
 
 
 def _pays(plan: _Plan) -> bool:
-    """Whether pages cost less than the whole column chunks, of which pyarrow needs no Python to read them."""
+    """Whether pages cost less than the whole column chunks, which pyarrow reads without Python code."""
     num_pages, saved_bytes = _PAGES_PER_COLUMN, 0
     for leaf in plan.leaves:
         num_pages += sum(stop - first for first, stop in leaf.runs)
@@ -197,7 +196,7 @@ def _pays(plan: _Plan) -> bool:
 
 
 def _fetched(source: Source, plans: Sequence[_Plan]) -> tuple[list[_Found], pa.Buffer]:
-    """Those plans whose pages are as promised, and the pages of all in one piece of memory."""
+    """The plans whose pages agree with their page indexes, and the pages of all plans in one buffer."""
     spans = [span for plan in plans for leaf in plan.leaves for span in leaf.spans]
     fetched = _read_together(source, spans)
     memory, position, found = memoryview(fetched).cast("B"), len(_MAGIC), []
@@ -215,17 +214,17 @@ def _fetched(source: Source, plans: Sequence[_Plan]) -> tuple[list[_Found], pa.B
 
 
 def _read_together(source: Source, spans: Sequence[tuple[int, int]]) -> pa.Buffer:
-    """The bytes of all spans, one after the other; of a local file in memory of Arrow, which it uses again."""
+    """The bytes of all spans, one after the other; for a local file in memory that Arrow reuses."""
     if not isinstance(source, LocalSource):
         return pa.py_buffer(b"".join([_MAGIC, *source.read_ranges(spans)]))
     buffer = pa.allocate_buffer(len(_MAGIC) + sum(size for _offset, size in spans))
     memory = memoryview(buffer).cast("B")
-    memory[: len(_MAGIC)] = _MAGIC  # a dictionary at place 0 would be none to pyarrow
+    memory[: len(_MAGIC)] = _MAGIC  # to pyarrow a dictionary at position 0 is absent
     return buffer.slice(0, len(_MAGIC) + source.read_into(memory[len(_MAGIC) :], spans))
 
 
 def _checked(leaf: _Leaf, num_rows: int, memory: memoryview, position: int) -> bytes | None:
-    """The ColumnChunk of a leaf whose spans lie at `position` of `memory`; None if they are not as promised."""
+    """The ColumnChunk of a leaf with its spans at `position` of `memory`; None if they differ from the page index."""
     sizes = [size for _offset, size in leaf.spans]
     if not leaf.pages.is_proven:
         stop = position + sum(sizes)
@@ -251,7 +250,7 @@ def _checked(leaf: _Leaf, num_rows: int, memory: memoryview, position: int) -> b
 
 
 def _decoded(footer: Footer, found: Sequence[_Found], fetched: pa.Buffer) -> dict[str, Cut]:
-    """The rows of plans whose pages are in `fetched`; without those that pyarrow does not decode as it is to."""
+    """The rows of the plans from the pages in `fetched`; without plans that pyarrow decodes to other types or rows."""
     cuts = {}
     by_rows: dict[int, list[_Found]] = {}
     for one in found:
@@ -273,7 +272,7 @@ def _decoded(footer: Footer, found: Sequence[_Found], fetched: pa.Buffer) -> dic
 
 
 def _column_chunk(pages: PageMap, num_rows: int, position: int, dictionary_bytes: int, data_bytes: int) -> bytes:
-    """Parquet's ColumnChunk for pages that lie at `position`."""
+    """Parquet's ColumnChunk for pages at `position`."""
     size = dictionary_bytes + data_bytes
     meta: dict[int, Field] = {5: (I64, num_rows), 6: (I64, size), 7: (I64, size), 9: (I64, position + dictionary_bytes)}
     if dictionary_bytes:
@@ -291,10 +290,10 @@ def _footer(footer: Footer, numbers: tuple[int, ...], chunks: list[bytes], num_r
 
 
 def _described(footer: Footer, numbers: tuple[int, ...]) -> tuple[bytes, bytes]:
-    """What a file of some top-level columns alone has to say, for pyarrow to read the same types from it.
+    """Fields of the FileMetaData of a file with only some top-level columns, from which pyarrow reads the same types.
 
-    Of its FileMetaData the fields before the row groups (format, and a schema of those columns), and the fields after
-    (the Arrow schema, if the file has one, and the writer).
+    First the fields before the row groups (format, and a schema of those columns). Then the fields after them (the
+    Arrow schema, if the file has one, and the writer).
     """
     known = _DESCRIBED.setdefault(footer, {})
     if numbers not in known:

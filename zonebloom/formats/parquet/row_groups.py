@@ -1,8 +1,8 @@
-"""Where the column chunks of a row group are in a footer's bytes, and how large they are in the file.
+"""The positions of a row group's column chunks in a footer's bytes, and their sizes in the file.
 
-No chunk says how long its description is, so all descriptions before it are passed to find one. Most are written alike:
-a regular expression passes 64 of those at once, in 1.3 µs each (Python 3.11). The others are skipped as structs, in
-15 µs each.
+A chunk's description has no length, so all descriptions before a chunk are skipped to find it. Most are written alike:
+a regular expression skips 64 of them at once, in 1.3 µs each (Python 3.11). The others are skipped as structs, in 15 µs
+each.
 
 Spec: specs/pages.md#row-groups
 """
@@ -42,32 +42,32 @@ BLOOM_OFFSET, BLOOM_LENGTH = 14, 15
 """Fields of a ColumnMetaData."""
 FILE_PATH, _METADATA, OFFSET_INDEX, _ENCRYPTION = 1, 3, 4, (8, 9)
 _INDEXES = OFFSET_INDEX, 6
-"""Fields of a ColumnChunk; only encrypted ones have the last."""
+"""Fields of a ColumnChunk; only encrypted chunks have the last two."""
 _ROW_GROUPS, _COLUMNS = 4, 1
 _STRIDE = 64
-"""Column chunks between two whose place is kept: to find one between them takes 0.1 ms at most."""
+"""Every 64th column chunk's position is kept: finding a chunk between two of them takes 0.1 ms at most."""
 _MAX_TEXT_BYTES, _MAX_ELEMENTS = 40, 8
 """Longer texts (statistics) and lists are left to the general reader: each length is a branch of the expression."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowGroup:
-    """One row group of a footer, whose column chunks were passed, but not read."""
+    """One row group of a footer, whose column chunks were skipped, but not read."""
 
     footer: bytes
     num_chunks: int
     """Column chunks."""
     marks: tuple[int, ...]
-    """Where the description of every 64th column chunk begins in the footer, from the first on."""
+    """Positions of the descriptions of every 64th column chunk in the footer, from the first on."""
 
     @classmethod
     def passed(cls, footer: bytes, position: int) -> tuple[Self, int]:
-        """The row group whose struct begins at `position`, and where that ends.
+        """The row group whose struct begins at `position`, and the position after it.
 
         Raises
         ------
         ThriftError
-            There is none.
+            There is no row group.
         """
         found = thrift.find_field(footer, position, _COLUMNS)
         if found is None:
@@ -86,20 +86,20 @@ class RowGroup:
         Raises
         ------
         ThriftError
-            There is none.
+            There is no such chunk.
         """
         position = _after(self.footer, self.marks[number // _STRIDE], number % _STRIDE)
         return thrift.read_struct(self.footer, position)[0]
 
     def num_bytes(self, file_bytes: int) -> int:
-        """Compressed bytes of all chunks; those that an encrypted one keeps to itself are not counted.
+        """Compressed bytes of all chunks; an encrypted chunk whose size is not readable counts 0.
 
         Raises
         ------
         ThriftError
-            A chunk has more bytes than the file, or less than none.
+            A chunk has more bytes than the file, or a negative number.
         """
-        position, found, match = self.marks[0] if self.marks else 0, 0, _one_alike().match
+        position, num_bytes, match = self.marks[0] if self.marks else 0, 0, _one_alike().match
         for _index in range(self.num_chunks):
             alike = match(self.footer, position)
             if alike is not None:
@@ -109,19 +109,19 @@ class RowGroup:
                 size = _compressed_bytes(chunk)
             if not 0 <= size <= file_bytes:
                 raise ThriftError(f"a column chunk must lie in the {file_bytes} bytes of its file, got {size} bytes")
-            found += size
-        return found
+            num_bytes += size
+        return num_bytes
 
 
 class RowGroups:
-    """The row groups of a footer. None says how long it is, so those before one are passed when it is asked for."""
+    """The row groups of a footer. They have no length, so a row group is found by skipping those before it."""
 
     def __init__(self, footer: bytes) -> None:
         self._footer = footer
         self._lock = threading.Lock()
         self._passed: list[RowGroup] = []
         self._position: int | None = None
-        """Where the first one begins that was not passed."""
+        """Position of the first row group that was not skipped."""
 
     def __getitem__(self, number: int) -> RowGroup:
         with self._lock:
@@ -137,7 +137,7 @@ class RowGroups:
 
 
 def _after(footer: bytes, position: int, num_chunks: int) -> int:
-    """Where `num_chunks` column chunks end that begin at `position`."""
+    """The position after `num_chunks` column chunks that begin at `position`."""
     if num_chunks == _STRIDE and (alike := _many_alike().match(footer, position)) is not None:
         return alike.end()
     match = _one_alike().match
@@ -154,17 +154,17 @@ def _compressed_bytes(chunk: dict[int, Any]) -> int:
 
 
 def is_encrypted(chunk: dict[int, Any]) -> bool:
-    """Whether the struct ColumnChunk is of an encrypted one."""
+    """Whether the struct ColumnChunk describes an encrypted chunk."""
     return any(field in chunk for field in _ENCRYPTION)
 
 
 def column_metadata(chunk: dict[int, Any]) -> dict[int, Any]:
-    """The struct ColumnMetaData of a ColumnChunk, with numbers and a list of numbers where it is to have them.
+    """The struct ColumnMetaData of a ColumnChunk, whose required fields have the right types.
 
     Raises
     ------
     ThriftError
-        It has none, or not all that is required.
+        The struct or a required field is missing.
     """
     meta = chunk.get(_METADATA)
     numbers = (NUM_VALUES, UNCOMPRESSED_BYTES, COMPRESSED_BYTES, DATA_OFFSET)
@@ -179,7 +179,7 @@ def column_metadata(chunk: dict[int, Any]) -> dict[int, Any]:
 
 
 def part_offsets(chunk: dict[int, Any]) -> list[int]:
-    """Where pages, page indexes and the bloom filter of a ColumnChunk begin, as far as it says."""
+    """The positions of pages, page indexes and the bloom filter of a ColumnChunk, as far as it has them."""
     meta = chunk.get(_METADATA)
     found = [chunk.get(field) for field in _INDEXES]
     if isinstance(meta, dict):
@@ -195,15 +195,15 @@ def _one_alike() -> re.Pattern[bytes]:
 
 @cache
 def _many_alike() -> re.Pattern[bytes]:
-    """As many column chunks as lie from one mark to the next."""
+    """The 64 column chunks from one mark to the next."""
     return re.compile(b"(?:(?>%s)){%d}" % (_written_alike(b"%s"), _STRIDE), re.DOTALL)
 
 
 def _written_alike(size: bytes) -> bytes:
-    """A ColumnChunk of this file, not encrypted, as writers write it; `size` is how its compressed size is taken.
+    """The expression of an unencrypted ColumnChunk of this file; `size` is the pattern for its compressed size.
 
     Fields 1 to 7 of its ColumnMetaData, which are required, follow each other. The rest are numbers, flags, short
-    texts, and structs and lists of them. The first byte of a field tells its kind, so there is one way to match.
+    texts, and structs and lists of them. The first byte of a field has its type, so there is one way to match.
     """
     number = rb"[\x80-\xff]{0,9}+[\x00-\x7f]"
     text = _counted(rb".", range(_MAX_TEXT_BYTES + 1), 0)
@@ -220,12 +220,12 @@ def _written_alike(size: bytes) -> bytes:
 
 
 def _heads(*kinds: int) -> bytes:
-    """The bytes that begin a field of one of `kinds`, whose number is at most 15 more than the last one's."""
+    """The first bytes of fields of one of `kinds` whose number is 1 to 15 more than that of the field before."""
     return b"[%s]" % b"".join(rb"\x%02x" % (step << 4 | kind) for step in range(1, 16) for kind in kinds)
 
 
 def _counted(element: bytes, counts: Iterable[int], kind: int) -> bytes:
-    """So many times `element` as the byte before says: a length, or a list's head with the `kind` of its elements."""
+    """A count, and that many of `element`; the count is a length, or the head of a list of elements of `kind`."""
     return b"(?:%s)" % b"|".join(
         rb"\x%02x(?:%s){%d}" % (count << 4 | kind if kind else count, element, count) for count in counts
     )

@@ -1,4 +1,4 @@
-"""Least and greatest value of a column chunk, and its nulls, as its ColumnMetaData has them.
+"""Least and greatest value of a column chunk, and its number of nulls, from its ColumnMetaData.
 
 Spec: specs/pruning.md#statistics
 """
@@ -17,15 +17,15 @@ __all__ = ["bounds_of", "null_count", "unpacking"]
 
 _STATISTICS = 12
 _MIN_MAX, _OLD_MIN_MAX, _NULL_COUNT = (6, 5), (2, 1), 3
-"""Fields of Statistics; the old ones have the order of signed bytes, which is that of numbers alone."""
+"""Fields of Statistics. The old fields have the order of signed bytes, which is right for numbers only."""
 _TIME_UNITS = {"ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
-"""What Parquet calls the units in which it stores times; pyarrow's seconds are stored as milliseconds."""
+"""Parquet's names of units of time; pyarrow stores seconds as milliseconds."""
 _TEXTS = ("BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")
 _FORMATS = {"INT32": "<i", "INT64": "<q", "FLOAT": "<f", "DOUBLE": "<d"}
 
 
 def unpacking(own: pa.DataType, leaf: pq.ColumnSchema) -> str | None:
-    """How `struct` unpacks a bound of a leaf as a value of `own`; empty for bytes; None where it is no such value."""
+    """The `struct` format of a bound of a leaf as a value of `own`; empty for bytes; None if it is not usable."""
     t = pa.types
     if t.is_timestamp(own) and json.loads(leaf.logical_type.to_json()).get("timeUnit") != _TIME_UNITS.get(own.unit):
         return None
@@ -38,7 +38,7 @@ def unpacking(own: pa.DataType, leaf: pq.ColumnSchema) -> str | None:
 
 
 def bounds_of(meta: dict[int, Any], unpacked: str) -> tuple[Any, Any] | None:
-    """Least and greatest value of a chunk; None where its statistics do not have both, or of another width."""
+    """Least and greatest value of a chunk; None if its statistics do not have both in the right width."""
     statistics = meta.get(_STATISTICS)
     if not isinstance(statistics, dict):
         return None
@@ -54,7 +54,7 @@ def bounds_of(meta: dict[int, Any], unpacked: str) -> tuple[Any, Any] | None:
 
 
 def null_count(meta: dict[int, Any]) -> int | None:
-    """Values of a chunk that are null; None where its statistics do not say."""
+    """The number of nulls of a chunk; None if its statistics do not have it."""
     statistics = meta.get(_STATISTICS)
     found = statistics.get(_NULL_COUNT) if isinstance(statistics, dict) else None
     return found if isinstance(found, int) and found >= 0 else None

@@ -1,8 +1,8 @@
 """Thrift's compact protocol, as far as a Parquet footer, a page header and a page index need it.
 
-A struct is read into a dict from field id to value: int, bool, bytes, list or dict. Nothing is looked up in a schema,
-so fields that are newer than this module are read like the others, or skipped. Bytes come from files: whatever they
-are, a reader ends with a value or with `ThriftError`, and uses memory in proportion to what it reads.
+A struct is read into a dict from field id to value: int, bool, bytes, list or dict. There is no schema, so unknown
+fields are read or skipped like the others. Bytes come from files: for any bytes a reader returns a value or raises
+`ThriftError`, and its memory is in proportion to the bytes that it reads.
 
 Spec: specs/pages.md#thrift
 """
@@ -10,7 +10,9 @@ Spec: specs/pages.md#thrift
 from __future__ import annotations
 
 import struct
-from typing import Any, TypeAlias
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, ParamSpec, TypeAlias, TypeVar
 
 __all__ = [
     "BINARY",
@@ -34,25 +36,44 @@ __all__ = [
 ]
 
 TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, _, STRUCT = range(1, 13)
-"""Type codes of the compact protocol; 11 is a map, which Parquet has none of."""
+"""Type codes of the compact protocol; 11 is a map, which Parquet does not use."""
 
 STOP = b"\0"
 """The end of a struct."""
 MAX_DEPTH = 32
-"""Structs and lists in one another; Parquet's own go eight deep."""
+"""Most levels of structs and lists in each other; Parquet's own have eight."""
 _MAX_VARINT_BITS = 63
 _LONG_LIST = 15
 _MAX_VARINT_BYTE = 0x80
 
 Bytes: TypeAlias = bytes | memoryview
-"""What is read; binary fields of a view are views of the same memory."""
+"""Bytes to read; binary fields of a view are views of the same memory."""
 
 Field: TypeAlias = tuple[int, Any]
-"""Type code and value, for writing; of a list, the type code and the values of its elements; of raw bytes, `bytes`."""
+"""Type code and value, for writing; the value may be `bytes` that are written already."""
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class ThriftError(Exception):
-    """The bytes are no value of the compact protocol."""
+    """The bytes are not a value of the compact protocol."""
+
+
+def _within(what: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """A reader for which an index past the end of the bytes is a `ThriftError` about `what`."""
+
+    def decorated(read: Callable[P, T]) -> Callable[P, T]:
+        @wraps(read)
+        def checked(*args: P.args, **kwargs: P.kwargs) -> T:
+            try:
+                return read(*args, **kwargs)
+            except IndexError as error:
+                raise ThriftError(f"{what} must end before its bytes do") from error
+
+        return checked
+
+    return decorated
 
 
 def _varint(data: Bytes, position: int) -> tuple[int, int]:
@@ -68,36 +89,38 @@ def _varint(data: Bytes, position: int) -> tuple[int, int]:
             raise ThriftError("an integer must have at most 10 bytes")
 
 
+def _zigzag(data: Bytes, position: int) -> tuple[int, int]:
+    number, position = _varint(data, position)
+    return (number >> 1) ^ -(number & 1), position
+
+
+@_within("a struct")
 def read_struct(data: Bytes, position: int = 0) -> tuple[dict[int, Any], int]:
-    """The struct at `position`, and where it ends.
+    """The struct at `position`, and the position after it.
 
     Raises
     ------
     ThriftError
-        There is none.
+        There is no struct.
     """
-    try:
-        return _struct(data, position, 0)
-    except IndexError as error:
-        raise ThriftError("a struct must end before its bytes do") from error
+    return _struct(data, position, 0)
 
 
+@_within("a value")
 def skip(data: Bytes, position: int, kind: int) -> int:
-    """Where the value of type `kind` at `position` ends; a third of the time of reading it.
+    """The position after the value of type `kind` at `position`, in a third of the time of reading it.
 
     Raises
     ------
     ThriftError
-        There is none.
+        There is no such value.
     """
-    try:
-        return _skip(data, position, kind, 0)
-    except IndexError as error:
-        raise ThriftError("a value must end before its bytes do") from error
+    return _skip(data, position, kind, 0)
 
 
+@_within("a struct")
 def find_field(data: Bytes, position: int, wanted: int) -> int | None:
-    """Where the value of field `wanted` of the struct at `position` begins; None if it has none, in order of fields.
+    """The position of the value of field `wanted` of the struct at `position`, whose fields ascend; None if absent.
 
     Raises
     ------
@@ -105,54 +128,46 @@ def find_field(data: Bytes, position: int, wanted: int) -> int | None:
         There is no struct.
     """
     field = 0
-    try:
-        while head := data[position]:
-            position += 1
-            if head >> 4:
-                field += head >> 4
-            else:
-                number, position = _varint(data, position)
-                field = (number >> 1) ^ -(number & 1)
-            if field >= wanted:
-                return position if field == wanted else None
-            if head & 15 not in (TRUE, FALSE):
-                position = _skip(data, position, head & 15, 0)
-    except IndexError as error:
-        raise ThriftError("a struct must end before its bytes do") from error
+    while head := data[position]:
+        position += 1
+        if head >> 4:
+            field += head >> 4
+        else:
+            field, position = _zigzag(data, position)
+        if field >= wanted:
+            return position if field == wanted else None
+        if head & 15 not in (TRUE, FALSE):
+            position = _skip(data, position, head & 15, 0)
     return None
 
 
+@_within("an integer")
 def read_int(data: Bytes, position: int) -> int:
     """The integer at `position`.
 
     Raises
     ------
     ThriftError
-        There is none.
+        There is no integer.
     """
-    try:
-        number, _stop = _varint(data, position)
-    except IndexError as error:
-        raise ThriftError("an integer must end before its bytes do") from error
-    return (number >> 1) ^ -(number & 1)
+    return _zigzag(data, position)[0]
 
 
+@_within("a list")
 def read_list_header(data: Bytes, position: int) -> tuple[int, int, int]:
-    """Number and type code of the elements of the list at `position`, and where the first begins.
+    """Number and type code of the elements of the list at `position`, and the position of the first element.
 
     Raises
     ------
     ThriftError
-        There is none.
+        There is no list.
     """
-    try:
-        return _list_header(data, position)
-    except IndexError as error:
-        raise ThriftError("a list must end before its bytes do") from error
+    return _list_header(data, position)
 
 
+@_within("a struct")
 def written_fields(data: Bytes, position: int) -> tuple[dict[int, Field], int]:
-    """The fields of the struct at `position` as they are written, for `write_struct`, and where it ends.
+    """The fields of the struct at `position` as they are written, for `write_struct`, and the position after it.
 
     Raises
     ------
@@ -161,27 +176,23 @@ def written_fields(data: Bytes, position: int) -> tuple[dict[int, Field], int]:
     """
     found: dict[int, Field] = {}
     field = 0
-    try:
-        while head := data[position]:
-            position += 1
-            kind = head & 15
-            if head >> 4:
-                field += head >> 4
-            else:
-                number, position = _varint(data, position)
-                field = (number >> 1) ^ -(number & 1)
-            if field in found or field < 0:
-                raise ThriftError(f"a struct must have each field once, with a number of 0 or more, got {field}")
-            if kind in (TRUE, FALSE):
-                found[field] = (kind, b"")
-            elif kind == BINARY:
-                value, position = _value(data, position, kind, 0)
-                found[field] = (kind, bytes(value))
-            else:
-                start, position = position, _skip(data, position, kind, 0)
-                found[field] = (kind, bytes(data[start:position]))
-    except IndexError as error:
-        raise ThriftError("a struct must end before its bytes do") from error
+    while head := data[position]:
+        position += 1
+        kind = head & 15
+        if head >> 4:
+            field += head >> 4
+        else:
+            field, position = _zigzag(data, position)
+        if field in found or field < 0:
+            raise ThriftError(f"a struct must have each field once, with a number of 0 or more, got {field}")
+        if kind in (TRUE, FALSE):
+            found[field] = (kind, b"")
+        elif kind == BINARY:
+            value, position = _value(data, position, kind, 0)
+            found[field] = (kind, bytes(value))
+        else:
+            start, position = position, _skip(data, position, kind, 0)
+            found[field] = (kind, bytes(data[start:position]))
     return found, position + 1
 
 
@@ -226,8 +237,7 @@ def _struct(data: Bytes, position: int, depth: int) -> tuple[dict[int, Any], int
         if head >> 4:
             field += head >> 4
         else:
-            number, position = _varint(data, position)
-            field = (number >> 1) ^ -(number & 1)
+            field, position = _zigzag(data, position)
         if kind in (TRUE, FALSE):
             found[field] = kind == TRUE
         else:
@@ -236,7 +246,7 @@ def _struct(data: Bytes, position: int, depth: int) -> tuple[dict[int, Any], int
 
 def _value(data: Bytes, position: int, kind: int, depth: int) -> tuple[Any, int]:
     if kind in (I64, I32, I16):
-        number, position = _varint(data, position)
+        number, position = _varint(data, position)  # in place: most values of a footer are integers
         return (number >> 1) ^ -(number & 1), position
     if kind == BINARY:
         size, position = _varint(data, position)
@@ -315,7 +325,7 @@ def _skip_struct(data: Bytes, position: int, depth: int) -> int:
 def write_struct(fields: dict[int, Field]) -> bytes:
     """The struct of `fields`, from field id (ascending) to type code and value.
 
-    A value may be `bytes` that are written already, for every type but `BINARY`: as those that `skip` found.
+    A value of another type than `BINARY` may be `bytes` that are written already, such as those between two positions.
     """
     return write_fields(fields) + STOP
 
@@ -337,11 +347,8 @@ def write_fields(fields: dict[int, Field], after: int = 0) -> bytes:
 
 def write_list(kind: int, values: list[Any]) -> bytes:
     """The list of `values` of type `kind`."""
-    out = bytearray()
-    if len(values) < _LONG_LIST:
-        out.append(len(values) << 4 | kind)
-    else:
-        out.append(_LONG_LIST << 4 | kind)
+    out = bytearray([min(len(values), _LONG_LIST) << 4 | kind])
+    if len(values) >= _LONG_LIST:
         _write_varint(out, len(values))
     for value in values:
         _write(out, kind, value)

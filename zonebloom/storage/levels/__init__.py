@@ -1,7 +1,7 @@
 """Filters above the zones: one for each fragment, and one for the data set.
 
-`filling` makes them while a build reads the data; `probing` asks them first and the zones after; `merging` makes one
-filter of those that builds and refreshes added.
+`fill` makes them while a build reads the data; `probe` asks them before the zones; `merge` merges the filters that
+builds and refreshes added.
 """
 
 from zonebloom.storage.levels.fill import LevelBuilder, LevelSink, parts_of_dataset

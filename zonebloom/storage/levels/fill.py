@@ -1,8 +1,8 @@
 """Making the filters of fragments and of the data set, beside the zones, in one pass and bounded memory.
 
-A filter's size must follow its number of distinct values, which is known at the end only. Up to four million rows the
-hashes are kept, and counted: the filter has exactly the least size. Past that a filter large enough for the rows being
-all distinct is filled at once, and folded at the end to the least size that its fill allows.
+A filter's size depends on its number of distinct values, which is known only at the end. For up to 4 194 304 rows the
+hashes are kept and counted, and the filter has exactly the least size. For more rows a filter that is large enough for
+distinct rows is filled at once. At the end it is folded to the least size that its fill allows.
 
 Spec: specs/levels.md#filling
 """
@@ -22,11 +22,10 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 import numpy as np
 import pyarrow as pa
 
-from zonebloom.arrow import from_numpy
 from zonebloom.bloom import hashing
 from zonebloom.bloom.sizing import MAX_BLOCKS, num_blocks_for
 from zonebloom.bloom.split_block import fold, measured_fpp
-from zonebloom.bloom.zones import zone_schema
+from zonebloom.bloom.zones import ZonePositions, zone_schema
 from zonebloom.storage.fragments import Fragment
 from zonebloom.storage.level import LevelEntry
 from zonebloom.storage.segment import SegmentEntry, Span, checksum, column_folder, runs
@@ -52,26 +51,28 @@ __all__ = [
 ]
 
 SPAN_BYTES: Final = 1 << 17
-"""Of a data set's filter, so much has one checksum, and is read to believe one block of it."""
+"""Bytes of a data set's filter that share one checksum; a probe of one block reads and checks that many."""
 USELESS_FPP: Final = 0.1
-"""A filter that is wrong more often is not kept."""
+"""False positive probability above which a filter is dropped."""
 
 _FILTER_ROWS = 100_000_000
-"""If they are all distinct, a filter of 128 MiB is wrong for 1 % of absent values."""
+"""Most rows for one filter of a data set: if all are distinct, 128 MiB give a false positive probability of 1 %."""
 _KEPT_HASHES = 1 << 22
+"""Most rows whose hashes are kept, 8 bytes each; a filter of more rows is filled at once."""
 _FOLDABLE = 5040
-"""Sizes that are a multiple of it fold by 60 divisors at least, so the least size is never far."""
+"""A size of a multiple of 5040 blocks folds by at least 60 divisors, so one of them is near the least size."""
 _WELL_FOLDABLE = 60
-"""The same for a filter of known size, to which it adds little."""
+"""As `_FOLDABLE`, for a filter of known size: rounding up to a multiple of 60 blocks adds little."""
 _ALIKE, _ALIKE_BLOCKS = 8, 1 << 17
-"""A filter is made as large as another if that is at most so many times its own size, or 4 MiB."""
+"""A new filter takes the size of an existing one if that is at most 8 times its own least size, or at most 4 MiB."""
 _WHOLE_FRAGMENT = (1 << 32) - 1
-_BATCH_BYTES = 4 << 20
-_BATCH_ROWS = 1024
+"""Rows of a zone that is a whole fragment."""
+_BATCH_BYTES, _BATCH_ROWS = 4 << 20, 1024
+"""A batch of fragments' filters is written when it has this many bytes or rows."""
 
 
 def parts_of_dataset(fragments: Sequence[Fragment]) -> list[list[Fragment]]:
-    """`fragments`, in order, in parts of which one filter of the data set each can hold all values."""
+    """`fragments`, in order, in parts of at most 100 million rows: each part gets one filter of the data set."""
     parts: list[list[Fragment]] = [[]]
     num_rows = 0
     for fragment in fragments:
@@ -90,24 +91,25 @@ class Filled:
     blocks: NDArray[np.uint32]
     """Shape (num_blocks, 8)."""
     num_values: int
-    """Distinct values; an estimate where the hashes were not kept."""
+    """Distinct values; an estimate if the hashes were not kept."""
     fpp: float
-    """Its false positive probability, counted from its bits."""
+    """Its false positive probability, computed from its bits."""
 
 
 class Filling:
-    """One filter while its values come in, from any number of threads.
+    """One filter while values are added, by any number of threads.
 
     Parameters
     ----------
     num_rows
-        At most so many values will come.
+        Most values that will be added.
     fpp
-        False positive probability to reach, which 128 MiB may not be enough for.
+        False positive probability to reach; more than 100 million values may miss it, as a filter has at most 128 MiB.
     like
-        Blocks of a filter that this one will be united with: that size is taken if it is enough, and not far too much.
+        Blocks of an existing filter that this one will be united with. That size is taken if it is enough and at most 8
+        times the least size, or at most 4 MiB.
     of_rows
-        Rows of all steps, of which this is the first: it leaves as much room for the values of the others.
+        Rows of the whole build. The first of several steps sizes its filter for all of them.
     """
 
     def __init__(
@@ -124,7 +126,10 @@ class Filling:
 
     @classmethod
     def part(cls, num_rows: int, fpp: float, *, all_rows: int, of_rows: int = 0) -> Self:
-        """A filling of `num_rows` rows that becomes one with others, of `all_rows` rows, in the fewest bytes."""
+        """The filling of one writer's `num_rows` rows, which will be united with those of others to `all_rows` rows.
+
+        It keeps hashes or blocks: the smaller of both.
+        """
         num_blocks = _foldable_blocks(max(all_rows, of_rows), fpp)
         filling = cls(0, fpp)
         if all_rows > _KEPT_HASHES and num_rows * 8 > num_blocks * 32:
@@ -132,7 +137,7 @@ class Filling:
         return filling
 
     def content(self) -> tuple[bool, NDArray[Any]]:
-        """Whether the hashes were kept, and they, or the blocks: what `add_content` of another filling takes."""
+        """Whether the content is hashes, and the hashes or the blocks, for `add_content` of another filling."""
         if self._blocks is not None:
             return False, self._blocks
         return True, np.concatenate([np.zeros(0, np.uint64), *self._hashes])
@@ -191,7 +196,7 @@ def _foldable(num_blocks: int, factor: int = _WELL_FOLDABLE) -> int:
 
 
 def estimated_values(blocks: NDArray[np.uint32]) -> int:
-    """Distinct values of a filter from its fill: each sets one bit in 8 of the words, at random."""
+    """Distinct values of a filter, estimated from its set bits: a value sets one random bit in each of 8 words."""
     share = int(np.bitwise_count(blocks).sum(dtype=np.uint64)) / (blocks.size * 32)
     if share >= 1:
         return blocks.size * 32
@@ -199,13 +204,13 @@ def estimated_values(blocks: NDArray[np.uint32]) -> int:
 
 
 def folded(blocks: NDArray[np.uint32], least: int) -> NDArray[np.uint32]:
-    """`blocks` folded to the least size of at least `least` blocks; as they are where there is none."""
+    """`blocks` folded to the least possible size of at least `least` blocks; unchanged if no divisor fits."""
     factor = next(k for k in range(max(len(blocks) // least, 1), 0, -1) if len(blocks) % k == 0)
     return fold(blocks, factor) if factor > 1 else blocks
 
 
 class _OpenFragment:
-    """One fragment of one column while its units come in."""
+    """One fragment of one column while its units are read."""
 
     def __init__(self, num_rows: int, fpp: float) -> None:
         self.filling = Filling(num_rows, fpp)
@@ -215,21 +220,19 @@ class _OpenFragment:
 
 
 class LevelSink(Protocol):
-    """What takes the values of a build, beside the zones."""
+    """Takes the values of a build, beside the zones."""
 
     def add(self, column: str, fragment_id: int, values: pa.Array) -> None:
         """Rows of a fragment, in any order."""
-        ...
 
     def end_unit(self, fragment_id: int, num_rows: int, unfit: Iterable[str]) -> None:
-        """`num_rows` rows of a fragment came in, but not those of the columns `unfit`."""
-        ...
+        """`num_rows` rows of a fragment were added, but not for the columns `unfit`."""
 
 
 class LevelBuilder:
-    """Makes the levels above the zones of one build; a context manager that leaves no file behind if it raises.
+    """Makes the levels above the zones of one build; a context manager that leaves no file behind if the block raises.
 
-    - A fragment is covered by a level only if all of its rows came in, and its column's type fits.
+    - A level covers a fragment only if all of its rows were added and its values convert to the column's type.
     """
 
     def __init__(
@@ -255,9 +258,9 @@ class LevelBuilder:
         datasets = columns if "dataset" in levels else ()
         self._datasets = {name: Filling(total, fpp, like=sizes.get(name, 0), of_rows=of_rows) for name in datasets}
         self._covered: dict[str, set[int]] = {name: set() for name in columns}
-        self._rows: dict[str, FragmentRows] = {}
-        if self._has_fragments:
-            self._rows = {name: FragmentRows(store, name, of_type, fpp) for name, of_type in columns.items()}
+        typed = columns.items() if self._has_fragments else ()
+        self._rows = {name: FragmentRows(store, name, of_type, fpp) for name, of_type in typed}
+        self._fragment_levels: dict[str, LevelEntry] = {}
 
     def __enter__(self) -> Self:
         for rows in self._rows.values():
@@ -268,8 +271,7 @@ class LevelBuilder:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if kind is None:
-            for rows in self._rows.values():
-                rows.flush()
+            self._fragment_levels = {name: rows.finish() for name, rows in self._rows.items()}
         self._stack.__exit__(kind, error, traceback)
 
     def add(self, column: str, fragment_id: int, values: pa.Array) -> None:
@@ -278,7 +280,7 @@ class LevelBuilder:
         self.add_hashes(column, fragment_id, hashes, has_null=len(hashes) < len(values))
 
     def add_hashes(self, column: str, fragment_id: int, hashes: NDArray[np.uint64], *, has_null: bool) -> None:
-        """As `add`, for the hashes of the values that are not null."""
+        """As `add`, with the hashes of the values that are not null."""
         if column in self._datasets:
             self._datasets[column].add(hashes)
         fragment = self._fragment(column, fragment_id)
@@ -295,7 +297,7 @@ class LevelBuilder:
             return self._open[key]
 
     def end_unit(self, fragment_id: int, num_rows: int, unfit: Iterable[str]) -> None:
-        """`num_rows` rows of a fragment came in, but not those of the columns `unfit`; the last one finishes it."""
+        """`num_rows` rows of a fragment were added, but not for the columns `unfit`; the last call finishes it."""
         unfit = set(unfit)
         for column in self._covered:
             fragment = self._fragment(column, fragment_id)
@@ -313,13 +315,13 @@ class LevelBuilder:
                         self._rows[column].add(fragment_id, fragment.rows_done, filled, has_null=fragment.has_null)
 
     def finish(self, failed: Iterable[int]) -> dict[str, tuple[LevelEntry, ...]]:
-        """The levels of each column, from the fragments up, once the block ended; none covers `failed` fragments."""
+        """The levels of each column, from the fragments up, after the block; none covers a `failed` fragment."""
         self._open.clear()
         return {column: tuple(self._entries(column, set(failed))) for column in self._covered}
 
     def _entries(self, column: str, failed: set[int]) -> Iterable[LevelEntry]:
         if self._has_fragments:
-            yield self._rows[column].entry()
+            yield self._fragment_levels[column]
         if column in self._datasets:
             filled = self._datasets.pop(column).finish()
             if filled.fpp <= USELESS_FPP:
@@ -330,7 +332,7 @@ class LevelBuilder:
 
 
 def warn_of_useless(column: str, num_values: int, fpp: float) -> None:
-    """A data set's filter was too small for its values, and is not kept."""
+    """Warn that a data set's filter is too small for its values, and is dropped."""
     message = (
         f"a filter of the data set must be of at most 128 MiB, which is too little for the about "
         f"{num_values:,} values of {column} (it would pass {fpp:.0%} of absent ones)"
@@ -342,8 +344,8 @@ class FragmentRows:
     """The zone table of a column's fragments, written batch by batch; the caller holds a lock."""
 
     def __init__(self, store: Store, column: str, column_type: pa.DataType, fpp: float) -> None:
-        self._schema = zone_schema(_WHOLE_FRAGMENT, fpp, column=column, column_type=column_type)
-        self.writer = ZoneSegmentWriter(store, column, self._schema)
+        schema = zone_schema(_WHOLE_FRAGMENT, fpp, column=column, column_type=column_type)
+        self.writer = ZoneSegmentWriter(store, column, schema)
         self._pending: list[tuple[int, int, bool, NDArray[np.uint32]]] = []
         self._pending_bytes = 0
         self._num_values = 0
@@ -359,35 +361,32 @@ class FragmentRows:
             self.flush()
 
     def flush(self) -> None:
-        """Write what is pending."""
+        """Write the pending filters."""
         if not self._pending:
             return
         ids, lengths, has_null, filters = zip(*self._pending, strict=True)
         offsets = np.zeros(len(ids) + 1, np.int32)
         np.cumsum([blocks.nbytes for blocks in filters], out=offsets[1:])
-        data = np.concatenate(filters)
-        columns: list[Any] = [
-            from_numpy(np.array(ids, np.uint64), pa.uint64()),
-            from_numpy(np.zeros(len(ids), np.uint64), pa.uint64()),
-            from_numpy(np.array(lengths, np.uint64), pa.uint64()),
-            pa.array(np.array(has_null, np.bool_)),
-            pa.Array.from_buffers(pa.binary(), len(ids), [None, pa.py_buffer(offsets), pa.py_buffer(data)]),
-        ]
-        self.writer.write(pa.RecordBatch.from_arrays(columns, schema=self._schema))
+        starts = np.zeros(len(ids), np.uint64)
+        positions = ZonePositions(
+            np.array(ids, np.uint64), starts, np.array(lengths, np.uint64), np.array(has_null, np.bool_)
+        )
+        self.writer.write(positions.to_batch(offsets, np.concatenate(filters), self.writer.schema))
         self._pending.clear()
         self._pending_bytes = 0
 
-    def entry(self) -> LevelEntry:
-        """The level, once the writer was closed."""
-        assert self.writer.entry is not None
-        mean_fpp = self._sum_of_fpp / max(self.writer.entry.num_zones, 1)
-        return LevelEntry("fragment", self._num_values, mean_fpp, (self.writer.entry,))
+    def finish(self) -> LevelEntry:
+        """The level, whose file is closed; without segments where there is no filter."""
+        self.flush()
+        segments = tuple(self.writer.finish())
+        num_filters = sum(segment.num_zones for segment in segments)
+        return LevelEntry("fragment", self._num_values, self._sum_of_fpp / max(num_filters, 1), segments)
 
 
 def write_dataset_filter(
     store: Store, column: str, blocks: NDArray[np.uint32], fragments: Iterable[int]
 ) -> SegmentEntry:
-    """A new segment that is the bitset of `blocks` and nothing else; it describes all rows of `fragments`.
+    """A new segment with only the bitset of `blocks`, which covers all rows of `fragments`.
 
     Spec: specs/levels.md#dataset-filter
     """

@@ -1,9 +1,9 @@
-"""Merging the filters of one level, which each refresh and each step of a build adds to.
+"""Merging the filters of one level; each refresh and each step of a build adds filters.
 
-Fragments' filters are put into one segment. Filters of the data set become one: they are united, if need be brought to
-one size first. A build makes them of one size where that is cheap, for then nothing is lost. A filter of z blocks has
-the hashes of block j where `floor(hash / 2^32 * z) = j`, so it is brought to Z blocks by giving each of them all blocks
-that its hashes may lie in.
+Fragments' filters are put into one segment. Filters of the data set are united into one, after they are resized to one
+size. A build makes them of one size where that is cheap, as a union of equal sizes loses no precision. Resizing from z
+to Z blocks: block j of a filter of z blocks has the hashes with `floor(hash / 2^32 * z) = j`, so each new block is the
+OR of all old blocks that may have its hashes.
 
 Spec: specs/levels.md#merging
 """
@@ -36,29 +36,29 @@ if TYPE_CHECKING:
 __all__ = ["merge_level", "resized", "united"]
 
 _MOST_FPP = 0.05
-"""Filters that together are wrong more often stay apart."""
+"""Filters are not united if the union's false positive probability were higher."""
 
 
 def resized(blocks: NDArray[np.uint32], num_blocks: int) -> NDArray[np.uint32]:
-    """A filter of `num_blocks` that holds all that `blocks` holds; no value that was found is missed by it.
+    """A filter of `num_blocks` blocks that contains every value that `blocks` contains.
 
-    Shapes (z, 8) and (num_blocks, 8). A multiple of z keeps the probability of z; a divisor folds.
+    Shapes (z, 8) and (num_blocks, 8). A multiple of z keeps the false positive probability; a divisor of z folds.
     """
     shift, size = np.uint64(32), np.uint64(len(blocks))
     edges = -(-(np.arange(num_blocks + 1, dtype=np.uint64) << shift).astype(np.int64) // num_blocks)
     lows, highs = edges[:-1].astype(np.uint64), (edges[1:] - 1).astype(np.uint64)
     firsts = ((lows * size) >> shift).astype(np.int64)
     lasts = ((highs * size) >> shift).astype(np.int64)
-    found: NDArray[np.uint32] = np.bitwise_or.reduceat(blocks, firsts, axis=0)
-    found |= blocks[lasts]
-    return found
+    resized_blocks: NDArray[np.uint32] = np.bitwise_or.reduceat(blocks, firsts, axis=0)
+    resized_blocks |= blocks[lasts]
+    return resized_blocks
 
 
 def united(filters: Iterable[NDArray[np.uint32]], num_blocks: int) -> tuple[NDArray[np.uint32], float] | None:
-    """One filter of `num_blocks` that holds all that `filters` hold, and its probability; None if above 5 %.
+    """One filter of `num_blocks` that contains all values of `filters`, and its fpp; None if the fpp exceeds 5 %.
 
-    Of equal sizes it is the filter into which all values were inserted. One is held at a time, and none is asked for
-    once there are too many.
+    For filters of that size the union is the filter into which all values were inserted. One filter is in memory at a
+    time, and no more are read once the fpp exceeds 5 %.
     """
     blocks, fpp = np.zeros((num_blocks, 8), np.uint32), 0.0
     for one in filters:
@@ -78,10 +78,10 @@ def merge_level(
     *,
     fpp: float,
 ) -> tuple[LevelEntry, list[str]]:
-    """The level with its segments merged, which are written but not committed, and those that are damaged.
+    """The level with merged segments, which are written but not committed, and messages of damaged segments.
 
-    The same `level` comes back where there is nothing to do. `on_written` gets the path of each new segment; `fpp` is
-    the probability asked for.
+    If there is nothing to merge, the result is `level` itself. `on_written` gets the path of each new segment; `fpp` is
+    the false positive probability that was asked for.
     """
     known = set(live)
     if level.name == "locator":
@@ -92,10 +92,10 @@ def merge_level(
 
 
 def _ids(segments: Sequence[SegmentEntry], live: set[int]) -> list[int]:
-    """The live fragments that the segments hold; runs may be of any length."""
+    """The live fragments that the segments cover; runs may be of any length."""
     ids = np.fromiter(live, np.uint64, len(live))
-    found: list[int] = ids[is_in_runs(ids, joined_runs(run for one in segments for run in one.fragments))].tolist()
-    return found
+    covered: list[int] = ids[is_in_runs(ids, joined_runs(run for one in segments for run in one.fragments))].tolist()
+    return covered
 
 
 def _merge_datasets(
@@ -158,10 +158,11 @@ def _merge_fragments(
                 if (is_live := np.isin(ids, wanted)).any():
                     writer.write(batch.filter(pa.array(is_live)))
             opened.release()
-    assert writer.entry is not None
-    on_written(writer.entry.path)
+        new = writer.finish()
+    for segment in new:
+        on_written(segment.path)
     gone = [segment for segment, _, _ in sound]
-    kept = tuple(segment for segment in level.segments if segment not in gone)
-    merged = replace(level, segments=(*kept, writer.entry))
+    kept = [segment for segment in level.segments if segment not in gone]
+    merged = replace(level, segments=(*kept, *new))
     share = merged.index_bytes / max(level.index_bytes, 1)
     return replace(merged, num_values=round(level.num_values * min(share, 1))), damage

@@ -1,9 +1,9 @@
-"""The levels of a build whose units are spread over several writers, that share nothing but the store.
+"""The levels of a build whose units are spread over several writers, which share only the store.
 
-A fragment whose rows all come to one writer gets its filter there. Of each other filter, the data set's among them, a
-writer makes a **part**: the hashes of its rows, or a bitset of the size that all parts have, whichever is smaller.
-Parts are scratch objects of the index; `merge_dataset` and `merge_fragments` make one filter of them, which is the one
-that `LevelBuilder` makes of the same rows, and whoever runs the build deletes them.
+A fragment whose rows are all read by one writer gets its filter there. For each other filter, as for the data set's, a
+writer makes a **part**: the hashes of its rows, or a bitset of the size that all parts have; the smaller of both. Parts
+are scratch objects of the index. `merge_dataset` and `merge_fragments` make one filter of them: the same that
+`LevelBuilder` makes of the same rows. The driver of the build deletes the parts.
 
 Spec: specs/levels.md#partials
 """
@@ -11,7 +11,7 @@ Spec: specs/levels.md#partials
 from __future__ import annotations
 
 import uuid
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -20,7 +20,6 @@ from typing import Self
 import pyarrow as pa
 
 from zonebloom.bloom import hashing
-from zonebloom.options import LEVELS
 from zonebloom.storage.fragments import Fragment
 from zonebloom.storage.level import LevelEntry
 from zonebloom.storage.levels.fill import (
@@ -34,32 +33,32 @@ from zonebloom.storage.levels.fill import (
 from zonebloom.storage.segment import column_folder
 from zonebloom.storage.stores.store import Store
 
-__all__ = ["Part", "PartialLevels", "joined", "merge_dataset", "merge_fragments"]
+__all__ = ["Part", "PartialLevels", "merge_dataset", "merge_fragments"]
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one writer has of one filter."""
+    """One writer's part of one filter."""
 
     column: str
     """Name of the column."""
     fragment_id: int | None
     """The fragment's filter; None for the data set's."""
     path: str
-    """Of the scratch object, relative to the index."""
+    """Path of the scratch object, relative to the index."""
     is_hashes: bool
-    """Whether it holds hashes, or blocks."""
+    """Whether the object holds hashes; if not, blocks."""
     has_null: bool
-    """Whether a row is null."""
+    """Whether a row of the writer is null."""
 
 
 class PartialLevels:
-    """Takes the values of some units; a context manager that leaves no file behind if it raises.
+    """Takes the values of some units; a context manager that leaves no file behind if the block raises.
 
     Parameters
     ----------
     rows
-        Rows of each fragment that come here, by id.
+        Rows of each fragment that this writer reads, by id.
     total_rows
         Rows of all fragments of the build.
     of_rows
@@ -117,17 +116,16 @@ class PartialLevels:
                     self._has_null.add(target)
 
     def end_unit(self, fragment_id: int, num_rows: int, unfit: Iterable[str]) -> None:
-        """`num_rows` rows of a fragment came in, but not those of the columns `unfit`."""
+        """`num_rows` rows of a fragment were added, but not for the columns `unfit`."""
         if fragment_id in self._whole:
             self._builder.end_unit(fragment_id, num_rows, unfit)
 
     def finish(self, failed: Iterable[int]) -> tuple[dict[str, tuple[LevelEntry, ...]], list[Part]]:
-        """Once the block ended: the levels of whole fragments by column, and the parts of all other filters."""
-        entries = self._builder.finish(failed)
-        for column, levels in entries.items():
-            for segment in (one for level in levels for one in level.segments if not one.num_zones):
-                self._store.delete(segment.path)
-            entries[column] = tuple(level for level in levels if level.num_filters)
+        """After the block: the levels of whole fragments by column, and the parts of all other filters."""
+        entries = {
+            column: tuple(level for level in levels if level.num_filters)
+            for column, levels in self._builder.finish(failed).items()
+        }
         return entries, [self._write(*target) for target in list(self._fillings)]
 
     def _write(self, column: str, fragment_id: int | None) -> Part:
@@ -149,7 +147,7 @@ def merge_dataset(
 ) -> tuple[LevelEntry | None, int, float]:
     """The data set's filter of `parts`, which has all values of the fragments `covered`; its values and its fpp.
 
-    `filling` is empty, and for as many rows. None in place of a filter that is too small to be of use.
+    `filling` is empty and made for all their rows. If the filter is useless, the level is None.
     """
     filled = _merged(store, parts, filling)
     if filled.fpp > USELESS_FPP:
@@ -161,41 +159,16 @@ def merge_dataset(
 def merge_fragments(
     store: Store, column: str, column_type: pa.DataType, parts: Sequence[Part], *, fpp: float, rows: Mapping[int, int]
 ) -> LevelEntry | None:
-    """The filters of the fragments that `parts` are of, as one segment; `rows` is how many each fragment has."""
-    found: defaultdict[int, list[Part]] = defaultdict(list)
+    """The filters of the fragments of `parts` as one segment; `rows` has the rows of each fragment."""
+    by_fragment: defaultdict[int, list[Part]] = defaultdict(list)
     for part in parts:
         if part.fragment_id is not None:
-            found[part.fragment_id].append(part)
+            by_fragment[part.fragment_id].append(part)
     table = FragmentRows(store, column, column_type, fpp)
     with table.writer:
-        for fragment_id, mine in sorted(found.items()):
+        for fragment_id, mine in sorted(by_fragment.items()):
             filled = _merged(store, mine, Filling(rows[fragment_id], fpp))
             if filled.fpp <= USELESS_FPP:
                 table.add(fragment_id, rows[fragment_id], filled, has_null=any(part.has_null for part in mine))
-        table.flush()
-    entry = table.entry()
-    if entry.num_filters:
-        return entry
-    store.delete(entry.segments[0].path)
-    return None
-
-
-def joined(levels: Iterable[LevelEntry]) -> tuple[LevelEntry, ...]:
-    """Levels of one column as one of each name, from the fragments up."""
-    found: defaultdict[str, list[LevelEntry]] = defaultdict(list)
-    for level in levels:
-        found[level.name].append(level)
-    values, weights = Counter[str](), Counter[str]()
-    for level in (one for entries in found.values() for one in entries):
-        values[level.name] += level.num_values
-        weights[level.name] += level.num_filters
-    return tuple(
-        LevelEntry(
-            name,
-            values[name],
-            sum(one.fpp * one.num_filters for one in found[name]) / max(weights[name], 1),
-            tuple(segment for one in found[name] for segment in one.segments),
-        )
-        for name in LEVELS
-        if name in found
-    )
+        level = table.finish()
+    return level if level.num_filters else None

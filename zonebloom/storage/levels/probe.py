@@ -1,7 +1,7 @@
-"""Asking the levels from the top down: the data set's filter, then the fragments', then the zones of what is left.
+"""Probing the levels from the top down: the data set's filter, then the fragments', then the remaining zones.
 
-A level speaks only of the fragments that it was built from, by their ids, which are never used again: for a changed or
-new file it says nothing, and what it still knows of a file that is gone only makes it pass more.
+A level covers only the fragments that it was built from, by their ids, which are never used again. It says nothing
+about a changed or new file. Values of a dropped file stay in it, and only make it pass more.
 
 Spec: specs/levels.md#evaluate
 """
@@ -40,7 +40,7 @@ _BLOCK_BYTES = 32
 
 
 class DatasetFilter:
-    """The filter of a data set, memory-mapped; no block is believed before the checksum of its span was seen to hold.
+    """The filter of a data set, memory-mapped; the checksum of a span is verified before one of its blocks is used.
 
     Raises
     ------
@@ -51,7 +51,7 @@ class DatasetFilter:
     def __init__(self, store: Store, entry: SegmentEntry) -> None:
         self.entry = entry
         self.damage: str | None = None
-        """The first damage that was met; all values may be in the data set then."""
+        """The first damage that was found; then all values may be in the data set."""
         with reading(f"segment {entry.path}"):
             self._mapping = store.mapping(entry.path, is_sparse=True)
             self._buffer = self._mapping.buffer
@@ -73,7 +73,7 @@ class DatasetFilter:
         return is_in_runs(fragment_ids, self.entry.fragments)
 
     def check(self, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
-        """For each hash, whether it may be in the data set; all may, once the filter turns out damaged."""
+        """For each hash, whether it may be in the data set; True for all if the filter is damaged."""
         if len(hashes) <= _FEW:
             blocks = block_indexes(hashes, self._filter.num_blocks)
             spans = np.unique(blocks * np.uint64(_BLOCK_BYTES) // np.uint64(SPAN_BYTES)).tolist()
@@ -85,7 +85,7 @@ class DatasetFilter:
         return self._filter.check_hashes(hashes)
 
     def is_sound(self) -> bool:
-        """Whether the file has its checksums, all of which are checked."""
+        """Whether all spans have their checksums."""
         self._check_spans(range(len(self._is_checked)))
         return self.damage is None
 
@@ -121,14 +121,14 @@ class DatasetFilter:
 
 
 class LeveledZones(ZoneFilters):
-    """The zones of a column with the levels above them; answers as the zones do, and never keeps more.
+    """The zones of a column with the levels above them: at most the zones that the zones alone would give.
 
-    `probes` counts the pairs of a hash and a filter that were asked, by level.
+    `probes` counts the probed pairs of a hash and a filter, by level.
 
     Parameters
     ----------
     lost
-        What is damaged of levels that are not among `datasets` and `fragments`.
+        Messages of damaged levels, which are not among `datasets` and `fragments`.
     """
 
     def __init__(
@@ -161,12 +161,12 @@ class LeveledZones(ZoneFilters):
 
     @property
     def level_damage(self) -> tuple[str, ...]:
-        """What was found to be damaged of the levels; no row is kept for it, as the zones beneath are asked."""
+        """Damage of the levels; it costs no rows, since the zones are probed instead."""
         return (*self._lost, *(one.damage for one, _ in self._datasets if one.damage is not None))
 
     @property
     def damage(self) -> tuple[str, ...]:
-        """What was found to be damaged of the zones and of the levels."""
+        """Damage of the zones and of the levels."""
         return (*self.zones.damage, *self.level_damage)
 
     def verify(self) -> bool:
@@ -181,8 +181,8 @@ class LeveledZones(ZoneFilters):
     def may_contain(self, hashes: NDArray[np.uint64], wanted: NDArray[np.bool_] | None = None) -> NDArray[np.bool_]:
         """For each zone (in the mask `wanted`), whether it MAY_MATCH any of `hashes`.
 
-        Cost: one block for a hash that is nowhere; else one block a fragment, and the zones of fragments that may hold
-        it.
+        Cost: one block for an absent hash; else one block a fragment, and the zones of the fragments that may hold the
+        hash.
         """
         found = np.zeros(len(self), np.bool_)
         for one, mine in self._datasets:
@@ -222,7 +222,7 @@ class LeveledZones(ZoneFilters):
     def contained(self, hashes: NDArray[np.uint64], live: NDArray[np.bool_] | None = None) -> NDArray[np.bool_]:
         """For each of `hashes`, whether any (live) zone may contain it.
 
-        Cost: one block a hash where the data set's filter covers every live fragment; zones are asked only for others.
+        Cost: one block a hash if the data set's filter covers every live fragment; else zones are probed for the rest.
         """
         found = np.zeros(len(hashes), np.bool_)
         rest = self._uncovered if live is None else self._uncovered & live
@@ -264,7 +264,7 @@ def open_levels(store: Store, levels: Sequence[LevelEntry], zones: ZoneFilters) 
 
 
 def _places(known: NDArray[np.uint64], wanted: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """For each of `wanted` its position in `known`, in any order; -1 where it is not there."""
+    """For each of `wanted` its position in `known`, which is in any order; -1 if absent."""
     order = np.argsort(known)
     place = np.minimum(np.searchsorted(known[order], wanted), len(known) - 1)
     return np.where(known[order[place]] == wanted, order[place], -1)

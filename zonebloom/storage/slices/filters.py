@@ -1,4 +1,4 @@
-"""Slices back to filters: the zones of a slice file as they were before, bit for bit.
+"""Slices back to filters: the original zones of a slice file, bit for bit.
 
 Spec: specs/slices.md#unslice_zones
 """
@@ -59,6 +59,4 @@ def zone_batches(rows: SliceRows) -> Iterator[pa.RecordBatch]:
         count = min(step, num_zones - first)
         filters = unsliced(rows, first, count, 0, num_blocks)
         offsets = np.arange(count + 1, dtype=np.int32) * np.int32(zone_bytes)
-        bitsets = pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(filters)])
-        positions = rows.positions[first : first + count].to_arrays()
-        yield pa.RecordBatch.from_arrays([*positions, bitsets], schema=rows.schema)
+        yield rows.positions[first : first + count].to_batch(offsets, filters, rows.schema)

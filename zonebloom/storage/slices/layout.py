@@ -1,4 +1,4 @@
-"""How a group of zones lies in a slice segment: capacities, row numbers, offsets, and runs that say where zones are.
+"""The layout of a group of zones in a slice segment: capacities, row numbers, offsets, and zone runs.
 
 A ladder:
 
@@ -6,7 +6,7 @@ A ladder:
   **stride**, is a power of two from 64 bytes to 4096, so that a row never straddles a page;
 - bit row ``block * 256 + word * 32 + bit`` is that bit of that word of that block of every filter;
 - a **body** is the rows of some whole blocks; bodies begin at multiples of 4096 in the file;
-- a **zone run** is consecutive zones of one fragment of equal length, the last of which may differ.
+- a **zone run** is consecutive zones of one fragment of equal length; the length of its last zone may differ.
 
 Spec: specs/slices.md
 """
@@ -34,7 +34,7 @@ PAGE_BYTES = 4096
 CHECKSUM_BYTES = 8
 WORDS_PER_BLOCK = 8
 KERNEL_STRIDE = 256
-"""Rows of so many bytes have a checksum of the form that the kernel computes."""
+"""Least bytes of a row whose checksum the kernel computes; shorter rows take another form of XXH3."""
 ROWS_PER_BLOCK = 256
 MIN_STRIDE, MAX_STRIDE = 64, PAGE_BYTES
 _BODY_BYTES = 64 << 20
@@ -65,7 +65,7 @@ def stride_for(num_zones: int) -> int:
 
 @lru_cache(1024)
 def rows_of_hash(value: int, num_blocks: int) -> tuple[int, ...]:
-    """The 8 bit rows that say which zones may hold the hash `value`.
+    """The 8 bit rows to AND: a zone whose bit is set in all of them may hold the hash `value`.
 
     Spec: specs/slices.md#probe
     """
@@ -75,10 +75,10 @@ def rows_of_hash(value: int, num_blocks: int) -> tuple[int, ...]:
 
 @cache
 def cut_into_groups(num_zones: int) -> tuple[int, ...]:
-    """Sizes of the groups that `num_zones` zones of one filter size are cut into; empty where slicing does not pay.
+    """Sizes of the groups that `num_zones` zones of one filter size are cut into; empty if slicing does not pay.
 
-    Full groups first; the rest in the fewest groups (at most 3) of which less than a quarter is padding, or else in
-    those that need the fewest bytes. Below 224 zones more than half would be padding.
+    Full groups come first. The rest takes the fewest groups (at most 3) with less than a quarter of padding in all; if
+    there are none, the groups with the fewest bytes. Below 224 zones more than half would be padding.
 
     Spec: specs/slices.md#cut_into_groups
     """
@@ -172,7 +172,7 @@ _LAYOUT = record(
 
 
 def encode(layout: GroupLayout, positions: ZonePositions) -> dict[bytes, bytes]:
-    """Schema metadata that holds all that a probe needs.
+    """Schema metadata with all that a probe needs to know: the layout, and the positions of the zones.
 
     Spec: specs/slices.md#metadata
     """
@@ -199,7 +199,7 @@ def decode_layout(schema: pa.Schema, file_bytes: int, where: str) -> GroupLayout
     Raises
     ------
     CorruptIndexError
-        It has none, or one of another file.
+        It has no layout, or that of another file.
     UnsupportedFormatError
         A newer zonebloom wrote it.
     """
@@ -220,7 +220,7 @@ def decode_positions(schema: pa.Schema, num_zones: int, where: str) -> ZonePosit
     Raises
     ------
     CorruptIndexError
-        They are missing, or not as many as there are zones.
+        They are missing, or their number differs from `num_zones`.
     """
     with reading(f"the zone runs of segment {where}"):
         stream = base64.b64decode((schema.metadata or {})[_ZONES_KEY], validate=True)

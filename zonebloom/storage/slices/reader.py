@@ -1,8 +1,9 @@
-"""Slice segment: a group of zones as bit rows; a key reads 8 rows and has the answer for every zone of the group.
+"""Slice segment: a group of zones as bit rows; a probe of one key reads 8 rows, for all zones of the group.
 
-All filters of a group have the same number of blocks, and a key asks for the same 8 bits of each. A probe of a few keys
-reads just those rows by position, checks each row's own checksum, and ANDs them; many keys go through a kernel over the
-memory-mapped file. A damaged row makes the whole group MAY_MATCH, for good, and the segment keeps what was damaged.
+All filters of a group have the same number of blocks, and a key selects the same 8 bits of each. A probe of few keys
+reads these rows by position, verifies the checksum of each row, and ANDs them. Many keys are probed by a kernel over
+the memory-mapped file. Once a row was found damaged, every zone of the group is MAY_MATCH, and `damage` has the
+message.
 
 `SliceRows` is the opened file; `unsliced` gives filters back; `SliceSegment` probes.
 
@@ -32,17 +33,17 @@ if TYPE_CHECKING:
 __all__ = ["FEW_HASHES", "SliceSegment"]
 
 FEW_HASHES = 256
-"""Hashes: up to this number positioned reads and NumPy are faster than what Numba takes to start."""
+"""Most hashes that are probed by positioned reads and NumPy, which is faster than starting Numba."""
 _WINDOW = 64
-"""Zones whose filters are made at once, as the filter of the next zone is mostly asked for next."""
+"""Zones whose filters are made at once: filters are mostly asked for in order."""
 _SAMPLED_BLOCKS = 16
 _Answer = TypeVar("_Answer")
 
 
 class SliceSegment(BlockFilters):
-    """The zones of a slice file, to be probed; nothing is believed that was not checked.
+    """The zones of a slice file, to be probed.
 
-    - Rows are checked when they are first read. Once a row was found damaged, every zone of the group MAY_MATCH.
+    - Rows are checked before they are first used. Once a row was found damaged, every zone of the group is MAY_MATCH.
 
     Raises
     ------
@@ -57,7 +58,7 @@ class SliceSegment(BlockFilters):
         """Where the bit rows lie in the file."""
         self._damage: tuple[str, ...] = ()
         self._window: tuple[int, NDArray[np.uint32]] = (-1, np.zeros((0, 1, WORDS_PER_BLOCK), np.uint32))
-        """The first of some zones, and their filters: those that were asked for last."""
+        """The number of the first of 64 zones, and their filters: the last ones that were asked for."""
 
     def __len__(self) -> int:
         return self.layout.num_zones
@@ -74,7 +75,7 @@ class SliceSegment(BlockFilters):
 
     @property
     def damage(self) -> tuple[str, ...]:
-        """The first damage that was met."""
+        """The first damage that was found."""
         return self._damage
 
     def verify(self) -> bool:
@@ -83,13 +84,13 @@ class SliceSegment(BlockFilters):
         return not self._damage
 
     def release(self) -> None:
-        """Unmap what was read; it is mapped again when it is needed again."""
+        """Unmap the pages that were read; they are mapped again by the next read."""
         self._rows.release()
 
     def _sound(self, read: Callable[[], _Answer]) -> _Answer | None:
-        """What `read` makes of rows that are sound; None once one was found to be damaged.
+        """The result of `read`; None if a row is damaged, now or before.
 
-        A remote store that cannot be reached says nothing about the segment.
+        An error of a remote store is raised: it is no damage of the segment.
         """
         if not self._damage:
             try:
@@ -169,7 +170,7 @@ class SliceSegment(BlockFilters):
         return np.concatenate(keys), np.concatenate(zones)
 
     def _few(self, hashes: NDArray[np.uint64]) -> NDArray[np.uint64]:
-        """Bits of the zones that may hold any of `hashes`, as words; those past the last zone are 0."""
+        """Bits of the zones that may hold any of `hashes`, as words; bits past the last zone are 0."""
         found: NDArray[np.uint64] | None = None
         for rows in self._rows.read(hashes):
             matching = np.bitwise_and.reduce(rows, axis=0)
@@ -190,7 +191,9 @@ class SliceSegment(BlockFilters):
     def _by_body(
         self, hashes: NDArray[np.uint64]
     ) -> Iterator[tuple[NDArray[np.uint8], tuple[int, int], NDArray[np.uint64]]]:
-        """For each body that ascending hashes ask: its rows, which hashes, and these as for a filter of its blocks."""
+        """For each body that ascending `hashes` select: its rows, the range of its hashes, and these hashes changed so
+        that they select the same blocks in a filter of this body's blocks alone.
+        """
         low = hashes & np.uint64(0xFFFFFFFF)
         block = block_indexes(hashes, self.layout.num_blocks)  # ascending too
         for rows, (first, stop) in zip(self._rows.bodies, self.layout.bodies(), strict=True):
@@ -204,7 +207,7 @@ class SliceSegment(BlockFilters):
 
     def _contained(self, hashes: NDArray[np.uint64], live: NDArray[np.bool_] | None) -> NDArray[np.bool_]:
         bits = np.packbits(np.ones(len(self), np.bool_) if live is None else live, bitorder="little")
-        mask = np.zeros(self.layout.stride, np.uint8)  # and none in the row's checksum
+        mask = np.zeros(self.layout.stride, np.uint8)  # with zeros at the row's checksum
         mask[: len(bits)] = bits
         if len(hashes) > FEW_HASHES:
             return self._contained_many(hashes, mask)
@@ -261,7 +264,7 @@ class SliceSegment(BlockFilters):
         return zone_batches(self._rows)
 
     def zone_fpp(self, zone: int) -> float:
-        """The false positive probability of a zone's filter, from the bits of its first blocks; 1 where damaged."""
+        """The false positive probability of a zone's filter, from the bits of its first blocks; 1 if damaged."""
         num_blocks = min(self.layout.num_blocks, 1 if self._rows.is_remote else _SAMPLED_BLOCKS)
         blocks = self._sound(lambda: self._first_blocks(zone, num_blocks))
         if blocks is None:

@@ -1,7 +1,6 @@
-"""`SliceRows`: an opened slice file. It says where its zones lie, and has its bit rows, which are checked before use.
+"""`SliceRows`: an opened slice file: the positions of its zones, and its bit rows, which are checked before use.
 
-Few rows are read by their positions and checked each time. Many are mapped, and trusted once their checksum was seen to
-hold.
+Few rows are read by position and checked each time. Many rows are memory-mapped and checked once.
 
 Spec: specs/slices.md#file
 """
@@ -41,8 +40,9 @@ if TYPE_CHECKING:
 __all__ = ["SliceRows"]
 
 _MOST_END_BYTES = 16 << 20
-"""Of a head or a tail: ten times the zone runs of 32 704 zones that are a run each."""
+"""Most bytes of a head or a tail: ten times the zone runs of 32 704 zones that are a run each."""
 _FIRST_ROWS = 16
+"""Rows that are read before the rest; if they take long, the system is told to read the rest ahead."""
 
 
 class SliceRows:
@@ -51,8 +51,8 @@ class SliceRows:
     Raises
     ------
     CorruptIndexError
-        The file is missing, has another length, or its head or tail is not as it was written. So do all methods that
-        read rows.
+        The file is missing, has another length, or its head or tail is not as it was written. All methods that read
+        rows raise it for damaged rows.
     """
 
     def __init__(self, store: Store, entry: SegmentEntry) -> None:
@@ -174,7 +174,7 @@ class SliceRows:
         self.check_blocks(self.layout.num_blocks)
 
     def check_file(self) -> None:
-        """Check every byte: every row, and what lies between bodies for Arrow's readers."""
+        """Check every byte: every row, and Arrow's messages between the bodies."""
         offset = 0
         for number, span in enumerate(self.entry.spans):
             if span.checksum:
@@ -183,7 +183,7 @@ class SliceRows:
         self.check_all()
 
     def _fetch(self, rows: NDArray[np.int64]) -> None:
-        """Have the rows, in ascending order, in the map of a remote file, whose bytes do not come by touching them."""
+        """Fetch the ascending `rows` of a remote file into its mapping; those of a local file are read by touch."""
         if not self.is_remote or not len(rows):
             return
         is_first = np.diff(rows, prepend=-2) != 1

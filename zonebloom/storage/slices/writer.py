@@ -1,20 +1,16 @@
-"""`SliceSegmentWriter`: bit rows become a slice segment, body after body, so that a group never lies in memory whole.
+"""`SliceSegmentWriter`: bit rows become a slice segment, body after body, so that a group is never whole in memory.
 
-The file is written by Arrow's own writer. Each record batch carries padding in its custom metadata, so that its rows
-begin at a multiple of 4096 bytes; where they will begin is known before the first byte is written, and stands in the
-head.
+Arrow's own writer writes the file. Padding in the custom metadata of each record batch makes its rows begin at a
+multiple of 4096 bytes. These offsets are computed before the first byte is written, as the head has them.
 
 Spec: specs/slices.md#file
 """
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import replace
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +18,8 @@ import xxhash
 
 from zonebloom.bloom.zones import ZonePositions
 from zonebloom.errors import InvalidArgumentError
-from zonebloom.storage.segment import CheckedFile, SegmentEntry, Span, column_folder, runs
+from zonebloom.storage.arrow_file import MAGIC
+from zonebloom.storage.segment import CheckedFile, SegmentEntry, SegmentWriter, Span, runs
 from zonebloom.storage.slices.layout import (
     CHECKSUM_BYTES,
     KERNEL_STRIDE,
@@ -56,44 +53,14 @@ def seal_rows(rows: NDArray[np.uint8], first_row: int) -> None:
         return
     view = rows.data.cast("B")
     hashed, digest = stride - CHECKSUM_BYTES, xxhash.xxh3_64_intdigest
-    found = [
+    rows.view(np.dtype("<u8"))[:, -1] = [
         digest(view[start : start + hashed], seed)
         for seed, start in enumerate(range(0, num_rows * stride, stride), first_row)
     ]
-    rows.view(np.dtype("<u8"))[:, -1] = found
-
-
-class _CountingFile:
-    """A file for Arrow's writer that only knows how much was written to it."""
-
-    closed = False
-
-    def __init__(self) -> None:
-        self.position = 0
-
-    def write(self, data: Any) -> int:
-        size = memoryview(data).nbytes
-        self.position += size
-        return size
-
-    def tell(self) -> int:
-        return self.position
-
-    def flush(self) -> None:
-        pass
-
-    def readable(self) -> bool:
-        return False
-
-    def writable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return False
 
 
 class _BodyFile(CheckedFile):
-    """Ends a span before and after each body; bodies are not checksummed, as their rows are."""
+    """Ends a span before and after each body; bodies have no checksum, since each row has one."""
 
     def __init__(self, file: NewFile, body_offsets: Sequence[int]) -> None:
         super().__init__(file)
@@ -118,23 +85,20 @@ def _message(padding: int) -> dict[str, str]:
     return {_PADDING_KEY: "." * padding}
 
 
-class SliceSegmentWriter:
-    """Writes one new slice segment; `entry` describes it once the block ends, and nothing stays if it raises.
+class SliceSegmentWriter(SegmentWriter):
+    """Writes one new slice segment.
 
-    - `layout` says which blocks each body has; `write` takes the bodies in order.
+    - `layout` has the blocks of each body; `write` takes the bodies in order.
     """
 
     def __init__(
         self, store: Store, column: str, zone_schema: pa.Schema, num_blocks: int, positions: ZonePositions
     ) -> None:
-        self._path = f"{column_folder(column)}/{uuid.uuid4()}.slices.arrow"
-        self._store = store
+        super().__init__(store, column, "slices.arrow")
         self._positions = positions
         self._zone_schema = zone_schema
-        self._stack = ExitStack()
         self._num_written = 0
         self._plan(GroupLayout.planned(num_blocks, len(positions)))
-        self.entry: SegmentEntry | None = None
 
     def _schema(self, layout: GroupLayout) -> pa.Schema:
         described = self._zone_schema.field("bloom_filter_data").metadata
@@ -142,48 +106,42 @@ class SliceSegmentWriter:
         return pa.schema([field], {**(self._zone_schema.metadata or {}), **encode(layout, self._positions)})
 
     def _plan(self, layout: GroupLayout) -> None:
-        """Find the offsets of the bodies: they stand in the head, whose length they change; so until they agree."""
+        """Compute the offsets of the bodies, repeatedly: the head has them, and they change its length."""
         while True:
             self.layout, self.schema = layout, self._schema(layout)
             self._paddings: list[int] = []
-            file = _CountingFile()
-            body = np.empty(
-                (layout.blocks_per_body * ROWS_PER_BLOCK, layout.stride), np.uint8
-            )  # its pages are not touched
-            writer = pa.ipc.new_file(pa.PythonFile(file, "w"), self.schema)
+            file = pa.MockOutputStream()  # counts bytes, and does not touch the pages of `body`
+            body = np.empty((layout.blocks_per_body * ROWS_PER_BLOCK, layout.stride), np.uint8)
+            writer = pa.ipc.new_file(file, self.schema)
+            head_bytes = len(MAGIC) + self.schema.serialize().size
             offsets = []
             for first, stop in layout.bodies():
                 batch = _batch(body[: (stop - first) * ROWS_PER_BLOCK], self.schema)
-                self._paddings.append(self._padding(batch, file, is_first=first == 0))
+                self._paddings.append(self._padding(batch, file.size() or head_bytes))
                 writer.write_batch(batch, custom_metadata=_message(self._paddings[-1]))
-                offsets.append(file.position - batch.num_rows * layout.stride)
+                offsets.append(file.size() - batch.num_rows * layout.stride)
             if tuple(offsets) == layout.body_offsets:
                 return
             layout = replace(layout, body_offsets=tuple(offsets))
 
-    def _padding(self, batch: pa.RecordBatch, file: _CountingFile, *, is_first: bool) -> int:
-        """Characters of padding with which the rows of `batch`, written next, begin at a multiple of 4096."""
-        base = self._header_bytes(batch, 0)
-        head = 8 + self.schema.serialize().size if is_first else 0  # the magic, and the schema's message
-        padding = -(file.position + head + base) % PAGE_BYTES
-        while self._header_bytes(batch, padding) + file.position + head & (PAGE_BYTES - 1):
+    def _padding(self, batch: pa.RecordBatch, start: int) -> int:
+        """Characters of padding with which the rows of `batch`, written at `start`, begin at a multiple of 4096."""
+        padding = -(start + self._header_bytes(batch, 0)) % PAGE_BYTES
+        while (start + self._header_bytes(batch, padding)) % PAGE_BYTES:
             padding += 1
         return padding
 
     def _header_bytes(self, batch: pa.RecordBatch, padding: int) -> int:
-        file = _CountingFile()
-        with pa.ipc.new_stream(pa.PythonFile(file, "w"), self.schema) as writer:
+        file = pa.MockOutputStream()
+        with pa.ipc.new_stream(file, self.schema) as writer:
             writer.write_batch(batch, custom_metadata=_message(padding))
-            body_bytes, schema_bytes = len(batch) * self.layout.stride, int(self.schema.serialize().size)
-            return file.position - body_bytes - schema_bytes
-
-    def __enter__(self) -> Self:
-        self._sink = _BodyFile(self._stack.enter_context(self._store.writing(self._path)), self.layout.body_offsets)
-        self._writer = pa.ipc.new_file(pa.PythonFile(self._sink, "w"), self.schema)
-        return self
+            return int(file.size() - len(batch) * self.layout.stride - self.schema.serialize().size)
 
     def write(self, rows: NDArray[np.uint8]) -> None:
         """Append the next body: its rows, sealed. The caller may use their memory again afterwards."""
+        if not self._num_written:
+            self._sink = _BodyFile(self._open(), self.layout.body_offsets)
+            self._writer = pa.ipc.new_file(pa.PythonFile(self._sink, "w"), self.schema)
         first, stop = self.layout.bodies()[self._num_written]
         wanted = ((stop - first) * ROWS_PER_BLOCK, self.layout.stride)
         if rows.shape != wanted:
@@ -192,15 +150,11 @@ class SliceSegmentWriter:
         self._writer.write_batch(_batch(rows, self.schema), custom_metadata=message)
         self._num_written += 1
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if kind is not None:
-            self._stack.__exit__(kind, error, traceback)
-            return
-        with self._stack:
-            self._writer.close()
-        self.entry = SegmentEntry(
+    def finish(self) -> SegmentEntry:
+        """The segment, whose bodies were all written and whose file is closed."""
+        self._writer.close()
+        self._close()
+        return SegmentEntry(
             path=self._path,
             num_zones=len(self._positions),
             filter_bytes=len(self._positions) * self.layout.num_blocks * _BLOCK_BYTES,

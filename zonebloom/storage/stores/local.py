@@ -1,7 +1,7 @@
 """`LocalStore`: objects below a local folder.
 
-Segments are memory-mapped or read by position, commits are hard links, which the system makes only where nothing is, or
-renames that replace nothing.
+Segments are memory-mapped or read by position. A commit is a hard link, which the system makes only if the name is
+free, or a rename that does not replace.
 
 Spec: specs/index-format.md#store
 """
@@ -31,7 +31,7 @@ _LARGE_BYTES = 1 << 20
 
 
 class _OpenFile:
-    """A file descriptor that is closed with its last user, so one thread never closes what another reads."""
+    """A file descriptor that is closed with its last user, so a thread never closes a file that another reads."""
 
     __slots__ = ("num_bytes", "number")
 
@@ -42,7 +42,7 @@ class _OpenFile:
             os.posix_fadvise(self.number, 0, 0, os.POSIX_FADV_RANDOM)
 
     def read(self, offset: int, length: int) -> bytes:
-        """Bytes of the file; memory is taken for those that there are."""
+        """Bytes of the file, without allocating memory for bytes past its end."""
         return os.pread(self.number, min(length, max(self.num_bytes - offset, 0)), offset)
 
     def will_need(self, ranges: Sequence[tuple[int, int]]) -> None:
@@ -57,7 +57,7 @@ class _OpenFile:
 
 
 def _regular_file(path: Path) -> int:
-    """The number of a file that is opened for reading; a link, a pipe and a device are damage, and never waited for."""
+    """The descriptor of a plain file, opened for reading; a link, a pipe and a device are damage, and never block."""
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
         number = os.open(path, flags)
@@ -76,7 +76,7 @@ def _not_a_file(path: Path) -> CorruptIndexError:
 
 
 class LocalMapping:
-    """A memory-mapped file, for as long as somebody uses `buffer`."""
+    """A memory-mapped file; it stays mapped while `buffer` is used."""
 
     __slots__ = ("_mapped", "buffer")
 
@@ -90,10 +90,10 @@ class LocalMapping:
         """All bytes; only pages that are touched are read."""
 
     def need(self, ranges: Sequence[tuple[int, int]]) -> None:
-        """Nothing: what is touched is read."""
+        """Do nothing: a page is read when it is touched."""
 
     def release(self) -> None:
-        """Unmap the pages that were touched; they are mapped again when they are touched again."""
+        """Unmap the pages that were touched; the next touch maps them again."""
         if self._mapped is not None and hasattr(mmap, "MADV_DONTNEED"):
             self._mapped.madvise(mmap.MADV_DONTNEED)
 
@@ -111,9 +111,9 @@ class LocalFile:
         self._file.write(data)
 
     def write_large(self, data: Any) -> None:
-        """Append `data`, past the page cache where the system can: gigabytes must not push out what others read.
+        """Append `data`, past the page cache if possible: gigabytes must not evict pages that others read.
 
-        That needs memory, a position and a length that are multiples of the page; otherwise it is a plain write.
+        The memory, the position and the length must be multiples of the page; otherwise it is a plain write.
         """
         view = memoryview(data).cast("B")
         if len(view) < _LARGE_BYTES or not self._write_directly(view):
@@ -135,7 +135,7 @@ class LocalFile:
         return True
 
     def flush(self) -> None:
-        """Hand over to the system what was written."""
+        """Hand buffered bytes over to the system."""
         self._file.flush()
 
     def close(self) -> None:
@@ -164,7 +164,7 @@ class LocalStore:
         self._own_folders: set[str] = set()
 
     def _place(self, path: str) -> Path:
-        """Where the object at `path` is; folders of the index are its own, so no link leads out of it."""
+        """The place of the object at `path`; a folder of the index must not be a link that leads out of it."""
         folder = path.rpartition("/")[0]
         if folder not in self._own_folders:
             place = self.root / folder
@@ -196,19 +196,19 @@ class LocalStore:
         """For each `(offset, length)` of `ranges`, those bytes of the object at `path`; fewer at its end.
 
         The object must be immutable: it stays open, so a second call costs one positioned read for each range. A store
-        with a high latency reads ranges together here.
+        with a high latency reads near ranges together.
         """
         try:
             file = self._opened(path)
             started = perf_counter()
-            found = [file.read(offset, length) for offset, length in ranges[:1]]
+            blobs = [file.read(offset, length) for offset, length in ranges[:1]]
             if len(ranges) > 1 and perf_counter() - started > SLOW_READ_SECONDS:
                 file.will_need(ranges[1:])
-            found += [file.read(offset, length) for offset, length in ranges[1:]]
+            blobs += [file.read(offset, length) for offset, length in ranges[1:]]
         except OSError as error:
             with _explained("read", self.root / path):
                 raise error from None
-        return found
+        return blobs
 
     def will_need(self, path: str, ranges: Sequence[tuple[int, int]]) -> None:
         """Start reading the ranges `(offset, length)` of an immutable object, all at once, and do not wait."""
@@ -217,13 +217,13 @@ class LocalStore:
 
     def _opened(self, path: str) -> _OpenFile:
         file = self._open_files.pop(path, None) or _OpenFile(self._place(path))
-        self._open_files[path] = file  # last in order: the first is the one that was longest unused
+        self._open_files[path] = file  # last in order, so the first is the least recently used
         if len(self._open_files) > _MAX_OPEN_FILES:
             self._open_files.pop(list(self._open_files)[0], None)  # noqa: RUF015 - other threads change it meanwhile
         return file
 
     def mapping(self, path: str, *, is_sparse: bool = False) -> LocalMapping:
-        """The object at `path`, memory-mapped; where `is_sparse`, no page is read ahead of the one that is touched."""
+        """The object at `path`, memory-mapped; with `is_sparse` the system does not read ahead of touched pages."""
         with _explained("read", self.root / path), open(_regular_file(self._place(path)), "rb") as file:
             return LocalMapping(file.fileno(), is_sparse=is_sparse)
 
@@ -248,7 +248,7 @@ class LocalStore:
         return dict(sorted(found.items()))
 
     def prune(self) -> None:
-        """Remove folders that hold nothing, and the root if it is one of them."""
+        """Remove empty folders, and the root if it is empty."""
         for place, _, _ in os.walk(self.root, topdown=False):
             with contextlib.suppress(OSError):
                 os.rmdir(place)  # noqa: PTH106 - a plain string
@@ -257,7 +257,7 @@ class LocalStore:
     def writing(self, path: str) -> Iterator[LocalFile]:
         """A new object at `path`, which must be unique; removed if the block raises.
 
-        No fsync: whatever a power failure tears is found by its checksum, and then read as not indexed.
+        No fsync: a file torn by a power failure fails its checksum, and its fragments are read as not indexed.
         """
         target = self._place(path)
         with _explained("write", target):
@@ -294,9 +294,9 @@ class LocalStore:
 
 
 def _place_new(staged: Path, target: Path) -> None:
-    """Give the file `staged` the name `target`, atomically; a FileExistsError if something has it.
+    """Give the file `staged` the name `target`, atomically; a FileExistsError if the name is taken.
 
-    By a hard link, or where the file system makes none (exFAT, many FUSE mounts) by a rename that replaces nothing.
+    By a hard link. File systems without hard links (exFAT, many FUSE mounts) need a rename that does not replace.
 
     Spec: specs/index-format.md#store
     """
@@ -315,12 +315,12 @@ def _place_new(staged: Path, target: Path) -> None:
 
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
 _AT_FDCWD, _RENAME_NOREPLACE = -100, 1
-"""Of Linux's renameat2(2): paths are relative to the process, and the kernel fails with EEXIST where something is."""
+"""Arguments of Linux's renameat2(2): paths are relative to the process; EEXIST if the new name is taken."""
 
 
 def _renamed(source: Path, target: Path) -> int:
-    """The errno of a rename that replaces nothing; 0 where it is done."""
-    import ctypes  # noqa: PLC0415 - where there are hard links nothing needs it
+    """The errno of a rename that does not replace; 0 for success."""
+    import ctypes  # noqa: PLC0415 - only used without hard links
 
     rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if rename is None:

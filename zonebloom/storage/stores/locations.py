@@ -1,4 +1,4 @@
-"""Locations: where an index or a data set is, as a user writes it: a local path, a `file:` URL, or the URL of a store.
+"""Locations of an index or a data set, as a user writes them: a local path, a `file:` URL, or the URL of a store.
 
 - A **location** is one text: an absolute local path, or `<scheme>://<bucket>/<key>` without a slash at its end.
 - The key of a URL is taken literally: `%20` in it is three characters, a space is a space.
@@ -30,7 +30,7 @@ _PROVIDERS = {
     "abfss": "azure",
 }
 _SAME_STORE = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "azure": "az"}
-"""Schemes that others use for the same objects."""
+"""Other schemes for the same objects, and their usual names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Url:
 
     @property
     def provider(self) -> str:
-        """Who keeps it: `s3`, `gcs` or `azure`."""
+        """The provider: `s3`, `gcs` or `azure`."""
         return _PROVIDERS[self.scheme]
 
     @property
@@ -59,8 +59,16 @@ class Url:
 
     @property
     def location(self) -> str:
-        """The whole as one text."""
+        """The whole URL as one text."""
         return f"{self.root}/{self.key}" if self.key else self.root
+
+    def key_of(self, path: str) -> str:
+        """The key of the object at `path` below this URL; of the folder itself for an empty path."""
+        return f"{self.key}/{path}" if self.key and path else path or self.key
+
+    def path_of(self, key: str) -> str:
+        """The path below this URL of the object at `key`."""
+        return key[len(self.key) + 1 :] if self.key else key
 
     @classmethod
     def parse(cls, text: str) -> Url:
@@ -69,7 +77,7 @@ class Url:
         Raises
         ------
         InvalidArgumentError
-            It is of another kind, has no bucket, or a key that no file can have.
+            The URL is of another kind, has no bucket, or has a key that no file can have.
         """
         match = _SCHEME.match(text)
         scheme = match[1].lower() if match else ""
@@ -86,17 +94,17 @@ class Url:
 
 
 def is_url(location: str) -> bool:
-    """Whether `location` names an object store, not a place of this machine."""
+    """Whether `location` is in an object store, not on this machine."""
     return _SCHEME.match(location) is not None
 
 
 def absolute(path: str | os.PathLike[str]) -> str:
-    """`path` as a location: a URL in its one form, or a local path from the root of the file system, links left alone.
+    """`path` as a location: a normal URL, or an absolute local path, in which links are not resolved.
 
     Raises
     ------
     InvalidArgumentError
-        No file can be there.
+        No file can have such a path.
     """
     text = os.fspath(path)
     if not isinstance(text, str) or "\0" in text:

@@ -1,7 +1,7 @@
 """`ObjectStore`: the index below a URL, in S3 and what speaks it, GCS or Azure.
 
-Ranges are read at once and near ones together; commits are conditional puts, which the store makes only where nothing
-is. What is mapped lies in an unnamed temporary file, which is filled where it is needed.
+Ranges are read in parallel, and near ranges together. A commit is a conditional put, which the store accepts only if
+the key is free. A mapped object is an unnamed temporary file, which is filled range by range.
 
 Spec: specs/index-format.md#object-stores
 """
@@ -30,17 +30,17 @@ from zonebloom.storage.stores.store import Traffic
 __all__ = ["ObjectStore"]
 
 _FRESH_SECONDS = 1.0
-"""An object that was read less than so long ago is taken to be there still, with the size that the answer had."""
+"""Seconds for which the size of an object that was read is used without asking again."""
 _PARTS_IN_MEMORY = 16
-"""Of 8 MiB at most, before they are written to the temporary file."""
+"""Parts, of at most 8 MiB, that are fetched at once and then written to the temporary file."""
 _GRAIN = 4096
 """Bytes of a mapping are fetched in multiples of this."""
 
 
 class ObjectMapping:
-    """An object in an unnamed temporary file, memory-mapped; it holds what `need` was asked for.
+    """An object in an unnamed temporary file, memory-mapped; it has the ranges that `need` fetched.
 
-    - A byte that was not needed before is 0 in `buffer`, so whoever reads it without `need` reads garbage.
+    - Other bytes of `buffer` are 0: call `need` before a read.
     """
 
     def __init__(self, client: ObjectClient, key: str, size: int) -> None:
@@ -51,15 +51,15 @@ class ObjectMapping:
         self._lock = threading.Lock()
         self._mapped: mmap.mmap | None = None
         with _on_disk():
-            self._file = tempfile.TemporaryFile(prefix="zonebloom-")  # noqa: SIM115 - closed when nobody maps it
+            self._file = tempfile.TemporaryFile(prefix="zonebloom-")  # noqa: SIM115 - closed by `__del__`
             if size:
                 os.ftruncate(self._file.fileno(), size)
                 self._mapped = mmap.mmap(self._file.fileno(), size, access=mmap.ACCESS_READ)
         self.buffer: pa.Buffer = pa.py_buffer(self._mapped or b"")
-        """All bytes, of which those are right that were needed."""
+        """All bytes; those that were not fetched are 0."""
 
     def need(self, ranges: Sequence[tuple[int, int]]) -> None:
-        """Fetch what of the ranges `(offset, length)` is not there yet, near ranges together, all at once."""
+        """Fetch the missing parts of the ranges `(offset, length)` in parallel, near ranges together."""
         with self._lock:
             missing = []
             for offset, length in ranges:
@@ -79,8 +79,8 @@ class ObjectMapping:
             self.put(offset, data)
 
     def put(self, offset: int, data: memoryview) -> None:
-        """Keep bytes that were fetched, of whole multiples of 4096 or up to the end."""
-        with _on_disk():  # written through the map, a full disk would end the process
+        """Store fetched bytes: whole multiples of 4096, or up to the end."""
+        with _on_disk():  # a write through the map would end the process on a full disk
             os.pwrite(self._file.fileno(), data, offset)
         self._has[offset // _GRAIN : -(-(offset + len(data)) // _GRAIN)] = True
 
@@ -131,63 +131,59 @@ class ObjectStore:
         """Requests and bytes so far."""
         return self._client.traffic
 
-    def _key(self, path: str) -> str:
-        return f"{self._url.key}/{path}" if self._url.key and path else path or self._url.key
-
     def size(self, path: str) -> int:
-        """Bytes of the object at `path`; no request where some of it was read just now."""
+        """Bytes of the object at `path`; no request if the object was read within the last second."""
         size, seen = self._sizes.get(path, (0, -math.inf))
-        return size if time.monotonic() - seen < _FRESH_SECONDS else self._client.head(self._key(path)).size
+        return size if time.monotonic() - seen < _FRESH_SECONDS else self._client.head(self._url.key_of(path)).size
 
     def _saw(self, path: str, size: int) -> None:
         self._sizes[path] = (size, time.monotonic())
 
     def read(self, path: str) -> bytes:
         """All bytes of the object at `path`."""
-        data = self._client.get_whole(self._key(path))
+        data = self._client.get_whole(self._url.key_of(path))
         self._saw(path, len(data))
         return data
 
     def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """For each `(offset, length)` of `ranges`, those bytes of the object at `path`; fewer at its end.
 
-        Cost: ranges less than 256 KiB apart come in one request, all requests at once.
+        Cost: one request for ranges less than 256 KiB apart, all requests in parallel.
         """
-        found, size = self._client.get_ranges(self._key(path), ranges)
+        blobs, size = self._client.get_ranges(self._url.key_of(path), ranges)
         self._saw(path, size)
-        return found
+        return blobs
 
     def will_need(self, path: str, ranges: Sequence[tuple[int, int]]) -> None:
-        """Nothing: `read_ranges` and `need` fetch all at once."""
+        """Do nothing: `read_ranges` and `need` fetch in parallel."""
 
     def mapping(self, path: str, *, is_sparse: bool = False) -> ObjectMapping:
-        """The object at `path` in a temporary file, fetched in parts at once; where `is_sparse`, by `need` alone."""
+        """The object at `path` in a temporary file, fetched in parallel parts; with `is_sparse` only by `need`."""
         if is_sparse:
-            return ObjectMapping(self._client, self._key(path), self.size(path))
-        first, meta = self._client.get(self._key(path), 0, PART_BYTES)
+            return ObjectMapping(self._client, self._url.key_of(path), self.size(path))
+        first, meta = self._client.get(self._url.key_of(path), 0, PART_BYTES)
         self._saw(path, meta.size)
-        mapping = ObjectMapping(self._client, self._key(path), meta.size)
+        mapping = ObjectMapping(self._client, self._url.key_of(path), meta.size)
         mapping.put(0, first)
         mapping.need([(0, meta.size)])
         return mapping
 
     def list(self, folder: str) -> list[str]:
         """Names of the objects in `folder`, in order; empty where there is no such folder."""
-        return [one.key.rsplit("/", 1)[-1] for one in self._client.list_folder(self._key(folder))[0]]
+        return [one.key.rsplit("/", 1)[-1] for one in self._client.list_folder(self._url.key_of(folder))[0]]
 
     def files(self, folder: str) -> dict[str, tuple[int, float]]:
         """Bytes and time of last modification (seconds since 1970) of all objects below `folder`, by path."""
-        start = len(self._url.key) + 1 if self._url.key else 0
-        found = self._client.list_all(self._key(folder))
-        return {one.key[start:]: (one.size, one.modified.timestamp()) for one in found}
+        found = self._client.list_all(self._url.key_of(folder))
+        return {self._url.path_of(one.key): (one.size, one.modified.timestamp()) for one in found}
 
     def prune(self) -> None:
-        """Nothing: there are no folders."""
+        """Do nothing: there are no folders."""
 
     @contextlib.contextmanager
     def writing(self, path: str) -> Iterator[ObjectFile]:
         """A new object at `path`, sent while it is written; nothing stays there if the block raises."""
-        with self._client.writing(self._key(path)) as file:
+        with self._client.writing(self._url.key_of(path)) as file:
             yield file
 
     def create(self, path: str, data: bytes) -> bool:
@@ -196,13 +192,13 @@ class ObjectStore:
         Raises
         ------
         StorageError
-            The store does not know conditional writes, or its answer did not come and nothing shows what it did.
+            The store has no conditional writes, or no answer came and the object was not found afterwards.
         """
-        return self._client.create(self._key(path), data)
+        return self._client.create(self._url.key_of(path), data)
 
     def delete(self, path: str) -> None:
         """Remove the object at `path` if it is there."""
-        self._client.delete(self._key(path))
+        self._client.delete(self._url.key_of(path))
         self._sizes.pop(path, None)
 
 

@@ -1,6 +1,6 @@
-"""`ObjectClient`: requests to one bucket of an object store, coalesced, concurrent, tried again, counted, explained.
+"""`ObjectClient`: requests to one bucket of an object store: coalesced, concurrent, retried, counted, explained.
 
-Everything that zonebloom asks of an object store passes here: S3 and what speaks it, GCS, Azure, through obstore.
+All requests to object stores are made here, through obstore: S3 and compatible stores, GCS, Azure.
 
 Spec: specs/index-format.md#object-stores
 """
@@ -37,15 +37,15 @@ _HASTY = {
     "retry_timeout": timedelta(seconds=10),
     "backoff": {"init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=1), "base": 2},
 }
-"""For the first request, so that a wrong endpoint shows in seconds."""
+"""Retries of the first request: a wrong endpoint is an error within seconds."""
 _PATIENT = {
     "max_retries": 10,
     "retry_timeout": timedelta(seconds=120),
     "backoff": {"init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=10), "base": 2},
 }
-"""For a store that answered before: throttling and broken connections pass."""
+"""Retries of a store that has answered before: it waits for the end of throttling and of broken connections."""
 _WEAK = "W/"
-"""Begins a tag that a condition never matches."""
+"""The beginning of a weak tag, which no condition matches."""
 _CREATE_ATTEMPTS = 6
 _BODY_ATTEMPTS = 6
 _BROKEN_OFF = re.compile(r"response body error|error decoding response body", re.IGNORECASE)
@@ -58,16 +58,16 @@ _WRONG_REGION = re.compile(r"redirect|AuthorizationHeaderMalformed|IllegalLocati
 
 
 class ObjectMeta(NamedTuple):
-    """What a store says of an object."""
+    """The metadata of an object."""
 
     key: str
-    """From the bucket on."""
+    """Its key in the bucket."""
     size: int
     """Bytes."""
     modified: datetime
     """Last write."""
     etag: str | None
-    """Tag of the version, without quotes: a listing has none on some stores, a read has."""
+    """Tag of the version, without quotes; listings of some stores have none, reads always do."""
 
 
 class ChangedObjectError(Exception):
@@ -76,13 +76,13 @@ class ChangedObjectError(Exception):
 
 @dataclass(slots=True)
 class _Bucket:
-    """The clients of one bucket, shared by all that use it with the same options."""
+    """The clients of one bucket, shared by all users with the same options."""
 
     hasty: Any
     patient: Any
     is_reached: bool = False
     is_exclusive: bool = False
-    """Whether it was seen to refuse a second object at the same key."""
+    """Whether it has refused a second object at the same key."""
 
 
 @lru_cache(64)
@@ -115,11 +115,11 @@ class ObjectFile:
     write_large = write
 
     def flush(self) -> None:
-        """Nothing: a part is sent when it is full."""
+        """Do nothing: a part is sent when it is full."""
 
 
 class ObjectClient:
-    """Requests to the bucket of one URL; `traffic` counts them, tries of the same request not apart.
+    """Requests to the bucket of one URL; `traffic` counts each request once, with its retries.
 
     Raises
     ------
@@ -137,16 +137,16 @@ class ObjectClient:
     # --- reading ------------------------------------------------------------------------------------------------------
 
     def head(self, key: str) -> ObjectMeta:
-        """What the store says of the object at `key`."""
+        """The metadata of the object at `key`."""
         return _meta(self._request("read", key, lambda store: store.head(key)))
 
     def get(self, key: str, start: int, length: int, etag: str | None = None) -> tuple[memoryview, ObjectMeta]:
-        """Bytes `[start, start + length)` of the object at `key`, fewer at its end, and what it is.
+        """Bytes `[start, start + length)` of the object at `key`, fewer at its end, and the object's metadata.
 
         Raises
         ------
         ChangedObjectError
-            The store says that it is no longer the version `etag`. One that does not look at tags gives what is there.
+            The object is no longer the version `etag`. Stores that ignore conditions return the current version.
         """
         options: dict[str, Any] = {"range": (start, start + length)}
         if etag is not None and not etag.startswith(_WEAK):
@@ -156,7 +156,7 @@ class ObjectClient:
             try:
                 found = store.get(key, options=options)
             except Exception as error:
-                if _OUT_OF_RANGE.search(str(error)):  # nothing lies there
+                if _OUT_OF_RANGE.search(str(error)):  # past the end
                     return memoryview(b""), _meta(store.head(key))
                 raise
             return memoryview(found.bytes()).cast("B"), _meta(found.meta)
@@ -174,19 +174,19 @@ class ObjectClient:
     def get_parts(
         self, key: str, parts: Sequence[tuple[int, int]], etag: str | None = None
     ) -> list[tuple[memoryview, ObjectMeta]]:
-        """For each `(offset, length)` one request, all at once, each as `get`."""
+        """One `get` for each `(offset, length)`, in parallel."""
         if len(parts) <= 1:
             return [self.get(key, offset, length, etag) for offset, length in parts]
         return list(_pool(os.getpid()).map(lambda part: self.get(key, part[0], part[1], etag), parts))
 
     def start(self, key: str, start: int, length: int, etag: str | None) -> Future[tuple[memoryview, ObjectMeta]]:
-        """`get` on its way."""
+        """`get` in another thread."""
         return _pool(os.getpid()).submit(self.get, key, start, length, etag)
 
     def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> tuple[list[bytes], int]:
-        """For each `(offset, length)`, those bytes, fewer at the end of the object; and its size.
+        """The bytes of each `(offset, length)`, fewer at the end of the object; and the object's size.
 
-        Ranges less than 256 KiB apart come in one request, all requests at once.
+        Ranges less than 256 KiB apart are fetched by one request; the requests are made in parallel.
         """
         parts = coalesced(ranges) or [(0, 1)]
         found = self.get_parts(key, parts)
@@ -217,12 +217,12 @@ class ObjectClient:
     def create(self, key: str, data: bytes) -> bool:
         """Write `data` at `key` if nothing is there; False, and nothing written, if something else is.
 
-        An answer may be lost: what is found at `key` is ours if it equals `data`, which no two writers share.
+        After a lost answer the object at `key` is compared with `data`, which is different for each writer.
 
         Raises
         ------
         StorageError
-            The store does not know conditional writes, so that commits could overwrite each other.
+            The store has no conditional writes, so commits could overwrite each other.
         """
         for attempt in range(_CREATE_ATTEMPTS):
             try:
@@ -231,7 +231,7 @@ class ObjectClient:
                 there = self._found(key)
                 if there is not None:
                     return there == data
-                time.sleep(0.05 * 2**attempt)  # two writers met, and the store let neither in
+                time.sleep(0.05 * 2**attempt)  # two writers met, and the store refused both
                 continue
             except StorageError:
                 with contextlib.suppress(StorageError):
@@ -255,7 +255,7 @@ class ObjectClient:
             return None
 
     def _check_exclusive(self, key: str, data: bytes) -> None:
-        """Once a process: write the same again, which the store must refuse."""
+        """Write the same again, once a process: the store must refuse it."""
         bucket = self._connected()
         if bucket.is_exclusive:
             return
@@ -281,14 +281,14 @@ class ObjectClient:
         try:
             yield file
         except BaseException:
-            with contextlib.suppress(Exception):  # the caller's error matters more
+            with contextlib.suppress(Exception):  # the caller's error is raised
                 writer.__exit__(*sys.exc_info())  # aborts the upload
             raise
         try:
             with self.explaining("write", key):
                 writer.close()
-        except (StorageError, FileNotFoundError) as error:  # the second where an upload was completed already
-            if self._size_or_none(key) != file.num_bytes:  # else only the answer was lost: no other writer has the key
+        except (StorageError, FileNotFoundError) as error:  # the second if the upload was completed already
+            if self._size_or_none(key) != file.num_bytes:  # if equal, only the answer was lost: the key is unique
                 raise error if isinstance(error, StorageError) else StorageError(f"cannot write {error}") from error
         self._count(1 if file.num_bytes < PART_BYTES else 2 - -file.num_bytes // PART_BYTES)
         self._count(0, bytes_written=file.num_bytes)
@@ -335,7 +335,7 @@ class ObjectClient:
 
     @contextlib.contextmanager
     def explaining(self, verb: str, key: str) -> Iterator[None]:
-        """Errors of obstore in the block as ours; a message never holds a query, which may hold a secret."""
+        """Raise obstore's errors in the block as ours; messages never have a URL's query, which may be a secret."""
         import obstore.exceptions as theirs  # noqa: PLC0415 - an optional dependency, which `_connected` has checked
 
         place = f"{self.url.root}/{key}" if key else self.url.root
@@ -372,7 +372,10 @@ class ObjectClient:
 
 
 def _whole(ask: Callable[[Any], _T], store: Any) -> _T:
-    """The answer, asked for again where it broke off, as obstore does not; `create` then meets its own object."""
+    """The result of `ask`, with retries after broken bodies, which obstore does not retry.
+
+    A retried `create` finds its own object.
+    """
     for attempt in range(_BODY_ATTEMPTS):
         try:
             return ask(store)

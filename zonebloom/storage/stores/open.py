@@ -13,7 +13,7 @@ __all__ = ["open_store"]
 
 
 def open_store(location: str | os.PathLike[str], storage_options: Mapping[str, str] | None = None) -> Store:
-    """The store below `location`, a local folder or a URL; nothing is asked of it yet.
+    """The store below `location`, a local folder or a URL; no request is made yet.
 
     Parameters
     ----------
@@ -23,7 +23,7 @@ def open_store(location: str | os.PathLike[str], storage_options: Mapping[str, s
     Raises
     ------
     InvalidArgumentError
-        No store has such a location, or the options are no dict of texts.
+        No store has such a location, or the options are not a dict of texts.
 
     Spec: specs/index-format.md#locations
     """

@@ -1,8 +1,8 @@
-"""One `storage_options` dict → a client of an object store, with credentials looked for before anything is asked.
+"""One `storage_options` dict → a client of an object store; credentials are searched before the first request.
 
 Keys are those of the object_store library, in any case, with or without their prefix (`aws_region`, `AWS_REGION`,
-`region`); the environment's variables of the same names fill in what is not given. One dict may have the keys of
-several stores: each takes its own.
+`region`). Environment variables of the same names are used for options that are not given. One dict may have keys for
+several stores: each store uses its own.
 
 Spec: specs/index-format.md#storage-options
 """
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["StorageOptions", "check_credentials", "check_options", "connect", "environment_of"]
 
 StorageOptions = Mapping[str, str]
-"""What a user gives: names and values, all texts."""
+"""A user's options: names and values, all texts."""
 
 _PREFIXES = {"s3": ("aws_",), "gcs": ("google_",), "azure": ("azure_storage_", "azure_")}
 _CLIENT_KEYS = {
@@ -81,7 +81,7 @@ _CREDENTIALS = {
         "use_emulator",
     },
 }
-"""Names that say where credentials come from; without any of them only the machine's metadata service is left."""
+"""Options that give credentials; without any of them only the machine's metadata service can give some."""
 _METADATA_SERVICE = ("169.254.169.254", 80)
 _METADATA_SECONDS = 1.0
 _HOW = {
@@ -96,12 +96,12 @@ _HOW = {
 
 
 def check_options(options: StorageOptions | None) -> dict[str, str]:
-    """`options` as a dict; none are an empty one. Values are never shown.
+    """`options` as a dict; an empty dict for None. Messages never show values.
 
     Raises
     ------
     InvalidArgumentError
-        They are no dict of texts.
+        The options are not a dict of texts.
     """
     if options is None:
         return {}
@@ -156,7 +156,7 @@ def _split(provider: str, options: StorageOptions) -> tuple[dict[str, str], dict
     config: dict[str, str] = {}
     client: dict[str, Any] = {}
     others = tuple(prefix for name, prefixes in _PREFIXES.items() if name != provider for prefix in prefixes)
-    for name, value in environment_of(provider).items():  # the rest of them obstore reads by itself
+    for name, value in environment_of(provider).items():  # obstore itself reads the others
         if _plain(provider, name) in _CLIENT_KEYS:
             client[_plain(provider, name)] = value
     for name, value in options.items():
@@ -177,12 +177,12 @@ def _plain(provider: str, name: str) -> str:
 
 
 def check_credentials(url: Url, options: StorageOptions) -> None:
-    """Raise at once where no credentials can come from anywhere, instead of asking a metadata service for minutes.
+    """Raise at once if there are no credentials, instead of waiting minutes for a metadata service.
 
     Raises
     ------
     StorageError
-        None are given, and the machine is none of the cloud.
+        No credentials are given, and the machine has no metadata service.
     """
     provider = url.provider
     given = [*options, *environment_of(provider)]

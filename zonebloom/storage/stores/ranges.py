@@ -1,4 +1,4 @@
-"""Byte ranges of a remote object: which requests fetch them, and cutting them out of what came.
+"""Byte ranges of a remote object: the requests that fetch them, and cutting them out of the answers.
 
 Spec: specs/index-format.md#object-stores
 """
@@ -10,10 +10,10 @@ from collections.abc import Sequence
 __all__ = ["PART_BYTES", "coalesced", "cut"]
 
 _GAP_BYTES = 1 << 18
-"""Ranges that are nearer come in one request, and so do the 8 bit rows of a key: neighbours are at most 63 rows of 4096
-bytes apart."""
+"""Bytes: ranges that are nearer to each other are fetched by one request. The 8 bit rows of a key are: neighbours are
+at most 63 rows of 4096 bytes apart."""
 PART_BYTES = 8 << 20
-"""A longer range comes in parts, at once."""
+"""Bytes of a request: a longer range is fetched in parallel parts."""
 
 
 def coalesced(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -32,10 +32,10 @@ def coalesced(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def cut(pieces: Sequence[tuple[int, memoryview]], offset: int, length: int) -> bytes:
-    """Bytes `[offset, offset + length)` out of pieces that hold them, each with its offset; fewer at their end."""
-    found = []
+    """Bytes `[offset, offset + length)` of an object from its `pieces`, each with its offset; fewer at the end."""
+    parts = []
     for start, data in pieces:
         first, last = max(offset - start, 0), min(offset + length - start, len(data))
         if first < last:
-            found.append(data[first:last])
-    return b"".join(found)
+            parts.append(data[first:last])
+    return b"".join(parts)

@@ -36,10 +36,9 @@ from zonebloom.formats.table import TableSnapshot
 from zonebloom.index import Index
 from zonebloom.maintain.optimize import Optimization
 from zonebloom.storage.fragments import Fingerprint, Fragment
-from zonebloom.storage.level import LevelEntry
+from zonebloom.storage.level import LevelEntry, joined_levels
 from zonebloom.storage.levels import parts_of_dataset
 from zonebloom.storage.levels.fill import warn_of_useless
-from zonebloom.storage.levels.partial import joined
 from zonebloom.storage.manifest import ColumnEntry
 from zonebloom.storage.stores.store import Store
 
@@ -208,7 +207,7 @@ class SparkRunner:
                 warn_of_useless(column, num_values, fpp)
         for part in parts:
             plan.store.delete(part.path)
-        return {column: joined(found[column]) for column in plan.columns}
+        return {column: joined_levels(found[column]) for column in plan.columns}
 
 
 def sent_dataset(dataset: DatasetSnapshot) -> DatasetSnapshot:
