@@ -5,6 +5,7 @@ Oracles: Chromium, and the lake that the test writes.
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -166,6 +167,21 @@ def test_what_a_lake_says_is_text_in_the_page(browser: Browser, tmp_path: Path) 
     assert page.evaluate("document.images.length") == 0
     assert page.console == []
     assert "l&ke" in page.evaluate("document.querySelector('h1').textContent")
+
+
+def test_without_bokeh_the_error_says_what_to_install(flat_lake: Lake) -> None:
+    zb.build_index(flat_lake.root, "user_id")
+    code = (
+        "import sys; sys.modules['bokeh'] = None\n"
+        "import zonebloom as zb, zonebloom.errors\n"
+        f"index = zb.open_index({str(flat_lake.root)!r})\n"
+        "try:\n    index.report('report.html')\nexcept zb.errors.MissingDependencyError as error:\n    print(error)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=flat_lake.root.parent
+    )
+    assert 'pip install "zonebloom[report]"' in done.stdout
+    assert not (flat_lake.root.parent / "report.html").exists()
 
 
 # --- where it is written ----------------------------------------------------------------------------------------------

@@ -588,8 +588,9 @@ class Index:
         before, started = self.traffic, time.perf_counter()
         view = self._checked_view(strict=strict)
         listed = time.perf_counter()
-        found = view.answer(tree)
+        found = view.search(tree, own_filters=True)
         searched = time.perf_counter()
+        view.refuse(tree, found)
         traffic = self.traffic - before
         done = explain(view, tree, found)
         return replace(done, traffic=traffic, list_seconds=listed - started, search_seconds=searched - listed)
