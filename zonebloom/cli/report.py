@@ -24,7 +24,7 @@ __all__ = ["report"]
 @app.command(
     examples=(
         "report events/ -o report.html",
-        "report events/ -o report.html -w \"user_id = 'u-1'\" -w \"day = 3\"",
+        'report events/ -o report.html -w "user_id = \'u-1\'" -w "day = 3"',
     )
 )
 @path_argument
