@@ -315,6 +315,20 @@ class Index:
 
     Threads may share an index: what reads may run at any time, and each answer is of one version and one listing. Only
     one thread at a time may call what moves it.
+
+    Examples
+    --------
+    >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, zonebloom as zb
+    >>> folder = tempfile.mkdtemp() + "/events"
+    >>> pq.write_to_dataset(pa.table({"id": range(1000), "day": [1, 2] * 500}), folder, partition_cols=["day"])
+    >>> with zb.build_index(folder, "id", rows_per_zone=100) as index:
+    ...     found = index.search("id = 250")
+    ...     print(found.kind, found.num_zones_kept, "of", found.num_zones, "zones")
+    ...     print([(start, stop) for path, start, stop in found], index.to_table("id = 250").to_pylist())
+    ...     print(index.exists("id", [250, 5000]).to_pylist(), index.status().is_fresh)
+    at_most 1 of 10 zones
+    [(100, 200)] [{'id': 250, 'day': 1}]
+    [True, False] True
     """
 
     def __init__(
