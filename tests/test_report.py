@@ -5,6 +5,7 @@ Oracles: Chromium, and the lake that the test writes.
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -156,17 +157,18 @@ def test_an_empty_lake_has_a_report_too(browser: Browser, tmp_path: Path) -> Non
     assert browser.open(tmp_path / "report.html").console == []
 
 
-def test_what_a_lake_says_is_text_in_the_page(browser: Browser, tmp_path: Path) -> None:
-    """Names of files and columns, and conditions, are no markup."""
+def test_what_a_lake_says_is_text_in_the_page(tmp_path: Path) -> None:
+    """Names of files and columns, and conditions, are no markup and end no script."""
     name = "<img src=x onerror=alert(1)>"
     (tmp_path / "l&ke").mkdir()
-    pq.write_table(pa.table({name: ["</script><b>"]}), tmp_path / "l&ke" / f"{name.replace('/', '')}.parquet")
+    pq.write_table(pa.table({name: ["</script><b>"]}), tmp_path / "l&ke" / f"{name}.parquet")
     index = zb.build_index(tmp_path / "l&ke", name)
     index.report(tmp_path / "report.html", zb.col(name) == "</script><b>")
-    page = browser.open(tmp_path / "report.html")
-    assert page.evaluate("document.images.length") == 0
-    assert page.console == []
-    assert "l&ke" in page.evaluate("document.querySelector('h1').textContent")
+    text = (tmp_path / "report.html").read_text("utf-8")
+    plain = re.sub(r"<script.*?</script>", "", text, flags=re.DOTALL)
+    assert plain.count("<script") == plain.count("</script") == plain.count("<img") == plain.count("<b>") == 0
+    assert "l&amp;ke" in plain
+    assert "&lt;img src=x onerror=alert(1)&gt;" in plain
 
 
 def test_without_bokeh_the_error_says_what_to_install(flat_lake: Lake) -> None:
