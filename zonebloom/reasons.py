@@ -1,6 +1,6 @@
 """Why a part of the data was not pruned: one code of a closed set, and a sentence for people.
 
-A reason is never an error: whatever cannot be judged is kept whole, and the reason says so. Programs switch on
+A reason is never an error: whatever cannot be evaluated is kept whole, and the reason says so. Programs switch on
 `ReasonCode`, whose members are part of the public interface; people read `Reason.message`.
 
 Spec: specs/pruning.md.
@@ -35,9 +35,9 @@ class ReasonCode(enum.StrEnum):
     COLUMN_NOT_INDEXED = "COLUMN_NOT_INDEXED"
     """The column has no filters."""
     PREDICATE_NOT_SUPPORTED = "PREDICATE_NOT_SUPPORTED"
-    """No filter can judge the condition: a range, a function, a pattern."""
+    """No filter can evaluate the condition: a range, a function, a pattern."""
     NEGATED_PREDICATE = "NEGATED_PREDICATE"
-    """A filter proves absence only, so it cannot judge NOT, != or NOT IN."""
+    """A filter proves absence only, so it cannot evaluate NOT, != or NOT IN."""
     CAST_ON_COLUMN = "CAST_ON_COLUMN"
     """The condition compares a function or cast of the column, not the column."""
     TYPE_MISMATCH = "TYPE_MISMATCH"
@@ -47,7 +47,7 @@ class ReasonCode(enum.StrEnum):
     PARTITION_COLUMN_IN_FILE = "PARTITION_COLUMN_IN_FILE"
     """Folders name the column, but files hold it too, and may say otherwise; it has no filters."""
     OR_WITH_UNINDEXED_BRANCH = "OR_WITH_UNINDEXED_BRANCH"
-    """One side of an OR cannot be judged, so neither side prunes."""
+    """One side of an OR cannot be evaluated, so neither side prunes."""
     SATURATED_FILTER = "SATURATED_FILTER"
     """So many bits are set that the filter says "may match" to nearly everything."""
 

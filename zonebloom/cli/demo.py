@@ -313,7 +313,7 @@ def _print(report: DemoReport, console: Console) -> None:
     console.print()
     console.print(table)
     console.print("Every answer equals the full scan's. search: the index alone; scan: with the matching rows read.")
-    console.print("A bloom filter cannot judge a range: amount > 999.9 reads everything.")
+    console.print("A bloom filter cannot evaluate a range: amount > 999.9 reads everything.")
 
 
 def _cells(one: MeasuredSearch) -> list[str]:

@@ -116,7 +116,7 @@ def _bound_leaf(node: Predicate, searched: Searched) -> Step:
         columns = node.columns()
         for name in columns:
             searched.column(name)
-        message = f"no filter can judge {node.text}"
+        message = f"no filter can evaluate {node.text}"
         return Undecided((Reason(node.code, message, column=next(iter(columns), None)),))
     if not isinstance(node, (Equals, IsIn, IsNull)):
         raise PredicateError(f"a predicate must be one of zonebloom.predicates, got {type(node).__name__}")

@@ -167,11 +167,11 @@ def _evaluated(step: Step, parts: list[Bounds], universe: RowSelection) -> tuple
 
 def _reasons_of_or(branches: list[Bounds], universe: RowSelection) -> Iterable[Reason]:
     if len({branch.is_true_bounded for branch in branches}) > 1 and len(universe):
-        message = "one side of an OR cannot be judged, so the other side prunes nothing"
+        message = "one side of an OR cannot be evaluated, so the other side prunes nothing"
         yield Reason(ReasonCode.OR_WITH_UNINDEXED_BRANCH, message)
 
 
 def _reasons_of_not(part: Bounds, negation: Predicate, universe: RowSelection) -> Iterable[Reason]:
     if not part.is_false_bounded and len(universe):
-        message = "a filter proves absence only, so it cannot judge a negated condition"
+        message = "a filter proves absence only, so it cannot evaluate a negated condition"
         yield Reason(ReasonCode.NEGATED_PREDICATE, message, column=min(negation.columns(), default=None))
