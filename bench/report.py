@@ -1,4 +1,4 @@
-"""The tables of bench/README.md, and the small one of README.md between its markers, from bench/results/*.json.
+"""The tables of bench/README.md, and the two of README.md between their markers, from bench/results/*.json.
 
 Nothing in either is typed: change a result by running its bench. `python -m bench.report`
 """
@@ -14,11 +14,10 @@ from typing import Any
 from bench.harness import RESULTS, cell_text
 
 ORDER = (
-    *("kernels", "build", "memory", "startup", "search", "pages", "slices", "growth", "levels", "refresh", "stores"),
-    "engines",
+    *("demo", "kernels", "build", "memory", "startup", "search", "pages", "slices", "growth", "levels", "refresh"),
+    *("stores", "engines"),
     *("spark_build", "spark_lookup_40_string", "spark_lookup_400_long", "spark_choice", "spark_join", "spark_source"),
 )
-BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
 HERE = Path(__file__).parent
 HEADLINE = {
     r"build the index of ([\d,]+) UUID strings, (\d+) workers\|(.+)\|([\d.]+) x a one-thread read of that column": (
@@ -48,7 +47,10 @@ def main() -> None:
     results = load()
     (HERE / "README.md").write_text("\n".join(full_report(results)), encoding="utf-8")
     readme = HERE.parent / "README.md"
-    readme.write_text(with_headline(readme.read_text(encoding="utf-8"), headline(results)), encoding="utf-8")
+    text = with_table(readme.read_text(encoding="utf-8"), "bench", headline(results))
+    demo = next(one for one in results if one["bench"] == "demo")["tables"][0]
+    text = with_table(text, "demo", list(_table(demo["columns"], demo["rows"])))
+    readme.write_text(text, encoding="utf-8")
 
 
 def load() -> list[dict[str, Any]]:
@@ -181,15 +183,16 @@ def headline(results: Sequence[dict[str, Any]]) -> list[str]:
     return list(_table(["", "with zonebloom", "without"], [row.split("|") for row in rows]))
 
 
-def with_headline(text: str, lines: Sequence[str]) -> str:
-    """`text` with `lines` between its markers.
+def with_table(text: str, name: str, lines: Sequence[str]) -> str:
+    """`text` with `lines` between the markers of a table.
 
-    >>> with_headline("a\\n<!-- bench:begin -->\\nold\\n<!-- bench:end -->\\nb", ["new"])
+    >>> with_table("a\\n<!-- bench:begin -->\\nold\\n<!-- bench:end -->\\nb", "bench", ["new"])
     'a\\n<!-- bench:begin -->\\nnew\\n<!-- bench:end -->\\nb'
     """
-    before, rest = text.split(BEGIN, 1)
-    _, after = rest.split(END, 1)
-    return before + "\n".join([BEGIN, *lines, END]) + after
+    begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
+    before, rest = text.split(begin, 1)
+    _, after = rest.split(end, 1)
+    return before + "\n".join([begin, *lines, end]) + after
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Iterator[str]:

@@ -59,7 +59,7 @@ def main() -> None:
     for cell in notebook["cells"]:
         if cell["cell_type"] == "code":
             _, cell["outputs"] = next(found)
-    NOTEBOOK.write_text(json.dumps(notebook, indent=1, ensure_ascii=False) + "\n", "utf-8")
+    NOTEBOOK.write_text(json.dumps(notebook, indent=1, ensure_ascii=False, sort_keys=True) + "\n", "utf-8")
 
 
 if __name__ == "__main__":

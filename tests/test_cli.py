@@ -67,7 +67,10 @@ def lake(flat_lake, run):
 
 def test_a_build_says_how_what_it_indexed_is_searched(single_file, run, tmp_path):
     file, index = single_file.root / single_file.files[0], tmp_path / "an index"
-    assert f"next: zonebloom search {file} --where" in run("build", file, "-c", "user_id").out
+    said = run("build", file, "-c", "user_id").out
+    assert f"next: zonebloom search {file} --where \"user_id = '…'\"\n" in said
+    said = run("build", file, "-c", "device_id").out
+    assert f'next: zonebloom search {file} --where "user_id =' in said, "the first of its columns"
     said = run("build", file, "-c", "user_id", "--index", index).out
     assert f"next: zonebloom search {file} --index '{index}' --where" in said
 

@@ -15,7 +15,7 @@ from tests.notebook import NOTEBOOK, shown
 
 def without_numbers(outputs: list[dict[str, Any]]) -> str:
     """The outputs with N for each number, and one space where lines may break for a number's length."""
-    words = re.sub(r'(\\n|", "|\s)+', " ", json.dumps(outputs))
+    words = re.sub(r'(\\n|", "|\s)+', " ", json.dumps(outputs, sort_keys=True))
     return re.sub(r"\d[\d.,e-]*", "N", words)
 
 

@@ -5,6 +5,9 @@ Oracle: the scan.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pyarrow.compute as pc
 import pytest
 
@@ -33,25 +36,24 @@ REFUSED = 8
 """So many of them at least, the first ones, are refused."""
 
 
-def outcome(ask: object) -> str:
+def outcome(ask: Callable[[Any], object], condition: Any) -> str:
     """What was said, if it was refused."""
     try:
-        ask()
+        ask(condition)
     except PredicateError as error:
         return str(error)
     return ""
 
 
-@pytest.mark.parametrize("number", range(len(CONDITIONS)), ids=lambda number: str(CONDITIONS[number]))
-def test_a_search_refuses_what_a_scan_refuses(hive_lake: Lake, number: int) -> None:
-    condition = CONDITIONS[number]
-    index = zb.build_index(hive_lake.root, ["user_id", "device_id"] if number == 5 else "user_id")
-    scanned = outcome(lambda: index.scan(condition))
-    assert bool(scanned) or number >= REFUSED
-    assert outcome(lambda: index.search(condition)) == scanned
-    assert outcome(lambda: index.explain(condition)) == scanned
-    lake = zb.open_lake(hive_lake.root)
-    of_lake = outcome(lambda: lake.scan(condition))
-    assert bool(of_lake) == bool(scanned)
-    assert outcome(lambda: lake.search(condition)) == of_lake
-    assert outcome(lambda: lake.explain(condition)) == of_lake
+@pytest.mark.parametrize("columns", [["user_id"], ["user_id", "device_id"]], ids=len)
+def test_a_search_refuses_what_a_scan_refuses(hive_lake: Lake, columns: list[str]) -> None:
+    index, lake = zb.build_index(hive_lake.root, columns), zb.open_lake(hive_lake.root)
+    for number, condition in enumerate(CONDITIONS):
+        scanned = outcome(index.scan, condition)
+        assert bool(scanned) or number >= REFUSED, condition
+        assert outcome(index.search, condition) == scanned
+        assert outcome(index.explain, condition) == scanned
+        of_lake = outcome(lake.scan, condition)
+        assert bool(of_lake) == bool(scanned)
+        assert outcome(lake.search, condition) == of_lake
+        assert outcome(lake.explain, condition) == of_lake

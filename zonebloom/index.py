@@ -321,6 +321,20 @@ class Index:
 
     Threads may share an index: what reads may run at any time, and each answer is of one version and one listing. Only
     one thread at a time may call what moves it.
+
+    Examples
+    --------
+    >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, zonebloom as zb
+    >>> folder = tempfile.mkdtemp() + "/events"
+    >>> pq.write_to_dataset(pa.table({"id": range(1000), "day": [1, 2] * 500}), folder, partition_cols=["day"])
+    >>> with zb.build_index(folder, "id", rows_per_zone=100) as index:
+    ...     found = index.search("id = 250")
+    ...     print(found.kind, found.num_zones_kept, "of", found.num_zones, "zones")
+    ...     print([(start, stop) for path, start, stop in found], index.to_table("id = 250").to_pylist())
+    ...     print(index.exists("id", [250, 5000]).to_pylist(), index.status().is_fresh)
+    at_most 1 of 10 zones
+    [(100, 200)] [{'id': 250, 'day': 1}]
+    [True, False] True
     """
 
     def __init__(
@@ -594,8 +608,9 @@ class Index:
         before, started = self.traffic, time.perf_counter()
         view = self._checked_view(strict=strict)
         listed = time.perf_counter()
-        found = view.answer(tree)
+        found = view.search(tree, own_filters=True)
         searched = time.perf_counter()
+        view.refuse(tree, found)
         traffic = self.traffic - before
         done = explain(view, tree, found)
         return replace(done, traffic=traffic, list_seconds=listed - started, search_seconds=searched - listed)

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 __all__ = ["build", "demo", "export", "import_", "whatif"]
 
+_NUMBERS = ("int", "uint", "float", "double", "halffloat", "decimal", "bool")
+"""How the types begin whose values SQL writes without quotes."""
+
 
 @app.command(
     examples=(
@@ -118,6 +121,8 @@ def _say_what_a_build_does(path: str, index: str | None, output_format: str) -> 
 
 def _print_made(made: Index, path: str, index: str | None, output_format: str, seconds: float) -> None:
     """What was made of PATH, where it is, and what to do next."""
+    from zonebloom.predicates.wording import sql_name  # noqa: PLC0415 - `--help` must not load Arrow
+
     info = {**made.info(), "num_skipped_files": made.data.pin().num_skipped(), "seconds": round(seconds, 3)}
     if output_format == "json":
         print_json(info)
@@ -131,7 +136,10 @@ def _print_made(made: Index, path: str, index: str | None, output_format: str, s
     click.echo(f"the index is {info['index']}")
     _say_skipped(info["num_skipped_files"])
     place = shlex.quote(path) if index is None else f"{shlex.quote(path)} --index {shlex.quote(index)}"
-    click.echo(f'next: zonebloom search {place} --where "{info["columns"][0]["name"]} = …"')
+    first = info["columns"][0]
+    literal = "…" if first["type"].startswith(_NUMBERS) else "'…'"
+    named = sql_name(first["name"]).replace('"', '\\"')
+    click.echo(f'next: zonebloom search {place} --where "{named} = {literal}"')
 
 
 def _say_skipped(num_skipped: int) -> None:

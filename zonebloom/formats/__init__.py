@@ -2,7 +2,7 @@
 
 `dataset` has the interfaces. `folder` is a folder of Parquet files (hive-partitioned or not), one file, or a list of
 files, in a `local_folder` or an `object_folder`; `hive` turns `key=value` folders into columns. `delta`, `iceberg` and
-`lance` are tables; their logs list the data files. `table` has the common part, `table_marks` detects folders of tables;
+`lance` are tables; their logs list the data files. `table` has the common part; `table_marks` detects table folders;
 `lance_index` reads the indexes that a Lance table has itself. `parquet` reads one Parquet file; `source` provides its
 bytes. `detect` finds the data set that a user or a version file names.
 """

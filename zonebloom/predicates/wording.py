@@ -15,7 +15,7 @@ from zonebloom.arrow import python_value
 from zonebloom.predicates.terms import LiteralTerm
 from zonebloom.predicates.tree import And, Equals, IsIn, IsNull, Not, Opaque, Or, Predicate
 
-__all__ = ["as_sql"]
+__all__ = ["as_sql", "sql_name"]
 
 _PLAIN_NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 _SHOWN_VALUES = 5
@@ -41,16 +41,17 @@ def _text(node: Predicate, parts: list[str]) -> str:
     if isinstance(node, Not):
         return f"NOT ({parts[0]})"
     if isinstance(node, Equals):
-        return f"{_name(node.column)} {'<=>' if node.null_safe else '='} {_literal(node.value)}"
+        return f"{sql_name(node.column)} {'<=>' if node.null_safe else '='} {_literal(node.value)}"
     if isinstance(node, IsIn):
         more = [f"… {len(node.values):,} values"] if len(node.values) > _SHOWN_VALUES else []
-        return f"{_name(node.column)} IN ({', '.join([*map(_literal, node.values[:_SHOWN_VALUES]), *more])})"
+        return f"{sql_name(node.column)} IN ({', '.join([*map(_literal, node.values[:_SHOWN_VALUES]), *more])})"
     if isinstance(node, IsNull):
-        return f"{_name(node.column)} IS NULL"
+        return f"{sql_name(node.column)} IS NULL"
     return node.text if isinstance(node, Opaque) else repr(node)
 
 
-def _name(column: str) -> str:
+def sql_name(column: str) -> str:
+    """The column's name as SQL has it: in double quotes unless it is a word, or words with dots."""
     return column if _PLAIN_NAME.fullmatch(column) else '"{}"'.format(column.replace('"', '""'))
 
 

@@ -59,6 +59,9 @@ class TouchedRanges:
         weights = np.diff(self._total)
         return TouchedRanges(ids, starts, starts + (self._end - self._first), weights)
 
+    def __repr__(self) -> str:
+        return f"<TouchedRanges of {len(self):,} ranges>"
+
     @property
     def weight(self) -> int:
         """Sum of all weights."""

@@ -20,7 +20,7 @@ from zonebloom.bloom.hashing import is_ambiguous, leaf_paths, resolve_column
 from zonebloom.errors import ColumnNotFoundError, PredicateError, first_line
 from zonebloom.formats import DatasetSnapshot, Declared, hive
 from zonebloom.predicates import Predicate
-from zonebloom.reasons import OF_CONDITIONS, Reason, ReasonCode
+from zonebloom.reasons import OF_CONDITIONS, Reason, ReasonCode, counted
 from zonebloom.search.bind import bind
 from zonebloom.search.column_reader import ColumnReader
 from zonebloom.search.evaluate import ProbedColumn, evaluate
@@ -208,9 +208,16 @@ class View:
             A literal cannot be compared with its column, or the condition cannot be evaluated on a row.
         """
         found = self.search(predicate, own_filters=True)
-        if any(reason.code in OF_CONDITIONS for reason in found.reasons):  # else filters have taken every literal
-            predicate.to_expression(self.plain_schema)
+        self.refuse(predicate, found)
         return found
+
+    def refuse(self, predicate: Predicate, found: SearchResult) -> None:
+        """Raise what a scan would, where a part of the predicate met no filter in the search that `found` this."""
+        if any(reason.code in OF_CONDITIONS for reason in found.reasons):
+            predicate.to_expression(self.plain_schema)
+
+    def __repr__(self) -> str:
+        return f"<View of {counted(len(self.files), 'file')}, {self.num_unknown:,} of them new or changed>"
 
     def _columns_of_folders(self) -> frozenset[str | None]:
         """The columns that `key=value` folders name, though files may hold them too."""

@@ -76,6 +76,9 @@ class ZoneBloom:
         self._catalog = Catalog(None if system_path is None else os.fspath(system_path), storage_options)
         register(self.spark)
 
+    def __repr__(self) -> str:
+        return f"<ZoneBloom on Spark {self.spark.version}>"
+
     def _at(self, index: Place) -> dict[str, Any]:
         """The place of the index, and the options of the store."""
         return {"index": self._catalog.place(index), "storage_options": self.storage_options}

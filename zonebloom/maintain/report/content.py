@@ -12,7 +12,7 @@ import numpy as np
 from zonebloom.bloom.addresses import MAX_ROWS
 from zonebloom.maintain.versions import Version, versions
 from zonebloom.search.explain import Explanation
-from zonebloom.search.selection import RowSelection
+from zonebloom.search.result import SearchResult
 from zonebloom.search.status import Status, status
 from zonebloom.search.view import View
 from zonebloom.storage.manifest import ColumnEntry
@@ -84,12 +84,13 @@ class KeptRanges(NamedTuple):
     """Whether a filter kept it; else its file is new, changed or unreadable."""
 
     @classmethod
-    def of(cls, rows: RowSelection, view: View) -> Self:
-        """The ranges of `rows` in the files of a view."""
-        ids = view.files.table.fragment_ids
-        order = np.argsort(ids)
-        files = order[np.searchsorted(ids, rows.fragment_ids, sorter=order)]
-        stops = np.minimum(rows.stops, np.where(rows.stops == MAX_ROWS, 0, rows.stops))
+    def of(cls, found: SearchResult, view: View) -> Self:
+        """The ranges that a search of a view kept; found by path, as a table may number its files in its own way."""
+        rows = found.row_ranges
+        place_of = {path: place for place, path in enumerate(view.files)}
+        ids, numbers = np.unique(rows.fragment_ids, return_inverse=True)
+        files = np.array([place_of[found.paths[one]] for one in ids.tolist()], np.int64)[numbers]
+        stops = np.where(rows.stops == MAX_ROWS, 0, rows.stops)
         return cls(files, rows.starts.astype(np.int64), stops.astype(np.int64), view.files.is_known[files])
 
 
@@ -126,7 +127,7 @@ class Content:
             rows_per_zone=entries[0].rows_per_zone if entries else 1,
             files=MapFiles.of(view),
             searches=tuple(searches),
-            kept=tuple(KeptRanges.of(one.result.row_ranges, view) for one in searches),
+            kept=tuple(KeptRanges.of(one.result, view) for one in searches),
         )
 
 
