@@ -1,8 +1,8 @@
 """Building from filters that the data has already: those in Parquet files, or Lance's own index of a table.
 
 `Adopting` is a runner that takes these filters as zones, and leaves other files to another runner. Zones of Parquet
-files are row groups, and no data page is read. Left are files without a filter for a column, with filters of other bytes
-than an index hashes, or without a count of nulls. `adopt_lance` has the part of Lance's index.
+files are row groups, and no data page is read. Left are files without a filter for a column, with filters of other
+bytes than an index hashes, or without a count of nulls. `adopt_lance` has the part of Lance's index.
 
 Spec: specs/parquet-blooms.md#adopt
 """
