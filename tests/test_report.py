@@ -26,6 +26,8 @@ from zonebloom.maintain.report.content import Content, FileState
 MAP = "Bokeh.documents[0].get_model_by_name('map')"
 NUM_KEPT = f"{MAP}.renderers.find((one) => one.visible && one.name).data_source.get_length()"
 KEPT_COLOUR = (213, 94, 0)
+CTRL = 2
+"""Of the DevTools protocol."""
 
 
 @pytest.fixture(scope="module")
@@ -117,6 +119,12 @@ def test_the_map_is_moved_by_keys(browser: Browser, tmp_path: Path) -> None:
     assert high - low < 200
     page.press("0")
     assert span() == [-5, 1005, 3.5]
+    for modifiers, is_zoomed in ((0, False), (CTRL, True)):
+        box = page.evaluate("JSON.parse(JSON.stringify(document.getElementById('frame').getBoundingClientRect()))")
+        place = {"x": box["x"] + box["width"] / 2, "y": box["y"] + box["height"] / 2}
+        page.call("Input.dispatchMouseEvent", type="mouseWheel", deltaX=0, deltaY=-60, modifiers=modifiers, **place)
+        page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        assert (span() != [-5, 1005, 3.5]) == is_zoomed
     assert page.console == []
 
 

@@ -49,9 +49,10 @@ def table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 
 def facts(pairs: Mapping[str, Any]) -> str:
     """A table of names and values."""
+    texts = {name: f"{one:,}" if isinstance(one, int) else str(one) for name, one in pairs.items()}
     rows = (
-        f"<tr><th scope='row' style='text-align:left'>{escape(name)}</th>{_cell(one)}</tr>"
-        for name, one in pairs.items()
+        f"<tr><th scope='row' style='text-align:left'>{escape(name)}</th>{_cell(text)}</tr>"
+        for name, text in texts.items()
     )
     return f"<table><tbody>{''.join(rows)}</tbody></table>"
 

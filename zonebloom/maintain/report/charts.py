@@ -18,6 +18,7 @@ from bokeh.models import (
     CustomJSTickFormatter,
     FactorRange,
     HoverTool,
+    LinearColorMapper,
     NumeralTickFormatter,
     PanTool,
     Range1d,
@@ -27,7 +28,7 @@ from bokeh.models import (
 )
 from bokeh.plotting import figure
 
-from zonebloom.maintain.report.content import Content, FileState, KeptRanges
+from zonebloom.maintain.report.content import Content, FileState, KeptRanges, MapFiles
 
 __all__ = ["charts"]
 
@@ -40,6 +41,8 @@ _OF_STATE = {
 }
 _LINE_PX, _LEAST_PX, _MOST_PX = 22, 160, 560
 """Height of a file on the map where there is room, and of the map, in pixels."""
+_BAR_HEIGHT = 0.8
+"""Of a file on the map, which has a height of 1."""
 _BAR_PX = 30
 _KEPT_PX = 2
 """Width of the line around a kept range: a browser draws one of 1 pixel in two columns, both pale."""
@@ -91,16 +94,28 @@ def _map(content: Content) -> Any:
     files = content.files
     longest = max([1, *files.num_rows.tolist()])
     margin = longest / 200  # else the axis hides the first zone
-    wheel = WheelZoomTool()
+    wheel = WheelZoomTool(modifiers="ctrl")  # alone it scrolls the page
     made = _figure(
         min(_MOST_PX, max(_LEAST_PX, 70 + _LINE_PX * len(files.paths))),
         name="map",
         tools=[wheel, PanTool(), ResetTool()],
-        active_scroll=None,
+        active_scroll=wheel,
         x_range=Range1d(-margin, longest + margin, bounds="auto"),
         y_range=Range1d(max(len(files.paths), 1) - 0.5, -0.5, bounds="auto"),
         x_axis_label="row in the file",
     )
+    made.xaxis.formatter = NumeralTickFormatter(format="0,0")
+    made.xaxis.ticker = AdaptiveTicker(base=2, mantissas=[1], min_interval=content.rows_per_zone, num_minor_ticks=0)
+    made.yaxis.ticker = BasicTicker(min_interval=1, desired_num_ticks=20, num_minor_ticks=0)
+    made.ygrid.visible = False
+    lines = _draw_files(made, files)
+    for number, ranges in enumerate(content.kept):
+        _draw_kept(made, ranges, lines, name=f"condition-{number}", visible=number == 0)
+    return made
+
+
+def _draw_files(made: Any, files: MapFiles) -> ColumnDataSource:
+    """A pale bar for each file, and its name at the axis."""
     lines = ColumnDataSource(
         {
             "y": np.arange(len(files.paths), dtype=np.int32),
@@ -110,56 +125,34 @@ def _map(content: Content) -> Any:
             "color": [_OF_STATE[one] for one in files.states],
         }
     )
-    drawn = [
-        made.hbar(
-            "y", height=0.8, left=0, right="right", color="color", alpha=0.35, line_width=0, level="image", source=lines
-        )
-    ]
-    told = [
-        HoverTool(
-            renderers=drawn, tooltips=[("file", "@path"), ("", "@state, @right{0,0} rows")], point_policy="follow_mouse"
-        )
-    ]
-    path_of = CustomJSHover(args={"lines": lines}, code="return lines.data.path[value]")
-    for number, ranges in enumerate(content.kept):
-        kept = made.quad(
-            "start",
-            "stop",
-            "top",
-            "bottom",
-            color="color",
-            line_width=_KEPT_PX,
-            source=_quads(ranges),
-            name=f"condition-{number}",
-        )
-        kept.visible = number == 0
-        tips = [("file", "@file{custom}"), ("rows", "@start{0,0} to @stop{0,0}"), ("", "@why")]
-        told.append(
-            HoverTool(renderers=[kept], tooltips=tips, formatters={"@file": path_of}, point_policy="follow_mouse")
-        )
-    made.add_tools(*told)
-    made.xaxis.formatter = NumeralTickFormatter(format="0,0")
-    made.xaxis.ticker = AdaptiveTicker(base=2, mantissas=[1], min_interval=content.rows_per_zone, num_minor_ticks=0)
-    made.yaxis.ticker = BasicTicker(min_interval=1, desired_num_ticks=20, num_minor_ticks=0)
+    look = {"color": "color", "alpha": 0.35, "line_width": 0, "level": "image"}
+    bars = made.hbar("y", height=_BAR_HEIGHT, left=0, right="right", source=lines, **look)
+    tips = [("file", "@path"), ("", "@state, @right{0,0} rows")]
+    made.add_tools(HoverTool(renderers=[bars], tooltips=tips, point_policy="follow_mouse"))
     name = "const path = lines.data.path[tick] ?? ''; return path.length > 30 ? '…' + path.slice(-29) : path"
     made.yaxis.formatter = CustomJSTickFormatter(args={"lines": lines}, code=name)
-    made.ygrid.visible = False
-    return made
+    return lines
 
 
-def _quads(ranges: KeptRanges) -> ColumnDataSource:
-    files = ranges.files.astype(np.float64)
-    return ColumnDataSource(
+def _draw_kept(made: Any, ranges: KeptRanges, lines: ColumnDataSource, **shown: Any) -> None:
+    """A bar for each range: numbers only, as there may be a hundred thousand."""
+    source = ColumnDataSource(
         {
             "file": ranges.files.astype(np.int32),
             "start": ranges.starts,
             "stop": ranges.stops,
-            "top": files - 0.4,
-            "bottom": files + 0.4,
-            "color": np.where(ranges.is_indexed, _KEPT, _READ_WHOLE).tolist(),
-            "why": np.where(ranges.is_indexed, "kept", "read whole: not indexed").tolist(),
+            "is_indexed": ranges.is_indexed.astype(np.uint8),
         }
     )
+    colour = {"field": "is_indexed", "transform": LinearColorMapper([_READ_WHOLE, _KEPT], low=0, high=1)}
+    look = {"fill_color": colour, "line_color": colour, "line_width": _KEPT_PX}
+    bars = made.hbar("file", height=_BAR_HEIGHT, left="start", right="stop", source=source, **look, **shown)
+    formatters = {
+        "@file": CustomJSHover(args={"lines": lines}, code="return lines.data.path[value]"),
+        "@is_indexed": CustomJSHover(code="return value ? 'kept' : 'read whole: not indexed'"),
+    }
+    tips = [("file", "@file{custom}"), ("rows", "@start{0,0} to @stop{0,0}"), ("", "@is_indexed{custom}")]
+    made.add_tools(HoverTool(renderers=[bars], tooltips=tips, formatters=formatters, point_policy="follow_mouse"))
 
 
 # --- bars -------------------------------------------------------------------------------------------------------------
