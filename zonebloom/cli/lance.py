@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -62,6 +61,8 @@ def _print_index(one: Any) -> None:
 
 def _replaced(path: str, column: str) -> dict[str, Any]:
     """What was committed in the place of Lance's index of a column."""
+    import tempfile  # noqa: PLC0415 - it loads much
+
     from zonebloom.index import build_index  # noqa: PLC0415 - as above
 
     with tempfile.TemporaryDirectory() as folder:
