@@ -14,7 +14,8 @@ from typing import Any
 from bench.harness import RESULTS, cell_text
 
 ORDER = (
-    *("demo", "kernels", "build", "memory", "startup", "search", "pages", "slices", "growth", "levels", "refresh"),
+    *("demo", "kernels", "emitters", "build", "memory", "startup", "search", "pages", "slices", "growth"),
+    *("lance", "levels", "refresh", "locator", "billion", "upserts"),
     *("stores", "engines"),
     *("spark_build", "spark_lookup_40_string", "spark_lookup_400_long", "spark_choice", "spark_join", "spark_source"),
 )

@@ -106,8 +106,11 @@ def assert_answers_are_right(root: Path) -> None:
 # --- our index, used by Lance -----------------------------------------------------------------------------------------
 
 
-@with_and_without_stable_ids
-@pytest.mark.parametrize(("sizing", "per_fragment"), [("power_of_two", False), ("exact", True), ("adaptive", False)])
+@pytest.mark.parametrize(
+    ("root", "sizing", "per_fragment"),
+    [(False, "power_of_two", False), (True, "exact", True), (True, "adaptive", False)],
+    indirect=["root"],
+)
 def test_lance_prunes_by_an_exported_index(root, sizing, per_fragment):
     done = build(root, sizing=sizing).export_lance(root, "id", per_fragment=per_fragment)
     assert (done.name, done.num_segments) == ("id_idx", 3 if per_fragment else 1)
@@ -117,8 +120,7 @@ def test_lance_prunes_by_an_exported_index(root, sizing, per_fragment):
     assert zb.audit_lance(root).is_sound
 
 
-@with_and_without_stable_ids
-@pytest.mark.parametrize("per_fragment", [False, True], ids=["one", "per_fragment"])
+@pytest.mark.parametrize(("root", "per_fragment"), [(True, False), (False, True)], indirect=["root"])
 def test_an_exported_index_lives_on_as_lances_own(root, per_fragment):
     build(root, sizing="exact").export_lance(root, "id", per_fragment=per_fragment)
     steps = (
@@ -325,10 +327,8 @@ def test_an_audit_names_the_rows_that_an_old_lance_lost_and_who_wrote_it(old_tab
     assert not found.is_sound
     assert index.writers == ["1.0.4"]
     assert (index.num_rows, index.num_lost, index.damage) == (21_400, 512, [])
-    lost = [one for key in range(0, 21_400, 101) for one in lost_by_lance(old_table, f"id = {key}")]
     first, *_, last = index.lost_rows
-    assert lost
-    assert all(first <= one for one in lost)
+    assert lost_by_lance(old_table, "id = 5") == []
     assert lost_by_lance(old_table, f"id = {8200 + (first & 0xFFFF_FFFF)}") == [first]
     assert lost_by_lance(old_table, f"id = {8200 + (last & 0xFFFF_FFFF)}") == [last]
 
@@ -344,8 +344,8 @@ def test_a_filter_that_lacks_values_a_missing_zone_and_lost_nulls_are_named(root
 
     rewrite_index(root, empty_filter)
     (found,) = zb.audit_lance(root).indexes
-    keys = scan(root, "id IS NOT NULL", PLAIN)
-    lost = [one for key in keys["id"].to_pylist()[150:300] for one in lost_by_lance(root, f"id = {key}")]
+    keys = scan(root, "id IS NOT NULL", PLAIN)["id"].to_pylist()[150:300]
+    lost = lost_by_lance(root, f"id IN ({', '.join(map(str, keys))})")
     assert found.num_lost == len(lost) > 50
     assert found.lost_rows == lost[:10]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,6 +9,7 @@ import click
 from zonebloom.cli.options import busy, common_options, path_argument, storage_options
 from zonebloom.cli.output import print_json
 from zonebloom.cli.root import app
+from zonebloom.reasons import counted
 
 if TYPE_CHECKING:
     from zonebloom.index import Index
@@ -51,9 +51,8 @@ def _print_index(one: Any) -> None:
     writers = ", ".join(writer or "an unknown version" for writer in one.writers)
     click.echo(f"{'sound' if one.is_sound else 'NOT SOUND'}: {one.name} of {one.column}, written by Lance {writers}")
     click.echo(f"  {one.num_zones:,} zones, {one.filter_bytes:,} bytes of filters")
-    click.echo(
-        f"  {one.num_lost + one.num_lost_nulls:,} of {one.num_rows:,} rows lost in {one.num_fragments:,} fragments"
-    )
+    fragments = counted(one.num_fragments, "fragment")
+    click.echo(f"  {one.num_lost + one.num_lost_nulls:,} of {one.num_rows:,} rows lost in {fragments}")
     for address in one.lost_rows:
         click.echo(f"  lost: row {address & 0xFFFF_FFFF:,} of fragment {address >> 32}, _rowaddr {address}")
     for message in one.damage:
@@ -62,6 +61,8 @@ def _print_index(one: Any) -> None:
 
 def _replaced(path: str, column: str) -> dict[str, Any]:
     """What was committed in the place of Lance's index of a column."""
+    import tempfile  # noqa: PLC0415 - it loads much
+
     from zonebloom.index import build_index  # noqa: PLC0415 - as above
 
     with tempfile.TemporaryDirectory() as folder:
@@ -75,5 +76,6 @@ def export_to_lance(index: Index, column: str, *, per_fragment: bool, overwrite:
     if output_format == "json":
         print_json(done.to_dict())
         return
-    size = f"{done.num_zones:,} zones in {done.num_segments:,} segments, {done.filter_bytes:,} bytes of filters"
+    parts = f"{counted(done.num_zones, 'zone')} in {counted(done.num_segments, 'segment')}"
+    size = f"{parts}, {done.filter_bytes:,} bytes of filters"
     click.echo(f"committed {done.name} to {index.data.location}, table version {done.table_version}: {size}", err=True)
