@@ -1,7 +1,8 @@
 """Merging locators: the same pairs with other zone numbers, so nothing is lost and nothing is hashed again.
 
-All segments are read side by side, in slices of the key space; the pairs of a slice are merged two by two. Memory is
-one slice, however large the segments are. The bytes depend on the zones only, not on how they were cut into segments.
+All segments are read side by side, in slices of the key space; the pairs of a slice are merged two by two, while the
+next slice is read. Memory is two slices, however large the segments are. The bytes depend on the zones only, not on how
+they were cut into segments.
 
 Spec: specs/locator.md#merge_locators
 """
@@ -9,6 +10,7 @@ Spec: specs/locator.md#merge_locators
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -62,9 +64,9 @@ def merge_locators(
         streams.append(_Stream(segment, new_numbers))
     num_pages = sum(segment.layout.num_pages for segment in segments)
     merger = _Merger()
-    with LocatorWriter(store, column, positions[order]) as writer:
-        for low, high in _slices(num_pages, len(streams)):
-            writer.write(merger.merged([stream.take(low, high) for stream in streams]))
+    with LocatorWriter(store, column, positions[order]) as writer, ThreadPoolExecutor(1) as pool:
+        for parts in _ahead(pool, streams, _slices(num_pages, len(streams))):
+            writer.write(merger.merged(parts))
     assert writer.entry is not None
     return writer.entry
 
@@ -115,6 +117,21 @@ def _slices(num_pages: int, num_streams: int) -> Iterator[tuple[int, int]]:
     width = 1 << (64 - bits)
     for low in range(0, 1 << 64, width):
         yield low, low + width - 1
+
+
+def _ahead(
+    pool: ThreadPoolExecutor, streams: Sequence[_Stream], slices: Iterator[tuple[int, int]]
+) -> Iterator[list[NDArray[np.uint64]]]:
+    """The pairs of each slice by stream; while one slice is merged, the next is read and decoded."""
+
+    def taken(low: int, high: int) -> list[NDArray[np.uint64]]:
+        return [stream.take(low, high) for stream in streams]
+
+    following = pool.submit(taken, *next(slices))
+    for bounds in slices:
+        current, following = following, pool.submit(taken, *bounds)
+        yield current.result()
+    yield following.result()
 
 
 class _Merger:
