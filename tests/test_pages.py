@@ -25,6 +25,7 @@ from hypothesis import strategies as st
 
 import zonebloom as zb
 from tests.depth import at_depth
+from zonebloom.bloom.recent import Recent
 from zonebloom.errors import DataFileError
 from zonebloom.formats import DataFile, ParquetDataset
 from zonebloom.formats.local_folder import LocalFolder
@@ -387,7 +388,7 @@ def test_footers_are_kept_up_to_a_size(tmp_path, monkeypatch):
         pq.write_table(pa.table({"key": [1, 2]}), path)
         os.utime(path, (1, 1))
     size = read_footer(LocalSource(paths[0])).num_bytes
-    monkeypatch.setattr(footers, "_KEPT", footers._Kept(max_bytes=2 * size))
+    monkeypatch.setattr(footers, "_KEPT", Recent(2 * size, lambda footer: footer.num_bytes))
     first, second, third = (read_footer(LocalSource(path)) for path in paths)
     assert read_footer(LocalSource(paths[2])) is third
     assert read_footer(LocalSource(paths[1])) is second

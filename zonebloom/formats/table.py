@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
+from zonebloom.bloom.recent import Recent
 from zonebloom.errors import DataFileError, InvalidArgumentError
 from zonebloom.formats.dataset import Declared, OpenedFile
 from zonebloom.formats.parquet.column_mapping import StoredName
@@ -154,7 +155,7 @@ class TableSnapshot:
     is_index_inside: bool
     """Whether the index may be in the folder of the table, and is by default."""
     _deleted: Mapping[str, NDArray[np.int64]] | None = None
-    _footers: dict[str, tuple[Footer, Footer]] = field(default_factory=dict)
+    _footers: Recent[str, tuple[Footer, Footer]] = field(default_factory=lambda: Recent(_KEPT_FOOTERS))
     """By location, for the files that were opened last: the footer, and the footer with the table's names."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -169,7 +170,7 @@ class TableSnapshot:
         return {name: value for name, value in self.__dict__.items() if name not in ("_lock", "_footers")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, _lock=threading.Lock(), _footers={})
+        self.__dict__.update(state, _lock=threading.Lock(), _footers=Recent(_KEPT_FOOTERS))
 
     def declared(self) -> Declared:
         """The description of the table."""
@@ -233,17 +234,11 @@ class TableSnapshot:
         naming, key = file.naming, file.location
         if naming is None:
             return footer
-        with self._lock:
-            known = self._footers.get(key)
-        if known is not None and known[0] is footer:
-            return known[1]
-        renamed = footer.renamed(naming, key)
-        with self._lock:
-            self._footers.pop(key, None)
-            self._footers[key] = footer, renamed
-            while len(self._footers) > _KEPT_FOOTERS:
-                del self._footers[next(iter(self._footers))]
-        return renamed
+        known = self._footers.get(key)
+        if known is None or known[0] is not footer:
+            known = footer, footer.renamed(naming, key)
+            self._footers.put(key, known)
+        return known[1]
 
     def own_number(self, path: str) -> int | None:  # noqa: ARG002 - Lance overrides it
         """None: files have names."""

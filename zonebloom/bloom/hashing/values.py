@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import threading
-from collections import OrderedDict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -14,6 +12,7 @@ import pyarrow as pa
 from zonebloom.arrow import compute as pc
 from zonebloom.bloom.hashing.buffers import fixed_buffers, stored_array, validity_of, variable_buffers
 from zonebloom.bloom.hashing.types import hash_plan
+from zonebloom.bloom.recent import Recent
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -111,8 +110,7 @@ def _valid_hashes(array: pa.Array) -> Hashes:
 # --- dictionaries -----------------------------------------------------------------------------------------------------
 
 # An entry holds its dictionary, so that the addresses in its key cannot be given to other data while it lives.
-_hashed_dictionaries: OrderedDict[tuple[Any, ...], tuple[pa.Array, Hashes]] = OrderedDict()
-_hashed_dictionaries_lock = threading.Lock()
+_hashed_dictionaries: Recent[tuple[Any, ...], tuple[pa.Array, Hashes]] = Recent(NUM_CACHED_DICTIONARIES)
 
 
 def _dictionary_hashes(array: pa.DictionaryArray) -> Hashes:
@@ -129,14 +127,8 @@ def _dictionary_hashes(array: pa.DictionaryArray) -> Hashes:
 def _hashes_of_dictionary(dictionary: pa.Array) -> Hashes:
     buffers = tuple((b.address, b.size) if b is not None else None for b in dictionary.buffers())
     key = (str(dictionary.type), dictionary.offset, len(dictionary), buffers)
-    with _hashed_dictionaries_lock:
-        known = _hashed_dictionaries.get(key)
-        if known is not None:
-            _hashed_dictionaries.move_to_end(key)
-            return known[1]
-    hashes = to_hashes(dictionary)
-    with _hashed_dictionaries_lock:
-        _hashed_dictionaries[key] = (dictionary, hashes)
-        while len(_hashed_dictionaries) > NUM_CACHED_DICTIONARIES:
-            _hashed_dictionaries.popitem(last=False)
-    return hashes
+    known = _hashed_dictionaries.get(key)
+    if known is None:
+        known = dictionary, to_hashes(dictionary)
+        _hashed_dictionaries.put(key, known)
+    return known[1]

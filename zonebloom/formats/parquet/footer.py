@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import contextlib
 import struct
-import threading
 import time
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,6 +21,7 @@ from typing import Any, Self
 import pyarrow as pa
 
 from zonebloom.arrow import parquet as pq
+from zonebloom.bloom.recent import Recent
 from zonebloom.errors import DataFileError, first_line
 from zonebloom.formats.parquet import thrift
 from zonebloom.formats.parquet.column_mapping import StoredName, renamed_footer
@@ -240,40 +240,7 @@ def _repeated_name(field: StoredField, path: str) -> str:
 # --- reading, and keeping ---------------------------------------------------------------------------------------------
 
 
-class _Kept:
-    """Footers by path and fingerprint; the least recently used are dropped first."""
-
-    def __init__(self, max_bytes: int) -> None:
-        self.max_bytes = max_bytes
-        self._lock = threading.Lock()
-        self._footers: OrderedDict[tuple[Any, ...], tuple[Footer, int]] = OrderedDict()
-        self._num_bytes = 0
-
-    def get(self, key: tuple[Any, ...]) -> Footer | None:
-        with self._lock:
-            found = self._footers.get(key)
-            if found is None:
-                return None
-            self._footers.move_to_end(key)
-            return found[0]
-
-    def clear(self) -> None:
-        with self._lock:
-            self._footers.clear()
-            self._num_bytes = 0
-
-    def put(self, key: tuple[Any, ...], footer: Footer) -> None:
-        size = footer.num_bytes
-        with self._lock:
-            if key in self._footers or size > self.max_bytes:
-                return
-            self._footers[key] = footer, size
-            self._num_bytes += size
-            while self._num_bytes > self.max_bytes:
-                self._num_bytes -= self._footers.popitem(last=False)[1][1]
-
-
-_KEPT = _Kept(max_bytes=1 << 27)
+_KEPT: Recent[tuple[Any, ...], Footer] = Recent(1 << 27, lambda footer: footer.num_bytes)
 """The cache of this process, shared by all indexes: some thousand footers."""
 _SETTLED_NS = 2_000_000_000
 """Nanoseconds: the footer of a younger file is not cached: a second write may leave its time and size unchanged."""
