@@ -496,6 +496,22 @@ def test_a_metadata_file_stands_for_itself(table, place):
         assert_agrees(opened, table)
 
 
+def test_metadata_of_format_3(table, place):
+    """Written by hand: pyiceberg 0.12 reads it, and writes none."""
+    path = Path(local(table.metadata_location))
+    metadata = json.loads(path.read_text())
+    metadata |= {"format-version": 3, "next-row-id": 120}
+    for snapshot in metadata["snapshots"]:
+        snapshot |= {"first-row-id": 0, "added-rows": 40}
+    newer = path.with_name(f"00099-{path.name.split('-', 1)[1]}")
+    newer.write_text(json.dumps(metadata))
+    table = StaticTable.from_metadata(str(newer))
+    assert table.format_version == 3
+    index = build(table, place)
+    assert_agrees(index, table)
+    assert index.search(user(7)).num_zones_kept == 1
+
+
 def test_a_folder_whose_metadata_a_catalog_names_is_refused(table, place):
     with pytest.raises(InvalidArgumentError, match="give the Table"):
         build(local(table.location()), place)

@@ -113,6 +113,21 @@ def test_a_file_of_the_same_size_and_path_is_seen(tmp_path):
     assert index.search("k = 50", strict=True).kept.zones == 0
 
 
+def test_a_file_of_the_same_size_and_time_is_found_by_verify(tmp_path):
+    """A disk says nothing else of a file: searches take it for the one before, until a full refresh."""
+    for start in (0, 1000):
+        table = pa.table({"k": pa.array(range(start, start + 100), pa.int64())})
+        pq.write_table(table, tmp_path / "a.parquet", compression="none", use_dictionary=False)
+        settle(tmp_path / "a.parquet")
+        if not start:
+            index = zb.build_index(tmp_path, "k", rows_per_zone=10)
+    assert index.to_table("k = 1050").num_rows == 0
+    assert not index.verify(sample=1.0).is_sound
+    index.refresh("full")
+    assert index.to_table("k = 1050").num_rows == 1
+    assert index.verify(sample=1.0).is_sound
+
+
 def test_a_refresh_equals_a_build_afresh(lake, tmp_path):
     write(lake.root / "a.parquet", make_rows(777, seed=3))
     (lake.root / lake.files[0]).unlink()
