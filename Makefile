@@ -22,9 +22,9 @@ JAVA = $(shell version=$$("$${JAVA_HOME:+$$JAVA_HOME/bin/}java" -version 2>&1 | 
 BENCHES = $(filter-out report billion,$(notdir $(basename $(shell grep -l __main__ bench/*.py))))
 
 # `make fuzz SECONDS=600` shares the time among the fuzzers; each prints its seed, and `SEED=` repeats it.
-FUZZERS = interleavings lakes index_files
+FUZZERS := interleavings lakes index_files parsers
 SECONDS ?= 600
-SEED    ?= $(shell date +%s)
+SEED    := $(or $(SEED),$(shell date +%s))
 
 .PHONY: demo test test-deep fuzz lint docs bench clean
 .NOTPARALLEL:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import random
+import sys
 import time
 import traceback
 import warnings
@@ -527,6 +528,7 @@ def main() -> None:
     for what, number in sorted(ended.items()):
         print(f"{number:9} {what}")
     print(f"{ended['interleavings']} interleavings from seed {given.seed}, {len(findings)} findings")
+    sys.exit(bool(findings))
 
 
 if __name__ == "__main__":

@@ -159,7 +159,7 @@ def take_apart(expression: pc.Expression) -> Tree:
         return Tree(expression, root, depth, batch)
     except UnreadableExpressionError:
         raise
-    except (pa.ArrowException, LookupError, TypeError, ValueError, AttributeError, struct.error) as error:
+    except (pa.ArrowException, OSError, LookupError, TypeError, ValueError, AttributeError, struct.error) as error:
         raise UnreadableExpressionError(str(error)) from error
 
 

@@ -1,0 +1,252 @@
+"""Parsers of bytes that others wrote: SQL text, serialized Expressions, Parquet files from their pages to their footer.
+
+A case is a seed: one of `KINDS`, an example of it, and some changes. What is not understood must be refused by an error
+of zonebloom's, in bounded time and memory. `python -m tests.fuzz.parsers --seconds 600`.
+
+With `--guided <kind>` the changes are chosen by what code they reach, with atheris (libFuzzer), which
+`pip install atheris` brings; its own options follow: `--guided sql -max_total_time=600 -rss_limit_mb=2048 -timeout=20`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pkgutil
+import random
+import shutil
+import sys
+import tempfile
+import warnings
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+import zonebloom as zb
+from tests.fuzz.children import main, run_child
+from tests.fuzz.conditions import as_expression, as_sql, random_condition
+from tests.fuzz.index_files import mutated_bytes
+from zonebloom.errors import ZoneBloomError
+from zonebloom.predicates import parse_predicate
+from zonebloom.predicates.arrow_pickle import UnreadableExpressionError, take_apart
+
+KINDS = ("sql", "expression", "parquet", "parquet")
+ROWS = 60
+_COLUMNS = {("k",): [0, 1, 2**40], ("text",): ["", "it's"], ("s", "x"): [1.5, 1e300]}
+_TYPES = {("k",): pa.int64(), ("text",): pa.string(), ("s", "x"): pa.float64()}
+_SCHEMA = pa.schema([("k", pa.int64()), ("text", pa.string()), ("s", pa.struct([("x", pa.float64())]))])
+_WORDS = (
+    *("NOT", "AND", "OR", "IN", "IS", "NULL", "BETWEEN", "LIKE", "ESCAPE", "CAST", "AS", "(", ")", ",", "::", "<=>"),
+    *("'", '"', "`", "\\", "X'0'", "DATE '2024-02-30'", "1e999", "-", "- -", "0x", "k", "s.x", "DECIMAL(99, -1)"),
+    *("INTERVAL", "ARRAY[1]", "{}", "?", "@x", ":x", "DISTINCT FROM", "TRUE", "CASE WHEN", "SELECT", ";", "é", "1_0"),
+    *("--", "/*", "\0", "\ud800", ".5", "5."),
+)
+
+
+# --- one input of each kind -------------------------------------------------------------------------------------------
+
+
+def use_sql(text: str) -> str:
+    """The condition is parsed and evaluated, or refused."""
+    try:
+        tree = parse_predicate(text)
+        expression = tree.to_expression(_SCHEMA)
+        with suppress(pa.ArrowException):  # of values: a scan says so
+            pa.table([[1], ["x"], [{"x": 1.0}]], schema=_SCHEMA).filter(expression)
+    except ZoneBloomError as error:
+        return type(error).__name__
+    return "understood"
+
+
+class _Serialized:
+    """What gives bytes as its serialized form."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+    def __reduce__(self) -> Any:
+        return None, (self.data,)
+
+
+def use_expression(data: bytes) -> str:
+    """The serialized Expression is taken apart, or refused."""
+    try:
+        take_apart(_Serialized(data))  # type: ignore[arg-type]
+    except UnreadableExpressionError:
+        return "refused"
+    return "understood"
+
+
+def use_parquet(lake: Path, data: bytes) -> str:
+    """The file lies beside one that is indexed, and everything is asked of both."""
+    target = lake / "b.parquet"
+    target.write_bytes(data)
+    os.utime(target, ns=(10**18, 10**18 + len(data)))
+    index, outcome = zb.open_index(lake), "read"
+    for use in (
+        lambda: index.to_table("k IN (1, 30)"),
+        lambda: index.to_table("s.x >= 0", columns=["text"]),
+        lambda: index.exists("k", [3, 10**6], exact=True),
+        lambda: zb.parquet_blooms(target),
+        lambda: index.refresh("full", workers=1),
+        lambda: index.to_table(zb.IsIn("text", ["t1", "t40"])),
+    ):
+        try:
+            use()
+        except ZoneBloomError as error:
+            outcome = type(error).__name__
+    return outcome
+
+
+# --- examples ---------------------------------------------------------------------------------------------------------
+
+
+def sql_of(chance: random.Random) -> str:
+    """A condition, with words put in, taken out and changed."""
+    words = as_sql(random_condition(chance, _COLUMNS)).replace("(", " ( ").replace(")", " ) ").split(" ")
+    for _ in range(chance.choice((0, 1, 1, 2, 5))):
+        place = chance.randrange(len(words) + 1)
+        match chance.randrange(4):
+            case 0:
+                words.insert(place, chance.choice(_WORDS))
+            case 1:
+                del words[place : place + chance.choice((1, 2))]
+            case 2:
+                words[place : place + 1] = [chance.choice(_WORDS)] * chance.choice((1, 1, 3, 200))
+            case 3:
+                one = bytearray(" ".join(words).encode(errors="surrogatepass"))
+                words = mutated_bytes(bytes(one[:2000]), chance).decode(errors="replace").split(" ")
+    return " ".join(words)
+
+
+def expression_of(chance: random.Random) -> bytes:
+    """The serialized form of a condition, with some bytes changed."""
+    condition = ("in", ("k",), [None])
+    while "None" in str(condition):
+        condition = random_condition(chance, _COLUMNS)
+    expression: pc.Expression = as_expression(condition, _TYPES)
+    return mutated_bytes(expression.__reduce__()[1][0], chance)
+
+
+@cache
+def parquet_files() -> tuple[bytes, ...]:
+    """Files with pages of both versions, indexes and filters."""
+    values = {
+        "k": range(ROWS),
+        "text": [f"t{row}" for row in range(ROWS)],
+        "s": [{"x": float(row)} for row in range(ROWS)],
+    }
+    table, found = pa.table(values, schema=_SCHEMA), []
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "x.parquet")
+        for version in ("1.0", "2.0"):
+            for options in ({"write_page_index": True, "use_dictionary": False}, {"compression": "none"}):
+                pq.write_table(table, path, data_page_version=version, row_group_size=25, data_page_size=64, **options)
+                found.append(path.read_bytes())
+        pl.from_arrow(table).write_parquet(path, row_group_size=25)
+        found.append(path.read_bytes())
+        zb.add_parquet_blooms(path, Path(folder, "with filters"), ["k", "text"])
+        found.append(Path(folder, "with filters", "x.parquet").read_bytes())
+    return tuple(found)
+
+
+def parquet_of(chance: random.Random) -> bytes:
+    """A file with some bytes changed: of its pages, of what lies between pages and footer, or of the footer."""
+    data = chance.choice(parquet_files())
+    footer = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    start, stop = chance.choice(((4, footer), (footer // 2, footer), (footer, len(data) - 8), (footer, len(data) - 8)))
+    middle = mutated_bytes(data[start:stop], chance)
+    tail = data[stop:]
+    if stop > footer:  # the length of the footer is right again
+        tail = len(middle).to_bytes(4, "little") + b"PAR1"
+    return data[:start] + middle + tail
+
+
+# --- by seed ----------------------------------------------------------------------------------------------------------
+
+
+def made_lake(folder: Path) -> Path:
+    """A lake of one file, indexed."""
+    lake = folder / "lake"
+    lake.mkdir()
+    (lake / "a.parquet").write_bytes(parquet_files()[0])
+    os.utime(lake / "a.parquet", ns=(10**18, 10**18))
+    zb.build_index(lake, ["k", "text"], rows_per_zone=5, workers=1)
+    return lake
+
+
+def run_case(lake: Path, seed: int) -> str:
+    """One case; kind and how it ended."""
+    chance = random.Random(seed)
+    kind = KINDS[seed % len(KINDS)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if kind == "sql":
+            return f"sql: {use_sql(sql_of(chance))}"
+        if kind == "expression":
+            return f"expression: {use_expression(expression_of(chance))}"
+        return f"parquet: {use_parquet(lake, parquet_of(chance))}"
+
+
+def run_as_child(folder: Path, first: int, count: int, _options: list[str]) -> None:
+    pa.set_cpu_count(1)
+    lake = made_lake(folder)
+    for seed in range(8):
+        run_case(lake, seed)
+
+    def run(seed: int) -> str:
+        if seed % 200 == 0:  # versions add up
+            shutil.rmtree(zb.open_index(lake).root)
+            (lake / "b.parquet").unlink(missing_ok=True)
+            zb.build_index(lake, ["k", "text"], rows_per_zone=5, workers=1)
+        return run_case(lake, seed)
+
+    run_child(first, count, run)
+
+
+# --- guided by coverage -----------------------------------------------------------------------------------------------
+
+
+def run_guided(kind: str, options: list[str]) -> None:
+    """Until libFuzzer's limits; it ends with an error and keeps the input of the first crash, hang or foreign error."""
+    atheris = importlib.import_module("atheris")  # has no wheel for every Python, so nothing depends on it
+    rooms = ("zonebloom.predicates", "zonebloom.formats.parquet", "zonebloom.bloom.parquet")
+    with atheris.instrument_imports(include=[*rooms, "zonebloom.search"]):
+        for name in [one for one in sys.modules if one.startswith(rooms)]:
+            del sys.modules[name]
+        for room in rooms[:2]:
+            module = importlib.import_module(room)
+            for one in pkgutil.iter_modules(module.__path__, f"{room}."):
+                importlib.import_module(one.name)
+    chance = random.Random(0)
+    folder = Path(tempfile.mkdtemp(prefix="zonebloom-fuzz-"))
+    corpus = folder / "corpus"
+    corpus.mkdir()
+    lake = made_lake(folder)
+    for number in range(50):
+        example = {"sql": lambda: sql_of(chance).encode(errors="replace"), "expression": lambda: expression_of(chance)}
+        data = example[kind]() if kind in example else parquet_files()[number % len(parquet_files())]
+        (corpus / str(number)).write_bytes(data)
+
+    def use(data: bytes) -> None:
+        if kind == "sql":
+            use_sql(data.decode(errors="replace"))
+        elif kind == "expression":
+            use_expression(data)
+        else:
+            use_parquet(lake, data)
+
+    warnings.simplefilter("ignore")
+    atheris.Setup([sys.argv[0], *options, str(corpus)], use)
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--guided"]:
+        run_guided(sys.argv[2], sys.argv[3:])
+    main("tests.fuzz.parsers", run_as_child)
