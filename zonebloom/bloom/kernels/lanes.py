@@ -19,8 +19,6 @@ from zonebloom.bloom.kernels.steps import (
     PRIME_5,
     START,
     avalanche,
-    hash_u32,
-    hash_u64,
     merge_accumulator,
     mix_u8,
     mix_u32,
@@ -54,8 +52,6 @@ __all__ = [
     "has_other_length_x8",
     "hash_keys_of_any_length",
     "hash_keys_of_equal_length",
-    "hash_u32_x8",
-    "hash_u64_x8",
     "longest_key",
     "widen_u32_x8",
 ]
@@ -68,18 +64,6 @@ KEYS_OF_ANY_LENGTH: Final = 8 * VARIABLE_GROUPS
 """How many keys `hash_keys_of_any_length` takes."""
 
 STRIPE: Final = 32
-
-
-@operation()
-def hash_u64_x8(b: Any, source: Any, hashes: Any) -> None:
-    """Hashes eight 8-byte keys."""
-    store(b, hash_u64(b, load(b, source, I64X8)), hashes)
-
-
-@operation()
-def hash_u32_x8(b: Any, source: Any, hashes: Any) -> None:
-    """Hashes eight 4-byte keys."""
-    store(b, hash_u32(b, b.zext(load(b, source, I32X8), I64X8)), hashes)
 
 
 class _Variable:

@@ -17,31 +17,13 @@ from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
-from llvmlite import ir
-from numba import types
-from numba.core import cgutils
 
 from zonebloom.bloom.kernels import U, kernel, subroutine
-from zonebloom.bloom.kernels.blocks import choose_block, mask_bits
+from zonebloom.bloom.kernels.blocks import block_index
 from zonebloom.bloom.kernels.checks import address, check_array, check_filters, check_range
 from zonebloom.bloom.kernels.transposes import copy_4_words, copy_8_words, transpose_bits, transpose_words
-from zonebloom.bloom.kernels.vector import (
-    I8,
-    I64,
-    I64X8,
-    any_bit,
-    constant,
-    copy_bytes,
-    lane,
-    load,
-    load_u64,
-    operation,
-    splat,
-    stack_bytes,
-    store,
-    store_u8,
-    zero_bytes,
-)
+from zonebloom.bloom.kernels.vector import copy_bytes, load_u64, stack_bytes, u8_array, zero_bytes
+from zonebloom.bloom.split_block import SALTS
 from zonebloom.errors import InvalidArgumentError
 
 __all__ = ["ROWS_PER_BLOCK", "find_live_zone", "probe_rows", "slice_zones", "unslice_zones"]
@@ -50,7 +32,9 @@ ROWS_PER_BLOCK: Final = 256
 """One bit row for each bit of a block."""
 
 _0, _1, _3, _4, _7, _8 = U(0), U(1), U(3), U(4), U(7), U(8)
-_32, _63, _64, _512, _4096 = U(32), U(63), U(64), U(512), U(4096)
+_27, _32, _63, _64, _256, _512, _4096 = U(27), U(32), U(63), U(64), U(256), U(512), U(4096)
+_LOW = U(0xFFFFFFFF)
+_SALTS = tuple(U(salt) for salt in SALTS)
 _TILE_BYTES: Final = 8 * 64 * 64
 
 _stack_tile = stack_bytes(_TILE_BYTES)
@@ -145,67 +129,52 @@ def _unslice_zones(filters: Any, num_zones: Any, num_blocks: Any, rows: Any, str
 # --- probing ----------------------------------------------------------------------------------------------------------
 
 
-def _rows_of_hash(b: Any, rows: Any, stride: Any, num_blocks: Any, hash_: Any) -> list[Any]:
-    """Addresses of the 8 bit rows that a hash asks for."""
-    first_row = b.mul(choose_block(b, hash_, num_blocks), constant(ROWS_PER_BLOCK, I64))
-    numbers = b.add(b.zext(mask_bits(b, hash_), I64X8), ir.Constant(I64X8, [32 * word for word in range(8)]))
-    starts = b.add(b.mul(b.add(numbers, splat(b, first_row)), splat(b, stride)), splat(b, rows))
-    return [lane(b, starts, word) for word in range(8)]
+@subroutine
+def _row_of_hash(rows: Any, stride: Any, num_bytes: Any, first_row: Any, hash_: Any, word: Any) -> Any:
+    """The first bytes of the bit row for the bit that a hash sets in one word."""
+    bit = ((hash_ & _LOW) * _SALTS[word] & _LOW) >> _27
+    return u8_array(rows + (first_row + _32 * U(word) + bit) * stride, num_bytes)
 
 
-def _and_rows(b: Any, addresses: list[Any], at: Any, kind: Any) -> Any:
-    """The AND of what lies `at` bytes past each of `addresses`."""
-    found = load(b, b.add(addresses[0], at), kind)
-    for row in addresses[1:]:
-        found = b.and_(found, load(b, b.add(row, at), kind))
-    return found
-
-
-@operation()
-def _or_zones_of_hash(b: Any, rows: Any, stride: Any, num_bytes: Any, num_blocks: Any, hash_: Any, zones: Any) -> None:
-    """ORs into `zones` the AND of the 8 bit rows that a hash asks for."""
-    addresses = _rows_of_hash(b, rows, stride, num_blocks, hash_)
-
-    def take_pieces(kind: Any, piece_bytes: int, start: Any, count: Any) -> None:
-        with cgutils.for_range(b, count, intp=I64) as loop:
-            at = b.add(start, b.mul(loop.index, constant(piece_bytes, I64)))
-            found = _and_rows(b, addresses, at, kind)
-            place = b.add(zones, at)
-            store(b, b.or_(load(b, place, kind), found), place)
-
-    done = constant(0, I64)
-    for kind, log2_bytes in ((I64X8, 6), (I64, 3), (I8, 0)):
-        count = b.lshr(b.sub(num_bytes, done), constant(log2_bytes, I64))
-        take_pieces(kind, 1 << log2_bytes, done, count)
-        done = b.add(done, b.shl(count, constant(log2_bytes, I64)))
+@subroutine
+def _rows_of_hash(rows: Any, stride: Any, num_bytes: Any, num_blocks: Any, hash_: Any) -> Any:
+    """The 8 bit rows that a hash asks for."""
+    first_row = block_index(hash_, num_blocks) * _256
+    return (
+        _row_of_hash(rows, stride, num_bytes, first_row, hash_, 0),
+        _row_of_hash(rows, stride, num_bytes, first_row, hash_, 1),
+        _row_of_hash(rows, stride, num_bytes, first_row, hash_, 2),
+        _row_of_hash(rows, stride, num_bytes, first_row, hash_, 3),
+        _row_of_hash(rows, stride, num_bytes, first_row, hash_, 4),
+        _row_of_hash(rows, stride, num_bytes, first_row, hash_, 5),
+        _row_of_hash(rows, stride, num_bytes, first_row, hash_, 6),
+        _row_of_hash(rows, stride, num_bytes, first_row, hash_, 7),
+    )
 
 
 @kernel
 def _probe_rows(rows: Any, stride: Any, num_bytes: Any, num_blocks: Any, hashes: Any, count: Any, zones: Any) -> None:
+    out = u8_array(zones, num_bytes)
     for index in range(count):
-        _or_zones_of_hash(rows, stride, num_bytes, num_blocks, load_u64(hashes, index), zones)
-
-
-@operation(types.uint64)
-def _any_zone_of_hash(b: Any, rows: Any, stride: Any, start: Any, num_blocks: Any, hash_: Any, live: Any) -> Any:
-    """Not 0 where the 8 bit rows of a hash and `live` have a bit in common in the 64 bytes from `start` on."""
-    found = _and_rows(b, _rows_of_hash(b, rows, stride, num_blocks, hash_), start, I64X8)
-    return any_bit(b, b.and_(found, load(b, b.add(live, start), I64X8)))
+        a, b, c, d, e, f, g, h = _rows_of_hash(rows, stride, num_bytes, num_blocks, load_u64(hashes, index))
+        for at in range(num_bytes):
+            out[at] |= a[at] & b[at] & c[at] & d[at] & e[at] & f[at] & g[at] & h[at]
 
 
 @kernel
 def _find_live_zone(
     rows: Any, stride: Any, num_bytes: Any, num_blocks: Any, hashes: Any, count: Any, live: Any, found: Any
 ) -> None:
+    lives, out = u8_array(live, num_bytes), u8_array(found, count)
     for index in range(count):
-        hash_ = load_u64(hashes, index)
-        seen = _0
-        start = _0
-        while start < num_bytes and seen == _0:
-            seen = _any_zone_of_hash(rows, stride, start, num_blocks, hash_, live)
-            start += _64
-        if seen != _0:
-            store_u8(found, index, U(1))
+        a, b, c, d, e, f, g, h = _rows_of_hash(rows, stride, num_bytes, num_blocks, load_u64(hashes, index))
+        for start in range(_0, num_bytes, _64):
+            seen = np.uint8(0)
+            for at in range(start, start + _64):
+                seen |= lives[at] & a[at] & b[at] & c[at] & d[at] & e[at] & f[at] & g[at] & h[at]
+            if seen:
+                out[index] = 1
+                break
 
 
 # --- the checked wrappers ---------------------------------------------------------------------------------------------

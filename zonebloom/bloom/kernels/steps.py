@@ -90,11 +90,13 @@ def avalanche(b: Any, hash_: Any) -> Any:
     return b.xor(hash_, b.lshr(hash_, constant(32, hash_.type)))
 
 
+@operation(types.uint64)
 def hash_u64(b: Any, word: Any) -> Any:
     """The hash of an 8-byte key."""
     return avalanche(b, mix_u64(b, constant(PRIME_5 + 8, word.type), word))
 
 
+@operation(types.uint64)
 def hash_u32(b: Any, word: Any) -> Any:
     """The hash of a 4-byte key, zero-extended to 64 bits."""
     return avalanche(b, mix_u32(b, constant(PRIME_5 + 4, word.type), word))

@@ -17,9 +17,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
 from llvmlite import ir
-from numba import types
+from numba import carray, types  # type: ignore[attr-defined]
 from numba.core import cgutils
 from numba.extending import intrinsic
+
+from zonebloom.bloom.kernels import subroutine
 
 __all__ = [
     "I1",
@@ -53,6 +55,9 @@ __all__ = [
     "store_u32",
     "store_u64",
     "transpose_4x8",
+    "u8_array",
+    "u32_array",
+    "u64_array",
     "zero_bytes",
 ]
 
@@ -142,11 +147,6 @@ def any_lane(b: Builder, mask: Value) -> Value:
     return b.icmp_unsigned("!=", b.bitcast(mask, I8), constant(0, I8))
 
 
-def any_bit(b: Builder, vector: Value) -> Value:
-    """An i64 that is not 0 where a bit of the `<8 x i64>` is set."""
-    return _call(b, "llvm.vector.reduce.or.v8i64", I64, [vector])
-
-
 def rotate_left(b: Builder, value: Value, bits: int) -> Value:
     """Each lane rotated; a funnel shift, as LLVM turns shift-or back into a multiplication at times."""
     name = "llvm.fshl.v8i64" if value.type == I64X8 else "llvm.fshl.i64"
@@ -212,6 +212,24 @@ def load_u32(b: Builder, address: Value, index: Value) -> Value:
 def load_u8(b: Builder, address: Value, index: Value) -> Value:
     """Byte `index` of the array at `address`."""
     return b.zext(load(b, b.add(address, index), I8), I64)
+
+
+def _array_of(kind: Any, item: Any) -> Callable[..., Any]:
+    kind_of_pointer = types.CPointer(item)  # type: ignore[no-untyped-call]
+    pointer = operation(kind_of_pointer)(lambda b, address: b.inttoptr(address, kind.as_pointer()))
+
+    def array(address: Any, count: Any) -> Any:
+        return carray(pointer(address), count)
+
+    return subroutine(array)
+
+
+u8_array = _array_of(I8, types.uint8)
+"""The `count` bytes at an address as an array: of a loop over arrays LLVM makes vectors, of one over addresses not."""
+u32_array = _array_of(I32, types.uint32)
+"""As `u8_array`, of 32-bit words at an address that is a multiple of 4."""
+u64_array = _array_of(I64, types.uint64)
+"""As `u8_array`, of 64-bit words at an address that is a multiple of 8."""
 
 
 @operation()

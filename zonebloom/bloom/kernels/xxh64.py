@@ -22,13 +22,19 @@ from zonebloom.bloom.kernels.lanes import (
     has_other_length_x8,
     hash_keys_of_any_length,
     hash_keys_of_equal_length,
-    hash_u32_x8,
-    hash_u64_x8,
     longest_key,
     widen_u32_x8,
 )
-from zonebloom.bloom.kernels.steps import hash_bytes
-from zonebloom.bloom.kernels.vector import copy_bytes, load_u32, load_u64, stack_bytes, store_u64
+from zonebloom.bloom.kernels.steps import hash_bytes, hash_u32, hash_u64
+from zonebloom.bloom.kernels.vector import (
+    copy_bytes,
+    load_u32,
+    load_u64,
+    stack_bytes,
+    store_u64,
+    u32_array,
+    u64_array,
+)
 from zonebloom.errors import InvalidArgumentError
 
 __all__ = ["BATCH", "hash_fixed", "hash_fixed_batch", "hash_variable", "hash_variable_batch"]
@@ -66,17 +72,18 @@ def hash_fixed_batch(
 ) -> None:
     """Hashes keys `first` to `first + count` of the keys of `width` bytes at `data`."""
     source = data + first * width
-    done = _0
-    if HAS_FAST_VECTORS:
-        if width == _8:
-            while done + _8 <= count:
-                hash_u64_x8(source + done * _8, hashes + done * _8)
-                done += _8
-        elif width == _4:
-            while done + _8 <= count:
-                hash_u32_x8(source + done * _4, hashes + done * _8)
-                done += _8
-    _hash_equal_keys(source + done * width, width, count - done, hashes + done * _8)
+    is_aligned = source % width == _0
+    out = u64_array(hashes, count)
+    if width == _8 and is_aligned:
+        keys_8 = u64_array(source, count)
+        for index in range(count):
+            out[index] = hash_u64(keys_8[index])
+    elif width == _4 and is_aligned:
+        keys_4 = u32_array(source, count)
+        for index in range(count):
+            out[index] = hash_u32(U(keys_4[index]))
+    else:
+        _hash_equal_keys(source, width, count, hashes)
 
 
 @subroutine
