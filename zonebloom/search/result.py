@@ -111,7 +111,7 @@ class Counts:
 class SearchResult:
     """Rows that may match; the rest certainly do not. `for path, start, stop in found` goes through the row ranges.
 
-    - `row_ranges` holds every row for which the predicate is true, whatever `kind` says.
+    - `row_ranges` holds every row for which the predicate is true, for each `kind`.
     """
 
     kind: Kind

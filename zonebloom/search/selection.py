@@ -348,8 +348,8 @@ class Bounds:
     - Every row that makes the predicate TRUE is in `true_rows`, and every row that makes it FALSE in `false_rows`.
     - If `exact`, the two are those sets themselves.
 
-    Both hold through ``~``, ``&`` and ``|``, whatever NULLs there are: the proof is in the spec, a brute-force one in
-    the tests.
+    Both hold through ``~``, ``&`` and ``|``, with NULLs too: the proof is in the spec, a brute-force one in the
+    tests.
 
     Spec: specs/pruning.md#bounds.
     """

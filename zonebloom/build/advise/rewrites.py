@@ -24,7 +24,7 @@ __all__ = ["Rewrite", "measured_rewrites"]
 _REPEATS = 4
 """A column is written with a dictionary where a value comes so often, or more."""
 _READS = 3
-"""The least time of so many reads is told: others have what the machine did besides."""
+"""Reads of a measurement. The shortest one is reported: other work of the machine makes the others longer."""
 
 
 @dataclass(frozen=True, slots=True)

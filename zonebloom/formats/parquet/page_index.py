@@ -121,8 +121,8 @@ def page_maps(
 ) -> list[PageMap | None]:
     """The page maps of leaves of a row group; None for a leaf without a page index, or with a contradictory one.
 
-    Unknown page indexes are read together. For a chunk without one in a local file the headers of its pages are read,
-    at most so many that this costs less than decoding `saved_rows` or reading the chunk.
+    Unknown page indexes are read together. For a chunk without one in a local file the headers of its pages are read.
+    Their number is limited: reading them costs less than decoding `saved_rows`, and less than reading the chunk.
     """
     known = _KNOWN.setdefault(footer, {})
     if len(known) + len(leaves) > _MAX_KEPT:
