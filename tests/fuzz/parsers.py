@@ -34,6 +34,7 @@ from tests.fuzz.index_files import mutated_bytes
 from zonebloom.errors import ZoneBloomError
 from zonebloom.predicates import parse_predicate
 from zonebloom.predicates.arrow_pickle import UnreadableExpressionError, take_apart
+from zonebloom.predicates.arrow_pickle import _metadata as entries_of
 
 KINDS = ("sql", "expression", "parquet", "parquet")
 ROWS = 60
@@ -73,10 +74,18 @@ class _Serialized:
         return None, (self.data,)
 
 
+_BATCH = pa.record_batch([pa.array([1]), pa.array(["x"]), pa.array([{"x": 1.5, "set": [1]}])], ["0", "1", "2"])
+"""Literals and options; damaged Arrow of an Expression would end in pyarrow's own reader, before it is one."""
+
+
 def use_expression(data: bytes) -> str:
-    """The serialized Expression is taken apart, or refused."""
+    """An Expression of the calls, fields and literals in `data`, a line each, is taken apart, or refused."""
+    entries = [(key, value) for key, _, value in (line.partition(b" ") for line in data.split(b"\n"))]
+    batch, sink = _BATCH.replace_schema_metadata(pa.KeyValueMetadata(entries)), pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, batch.schema) as writer:
+        writer.write_batch(batch)
     try:
-        take_apart(_Serialized(data))  # type: ignore[arg-type]
+        take_apart(_Serialized(sink.getvalue().to_pybytes()))  # type: ignore[arg-type]
     except UnreadableExpressionError:
         return "refused"
     return "understood"
@@ -125,12 +134,20 @@ def sql_of(chance: random.Random) -> str:
 
 
 def expression_of(chance: random.Random) -> bytes:
-    """The serialized form of a condition, with some bytes changed."""
+    """The lines of a condition's Expression, some of them changed."""
     condition = ("in", ("k",), [None])
     while "None" in str(condition):
         condition = random_condition(chance, _COLUMNS)
     expression: pc.Expression = as_expression(condition, _TYPES)
-    return mutated_bytes(expression.__reduce__()[1][0], chance)
+    schema = pa.ipc.open_file(expression.__reduce__()[1][0]).schema
+    lines = [b" ".join(entry) for entry in entries_of(schema)]
+    for _ in range(chance.choice((0, 1, 1, 2))):
+        place = chance.randrange(len(lines))
+        lines[place : place + 1] = chance.choice(
+            ([], [lines[place]] * 2, [chance.choice(lines)], [mutated_bytes(lines[place], chance)])
+        )
+        lines = lines or [b"end "]
+    return b"\n".join(lines)
 
 
 @cache
@@ -223,6 +240,8 @@ def run_guided(kind: str, options: list[str]) -> None:
             module = importlib.import_module(room)
             for one in pkgutil.iter_modules(module.__path__, f"{room}."):
                 importlib.import_module(one.name)
+    reader = importlib.import_module("zonebloom.predicates.arrow_pickle")
+    globals().update(take_apart=reader.take_apart, UnreadableExpressionError=reader.UnreadableExpressionError)
     chance = random.Random(0)
     folder = Path(tempfile.mkdtemp(prefix="zonebloom-fuzz-"))
     corpus = folder / "corpus"
