@@ -97,3 +97,9 @@ def where_zonebloom_is(shared, argument):
     import zonebloom
 
     return zonebloom.__file__
+
+
+def build_for_ever(work, units):
+    """The task ends when Spark kills its worker."""
+    is_first(work)
+    signal.pause()

@@ -250,7 +250,9 @@ def test_tasks_are_few_and_small(odd_lake):
 def test_pieces_are_packed_in_order_by_weight():
     none = np.zeros(0, np.int64)
     weights = [5, 5, 20, 1, 1, 30, 2]
-    splits = [Split(str(place), (0, 0, None), 0, none, none, {}, weight) for place, weight in enumerate(weights)]
+    splits = [
+        Split(str(place), (0, 0, None), 0, none, none, {}, weight, weight) for place, weight in enumerate(weights)
+    ]
     tasks = packed(splits, task_bytes=10)
     assert [[split.weight for split in task] for task in tasks] == [[5, 5], [20], [1, 1], [30], [2]]
     assert packed([], task_bytes=10) == []

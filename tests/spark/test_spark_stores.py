@@ -100,7 +100,7 @@ def test_every_way_gives_the_rows_of_a_plain_read(spark, s3, copy):
     zonebloom.build_index(url, ["user", "key"], rows_per_zone=ROWS_PER_ZONE, storage_options=s3.options)
     lake = ZoneBloom(spark, storage_options=s3.options).read(url)
     assert lake.schema == plain(spark, copy).schema
-    assert shown(lake.frame()) == shown(plain(spark, copy))
+    assert shown(lake.toDF()) == shown(plain(spark, copy))
     for condition in CONDITIONS:
         wanted = shown(plain(spark, copy).where(condition))
         for method in ("driver", "row_ranges", "plain"):

@@ -130,7 +130,7 @@ def assert_agrees(lake, table) -> None:
     """All rows, some keys, and a partition, on each way to read."""
     rows = table.rows()
     every = sorted(rows["id"].to_pylist())
-    assert ids_of(lake.frame()) == every
+    assert ids_of(lake.toDF()) == every
     wanted = [0, 14, 15, 1000, 1002, 4003, 4500]
     for method in ("driver", "row_ranges", "plain"):
         found = ids_of(lake.where(f"key IN ({', '.join(repr(key(one)) for one in wanted)})", method=method))

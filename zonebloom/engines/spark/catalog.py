@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from zonebloom.engines.spark.inputs import data_set_of, place_of
+from zonebloom.engines.spark.inputs import opened, place_of
 from zonebloom.index import Index, open_index
 from zonebloom.maintain.versions import delete_index
 from zonebloom.storage.stores.open import open_store
@@ -67,12 +67,10 @@ class Catalog:
         IndexNotFoundError
             There is none.
         """
-        is_found_by_index = isinstance(source, (str, os.PathLike)) or hasattr(source, "inputFiles")
-        place, dataset = self.place(index), None
-        if place is not None or not is_found_by_index:
-            dataset = data_set_of(source, self.storage_options)
-        place = self.place_of(source) if place is None else place
-        return open_index(place, version=version, storage_options=self.storage_options, dataset=dataset)
+        place = self.place(index)
+        if place is None and isinstance(source, (str, os.PathLike)):
+            source = self.place(source)
+        return opened(source, place, self.storage_options, version)
 
     def delete(self, source: Any) -> None:
         """Remove the index of `source` with all its versions.

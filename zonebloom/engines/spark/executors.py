@@ -17,6 +17,7 @@ import threading
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Cluster",
     "check_pyspark",
+    "described",
     "lack_of_executors",
     "perform",
     "pickled",
@@ -47,6 +49,8 @@ _RAISED = re.compile(r"zonebloom\.errors\.(\w+): ([^\n]+)")
 _MOST_SLOTS = 4096
 _JOBS = 16
 """With progress, tasks go out in so many jobs at most, two at a time, and each that ends is reported."""
+TAG = "zonebloom"
+_DESCRIPTION = "spark.job.description"
 _ABLE: WeakSet[SparkSession] = WeakSet()
 """Sessions whose executors can run zonebloom."""
 
@@ -145,7 +149,7 @@ class Cluster:
         results: dict[int, Any] = {}
 
         def run(chosen: Sequence[int]) -> None:
-            found = self._collect(common, [sent[number] for number in chosen])
+            found = self._collect(common, [sent[number] for number in chosen], function.__qualname__)
             with self._lock:
                 for place, result in found.items():
                     results[chosen[place]] = result
@@ -161,19 +165,21 @@ class Cluster:
                     future.result()
         return [results[number] for number in numbers]
 
-    def _collect(self, common: bytes, arguments: Sequence[bytes]) -> dict[int, Any]:
+    def _collect(self, common: bytes, arguments: Sequence[bytes], function: str) -> dict[int, Any]:
         count = len(arguments)
         if not count:
             return {}
-        tasks = shipped(perform, common, arguments, is_told=True)
+        label = f"zonebloom {function.rpartition('.')[2]}: {count} tasks"
+        tasks = shipped(perform, common, arguments, is_told=True, label=label)
         try:
-            rows = self._spark.range(0, count, 1, count).mapInArrow(tasks, _SCHEMA).collect()
+            with described(self._spark, label):
+                rows = self._spark.range(0, count, 1, count).mapInArrow(tasks, _SCHEMA).collect()
         except Exception as error:
             raised = _RAISED.findall(str(error))
             kind = getattr(errors, raised[-1][0], None) if raised else None
             if isinstance(kind, type) and issubclass(kind, ZoneBloomError):
                 raise kind(raised[-1][1].strip()) from error
-            raise
+            raise StorageError(f"the Spark job '{label}' must run to its end, got: {_cause(error)}") from error
         strangers = sorted({row["found"] for row in rows if row["found"]})
         if strangers:
             message = f"executors must have zonebloom {zonebloom.__version__} as the driver has, got {strangers[0]}"
@@ -181,6 +187,35 @@ class Cluster:
         if sorted(row["number"] for row in rows) != list(range(count)):
             raise StorageError(f"each of {count} Spark tasks must give one result, got {len(rows)}; run again")
         return {row["number"]: pickle.loads(row["result"]) for row in rows}  # noqa: S301 - of our own executors
+
+
+@contextmanager
+def described(spark: SparkSession, label: str) -> Iterator[None]:
+    """Jobs of this thread have the tag `zonebloom`, by which they can be interrupted, and `label` in Spark's UI."""
+    context = getattr(spark, "sparkContext", None) if not is_connect(spark) else None
+    before = None if context is None else context.getLocalProperty(_DESCRIPTION)
+    spark.addTag(TAG)
+    if context is not None:
+        context.setJobDescription(label)
+    try:
+        yield
+    finally:
+        spark.removeTag(TAG)
+        if context is not None:
+            context.setLocalProperty(_DESCRIPTION, before)
+
+
+def is_connect(spark: SparkSession) -> bool:
+    """Whether the session is one of Spark Connect, which has no `sparkContext`."""
+    return ".connect." in type(spark).__module__
+
+
+def _cause(error: BaseException) -> str:
+    """The innermost cause that Spark names, in one line."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    causes = [line for line in lines if line.startswith(("Caused by:", ": org.apache.spark", "org.apache.spark"))]
+    text = (causes or lines or [type(error).__name__])[0]
+    return f"{re.sub(r'^(Caused by: |: )?(org.apache.spark.)?(SparkException: )?', '', text):.300}"
 
 
 def lack_of_executors(spark: SparkSession) -> str | None:
@@ -199,7 +234,9 @@ def _is_here(_: None, __: None) -> bool:
     return True
 
 
-def shipped(function: Callable[..., Any], *arguments: Any, is_told: bool = False) -> Callable[[Any], Any]:
+def shipped(
+    function: Callable[..., Any], *arguments: Any, is_told: bool = False, label: str = "zonebloom"
+) -> Callable[[Any], Any]:
     """`function(*arguments, given)` for Spark to call on an executor; `function` is one of a module of zonebloom.
 
     Spark pickles the result by value, so that it must not refer to this module.
@@ -208,6 +245,8 @@ def shipped(function: Callable[..., Any], *arguments: Any, is_told: bool = False
     ----------
     is_told
         Whether an executor that cannot call it gives a batch that says why, as `Cluster` takes it, instead of an error.
+    label
+        What plans and Spark's UI call it.
     """
     version, module, name = zonebloom.__version__, function.__module__, function.__qualname__
 
@@ -237,6 +276,7 @@ def shipped(function: Callable[..., Any], *arguments: Any, is_told: bool = False
         message = f"executors must have zonebloom {version} as the driver has, got {found}"
         raise ImportError(f"{message}; install it there, or send it along: specs/spark.md#delivery")
 
+    run.__name__ = label
     return run
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from zonebloom.engines.spark.scan.open import Asked, Lake, Plan, lake_of_scan, read
+from zonebloom.engines.spark.scan.open import Asked, Lake, Plan, read
 from zonebloom.search.explain import explain as explain_search
 
 if TYPE_CHECKING:
@@ -104,8 +104,5 @@ def _lake_of(
     spark: SparkSession, source: Any, index: str | None, storage_options: Mapping[str, str] | None
 ) -> tuple[Lake, DataFrame | None]:
     """What reads `source`, and `source` itself if it is a frame."""
-    if isinstance(source, Lake):
-        return source, None
-    if not hasattr(source, "inputFiles"):
-        return read(spark, source, index=index, storage_options=storage_options), None
-    return lake_of_scan(spark, source, index=index, storage_options=storage_options), source
+    lake = source if isinstance(source, Lake) else read(spark, source, index=index, storage_options=storage_options)
+    return lake, source if hasattr(source, "inputFiles") else None

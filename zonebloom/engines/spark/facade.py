@@ -16,7 +16,7 @@ from zonebloom.engines.spark.build.driver import SparkRunner, optimize_index
 from zonebloom.engines.spark.catalog import Catalog, columns_of
 from zonebloom.engines.spark.executors import session_of
 from zonebloom.engines.spark.explain import Explained, explain
-from zonebloom.engines.spark.inputs import data_set_of
+from zonebloom.engines.spark.inputs import data_set_of, source_of
 from zonebloom.engines.spark.join.keys import MAX_KEYS
 from zonebloom.engines.spark.join.pruned_join import prune_join
 from zonebloom.engines.spark.join.semi_join import filter_by_index
@@ -24,6 +24,7 @@ from zonebloom.engines.spark.locate import locate
 from zonebloom.engines.spark.scan.open import Asked, Lake, prune, read
 from zonebloom.engines.spark.scan.row_ranges import candidates, map_candidates
 from zonebloom.engines.spark.scan.source import register
+from zonebloom.engines.spark.sql import pruned_sql
 from zonebloom.index import Index, build_index
 from zonebloom.options import COMMIT_EVERY, FPP, ROWS_PER_ZONE
 
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 __all__ = ["ZoneBloom"]
 
 Source = Any
-"""A path, a list of paths, or a DataFrame that is a plain scan of files (Parquet, Delta, Iceberg)."""
+"""A path, a list of paths, a table of Spark's catalog by name, or a DataFrame that is a plain scan of files."""
 Place = str | os.PathLike[str] | None
 """Of an index: its folder or URL, its name in the system path, or None for the default beside the data."""
 
@@ -82,6 +83,11 @@ class ZoneBloom:
     def _at(self, index: Place) -> dict[str, Any]:
         """The place of the index, and the options of the store."""
         return {"index": self._catalog.place(index), "storage_options": self.storage_options}
+
+    def _source(self, source: Source) -> Source:
+        """What `source` stands for: a table of Spark's catalog, unless it may be an index by name."""
+        is_name = isinstance(source, str) and self._catalog.place(source) != source
+        return source if is_name else source_of(self.spark, source)
 
     # --- the life of an index ---------------------------------------------------------------------------------------
 
@@ -137,7 +143,7 @@ class ZoneBloom:
         Spec: specs/spark.md#build
         """
         return build_index(
-            data_set_of(source, self.storage_options),
+            data_set_of(self._source(source), self.storage_options),
             columns,
             rows_per_zone=rows_per_zone,
             fpp=fpp,
@@ -235,7 +241,7 @@ class ZoneBloom:
         IndexNotFoundError
             There is none.
         """
-        return self._catalog.open(source, index, version)
+        return self._catalog.open(self._source(source), index, version)
 
     def indexes(self, *sources: Source) -> DataFrame:
         """One row for each index of the system path and of `sources`: name, place, data set, columns, rows, bytes."""
@@ -247,17 +253,40 @@ class ZoneBloom:
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
-    def read(self, path: Source, *, index: Place = None, method: Asked = "auto") -> Lake:
+    def read(
+        self, path: Source, *, index: Place = None, method: Asked = "auto", columns: Sequence[str] | None = None
+    ) -> Lake:
         """The data set or table at `path`, to be read with `.where(condition)`: what cannot match is not read.
 
         Parameters
         ----------
+        path
+            A path, a table, a frame that is a plain scan, or the name of a table of Spark's catalog: `db.events`.
         method
             `auto` chooses for each query; `driver`, `row_ranges`, `candidates` and `plain` force one way.
+        columns
+            Those that rows are to have; all by default.
 
         Spec: specs/spark.md#reads
         """
-        return read(self.spark, path, **self._at(index), method=method)
+        return read(self.spark, path, **self._at(index), method=method, columns=columns)
+
+    def sql(self, text: str, args: Any = None, **lakes: Lake | DataFrame) -> DataFrame:
+        """`spark.sql(text, args)`, for which each scan of an indexed table reads only what can match.
+
+        Spark proves what is skipped; a query of which it proves nothing runs as it is. A table is indexed if its index
+        lies beside its files.
+
+        Parameters
+        ----------
+        args
+            Values of the text's parameters, as for `spark.sql`.
+        lakes
+            What fields such as `{events}` in the text stand for: lakes, and frames.
+
+        Spec: specs/spark.md#sql
+        """
+        return pruned_sql(self.spark, text, args, storage_options=self.storage_options, **lakes)
 
     def prune(self, frame: DataFrame, condition: str | Column, *, index: Place = None) -> DataFrame:
         """The rows of `frame`, which is a plain scan, where `condition`: files that cannot match are not read.
@@ -292,7 +321,7 @@ class ZoneBloom:
 
         Spec: specs/spark.md#row-ranges
         """
-        return candidates(self.spark, path, condition, **self._at(index))
+        return candidates(self.spark, self._source(path), condition, **self._at(index))
 
     def locate(self, path: Source, column: str, keys: DataFrame, *, index: Place = None) -> DataFrame:
         """One row for each key and row range that may hold it: the key, path, fragment_id, start, stop.
@@ -307,7 +336,7 @@ class ZoneBloom:
 
         Spec: specs/spark.md#locate
         """
-        return locate(self.spark, path, column, keys, **self._at(index))
+        return locate(self.spark, self._source(path), column, keys, **self._at(index))
 
     def map_candidates(
         self,
@@ -330,7 +359,7 @@ class ZoneBloom:
         """
         return map_candidates(
             self.spark,
-            path,
+            self._source(path),
             wanted,
             function,
             schema,

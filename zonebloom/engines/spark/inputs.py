@@ -6,7 +6,6 @@ Spec: specs/spark.md#frames
 from __future__ import annotations
 
 import contextlib
-import io
 import os
 import posixpath
 import re
@@ -15,16 +14,31 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from zonebloom.errors import InvalidArgumentError, ZoneBloomError
+from zonebloom.engines.spark.pushdown.implied import explained
+from zonebloom.errors import IndexNotFoundError, InvalidArgumentError, ZoneBloomError
 from zonebloom.formats import Dataset, open_dataset
 from zonebloom.formats.detect import has_log_at
 from zonebloom.formats.lance import LanceDataset
 from zonebloom.formats.table_marks import is_table_folder
+from zonebloom.index import Index, open_index
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["check_is_read_by_spark", "common_folder", "data_set_of", "files_of", "location_of", "place_of"]
+    from zonebloom.search.view import View
+
+__all__ = [
+    "check_batch",
+    "check_is_read_by_spark",
+    "common_folder",
+    "data_set_of",
+    "files_of",
+    "location_of",
+    "opened",
+    "opened_view",
+    "place_of",
+    "source_of",
+]
 
 _S3 = ("s3a://", "s3n://")
 _SCANS = frozenset({"Relation", "RelationV2", "LocalRelation", "LogicalRDD", "SubqueryAlias", "View"})
@@ -58,6 +72,7 @@ def files_of(frame: DataFrame) -> list[str]:
     InvalidArgumentError
         It scans no files, or does more than scan one data set.
     """
+    check_batch(frame)
     urls = frame.inputFiles()
     problem = _more_than_a_scan(frame)
     if not urls and not problem:
@@ -77,11 +92,14 @@ def _more_than_a_scan(frame: DataFrame) -> str:
 
     A select, a filter or a limit scans the same files, and has `_metadata` too, but other rows or columns than they.
     """
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
-        frame.explain(extended=True)
-    analyzed = printed.getvalue().partition("== Analyzed Logical Plan ==\n")[2].partition("\n== Optimized ")[0]
-    nodes = [line for line in analyzed.splitlines()[1:] if line]  # the first line has names and types
+    from pyspark.errors import PySparkException  # noqa: PLC0415 - an optional extra
+
+    try:
+        whole = explained(frame)
+    except PySparkException:  # of a frame with two columns of one name Spark makes no view
+        whole = ""
+    analyzed = whole.partition("== Analyzed Logical Plan ==\n")[2].partition("\n== Optimized ")[0]
+    nodes = [line for line in analyzed.splitlines()[2:] if line]  # the first lines are types, and the SELECT of EXPLAIN
     names = [re.match(r"[\s:+|-]*(\w*)", line)[1] for line in nodes]  # type: ignore[index]  # matches everywhere
     other = next((name for name in names if name not in _SCANS), None if names else "a plan that is not shown")
     return "" if other is None else f"one that is derived by {other}"
@@ -132,6 +150,33 @@ def _table_around(folder: str, storage_options: Mapping[str, str] | None) -> str
     return None
 
 
+def source_of(spark: SparkSession, given: Any) -> Any:
+    """A frame of the table of Spark's catalog that `given` names; anything else as it is.
+
+    A text is a path if it has a slash, or if something of that name is there.
+    """
+    if not isinstance(given, str) or "/" in given or os.path.exists(given):  # noqa: PTH110 - never raises
+        return given
+    from pyspark.errors import PySparkException  # noqa: PLC0415 - an optional extra
+
+    with contextlib.suppress(PySparkException):  # a text that is no name
+        return spark.table(given) if spark.catalog.tableExists(given) else given
+    return given
+
+
+def check_batch(frame: Any) -> None:
+    """Refuse a streaming frame, whose rows are not there yet.
+
+    Raises
+    ------
+    InvalidArgumentError
+        It is one.
+    """
+    if getattr(frame, "isStreaming", False):
+        message = "a DataFrame must be a batch, got a stream"
+        raise InvalidArgumentError(f"{message}; call this in foreachBatch, with the frame of each batch")
+
+
 def place_of(source: Any) -> str:
     """Where the index of `source` is looked for if nobody says: a path itself, of a DataFrame the folder or the file.
 
@@ -150,6 +195,48 @@ def place_of(source: Any) -> str:
     if not dataset.index_places():
         raise InvalidArgumentError(f"the index of a {type(source).__name__} must be named by index=, got none")
     return dataset.location
+
+
+def opened(
+    source: Any,
+    index: str | os.PathLike[str] | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    version: int | None = None,
+) -> Index:
+    """The index of `source`, a path, a frame or a table; or the one at `index`, with `source` as its data set.
+
+    Raises
+    ------
+    IndexNotFoundError
+        There is none.
+    InvalidArgumentError
+        A frame is no plain scan, or `source` has no place of its own and `index` is not given.
+    """
+    if isinstance(source, (str, os.PathLike)):
+        source = re.sub(r"^s3[an]://", "s3://", os.fspath(source))
+    if index is None and isinstance(source, str):
+        return open_index(source, version=version, storage_options=storage_options)
+    dataset = data_set_of(source, storage_options)
+    options: dict[str, Any] = {"version": version, "storage_options": storage_options, "dataset": dataset}
+    if index is None and hasattr(source, "inputFiles") and isinstance(dataset, str):  # a folder of one file, say
+        with contextlib.suppress(IndexNotFoundError):
+            return open_index(dataset, **options)
+    return open_index(place_of(source) if index is None else index, **options)
+
+
+def opened_view(source: Any, index: str | None, storage_options: Mapping[str, str] | None) -> View:
+    """The index of `source`, as `opened` finds it, against the data set as it is now.
+
+    Raises
+    ------
+    IndexNotFoundError
+        There is none.
+    InvalidArgumentError
+        As `opened` and `check_is_read_by_spark` say.
+    """
+    found = opened(source, index, storage_options)
+    check_is_read_by_spark(found.data)
+    return found.view()
 
 
 def common_folder(paths: Sequence[str]) -> str:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from zonebloom.engines.spark.build.driver import sent_dataset
 from zonebloom.engines.spark.build.tasks import Place
 from zonebloom.engines.spark.executors import pickled, session_of, shipped, unpickled
-from zonebloom.engines.spark.scan.row_ranges import open_view
+from zonebloom.engines.spark.inputs import opened_view
 from zonebloom.errors import ColumnNotFoundError, InvalidArgumentError
 from zonebloom.search import locate as library
 from zonebloom.search.snapshot import load_snapshot
@@ -55,7 +55,7 @@ def locate(
     if len(keys.columns) != 1 or keys.columns[0] in dict(_PLACES):
         message = f"keys must have one column, of another name than {', '.join(dict(_PLACES))}"
         raise InvalidArgumentError(f"{message}, got {', '.join(keys.columns)}")
-    view = open_view(path, index, storage_options)
+    view = opened_view(path, index, storage_options)
     if view.column(column) is None:
         names = [entry.name for entry in view.snapshot.manifest.columns]
         raise ColumnNotFoundError.among(column, names, f"the index {view.snapshot.store.location}")

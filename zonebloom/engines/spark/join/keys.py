@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from zonebloom.arrow import from_numpy, unwrapped
 from zonebloom.bloom.hashing import storage_type
+from zonebloom.engines.spark.inputs import check_batch
 from zonebloom.engines.spark.pushdown.calendars import FIRST_DATE, SURE_TIME
 from zonebloom.engines.spark.scan.types import arrow_type
 from zonebloom.errors import ColumnNotFoundError, InvalidArgumentError, UnsupportedTypeError
@@ -248,6 +249,7 @@ def collected(column: str, keys: Any) -> pa.Array:
     Spec: specs/spark.md#keys
     """
     if hasattr(keys, "toArrow"):
+        check_batch(keys)
         names = keys.columns
         name = next((one for one in names if one.lower() == column.lower()), names[0] if len(names) == 1 else None)
         if name is None:

@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from zonebloom.engines.spark.inputs import check_batch
 from zonebloom.engines.spark.join.keys import MAX_KEYS, check_pair
 from zonebloom.engines.spark.join.semi_join import check_local_times, column_of
 from zonebloom.engines.spark.pushdown.calendars import has_old
-from zonebloom.engines.spark.scan.open import lake_of_scan, read
+from zonebloom.engines.spark.scan.open import read
 from zonebloom.errors import (
     ColumnNotFoundError,
     InvalidArgumentError,
@@ -102,9 +103,9 @@ def prune_join(
         raise InvalidArgumentError(
             f"{message}, got {how!r}; other joins need the rows of the big side that do not match"
         )
-    lake = (lake_of_scan if hasattr(big, "inputFiles") else read)(
-        spark, big, index=None if index is None else os.fspath(index), storage_options=storage_options
-    )
+    check_batch(small)
+    place = None if index is None else os.fspath(index)
+    lake = read(spark, big, index=place, storage_options=storage_options)
     _check_keys(lake.index, small, names)
     indexed = [name for name in names if name in lake.index.columns]
     for name in indexed:
@@ -112,7 +113,7 @@ def prune_join(
     pruned = _candidates(lake, small, indexed, max_keys, null_safe=null_safe)
     if isinstance(pruned, str):
         warnings.warn(f"prune_join reads the big side whole: {pruned}", RuntimeWarning, stacklevel=3)
-        pruned = lake.frame()
+        pruned = lake.toDF()
     if null_safe:
         return _null_safe_join(pruned, small, names, kind)
     if kind in ("right_semi", "right_anti"):

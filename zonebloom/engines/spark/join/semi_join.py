@@ -26,6 +26,7 @@ from zonebloom.arrow import to_numpy
 from zonebloom.bloom.hashing import hash_values, to_hashes
 from zonebloom.bloom.sbbf import Sbbf
 from zonebloom.engines.spark.executors import reads_by_id, shipped
+from zonebloom.engines.spark.inputs import check_batch
 from zonebloom.engines.spark.join.keys import JoinKey, check_pair, join_key, natural_type
 from zonebloom.engines.spark.join.sql_probe import (
     bitmap_words,
@@ -113,6 +114,7 @@ def filter_by_index(
     from pyspark.sql import functions as F  # noqa: N812, PLC0415 - an optional extra; Spark's own habit
 
     _check_options(how, path)
+    check_batch(frame)
     value, field = column_of(frame, column)
     filters: Sequence[Filter]
     if isinstance(index, Sbbf):

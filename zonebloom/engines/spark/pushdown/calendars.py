@@ -74,6 +74,8 @@ def is_moving(spark: SparkSession, view: View, paths: Sequence[str]) -> bool:
     settings = ("spark.sql.parquet.datetimeRebaseModeInRead", "spark.sql.parquet.int96RebaseModeInRead")
     if any(spark.conf.get(name, "EXCEPTION") == "LEGACY" for name in settings):
         return True
+    if spark.conf.get("spark.sql.parquet.int96TimestampConversion", "false") == "true":
+        return True
     for path in paths[:_NUM_FOOTERS]:
         with open_parquet(view.dataset, path, view.listing[path]) as data:
             if is_old_writer(data.metadata):

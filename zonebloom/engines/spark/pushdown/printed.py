@@ -17,6 +17,7 @@ from zonebloom.predicates.terms import ColumnTerm, Comparison, LiteralTerm, Trut
 __all__ = ["predicate_of_column", "text_of_column"]
 
 _CALL = re.compile(r"(==|=|<=>|<=|>=|<|>|and|or|!|not|isNull|isNotNull|in)\(", re.DOTALL)
+_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _QUOTED_NAME = re.compile(r"(?:`(?:[^`]|``)*`|\w+)(?:\.(?:`(?:[^`]|``)*`|\w+))*")
 
 
@@ -48,6 +49,11 @@ def _of_call(text: str, judge: Judge) -> Predicate:
         return is_null if called == "isNull" else IsNotNull(is_null)
     first, _, rest = inner.partition(", ")
     name = _name(first)
+    literal, _, last = inner.rpartition(", ")
+    if not judge.has_column(name):
+        if called == "in" or not judge.has_column(_name(last)):
+            return Piece(text)
+        name, rest, called = _name(last), literal, _MIRRORED.get(called, called)
     if called == "in":
         return IsIn(name, [_value(one, name, judge) for one in arguments[1:]])
     value = _value(rest, name, judge)

@@ -6,7 +6,8 @@ in each row in which the condition is TRUE. The steps:
 1. the entrances `sql_text` and `printed` guess what SQL text and a `Column` say, as a predicate over Spark's columns;
 2. Spark is asked whether the guess, made a `Column` again (`to_column`), means the same (`DataFrame.sameSemantics`), so
    no difference between its grammar and ours, and no setting, can lose a row;
-3. `judged` keeps the comparisons in which Spark compares the very values that the index has hashed.
+3. where the two differ, as the guess knows no Column for a function, Spark is asked which comparisons it implies;
+4. `judged` keeps the comparisons in which Spark compares the very values that the index has hashed.
 
 Spec: specs/spark.md#conditions
 """
@@ -14,12 +15,14 @@ Spec: specs/spark.md#conditions
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
 from zonebloom.engines.spark.pushdown.calendars import has_old
+from zonebloom.engines.spark.pushdown.implied import implies, opaque
 from zonebloom.engines.spark.pushdown.printed import predicate_of_column, text_of_column
 from zonebloom.engines.spark.pushdown.sql_text import (
     COMPARED_LITERALS,
@@ -38,10 +41,21 @@ from zonebloom.predicates.terms import ColumnTerm, Comparison, LiteralTerm, Trut
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["EVERY_ROW", "NOT_OF_COLUMNS", "Condition", "Keys", "keys_condition", "predicate_of_option", "understand"]
+__all__ = [
+    "EVERY_ROW",
+    "NOT_OF_COLUMNS",
+    "Condition",
+    "Keys",
+    "keys_condition",
+    "predicate_of_option",
+    "understand",
+    "understand_all",
+]
 
 EVERY_ROW: Final = Truth(LiteralTerm(True))
 """The predicate that is TRUE in every row."""
+_MOST_PROOFS = 4
+"""Comparisons that are tried one by one where Spark does not prove all together; each takes some 0.2 s."""
 NOT_OF_COLUMNS = "the condition is not determined by the columns of the data set"
 _HIDDEN = re.compile(r"\b_metadata\b", re.IGNORECASE)
 """The hidden column, which a frame that scans files has; where blocks begin depends on the other files of the scan."""
@@ -70,6 +84,15 @@ class Condition:
     """What Spark joins with."""
     is_local: bool = True
     """Whether the columns of a row determine it, so that who reads the row makes no difference."""
+    is_whole: bool = True
+    """Whether `predicate` has a part for each part of the condition."""
+
+    @property
+    def columns(self) -> frozenset[str] | None:
+        """Names, of columns or of leaves of structs, that the condition reads; None where only Spark knows them."""
+        if not self.is_whole or any(isinstance(node, Piece) for node in self.predicate.walk()):
+            return None
+        return frozenset(self.predicate.columns())
 
     @property
     def exact(self) -> Predicate:
@@ -113,8 +136,31 @@ def understand(given: str | Column | Predicate, judge: Judge, template: DataFram
     guess = predicate_of_column(shown, judge)
     if isinstance(guess, Piece):  # made by expr(): what it prints is SQL
         guess = predicate_of_text(shown, judge)
+    elif any(isinstance(node, Piece) for node in guess.walk()):  # of a function, which is printed as no SQL
+        return _resolved(Condition(shown, Piece(shown), (given,)), given, guess, judge, template)
     found = _verified(Condition(shown, judged(guess, judge), (given,)), given, guess, judge, template)
-    return found if isinstance(found.predicate, Piece) else replace(found, residual=(column_of(guess, judge),))
+    if not found.is_local:
+        return found
+    if isinstance(found.predicate, Piece):
+        return _implied(found, given, guess, judge, template)
+    return replace(found, residual=(column_of(guess, judge),))
+
+
+def understand_all(given: Sequence[str | Column | Predicate], judge: Judge, template: DataFrame) -> Condition:
+    """What is known of conditions that must all be TRUE."""
+    if not given:
+        raise TypeError("a condition must be given, got none; toDF() has all rows")
+    found = [understand(one, judge, template) for one in given]
+    if len(found) == 1:
+        return found[0]
+    return Condition(
+        " AND ".join(one.shown for one in found),
+        And([one.predicate for one in found]),
+        tuple(one for each in found for one in each.residual),
+        tuple(one for each in found for one in each.keys),
+        all(one.is_local for one in found),
+        is_whole=all(one.is_whole for one in found),
+    )
 
 
 def _of_text(given: str, judge: Judge, template: DataFrame) -> Condition:
@@ -259,6 +305,43 @@ def _joined(template: DataFrame, condition: str | Column) -> DataFrame:
 
     column = functions.expr(condition) if isinstance(condition, str) else condition
     return template.join(template.sparkSession.range(0).select(), column)
+
+
+def _resolved(found: Condition, given: Column, guess: Predicate, judge: Judge, template: DataFrame) -> Condition:
+    """`found`, of which Spark is not asked whether `guess` means the same."""
+    from pyspark.errors import PySparkException  # noqa: PLC0415 - an optional extra
+
+    if _HIDDEN.search(found.shown):
+        return _unverified(found, NOT_OF_COLUMNS, is_local=False)
+    try:
+        _joined(template, given).schema  # noqa: B018 - asks Spark to resolve it
+    except PySparkException:
+        return _unverified(found, NOT_OF_COLUMNS, is_local=False)
+    return _implied(found, given, guess, judge, template)
+
+
+def _implied(found: Condition, given: Column, guess: Predicate, judge: Judge, template: DataFrame) -> Condition:
+    """`found` with those comparisons of `guess` that are TRUE in each row where `given` is, as Spark proves."""
+    from pyspark.errors import PySparkException  # noqa: PLC0415 - an optional extra
+
+    sure = [(part, judged(part, judge)) for part in _conjuncts(guess)]
+    sure = [(part, known) for part, known in sure if not any(isinstance(node, Piece) for node in known.walk())]
+    if not sure:
+        return found
+    base = opaque(template.sparkSession, template.schema)
+    for parts in (sure, *([one] for one in sure[:_MOST_PROOFS] if len(sure) > 1)):
+        try:
+            if implies(base, given, column_of(And([part for part, _ in parts]), judge)):
+                return replace(found, predicate=And([known for _, known in parts]), is_whole=False)
+        except (PySparkException, PredicateError):
+            continue
+    return found
+
+
+def _conjuncts(predicate: Predicate) -> list[Predicate]:
+    """What is joined by AND, at any depth."""
+    parts = predicate.children if isinstance(predicate, And) else ()
+    return [leaf for part in parts for leaf in _conjuncts(part)] if parts else [predicate]
 
 
 def _unverified(found: Condition, why: str, *, is_local: bool = True) -> Condition:

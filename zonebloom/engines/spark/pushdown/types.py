@@ -152,6 +152,16 @@ class Judge:
         is_column = any(field.name.lower() == name.lower() for field in self._schema.fields)
         return (name,) if is_column else tuple(name.split("."))
 
+    def has_column(self, name: str) -> bool:
+        """Whether Spark has a column, or a leaf of a struct, of that dotted name."""
+        held: Any = self._schema
+        for part in self.path(name):
+            found = [one for one in getattr(held, "fields", ()) if one.name.lower() == part.lower()]
+            if not found:
+                return False
+            held = found[0].dataType
+        return True
+
     def target(self, path: Sequence[str]) -> Target:
         """The column that Spark means by `path`.
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from zonebloom.engines.spark.pushdown.calendars import is_moving
 from zonebloom.engines.spark.pushdown.names import misread
 from zonebloom.engines.spark.pushdown.translate import NOT_OF_COLUMNS, Condition
-from zonebloom.engines.spark.scan.folded_rows import local_schema
 from zonebloom.engines.spark.scan.schema import Layout
 from zonebloom.errors import ColumnNotFoundError, DataFileError, UnsupportedTypeError
 
@@ -20,37 +19,38 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import DataType, StructType
 
-    from zonebloom.engines.spark.pushdown.translate import Condition
     from zonebloom.engines.spark.pushdown.types import Judge
     from zonebloom.search.view import View
 
-__all__ = ["BY_ID", "obstacle_of_driver", "obstacle_of_ranges"]
+__all__ = ["BY_ID", "obstacle_of_rows"]
 
 BY_ID = "Spark finds columns by their ids, and the index by their names"
-_OWN_TYPE = "a column has a type that Spark makes in its own way"
 
 
-def obstacle_of_driver(
-    condition: Condition, schema: StructType, view: View, judge: Judge, paths: tuple[str, ...], *, hidden: bool
+def obstacle_of_rows(
+    condition: Condition, schema: StructType, view: View, judge: Judge, paths: tuple[str, ...], *, spark: SparkSession
 ) -> str | None:
-    """Why the driver's rows of `paths` might differ from Spark's.
+    """Why the rows of `paths` that the library reads might differ from those that Spark reads.
 
     Parameters
     ----------
     schema
-        Of Spark's plain read.
-    hidden
-        Whether Spark skips some files of the listing.
+        The columns that are read, as Spark's plain read has them.
     """
     if not condition.is_local:
         return NOT_OF_COLUMNS
     if not paths:
         return None
-    if hidden:
-        return "the folder has files that Spark skips"
-    if local_schema(schema, view.schema) is None:
-        return _OWN_TYPE
-    return misread(view, judge.names, paths)
+    try:
+        made = Layout(view).schema(schema.names)
+        other = next((one.name for one, its in zip(schema, made, strict=True) if one != its), None)
+        if other is not None:
+            return f"column {other} has a type that Spark makes in its own way"
+        if has_times(schema) and is_moving(spark, view, paths):
+            return "Spark moves old dates to another calendar"
+        return misread(view, judge.names, paths)
+    except (ColumnNotFoundError, DataFileError, UnsupportedTypeError) as error:
+        return str(error)
 
 
 def has_times(of: DataType) -> bool:
@@ -58,19 +58,3 @@ def has_times(of: DataType) -> bool:
     inner = [one.dataType for one in of] if hasattr(of, "fields") else []
     inner += [getattr(of, name) for name in ("elementType", "keyType", "valueType") if hasattr(of, name)]
     return of.typeName() in ("date", "timestamp", "timestamp_ntz") or any(map(has_times, inner))
-
-
-def obstacle_of_ranges(
-    condition: Condition, schema: StructType, view: View, judge: Judge, paths: tuple[str, ...], *, spark: SparkSession
-) -> str | None:
-    """Why what executors read of row ranges of `paths` might differ from what Spark reads."""
-    if not condition.is_local:
-        return NOT_OF_COLUMNS
-    try:
-        if Layout(view).schema(schema.names) != schema:
-            return _OWN_TYPE
-        if has_times(schema) and is_moving(spark, view, paths):
-            return "Spark moves old dates to another calendar"
-        return misread(view, judge.names, paths)
-    except (ColumnNotFoundError, DataFileError, UnsupportedTypeError) as error:
-        return str(error)

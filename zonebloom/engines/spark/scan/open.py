@@ -1,21 +1,19 @@
-"""Pruned reads: `read` for a path, `prune` for a frame that is a plain scan.
+"""Pruned reads: `read` for a path, a table or a frame, `prune` for a frame that is a plain scan.
 
 Spec: specs/spark.md#reads
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from zonebloom.engines.spark.inputs import check_is_read_by_spark, place_of
+from zonebloom.engines.spark.inputs import check_batch, check_is_read_by_spark, opened, place_of, source_of
 from zonebloom.engines.spark.pushdown.types import Piece
 from zonebloom.engines.spark.scan.table import Asked, Lake, Plan, PrunedRead
 from zonebloom.errors import InvalidArgumentError
 from zonebloom.formats import ParquetDataset
 from zonebloom.formats.table import TableDataset
-from zonebloom.index import open_index
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -32,6 +30,7 @@ def read(
     index: str | None = None,
     storage_options: Mapping[str, str] | None = None,
     method: Asked = "auto",
+    columns: Sequence[str] | None = None,
 ) -> Lake:
     """The data set at `path`, to be read with `.where(condition)`: what cannot match is not read, and nothing else.
 
@@ -42,30 +41,42 @@ def read(
     Parameters
     ----------
     path
-        The data set, as `build_index` was given it; a table of a catalog is read as the object stands for it.
+        The data set, as `build_index` was given it; a frame that is a plain scan of it; or a table of Spark's catalog,
+        such as `db.events`, whose files as of now are read.
     index
         The place of the index, if it is not beside the data. Files of `path` that it does not know are read whole.
     storage_options
         For the library's stores.
     method
         `auto` chooses for each query; `driver`, `row_ranges`, `candidates` and `plain` force one way.
+    columns
+        Those that rows are to have, in order; all by default.
 
     Raises
     ------
     IndexNotFoundError
         There is no index.
     InvalidArgumentError
-        The data set is neither Parquet files nor a table.
+        The data set is neither Parquet files nor a table, or a frame has other columns than its files.
+    ColumnNotFoundError
+        There is no such column.
 
     Spec: specs/spark.md#reads
     """
-    if hasattr(path, "inputFiles"):
-        message = "a data set to read must be a path or a table, got a DataFrame"
-        raise InvalidArgumentError(f"{message}; use prune(frame, condition), or the path")
-    if index is None and isinstance(path, (str, os.PathLike)):
-        return _lake(spark, os.fspath(path), None, storage_options, method)
-    place = place_of(path) if index is None else index
-    return _lake(spark, place, path, storage_options, method)  # as it is given: a version of its own maybe, or moved
+    source = source_of(spark, path)
+
+    def reopened() -> Index:
+        return opened(source, index, storage_options)
+
+    lake = _lake(spark, reopened, method, columns)
+    if hasattr(source, "inputFiles") and list(map(_typed, source.schema)) != list(map(_typed, lake.full_schema)):
+        message = f"a table to read must have the columns of its files, {lake.full_schema.simpleString():.200}"
+        raise InvalidArgumentError(f"{message}, got {source.schema.simpleString():.200}; pass the path of the files")
+    return lake
+
+
+def _typed(field: Any) -> tuple[str, str]:
+    return field.name, field.dataType.simpleString()
 
 
 def lake_of_scan(
@@ -80,27 +91,22 @@ def lake_of_scan(
     InvalidArgumentError
         `frame` is anything else.
     """
-    lake = _lake(spark, place_of(frame) if index is None else index, None, storage_options, "auto")
+    place = place_of(frame) if index is None else index
+    lake = _lake(spark, lambda: opened(place, None, storage_options), "auto", None)
     lake.check_plain_scan(frame)
     return lake
 
 
-def _lake(
-    spark: SparkSession, place: str, given: Any, storage_options: Mapping[str, str] | None, method: Asked
-) -> Lake:
-    """The index at `place` with its data set, or with the one that is `given`."""
-
-    def opened() -> Index:
-        return open_index(place, storage_options=storage_options, dataset=given)
-
-    first = opened()
+def _lake(spark: SparkSession, reopen: Any, method: Asked, columns: Sequence[str] | None) -> Lake:
+    """The lake of an index."""
+    first = reopen()
     check_is_read_by_spark(first.data)
     if isinstance(first.data, ParquetDataset) and not first.data.is_remote:
-        return Lake(spark, first, first.data, opened, method)
+        return Lake(spark, first, first.data, reopen, method=method, columns=columns)
     if isinstance(first.data, (ParquetDataset, TableDataset)):
         from zonebloom.engines.spark.scan.row_range_table import ForeignLake  # noqa: PLC0415 - only for those
 
-        return ForeignLake(spark, first, opened, method)
+        return ForeignLake(spark, first, reopen, method=method, columns=columns)
     kind = type(first.data).__name__
     message = f"the data set must be Parquet files, or a table, got {kind}"
     raise InvalidArgumentError(f'{message}; read it with spark.read.format("zonebloom")')
@@ -126,6 +132,7 @@ def prune(
 
     Spec: specs/spark.md#prune
     """
+    check_batch(frame)
     lake = lake_of_scan(spark, frame, index=index, storage_options=storage_options)
     plan = lake.plan(condition, template=frame)
     if isinstance(plan.condition.predicate, Piece):  # and the columns that it names may be those of `frame`

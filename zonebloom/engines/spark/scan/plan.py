@@ -43,9 +43,9 @@ class Kept:
     is_local: bool
     """Whether the columns of a row determine the condition."""
     obstacle: str | None
-    """Why the driver's rows might differ from Spark's."""
-    obstacle_of_ranges: Callable[[], str | None]
-    """Why executors cannot read row ranges, or what they read might differ; asked for once, if that would pay."""
+    """Why rows that the library reads might differ from Spark's."""
+    lack: Callable[[], str | None]
+    """Why executors cannot read; asked for if they would."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def choose(kept: Kept, asked: Literal["auto"] | Method) -> Choice:
     """
     if asked == "driver" and kept.obstacle is not None:
         raise InvalidArgumentError(f"the driver must know what Spark would read, got: {kept.obstacle}; use auto")
-    if asked == "row_ranges" and (obstacle := kept.obstacle_of_ranges()) is not None:
+    if asked == "row_ranges" and (obstacle := kept.obstacle or kept.lack()) is not None:
         raise InvalidArgumentError(f"executors must read what Spark would read, got: {obstacle}; use auto")
     if not kept.is_local:
         return Choice("plain", str(kept.obstacle))
@@ -83,13 +83,13 @@ def _chosen(kept: Kept) -> Choice:
     is_little = kept.rows <= DRIVER_ROWS and kept.files <= DRIVER_FILES and kept.bytes <= DRIVER_BYTES
     if kept.obstacle is None and is_little:
         return Choice("driver", f"{kept.rows:,} rows of {kept.files} files are read sooner than a job starts")
-    limits = "" if kept.obstacle is None else f"; not by the driver: {kept.obstacle}"
+    limits = "" if kept.obstacle is None else f"; not by the library: {kept.obstacle}"
     part = NARROWED_PAY if kept.is_narrowed else ROW_RANGES_PAY
     is_part = 0 < kept.rows * part <= kept.rows_of_files
     is_part |= kept.files > CANDIDATE_FILES and kept.bytes * ROW_RANGES_PAY <= kept.of_bytes
-    if is_part and kept.obstacle_of_ranges() is None:
+    if is_part and kept.obstacle is None and kept.lack() is None:
         shown = f"{kept.rows:,} of the {kept.rows_of_files:,} rows of {kept.files} files"
-        return Choice("row_ranges", f"executors read {shown}{limits}")
+        return Choice("row_ranges", f"executors read {shown}")
     if kept.files >= kept.of_files:
         return Choice("plain", f"every file may match{limits}")
     if kept.files <= CANDIDATE_FILES:

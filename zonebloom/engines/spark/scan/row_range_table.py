@@ -10,16 +10,12 @@ Spec: specs/spark.md#tables
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from zonebloom.engines.spark.pushdown.translate import EVERY_ROW, Condition
-from zonebloom.engines.spark.scan.fallback import obstacle_of_driver
-from zonebloom.engines.spark.scan.folded_rows import local_schema
 from zonebloom.engines.spark.scan.plan import Choice, Kept, choose
 from zonebloom.engines.spark.scan.row_ranges import read_rows
-from zonebloom.engines.spark.scan.scan_plan import filtered
 from zonebloom.engines.spark.scan.schema import Layout
 from zonebloom.engines.spark.scan.table import Asked, Lake, Plan, PrunedRead
 from zonebloom.errors import InvalidArgumentError
@@ -28,12 +24,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from zonebloom.engines.spark.pushdown.translate import Condition
-    from zonebloom.engines.spark.pushdown.types import Judge
     from zonebloom.formats import ParquetDataset
     from zonebloom.index import Index
-    from zonebloom.predicates import Predicate
-    from zonebloom.search.selection import RowSelection
     from zonebloom.search.view import View
 
 __all__ = ["ForeignLake"]
@@ -48,18 +40,25 @@ class ForeignLake(Lake):
         As for `Lake`; `candidates` is taken as `row_ranges`.
     """
 
-    def __init__(self, spark: SparkSession, index: Index, reopen: Callable[[], Index], method: Asked = "auto") -> None:
-        super().__init__(spark, index, cast("ParquetDataset", index.data), reopen, method)
+    def __init__(
+        self,
+        spark: SparkSession,
+        index: Index,
+        reopen: Callable[[], Index],
+        *,
+        method: Asked = "auto",
+        columns: Sequence[str] | None = None,
+    ) -> None:
+        super().__init__(spark, index, cast("ParquetDataset", index.data), reopen, method=method, columns=columns)
 
     @cached_property
-    def schema(self) -> StructType:
+    def full_schema(self) -> StructType:
         """The columns that the index knows, in the types of Spark's Parquet reader, when it was first asked for."""
         return Layout(self._index.view()).schema()
 
-    def frame(self) -> DataFrame:
-        """All rows of the data set as it is now."""
+    def _all(self) -> DataFrame:
         view = self._index.view()
-        return self._rows(view, view.universe)
+        return read_rows(self.spark, Layout(view), view.universe, self.schema)
 
     def check_plain_scan(self, frame: DataFrame) -> None:
         """Refuse any frame: Spark's own scan cannot be compared with what is read here.
@@ -76,22 +75,8 @@ class ForeignLake(Lake):
     def _is_seen(self, view: View) -> Callable[[str], bool]:
         return view.listing.__contains__
 
-    def _obstacle(
-        self,
-        condition: Condition,
-        view: View,
-        judge: Judge,
-        paths: tuple[str, ...],
-        *,
-        hidden: bool,
-    ) -> str | None:
-        if Layout(view).is_hive:
-            return obstacle_of_driver(condition, self.schema, view, judge, paths, hidden=hidden)
-        if paths and judge.names.is_ambiguous:
-            return "names of columns differ in case alone"
-        if paths and local_schema(self.schema, view.schema) is None:
-            return "a column has a type that Spark makes in its own way"
-        return None
+    def _obstacle(self, *_: Any) -> None:
+        """None: there is no other way to read."""
 
     def _choose(self, kept: Kept, asked: Asked) -> Choice:
         if not kept.is_local:  # and Spark's own reader, which could evaluate it, reads none of these files
@@ -104,16 +89,10 @@ class ForeignLake(Lake):
             return found
         return Choice("row_ranges", f"executors read {kept.rows:,} rows of {kept.files} of {kept.of_files} files")
 
-    def _obstacle_of_ranges(self, condition: Condition, view: View, judge: Judge, paths: tuple[str, ...]) -> str | None:  # noqa: ARG002 - the only way there is beside the driver
-        return None
-
     def _by_spark(self, plan: Plan) -> PrunedRead:
+        if plan.choice.method == "row_ranges":
+            return self._by_row_ranges(plan)
         view = plan.view
-        if plan.choice.method == "plain":
-            frame = self._rows(view, view.universe)
-        else:
-            frame = self._rows(view, plan.result.row_ranges, plan.condition.exact)
-        return PrunedRead(filtered(self.spark, frame, plan.condition), plan)
-
-    def _rows(self, view: View, rows: RowSelection, wanted: Predicate = EVERY_ROW) -> DataFrame:
-        return read_rows(self.spark, Layout(view), rows, self.schema, wanted)
+        return self._filtered(
+            read_rows(self.spark, Layout(view), view.universe, self._read_schema(plan.condition)), plan
+        )

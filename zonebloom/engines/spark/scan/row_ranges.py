@@ -22,7 +22,8 @@ from zonebloom.engines.spark.pushdown.translate import EVERY_ROW, understand
 from zonebloom.engines.spark.pushdown.types import Judge
 from zonebloom.engines.spark.scan.late_materialization import narrowing_of
 from zonebloom.engines.spark.scan.schema import Layout
-from zonebloom.engines.spark.scan.splits import packed, splits_of
+from zonebloom.engines.spark.scan.splits import Reading, Split, packed, splits_of
+from zonebloom.engines.spark.scan.types import arrow_schema
 from zonebloom.errors import InvalidArgumentError, StaleIndexError
 from zonebloom.predicates import Predicate
 from zonebloom.search.selection import RowSelection
@@ -33,43 +34,15 @@ if TYPE_CHECKING:
 
     from zonebloom.search.view import View
 
-__all__ = ["Function", "candidates", "map_candidates", "mapped", "open_view", "read_rows", "rows_of"]
+__all__ = ["Function", "candidates", "local_rows", "map_candidates", "mapped", "read_rows", "rows_of"]
 
 Function = Callable[[Iterator[pa.RecordBatch]], Iterable[pa.RecordBatch]]
 """What `mapInArrow` takes."""
 
 _SCHEMA = "path string, fragment_id long, start long, stop long"
+_VALUE_BYTES = 8
+"""What Spark's planner takes a value of a range for, and whatever `mapInArrow` makes of it."""
 _NAMES = ("path", "fragment_id", "start", "stop")
-
-
-def open_view(path: Any, index: str | None, storage_options: Mapping[str, str] | None) -> View:
-    """The index at `index`, or beside the data set at `path`, against the data set as it is now.
-
-    Raises
-    ------
-    IndexNotFoundError
-        There is no index.
-    """
-    from zonebloom.engines.spark.inputs import (  # noqa: PLC0415 - executors do without
-        check_is_read_by_spark,
-        data_set_of,
-        place_of,
-    )
-    from zonebloom.index import open_index  # noqa: PLC0415 - as above
-
-    if isinstance(path, DataFrame):
-        path, index = data_set_of(path, storage_options), index or place_of(path)
-    if index is None:
-        opened = open_index(_local(path), storage_options=storage_options)
-    else:
-        opened = open_index(_local(index), storage_options=storage_options, dataset=_local(path))
-    check_is_read_by_spark(opened.data)
-    return opened.view()
-
-
-def _local(path: Any) -> Any:
-    """`s3a://` is `s3://` to the library."""
-    return f"s3://{path[6:]}" if isinstance(path, str) and path.startswith(("s3a://", "s3n://")) else path
 
 
 def candidates(
@@ -86,8 +59,10 @@ def candidates(
 
     Spec: specs/spark.md#row-ranges
     """
+    from zonebloom.engines.spark.inputs import opened_view  # noqa: PLC0415 - executors do without
+
     spark = session_of(spark)
-    layout = Layout(open_view(path, index, storage_options))
+    layout = Layout(opened_view(path, index, storage_options))
     rows = _searched(spark, layout, condition)
     paths = [layout.view.paths[one] for one in rows.fragment_ids.tolist()]
     numbers = [pa.array(one.astype(np.int64)) for one in (rows.fragment_ids, rows.starts, rows.stops)]
@@ -130,8 +105,10 @@ def map_candidates(
 
     Spec: specs/spark.md#row-ranges
     """
+    from zonebloom.engines.spark.inputs import opened_view  # noqa: PLC0415 - executors do without
+
     spark = session_of(spark)
-    layout = Layout(open_view(path, index, storage_options))
+    layout = Layout(opened_view(path, index, storage_options))
     if isinstance(wanted, DataFrame):
         wanted = wanted.toArrow()
     is_given = isinstance(wanted, pa.Table)
@@ -149,13 +126,46 @@ def mapped(
     schema: Any,
     wanted: Predicate = EVERY_ROW,
 ) -> DataFrame:
-    """`function` over the columns `asked` of `rows`, read by executors; rows that are not `wanted` may lack."""
-    reading = layout.reading(asked)
-    tasks = packed(splits_of(layout.view, rows, lambda path: layout.partition_values(path, asked)))
+    """`function` over the columns `asked` of `rows`, read by executors; rows that are not `wanted` may lack.
+
+    Its plan names the rows and files that are read, and tells Spark's planner about as many bytes as they have.
+
+    Spec: specs/spark.md#estimates
+    """
+    reading, tasks = _tasks_of(layout, rows, asked)
     sent = [pickled((reading.only(task), task)) for task in tasks]
     narrowing = pickled(narrowing_of(layout.view, wanted))  # keys may be many: once for all tasks
-    frame = spark.range(0, len(sent), 1, max(len(sent), 1))
-    return frame.mapInArrow(shipped(mapped_rows, narrowing, sent, function), schema)
+    each = _values_of_a_task(layout, tasks, asked)
+    numbers = spark.range(0, len(sent) * each, 1, max(len(sent), 1)).where(f"id % {each} = 0")
+    label = f"zonebloom: {rows.num_rows:,} of {layout.view.universe.num_rows:,} rows"
+    return numbers.mapInArrow(shipped(mapped_rows, narrowing, sent, each, function, label=label), schema)
+
+
+def _tasks_of(layout: Layout, rows: RowSelection, asked: StructType) -> tuple[Reading, list[tuple[Split, ...]]]:
+    """How the columns `asked` are read, and the tasks that read `rows`."""
+    return layout.reading(asked), packed(
+        splits_of(layout.view, rows, lambda path: layout.partition_values(path, asked))
+    )
+
+
+def _values_of_a_task(layout: Layout, tasks: Sequence[tuple[Split, ...]], asked: StructType) -> int:
+    """How many values of a range stand for a task, so that Spark's planner takes what is made of it for its bytes."""
+    num_bytes = sum(split.num_bytes for task in tasks for split in task)
+    num_bytes = num_bytes * len(asked) // max(len(layout.view.schema), 1)
+    return max(num_bytes // (_VALUE_BYTES * max(len(tasks), 1)), 1)
+
+
+def local_rows(layout: Layout, rows: RowSelection, asked: StructType, wanted: Predicate = EVERY_ROW) -> pa.Table:
+    """The columns `asked` of `rows`, read here as executors read them; rows that are not `wanted` may lack.
+
+    Raises
+    ------
+    DataFileError
+        A file is not as it was listed, or holds dates that Spark would move.
+    """
+    reading, tasks = _tasks_of(layout, rows, asked)
+    reading = replace(reading, narrowing=narrowing_of(layout.view, wanted))
+    return pa.Table.from_batches((batch for task in tasks for batch in reading.batches(task)), arrow_schema(asked))
 
 
 def read_rows(
@@ -214,9 +224,9 @@ def rows_of(narrowing: bytes, sent: bytes) -> Iterator[pa.RecordBatch]:
 
 
 def mapped_rows(
-    narrowing: bytes, sent: Sequence[bytes], function: Function, batches: Iterable[pa.RecordBatch]
+    narrowing: bytes, sent: Sequence[bytes], each: int, function: Function, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """On an executor: what `function` makes of the rows of each task; empty batches are left out."""
     for batch in batches:
         for number in batch.column(0).to_pylist():
-            yield from (made for made in function(rows_of(narrowing, sent[number])) if made.num_rows)
+            yield from (made for made in function(rows_of(narrowing, sent[number // each])) if made.num_rows)

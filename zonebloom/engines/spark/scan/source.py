@@ -25,7 +25,6 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from zonebloom.engines.spark.pushdown.translate import predicate_of_option
 from zonebloom.engines.spark.pushdown.types import Judge
-from zonebloom.engines.spark.scan.row_ranges import open_view
 from zonebloom.engines.spark.scan.schema import Layout
 from zonebloom.engines.spark.scan.splits import Reading, Split, packed, splits_of
 from zonebloom.errors import InvalidArgumentError
@@ -43,6 +42,8 @@ FORMAT = "zonebloom"
 _STORAGE = "storage."
 _REGISTERED: WeakSet[SparkSession] = WeakSet()
 _OPTIONS = ("path", "index", "columns", "where")
+_OF_TABLES = frozenset({"location", "owner", "provider"})
+"""Options that Spark adds to those of a table of its catalog; reads of a table get no options at all, and no path."""
 _OF_FILES = re.compile(r"\binput_file_(name|block_start|block_length)\s*\(|\b_metadata\b", re.IGNORECASE)
 
 
@@ -81,6 +82,9 @@ class Options:
             One is unknown, `where` asks for the files of rows, or neither a path nor an index is given.
         """
         found = {name.lower(): text for name, text in given.items()}
+        if not _OF_TABLES.isdisjoint(found):
+            message = "format zonebloom must be a view, got a table, for whose reads Spark gives no options"
+            raise InvalidArgumentError(f"{message}; CREATE TEMPORARY VIEW, or make the table of Parquet and use sql()")
         storage = {name.removeprefix(_STORAGE): text for name, text in found.items() if name.startswith(_STORAGE)}
         strange = sorted(name for name in found if name not in _OPTIONS and not name.startswith(_STORAGE))
         if strange:
@@ -97,7 +101,11 @@ class Options:
 
     def view(self) -> View:
         """The index against the data set as it is now."""
-        return open_view(self.path, self.index, self.storage_options)
+        from zonebloom.engines.spark.inputs import opened_view  # noqa: PLC0415 - executors do without
+
+        if self.path is None:
+            return opened_view(self.index, None, self.storage_options)
+        return opened_view(self.path, self.index, self.storage_options)
 
 
 def _names(text: str | None) -> tuple[str, ...] | None:
@@ -127,6 +135,19 @@ class ZoneBloomSource(DataSource):  # type: ignore[misc] # pyspark is not typed 
         """The columns in the types of Spark's own Parquet reader."""
         options = Options.of(self.options)
         return Layout(options.view()).schema(options.columns)
+
+    def streamReader(self, schema: StructType) -> Any:  # noqa: N802, ARG002 - Spark's names
+        """None: an index says nothing of rows that are to come.
+
+        Raises
+        ------
+        InvalidArgumentError
+            Always.
+        """
+        message = "format zonebloom must be read as a batch, got a stream"
+        raise InvalidArgumentError(
+            f"{message}; call ZoneBloom(spark).read in foreachBatch, as docs/how-to/spark.md does"
+        )
 
     def reader(self, schema: StructType) -> ZoneBloomReader:
         """What plans and reads, for all queries of the frame."""

@@ -62,8 +62,10 @@ class Split:
     """End of each range."""
     values: Mapping[str, Any]
     """Of the partition columns that the file itself does not hold."""
+    num_bytes: int
+    """About the compressed bytes of the rows, with all columns."""
     weight: int
-    """About the bytes to read."""
+    """These, and what it costs to open the file."""
 
     @property
     def num_rows(self) -> int:
@@ -89,11 +91,11 @@ def splits_of(view: View, rows: RowSelection, values_of: Callable[[str], Mapping
     for task in tasks_of(view, rows):
         starts, stops = np.asarray(task.starts, np.int64), np.asarray(task.stops, np.int64)
         share = int((stops - starts).sum()) / task.file.row_group_rows[task.group]
-        weight = int(task.file.row_group_bytes[task.group] * share)
+        weight = num_bytes = int(task.file.row_group_bytes[task.group] * share)
         if task.file.path != last:
             last, values = task.file.path, values_of(task.file.path)
             weight += OPEN_BYTES
-        yield Split(task.file.path, task.file.fingerprint, task.group, starts, stops, values, weight)
+        yield Split(task.file.path, task.file.fingerprint, task.group, starts, stops, values, num_bytes, weight)
 
 
 def packed(splits: Iterable[Split], task_bytes: int = TASK_BYTES) -> list[tuple[Split, ...]]:

@@ -12,7 +12,9 @@ from __future__ import annotations
 import datetime as dt
 import threading
 import time
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
@@ -20,23 +22,18 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 from zonebloom.engines.spark.executors import lack_of_executors, reads_by_id
 from zonebloom.engines.spark.join.keys import collected
 from zonebloom.engines.spark.paths import are_folders_keys, is_visible
-from zonebloom.engines.spark.pushdown.translate import Condition, keys_condition, understand
+from zonebloom.engines.spark.pushdown.translate import Condition, keys_condition, understand_all
 from zonebloom.engines.spark.pushdown.types import Judge, Piece
-from zonebloom.engines.spark.scan.fallback import BY_ID, obstacle_of_driver, obstacle_of_ranges
-from zonebloom.engines.spark.scan.folded_rows import local_frame, local_schema, local_table
+from zonebloom.engines.spark.scan.fallback import BY_ID, obstacle_of_rows
+from zonebloom.engines.spark.scan.folded_rows import local_frame
 from zonebloom.engines.spark.scan.late_materialization import narrowing_of
 from zonebloom.engines.spark.scan.plan import Choice, Kept, Method, choose
-from zonebloom.engines.spark.scan.row_ranges import read_rows
+from zonebloom.engines.spark.scan.row_ranges import local_rows, read_rows
 from zonebloom.engines.spark.scan.scan_plan import Scans, filtered
 from zonebloom.engines.spark.scan.schema import Layout
-from zonebloom.errors import (
-    DataFileError,
-    InvalidArgumentError,
-    StaleIndexError,
-)
+from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, StaleIndexError
 from zonebloom.formats import ParquetDataset
 from zonebloom.search.result import SearchResult
-from zonebloom.search.scan import scan
 from zonebloom.search.selection import RowSelection
 from zonebloom.storage.manifest import list_versions
 
@@ -89,7 +86,7 @@ class PrunedRead:
 
 
 class Lake:
-    """A data set on Spark with its index; `where` reads what can match.
+    """A data set on Spark with its index: a table of which a query reads only what can match.
 
     Parameters
     ----------
@@ -103,6 +100,8 @@ class Lake:
         Gives the current version of the index.
     method
         As for `read`.
+    columns
+        Those that rows have, in order; None for all.
     """
 
     def __init__(
@@ -111,7 +110,9 @@ class Lake:
         index: Index,
         dataset: ParquetDataset,
         reopen: Callable[[], Index],
+        *,
         method: Asked = "auto",
+        columns: Sequence[str] | None = None,
     ) -> None:
         _check_method(method)
         self.spark = spark
@@ -123,18 +124,39 @@ class Lake:
         self._dataset = dataset
         self._scans = Scans(spark, dataset)
         self._judges: tuple[View, Judge] | None = None
+        self._warned = False
+        self._columns = None if columns is None else self._known(columns)
 
     def __repr__(self) -> str:
         return f"Lake({self._dataset.location!r}, method {self.method}, {self._index!r})"
 
     @cached_property
-    def schema(self) -> StructType:
+    def full_schema(self) -> StructType:
         """Of Spark's plain read, when it was first asked for."""
         return self._scans.plain(self._dataset.list()).schema
 
+    @property
+    def schema(self) -> StructType:
+        """Of the rows that `where` gives."""
+        return self.full_schema if self._columns is None else self._part(self._columns)
+
+    def _part(self, names: Iterable[str]) -> StructType:
+        """Some columns, in the order of the data set."""
+        from pyspark.sql.types import StructType  # noqa: PLC0415 - an optional extra
+
+        wanted = set(names)
+        return StructType([field for field in self.full_schema if field.name in wanted])
+
+    def _known(self, columns: Sequence[str]) -> tuple[str, ...]:
+        names = [columns] if isinstance(columns, str) else list(columns)
+        for name in names:
+            if name not in self.full_schema.names:
+                raise ColumnNotFoundError.among(name, self.full_schema.names, f"the data set {self._dataset.location}")
+        return tuple(names)
+
     @cached_property
     def _has_ids(self) -> bool:
-        return '"parquet.field.id"' in self.schema.json()
+        return '"parquet.field.id"' in self.full_schema.json()
 
     @property
     def index(self) -> Index:
@@ -143,30 +165,59 @@ class Lake:
 
     @property
     def columns(self) -> list[str]:
-        """Names of the columns."""
-        return list(self.schema.names)
+        """Names of the columns, in order."""
+        return list(self.full_schema.names if self._columns is None else self._columns)
 
     @cached_property
     def _template(self) -> DataFrame:
-        return self.spark.createDataFrame([], self.schema)
+        return self.spark.createDataFrame([], self.full_schema)
 
     # --- queries ----------------------------------------------------------------------------------------------------
 
-    def frame(self) -> DataFrame:
+    def select(self, *columns: str) -> Lake:
+        """The same lake with these columns alone: no way to read reads others, but those of a condition.
+
+        Raises
+        ------
+        ColumnNotFoundError
+            There is no such column.
+        """
+        other = copy(self)
+        other._columns = self._known(columns)  # noqa: SLF001 - of its class
+        return other
+
+    def toDF(self) -> DataFrame:  # noqa: N802 - Spark's name
         """All rows: Spark's plain read, listed now."""
-        return self._scans.plain(self._dataset.list(), self.schema)
+        return self._selected(self._all())
+
+    def createOrReplaceTempView(self, name: str) -> None:  # noqa: N802 - Spark's name
+        """Make all rows, listed now, a view of the session; `ZoneBloom.sql` prunes what it reads of it."""
+        self.toDF().createOrReplaceTempView(name)
+
+    def judge(self) -> Judge:
+        """What knows the columns of the data set as it is now."""
+        return self._state(strict=False)[1]
+
+    def _all(self) -> DataFrame:
+        return self._scans.plain(self._dataset.list(), self.full_schema)
+
+    def _selected(self, frame: DataFrame) -> DataFrame:
+        if self._columns is None:
+            return frame
+        return frame.select(*("`" + name.replace("`", "``") + "`" for name in self._columns))
 
     def where(
-        self, condition: str | Column | Predicate, *, method: Asked | None = None, strict: bool = False
+        self, *conditions: str | Column | Predicate, method: Asked | None = None, strict: bool = False
     ) -> DataFrame:
-        """The rows for which Spark finds `condition` TRUE.
+        """The rows for which Spark finds each of `conditions` TRUE.
 
-        What depends on how a row is read (`_metadata`, `input_file_name()`, `rand()`) may be in the condition, which is
-        then read plainly. Asked for after the read, it is that of a plain read with `method="plain"` alone.
+        What depends on how a row is read (`_metadata`, `input_file_name()`, `rand()`) may be in a condition, which is
+        then read plainly. Asked for after the read, it is that of a plain read with `method="plain"` alone. The first
+        condition of a lake that prunes nothing is warned of.
 
         Parameters
         ----------
-        condition
+        conditions
             SQL text, a Column, or a predicate made with `zonebloom.col`, whose `isin` takes any number of values.
         method
             As for `read`, for this query.
@@ -182,7 +233,13 @@ class Lake:
 
         Spec: specs/spark.md#reads
         """
-        return self.prepare(condition, method=method, strict=strict).frame
+        read = self.prepare(*conditions, method=method, strict=strict)
+        known = read.plan.condition.predicate
+        if isinstance(known, Piece) and not self._warned:
+            self._warned = True
+            message = f"a condition must compare indexed columns with literals to prune, got {known.text}"
+            warnings.warn(f"{message}; every row is read, and why_not() says more", RuntimeWarning, stacklevel=2)
+        return read.frame
 
     def where_in(
         self,
@@ -209,10 +266,10 @@ class Lake:
         return self._read(lambda judge: keys_condition(judge.path(column), values, judge), method, strict=strict).frame
 
     def prepare(
-        self, condition: str | Column | Predicate, *, method: Asked | None = None, strict: bool = False
+        self, *conditions: str | Column | Predicate, method: Asked | None = None, strict: bool = False
     ) -> PrunedRead:
         """`where`, with what was skipped and why."""
-        return self._read(lambda judge: understand(condition, judge, self._template), method, strict=strict)
+        return self._read(lambda judge: understand_all(conditions, judge, self._template), method, strict=strict)
 
     def plan(
         self,
@@ -230,7 +287,7 @@ class Lake:
             A frame over which the condition resolves, where it names columns of a certain frame.
         """
         view, judge = self._state(strict=strict)
-        return self._planned(understand(condition, judge, template or self._template), view, judge, method)
+        return self._planned(understand_all([condition], judge, template or self._template), view, judge, method)
 
     def check_plain_scan(self, frame: DataFrame) -> None:
         """Refuse a frame that is not Spark's plain read of this data set and nothing more; Spark compares the two.
@@ -245,7 +302,7 @@ class Lake:
         is_plain = frame.schema == plain.schema and any(
             frame.sameSemantics(self._scans.plain(listing, schema, scheme=scheme))
             for scheme in ("file://", "", "file:")
-            for schema in (self.schema, None)
+            for schema in (self.full_schema, None)
         )
         if not is_plain:  # to Spark a mere change of names is no change
             message = "a frame to prune must be the plain scan spark.read.parquet(path) of the indexed data"
@@ -266,7 +323,7 @@ class Lake:
                 self._looked = time.monotonic()
             view = self._index.view()
             if self._judges is None or self._judges[0] is not view:
-                self._judges = view, Judge(self.schema, view, self._instant)
+                self._judges = view, Judge(self.full_schema, view, self._instant)
             judge = self._judges[1]
         if strict and view.num_unknown:
             message = f"every file must be indexed as it is, got {view.num_unknown} new or changed"
@@ -291,7 +348,7 @@ class Lake:
             result = view.search(condition.predicate)
         is_seen = self._is_seen(view)
         paths = tuple(filter(is_seen, result.files))
-        hidden = not all(map(is_seen, view.listing))
+        schema = self._read_schema(condition)
         kept = Kept(
             files=len(paths),
             of_files=len(view.listing),
@@ -301,8 +358,8 @@ class Lake:
             bytes=result.kept.bytes,
             of_bytes=result.total.bytes,
             is_local=condition.is_local,
-            obstacle=BY_ID if is_by_id else self._obstacle(condition, view, judge, paths, hidden=hidden),
-            obstacle_of_ranges=lambda: BY_ID if is_by_id else self._obstacle_of_ranges(condition, view, judge, paths),
+            obstacle=BY_ID if is_by_id else self._obstacle(condition, schema, view, judge, paths),
+            lack=lambda: self._lack,
         )
         return Plan(condition, result, self._choose(kept, asked), view, paths)
 
@@ -314,15 +371,19 @@ class Lake:
         is_keyed, is_listed = are_folders_keys(view.listing), self._dataset.layout != "folder"
         return partial(is_visible, is_keyed=is_keyed, is_listed=is_listed)
 
-    def _obstacle(
-        self, condition: Condition, view: View, judge: Judge, paths: tuple[str, ...], *, hidden: bool
-    ) -> str | None:
-        """Why the driver's rows might differ from Spark's."""
-        return obstacle_of_driver(condition, self.schema, view, judge, paths, hidden=hidden)
+    def _read_schema(self, condition: Condition) -> StructType:
+        """The columns that are read: those that were asked for, and those of the condition; all if Spark knows more."""
+        known = condition.columns
+        if self._columns is None or known is None:
+            return self.full_schema
+        above = {name.split(".")[0] for name in known}
+        return self._part({*self._columns, *known, *above})
 
-    def _obstacle_of_ranges(self, condition: Condition, view: View, judge: Judge, paths: tuple[str, ...]) -> str | None:
-        """Why executors cannot read row ranges, or what they read might differ from what Spark reads."""
-        return obstacle_of_ranges(condition, self.schema, view, judge, paths, spark=self.spark) or self._lack
+    def _obstacle(
+        self, condition: Condition, schema: StructType, view: View, judge: Judge, paths: tuple[str, ...]
+    ) -> str | None:
+        """Why rows that the library reads might differ from Spark's."""
+        return obstacle_of_rows(condition, schema, view, judge, paths, spark=self.spark)
 
     @cached_property
     def _lack(self) -> str | None:
@@ -353,34 +414,39 @@ class Lake:
         return self._by_driver(plan) if plan.choice.method == "driver" else self._by_spark(plan)
 
     def _by_driver(self, plan: Plan) -> PrunedRead:
-        schema = local_schema(self.schema, plan.view.schema)
+        schema = self._read_schema(plan.condition)
         if not plan.paths:
-            return PrunedRead(
-                filtered(self.spark, self._template.where("1 = 0"), replace(plan.condition, keys=())), plan
-            )
-        assert schema is not None  # else there is an obstacle
-        rows = scan(plan.view, plan.condition.exact, plan.result.row_ranges, self.schema.names, None).read_all()
-        table = local_table(rows, schema)
-        if table is None:
-            choice = Choice("candidates", "dates of old calendars are Spark's to read")
-            return self._by_spark(replace(plan, choice=choice))
-        frame = local_frame(self.spark, table, self.schema) if table.num_rows else self._template.where("1 = 0")
-        return PrunedRead(plan.condition.filtered(frame), plan)
+            return self._filtered(self._template.where("1 = 0"), replace(plan, condition=_without_keys(plan.condition)))
+        table = local_rows(Layout(plan.view), self._rows(plan), schema, plan.condition.exact)
+        return self._filtered(local_frame(self.spark, table, schema), plan)
 
     def _by_row_ranges(self, plan: Plan) -> PrunedRead:
+        schema = self._read_schema(plan.condition)
+        return self._filtered(
+            read_rows(self.spark, Layout(plan.view), self._rows(plan), schema, plan.condition.exact), plan
+        )
+
+    def _rows(self, plan: Plan) -> RowSelection:
+        """The candidate rows of files that Spark reads."""
         files = [plan.view.files[path] for path in plan.paths]
         seen = RowSelection.from_ranges([(file.fragment_id, 0, file.num_rows) for file in files])
-        rows = plan.result.row_ranges & seen
-        frame = read_rows(self.spark, Layout(plan.view), rows, self.schema, plan.condition.exact)
-        return PrunedRead(filtered(self.spark, frame, plan.condition), plan)
+        return plan.result.row_ranges & seen
+
+    def _filtered(self, frame: DataFrame, plan: Plan) -> PrunedRead:
+        """What `frame` has of the condition's rows."""
+        return PrunedRead(self._selected(filtered(self.spark, frame, plan.condition)), plan)
 
     def _by_spark(self, plan: Plan) -> PrunedRead:
         if plan.choice.method == "row_ranges":
             return self._by_row_ranges(plan)
         if plan.choice.method == "candidates":
-            return PrunedRead(self._scans.candidates(plan.paths, self.schema, plan.condition), plan)
-        frame = self._scans.plain(plan.view.listing, self.schema)
-        return PrunedRead(filtered(self.spark, frame, plan.condition), plan)
+            frame = self._scans.candidates(plan.paths, self.full_schema, plan.condition)
+            return PrunedRead(self._selected(frame), plan)
+        return self._filtered(self._scans.plain(plan.view.listing, self.full_schema), plan)
+
+
+def _without_keys(condition: Condition) -> Condition:
+    return replace(condition, keys=())
 
 
 def _check_method(method: str) -> None:

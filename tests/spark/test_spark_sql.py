@@ -1,0 +1,257 @@
+"""A lake as a table: tables of the catalog, frames, columns, and queries whose scans are pruned as Spark proves.
+
+Oracle: PySpark 4.3, the same query over the same files by `spark.sql`.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.errors import PySparkException
+
+import zonebloom
+from zonebloom.engines.spark import sql as queries
+from zonebloom.engines.spark.pushdown.implied import implies, opaque
+from zonebloom.errors import ColumnNotFoundError, InvalidArgumentError
+from zonebloom.spark import ZoneBloom
+
+ROWS, ZONE = 2000, 50
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two files with INT96 times, as Spark writes them by default, in folders of dates."""
+    folder = tmp_path_factory.mktemp("sql") / "events"
+    for number, day in enumerate(("2024-01-01", "2024-01-02")):
+        times = [dt.datetime(2020, 1, 1) + dt.timedelta(seconds=row) for row in range(ROWS)]  # noqa: DTZ001 - as INT96
+        table = pa.table(
+            {
+                "u": [f"{number}-{row}" for row in range(ROWS)],
+                "r": np.arange(ROWS),
+                "at": pa.array(times),
+                "pad": ["x" * 50] * ROWS,
+            }
+        )
+        (folder / f"day={day}").mkdir(parents=True)
+        pq.write_table(table, folder / f"day={day}/a.parquet", use_deprecated_int96_timestamps=True)
+    zonebloom.build_index(folder, ["u", "r"], rows_per_zone=ZONE, fpp=1e-5)
+    return folder
+
+
+def shown(frame) -> list[str]:
+    return sorted(map(repr, frame.collect()))
+
+
+# --- conditions -------------------------------------------------------------------------------------------------------
+
+
+def test_columns_prune_beside_functions_ranges_and_other_conditions(any_spark, root):
+    from pyspark.sql import functions as f
+
+    lake, plain = ZoneBloom(any_spark).read(str(root)), any_spark.read.parquet(str(root))
+    u, r = f.col("u"), f.col("r")
+    always = f.udf(lambda _: True, "boolean")
+    conditions = [
+        (u == "0-7") & r.between(1, 9),
+        (u == "0-7") & (f.upper(u) == "0-7"),
+        (u == "0-7") & (f.coalesce(u, f.lit("x")) == "0-7") & u.like("%7"),
+        (u == "0-7") & always("pad"),
+        f.lit("0-7") == u,
+        u.isin(*[f"0-{n}" for n in range(7, 8)], *[f"9-{n}" for n in range(80)]) & always("pad"),
+    ]
+    for condition in conditions:
+        assert lake.plan(condition).result.kept.rows <= 2 * ZONE, str(condition)
+    for condition in (f.upper(u) == "0-7", (u == "0-7") | always("pad")):
+        assert lake.plan(condition).result.kept.rows == 2 * ROWS, str(condition)
+    expected = shown(plain.where(u == "0-7"))
+    for condition in (conditions[2], conditions[3]):
+        assert shown(lake.where(condition)) == expected, str(condition)
+    assert shown(lake.where("r > 5", u == "0-7", zonebloom.col("r") == 7)) == expected
+    assert lake.prepare("r > 5", u == "0-7").plan.result.kept.rows <= ZONE
+    with pytest.raises(TypeError, match="a condition must be given, got none"):
+        lake.where()
+
+
+def test_a_condition_is_implied_only_where_spark_proves_it(any_spark, root):
+    from pyspark.sql import functions as f
+
+    base = opaque(any_spark, any_spark.read.parquet(str(root)).schema)
+    u, r = f.col("u"), f.col("r")
+    other = u == "a"
+    assert implies(base, other & (r > 5) & (f.upper(u) == "A"), other)
+    for given in (u == "b", other | (r > 5), ~other, r > 5, u == "a) AND (u = a", u.isNull(), f.lower(u) == "a"):
+        assert not implies(base, given, other), str(given)
+
+
+def test_a_condition_that_prunes_nothing_is_warned_of_once(spark, root):
+    lake = ZoneBloom(spark).read(str(root))
+    with pytest.warns(RuntimeWarning, match=r"must compare indexed columns .* got lower\(u\) = 'x'") as caught:
+        _ = [lake.where("lower(u) = 'x'"), lake.where("lower(u) = 'y'")]
+    assert [one.filename for one in caught] == [__file__]
+
+
+# --- columns and sizes ------------------------------------------------------------------------------------------------
+
+
+def test_columns_that_are_asked_for_are_all_that_is_read(any_spark, root):
+    zb, condition = ZoneBloom(any_spark), "u = '1-7'"
+    plain = any_spark.read.parquet(str(root)).where(condition).select("day", "at")
+    lake = zb.read(str(root)).select("day", "at")
+    assert lake.columns == zb.read(str(root), columns=["day", "at"]).columns == ["day", "at"]
+    for method in ("auto", "driver", "row_ranges", "candidates", "plain"):
+        found = lake.prepare(condition, method=method)
+        assert found.frame.columns == ["day", "at"]
+        assert shown(found.frame) == shown(plain), method
+    assert lake.prepare(condition).method == "driver"
+    assert lake._read_schema(found.plan.condition).names == ["u", "at", "day"]
+    assert shown(lake.toDF().where("day = '2024-01-02'").limit(1)) == shown(
+        any_spark.createDataFrame(
+            [(dt.date(2024, 1, 2), plain.collect()[0]["at"] - dt.timedelta(seconds=7))], plain.schema
+        )
+    )
+    with pytest.raises(ColumnNotFoundError, match="nothing"):
+        lake.select("nothing")
+
+
+def test_only_columns_that_are_read_are_considered(spark, tmp_path):
+    """Spark moves dates of the old calendar; what is not read, nobody moves."""
+    spark.conf.set("spark.sql.parquet.datetimeRebaseModeInWrite", "LEGACY")
+    try:
+        spark.sql("SELECT 'a' AS key, 1 AS x, DATE '1500-01-01' AS born").write.parquet(str(tmp_path / "old"))
+    finally:
+        spark.conf.unset("spark.sql.parquet.datetimeRebaseModeInWrite")
+    zonebloom.build_index(tmp_path / "old", "key")
+    lake = ZoneBloom(spark).read(str(tmp_path / "old"))
+    assert lake.prepare("key = 'a'").method != "driver"
+    assert lake.select("x").prepare("key = 'a'").method == "driver"
+
+
+def test_spark_is_told_how_large_row_ranges_are(spark, root):
+    lake = ZoneBloom(spark).read(str(root))
+    sizes = {}
+    for condition in ("r < 100000", "u = '0-7'"):
+        frame = lake.where(condition, method="row_ranges")
+        sizes[condition] = int(frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes())
+        assert frame.rdd.getNumPartitions() == 1
+    whole = sum(path.stat().st_size for path in root.rglob("*.parquet"))
+    assert whole / 2 < sizes["r < 100000"] < 2 * whole
+    assert sizes["u = '0-7'"] < whole / 10
+    assert "zonebloom: 50 of 4,000 rows" in frame._jdf.queryExecution().toString()
+
+
+# --- tables -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def tables(any_spark, tmp_path):
+    """A table `events` of the catalog, beside whose files is an index; and a view of two users."""
+    folder = tmp_path / "flat"
+    folder.mkdir()
+    for number in range(2):
+        rows = pa.table({"u": [f"{number}-{row}" for row in range(ROWS)], "r": np.arange(ROWS)})
+        pq.write_table(rows, folder / f"{number}.parquet")
+    zonebloom.build_index(folder, ["u", "r"], rows_per_zone=ZONE, fpp=1e-5)
+    any_spark.sql(f"CREATE TABLE events USING parquet LOCATION '{folder}'")
+    any_spark.createDataFrame([("0-7", 1), ("1-9", 2)], "u string, k int").createOrReplaceTempView("users")
+    yield folder
+    any_spark.sql("DROP TABLE events")
+
+
+def test_tables_and_frames_are_taken_wherever_a_path_is(any_spark, tables):
+    zb = ZoneBloom(any_spark)
+    for source in ("default.events", "events", any_spark.table("events"), str(tables)):
+        lake = zb.read(source)
+        assert [row.r for row in lake.where("u = '1-9'").collect()] == [9], source
+        assert zb.explain(source, "u = '1-9'").plan.result.kept.rows == ZONE
+        assert zb.candidates(source, "u = '1-9'").count() == 1
+        assert zb.open_index(source).columns == ["u", "r"]
+        assert zb.prune_join(source, any_spark.table("users"), "u").count() == 2
+        assert zb.refresh_index(source).num_files_added == 0
+    pq.write_table(pa.table({"u": ["1-9"], "r": [5]}), tables / "2.parquet")
+    any_spark.catalog.refreshTable("events")
+    assert zb.read("events").where("u = '1-9'").count() == 2
+    with pytest.raises(InvalidArgumentError, match="must be a plain scan of files"):
+        zb.read(any_spark.table("events").where("r > 5"))
+
+
+PRUNED = {
+    "SELECT * FROM events WHERE u = '0-7' AND r > 5": 1,
+    "SELECT count(*) AS n FROM default.events WHERE u IN ('0-7', '1-9')": 1,
+    "SELECT e.r, s.k FROM events e JOIN users s ON e.u = s.u WHERE s.u = '0-7'": 1,
+    "WITH a AS (SELECT u, r FROM events WHERE u = :u) SELECT a.r, b.r AS q FROM a JOIN events b ON a.u = b.u": 2,
+    "SELECT r FROM events WHERE u = concat('1', '-', '9') ORDER BY r": 1,
+    "SELECT a.u FROM events a, events b WHERE a.u = '0-7' AND b.u = '1-7' AND a.r = b.r": 2,
+    "SELECT u FROM events WHERE u = '0-7' UNION ALL SELECT u FROM events WHERE u = '1-9'": 2,
+    "SELECT '{' AS brace FROM events WHERE u = '0-7'": 1,
+    "SELECT events.r FROM events WHERE events.u = '0-7' OR u = '1-9'": 1,
+    "SELECT * FROM events WHERE lower(u) = '0-7'": 0,
+    "SELECT * FROM events WHERE u = 'a' OR r > 1998": 0,
+    "SELECT u FROM events e WHERE EXISTS (SELECT 1 FROM users s WHERE s.u = e.u)": 0,
+    "WITH events AS (SELECT '0-7' AS u) SELECT * FROM events WHERE u = '0-7'": 0,
+}
+"""Queries, and how many of their scans are pruned."""
+
+
+def test_a_query_has_the_rows_of_spark_and_its_scans_are_pruned(any_spark, tables, monkeypatch):
+    zb, scans = ZoneBloom(any_spark), []
+    read = queries._read
+    monkeypatch.setattr(queries, "_read", lambda scan, known: scans.append(known) or read(scan, known))
+    for text, pruned in PRUNED.items():
+        scans.clear()
+        args = {"u": "0-7"} if ":u" in text else None
+        found, expected = zb.sql(text, args), any_spark.sql(text, args)
+        assert found.columns == expected.columns
+        assert shown(found) == shown(expected), text
+        assert len(scans) == pruned, text
+
+
+def test_lakes_are_fields_of_a_query(any_spark, root):
+    zb = ZoneBloom(any_spark)
+    lake = zb.read(str(root))
+    [row] = zb.sql("SELECT e.r FROM {events} e WHERE e.u = '0-7'", events=lake).collect()
+    assert row.r == 7
+    lake.createOrReplaceTempView("lake")
+    assert zb.sql("SELECT r FROM lake WHERE u = '1-8'").collect()[0].r == 8
+
+
+def test_what_is_no_query_runs_as_it_is(any_spark, tables):
+    zb = ZoneBloom(any_spark)
+    zb.sql("CREATE OR REPLACE TEMPORARY VIEW made AS SELECT * FROM events WHERE u = '0-7'")
+    assert any_spark.table("made").count() == 1
+    with pytest.raises(PySparkException, match="nowhere"):
+        zb.sql("SELECT * FROM nowhere").collect()
+
+
+# --- what cannot work -------------------------------------------------------------------------------------------------
+
+
+def test_a_table_of_the_data_source_is_refused(spark, root):
+    ZoneBloom(spark)
+    with pytest.raises(PySparkException, match="must be a view, got a table"):
+        spark.sql(f"CREATE TABLE no USING zonebloom LOCATION '{root}'")
+
+
+def test_streams_are_read_batch_by_batch(spark, root, tmp_path):
+    zb = ZoneBloom(spark)
+    (tmp_path / "in").mkdir()
+    stream = spark.readStream.schema("u string, k int").json(str(tmp_path / "in"))
+    for call in (
+        lambda: zb.filter_by_index(stream, str(root), "u"),
+        lambda: zb.prune_join(str(root), stream, "u"),
+        lambda: zb.read(str(root)).where_in("u", stream),
+    ):
+        with pytest.raises(InvalidArgumentError, match=r"must be a batch, got a stream; .*foreachBatch"):
+            call()
+    (tmp_path / "in/a.json").write_text('{"u": "0-7", "k": 1}\n{"u": "no", "k": 2}\n', "utf-8")
+    seen = []
+    writer = stream.writeStream.foreachBatch(
+        lambda batch, _: seen.extend(zb.prune_join(str(root), batch, "u").collect())
+    )
+    query = writer.option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True).start()
+    query.awaitTermination()
+    assert [(row.u, row.r, row.k) for row in seen] == [("0-7", 7, 1)]

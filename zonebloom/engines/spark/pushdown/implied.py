@@ -1,0 +1,112 @@
+"""Whether one condition of Spark's is TRUE in each row where another is: Spark's own optimizer says so.
+
+Spark drops a filter that repeats what the filter below it says. So `C` implies `A` if the optimized plan of
+`where(C).where(A)` is that of `where(C)`. Only texts of plans are public, on classic sessions and on Spark Connect, but
+`A` can only add to the text of the filter. Nothing is executed.
+
+Spec: specs/spark.md#implied
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import pyarrow as pa
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+__all__ = ["explained", "implies", "opaque", "optimized_plan", "parts_of"]
+
+_HIDDEN = re.compile(r"\(redacted\)|Filter .*\.\.\. \d+ more fields")
+_FIELDS = "spark.sql.debug.maxToStringFields"
+"""What a plan's text does not show, in a filter or where the session hides it."""
+
+
+def implies(base: DataFrame, given: Column, other: Column) -> bool:
+    """Whether Spark proves that `other` is TRUE in each row of `base` where `given` is; false if it does not say."""
+    filtered = base.where(given)
+    plan = optimized_plan(filtered)
+    return plan is not None and plan == optimized_plan(filtered.where(other))
+
+
+def opaque(spark: SparkSession, schema: StructType, label: str = "unread") -> DataFrame:
+    """A frame of `schema` whose rows Spark's optimizer does not know, so that it simplifies filters alone."""
+
+    def unread(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+        return batches
+
+    unread.__name__ = label
+    return spark.range(1).mapInArrow(unread, schema)
+
+
+def optimized_plan(frame: DataFrame) -> str | None:
+    """The text of the optimized plan, with numbers of columns in order of appearance; None if parts are not shown."""
+    whole = explained(frame)
+    if "more fields" in whole:
+        whole = _explained_whole(frame)
+    plan, header, _ = whole.partition("\n== Optimized Logical Plan ==\n")[2].partition("\n== Physical Plan ==\n")
+    if not header or _HIDDEN.search(plan):
+        return None
+    plan = "\n".join(map(_sorted_filter, plan.splitlines()))
+    numbers: dict[str, int] = {}
+    return re.sub(r"#(\d+)", lambda found: f"#{numbers.setdefault(found[1], len(numbers))}", plan)
+
+
+def _sorted_filter(line: str) -> str:
+    """A line of a plan; of a filter with its conjuncts in one order, which the optimizer leaves to chance."""
+    above, filter_, condition = line.partition("Filter ")
+    pieces = sorted(parts_of(condition), key=_without_numbers)
+    return f"{above}{filter_}{' AND '.join(pieces)}" if filter_ else line
+
+
+def _without_numbers(text: str) -> str:
+    return re.sub(r"#\d+", "", text)
+
+
+def parts_of(text: str, joint: str = " AND ") -> list[str]:
+    """What `joint` joins in `text`, at any depth; `text` where brackets of literals make that unclear.
+
+    >>> parts_of("((a AND (b OR c)) AND d)")
+    ['a', '(b OR c)', 'd']
+    """
+    depth, pieces, first = 0, [], 0
+    for place, sign in enumerate(text):
+        depth += (sign == "(") - (sign == ")")
+        if depth == 0 and text.startswith(joint, place):
+            pieces.append(text[first:place])
+            first = place + len(joint)
+    if pieces:
+        return [one for piece in (*pieces, text[first:]) for one in parts_of(piece, joint)]
+    inner = text[1:-1]
+    is_wrapped = text.startswith("(") and text.endswith(")") and joint in inner
+    return parts_of(inner, joint) if is_wrapped and _is_balanced(inner) else [text]
+
+
+def _is_balanced(text: str) -> bool:
+    depths = list(itertools.accumulate((sign == "(") - (sign == ")") for sign in text))
+    return min(depths, default=0) >= 0 and depths[-1:] in ([], [0])
+
+
+def explained(frame: DataFrame) -> str:
+    """What EXPLAIN EXTENDED says of `frame`."""
+    spark = frame.sparkSession
+    return str(spark.sql("EXPLAIN EXTENDED SELECT * FROM {frame}", frame=frame).collect()[0][0])
+
+
+def _explained_whole(frame: DataFrame) -> str:
+    """`explained`, while the session shortens no list; another thread's plans may be longer meanwhile."""
+    conf = frame.sparkSession.conf
+    before = conf.get(_FIELDS, None)
+    conf.set(_FIELDS, str(2**30))
+    try:
+        return explained(frame)
+    finally:
+        if before is None:
+            conf.unset(_FIELDS)
+        else:
+            conf.set(_FIELDS, before)
