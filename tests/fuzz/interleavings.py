@@ -115,6 +115,9 @@ def _started(*, levels: tuple[str, ...] = ("zone",)) -> tuple[Objects, MemorySto
     return objects, store, lake
 
 
+_LEVELS = {"leveled": ("fragment", "dataset"), "located": ("dataset", "locator")}
+
+
 @cache
 def base(name: str) -> Objects:
     """An index to start from."""
@@ -123,8 +126,7 @@ def base(name: str) -> Objects:
         for path in PATHS[:3]:
             objects.files.write(path)
         return objects
-    is_leveled = name == "leveled"
-    objects, store, lake = _started(levels=("zone", "fragment", "dataset", "locator") if is_leveled else ("zone",))
+    objects, store, lake = _started(levels=("zone", *_LEVELS.get(name, ())))
     if name != "young":  # several lists and segments, dead fragments, a second column, a file that is not known
         objects.files.write(PATHS[3])
         opened(store, lake).refresh(workers=1)
@@ -137,7 +139,7 @@ def base(name: str) -> Objects:
     return objects
 
 
-BASES = ("none", "young", "young", "grown", "grown", "grown", "leveled")
+BASES = ("none", "young", "young", "grown", "grown", "grown", "leveled", "located")
 
 
 # --- what actors do ---------------------------------------------------------------------------------------------------

@@ -318,7 +318,10 @@ class Case:
         options: dict[str, Any] = {
             "rows_per_zone": chance.choice((1, 2, 5, 8)),
             "sizing": chance.choice(("power_of_two", "exact", "adaptive", "parquet")),
-            "levels": ("zone", *chance.sample(("fragment", "dataset", "locator"), chance.choice((0, 0, 1, 2)))),
+            "levels": (
+                "zone",
+                *chance.sample(("dataset", chance.choice(("fragment", "locator"))), chance.choice((0, 0, 1, 2))),
+            ),
             "fpp": chance.choice((0.001, 0.2)),
         }
         self.log.append(f"index of {chosen}: {options}")
