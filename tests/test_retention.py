@@ -202,7 +202,7 @@ def test_ids_are_not_used_again_after_a_vacuum(index):
     assert sorted(one.fragment_id for one in index._snapshot.fragments.values()) == [1, 2, 3]
 
 
-def test_vacuum_leaves_what_it_cannot_judge(index):
+def test_vacuum_leaves_what_it_does_not_know(index):
     path = index.root / version_path(3)
     whole = path.read_text()
     path.write_text(whole[:100])

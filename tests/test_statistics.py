@@ -114,7 +114,7 @@ def test_what_the_parts_of_an_and_need_is_proved(sorted_lake, groups_read, text,
     assert sorted(set(groups_read)) == groups
 
 
-def test_a_pyarrow_expression_is_not_judged(sorted_lake, groups_read):
+def test_a_pyarrow_expression_is_not_evaluated(sorted_lake, groups_read):
     """pyarrow compares an integer with a double as doubles: 2 ** 53 + 1 is at most 2.0 ** 53."""
     import pyarrow.compute as pc
 

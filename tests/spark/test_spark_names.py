@@ -15,7 +15,7 @@ import zonebloom as zb
 from zonebloom.engines.spark.paths import url_of
 from zonebloom.engines.spark.pushdown.names import respelled
 from zonebloom.engines.spark.pushdown.translate import predicate_of_option
-from zonebloom.engines.spark.pushdown.types import Judge
+from zonebloom.engines.spark.pushdown.types import Binder
 from zonebloom.engines.spark.scan.open import read
 from zonebloom.engines.spark.scan.schema import Layout
 from zonebloom.spark import ZoneBloom
@@ -165,6 +165,6 @@ def test_a_variable_in_a_condition_on_folders_is_not_read(tmp_path):
     for word in ("b", "x"):
         write(tmp_path, f"word={word}/a.parquet", pa.table({"key": [1]}))
     view = zb.build_index(tmp_path, ["key"]).view()
-    judge = Judge(Layout(view).readable, view)
+    binder = Binder(Layout(view).readable, view)
     for text, num_files in (("< '${my.word}'", 2), ("= '${my.word}'", 2), ("< 'c'", 1), ("= 'b'", 1)):
-        assert len(view.search(predicate_of_option(f"word {text}", judge)).files) == num_files
+        assert len(view.search(predicate_of_option(f"word {text}", binder)).files) == num_files

@@ -250,7 +250,7 @@ def test_keys_that_every_file_holds(spark, lake):
     (dt.date(1500, 1, 1), "date", "another calendar"),
     (dt.datetime(1850, 1, 1, tzinfo=UTC), "timestamp", "another calendar"),
 ])  # fmt: skip
-def test_keys_that_the_index_cannot_judge(spark, tmp_path, value, kind, says):
+def test_keys_that_the_index_cannot_evaluate(spark, tmp_path, value, kind, says):
     folder = tmp_path / "lake"
     folder.mkdir()
     pq.write_table(pa.table({"key": [value, None], "row": [1, 2]}), folder / "a.parquet")

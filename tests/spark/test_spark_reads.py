@@ -385,7 +385,7 @@ def test_columns_and_predicates_are_understood(any_spark, hard_lake):
         assert rows == wanted, str(ours)
 
 
-def test_integers_of_64_bits_are_judged(any_spark, tmp_path):
+def test_integers_of_64_bits_are_evaluated(any_spark, tmp_path):
     numbers = [2**63 - 1, -(2**63 - 1), 4109125379036153425, -4109125379036153425, -(2**63)]
     for number in numbers:
         write(tmp_path, f"{number}.parquet", pa.table({"n": [number]}))
@@ -681,8 +681,8 @@ def test_lists_of_old_dates_prune_nothing(spark, tmp_path):
     lake = read(spark, str(tmp_path))
     for day, files in ((dt.date(1500, 1, 1), 2), (dt.date(2026, 1, 1), 1)):
         assert lake.where_in("at", [day]).count() == 3
-        view, judge = lake._state(strict=False)
-        condition = keys_condition(("at",), pa.array([day]), judge)
+        view, binder = lake._state(strict=False)
+        condition = keys_condition(("at",), pa.array([day]), binder)
         assert view.search(condition.predicate).kept.files == files
 
 

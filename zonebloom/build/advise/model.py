@@ -1,7 +1,7 @@
 """The forecast's formulas over a sample.
 
 The ladder: a sample of zones → how many zones hold a key (`_zones_of_a_key`) → for each false positive probability and
-sizing the bytes, the build time and the zones kept (`_Predictor`) → whether an index is of any use (`_judge`).
+sizing the bytes, the build time and the zones kept (`_Predictor`) → whether an index is of any use (`_verdict`).
 
 Spec: specs/whatif.md
 """
@@ -123,7 +123,7 @@ class _Predictor:
         if not self.num_rows:
             return self._forecast(Verdict("NO_ROWS", "the data set has no rows"))
         sample = self.sample
-        found = self._forecast(_judge(sample, self.num_zones, self.holding, self.shares))
+        found = self._forecast(_verdict(sample, self.num_zones, self.holding, self.shares))
         sampled = {
             "files": sample.num_files,
             "places": sample.num_places,
@@ -283,7 +283,7 @@ def _ratio(of_all: NDArray[np.int64], read: NDArray[np.int64]) -> NDArray[np.flo
     return np.where(read > 0, of_all / np.maximum(read, 1), 0.0)
 
 
-def _judge(sample: Sample, num_zones: int, holding: float, shares: NDArray[np.float64]) -> Verdict:
+def _verdict(sample: Sample, num_zones: int, holding: float, shares: NDArray[np.float64]) -> Verdict:
     """Spec: specs/whatif.md#verdict."""
     if not len(shares):
         return Verdict("CONSTANT", "every sampled row is null, so no value is there to be found")

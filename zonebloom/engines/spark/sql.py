@@ -25,7 +25,7 @@ from sqlglot.errors import SqlglotError
 
 from zonebloom.engines.spark.pushdown.implied import opaque, optimized_plan, parts_of
 from zonebloom.engines.spark.pushdown.to_column import column_of
-from zonebloom.engines.spark.pushdown.types import Judge, UnjudgedError
+from zonebloom.engines.spark.pushdown.types import Binder, UnboundError
 from zonebloom.engines.spark.scan.open import read
 from zonebloom.engines.spark.scan.table import Lake
 from zonebloom.errors import PredicateError, ZoneBloomError
@@ -207,7 +207,7 @@ class Query:
             for place in asked:
                 guess = guesses[place]
                 if guess is not None:
-                    frames[place] = frames[place].where(column_of(guess, scans[place].lake.judge()))
+                    frames[place] = frames[place].where(column_of(guess, scans[place].lake.binder()))
             return optimized_plan(self.run(text, frames)) == plan
 
         guessed = [place for place in places if guesses[place] is not None]
@@ -234,29 +234,29 @@ def _guess(plan: str, number: int, lake: Lake) -> Predicate | None:
     lines = plan.splitlines()
     place = next((one for one, line in enumerate(lines) if f"MapInArrow {_SCAN}{number}(" in line), 0)
     above = re.match(r"[\s:+|-]*Filter (.*)", lines[place - 1]) if place else None
-    judge = lake.judge()
+    binder = lake.binder()
     found: list[Predicate] = []
     for piece in parts_of(above[1]) if above else ():
-        with contextlib.suppress(PredicateError, UnjudgedError):
-            found.append(Or([_leaf(one, judge) for one in parts_of(piece, " OR ")]))
+        with contextlib.suppress(PredicateError, UnboundError):
+            found.append(Or([_leaf(one, binder) for one in parts_of(piece, " OR ")]))
     return And(found) if found else None
 
 
-def _leaf(text: str, judge: Judge) -> Predicate:
+def _leaf(text: str, binder: Binder) -> Predicate:
     """A comparison of a column with one literal or some, as a plan prints it.
 
     Raises
     ------
-    PredicateError, UnjudgedError
-        It is none, or the filters do not judge it.
+    PredicateError, UnboundError
+        It is none, or the filters do not evaluate it.
     """
     found = _LEAF.fullmatch(text)
     if found is None:
         raise PredicateError(f"a comparison must be of a column with literals, got {text:.200}")
     name, one, listed, unique = found[1] or found[3], found[2], found[4], found[5]
     texts = [one] if one is not None else listed.split(",") if listed is not None else unique.split(", ")
-    target = judge.target(judge.path(name))
-    values = [judge.printed(each, target) for each in texts]
+    target = binder.target(binder.path(name))
+    values = [binder.printed(each, target) for each in texts]
     leaf = Equals(name, values[0]) if len(values) == 1 else IsIn(name, values)
-    column_of(leaf, judge)  # which literals Spark has
+    column_of(leaf, binder)  # which literals Spark has
     return leaf

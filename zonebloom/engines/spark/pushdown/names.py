@@ -3,7 +3,7 @@
 Spark's Parquet reader knows no case, and prefers a folder's value to a column of that name; the library does neither.
 So a name may mean other values to one than to the other.
 
-Spec: specs/spark.md#judging
+Spec: specs/spark.md#binding
 """
 
 from __future__ import annotations

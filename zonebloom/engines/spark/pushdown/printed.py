@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from zonebloom.engines.spark.pushdown.types import EqualsNull, IsNotNull, Judge, Piece, UnjudgedError
+from zonebloom.engines.spark.pushdown.types import Binder, EqualsNull, IsNotNull, Piece, UnboundError
 from zonebloom.predicates import And, Equals, IsIn, IsNull, Not, Or, Predicate
 from zonebloom.predicates.terms import ColumnTerm, Comparison, LiteralTerm, Truth
 
@@ -26,37 +26,37 @@ def text_of_column(column: Any) -> str:
     return str(column).removeprefix("Column<'").removesuffix("'>")
 
 
-def predicate_of_column(text: str, judge: Judge) -> Predicate:
+def predicate_of_column(text: str, binder: Binder) -> Predicate:
     """What a Column says that prints `text`; one `Piece` where that is not understood."""
     try:
-        return _of_call(text, judge)
+        return _of_call(text, binder)
     except RecursionError:
         return Piece(text)
 
 
-def _of_call(text: str, judge: Judge) -> Predicate:
+def _of_call(text: str, binder: Binder) -> Predicate:
     found = _CALL.match(text)
     if found is None or not text.endswith(")"):
         return Truth(ColumnTerm(text)) if re.fullmatch(r"[\w.]+", text) else Piece(text)
     called, inner = found[1], text[found.end() : -1]
     arguments = _arguments(inner)
     if called in ("and", "or"):
-        return (And if called == "and" else Or)([_of_call(one, judge) for one in arguments])
+        return (And if called == "and" else Or)([_of_call(one, binder) for one in arguments])
     if called in ("!", "not"):
-        return Not(_of_call(inner, judge))
+        return Not(_of_call(inner, binder))
     if called in ("isNull", "isNotNull"):
         is_null = IsNull(_name(inner))
         return is_null if called == "isNull" else IsNotNull(is_null)
     first, _, rest = inner.partition(", ")
     name = _name(first)
     literal, _, last = inner.rpartition(", ")
-    if not judge.has_column(name):
-        if called == "in" or not judge.has_column(_name(last)):
+    if not binder.has_column(name):
+        if called == "in" or not binder.has_column(_name(last)):
             return Piece(text)
         name, rest, called = _name(last), literal, _MIRRORED.get(called, called)
     if called == "in":
-        return IsIn(name, [_value(one, name, judge) for one in arguments[1:]])
-    value = _value(rest, name, judge)
+        return IsIn(name, [_value(one, name, binder) for one in arguments[1:]])
+    value = _value(rest, name, binder)
     if called == "<=>":
         return EqualsNull(name) if value is None else Equals(name, value, null_safe=True)
     return Equals(name, value) if called in ("=", "==") else Comparison(ColumnTerm(name), called, LiteralTerm(value))
@@ -71,15 +71,15 @@ def _name(text: str) -> str:
     return text[1:-1] if is_quoted else text
 
 
-def _value(text: str, name: str, judge: Judge) -> Any:
+def _value(text: str, name: str, binder: Binder) -> Any:
     """A literal of which only the printed form is known, as the column's type suggests."""
     if text == "NULL":
         return None
     is_quoted = len(text) > 1 and text[0] == text[-1] == "'"
     bare = re.sub(r"\\(.)", r"\1", text[1:-1], flags=re.DOTALL) if is_quoted else text
     try:
-        return judge.printed(bare, judge.target(judge.path(name)))
-    except UnjudgedError:
+        return binder.printed(bare, binder.target(binder.path(name)))
+    except UnboundError:
         return bare
 
 

@@ -24,12 +24,12 @@ from sqlglot.generator import Generator
 from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]  # sqlglot gives them there
 
 from zonebloom.engines.spark.pushdown.types import (
+    Binder,
     EqualsNull,
     IsNotNull,
-    Judge,
     Piece,
     SqlDecimal,
-    UnjudgedError,
+    UnboundError,
     date_of,
 )
 from zonebloom.predicates import And, Equals, IsIn, IsNull, Not, Or, Predicate
@@ -104,12 +104,12 @@ class _Sql(Spark):
 _DIALECT = _Sql()
 
 
-def predicate_of_text(text: str, judge: Judge) -> Predicate:
+def predicate_of_text(text: str, binder: Binder) -> Predicate:
     """What `text`, a condition of Spark's, says by sqlglot's reading; one `Piece` where sqlglot cannot read it."""
     try:
         trees = _DIALECT.parse_into(exp.Condition, text)
         if len(trees) == 1 and trees[0] is not None:
-            return _Reader(judge).predicate(trees[0])
+            return _Reader(binder).predicate(trees[0])
     except (SqlglotError, RecursionError):
         pass
     return Piece(text.strip())
@@ -142,7 +142,7 @@ def shortened(text: str) -> str:
 
     Raises
     ------
-    UnjudgedError
+    UnboundError
         A list holds literals that depend on settings.
     """
     tokens = _DIALECT.tokenize(text)
@@ -153,7 +153,7 @@ def shortened(text: str) -> str:
         is_plain = all(token.token_type in _LIST_TOKENS and "'" not in token.text for token in tokens[first:end])
         if not is_plain or not reads_alike(listed):
             message = "its list is too long and holds literals with escapes"
-            raise UnjudgedError(ReasonCode.PREDICATE_NOT_SUPPORTED, message)
+            raise UnboundError(ReasonCode.PREDICATE_NOT_SUPPORTED, message)
         kept, last = kept + text[last : comma.start], tokens[end].start
     return kept + text[last:]
 
@@ -175,8 +175,8 @@ class _NoLiteralError(Exception):
 class _Reader:
     """sqlglot's tree to ours."""
 
-    def __init__(self, judge: Judge) -> None:
-        self._judge = judge
+    def __init__(self, binder: Binder) -> None:
+        self._binder = binder
 
     def predicate(self, node: exp.Expr) -> Predicate:
         """The condition `node`."""
@@ -191,7 +191,7 @@ class _Reader:
             return IsNotNull(child) if is_one else Not(child)
         try:
             found = self._leaf(node)
-        except (_NoLiteralError, UnjudgedError, ValueError, OverflowError, decimal.InvalidOperation):
+        except (_NoLiteralError, UnboundError, ValueError, OverflowError, decimal.InvalidOperation):
             found = None
         return Piece(node.sql(dialect=_DIALECT, normalize_functions=False, comments=False)) if found is None else found
 
@@ -248,7 +248,7 @@ class _Reader:
         if isinstance(node, exp.TryCast) or kind not in _WRITTEN:
             raise _NoLiteralError
         is_date = kind is _TYPE.DATE
-        return date_of(text) if is_date else self._judge.moment(text, is_local=kind is _TYPE.TIMESTAMPNTZ)
+        return date_of(text) if is_date else self._binder.moment(text, is_local=kind is _TYPE.TIMESTAMPNTZ)
 
 
 def _name(node: exp.Expr | None) -> str | None:

@@ -9,7 +9,7 @@ from functools import reduce
 from operator import and_, or_
 from typing import TYPE_CHECKING, Any
 
-from zonebloom.engines.spark.pushdown.types import EqualsNull, IsNotNull, Judge, Piece, text_of
+from zonebloom.engines.spark.pushdown.types import Binder, EqualsNull, IsNotNull, Piece, text_of
 from zonebloom.errors import PredicateError
 from zonebloom.predicates import And, Equals, IsIn, IsNull, Not, Or, Predicate
 from zonebloom.predicates.terms import ColumnTerm, Comparison, LiteralTerm, Truth
@@ -23,7 +23,7 @@ MAX_LITERALS = 1000
 """Longer IN lists become a join with a local relation: a plan with 5000 literals takes seconds."""
 
 
-def column_of(predicate: Predicate, judge: Judge) -> Column:
+def column_of(predicate: Predicate, binder: Binder) -> Column:
     """`predicate` as a Column, which names columns by their names.
 
     Raises
@@ -31,32 +31,32 @@ def column_of(predicate: Predicate, judge: Judge) -> Column:
     PredicateError
         Spark has no words for a part of it.
     """
-    return predicate.fold(lambda node, children: _column(node, children, judge))
+    return predicate.fold(lambda node, children: _column(node, children, binder))
 
 
-def _column(node: Predicate, children: list[Column], judge: Judge) -> Column:  # noqa: C901 - one case a kind of node
+def _column(node: Predicate, children: list[Column], binder: Binder) -> Column:  # noqa: C901 - one case a kind of node
     from pyspark.sql import functions  # noqa: PLC0415 - an optional extra
 
     if isinstance(node, Piece):
         return functions.expr(node.sql)
     if isinstance(node, IsNotNull):
-        return _named(next(iter(node.columns())), judge).isNotNull()
+        return _named(next(iter(node.columns())), binder).isNotNull()
     if isinstance(node, Not):
         return ~children[0]
     if isinstance(node, Truth) and isinstance(node.term, ColumnTerm):
-        return _named(node.term.name, judge)
+        return _named(node.term.name, binder)
     if isinstance(node, (And, Or)):
         return reduce(and_ if isinstance(node, And) else or_, children)
     if isinstance(node, IsNull):
-        column = _named(node.column, judge)
+        column = _named(node.column, binder)
         return column.eqNullSafe(None) if isinstance(node, EqualsNull) else column.isNull()
     if isinstance(node, Equals):
-        column = _named(node.column, judge)
+        column = _named(node.column, binder)
         return column.eqNullSafe(_lit(node.value)) if node.null_safe else column == _lit(node.value)
     if isinstance(node, IsIn) and len(node.values) <= MAX_LITERALS and not node.null_safe:
-        return _named(node.column, judge).isin(*[_lit(value) for value in node.values])
+        return _named(node.column, binder).isin(*[_lit(value) for value in node.values])
     if isinstance(node, Comparison) and isinstance(node.left, ColumnTerm) and isinstance(node.right, LiteralTerm):
-        column, value = _named(node.left.name, judge), _lit(node.right.value)
+        column, value = _named(node.left.name, binder), _lit(node.right.value)
         compared = {"<": column.__lt__, "<=": column.__le__, ">": column.__gt__, ">=": column.__ge__}
         if node.operator in compared:
             return compared[node.operator](value)
@@ -68,10 +68,10 @@ def _column(node: Predicate, children: list[Column], judge: Judge) -> Column:  #
     )
 
 
-def _named(name: str, judge: Judge) -> Column:
+def _named(name: str, binder: Binder) -> Column:
     from pyspark.sql import functions  # noqa: PLC0415 - an optional extra
 
-    return functions.col(".".join(f"`{part.replace('`', '``')}`" for part in judge.path(name)))
+    return functions.col(".".join(f"`{part.replace('`', '``')}`" for part in binder.path(name)))
 
 
 def _lit(value: Any) -> Column:

@@ -7,7 +7,7 @@ in each row in which the condition is TRUE. The steps:
 2. Spark is asked whether the guess, made a `Column` again (`to_column`), means the same (`DataFrame.sameSemantics`), so
    no difference between its grammar and ours, and no setting, can lose a row;
 3. where the two differ, as the guess knows no Column for a function, Spark is asked which comparisons it implies;
-4. `judged` keeps the comparisons in which Spark compares the very values that the index has hashed.
+4. `bound` keeps the comparisons in which Spark compares the very values that the index has hashed.
 
 Spec: specs/spark.md#conditions
 """
@@ -32,7 +32,7 @@ from zonebloom.engines.spark.pushdown.sql_text import (
     shortened,
 )
 from zonebloom.engines.spark.pushdown.to_column import MAX_LITERALS, column_of
-from zonebloom.engines.spark.pushdown.types import Judge, Piece, Target, UnjudgedError
+from zonebloom.engines.spark.pushdown.types import Binder, Piece, Target, UnboundError
 from zonebloom.errors import PredicateError
 from zonebloom.predicates import And, Equals, IsIn, IsNull, Not, Opaque, Or, Predicate
 from zonebloom.predicates.coerce import fit_values
@@ -107,7 +107,7 @@ class Condition:
         return frame
 
 
-def understand(given: str | Column | Predicate, judge: Judge, template: DataFrame) -> Condition:
+def understand(given: str | Column | Predicate, binder: Binder, template: DataFrame) -> Condition:
     """What is known of a condition.
 
     Parameters
@@ -127,30 +127,30 @@ def understand(given: str | Column | Predicate, judge: Judge, template: DataFram
     from pyspark.sql import Column  # noqa: PLC0415 - an optional extra
 
     if isinstance(given, Predicate):
-        return _with_keys(f"{given!r:.400}", given, given, judge)
+        return _with_keys(f"{given!r:.400}", given, given, binder)
     if isinstance(given, str):
-        return _of_text(given, judge, template)
+        return _of_text(given, binder, template)
     if not isinstance(given, Column):
         raise TypeError(f"a condition must be SQL text, a Column, or a predicate made with col(), got {given!r:.200}")
     shown = text_of_column(given)
-    guess = predicate_of_column(shown, judge)
+    guess = predicate_of_column(shown, binder)
     if isinstance(guess, Piece):  # made by expr(): what it prints is SQL
-        guess = predicate_of_text(shown, judge)
+        guess = predicate_of_text(shown, binder)
     elif any(isinstance(node, Piece) for node in guess.walk()):  # of a function, which is printed as no SQL
-        return _resolved(Condition(shown, Piece(shown), (given,)), given, guess, judge, template)
-    found = _verified(Condition(shown, judged(guess, judge), (given,)), given, guess, judge, template)
+        return _resolved(Condition(shown, Piece(shown), (given,)), given, guess, binder, template)
+    found = _verified(Condition(shown, bound(guess, binder), (given,)), given, guess, binder, template)
     if not found.is_local:
         return found
     if isinstance(found.predicate, Piece):
-        return _implied(found, given, guess, judge, template)
-    return replace(found, residual=(column_of(guess, judge),))
+        return _implied(found, given, guess, binder, template)
+    return replace(found, residual=(column_of(guess, binder),))
 
 
-def understand_all(given: Sequence[str | Column | Predicate], judge: Judge, template: DataFrame) -> Condition:
+def understand_all(given: Sequence[str | Column | Predicate], binder: Binder, template: DataFrame) -> Condition:
     """What is known of conditions that must all be TRUE."""
     if not given:
         raise TypeError("a condition must be given, got none; toDF() has all rows")
-    found = [understand(one, judge, template) for one in given]
+    found = [understand(one, binder, template) for one in given]
     if len(found) == 1:
         return found[0]
     return Condition(
@@ -163,9 +163,9 @@ def understand_all(given: Sequence[str | Column | Predicate], judge: Judge, temp
     )
 
 
-def _of_text(given: str, judge: Judge, template: DataFrame) -> Condition:
-    guess = predicate_of_text(given, judge)
-    found = Condition(given.strip(), judged(guess, judge), (given,))
+def _of_text(given: str, binder: Binder, template: DataFrame) -> Condition:
+    guess = predicate_of_text(given, binder)
+    found = Condition(given.strip(), bound(guess, binder), (given,))
     is_leaf = type(guess) in (Equals, IsIn) and type(found.predicate) in (Equals, IsIn)
     is_short = all(len(node.values) <= COMPARED_LITERALS for node in guess.walk() if isinstance(node, IsIn))
     if is_leaf and is_short and reads_alike(given) and is_fixed(guess):
@@ -174,22 +174,22 @@ def _of_text(given: str, judge: Judge, template: DataFrame) -> Condition:
     if not is_short:
         try:
             shown = shortened(given)
-        except UnjudgedError as error:
+        except UnboundError as error:
             return _unverified(found, str(error), is_local=False)  # Spark was not asked
-    checked = _verified(found, shown, guess.fold(_shortened), judge, template)
+    checked = _verified(found, shown, guess.fold(_shortened), binder, template)
     if isinstance(checked.predicate, Piece) or not any(map(_is_long, _parts(checked.predicate))):
         return checked
-    return _with_keys(shown.strip(), guess, checked.predicate, judge)
+    return _with_keys(shown.strip(), guess, checked.predicate, binder)
 
 
-def predicate_of_option(text: str, judge: Judge) -> Predicate:
+def predicate_of_option(text: str, binder: Binder) -> Predicate:
     """What SQL text says where no session can be asked, as far as it reads alike under every setting of Spark."""
     if not reads_alike(text):
         return Piece(text, "only a session can say what its comments, escapes or double quotes mean")
-    return judged(predicate_of_text(text, judge), judge, is_asked=False)
+    return bound(predicate_of_text(text, binder), binder, is_asked=False)
 
 
-def keys_condition(path: tuple[str, ...], values: pa.Array, judge: Judge) -> Condition:
+def keys_condition(path: tuple[str, ...], values: pa.Array, binder: Binder) -> Condition:
     """The condition that the column at `path` is one of `values`.
 
     Raises
@@ -198,10 +198,10 @@ def keys_condition(path: tuple[str, ...], values: pa.Array, judge: Judge) -> Con
         The values are not of the column's type.
     """
     try:
-        target = judge.target(path)
+        target = binder.target(path)
         fit = fit_values(values, target.arrow)
         reason = fit.reason
-    except UnjudgedError as error:
+    except UnboundError as error:
         reason = error.reason
     if reason is not None:
         message = f"a long list of values must be of the type of column {'.'.join(path)}, got: {reason.message}"
@@ -217,13 +217,13 @@ def keys_condition(path: tuple[str, ...], values: pa.Array, judge: Judge) -> Con
 # --- pruning ----------------------------------------------------------------------------------------------------------
 
 
-def judged(guess: Predicate, judge: Judge, *, is_asked: bool = True) -> Predicate:
+def bound(guess: Predicate, binder: Binder, *, is_asked: bool = True) -> Predicate:
     """What prunes soundly for `guess`, over the columns of the index.
 
     Parameters
     ----------
     is_asked
-        Whether Spark is asked if the guess is right; else only what is sure without it is judged.
+        Whether Spark is asked if the guess is right; else only what is sure without it is evaluated.
     """
 
     def visit(node: Predicate, children: list[Predicate]) -> Predicate:
@@ -236,30 +236,30 @@ def judged(guess: Predicate, judge: Judge, *, is_asked: bool = True) -> Predicat
         if not is_asked and not is_fixed(node):
             return Piece(_shown(node), "only a session can say what it means; compare a column with texts or integers")
         try:
-            found = _leaf(node, judge)
-        except UnjudgedError as error:
+            found = _leaf(node, binder)
+        except UnboundError as error:
             return Piece(_shown(node), str(error), error.reason.code)
         return Piece(_shown(node)) if found is None else found
 
     return guess.fold(visit)
 
 
-def _leaf(node: Predicate, judge: Judge) -> Predicate | None:
+def _leaf(node: Predicate, binder: Binder) -> Predicate | None:
     """A comparison as the index knows it; None where it knows none of that kind."""
     if isinstance(node, IsNull):
-        return IsNull(judge.target(judge.path(node.column)).name)
+        return IsNull(binder.target(binder.path(node.column)).name)
     if isinstance(node, Truth) and isinstance(node.term, ColumnTerm):
-        target = judge.target(judge.path(node.term.name))
-        return Equals(target.name, judge.fitted(True, target))
+        target = binder.target(binder.path(node.term.name))
+        return Equals(target.name, binder.fitted(True, target))
     if isinstance(node, Equals):
-        target = judge.target(judge.path(node.column))
-        return Equals(target.name, judge.fitted(node.value, target), null_safe=node.null_safe)
+        target = binder.target(binder.path(node.column))
+        return Equals(target.name, binder.fitted(node.value, target), null_safe=node.null_safe)
     if isinstance(node, IsIn):
-        target = judge.target(judge.path(node.column))
-        return IsIn(target.name, [judge.fitted(one, target) for one in node.values], null_safe=node.null_safe)
+        target = binder.target(binder.path(node.column))
+        return IsIn(target.name, [binder.fitted(one, target) for one in node.values], null_safe=node.null_safe)
     if isinstance(node, Comparison) and isinstance(node.left, ColumnTerm) and isinstance(node.right, LiteralTerm):
-        target = judge.target(judge.path(node.left.name))
-        value = judge.fitted(node.right.value, target) if target.is_ordered else None
+        target = binder.target(binder.path(node.left.name))
+        value = binder.fitted(node.right.value, target) if target.is_ordered else None
         if value is not None:
             return Comparison(ColumnTerm(target.name), node.operator, LiteralTerm(value))
     return None
@@ -279,14 +279,16 @@ def _shown(node: Predicate) -> str:
 # --- asking Spark -----------------------------------------------------------------------------------------------------
 
 
-def _verified(found: Condition, given: str | Column, guess: Predicate, judge: Judge, template: DataFrame) -> Condition:
+def _verified(
+    found: Condition, given: str | Column, guess: Predicate, binder: Binder, template: DataFrame
+) -> Condition:
     """`found`, if Spark says that `guess` means what was given; else nothing is pruned, and said."""
     from pyspark.errors import PySparkException  # noqa: PLC0415 - an optional extra
 
     if _HIDDEN.search(found.shown):
         return _unverified(found, NOT_OF_COLUMNS, is_local=False)
     try:
-        is_same = _joined(template, given).sameSemantics(_joined(template, column_of(guess, judge)))
+        is_same = _joined(template, given).sameSemantics(_joined(template, column_of(guess, binder)))
     except (PySparkException, PredicateError):
         try:
             _joined(template, given).schema  # noqa: B018 - asks Spark to resolve it
@@ -307,7 +309,7 @@ def _joined(template: DataFrame, condition: str | Column) -> DataFrame:
     return template.join(template.sparkSession.range(0).select(), column)
 
 
-def _resolved(found: Condition, given: Column, guess: Predicate, judge: Judge, template: DataFrame) -> Condition:
+def _resolved(found: Condition, given: Column, guess: Predicate, binder: Binder, template: DataFrame) -> Condition:
     """`found`, of which Spark is not asked whether `guess` means the same."""
     from pyspark.errors import PySparkException  # noqa: PLC0415 - an optional extra
 
@@ -317,21 +319,21 @@ def _resolved(found: Condition, given: Column, guess: Predicate, judge: Judge, t
         _joined(template, given).schema  # noqa: B018 - asks Spark to resolve it
     except PySparkException:
         return _unverified(found, NOT_OF_COLUMNS, is_local=False)
-    return _implied(found, given, guess, judge, template)
+    return _implied(found, given, guess, binder, template)
 
 
-def _implied(found: Condition, given: Column, guess: Predicate, judge: Judge, template: DataFrame) -> Condition:
+def _implied(found: Condition, given: Column, guess: Predicate, binder: Binder, template: DataFrame) -> Condition:
     """`found` with those comparisons of `guess` that are TRUE in each row where `given` is, as Spark proves."""
     from pyspark.errors import PySparkException  # noqa: PLC0415 - an optional extra
 
-    sure = [(part, judged(part, judge)) for part in _conjuncts(guess)]
+    sure = [(part, bound(part, binder)) for part in _conjuncts(guess)]
     sure = [(part, known) for part, known in sure if not any(isinstance(node, Piece) for node in known.walk())]
     if not sure:
         return found
     base = opaque(template.sparkSession, template.schema)
     for parts in (sure, *([one] for one in sure[:_MOST_PROOFS] if len(sure) > 1)):
         try:
-            if implies(base, given, column_of(And([part for part, _ in parts]), judge)):
+            if implies(base, given, column_of(And([part for part, _ in parts]), binder)):
                 return replace(found, predicate=And([known for _, known in parts]), is_whole=False)
         except (PySparkException, PredicateError):
             continue
@@ -371,7 +373,7 @@ def _is_long(node: Predicate) -> bool:
     return isinstance(node, IsIn) and len(node.values) > MAX_LITERALS
 
 
-def _with_keys(shown: str, given: Predicate, known: Predicate, judge: Judge) -> Condition:
+def _with_keys(shown: str, given: Predicate, known: Predicate, binder: Binder) -> Condition:
     """`given`, whose long lists become joins; the rest is filtered by Columns.
 
     Parameters
@@ -382,9 +384,9 @@ def _with_keys(shown: str, given: Predicate, known: Predicate, judge: Judge) -> 
     found: list[Condition] = []
     for part, values in zip(_parts(given), _parts(known), strict=True):
         if isinstance(values, IsIn) and _is_long(values):
-            found.append(keys_condition(judge.path(values.column), values.values, judge))
+            found.append(keys_condition(binder.path(values.column), values.values, binder))
         else:
-            found.append(Condition("", judged(part, judge), (column_of(part, judge),)))
+            found.append(Condition("", bound(part, binder), (column_of(part, binder),)))
     residual = tuple(one for part in found for one in part.residual)
     keys = tuple(one for part in found for one in part.keys)
     return Condition(shown, And([part.predicate for part in found]), residual, keys)

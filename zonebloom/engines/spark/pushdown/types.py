@@ -1,10 +1,10 @@
-"""Which comparisons of Spark's the filters judge, and with which value: where both surely mean the same.
+"""Which comparisons of Spark's the filters binder, and with which value: where both surely mean the same.
 
 Spark casts either side of a comparison, depending on types and settings; the filters know the bytes that the files
-hold. So a leaf is judged only if the column has one of the pairs of types below and the literal a kind that Spark
+hold. So a leaf is evaluated only if the column has one of the pairs of types below and the literal a kind that Spark
 compares with it exactly. Anything else is kept whole, with a reason.
 
-Spec: specs/spark.md#judging
+Spec: specs/spark.md#binding
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from zonebloom.search.view import View
 
-__all__ = ["EqualsNull", "IsNotNull", "Judge", "Piece", "SqlDecimal", "Target", "UnjudgedError", "date_of", "text_of"]
+__all__ = ["Binder", "EqualsNull", "IsNotNull", "Piece", "SqlDecimal", "Target", "UnboundError", "date_of", "text_of"]
 
 _CHAR = "__CHAR_VARCHAR_TYPE_STRING"
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
@@ -43,16 +43,16 @@ _MAX_DIGITS = 38
 _BIGINT_DIGITS = 20
 
 
-class UnjudgedError(Exception):
-    """A leaf that the filters do not judge; never leaves this package."""
+class UnboundError(Exception):
+    """A leaf that the filters do not evaluate; never leaves this package."""
 
     def __init__(self, code: ReasonCode, message: str) -> None:
         super().__init__(message)
         self.reason = Reason(code, message)
 
 
-def _unfit(message: str) -> UnjudgedError:
-    return UnjudgedError(ReasonCode.TYPE_MISMATCH, message)
+def _unfit(message: str) -> UnboundError:
+    return UnboundError(ReasonCode.TYPE_MISMATCH, message)
 
 
 class Piece(Opaque):
@@ -127,7 +127,7 @@ class Target:
     """Whether the index has the values themselves, in Spark's order: those of a partition column."""
 
 
-class Judge:
+class Binder:
     """Columns and literals of one data set as it is now.
 
     Parameters
@@ -167,7 +167,7 @@ class Judge:
 
         Raises
         ------
-        UnjudgedError
+        UnboundError
             Spark and the index may mean different columns, or give it types that do not compare.
         """
         held: Any = self._schema
@@ -181,14 +181,14 @@ class Judge:
             alike = sum(one.name.lower() == part.lower() for one in fields)
             if len(same) != 1 or alike != 1:
                 shown = ".".join(path)
-                raise UnjudgedError(ReasonCode.PREDICATE_NOT_SUPPORTED, f"{shown} must name one column of the data set")
+                raise UnboundError(ReasonCode.PREDICATE_NOT_SUPPORTED, f"{shown} must name one column of the data set")
             spelled.append(same[0].name)
             held, metadata = same[0].dataType, same[0].metadata
         name = ".".join(spelled)
         is_dotted = len(spelled) > 1 and any("." in one for one in spelled)
         if is_dotted or not self.names.is_same(name):
             message = f"column {name} must be the same for Spark and the index, got names that they read differently"
-            raise UnjudgedError(ReasonCode.PREDICATE_NOT_SUPPORTED, message)
+            raise UnboundError(ReasonCode.PREDICATE_NOT_SUPPORTED, message)
         if _CHAR in metadata:
             raise _unfit(f"column {name} must have no padding, got {metadata[_CHAR]}")
         arrow = resolve_column(self._arrow, name).type
@@ -204,7 +204,7 @@ class Judge:
 
         Raises
         ------
-        UnjudgedError
+        UnboundError
             Spark casts the column, or the literal in a way that depends on settings.
         """
         if isinstance(value, (pa.Scalar, np.generic)):
@@ -222,7 +222,7 @@ class Judge:
 
         Raises
         ------
-        UnjudgedError
+        UnboundError
             It is written otherwise, or only the session knows its zone.
         """
         found = _MOMENT.fullmatch(text)
@@ -244,7 +244,7 @@ class Judge:
 
         Raises
         ------
-        UnjudgedError
+        UnboundError
             It is no literal of that kind.
         """
         if target.kind in ("text", "bytes"):
@@ -281,7 +281,7 @@ def date_of(text: str) -> dt.date:
 
     Raises
     ------
-    UnjudgedError
+    UnboundError
         It is written otherwise.
     """
     if not _DATE.fullmatch(text):
@@ -347,7 +347,7 @@ def _fit_float(value: Any, target: Target) -> float | None:
     if type(value) not in (float, decimal.Decimal):
         return None
     if value != value:  # noqa: PLR0124 - NaN, which equals itself in Spark and nothing in Arrow
-        raise UnjudgedError(ReasonCode.NAN_LITERAL, "NaN equals NaN of any bits in Spark, and filters know the bits")
+        raise UnboundError(ReasonCode.NAN_LITERAL, "NaN equals NaN of any bits in Spark, and filters know the bits")
     return float(value)
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import DataType, StructType
 
-    from zonebloom.engines.spark.pushdown.types import Judge
+    from zonebloom.engines.spark.pushdown.types import Binder
     from zonebloom.search.view import View
 
 __all__ = ["BY_ID", "obstacle_of_rows"]
@@ -28,7 +28,7 @@ BY_ID = "Spark finds columns by their ids, and the index by their names"
 
 
 def obstacle_of_rows(
-    condition: Condition, schema: StructType, view: View, judge: Judge, paths: tuple[str, ...], *, spark: SparkSession
+    condition: Condition, schema: StructType, view: View, binder: Binder, paths: tuple[str, ...], *, spark: SparkSession
 ) -> str | None:
     """Why the rows of `paths` that the library reads might differ from those that Spark reads.
 
@@ -48,7 +48,7 @@ def obstacle_of_rows(
             return f"column {other} has a type that Spark makes in its own way"
         if has_times(schema) and is_moving(spark, view, paths):
             return "Spark moves old dates to another calendar"
-        return misread(view, judge.names, paths)
+        return misread(view, binder.names, paths)
     except (ColumnNotFoundError, DataFileError, UnsupportedTypeError) as error:
         return str(error)
 

@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame
 
 from zonebloom.engines.spark.executors import pickled, session_of, shipped, unpickled
 from zonebloom.engines.spark.pushdown.translate import EVERY_ROW, understand
-from zonebloom.engines.spark.pushdown.types import Judge
+from zonebloom.engines.spark.pushdown.types import Binder
 from zonebloom.engines.spark.scan.late_materialization import narrowing_of
 from zonebloom.engines.spark.scan.schema import Layout
 from zonebloom.engines.spark.scan.splits import Reading, Split, packed, splits_of
@@ -208,9 +208,9 @@ def _stale(path: str) -> StaleIndexError:
 
 
 def _searched(spark: SparkSession, layout: Layout, condition: Any) -> RowSelection:
-    judge = Judge(layout.readable, layout.view)
+    binder = Binder(layout.readable, layout.view)
     template = spark.createDataFrame([], layout.readable)
-    return layout.view.search(understand(condition, judge, template).predicate).row_ranges
+    return layout.view.search(understand(condition, binder, template).predicate).row_ranges
 
 
 # --- on executors -----------------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from zonebloom.engines.spark.pushdown.translate import predicate_of_option
-from zonebloom.engines.spark.pushdown.types import Judge
+from zonebloom.engines.spark.pushdown.types import Binder
 from zonebloom.engines.spark.scan.schema import Layout
 from zonebloom.engines.spark.scan.splits import Reading, Split, packed, splits_of
 from zonebloom.errors import InvalidArgumentError
@@ -209,7 +209,7 @@ class ZoneBloomReader(DataSourceReader):  # type: ignore[misc] # pyspark is not 
         view = layout.view
         rows, reasons = view.universe, tuple(view.reasons)
         if self.options.where is not None:
-            result = view.search(predicate_of_option(self.options.where, Judge(layout.readable, view)))
+            result = view.search(predicate_of_option(self.options.where, Binder(layout.readable, view)))
             rows, reasons = result.row_ranges, tuple(result.reasons)
 
         def values_of(path: str) -> dict[str, Any]:

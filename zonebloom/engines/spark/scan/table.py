@@ -23,7 +23,7 @@ from zonebloom.engines.spark.executors import lack_of_executors, reads_by_id
 from zonebloom.engines.spark.join.keys import collected
 from zonebloom.engines.spark.paths import are_folders_keys, is_visible
 from zonebloom.engines.spark.pushdown.translate import Condition, keys_condition, understand_all
-from zonebloom.engines.spark.pushdown.types import Judge, Piece
+from zonebloom.engines.spark.pushdown.types import Binder, Piece
 from zonebloom.engines.spark.scan.fallback import BY_ID, obstacle_of_rows
 from zonebloom.engines.spark.scan.folded_rows import local_frame
 from zonebloom.engines.spark.scan.late_materialization import narrowing_of
@@ -123,7 +123,7 @@ class Lake:
         self._looked = time.monotonic()
         self._dataset = dataset
         self._scans = Scans(spark, dataset)
-        self._judges: tuple[View, Judge] | None = None
+        self._binders: tuple[View, Binder] | None = None
         self._warned = False
         self._columns = None if columns is None else self._known(columns)
 
@@ -194,7 +194,7 @@ class Lake:
         """Make all rows, listed now, a view of the session; `ZoneBloom.sql` prunes what it reads of it."""
         self.toDF().createOrReplaceTempView(name)
 
-    def judge(self) -> Judge:
+    def binder(self) -> Binder:
         """What knows the columns of the data set as it is now."""
         return self._state(strict=False)[1]
 
@@ -263,13 +263,15 @@ class Lake:
         Spec: specs/spark.md#keys
         """
         values = collected(column, keys)
-        return self._read(lambda judge: keys_condition(judge.path(column), values, judge), method, strict=strict).frame
+        return self._read(
+            lambda binder: keys_condition(binder.path(column), values, binder), method, strict=strict
+        ).frame
 
     def prepare(
         self, *conditions: str | Column | Predicate, method: Asked | None = None, strict: bool = False
     ) -> PrunedRead:
         """`where`, with what was skipped and why."""
-        return self._read(lambda judge: understand_all(conditions, judge, self._template), method, strict=strict)
+        return self._read(lambda binder: understand_all(conditions, binder, self._template), method, strict=strict)
 
     def plan(
         self,
@@ -286,8 +288,8 @@ class Lake:
         template
             A frame over which the condition resolves, where it names columns of a certain frame.
         """
-        view, judge = self._state(strict=strict)
-        return self._planned(understand_all([condition], judge, template or self._template), view, judge, method)
+        view, binder = self._state(strict=strict)
+        return self._planned(understand_all([condition], binder, template or self._template), view, binder, method)
 
     def check_plain_scan(self, frame: DataFrame) -> None:
         """Refuse a frame that is not Spark's plain read of this data set and nothing more; Spark compares the two.
@@ -313,7 +315,7 @@ class Lake:
 
     # --- the data set now -------------------------------------------------------------------------------------------
 
-    def _state(self, *, strict: bool) -> tuple[View, Judge]:
+    def _state(self, *, strict: bool) -> tuple[View, Binder]:
         """The data set and the index as they are now."""
         with self._lock:
             if time.monotonic() - self._looked > _LOOK_AFTER_SECONDS:
@@ -322,13 +324,13 @@ class Lake:
                     self._index = self._reopen()
                 self._looked = time.monotonic()
             view = self._index.view()
-            if self._judges is None or self._judges[0] is not view:
-                self._judges = view, Judge(self.full_schema, view, self._instant)
-            judge = self._judges[1]
+            if self._binders is None or self._binders[0] is not view:
+                self._binders = view, Binder(self.full_schema, view, self._instant)
+            binder = self._binders[1]
         if strict and view.num_unknown:
             message = f"every file must be indexed as it is, got {view.num_unknown} new or changed"
             raise StaleIndexError(f"{message}, such as {view.files.unknown_paths[0]}; refresh the index")
-        return view, judge
+        return view, binder
 
     def _instant(self, text: str) -> dt.datetime | None:
         """The instant that Spark's session means by a timestamp's text."""
@@ -338,7 +340,7 @@ class Lake:
         micros = self.spark.sql(asked).collect()[0].micros
         return dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=micros)
 
-    def _planned(self, condition: Condition, view: View, judge: Judge, method: Asked | None) -> Plan:
+    def _planned(self, condition: Condition, view: View, binder: Binder, method: Asked | None) -> Plan:
         asked = self.method if method is None else method
         _check_method(asked)
         is_by_id = self._has_ids and reads_by_id(self.spark)
@@ -358,7 +360,7 @@ class Lake:
             bytes=result.kept.bytes,
             of_bytes=result.total.bytes,
             is_local=condition.is_local,
-            obstacle=BY_ID if is_by_id else self._obstacle(condition, schema, view, judge, paths),
+            obstacle=BY_ID if is_by_id else self._obstacle(condition, schema, view, binder, paths),
             lack=lambda: self._lack,
         )
         return Plan(condition, result, self._choose(kept, asked), view, paths)
@@ -380,10 +382,10 @@ class Lake:
         return self._part({*self._columns, *known, *above})
 
     def _obstacle(
-        self, condition: Condition, schema: StructType, view: View, judge: Judge, paths: tuple[str, ...]
+        self, condition: Condition, schema: StructType, view: View, binder: Binder, paths: tuple[str, ...]
     ) -> str | None:
         """Why rows that the library reads might differ from Spark's."""
-        return obstacle_of_rows(condition, schema, view, judge, paths, spark=self.spark)
+        return obstacle_of_rows(condition, schema, view, binder, paths, spark=self.spark)
 
     @cached_property
     def _lack(self) -> str | None:
@@ -391,13 +393,13 @@ class Lake:
 
     # --- ways to read -----------------------------------------------------------------------------------------------
 
-    def _read(self, understood: Callable[[Judge], Condition], method: Asked | None, *, strict: bool) -> PrunedRead:
+    def _read(self, understood: Callable[[Binder], Condition], method: Asked | None, *, strict: bool) -> PrunedRead:
         """The read, listed again where files change or vanish meanwhile, the last time by Spark's plain read."""
         from pyspark.errors import AnalysisException  # noqa: PLC0415 - an optional extra
 
         def planned(asked: Asked | None) -> Plan:
-            view, judge = self._state(strict=strict)
-            return self._planned(understood(judge), view, judge, asked)
+            view, binder = self._state(strict=strict)
+            return self._planned(understood(binder), view, binder, asked)
 
         for _ in range(_ATTEMPTS - 1):
             try:
