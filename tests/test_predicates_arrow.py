@@ -229,7 +229,7 @@ def test_a_long_chain_of_functions_with_options_is_evaluated():
     assert table.filter(parse_predicate(chain).to_expression(table.schema)) == table.filter(chain)
 
 
-# --- soundness: the tree, evaluated as SQL does, never loses a row -------------------------------------------------------
+# --- soundness: the tree, evaluated as SQL does, never loses a row ----------------------------------------------------
 
 TABLE = pa.table(
     {
