@@ -356,7 +356,8 @@ def test_eight_processes_commit_to_an_object_store_and_none_is_lost(lake, s3, fi
     assert index.num_fragments == len(fragment_ids(index)) == 3 + WRITERS * COMMITS_THERE
     assert_whole(lake, index, rows_of(lake))
     assert index.search("k = 20005", strict=True).kept.files == 1
-    figure(f"{WRITERS * COMMITS_THERE} commits of {WRITERS} processes on the S3 stand-in, none lost, no version skipped")
+    num_commits = WRITERS * COMMITS_THERE
+    figure(f"{num_commits} commits of {WRITERS} processes on the S3 stand-in, none lost, no version skipped")
 
 
 def test_processes_that_see_each_others_files_index_each_once(lake):
