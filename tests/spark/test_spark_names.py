@@ -88,7 +88,7 @@ def test_folders_that_are_named_like_columns_prune_no_join(spark, tmp_path):
     keys = spark.createDataFrame([(1,), (7,)], "day int")
     zonebloom, plain = ZoneBloom(spark), spark.read.parquet(url_of(str(tmp_path)))
     assert plain.join(keys, "day").count() == 2
-    with pytest.warns(RuntimeWarning, match="names Spark takes for this one"):
+    with pytest.warns(RuntimeWarning, match="that Spark takes for this column"):
         assert zonebloom.filter_by_index(keys, str(tmp_path), "day").count() == 2
     assert zonebloom.prune_join(str(tmp_path), keys, "day").count() == 2
 

@@ -1,8 +1,8 @@
 """Building and refreshing on a cluster: the library's own build, with its work done by executors.
 
-`SparkRunner` stands where the library has its threads. Listing, ids, coverage and the commit are the library's, on the
-driver; footers of many files, zones, and filters above them are made by executors, which write straight to the index
-and give back only what the version file will say.
+`SparkRunner` replaces the library's threads. The driver runs the library's listing, ids, coverage and commit. Executors
+read the footers of many files, and make zones and levels. They write straight to the index, and return only entries of
+the version file.
 
 Spec: specs/spark.md#build
 """
@@ -50,15 +50,15 @@ __all__ = ["SparkRunner", "estimated_bytes", "optimize_index", "sent_dataset"]
 T = TypeVar("T")
 
 _FOOTERS_PER_TASK = 256
-"""Up to twice as many files, the driver reads the footers itself: that is faster than two tasks are started."""
+"""Files. The driver reads the footers of up to twice this number itself: two tasks take longer to start."""
 _ROWS_PER_TASK = 1 << 26
-"""A task that is lost costs at most about so many rows; it takes some seconds for each column."""
+"""Rows that a lost task costs at most: some seconds for each column."""
 _ROWS_WORTH_A_TASK = 1 << 25
-"""A slot gets another task only for so many rows more: an empty task takes 60 ms and more, a row of it some ns."""
+"""Rows for which a slot gets one more task: an empty task takes 60 ms or more, a row takes some ns."""
 _LOCATOR_BYTES_PER_ROW = 4.2
 """Bytes of a full locator page, for each of its pairs."""
 _TASKS_PER_SLOT = 3
-"""So many tasks even out what some are slower."""
+"""Tasks for each slot at most: three even out slow tasks."""
 
 
 def optimize_index(spark: SparkSession, index: Index, storage_options: Mapping[str, str] | None) -> Optimization:
@@ -76,7 +76,7 @@ class SparkRunner:
     num_tasks
         Spark tasks of a build; by default one to three for each slot, more where there is much to do.
     max_index_bytes
-        Refuse to build more, by estimate.
+        Refuse to build if the estimate is larger.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class SparkRunner:
         )
 
     def admit(self, columns: Iterable[tuple[ColumnEntry, Sequence[Fragment]]]) -> None:
-        """Compare the estimate of what will be written with `max_index_bytes`.
+        """Compare the estimated size of the index with `max_index_bytes`.
 
         Raises
         ------
@@ -129,7 +129,7 @@ class SparkRunner:
     def build(self, plan: BuildPlan, fragments: Sequence[Fragment]) -> BuiltColumns:
         """Write the zones of `fragments`, and the levels, by executors.
 
-        What tasks wrote before the job failed stays, and no version names it: a vacuum removes it.
+        Segments that tasks wrote before the job failed stay. No version names them, and a vacuum removes them.
         """
         units = units_of(fragments, plan.options.rows_per_zone, self._cluster.slots)
         total = sum(fragment.num_rows for fragment in fragments)
@@ -163,8 +163,8 @@ class SparkRunner:
         return found
 
     def _shares(self, units: Sequence[Unit], total: int, *, has_fragment_level: bool) -> list[list[Unit]]:
-        """Units for each task, about as many rows each; the units of a fragment that has a level of its own together,
-        unless it is longer than a task.
+        """Units for each task, with about equal rows. A fragment with a level of its own has its units in one task,
+        unless the fragment is longer than a task.
         """
         slots = self._cluster.slots
         each = min(max(total // (slots * _ROWS_WORTH_A_TASK), 1), _TASKS_PER_SLOT)
@@ -187,7 +187,7 @@ class SparkRunner:
         built: BuiltColumns,
         results: Sequence[Built],
     ) -> dict[str, tuple[LevelEntry, ...]]:
-        """The levels of each column: what tasks made of whole fragments, and what one task each makes of parts."""
+        """The levels of each column: those of whole fragments, and those that tasks make from parts."""
         found = defaultdict(list, {column: list(levels) for column, levels in built.levels.items()})
         parts = [part for result in results for part in result.parts]
         merges = []
@@ -211,7 +211,7 @@ class SparkRunner:
 
 
 def sent_dataset(dataset: DatasetSnapshot) -> DatasetSnapshot:
-    """As it travels: zones are of all rows, so nobody needs those that a table deleted."""
+    """The data set as tasks get it. Zones describe all rows, so a table's deleted rows are left out."""
     return replace(dataset, deletes=None, _deleted=None) if isinstance(dataset, TableSnapshot) else dataset
 
 
@@ -252,7 +252,7 @@ def _union(columns: Iterable[str], results: Sequence[BuiltColumns]) -> BuiltColu
 
 
 def estimated_bytes(column: ColumnEntry, fragments: Sequence[Fragment]) -> int:
-    """Bytes that the filters of `fragments` need: what zones have at most, and levels as if all values differed."""
+    """Bytes that the filters of `fragments` need: zones at their largest, and levels as if all values differed."""
     rows = [fragment.num_rows for fragment in fragments if fragment.num_rows]
     sizing = sizing_of(column)
     zone = num_blocks_for(column.rows_per_zone, column.fpp, "exact" if sizing == "adaptive" else sizing) * 32

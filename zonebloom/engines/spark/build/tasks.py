@@ -1,4 +1,4 @@
-"""What executors do: footers, units of a build, parts of levels, and single calls. They know nothing of Spark.
+"""What executors run: footers, units of a build, parts of levels, and single calls. Nothing here imports Spark.
 
 Spec: specs/spark.md#tasks
 """
@@ -29,12 +29,12 @@ __all__ = ["Built", "Merge", "Place", "Work", "build", "call", "merge", "optimiz
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A store, so that another process can open it."""
+    """A store that another process can open."""
 
     location: str
     """Folder or URL."""
     storage_options: Mapping[str, str] | None
-    """As the user gave them."""
+    """Options of the store, as the user gave them."""
 
     def open(self) -> Store:
         """The store."""
@@ -53,7 +53,7 @@ class Work:
     total_rows: int
     like: dict[str, int]
     of_rows: int
-    """As the plan has them."""
+    """`total_rows`, `like` and `of_rows` are those of the build plan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Built:
     """What one task wrote."""
 
     columns: BuiltColumns
-    """Its segments, and the levels of the fragments that were all its own."""
+    """Its segments, and the levels of the fragments that it read whole."""
     parts: list[Part] = field(default_factory=list)
     """Scratch objects of the other filters."""
 
@@ -69,7 +69,7 @@ class Built:
 def read_footers(
     dataset: DatasetSnapshot, files: Sequence[tuple[str, Fingerprint, int]]
 ) -> tuple[list[pa.Schema], list[tuple[str, Fragment | str, int]]]:
-    """The footers of `files`; of each the fragment or why there is none, and the number of its schema."""
+    """The schemas of `files`; for each file the fragment or why there is none, and the number of its schema."""
     schemas: list[pa.Schema] = []
     found: list[tuple[str, Fragment | str, int]] = []
     for path, fingerprint, fragment_id in files:
@@ -85,7 +85,7 @@ def read_footers(
 
 
 def build(work: Work, units: Sequence[Unit]) -> Built:
-    """The zones of `units` as segments of their own; nobody else knows these until the driver commits them."""
+    """The zones of `units` as new segments. No version names them until the driver commits."""
     store = work.place.open()
     plan = BuildPlan(work.dataset, store, work.columns, work.options, workers=1)
     if {"fragment", "dataset"}.isdisjoint(work.options.levels):
@@ -124,7 +124,7 @@ class Merge:
 
 
 def merge(work: Work, task: Merge) -> tuple[str, LevelEntry | None, int, float]:
-    """The level of the parts; its column, the level or None where its filter is of no use, its values, its fpp."""
+    """Merge the parts: the column, the level (None if its filter is useless), the number of values, the fpp."""
     store, fpp = work.place.open(), work.options.fpp
     if task.level == "fragment":
         column_type = work.columns[task.column]

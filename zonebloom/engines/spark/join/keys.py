@@ -1,7 +1,7 @@
-"""How a Spark column is made into what an index hashed, so that Spark's `=` and equal hashes mean the same values.
+"""Convert a Spark column to the values that an index hashed, so that Spark's `=` and equal hashes agree.
 
-`join_key` knows each pair of a Spark type and an indexed type that Spark's join compares by value. It refuses the
-others by name: there a join converts as the session is set, and a filter of other bytes would lose rows.
+`join_key` has a rule for each pair of a Spark type and an indexed type that Spark's join compares by value. It refuses
+other pairs by name: Spark's join would convert one side by settings, and a filter of other bytes would lose rows.
 
 Spec: specs/spark.md#join-keys
 """
@@ -34,7 +34,7 @@ _CHAR_VARCHAR = "__CHAR_VARCHAR_TYPE_STRING"
 """Where Spark keeps the declared type of a text column."""
 _INTEGERS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 _DOMAIN_BITS = 16
-"""Up to so many bits all values of a type are asked beforehand."""
+"""Bits of a type, up to which each of its values is looked up beforehand."""
 _TICKS = {"s": 1_000_000, "ms": 1000, "us": 1}
 _MILLISECONDS_PER_DAY = 86_400_000
 _MAX_DIGITS = 38
@@ -42,7 +42,7 @@ _MAX_DIGITS = 38
 
 @dataclass(frozen=True, slots=True)
 class JoinKey:
-    """A column, ready to be looked up in the filters of an indexed column; expressions are SQL text.
+    """A column in the form that the filters of an indexed column look up; expressions are SQL text.
 
     - A row whose `proofs` are not all true equals no value of the indexed type.
     """
@@ -52,9 +52,9 @@ class JoinKey:
     value: str
     """What is looked up."""
     proofs: tuple[str, ...] = ()
-    """Conditions that hold for each row which can equal a value of the indexed type."""
+    """Conditions that are true in each row that can equal a value of the indexed type."""
     exempt: tuple[str, ...] = ()
-    """Conditions under which a row is kept whatever the filters say."""
+    """Conditions under which a row stays without a look at the filters."""
     is_float: bool = False
     """Whether -0.0 equals 0.0; NaN is exempt."""
     domain: pa.Array | None = None
@@ -67,7 +67,7 @@ def join_key(value: str, field: StructField, indexed: pa.DataType) -> JoinKey:
     Raises
     ------
     InvalidArgumentError
-        Spark does not compare the two types by value, or no rule is known.
+        Spark does not compare the two types by value, or there is no rule for the pair.
 
     Spec: specs/spark.md#join-keys
     """
@@ -123,7 +123,7 @@ def _refusal(field: StructField, indexed: pa.DataType | None) -> InvalidArgument
 
 
 def _maker(field: StructField, stored: pa.DataType) -> _Maker | None:
-    """How the pair of types is made into a key; None where it is refused."""
+    """The key for the pair of types; None if the pair is refused."""
     types, name = pa.types, field.dataType.simpleString()
     is_text = stored in (pa.string(), pa.large_string(), pa.string_view())
     is_bytes = stored in (pa.binary(), pa.large_binary(), pa.binary_view()) or types.is_fixed_size_binary(stored)
@@ -141,7 +141,7 @@ def _maker(field: StructField, stored: pa.DataType) -> _Maker | None:
     if name == "date" and types.is_date(stored):
         return _date
     if types.is_timestamp(stored) and name == ("timestamp" if stored.tz else "timestamp_ntz"):
-        return _timestamp if stored.unit in _TICKS else None  # of nanoseconds, Spark knows the first six digits
+        return _timestamp if stored.unit in _TICKS else None  # Spark has no nanoseconds
     if types.is_decimal(stored) and name.startswith("decimal("):
         return _decimal if _has_common_decimal(field.dataType, stored) else None
     return None
@@ -156,7 +156,7 @@ def _boolean(value: str, _: DataType, __: pa.DataType) -> JoinKey:
 
 
 def _integer(value: str, found: DataType, stored: pa.DataType) -> JoinKey:
-    """Integers of any width on both sides; what is out of the indexed type's range equals nothing."""
+    """Integers of any width on both sides; a value outside the range of the indexed type equals nothing."""
     bits, is_signed = stored.bit_width, pa.types.is_signed_integer(stored)
     least = -(2 ** (bits - 1)) if is_signed else 0
     most = least + 2**bits - 1
@@ -181,12 +181,12 @@ def _integer(value: str, found: DataType, stored: pa.DataType) -> JoinKey:
 
 
 def _number(value: int) -> str:
-    """A literal of type bigint, or decimal where that has no such value, or no such literal."""
+    """A literal of type bigint; of type decimal if bigint has no such value or literal."""
     return f"{value}L" if -(2**63) < value < 2**63 else f"{value}BD"
 
 
 def _float(value: str, found: DataType, stored: pa.DataType) -> JoinKey:
-    """A float32 equals a double exactly where the double is that float32; NaN equals NaN, whatever their bits."""
+    """A float32 equals a double only if the double converts to it exactly; NaN equals NaN of any bits."""
     is_nan = f"isnan({value})"
     if found.simpleString() == "double" and stored == pa.float32():
         narrow = f"cast({value} as float)"
@@ -206,7 +206,7 @@ def _date(value: str, _: DataType, stored: pa.DataType) -> JoinKey:
 
 
 def _timestamp(value: str, _: DataType, stored: pa.DataType) -> JoinKey:
-    """Spark's microseconds as the index's unit, where they have one."""
+    """Spark's microseconds in the index's unit, if they convert exactly."""
     first = f"timestamp_ltz'{SURE_TIME} UTC'" if stored.tz else f"timestamp_ntz'{SURE_TIME}'"
     old = f"{value} < {first}"
     ticks = _TICKS[stored.unit]
@@ -217,7 +217,7 @@ def _timestamp(value: str, _: DataType, stored: pa.DataType) -> JoinKey:
 
 
 def _local_micros(value: str) -> str:
-    """Microseconds of a timestamp without zone, whatever the session's zone is."""
+    """Microseconds of a timestamp without zone, in a session of any zone."""
     days = f"cast(unix_date(cast({value} as date)) as bigint) * {_MILLISECONDS_PER_DAY * 1000}L"
     minutes = f"(cast(hour({value}) as bigint) * 60L + cast(minute({value}) as bigint)) * 60000000L"
     return f"{days} + {minutes} + cast(date_part('SECOND', {value}) * 1000000 as bigint)"

@@ -1,7 +1,7 @@
 """`prune_join`: the keys of the small side choose what is read of the big side.
 
-The keys are collected once, looked up in the index, and the big side is read as any list of keys is read (`reading`).
-Where nothing would be skipped, the join is Spark's own, and a warning says why.
+The keys are collected once, looked up in the index, and the big side is read as for any list of keys.
+If nothing can be skipped, the join is Spark's own, and a warning says why.
 
 Spec: specs/spark.md#prune-join
 """
@@ -48,7 +48,7 @@ _HOW = {
     "rightsemi": "right_semi",
     "rightanti": "right_anti",
 }
-"""Joins to whose result rows of the big side without a partner give nothing."""
+"""Joins whose result has no rows of the big side without a partner."""
 _SUFFIX = "__zonebloom"
 _ADVICE = "filter_by_index on the other side drops its rows that cannot join"
 
@@ -65,10 +65,10 @@ def prune_join(
     max_keys: int = MAX_KEYS,
     storage_options: Mapping[str, str] | None = None,
 ) -> DataFrame:
-    """`big.join(small, on, how)`, for which only those files of `big` are read that may hold a key of `small`.
+    """`big.join(small, on, how)` that reads only files and rows of `big` that may hold a key of `small`.
 
-    `small` is read twice, for its keys and for the join, and must give the same rows both times: cache what is random
-    or changes. Files are listed by this call, so use the result soon.
+    `small` runs twice, for its keys and for the join, and must give the same rows both times. Cache a frame that is
+    random or changes. This call lists the files, so use the result soon.
 
     Parameters
     ----------
@@ -84,13 +84,13 @@ def prune_join(
     index
         The place of the index, if it is not beside the data.
     max_keys
-        For more distinct keys than these the join is Spark's own, as it is where every file may hold a key; with a
-        warning.
+        Distinct keys up to which the join is pruned. With more, or if every file may hold a key, the join is
+        Spark's own, with a warning.
 
     Raises
     ------
     InvalidArgumentError
-        Another join, which needs the rows of `big` without a partner; or types that Spark does not compare by value.
+        The join needs rows of `big` without a partner, or Spark does not compare the types by value.
     ColumnNotFoundError
         None of `on` is indexed.
 
@@ -129,7 +129,7 @@ def _names(on: str | Sequence[str]) -> list[str]:
 
 
 def _check_keys(index: Index, small: DataFrame, names: Sequence[str]) -> None:
-    """Refuse keys that are nowhere, that are not indexed, or that Spark does not compare by value."""
+    """Refuse keys that are no columns, are not indexed, or are not compared by value in Spark."""
     if not any(name in index.columns for name in names):
         raise ColumnNotFoundError.among(names[0], index.columns, f"the index {index.root}")
     for name in names:
@@ -142,7 +142,7 @@ def _check_keys(index: Index, small: DataFrame, names: Sequence[str]) -> None:
 def _candidates(
     lake: Lake, small: DataFrame, indexed: Sequence[str], max_keys: int, *, null_safe: bool
 ) -> DataFrame | str:
-    """The rows of the lake that have a key of `small`; or why all are read, and what to do."""
+    """The rows of the lake that have a key of `small`; or why all rows are read, and what to do."""
     columns = [column_of(small, name)[0] for name in indexed]
     keys = small.selectExpr(*columns).distinct().limit(max_keys + 1).toArrow()
     if keys.num_rows > max_keys:
@@ -166,7 +166,7 @@ def _candidates(
 
 
 def _predicate(name: str, values: pa.Array, *, null_safe: bool) -> Predicate | str:
-    """What holds for each row of the big side with one of `values`, or why nothing can be said."""
+    """A condition that is true in each row of the big side with one of `values`, or why there is none."""
     known = values.drop_null()
     if pa.types.is_floating(known.type) and pc.any(pc.is_nan(known)).as_py():
         return f"a NaN among the keys {name} equals NaN of any bits; join it apart"
@@ -180,7 +180,7 @@ def _predicate(name: str, values: pa.Array, *, null_safe: bool) -> Predicate | s
 
 
 def _null_safe_join(pruned: DataFrame, small: DataFrame, names: Sequence[str], kind: str) -> DataFrame:
-    """The join by `<=>`; the keys are there once, from the side all of whose rows stay."""
+    """The join by `<=>`; it has the key columns once, from the side whose rows all stay."""
     from pyspark.sql import functions as F  # noqa: N812, PLC0415 - an optional extra; Spark's own habit
 
     other = {name: name + _SUFFIX for name in names}

@@ -1,8 +1,8 @@
 """Joins that read and shuffle less: `filter_by_index` drops rows that cannot join.
 
-The filters of the data set (levels.md) say which keys are nowhere in the indexed column. They were built with the
-index; what came to the data set since is read here, and added (`dataset_filters`). The check itself is SQL
-(`sql_filter`) or, for filters too large for that, an Arrow UDF whose filters the executors load from the index.
+The filters of the data set (levels.md) exclude keys that are not in the indexed column. They were built with the index.
+Files that came since are read here and added (`table_filter`). The check is SQL (`sql_probe`). For larger filters it
+is an Arrow UDF; executors load its filters from the index.
 
 Spec: specs/spark.md#filter-by-index
 """
@@ -51,16 +51,16 @@ __all__ = ["MAX_NEW_ROWS", "MAX_SQL_BYTES", "filter_by_index"]
 Way = Literal["auto", "sql", "arrow"]
 
 MAX_SQL_BYTES: Final = 16 << 20
-"""Filters of at most so many bytes together are checked in SQL: each task of the stage unpacks them."""
+"""Bytes of all filters up to which SQL checks them: each task of the stage unpacks them."""
 MAX_NEW_ROWS: Final = 20_000_000
-"""New and changed files of at most so many rows are read on the driver for `filter_by_index`."""
+"""Rows of new and changed files up to which the driver reads them for `filter_by_index`."""
 _USELESS_FPP = 0.1
 _MAX_FOLDING = 4
-"""A filter of the default probability, folded by more, is useless."""
+"""Factor of folding at most: a filter of the default probability, folded by more, is useless."""
 _MAX_SQL_FILTERS = 8
-"""Each is one more expression; refreshes add them, and `optimize` merges them."""
+"""Filters that SQL checks at most: each is one more expression. A refresh adds one; `optimize` merges them."""
 _DROPPING = ("inner", "semi", "leftsemi", "right", "rightouter")
-"""Joins `frame.join(indexed, how=…)` in which a row of `frame` without a partner leaves no trace."""
+"""Joins `frame.join(indexed, how=…)` whose result has no rows of `frame` without a partner."""
 _KEEPING = ("left", "leftouter", "outer", "full", "fullouter", "anti", "leftanti", "cross")
 
 
@@ -80,32 +80,32 @@ def filter_by_index(
 ) -> DataFrame:
     """`frame` without rows whose `column` certainly equals no value of the indexed column; others may stay.
 
-    Make it right before the join, and the frame of the indexed side before it: a file that the join sees and this call
-    did not see could lose rows. The indexed side must be joined by the column as its files hold it, not by one derived.
+    Make the frame of the indexed side first, then call this, then join. A file that the join reads and this call did
+    not list could lose rows. Join the indexed side by the column as its files hold it, not by a derived one.
 
     Parameters
     ----------
     index
-        An index with the level `dataset`, or its place, or a filter that somebody made of values of the column's type.
+        An index with the level `dataset`, or its place; or an `Sbbf` of values of the column's type.
     indexed_column
-        Where it has another name than `column`.
+        Name of the indexed column, if it differs from `column`.
     how
-        The join that follows, as in `frame.join(indexed, on, how)`: `inner`, `left_semi` or `right_outer`; others need
-        the rows without a partner.
+        The join that follows, as in `frame.join(indexed, on, how)`: `inner`, `left_semi` or `right_outer`. Other joins
+        need the rows without a partner.
     null_safe
         Keep rows whose key is null, for `<=>`.
     path
-        `sql`, within Spark's own code; `arrow`, a Python function over batches of hashes; by default SQL where the
-        filters have, or can be folded to, `max_sql_bytes`.
+        `sql`: Spark's own code; `arrow`: a Python function over batches of hashes. By default SQL, if the filters have
+        or can be folded to `max_sql_bytes`.
     max_new_rows
-        New and changed files of more rows are not read, and nothing is dropped.
+        Rows of new and changed files. If there are more, they are not read, and nothing is dropped.
     storage_options
-        Of the index's store.
+        Options of the index's store.
 
     Raises
     ------
     InvalidArgumentError
-        The types of the two columns, or `how`, do not allow to drop anything.
+        `how`, or the types of the two columns, allow to drop no row.
     ColumnNotFoundError, IndexNotFoundError
         The column is not indexed, or has no level `dataset`.
 
@@ -157,7 +157,7 @@ def column_of(frame: DataFrame, name: str) -> tuple[str, StructField]:
     Raises
     ------
     InvalidArgumentError
-        Spark would replace a part of the name, before it reads the SQL.
+        Spark would replace a part of the name before it reads the SQL.
     """
     if "${" in name:
         raise InvalidArgumentError(
@@ -171,12 +171,12 @@ def column_of(frame: DataFrame, name: str) -> tuple[str, StructField]:
 
 
 def check_local_times(spark: SparkSession, field: StructField) -> None:
-    """Refuse a key without a zone where Spark reads the indexed side, which has none either, as one with a zone.
+    """Refuse a timestamp without a zone if Spark reads the indexed side as timestamps with one.
 
     Raises
     ------
     InvalidArgumentError
-        It is one, and Spark does.
+        The key has no zone, and the session reads such columns with one.
     """
     setting = "spark.sql.parquet.inferTimestampNTZ.enabled"
     if field.dataType.simpleString() == "timestamp_ntz" and spark.conf.get(setting, "true") != "true":
@@ -207,7 +207,7 @@ class _Lookup:
     max_sql_bytes: int
 
     def of(self, key: JoinKey) -> Column:
-        """Whether any of the filters may hold the key; what that says of null does not matter."""
+        """Whether any of the filters may hold the key; the answer for null is not used."""
         from pyspark.sql import functions as F  # noqa: N812, PLC0415 - as above
 
         if not self.filters:
@@ -237,7 +237,7 @@ class _Lookup:
 
 
 def _folded(filters: Sequence[Filter], max_bytes: int) -> list[Sbbf] | None:
-    """`filters`, folded so that they have `max_bytes` together; None where they would let too much pass."""
+    """`filters`, folded to `max_bytes` together; None if they would pass too many absent values."""
     total = sum(one.num_bytes for one in filters)
     if total > max_bytes * _MAX_FOLDING or len(filters) > _MAX_SQL_FILTERS:
         return None
@@ -267,12 +267,12 @@ def _has_zero(filters: Sequence[Filter], indexed: pa.DataType) -> bool:
 
 
 def _arrow_check(filters: tuple[Filter, ...], hashed_as: pa.DataType | None) -> Any:
-    """A function of Spark: for hashes, or values hashed as `hashed_as`, whether they may be in a filter."""
+    """A function of Spark: for each hash, or each value hashed as `hashed_as`, whether a filter may hold it."""
     from pyspark.sql.functions import arrow_udf  # noqa: PLC0415 - an optional extra
     from pyspark.sql.types import BooleanType  # noqa: PLC0415 - as above
 
     check = shipped(checked, pickle.dumps((filters, hashed_as), protocol=5))
-    return arrow_udf(check, BooleanType())  # a type's text would be parsed by the session that was made last
+    return arrow_udf(check, BooleanType())  # Spark parses a type's text by the session that was made last
 
 
 @lru_cache(maxsize=4)
@@ -282,7 +282,7 @@ def _received(sent: bytes) -> tuple[tuple[Filter, ...], pa.DataType | None]:
 
 
 def checked(sent: bytes, values: pa.Array) -> pa.Array:
-    """On an executor: for each of `values`, whether any filter may hold it; null where it is null."""
+    """On an executor: for each of `values`, whether any filter may hold it; null for null."""
     filters, hashed_as = _received(sent)
     hashes = to_numpy(values, np.int64).view(np.uint64) if hashed_as is None else to_hashes(values.cast(hashed_as))
     found = pa.array(_may_be_in(filters, hashes))

@@ -1,10 +1,9 @@
 """The check of a Split Block Bloom Filter as plain SQL expressions, which Spark compiles into its own scan stage.
 
-The ladder: `hash_of` is XXH64 with seed 0, as the index hashes; `words_of` makes words a column of `array<bigint>`,
-one row for the whole cluster; `may_hold` looks a hash up in four of them; `in_bitmap` does so for types of so few
-values that all of them were asked beforehand. What has no array in it is SQL text: each Column that Python makes is
-some eight calls of the JVM, a text is one. Nothing here runs Python for a row, overflows in ANSI mode or reads past the
-array.
+The ladder: `hash_of` is XXH64 with seed 0, as the index hashes. `words_of` makes words a column of `array<bigint>`, one
+row for the whole cluster. `may_hold` looks a hash up in four of them. `in_bitmap` looks up values of small types: all
+their values were looked up beforehand. Expressions without an array are SQL text: a Column costs about eight calls of
+the JVM, a text costs one. Nothing here runs Python for a row, overflows in ANSI mode or reads past the array.
 
 Spec: specs/spark.md#sql-filter
 """
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["fold_to_bytes", "hash_of", "hashes_as_the_index", "in_bitmap", "may_hold", "words_of"]
 
 SEED_ZERO: Final = -365884300664092260
-"""The bigint that Spark's xxhash64, whose seed is 42, maps to 0: as its first argument it makes 0 the next one's seed.
+"""The bigint that Spark's xxhash64 with seed 42 hashes to 0. As first argument it gives the second one seed 0.
 
 Spec: specs/spark.md#xxhash64
 """
@@ -46,13 +45,13 @@ _KNOWN: Final = {
 """SQL over the one row of `range(1)` and its value: 4 bytes, 8 bytes, a short text, and one of more than XXH64's 32."""
 _CHECKED: WeakSet[SparkSession] = WeakSet()
 _PAIRS = 4
-"""Of a block: 64 bits, two of the filter's words."""
+"""Arrays of a block: each value is 64 bits, two of the filter's words."""
 _LOW_32 = 0xFFFFFFFF
 _WORDS = pa.list_(pa.field("element", pa.int64(), nullable=False))
 
 
 def hash_of(value: str) -> str:
-    """XXH64 with seed 0 of the bytes of `value`: bigint; of null, some constant. SQL text, as `value`.
+    """XXH64 with seed 0 of the bytes of `value`, a bigint; a constant for null. SQL text, as `value` is.
 
     Equal to `bloom.hashing` for int, bigint, float and double (but -0.0 and NaN), string, binary, date, timestamp.
 
@@ -62,9 +61,9 @@ def hash_of(value: str) -> str:
 
 
 def hashes_as_the_index(spark: SparkSession) -> bool:
-    """Whether `hash_of` is XXH64 with seed 0 in this session, where another engine or a function may have its name.
+    """Whether `hash_of` is XXH64 with seed 0 in this session: another engine or function may have its name.
 
-    Asked by one row, which an executor hashes; once a session if it is.
+    An executor hashes one row. The answer yes is remembered for the session.
 
     Spec: specs/spark.md#xxhash64
     """
@@ -94,7 +93,7 @@ def pairs_of(filter_: Sbbf) -> NDArray[np.int64]:
 def may_hold(spark: SparkSession, hashes: str, filter_: Sbbf) -> Column:
     """For each of `hashes` (SQL, bigint) true if `filter_` may hold it, false if not.
 
-    Four conjuncts, each with an array of its own, so that most absent values cost one read of a quarter of the filter.
+    Four conjuncts, each with an array of its own, so that most absent values cost one read in a quarter of the filter.
 
     Spec: specs/spark.md#sql-filter
     """
@@ -117,7 +116,7 @@ def _bit_of(hashes: str, salt: int) -> str:
 
 
 def in_bitmap(value: str, words: Column, num_values: int) -> Column:
-    """For `value` (SQL, bigint) its bit in `words`, at the place that its low bits say; `num_values` is 2^k."""
+    """For `value` (SQL, bigint) its bit in `words`, at the place of its low bits; `num_values` is 2^k."""
     from pyspark.sql import functions as F  # noqa: N812, PLC0415 - as above
 
     place = f"({value} & {num_values - 1}L)"
@@ -134,7 +133,7 @@ def bitmap_words(is_set: Sequence[bool] | NDArray[np.bool_]) -> NDArray[np.int64
 
 
 def fold_to_bytes(filter_: Sbbf, max_bytes: int, max_fpp: float) -> Sbbf | None:
-    """`filter_`, folded as little as fits `max_bytes`; None where none fits that is wrong for at most `max_fpp`."""
+    """`filter_`, folded as little as `max_bytes` needs; None if its fpp would exceed `max_fpp`."""
     num_blocks = filter_.num_blocks
     least = -(-filter_.num_bytes // max_bytes) if max_bytes > 0 else num_blocks + 1
     factor = next((one for one in range(max(least, 1), num_blocks + 1) if num_blocks % one == 0), None)

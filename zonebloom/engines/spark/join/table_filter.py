@@ -1,7 +1,7 @@
-"""The filters that together hold every value of an indexed column as the data set is now.
+"""The filters that together hold every value of an indexed column in the present data set.
 
-Those of the index speak of the files that they were built from; what is new, changed or left out is read on the driver,
-up to a limit, and becomes one more. A value that none of them may hold is in no file of the listing.
+The filters of the index describe the files that they were built from. The driver reads other files, up to a limit, into
+one more filter. A value that no filter may hold is in no file of the listing.
 
 Spec: specs/spark.md#filter-by-index
 """
@@ -42,14 +42,14 @@ __all__ = ["Filter", "Stored", "dataset_filters"]
 
 @dataclass(frozen=True)
 class Stored:
-    """A filter of the index, which travels by its place; each process opens it once."""
+    """A filter of the index. Only its place is sent; each process opens it once."""
 
     location: str
-    """Of the index."""
+    """Folder or URL of the index."""
     entry: SegmentEntry
     """Its segment."""
     options: tuple[tuple[str, str], ...] = ()
-    """Of the index's store."""
+    """Options of the index's store."""
 
     @property
     def num_bytes(self) -> int:
@@ -67,7 +67,7 @@ class Stored:
         return _opened(self).to_sbbf()
 
     def check_hashes(self, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
-        """For each hash, whether it may be in the filter; all may once it turns out damaged."""
+        """For each hash, whether the filter may hold it; a damaged filter may hold every hash."""
         filter_ = _opened(self)
         answers = filter_.check(hashes)
         if filter_.damage is not None:
@@ -76,7 +76,7 @@ class Stored:
 
 
 Filter: TypeAlias = Sbbf | Stored
-"""A filter in the driver's memory, which travels by value, or one of the index, which travels by its place."""
+"""A filter in the driver's memory, sent by value, or one of the index, sent by its place."""
 
 
 @lru_cache(maxsize=8)
@@ -96,7 +96,7 @@ def _warn_once(message: str) -> None:
 def dataset_filters(
     index: Index, column: str, max_new_rows: int, storage_options: Mapping[str, str] | None = None
 ) -> list[Filter] | str:
-    """Filters that together hold every value of `column` in the data set as it is now; or why there are none.
+    """Filters that together hold every value of `column` in the present data set; or why there are none.
 
     Raises
     ------
@@ -108,7 +108,7 @@ def dataset_filters(
     index.column_type(column)
     view = index.view()
     if not Names(view).is_same(column):
-        return "columns or folders whose names Spark takes for this one and the index does not"
+        return "columns or folders that Spark takes for this column and the index does not"
     entry = view.snapshot.manifest.column(column)
     assert entry is not None
     levels = [level for level in entry.levels if level.name == "dataset"]
@@ -168,9 +168,9 @@ def _add_file(view: View, file: File, column: ColumnEntry, filling: Filling) -> 
         if data.fingerprint != file.fingerprint:
             return f"{file.path}, which changed meanwhile"
         if respelled(data.schema, view.schema):
-            return f"{file.path}, which spells a column otherwise"
+            return f"{file.path}, which spells a column in another case"
         if columns_of_folders(data, view.dataset.path_values(file.path), [column.name]):
-            return f"{file.path}, of which only a folder has {column.name}"
+            return f"{file.path}, which has {column.name} as a folder only"
         for batch in data.column_batches([column.name], 0, data.num_rows):
             values = column_values(batch, column.name, column.column_type)
             if values is None:

@@ -1,7 +1,7 @@
 """The old calendar: Spark 2 wrote dates before 1582 as Julian, and its footers say so.
 
-Spark's own reader moves such values; the bytes here, and in the index, are as they were written. A file without any is
-read like every other.
+Spark's own reader moves such values. The library and the index have the bytes as they were written. A file without
+such values is read like any other.
 
 Spec: specs/spark.md#source-tasks
 """
@@ -29,14 +29,14 @@ __all__ = ["FIRST_DATE", "SURE_TIME", "check_calendar", "has_old", "is_moving", 
 _VERSION = b"org.apache.spark.version"
 _MARKS = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 _NEW = (3, 1)
-"""From here on Spark marks the files that it writes in the old calendar."""
+"""The first version of Spark that marks files in the old calendar."""
 _NUM_FOOTERS = 32
 FIRST_DATE: Final = dt.date(1582, 10, 15)
-"""Spark moves dates before it, from a file of an old writer, to another calendar; what it moves stays before it."""
+"""In a file of an old writer Spark moves dates before this one to another calendar. A moved date stays before it."""
 FIRST_TIME: Final = dt.datetime(1900, 1, 1)  # noqa: DTZ001 - in UTC
-"""Spark moves timestamps before it."""
+"""Spark moves timestamps before this one."""
 SURE_TIME: Final = dt.datetime(1901, 1, 1)  # noqa: DTZ001 - in any zone
-"""A timestamp from here on is none that Spark moved, in any time zone: a year more than `FIRST_TIME`."""
+"""Spark moved no timestamp from here on, in any time zone: a year after `FIRST_TIME`."""
 
 
 def is_old_writer(metadata: FileMetaData) -> bool:
@@ -52,12 +52,12 @@ def is_old_writer(metadata: FileMetaData) -> bool:
 
 
 def check_calendar(table: pa.Table, path: str) -> None:
-    """Refuse rows of the file at `path`, whose writer is old, if one has a date or time that Spark would move.
+    """Refuse rows of the file at `path` of an old writer, if Spark would move a date or time in them.
 
     Raises
     ------
     DataFileError
-        One has.
+        Spark would move a value.
     """
     for name in table.column_names:
         if has_old(table[name], FIRST_TIME):
@@ -67,9 +67,9 @@ def check_calendar(table: pa.Table, path: str) -> None:
 
 
 def is_moving(spark: SparkSession, view: View, paths: Sequence[str]) -> bool:
-    """Whether Spark may move old dates and times as it reads: by a setting, or for one of the first of some files.
+    """Whether Spark may move old dates and times: by a setting, or for an old writer of one of the first `paths`.
 
-    Of the other files, a task refuses the rows that Spark would move.
+    In the other files, a task refuses rows that Spark would move.
     """
     settings = ("spark.sql.parquet.datetimeRebaseModeInRead", "spark.sql.parquet.int96RebaseModeInRead")
     if any(spark.conf.get(name, "EXCEPTION") == "LEGACY" for name in settings):

@@ -1,8 +1,8 @@
-"""Whether one condition of Spark's is TRUE in each row where another is: Spark's own optimizer says so.
+"""Whether one condition is TRUE in each row in which another is TRUE, as Spark's own optimizer proves.
 
-Spark drops a filter that repeats what the filter below it says. So `C` implies `A` if the optimized plan of
-`where(C).where(A)` is that of `where(C)`. Only texts of plans are public, on classic sessions and on Spark Connect, but
-`A` can only add to the text of the filter. Nothing is executed.
+Spark drops a filter that repeats the filter below it. So `C` implies `A` if the optimized plan of
+`where(C).where(A)` is that of `where(C)`. Classic sessions and Spark Connect give only the texts of plans. That is
+enough: `A` can only add to the text of the filter. Nothing is executed.
 
 Spec: specs/spark.md#implied
 """
@@ -24,18 +24,18 @@ __all__ = ["explained", "implies", "opaque", "optimized_plan", "parts_of"]
 
 _HIDDEN = re.compile(r"\(redacted\)|Filter .*\.\.\. \d+ more fields")
 _FIELDS = "spark.sql.debug.maxToStringFields"
-"""What a plan's text does not show, in a filter or where the session hides it."""
+"""Signs that a plan's text is incomplete: a part of a filter is cut, or the session hides it."""
 
 
 def implies(base: DataFrame, given: Column, other: Column) -> bool:
-    """Whether Spark proves that `other` is TRUE in each row of `base` where `given` is; false if it does not say."""
+    """Whether Spark proves that `other` is TRUE in each row of `base` in which `given` is; false without a proof."""
     filtered = base.where(given)
     plan = optimized_plan(filtered)
     return plan is not None and plan == optimized_plan(filtered.where(other))
 
 
 def opaque(spark: SparkSession, schema: StructType, label: str = "unread") -> DataFrame:
-    """A frame of `schema` whose rows Spark's optimizer does not know, so that it simplifies filters alone."""
+    """A frame of `schema` whose rows Spark's optimizer cannot see, so it simplifies filters only."""
 
     def unread(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
         return batches
@@ -45,7 +45,7 @@ def opaque(spark: SparkSession, schema: StructType, label: str = "unread") -> Da
 
 
 def optimized_plan(frame: DataFrame) -> str | None:
-    """The text of the optimized plan, with numbers of columns in order of appearance; None if parts are not shown."""
+    """The text of the optimized plan, with columns numbered in order of appearance; None if it is incomplete."""
     whole = explained(frame)
     if "more fields" in whole:
         whole = _explained_whole(frame)
@@ -58,7 +58,7 @@ def optimized_plan(frame: DataFrame) -> str | None:
 
 
 def _sorted_filter(line: str) -> str:
-    """A line of a plan; of a filter with its conjuncts in one order, which the optimizer leaves to chance."""
+    """A line of a plan. Conjuncts of a filter are sorted: the optimizer gives them in any order."""
     above, filter_, condition = line.partition("Filter ")
     pieces = sorted(parts_of(condition), key=_without_numbers)
     return f"{above}{filter_}{' AND '.join(pieces)}" if filter_ else line
@@ -69,7 +69,7 @@ def _without_numbers(text: str) -> str:
 
 
 def parts_of(text: str, joint: str = " AND ") -> list[str]:
-    """What `joint` joins in `text`, at any depth; `text` where brackets of literals make that unclear.
+    """The parts of `text` that `joint` joins, at any depth; `text` itself if brackets in literals make that unclear.
 
     >>> parts_of("((a AND (b OR c)) AND d)")
     ['a', '(b OR c)', 'd']
@@ -93,13 +93,13 @@ def _is_balanced(text: str) -> bool:
 
 
 def explained(frame: DataFrame) -> str:
-    """What EXPLAIN EXTENDED says of `frame`."""
+    """The text of EXPLAIN EXTENDED of `frame`."""
     spark = frame.sparkSession
     return str(spark.sql("EXPLAIN EXTENDED SELECT * FROM {frame}", frame=frame).collect()[0][0])
 
 
 def _explained_whole(frame: DataFrame) -> str:
-    """`explained`, while the session shortens no list; another thread's plans may be longer meanwhile."""
+    """`explained`, without shortened lists. Plans of other threads may be longer meanwhile."""
     conf = frame.sparkSession.conf
     before = conf.get(_FIELDS, None)
     conf.set(_FIELDS, str(2**30))

@@ -1,7 +1,7 @@
-"""Which columns of a data set's files Spark and the index may take for different ones, by their names.
+"""Names of columns that Spark and the index may resolve to different columns.
 
-Spark's Parquet reader knows no case, and prefers a folder's value to a column of that name; the library does neither.
-So a name may mean other values to one than to the other.
+Spark's Parquet reader ignores case, and prefers a folder's value to a column of that name. The library does neither. So
+a name may mean different values to the two.
 
 Spec: specs/spark.md#binding
 """
@@ -28,7 +28,7 @@ _CANONICAL = re.compile(r"0|-?[1-9]\d*|\d{4}-\d\d-\d\d")
 
 
 class Names:
-    """The names of one data set as it is now."""
+    """The names of one data set at present."""
 
     def __init__(self, view: View) -> None:
         names = [name.lower() for name in view.schema.names]
@@ -41,17 +41,17 @@ class Names:
 
     @property
     def is_ambiguous(self) -> bool:
-        """Whether Spark and the library may take different columns for one name."""
+        """Whether Spark and the library may resolve a name to different columns."""
         return bool(self._twice) or any(count > 1 for count in self._leaves.values())
 
     @property
     def escaped(self) -> frozenset[str]:
-        """Partition columns some value of which Spark and the library decode differently."""
+        """Partition columns with a value that Spark and the library decode differently."""
         return self._escaped
 
     @property
     def canonical(self) -> frozenset[str]:
-        """Partition columns of which each value is an integer or a date that is written in one way only."""
+        """Partition columns whose values are all integers or dates in their only spelling."""
         return self._keys - self._odd
 
     def is_same(self, name: str) -> bool:
@@ -62,7 +62,7 @@ class Names:
 
 
 def _folders(listing: Iterable[str]) -> tuple[set[str], frozenset[str], frozenset[str]]:
-    """All keys of `key=value` folders; those with a value that Spark decodes byte by byte; those not canonical."""
+    """All keys of `key=value` folders; keys with a value that Spark decodes byte by byte; keys not canonical."""
     keys: set[str] = set()
     escaped: set[str] = set()
     odd: set[str] = set()
@@ -77,7 +77,7 @@ def _folders(listing: Iterable[str]) -> tuple[set[str], frozenset[str], frozense
 
 
 def misread(view: View, names: Names, paths: Iterable[str]) -> str | None:
-    """Why names might make the library's rows of the files at `paths` other than Spark's; None where they do not."""
+    """Why names might make the library's rows of the files at `paths` differ from Spark's; None if they cannot."""
     if names.is_ambiguous or names.escaped:
         return "Spark and the library read some column names or folders differently"
     for path in set(view.files.unknown_paths) & set(paths):
@@ -87,12 +87,12 @@ def misread(view: View, names: Names, paths: Iterable[str]) -> str | None:
         except DataFileError:
             return f"{path} cannot be read"
         if not is_known:
-            return f"{path} has columns that the index does not know"
+            return f"{path} has columns that the index does not have"
     return None
 
 
 def respelled(schema: pa.Schema, known: pa.Schema) -> str | None:
-    """A column of `schema`, or a field within one, that `known` has in other case alone; None where none is."""
+    """A column or inner field of `schema` that `known` has only in another case; None if there is none."""
     spelled = set(_spellings(known))
     lower = {name.lower() for name in spelled}
     return next((name for name in _spellings(schema) if name not in spelled and name.lower() in lower), None)

@@ -1,6 +1,6 @@
 """What a `Column` prints as a predicate: `=(user_id, 'u-1')` on a classic session, `==(user_id, u-1)` on Spark Connect.
 
-As with SQL text this is a guess, which Spark compares with the Column before it is used.
+As for SQL text this is a guess. Spark compares it with the Column before it is used.
 
 Spec: specs/spark.md#conditions
 """
@@ -27,7 +27,7 @@ def text_of_column(column: Any) -> str:
 
 
 def predicate_of_column(text: str, binder: Binder) -> Predicate:
-    """What a Column says that prints `text`; one `Piece` where that is not understood."""
+    """The predicate of a Column that prints `text`; one `Piece` if it is not understood."""
     try:
         return _of_call(text, binder)
     except RecursionError:
@@ -67,12 +67,12 @@ def _name(text: str) -> str:
     if "`" in text and _QUOTED_NAME.fullmatch(text):
         pieces = re.findall(r"`((?:[^`]|``)*)`|(\w+)", text)
         return ".".join(quoted.replace("``", "`") or bare for quoted, bare in pieces)
-    is_quoted = len(text) > 1 and text[0] == text[-1] == "`"  # classic, of a name that has a backtick
+    is_quoted = len(text) > 1 and text[0] == text[-1] == "`"  # a classic session prints a name with a backtick so
     return text[1:-1] if is_quoted else text
 
 
 def _value(text: str, name: str, binder: Binder) -> Any:
-    """A literal of which only the printed form is known, as the column's type suggests."""
+    """A literal, read from its printed form by the column's type."""
     if text == "NULL":
         return None
     is_quoted = len(text) > 1 and text[0] == text[-1] == "'"

@@ -1,9 +1,9 @@
-"""SQL text of Spark's as a predicate: a guess at what Spark reads, made by sqlglot's dialect of Spark.
+"""Spark's SQL text as a predicate: a guess, made by sqlglot's dialect of Spark.
 
-Comparisons of a column with a literal become leaves, and AND, OR and NOT joints. Everything else is a `Piece` of text
-that Spark alone evaluates. Spark's grammar depends on settings and changes, so `translate` has Spark compare the guess
-with the text before it is used; a wrong guess only prunes nothing. Where no session can be asked, `is_fixed` says which
-texts and literals mean the same under every setting.
+Comparisons of a column with a literal become leaves; AND, OR and NOT join them. Everything else is a `Piece` of text
+that only Spark evaluates. Spark's grammar changes and depends on settings, so `translate` has Spark compare the guess
+with the text before it is used. A wrong guess prunes nothing. Without a session, `is_fixed` finds texts and literals
+that mean the same under every setting.
 
 Spec: specs/spark.md#conditions
 """
@@ -39,15 +39,15 @@ from zonebloom.reasons import ReasonCode
 __all__ = ["COMPARED_LITERALS", "is_fixed", "predicate_of_text", "reads_alike", "shortened"]
 
 COMPARED_LITERALS = 64
-"""Of a longer list only the first literal is shown to Spark; the others must read alike under every setting."""
+"""Literals of a list that Spark compares. Of a longer list Spark gets the first; the others must read alike."""
 _SETTINGS = re.compile(r'--|/\*|\$\{|["\\]')
 """Comments, variables, double quotes and escapes: how Spark reads them depends on its version and its settings."""
 _FUNCTIONS = frozenset(
     {"user", "current_user", "session_user", "current_date", "current_time", "current_timestamp", "localtime"}
 )
-"""Names that are functions without brackets where Spark reserves keywords."""
+"""Names that are functions without brackets if Spark reserves keywords."""
 _MAX_BIGINT = 2**63 - 1
-"""A larger number is a decimal to Spark."""
+"""The largest bigint; a larger number is a decimal to Spark."""
 _TYPE = exp.DataType.Type
 _SUFFIXES: dict[Any, tuple[str, Callable[[str], Any]]] = {
     _TYPE.BIGINT: ("L", np.int64),
@@ -82,17 +82,17 @@ class _Sql(Spark):
     """Spark's SQL, in which calls and literals stay as they are written."""
 
     class Tokenizer(Spark.Tokenizer):
-        """Reads `'it''s'` as Spark 4 does unless it is told otherwise."""
+        """Reads `'it''s'` as Spark 4 does by default."""
 
         STRING_ESCAPES = ["'", '"', "\\"]  # noqa: RUF012 - sqlglot declares it so
 
     class Parser(Spark.Parser):  # type: ignore[misc, valid-type]  # sqlglot's metaclass makes it
-        """Knows no function, so that it changes none."""
+        """Has no functions, so it changes none."""
 
         FUNCTIONS: dict[str, Any] = {}  # noqa: RUF012 - sqlglot declares it so
 
     class Generator(Spark.Generator):  # type: ignore[misc, valid-type]  # as above
-        """Writes pieces as they were."""
+        """Writes pieces unchanged."""
 
         TRANSFORMS = {  # noqa: RUF012 - sqlglot declares it so
             **Spark.Generator.TRANSFORMS,
@@ -105,7 +105,7 @@ _DIALECT = _Sql()
 
 
 def predicate_of_text(text: str, binder: Binder) -> Predicate:
-    """What `text`, a condition of Spark's, says by sqlglot's reading; one `Piece` where sqlglot cannot read it."""
+    """The predicate of `text`, a condition of Spark's, as sqlglot reads it; one `Piece` if sqlglot cannot read it."""
     try:
         trees = _DIALECT.parse_into(exp.Condition, text)
         if len(trees) == 1 and trees[0] is not None:
@@ -121,7 +121,7 @@ def reads_alike(text: str) -> bool:
 
 
 def is_fixed(leaf: Predicate) -> bool:
-    """Whether a comparison in a text that reads alike means the same under every setting of Spark."""
+    """Whether a comparison, in a text that reads alike, means the same under every setting of Spark."""
     if isinstance(leaf, Comparison):
         column, values = str(leaf.left), [getattr(leaf.right, "value", decimal.Decimal())]
     else:
@@ -131,7 +131,7 @@ def is_fixed(leaf: Predicate) -> bool:
 
 
 def _is_fixed(value: Any) -> bool:
-    """Whether a literal is no decimal, double or timestamp, and no text with a quote, which has two spellings."""
+    """Whether a literal is not a decimal, double, timestamp, or text with a quote (which has two spellings)."""
     if isinstance(value, (int, np.integer)):
         return abs(int(value)) <= _MAX_BIGINT
     return value is None or type(value) in (bytes, dt.date) or (type(value) is str and "'" not in value)
@@ -169,7 +169,7 @@ def _long_lists(tokens: list[Token]) -> Iterator[tuple[int, int]]:
 
 
 class _NoLiteralError(Exception):
-    """A node is no literal that is read here."""
+    """A node is not a literal that is read here."""
 
 
 class _Reader:
@@ -221,7 +221,7 @@ class _Reader:
         return None
 
     def _value(self, node: exp.Expr | None) -> Any:
-        """A literal as a Python value; as one of NumPy's where its type is written."""
+        """A literal as a Python value, or as a NumPy value if its type is written."""
         if isinstance(node, exp.Neg):
             value = self._value(node.this)
             kind: Any = type(value)

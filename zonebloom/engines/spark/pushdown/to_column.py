@@ -1,4 +1,4 @@
-"""Predicates as Columns of Spark's: what a caller made with `zonebloom.col`, and what was guessed, to be compared.
+"""Predicates as Spark Columns: those of callers (`zonebloom.col`), and guesses that Spark compares.
 
 Spec: specs/spark.md#conditions
 """
@@ -29,7 +29,7 @@ def column_of(predicate: Predicate, binder: Binder) -> Column:
     Raises
     ------
     PredicateError
-        Spark has no words for a part of it.
+        A part of it has no form in Spark.
     """
     return predicate.fold(lambda node, children: _column(node, children, binder))
 

@@ -1,13 +1,13 @@
-"""A condition of Spark's as a predicate that prunes soundly, and as what Spark itself still filters by.
+"""A Spark condition as a predicate that prunes soundly, and as the filter that Spark still applies.
 
-Spark has the last word: the condition as it was given is applied to whatever was read. The predicate only has to hold
-in each row in which the condition is TRUE. The steps:
+Spark applies the condition, as it was given, to all rows that were read. The predicate must only be TRUE in each row
+in which the condition is TRUE. The steps:
 
-1. the entrances `sql_text` and `printed` guess what SQL text and a `Column` say, as a predicate over Spark's columns;
-2. Spark is asked whether the guess, made a `Column` again (`to_column`), means the same (`DataFrame.sameSemantics`), so
-   no difference between its grammar and ours, and no setting, can lose a row;
-3. where the two differ, as the guess knows no Column for a function, Spark is asked which comparisons it implies;
-4. `bound` keeps the comparisons in which Spark compares the very values that the index has hashed.
+1. `sql_text` and `printed` guess the predicate of SQL text and of a `Column`, over Spark's columns;
+2. `to_column` makes the guess a `Column` again. Spark compares the two (`DataFrame.sameSemantics`), so no difference of
+   grammar or setting can lose a row;
+3. if they differ, as for a function that the guess has no Column for, Spark proves which comparisons are implied;
+4. `bound` retains the comparisons in which Spark compares the values that the index has hashed.
 
 Spec: specs/spark.md#conditions
 """
@@ -55,60 +55,60 @@ __all__ = [
 EVERY_ROW: Final = Truth(LiteralTerm(True))
 """The predicate that is TRUE in every row."""
 _MOST_PROOFS = 4
-"""Comparisons that are tried one by one where Spark does not prove all together; each takes some 0.2 s."""
+"""Comparisons tried one by one if Spark does not prove all together; each takes about 0.2 s."""
 NOT_OF_COLUMNS = "the condition is not determined by the columns of the data set"
 _HIDDEN = re.compile(r"\b_metadata\b", re.IGNORECASE)
-"""The hidden column, which a frame that scans files has; where blocks begin depends on the other files of the scan."""
+"""The hidden column of a frame that scans files. Its blocks depend on the other files of the scan."""
 
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """A long list of values of one column, which must be one of them."""
+    """A long list of values, one of which the column must have."""
 
     target: Target
     values: pa.Array
-    """Of the column's type in the index, without nulls."""
+    """Distinct values of the column's type in the index, without nulls."""
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What is known of one condition."""
+    """One condition, and its parts for the index and for Spark."""
 
     shown: str
-    """It as people read it."""
+    """Its text for people."""
     predicate: Predicate
     """TRUE in every row in which the condition is TRUE."""
     residual: tuple[str | Column, ...]
-    """What Spark filters by, one after the other; nothing where `keys` say all."""
+    """Filters that Spark applies in order; none if `keys` are the whole condition."""
     keys: tuple[Keys, ...] = ()
-    """What Spark joins with."""
+    """Lists that Spark joins with."""
     is_local: bool = True
-    """Whether the columns of a row determine it, so that who reads the row makes no difference."""
+    """Whether the columns of a row determine it, so that any reader gives the same rows."""
     is_whole: bool = True
     """Whether `predicate` has a part for each part of the condition."""
 
     @property
     def columns(self) -> frozenset[str] | None:
-        """Names, of columns or of leaves of structs, that the condition reads; None where only Spark knows them."""
+        """Names of columns, or of leaves of structs, that the condition reads; None if only Spark can tell."""
         if not self.is_whole or any(isinstance(node, Piece) for node in self.predicate.walk()):
             return None
         return frozenset(self.predicate.columns())
 
     @property
     def exact(self) -> Predicate:
-        """Those parts that Arrow evaluates on rows as Spark does; `EVERY_ROW` where there are none."""
+        """The parts that Arrow evaluates on rows as Spark does; `EVERY_ROW` if there are none."""
         sure = [part for part in _parts(self.predicate) if not any(isinstance(node, Opaque) for node in part.walk())]
         return And(sure) if sure else EVERY_ROW
 
     def filtered(self, frame: DataFrame) -> DataFrame:
-        """`frame` where Spark finds the condition TRUE, the keys left out."""
+        """The rows of `frame` in which Spark finds the condition TRUE; keys are not applied."""
         for condition in self.residual:
             frame = frame.where(condition)
         return frame
 
 
 def understand(given: str | Column | Predicate, binder: Binder, template: DataFrame) -> Condition:
-    """What is known of a condition.
+    """A condition with its parts for the index and for Spark.
 
     Parameters
     ----------
@@ -120,9 +120,9 @@ def understand(given: str | Column | Predicate, binder: Binder, template: DataFr
     Raises
     ------
     TypeError
-        It is something else: None, say, of a function that found no condition.
+        It is something else, such as None.
     PredicateError
-        A predicate holds what Spark has no words for.
+        A part of a predicate has no form in Spark.
     """
     from pyspark.sql import Column  # noqa: PLC0415 - an optional extra
 
@@ -134,9 +134,9 @@ def understand(given: str | Column | Predicate, binder: Binder, template: DataFr
         raise TypeError(f"a condition must be SQL text, a Column, or a predicate made with col(), got {given!r:.200}")
     shown = text_of_column(given)
     guess = predicate_of_column(shown, binder)
-    if isinstance(guess, Piece):  # made by expr(): what it prints is SQL
+    if isinstance(guess, Piece):  # made by expr(), which prints SQL
         guess = predicate_of_text(shown, binder)
-    elif any(isinstance(node, Piece) for node in guess.walk()):  # of a function, which is printed as no SQL
+    elif any(isinstance(node, Piece) for node in guess.walk()):  # of a function that is not printed as SQL
         return _resolved(Condition(shown, Piece(shown), (given,)), given, guess, binder, template)
     found = _verified(Condition(shown, bound(guess, binder), (given,)), given, guess, binder, template)
     if not found.is_local:
@@ -147,7 +147,7 @@ def understand(given: str | Column | Predicate, binder: Binder, template: DataFr
 
 
 def understand_all(given: Sequence[str | Column | Predicate], binder: Binder, template: DataFrame) -> Condition:
-    """What is known of conditions that must all be TRUE."""
+    """Conditions that must all be TRUE, as one."""
     if not given:
         raise TypeError("a condition must be given, got none; toDF() has all rows")
     found = [understand(one, binder, template) for one in given]
@@ -183,7 +183,7 @@ def _of_text(given: str, binder: Binder, template: DataFrame) -> Condition:
 
 
 def predicate_of_option(text: str, binder: Binder) -> Predicate:
-    """What SQL text says where no session can be asked, as far as it reads alike under every setting of Spark."""
+    """The predicate of SQL text without a session: its parts that read alike under every setting of Spark."""
     if not reads_alike(text):
         return Piece(text, "only a session can say what its comments, escapes or double quotes mean")
     return bound(predicate_of_text(text, binder), binder, is_asked=False)
@@ -218,12 +218,12 @@ def keys_condition(path: tuple[str, ...], values: pa.Array, binder: Binder) -> C
 
 
 def bound(guess: Predicate, binder: Binder, *, is_asked: bool = True) -> Predicate:
-    """What prunes soundly for `guess`, over the columns of the index.
+    """The predicate over the columns of the index that prunes soundly for `guess`.
 
     Parameters
     ----------
     is_asked
-        Whether Spark is asked if the guess is right; else only what is sure without it is evaluated.
+        Whether Spark proves the guess. Otherwise only parts that need no proof are evaluated.
     """
 
     def visit(node: Predicate, children: list[Predicate]) -> Predicate:
@@ -245,7 +245,7 @@ def bound(guess: Predicate, binder: Binder, *, is_asked: bool = True) -> Predica
 
 
 def _leaf(node: Predicate, binder: Binder) -> Predicate | None:
-    """A comparison as the index knows it; None where it knows none of that kind."""
+    """A comparison over the columns of the index; None if the index evaluates none of that kind."""
     if isinstance(node, IsNull):
         return IsNull(binder.target(binder.path(node.column)).name)
     if isinstance(node, Truth) and isinstance(node.term, ColumnTerm):
@@ -282,7 +282,7 @@ def _shown(node: Predicate) -> str:
 def _verified(
     found: Condition, given: str | Column, guess: Predicate, binder: Binder, template: DataFrame
 ) -> Condition:
-    """`found`, if Spark says that `guess` means what was given; else nothing is pruned, and said."""
+    """`found`, if Spark finds `guess` the same as `given`; otherwise nothing is pruned, with a reason."""
     from pyspark.errors import PySparkException  # noqa: PLC0415 - an optional extra
 
     if _HIDDEN.search(found.shown):
@@ -299,9 +299,9 @@ def _verified(
 
 
 def _joined(template: DataFrame, condition: str | Column) -> DataFrame:
-    """`template` where `condition`, as a join with a frame without columns: Spark takes only what is deterministic.
+    """`template` where `condition`, as a join with a frame without columns, for which Spark needs a deterministic one.
 
-    `input_file_name()`, `monotonically_increasing_id()` and `rand()` are not, nor is a user's function that calls one.
+    `input_file_name()`, `monotonically_increasing_id()` and `rand()` are not, nor are functions that call them.
     """
     from pyspark.sql import functions  # noqa: PLC0415 - an optional extra
 
@@ -310,7 +310,7 @@ def _joined(template: DataFrame, condition: str | Column) -> DataFrame:
 
 
 def _resolved(found: Condition, given: Column, guess: Predicate, binder: Binder, template: DataFrame) -> Condition:
-    """`found`, of which Spark is not asked whether `guess` means the same."""
+    """`found` with what `given` implies; Spark does not compare the whole `guess`."""
     from pyspark.errors import PySparkException  # noqa: PLC0415 - an optional extra
 
     if _HIDDEN.search(found.shown):
@@ -323,7 +323,7 @@ def _resolved(found: Condition, given: Column, guess: Predicate, binder: Binder,
 
 
 def _implied(found: Condition, given: Column, guess: Predicate, binder: Binder, template: DataFrame) -> Condition:
-    """`found` with those comparisons of `guess` that are TRUE in each row where `given` is, as Spark proves."""
+    """`found` with the comparisons of `guess` that Spark proves TRUE in each row in which `given` is."""
     from pyspark.errors import PySparkException  # noqa: PLC0415 - an optional extra
 
     sure = [(part, bound(part, binder)) for part in _conjuncts(guess)]
@@ -341,7 +341,7 @@ def _implied(found: Condition, given: Column, guess: Predicate, binder: Binder, 
 
 
 def _conjuncts(predicate: Predicate) -> list[Predicate]:
-    """What is joined by AND, at any depth."""
+    """The parts joined by AND, at any depth."""
     parts = predicate.children if isinstance(predicate, And) else ()
     return [leaf for part in parts for leaf in _conjuncts(part)] if parts else [predicate]
 
@@ -365,7 +365,7 @@ def _shortened(node: Predicate, children: list[Predicate]) -> Predicate:
 
 
 def _parts(predicate: Predicate) -> tuple[Predicate, ...]:
-    """What the outermost AND joins."""
+    """The parts of the outermost AND."""
     return predicate.children if isinstance(predicate, And) else (predicate,)
 
 
@@ -374,12 +374,12 @@ def _is_long(node: Predicate) -> bool:
 
 
 def _with_keys(shown: str, given: Predicate, known: Predicate, binder: Binder) -> Condition:
-    """`given`, whose long lists become joins; the rest is filtered by Columns.
+    """`given` with long lists as joins; Columns filter by the other parts.
 
     Parameters
     ----------
     known
-        `given` with the values of long lists as they are looked up; other lists stay literals.
+        `given` with long lists as arrays of values; other lists stay literals.
     """
     found: list[Condition] = []
     for part, values in zip(_parts(given), _parts(known), strict=True):

@@ -1,8 +1,8 @@
-"""Which comparisons of Spark's the filters binder, and with which value: where both surely mean the same.
+"""Which of Spark's comparisons the filters evaluate, and with which value.
 
-Spark casts either side of a comparison, depending on types and settings; the filters know the bytes that the files
-hold. So a leaf is evaluated only if the column has one of the pairs of types below and the literal a kind that Spark
-compares with it exactly. Anything else is kept whole, with a reason.
+Spark casts one side of a comparison, by types and settings; the filters have the bytes of the files. So a leaf is
+evaluated only for a pair of types below and a literal that Spark compares with it exactly. Any other leaf retains every
+zone, with a reason.
 
 Spec: specs/spark.md#binding
 """
@@ -72,12 +72,12 @@ class Piece(Opaque):
 
     @property
     def code(self) -> ReasonCode:
-        """Why no filter evaluates it."""
+        """Why filters do not evaluate it."""
         return self._code
 
     @property
     def text(self) -> str:
-        """The piece, and why no filter evaluates it."""
+        """The piece, and why filters do not evaluate it."""
         return f"{self.sql:.200}: {self._why}"
 
     @property
@@ -96,17 +96,17 @@ class Piece(Opaque):
 
 
 class IsNotNull(Not):
-    """NOT of IS NULL, as Spark has it: an expression of its own."""
+    """IS NOT NULL, which Spark has as an expression of its own."""
 
     __slots__ = ()
 
 
 class SqlDecimal(decimal.Decimal):
-    """A decimal literal of SQL, which has just its own digits; on Spark Connect `lit` gives another type."""
+    """A decimal literal of SQL, with the precision of its digits; on Spark Connect `lit` gives another type."""
 
 
 class EqualsNull(IsNull):
-    """`<=> NULL`, which Spark tells from IS NULL."""
+    """`<=> NULL`, which Spark distinguishes from IS NULL."""
 
     __slots__ = ()
 
@@ -116,26 +116,26 @@ class Target:
     """A column that a leaf names, as Spark and the index have it."""
 
     path: tuple[str, ...]
-    """As Spark spells it."""
+    """Its name in Spark, in parts."""
     name: str
-    """As the index does."""
+    """Its name in the index."""
     spark: DataType
     arrow: pa.DataType
     kind: str
-    """Of the pair of types; in each, Spark compares the very values that the index has hashed."""
+    """Kind of the pair of types. In each kind, Spark compares the values that the index has hashed."""
     is_ordered: bool
-    """Whether the index has the values themselves, in Spark's order: those of a partition column."""
+    """Whether the index has the values in Spark's order, as for a partition column."""
 
 
 class Binder:
-    """Columns and literals of one data set as it is now.
+    """Columns and literals of one data set at present.
 
     Parameters
     ----------
     schema
-        Of Spark's plain read.
+        Schema of Spark's plain read.
     zone_of
-        The instant that a timestamp's text without an offset means in the session; None if that is not known.
+        The session's instant for a timestamp's text without an offset; None if it is not known.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ class Binder:
         self.names = Names(view)
 
     def path(self, name: str) -> tuple[str, ...]:
-        """The parts of a dotted name: a column of that very name, else the way to a leaf of a struct."""
+        """The parts of a dotted name: a column of exactly that name, or the path of a leaf of a struct."""
         is_column = any(field.name.lower() == name.lower() for field in self._schema.fields)
         return (name,) if is_column else tuple(name.split("."))
 
@@ -168,7 +168,7 @@ class Binder:
         Raises
         ------
         UnboundError
-            Spark and the index may mean different columns, or give it types that do not compare.
+            Spark and the index may mean different columns, or their types do not compare.
         """
         held: Any = self._schema
         spelled: list[str] = []
@@ -223,7 +223,7 @@ class Binder:
         Raises
         ------
         UnboundError
-            It is written otherwise, or only the session knows its zone.
+            It has another form, or only the session knows its zone.
         """
         found = _MOMENT.fullmatch(text)
         if found is None:
@@ -240,12 +240,12 @@ class Binder:
         return known
 
     def printed(self, text: str, target: Target) -> Any:
-        """A literal of which only the printed form is known, as the kind of the column `target` suggests.
+        """A literal, read from its printed form by the kind of the column `target`.
 
         Raises
         ------
         UnboundError
-            It is no literal of that kind.
+            It is not a literal of that kind.
         """
         if target.kind in ("text", "bytes"):
             return text
@@ -282,7 +282,7 @@ def date_of(text: str) -> dt.date:
     Raises
     ------
     UnboundError
-        It is written otherwise.
+        It has another form.
     """
     if not _DATE.fullmatch(text):
         raise _unfit(f"a date must be written as 2026-01-31, got {text}")
@@ -296,7 +296,7 @@ def date_of(text: str) -> dt.date:
 
 
 def _pair(spark: DataType, arrow: pa.DataType) -> str | None:  # noqa: C901 - one case a pair
-    """The kind of a pair of types, if Spark compares the very values that the index has hashed."""
+    """The kind of a pair of types, if Spark compares the values that the index has hashed."""
     from pyspark.sql import types  # noqa: PLC0415 - an optional extra
 
     arrow = unwrapped(arrow, keeps_uuid=True)
@@ -330,7 +330,7 @@ def _pair(spark: DataType, arrow: pa.DataType) -> str | None:  # noqa: C901 - on
 
 
 def _pair_of_folder(spark: DataType) -> str | None:
-    """The kind of a partition column whose values Spark reads as `spark` and the index has as texts, one for each."""
+    """The kind of a partition column: Spark reads its values as `spark`; the index has one text for each."""
     name = spark.simpleString()
     if name == "date":
         return "folder date"
@@ -393,14 +393,14 @@ _FITS: dict[str, Callable[[Any, Target], Any]] = {
     "folder date": lambda value, target: None if (day := _fit_date(value, target)) is None else day.isoformat(),
     "folder integer": lambda value, _: str(value) if type(value) is int else None,
 }
-"""Kind of the pair of types → the literal as a value of the column, or None where Spark would cast the column."""
+"""Kind of the pair of types → the literal as a value of the column, or None if Spark would cast the column."""
 
 
 _SUFFIXES = {"int8": "Y", "int16": "S", "int32": "", "int64": "L", "float32": "F"}
 
 
 def text_of(value: Any) -> str | None:
-    """SQL for a value, where `lit` would not give a literal of the type meant; None where it does."""
+    """SQL for a value if `lit` would give a literal of another type; None otherwise."""
     if isinstance(value, np.generic) and value.dtype.name in _SUFFIXES and np.isfinite(value):
         return f"{value.item() if value.dtype.kind == 'i' else value}{_SUFFIXES[value.dtype.name]}"
     if isinstance(value, dt.datetime):
