@@ -232,7 +232,7 @@ def assert_survives(spark, make_lake, tmp_path, monkeypatch, fault):
     assert faults.was_first(made)
     assert_same_index(made, wanted, levels=LEVELS)
     orphans = files_of(made) - named_files(made)
-    assert bool(orphans) == (fault != "build_at_the_second_attempt")
+    assert orphans or fault != "build_twice"  # who dies before the first batch of zones is full has written nothing
     ZoneBloom(spark).vacuum_index(made, older_than=timedelta(0))
     assert files_of(made) == named_files(made)
     assert_same_index(made, wanted, levels=LEVELS)
