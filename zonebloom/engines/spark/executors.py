@@ -183,7 +183,7 @@ class Cluster:
         strangers = sorted({row["found"] for row in rows if row["found"]})
         if strangers:
             message = f"executors must have zonebloom {zonebloom.__version__} as the driver has, got {strangers[0]}"
-            raise MissingDependencyError(f"{message}; install it there, or send it along: specs/spark.md#delivery")
+            raise MissingDependencyError(f"{message}; install it there, or send it: docs/how-to/spark-cluster.md")
         if sorted(row["number"] for row in rows) != list(range(count)):
             raise StorageError(f"each of {count} Spark tasks must give one result, got {len(rows)}; run again")
         return {row["number"]: pickle.loads(row["result"]) for row in rows}  # noqa: S301 - from our own executors
@@ -247,6 +247,8 @@ def shipped(
         Whether an executor that cannot call it gives a batch with the reason, for `Cluster`, instead of an error.
     label
         Its name in plans and Spark's UI.
+
+    Spec: specs/spark.md#delivery
     """
     version, module, name = zonebloom.__version__, function.__module__, function.__qualname__
 
@@ -274,7 +276,7 @@ def shipped(
         if is_told:
             return iter([pyarrow.RecordBatch.from_pylist([{"number": -1, "found": found, "result": b""}])])
         message = f"executors must have zonebloom {version} as the driver has, got {found}"
-        raise ImportError(f"{message}; install it there, or send it along: specs/spark.md#delivery")
+        raise ImportError(f"{message}; install it there, or send it: docs/how-to/spark-cluster.md")
 
     run.__name__ = label
     return run
@@ -310,5 +312,5 @@ def unpickled(data: bytes) -> Any:
     except ModuleNotFoundError as error:
         message = f"executors must have {error.name} as the driver has, got none"
         raise MissingDependencyError(
-            f"{message}; install it there, or send it along: specs/spark.md#delivery"
+            f"{message}; install it there, or send it: docs/how-to/spark-cluster.md"
         ) from error
