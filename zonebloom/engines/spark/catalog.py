@@ -1,6 +1,6 @@
 """Indexes by name (`users` is the folder `<system path>/users`), opened, listed as DataFrames, and removed.
 
-A name is only a shorter way to write a place; an index that was built without one lies beside its data.
+A name is a short form of a place. An index that was built without a name lies beside its data.
 
 Spec: specs/spark.md#names
 """
@@ -36,17 +36,17 @@ _COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """The folder that holds the indexes which have names, and how stores are opened."""
+    """The folder of the indexes with names, and the options of stores."""
 
     system_path: str | None
-    """A folder or URL; None where indexes are known by their places only."""
+    """A folder or URL; None if indexes have no names."""
     storage_options: Mapping[str, str] | None
-    """For the library's stores."""
+    """Options of the library's stores."""
 
     def place(self, index: str | os.PathLike[str] | None) -> str | None:
-        """Where the index lies that `index`, a name or a place, means; None stays None.
+        """The place of the index that `index`, a name or a place, means; None stays None.
 
-        A name has no slash; where there is no system path, or something of that name is a folder here, it is a place.
+        A name has no slash. Without a system path, or if a folder here has that name, it is a place.
         """
         if index is None:
             return None
@@ -56,7 +56,7 @@ class Catalog:
         return f"{self.system_path.rstrip('/')}/{text}"
 
     def place_of(self, source: Any) -> str:
-        """Where the index of `source` is: a DataFrame's folder, a name's place, or the path itself."""
+        """The place of the index of `source`: a DataFrame's folder, a name's place, or the path itself."""
         return (self.place(source) if isinstance(source, (str, os.PathLike)) else None) or place_of(source)
 
     def open(self, source: Any, index: str | os.PathLike[str] | None = None, version: int | None = None) -> Index:
@@ -83,7 +83,7 @@ class Catalog:
         delete_index(open_store(self.open(self.place_of(source)).info()["index"], self.storage_options))
 
     def indexes(self, spark: SparkSession, sources: Iterable[Any]) -> DataFrame:
-        """One row for each index that has a name, and for those of `sources`."""
+        """One row for each index that has a name, and for each index of `sources`."""
         rows = []
         for name, place in (*self._named(), *((None, self.place_of(source)) for source in sources)):
             info = open_index(place, storage_options=self.storage_options).info()

@@ -1,9 +1,9 @@
 """The session, and functions of zonebloom on its executors.
 
-`shipped` makes what Spark sends: a closure that needs no zonebloom to be unpickled, so that executors without it, or
-with another version, can say so. `Cluster.map` calls a function once for each argument: one Spark task each, by
-`mapInArrow` over a range. A task that is tried again, or runs twice, gives one row: Spark takes the result of one
-attempt. Nothing here reaches into the JVM, so that a Spark Connect session does as well as a classic one.
+`shipped` makes the closure that Spark sends. It can be unpickled without zonebloom, so executors without it, or with
+another version, can report that. `Cluster.map` calls a function once for each argument, each in one Spark task, by
+`mapInArrow` over a range. Spark takes the result of one attempt, so a task that runs twice gives one row. Nothing here
+calls the JVM, so Spark Connect sessions work as classic ones do.
 
 Spec: specs/spark.md#tasks
 """
@@ -48,7 +48,7 @@ _SCHEMA = "number long, found string, result binary"
 _RAISED = re.compile(r"zonebloom\.errors\.(\w+): ([^\n]+)")
 _MOST_SLOTS = 4096
 _JOBS = 16
-"""With progress, tasks go out in so many jobs at most, two at a time, and each that ends is reported."""
+"""Jobs of a call with progress, at most: two run at a time, and the end of each is reported."""
 TAG = "zonebloom"
 _DESCRIPTION = "spark.job.description"
 _ABLE: WeakSet[SparkSession] = WeakSet()
@@ -56,7 +56,7 @@ _ABLE: WeakSet[SparkSession] = WeakSet()
 
 
 def check_pyspark() -> None:
-    """Nothing, if PySpark can be used.
+    """Check that PySpark can be used.
 
     Raises
     ------
@@ -82,7 +82,7 @@ def session_of(spark: SparkSession | None = None) -> SparkSession:
     MissingDependencyError
         PySpark or Java is missing or too old.
     InvalidArgumentError
-        `spark` is no session.
+        `spark` is not a session.
     """
     check_pyspark()
     from pyspark.errors import PySparkRuntimeError  # noqa: PLC0415 - an optional extra
@@ -100,7 +100,7 @@ def session_of(spark: SparkSession | None = None) -> SparkSession:
 
 
 def reads_by_id(spark: SparkSession) -> bool:
-    """Whether Spark finds a column that has an id in a file by it, not by its name."""
+    """Whether Spark finds a column in a file by its id, not by its name."""
     return bool(spark.conf.get("spark.sql.parquet.fieldId.read.enabled", "false") == "true")
 
 
@@ -114,7 +114,7 @@ class Cluster:
 
     @property
     def slots(self) -> int:
-        """Tasks that run at once, as far as Spark says: the partitions that it gives a range."""
+        """Tasks that can run at once: the partitions that Spark gives a range."""
         if self._slots is None:
             rows = self._spark.range(0, _MOST_SLOTS).selectExpr("spark_partition_id()").collect()
             self._slots = len({row[0] for row in rows})  # a maximum would be two stages, and twice the time
@@ -134,14 +134,14 @@ class Cluster:
         shared, arguments
             Anything that pickles.
         on_result
-            Called with each result not long after it is there; costs some jobs more.
+            Called with each result soon after its job; the call then has more jobs.
 
         Raises
         ------
         MissingDependencyError
-            Executors lack zonebloom, or have another version.
+            Executors have no zonebloom, or another version.
         ZoneBloomError
-            What `function` raised each time that Spark tried it.
+            `function` raised it in every attempt.
         """
         common = pickled((function.__module__, function.__qualname__, shared))
         sent = [pickled(argument) for argument in arguments]
@@ -183,15 +183,15 @@ class Cluster:
         strangers = sorted({row["found"] for row in rows if row["found"]})
         if strangers:
             message = f"executors must have zonebloom {zonebloom.__version__} as the driver has, got {strangers[0]}"
-            raise MissingDependencyError(f"{message}; install it there, or send it along: specs/spark.md#delivery")
+            raise MissingDependencyError(f"{message}; install it there, or send it: docs/how-to/spark-cluster.md")
         if sorted(row["number"] for row in rows) != list(range(count)):
             raise StorageError(f"each of {count} Spark tasks must give one result, got {len(rows)}; run again")
-        return {row["number"]: pickle.loads(row["result"]) for row in rows}  # noqa: S301 - of our own executors
+        return {row["number"]: pickle.loads(row["result"]) for row in rows}  # noqa: S301 - from our own executors
 
 
 @contextmanager
 def described(spark: SparkSession, label: str) -> Iterator[None]:
-    """Jobs of this thread have the tag `zonebloom`, by which they can be interrupted, and `label` in Spark's UI."""
+    """Give jobs of this thread the tag `zonebloom`, for interruption, and `label` in Spark's UI."""
     context = getattr(spark, "sparkContext", None) if not is_connect(spark) else None
     before = None if context is None else context.getLocalProperty(_DESCRIPTION)
     spark.addTag(TAG)
@@ -219,7 +219,7 @@ def _cause(error: BaseException) -> str:
 
 
 def lack_of_executors(spark: SparkSession) -> str | None:
-    """Why executors cannot run zonebloom; None where they can, which a job finds out once for each session."""
+    """Why executors cannot run zonebloom; None if they can. A job checks it once for each session."""
     if spark in _ABLE:
         return None
     try:
@@ -239,14 +239,16 @@ def shipped(
 ) -> Callable[[Any], Any]:
     """`function(*arguments, given)` for Spark to call on an executor; `function` is one of a module of zonebloom.
 
-    Spark pickles the result by value, so that it must not refer to this module.
+    Spark pickles the result by value, so it must not refer to this module.
 
     Parameters
     ----------
     is_told
-        Whether an executor that cannot call it gives a batch that says why, as `Cluster` takes it, instead of an error.
+        Whether an executor that cannot call it gives a batch with the reason, for `Cluster`, instead of an error.
     label
-        What plans and Spark's UI call it.
+        Its name in plans and Spark's UI.
+
+    Spec: specs/spark.md#delivery
     """
     version, module, name = zonebloom.__version__, function.__module__, function.__qualname__
 
@@ -266,7 +268,7 @@ def shipped(
                     found = "none that can be used (No module named 'numba')"
             except ImportError as error:
                 found = f"none that can be imported ({error})"
-            if found and not is_last:  # Spark's Python workers serve other sessions first, with other artifacts
+            if found and not is_last:  # Spark's Python worker may have served a session with other artifacts
                 for one in [one for one in sys.modules if one.partition(".")[0] == "zonebloom"]:
                     del sys.modules[one]
         if not found:
@@ -274,14 +276,14 @@ def shipped(
         if is_told:
             return iter([pyarrow.RecordBatch.from_pylist([{"number": -1, "found": found, "result": b""}])])
         message = f"executors must have zonebloom {version} as the driver has, got {found}"
-        raise ImportError(f"{message}; install it there, or send it along: specs/spark.md#delivery")
+        raise ImportError(f"{message}; install it there, or send it: docs/how-to/spark-cluster.md")
 
     run.__name__ = label
     return run
 
 
 def perform(common: bytes, arguments: Sequence[bytes], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """On an executor: the calls that `Cluster.map` packed, and their results."""
+    """On an executor: run the calls that `Cluster.map` packed, and give their results."""
     import pyarrow as pa  # noqa: PLC0415 - the driver's session needs none
 
     module, name, shared = unpickled(common)
@@ -293,22 +295,22 @@ def perform(common: bytes, arguments: Sequence[bytes], batches: Iterable[pa.Reco
 
 
 def pickled(value: Any) -> bytes:
-    """`value` as it travels to executors."""
+    """`value`, pickled and compressed, for executors."""
     return zlib.compress(pickle.dumps(value, protocol=5), 1)
 
 
 def unpickled(data: bytes) -> Any:
-    """On an executor: what the driver pickled and compressed.
+    """On an executor: the value that the driver pickled and compressed.
 
     Raises
     ------
     MissingDependencyError
-        It is of a library that is not installed here, such as that of a table.
+        The value needs a library that is not installed here, such as that of a table.
     """
     try:
         return pickle.loads(zlib.decompress(data))  # noqa: S301 - of our own driver
     except ModuleNotFoundError as error:
         message = f"executors must have {error.name} as the driver has, got none"
         raise MissingDependencyError(
-            f"{message}; install it there, or send it along: specs/spark.md#delivery"
+            f"{message}; install it there, or send it: docs/how-to/spark-cluster.md"
         ) from error

@@ -25,16 +25,16 @@ _SCHEMA = "part string, kept bigint, total bigint, code string, message string, 
 
 @dataclass(frozen=True)
 class Explained:
-    """What one condition skips, and why not more; of this query alone."""
+    """What one query skips, and why not more."""
 
     spark: SparkSession
-    """Where `to_df` makes its frame."""
+    """Session of `to_df`."""
     plan: Plan
-    """How the condition is read."""
+    """How the rows are read."""
     search: Explanation
     """The search."""
     is_whole: bool
-    """Whether the funnel is shown; else only the reasons."""
+    """Whether the funnel is shown, or only the reasons."""
 
     def rows(self) -> list[tuple[Any, ...]]:
         """Funnel rows `(part, kept, total)`, then `(reason, code, message, column, path)`; see `to_df`."""
@@ -79,19 +79,21 @@ def explain(
     method: Asked | None = None,
     is_whole: bool = True,
 ) -> Explained:
-    """The funnel of a read of `source`, a path, a `Lake` or a plain scan, and a reason for what is kept; print it.
+    """The funnel of a read of `source`, and the reasons for the parts that are kept; print it.
 
     Parameters
     ----------
+    source
+        A path, a `Lake` or a plain scan.
     method
-        As for `read`; by default that of a `Lake`, else `auto`.
+        As for `read`; by default that of a `Lake`, otherwise `auto`.
     is_whole
-        Whether the funnel is shown; else only the reasons why a read does not skip more.
+        Whether the funnel is shown. Without it only the reasons are shown.
 
     Raises
     ------
     InvalidArgumentError
-        The method that was asked for cannot read this.
+        `method` cannot read this.
 
     Spec: specs/spark.md#explain
     """
@@ -103,6 +105,6 @@ def explain(
 def _lake_of(
     spark: SparkSession, source: Any, index: str | None, storage_options: Mapping[str, str] | None
 ) -> tuple[Lake, DataFrame | None]:
-    """What reads `source`, and `source` itself if it is a frame."""
+    """The lake of `source`, and `source` itself if it is a frame."""
     lake = source if isinstance(source, Lake) else read(spark, source, index=index, storage_options=storage_options)
     return lake, source if hasattr(source, "inputFiles") else None

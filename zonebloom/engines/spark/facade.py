@@ -1,6 +1,6 @@
 """`ZoneBloom`: all that Spark users need, on one object that is bound to a session.
 
-A thin front: each method passes on the session, the place of the index and the options of the store.
+Each method passes on the session, the place of the index and the options of the store.
 
 Spec: specs/spark.md
 """
@@ -44,7 +44,7 @@ __all__ = ["ZoneBloom"]
 Source = Any
 """A path, a list of paths, a table of Spark's catalog by name, or a DataFrame that is a plain scan of files."""
 Place = str | os.PathLike[str] | None
-"""Of an index: its folder or URL, its name in the system path, or None for the default beside the data."""
+"""The place of an index: a folder or URL, a name in the system path, or None for the default beside the data."""
 
 
 class ZoneBloom:
@@ -55,9 +55,9 @@ class ZoneBloom:
     spark
         A session, classic or Spark Connect; by default the active one, else a new one.
     system_path
-        Folder or URL of indexes that have names: `index="users"` then means `<system_path>/users`.
+        Folder or URL of indexes with names: `index="users"` means `<system_path>/users`.
     storage_options
-        Passed to the library's stores, on the driver and on executors.
+        Options of the library's stores, on the driver and on executors.
 
     Raises
     ------
@@ -81,11 +81,11 @@ class ZoneBloom:
         return f"<ZoneBloom on Spark {self.spark.version}>"
 
     def _at(self, index: Place) -> dict[str, Any]:
-        """The place of the index, and the options of the store."""
+        """The place of the index, and the options of its store."""
         return {"index": self._catalog.place(index), "storage_options": self.storage_options}
 
     def _source(self, source: Source) -> Source:
-        """What `source` stands for: a table of Spark's catalog, unless it may be an index by name."""
+        """The data that `source` names: a table of Spark's catalog, unless `source` may be the name of an index."""
         is_name = isinstance(source, str) and self._catalog.place(source) != source
         return source if is_name else source_of(self.spark, source)
 
@@ -113,7 +113,7 @@ class ZoneBloom:
         """An index over `columns` of `source`, built by the executors, committed and opened.
 
         The zones are those that `zonebloom.build_index` makes, byte for byte. Executors read the files, and write
-        segments straight to the index; nothing of a filter's size passes the driver.
+        segments straight to the index. No filter passes the driver.
 
         Parameters
         ----------
@@ -121,13 +121,13 @@ class ZoneBloom:
             A path, a list of paths, a table (`deltalake.DeltaTable`, `pyiceberg.table.Table`), or a DataFrame that is a
             plain scan of files, of a Delta or an Iceberg table too.
         rows_per_zone, fpp, sizing, levels, locator, filters, overwrite, optimize, commit_every
-            As for `zonebloom.build_index`: a build that dies keeps what it committed, and the same call goes on there.
+            As for `zonebloom.build_index`. A build that dies retains its commits, and the same call continues there.
         index
-            Where to, by default beside the data; or a name in the system path.
+            Place of the index, by default beside the data; or a name in the system path.
         max_index_bytes
-            Refuse to build, before any data is read, where the filters would need more by estimate.
+            Refuse to build, before any data is read, if the estimated size of the filters is larger.
         tasks
-            Spark tasks; by default as many as pay, up to some for each core.
+            Number of Spark tasks; by default one to three for each core, more for large data sets.
         progress
             True for a bar on stderr, or a function that takes `Progress`; rows count when their task is done.
 
@@ -136,9 +136,9 @@ class ZoneBloom:
         ColumnNotFoundError, UnsupportedTypeError, InvalidArgumentError, IndexExistsError
             Before anything is written.
         DataFileError
-            No file can be read; single files that cannot are warned of, and searches keep them whole.
+            No file can be read. A single such file gives a warning, and searches retain it whole.
         MissingDependencyError
-            The executors lack zonebloom, or have another version of it than the driver.
+            The executors have no zonebloom, or another version than the driver.
 
         Spec: specs/spark.md#build
         """
@@ -185,7 +185,7 @@ class ZoneBloom:
         mode, paths, partitions, rows_per_zone, fpp, sizing, levels, check, commit_every
             As for `zonebloom.Index.refresh`.
         index
-            Place or name of the index, where `source` is the data set as it is to be read: a table of a catalog, say.
+            Place or name of the index, if `source` is the data set, such as a table of a catalog.
         tasks, progress
             As for `create_index`.
 
@@ -206,7 +206,7 @@ class ZoneBloom:
         )
 
     def optimize_index(self, source: Source) -> Optimization:
-        """Merge the segments of an index into few slice segments, in one task and some 100 MiB of memory.
+        """Merge the segments of an index into few slice segments, in one task and about 100 MiB of memory.
 
         Spec: specs/spark.md#build
         """
@@ -223,7 +223,7 @@ class ZoneBloom:
         self._catalog.delete(source)
 
     def restore_index(self, source: Source, version: int) -> int:
-        """Make the content of an older version current, as a new version, whose number it is."""
+        """Make the content of an older version current, as a new version; give the new number."""
         return self.open_index(source).restore(version)
 
     def open_index(self, source: Source, *, index: Place = None, version: int | None = None) -> Index:
@@ -232,7 +232,7 @@ class ZoneBloom:
         Parameters
         ----------
         index
-            Place or name of the index, where `source` is the data set as it is to be read.
+            Place or name of the index, if `source` is the data set.
         version
             An older version; by default the current one.
 
@@ -256,7 +256,7 @@ class ZoneBloom:
     def read(
         self, path: Source, *, index: Place = None, method: Asked = "auto", columns: Sequence[str] | None = None
     ) -> Lake:
-        """The data set or table at `path`, to be read with `.where(condition)`: what cannot match is not read.
+        """The data set or table at `path`, whose `.where(condition)` reads only rows that may match.
 
         Parameters
         ----------
@@ -265,24 +265,24 @@ class ZoneBloom:
         method
             `auto` chooses for each query; `driver`, `row_ranges`, `candidates` and `plain` force one way.
         columns
-            Those that rows are to have; all by default.
+            Columns of the rows; all by default.
 
         Spec: specs/spark.md#reads
         """
         return read(self.spark, path, **self._at(index), method=method, columns=columns)
 
     def sql(self, text: str, args: Any = None, **lakes: Lake | DataFrame) -> DataFrame:
-        """`spark.sql(text, args)`, for which each scan of an indexed table reads only what can match.
+        """`spark.sql(text, args)`, whose scans of indexed tables read only rows that can match.
 
-        Spark proves what is skipped; a query of which it proves nothing runs as it is. A table is indexed if its index
-        lies beside its files.
+        Spark proves what is skipped. Without a proof the query runs as it is. A table is indexed if its index lies
+        beside its files.
 
         Parameters
         ----------
         args
             Values of the text's parameters, as for `spark.sql`.
         lakes
-            What fields such as `{events}` in the text stand for: lakes, and frames.
+            Lakes and frames for fields such as `{events}` in the text.
 
         Spec: specs/spark.md#sql
         """
@@ -303,7 +303,7 @@ class ZoneBloom:
         Parameters
         ----------
         method
-            As for `read`; by default that of `source`, if it is what `read` gave.
+            As for `read`; by default that of `source`, if `read` made it.
 
         Spec: specs/spark.md#explain
         """
@@ -326,8 +326,8 @@ class ZoneBloom:
     def locate(self, path: Source, column: str, keys: DataFrame, *, index: Place = None) -> DataFrame:
         """One row for each key and row range that may hold it: the key, path, fragment_id, start, stop.
 
-        Executors ask the index, each for its own keys; none comes to the driver. A key that is certainly nowhere has no
-        row. A [locator](../../specs/locator.md) names hardly a range by chance.
+        Each executor asks the index for its own keys; the driver gets no key. A key that is certainly in no file has no
+        row. With a [locator](../../specs/locator.md) almost every range holds its key.
 
         Parameters
         ----------
@@ -348,12 +348,12 @@ class ZoneBloom:
         columns: Sequence[str] | None = None,
         index: Place = None,
     ) -> DataFrame:
-        """`function` over the rows of candidate row ranges alone, as `mapInArrow` does it over a whole frame.
+        """`function` over the rows of candidate row ranges, as `mapInArrow` runs it over a whole frame.
 
         Parameters
         ----------
         wanted
-            A condition, or row ranges as `candidates` gives them, all or some.
+            A condition, or all or some of the row ranges of `candidates`.
 
         Spec: specs/spark.md#row-ranges
         """
@@ -380,7 +380,7 @@ class ZoneBloom:
         index: Place = None,
         max_keys: int = MAX_KEYS,
     ) -> DataFrame:
-        """`big.join(small, on, how)`, for which only those files of `big` are read that may hold a key of `small`.
+        """`big.join(small, on, how)` that reads only files and rows of `big` that may hold a key of `small`.
 
         Parameters
         ----------
@@ -390,7 +390,7 @@ class ZoneBloom:
         null_safe
             Join by `<=>`.
         max_keys
-            For more distinct keys the join is Spark's own, as where every file may hold one; with a warning.
+            Distinct keys at most. With more, or if every file may hold a key, the join is Spark's own, with a warning.
 
         Spec: specs/spark.md#prune-join
         """
@@ -416,20 +416,20 @@ class ZoneBloom:
         null_safe: bool = False,
         path: Literal["auto", "sql", "arrow"] = "auto",
     ) -> DataFrame:
-        """`frame` without rows whose `column` is certainly not in the index: they cannot join, and are not shuffled.
+        """`frame` without rows whose `column` is certainly not in the index: they cannot join and are not shuffled.
 
         Parameters
         ----------
         index
             The place or name of an index with the level `dataset`, an `Index`, or an `Sbbf`.
         indexed_column
-            Where it has another name than `column`.
+            Name of the indexed column, if it differs from `column`.
         how
             The join that follows: `inner`, `left_semi` or `right_outer` of `frame` with the indexed side.
         null_safe
             Keep rows whose key is null, for `<=>`.
         path
-            `sql` or `arrow` force one way; by default SQL, unless the filters are too large.
+            `sql` or `arrow` force one way. By default it is SQL, unless the filters are too large.
 
         Spec: specs/spark.md#filter-by-index
         """

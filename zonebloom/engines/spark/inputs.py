@@ -1,4 +1,4 @@
-"""Which files a DataFrame scans, where it is nothing but a scan of files: of Parquet, or of a Delta or Iceberg table.
+"""The files that a DataFrame scans, if it is a plain scan of Parquet files or of a Delta or Iceberg table.
 
 Spec: specs/spark.md#frames
 """
@@ -42,9 +42,9 @@ __all__ = [
 
 _S3 = ("s3a://", "s3n://")
 _SCANS = frozenset({"Relation", "RelationV2", "LocalRelation", "LogicalRDD", "SubqueryAlias", "View"})
-"""Nodes of the analyzed plan that give rows and columns of what they read, or of the node below, as they are."""
+"""Nodes of the analyzed plan that do not change the rows and columns of the files or the node below."""
 _ICEBERG_FILE = "_file"
-"""The hidden column of Iceberg's scans that says each row's file; `inputFiles` of such a frame is empty."""
+"""The hidden column of Iceberg's scans with each row's file; `inputFiles` of such a frame is empty."""
 
 
 def location_of(url: str) -> str:
@@ -70,7 +70,7 @@ def files_of(frame: DataFrame) -> list[str]:
     Raises
     ------
     InvalidArgumentError
-        It scans no files, or does more than scan one data set.
+        It scans no files, or is not a plain scan of one data set.
     """
     check_batch(frame)
     urls = frame.inputFiles()
@@ -88,15 +88,15 @@ def files_of(frame: DataFrame) -> list[str]:
 
 
 def _more_than_a_scan(frame: DataFrame) -> str:
-    """What `frame` does beyond its scan, as the plan names it that Spark prints; empty if nothing.
+    """What `frame` does beyond its scan, by the names in Spark's printed plan; empty if nothing.
 
-    A select, a filter or a limit scans the same files, and has `_metadata` too, but other rows or columns than they.
+    A select, a filter or a limit scans the same files and has `_metadata` too, but has other rows or columns.
     """
     from pyspark.errors import PySparkException  # noqa: PLC0415 - an optional extra
 
     try:
         whole = explained(frame)
-    except PySparkException:  # of a frame with two columns of one name Spark makes no view
+    except PySparkException:  # Spark makes no view of a frame with two columns of one name
         whole = ""
     analyzed = whole.partition("== Analyzed Logical Plan ==\n")[2].partition("\n== Optimized ")[0]
     nodes = [line for line in analyzed.splitlines()[2:] if line]  # the first lines are types, and the SELECT of EXPLAIN
@@ -110,19 +110,19 @@ def _has_files_of_rows(frame: DataFrame) -> bool:
     from pyspark.errors import PySparkException  # noqa: PLC0415 - an optional extra
 
     try:
-        frame.select(_ICEBERG_FILE).schema  # noqa: B018 - Connect resolves names when it is asked for the schema
+        frame.select(_ICEBERG_FILE).schema  # noqa: B018 - Connect resolves names with the schema
     except PySparkException:
         return False
     return True
 
 
 def data_set_of(source: Any, storage_options: Mapping[str, str] | None = None) -> Any:
-    """What the library opens for `source`: of a DataFrame the folder, the table or the files; all else as it is.
+    """The source that the library opens: for a DataFrame its folder, table or files; otherwise `source` itself.
 
     Raises
     ------
     InvalidArgumentError
-        The DataFrame scans no files, or not just those of the version that its table has now.
+        The DataFrame scans no files, or other files than those of its table's current version.
     """
     if not hasattr(source, "inputFiles"):
         return source
@@ -140,7 +140,7 @@ def data_set_of(source: Any, storage_options: Mapping[str, str] | None = None) -
 
 
 def _table_around(folder: str, storage_options: Mapping[str, str] | None) -> str | None:
-    """The folder of the table that `folder` belongs to; its files alone do not say which of their rows are there."""
+    """The folder of the table that `folder` belongs to. Its files do not say which rows are deleted."""
     scheme, separator, path = folder.rpartition("://")
     for above in (path, *map(str, PurePosixPath(path).parents)):
         if not separator and is_table_folder(above):
@@ -151,21 +151,21 @@ def _table_around(folder: str, storage_options: Mapping[str, str] | None) -> str
 
 
 def source_of(spark: SparkSession, given: Any) -> Any:
-    """A frame of the table of Spark's catalog that `given` names; anything else as it is.
+    """A frame of the table of Spark's catalog that `given` names; otherwise `given` itself.
 
-    A text is a path if it has a slash, or if something of that name is there.
+    A text is a path if it has a slash, or if a file or folder has that name.
     """
     if not isinstance(given, str) or "/" in given or os.path.exists(given):  # noqa: PTH110 - never raises
         return given
     from pyspark.errors import PySparkException  # noqa: PLC0415 - an optional extra
 
-    with contextlib.suppress(PySparkException):  # a text that is no name
+    with contextlib.suppress(PySparkException):  # a text that is not a name
         return spark.table(given) if spark.catalog.tableExists(given) else given
     return given
 
 
 def check_batch(frame: Any) -> None:
-    """Refuse a streaming frame, whose rows are not there yet.
+    """Refuse a streaming frame, whose rows are still to come.
 
     Raises
     ------
@@ -178,12 +178,12 @@ def check_batch(frame: Any) -> None:
 
 
 def place_of(source: Any) -> str:
-    """Where the index of `source` is looked for if nobody says: a path itself, of a DataFrame the folder or the file.
+    """The default place of the index of `source`: the path itself, or the folder or file of a DataFrame.
 
     Raises
     ------
     InvalidArgumentError
-        It has no place of its own.
+        `source` has no default place.
     """
     if isinstance(source, (str, os.PathLike)):
         return os.fspath(source)
@@ -210,7 +210,7 @@ def opened(
     IndexNotFoundError
         There is none.
     InvalidArgumentError
-        A frame is no plain scan, or `source` has no place of its own and `index` is not given.
+        A frame is not a plain scan, or `source` has no default place and `index` is not given.
     """
     if isinstance(source, (str, os.PathLike)):
         source = re.sub(r"^s3[an]://", "s3://", os.fspath(source))
@@ -218,14 +218,14 @@ def opened(
         return open_index(source, version=version, storage_options=storage_options)
     dataset = data_set_of(source, storage_options)
     options: dict[str, Any] = {"version": version, "storage_options": storage_options, "dataset": dataset}
-    if index is None and hasattr(source, "inputFiles") and isinstance(dataset, str):  # a folder of one file, say
+    if index is None and hasattr(source, "inputFiles") and isinstance(dataset, str):  # such as a folder of one file
         with contextlib.suppress(IndexNotFoundError):
             return open_index(dataset, **options)
     return open_index(place_of(source) if index is None else index, **options)
 
 
 def opened_view(source: Any, index: str | None, storage_options: Mapping[str, str] | None) -> View:
-    """The index of `source`, as `opened` finds it, against the data set as it is now.
+    """The index of `source`, as `opened` finds it, with the present data set.
 
     Raises
     ------
@@ -254,7 +254,7 @@ def common_folder(paths: Sequence[str]) -> str:
 
 
 def check_is_read_by_spark(dataset: Dataset) -> None:
-    """Nothing, unless the data set is a Lance table: Spark builds its index, and reads no rows of it by us.
+    """Refuse a Lance table: Spark builds its index, but reads no rows of it through zonebloom.
 
     Raises
     ------

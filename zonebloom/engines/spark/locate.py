@@ -1,4 +1,4 @@
-"""`locate` on Spark: for each key of a DataFrame the row ranges that may hold it, as a DataFrame; no key is collected.
+"""`locate` on Spark: the row ranges that may hold each key of a DataFrame, as a DataFrame; no key is collected.
 
 The driver lists the data set and opens the index once. Each task asks the index for its own keys, over that listing.
 
@@ -43,7 +43,7 @@ def locate(
     Raises
     ------
     InvalidArgumentError
-        `keys` has several columns, or one with the name of a column of the result.
+        `keys` has several columns, or its column has the name of a column of the result.
     ColumnNotFoundError
         The column is not indexed.
 

@@ -1,4 +1,4 @@
-"""Files as Spark names them: URLs to read, with globs escaped, and which of them it reads.
+"""Files as Spark names them: URLs with escaped patterns, and the files that Spark reads.
 
 Spec: specs/spark.md#file-names
 """
@@ -15,7 +15,7 @@ _UNFINISHED = "._COPYING_"
 
 
 def url_of(location: str) -> str:
-    """A folder or file of the library as Spark reads it, but for globs: `/a b` is `file:///a b`, `s3://` is `s3a://`.
+    """Spark's URL of a folder or file, without escapes: `/a b` is `file:///a b`, `s3://` is `s3a://`.
 
     >>> url_of("/lake/a b"), url_of("s3://bucket/lake")
     ('file:///lake/a b', 's3a://bucket/lake')
@@ -26,7 +26,7 @@ def url_of(location: str) -> str:
 
 
 def escaped(url: str) -> str:
-    r"""`url` as a path that Spark does not take for a pattern.
+    r"""`url` with escapes, so that Spark does not read it as a pattern.
 
     >>> print(escaped("file:///a[b]*"))
     file:///a\[b\]\*
@@ -42,8 +42,8 @@ def are_folders_keys(paths: Iterable[str]) -> bool:
 def is_visible(path: str, *, is_keyed: bool, is_listed: bool) -> bool:
     """Whether Spark's plain read of the root reads the file.
 
-    Where there are `key=value` folders it skips what is in none of them, else what is in any folder; and files that
-    Hadoop is still copying.
+    If some files lie in `key=value` folders, Spark skips files outside of them. Otherwise it skips files in any folder.
+    It also skips files that Hadoop is still copying.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def is_visible(path: str, *, is_keyed: bool, is_listed: bool) -> bool:
     is_keyed
         Whether some file of the data set is in a `key=value` folder.
     is_listed
-        Whether the data set is a list of files, all of which Spark is told.
+        Whether the data set is a list of files, which Spark gets by name.
     """
     if path.endswith(_UNFINISHED):
         return False

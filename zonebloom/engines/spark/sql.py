@@ -1,12 +1,12 @@
-"""`ZoneBloom.sql`: a query as it is written, of which each scan of an indexed table reads only what can match.
+"""`ZoneBloom.sql`: a query whose scans of indexed tables read only rows that can match.
 
-The steps, of which Spark proves each one; where a proof fails, Spark runs the query as it is:
+Spark proves each step. If a proof fails, Spark runs the query as it is:
 
 1. sqlglot finds the tables that the query names. Each that has an index becomes a frame of its own in the text, and
    `sameSemantics` says whether the text still means the same.
-2. With frames that the optimizer does not know in their place, the optimized plan shows what is filtered right above
-   each. Comparisons of a column with a literal are read from there: parameters are bound, constants are folded.
-3. The optimizer says whether these are implied where they are (`pushdown.implied`).
+2. Each frame is replaced by one that the optimizer cannot see into. The optimized plan then has the filter right above
+   each frame: parameters are bound, constants are folded. Comparisons of a column with a literal are read from it.
+3. The optimizer proves that these are implied there (`pushdown.implied`).
 4. Each lake is read by its comparisons, and the query runs over these frames.
 
 Spec: specs/spark.md#sql
@@ -46,12 +46,12 @@ class Reference(NamedTuple):
     """A table as a query names it."""
 
     name: str
-    """Its name, quoted as in the text."""
+    """Name, quoted as in the text."""
     start: int
     stop: int
-    """Where the text has it."""
+    """Its place in the text."""
     alias: str
-    """What must be added so that its columns are called as before."""
+    """Alias to add, so that its columns have the same names."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Scanned:
 
     reference: Reference
     source: DataFrame
-    """What Spark reads for it."""
+    """The frame that Spark reads for it."""
     lake: Lake
 
 
@@ -72,7 +72,7 @@ def pruned_sql(
     storage_options: Mapping[str, str] | None = None,
     **lakes: Lake | DataFrame,
 ) -> DataFrame:
-    """`spark.sql(text, args, **lakes)`, whose scans of indexed tables read only what can match.
+    """`spark.sql(text, args, **lakes)`, whose scans of indexed tables read only rows that can match.
 
     Spec: specs/spark.md#sql
     """
@@ -90,7 +90,7 @@ def pruned_sql(
 
 
 def references_of(text: str) -> list[Reference]:
-    """The tables that a query names, in order; none of a statement that is no query.
+    """The tables that a query names, in order; none if the statement is not a query.
 
     >>> references_of("SELECT * FROM db.events WHERE u = 1")
     [Reference(name='db.events', start=14, stop=23, alias=' AS events')]
@@ -125,7 +125,7 @@ def _scanned(
     frames: Mapping[str, DataFrame],
     storage_options: Mapping[str, str] | None,
 ) -> Scanned | None:
-    """What `reference` scans, if it is an indexed data set."""
+    """The scan of `reference`, if it is an indexed data set."""
     from pyspark.errors import PySparkException  # noqa: PLC0415 - an optional extra
 
     field = _FIELD.fullmatch(reference.name)
@@ -161,13 +161,13 @@ def _escaped(text: str, has_fields: bool) -> str:  # noqa: FBT001 - of a text th
 
 @dataclass(frozen=True)
 class Query:
-    """A query and what it is given."""
+    """A query with its arguments and frames."""
 
     spark: SparkSession
     text: str
     args: Any
     frames: Mapping[str, DataFrame]
-    """For fields of the text."""
+    """Frames for the fields of the text."""
 
     def run(self, text: str, scans: Iterable[DataFrame] = ()) -> DataFrame:
         """The query's `text`, or a rewritten one over `scans`."""
@@ -175,7 +175,7 @@ class Query:
         return self.spark.sql(text, **fields) if self.args is None else self.spark.sql(text, self.args, **fields)
 
     def pruned(self, scans: Sequence[Scanned]) -> DataFrame | None:
-        """The query over pruned reads; None where nothing is proved to be pruned."""
+        """The query over pruned reads; None without a proof."""
         from pyspark.errors import PySparkException  # noqa: PLC0415 - an optional extra
 
         text = rewritten(self.text, [one.reference for one in scans], has_fields=bool(self.frames))
@@ -194,7 +194,7 @@ class Query:
             return None
 
     def _proved(self, text: str, scans: Sequence[Scanned]) -> list[Predicate | None]:
-        """For each scan what all rows meet that the query takes from it, as Spark's optimizer proves."""
+        """For each scan a predicate that is TRUE in all rows that the query uses, as Spark's optimizer proves."""
         places = range(len(scans))
         unknown = [opaque(self.spark, scans[place].lake.full_schema, f"{_SCAN}{place}") for place in places]
         plan = optimized_plan(self.run(text, unknown))
@@ -218,19 +218,19 @@ class Query:
 
 
 def _is_same_plan(one: DataFrame, other: DataFrame) -> bool:
-    """Whether two queries have one optimized plan; to `sameSemantics` each WITH is another."""
+    """Whether two queries have the same optimized plan; `sameSemantics` finds each WITH different."""
     plan = optimized_plan(one)
     return plan is not None and plan == optimized_plan(other)
 
 
 def _read(scan: Scanned, known: Predicate) -> DataFrame:
-    """The candidate rows, or the table itself where all are."""
+    """The candidate rows, or the table itself if it is read whole."""
     found = scan.lake.prepare(known)
     return scan.source if found.method == "plain" else found.frame
 
 
 def _guess(plan: str, number: int, lake: Lake) -> Predicate | None:
-    """The comparisons in the filter right above the scan of that number, as its text reads."""
+    """The comparisons in the filter right above scan `number`, read from its text."""
     lines = plan.splitlines()
     place = next((one for one, line in enumerate(lines) if f"MapInArrow {_SCAN}{number}(" in line), 0)
     above = re.match(r"[\s:+|-]*Filter (.*)", lines[place - 1]) if place else None
@@ -243,12 +243,12 @@ def _guess(plan: str, number: int, lake: Lake) -> Predicate | None:
 
 
 def _leaf(text: str, binder: Binder) -> Predicate:
-    """A comparison of a column with one literal or some, as a plan prints it.
+    """A comparison of a column with literals, as a plan prints it.
 
     Raises
     ------
     PredicateError, UnboundError
-        It is none, or the filters do not evaluate it.
+        `text` is no such comparison, or the filters do not evaluate it.
     """
     found = _LEAF.fullmatch(text)
     if found is None:

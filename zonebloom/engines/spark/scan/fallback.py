@@ -1,6 +1,6 @@
-"""Why rows that are not read by Spark itself might differ from those that it reads.
+"""Why rows that the library reads might differ from Spark's rows.
 
-Where there is a reason, Spark reads: whole files, by its own reader.
+If there is a reason, Spark reads whole files by its own reader.
 
 Spec: specs/spark.md#driver
 """
@@ -30,12 +30,12 @@ BY_ID = "Spark finds columns by their ids, and the index by their names"
 def obstacle_of_rows(
     condition: Condition, schema: StructType, view: View, binder: Binder, paths: tuple[str, ...], *, spark: SparkSession
 ) -> str | None:
-    """Why the rows of `paths` that the library reads might differ from those that Spark reads.
+    """Why the library's rows of `paths` might differ from Spark's; None if they cannot.
 
     Parameters
     ----------
     schema
-        The columns that are read, as Spark's plain read has them.
+        The columns to read, as Spark's plain read has them.
     """
     if not condition.is_local:
         return NOT_OF_COLUMNS
@@ -45,7 +45,7 @@ def obstacle_of_rows(
         made = Layout(view).schema(schema.names)
         other = next((one.name for one, its in zip(schema, made, strict=True) if one != its), None)
         if other is not None:
-            return f"column {other} has a type that Spark makes in its own way"
+            return f"column {other} has another type in Spark than in the library"
         if has_times(schema) and is_moving(spark, view, paths):
             return "Spark moves old dates to another calendar"
         return misread(view, binder.names, paths)
@@ -54,7 +54,7 @@ def obstacle_of_rows(
 
 
 def has_times(of: DataType) -> bool:
-    """Whether a type is a date or a timestamp, or has one in it."""
+    """Whether a type is or contains a date or a timestamp."""
     inner = [one.dataType for one in of] if hasattr(of, "fields") else []
     inner += [getattr(of, name) for name in ("elementType", "keyType", "valueType") if hasattr(of, name)]
     return of.typeName() in ("date", "timestamp", "timestamp_ntz") or any(map(has_times, inner))

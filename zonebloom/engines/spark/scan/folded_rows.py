@@ -1,4 +1,4 @@
-"""Rows that the driver has, as a local relation, which Spark filters as it plans.
+"""Rows of the driver as a local relation, which Spark filters while it plans.
 
 Spec: specs/spark.md#driver
 """
@@ -16,10 +16,10 @@ __all__ = ["local_frame"]
 
 
 def local_frame(spark: SparkSession, table: pa.Table, schema: StructType) -> DataFrame:
-    """A frame of `table`, which Spark filters as it plans, without a job.
+    """A frame of `table`, which Spark filters while it plans, without a job.
 
-    The chunks are joined first: Spark 4.3 drops the rows that follow an empty record batch. Without rows Spark refuses
-    structs and lists: it makes an empty relation of the schema alone.
+    The chunks are joined first: Spark 4.3 drops the rows that follow an empty record batch. Spark refuses structs
+    and lists without rows, so an empty relation of the schema is made.
     """
     if not table.num_rows:
         return spark.createDataFrame([], schema)

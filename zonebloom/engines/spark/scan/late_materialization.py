@@ -1,7 +1,7 @@
-"""On an executor: candidate rows, narrowed to those that match, before any other column is read.
+"""On an executor: candidate rows are narrowed to rows that match before any other column is read.
 
-What a filter keeps are whole zones, of which a rare key needs one row. Equalities and lists that Arrow evaluates as
-Spark does are checked on their own columns first. Whatever cannot be checked that simply is kept: Spark filters all.
+A filter retains whole zones, but a rare key needs one row. Equalities and lists that Arrow evaluates as Spark does are
+checked on their own columns first. Other parts of the condition drop no row here: Spark filters all rows later.
 
 Spec: specs/spark.md#row-range-reads
 """
@@ -30,9 +30,9 @@ __all__ = ["Narrowing", "narrowing_of"]
 
 
 def narrowing_of(view: View, predicate: Predicate) -> Narrowing | None:
-    """Those parts of `predicate`, an AND, that plain kernels evaluate on stored columns; None where there are none.
+    """The parts of `predicate`, an AND, that plain kernels evaluate on stored columns; None if there are none.
 
-    `predicate` must be TRUE, as Arrow evaluates it, in every row that is wanted.
+    `predicate`, as Arrow evaluates it, must be TRUE in every wanted row.
     """
     elsewhere = {field.name for field in view.partition_fields}
     stored = [field for field in view.schema if field.name not in elsewhere]
@@ -45,7 +45,7 @@ def narrowing_of(view: View, predicate: Predicate) -> Narrowing | None:
 
 @dataclass(frozen=True)
 class Narrowing:
-    """A predicate that all wanted rows meet, and its columns in the types of the data set."""
+    """A predicate that is TRUE in all wanted rows, and its columns in the types of the data set."""
 
     predicate: And
     schema: pa.Schema
@@ -56,7 +56,7 @@ class Narrowing:
         return [match for match in found if match is not None]
 
     def narrowed(self, data: DataFile, split: Split) -> Split:
-        """`split` without rows that do not match; as it is where the file lacks a column, or has another type."""
+        """`split` without rows that do not match; unchanged if the file has no such column, or another type."""
         names = self.schema.names
         if any(name not in data.schema.names or name in data.int96_columns or name in split.values for name in names):
             return split

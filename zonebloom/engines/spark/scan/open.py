@@ -32,25 +32,25 @@ def read(
     method: Asked = "auto",
     columns: Sequence[str] | None = None,
 ) -> Lake:
-    """The data set at `path`, to be read with `.where(condition)`: what cannot match is not read, and nothing else.
+    """The data set at `path`, whose `.where(condition)` reads only rows that may match.
 
     The schema is that of `spark.read.parquet(path)` at this moment; files are listed for each query. One `Lake` serves
-    any number of queries and threads, and keeps the index open. A table, without its deleted rows, and files in a store
-    are read by the driver or from candidate row ranges; there the schema has the columns that the index knows.
+    any number of queries and threads, and retains the open index. Tables, without their deleted rows, and files in a
+    store are read by the driver or from candidate row ranges. Their schema has the columns of the index.
 
     Parameters
     ----------
     path
         The data set, as `build_index` was given it; a frame that is a plain scan of it; or a table of Spark's catalog,
-        such as `db.events`, whose files as of now are read.
+        such as `db.events`, with its present files.
     index
-        The place of the index, if it is not beside the data. Files of `path` that it does not know are read whole.
+        The place of the index, if it is not beside the data. Files of `path` that are not in it are read whole.
     storage_options
-        For the library's stores.
+        Options of the library's stores.
     method
         `auto` chooses for each query; `driver`, `row_ranges`, `candidates` and `plain` force one way.
     columns
-        Those that rows are to have, in order; all by default.
+        Columns of the rows, in order; all by default.
 
     Raises
     ------
@@ -89,7 +89,7 @@ def lake_of_scan(
     IndexNotFoundError
         There is no index.
     InvalidArgumentError
-        `frame` is anything else.
+        `frame` is not a plain scan.
     """
     place = place_of(frame) if index is None else index
     lake = _lake(spark, lambda: opened(place, None, storage_options), "auto", None)
@@ -120,21 +120,21 @@ def prune(
     index: str | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> DataFrame:
-    """The rows of `frame` where `condition`, as `read` reads them; `frame` must be a plain scan of the data set.
+    """The rows of `frame` where `condition`, read as by `read`; `frame` must be a plain scan of the data set.
 
-    A plain scan is what `spark.read.parquet(path)` gives, and nothing more: Spark itself compares the two. The data set
-    is listed afresh, so name the columns of the result by `col(name)`, not as those of `frame`.
+    A plain scan is what `spark.read.parquet(path)` gives: Spark itself compares the two. The result is a new read, so
+    name its columns by `col(name)`, not by `frame`.
 
     Raises
     ------
     InvalidArgumentError
-        `frame` is anything else: it has other columns, a filter, a join, options.
+        `frame` is not a plain scan: it has other columns, a filter, a join or options.
 
     Spec: specs/spark.md#prune
     """
     check_batch(frame)
     lake = lake_of_scan(spark, frame, index=index, storage_options=storage_options)
     plan = lake.plan(condition, template=frame)
-    if isinstance(plan.condition.predicate, Piece):  # and the columns that it names may be those of `frame`
+    if isinstance(plan.condition.predicate, Piece):  # its columns may be those of `frame`
         return plan.condition.filtered(frame)
     return lake.by(plan).frame

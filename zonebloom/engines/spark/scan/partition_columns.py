@@ -1,7 +1,7 @@
 """Partition columns as Spark reads them from paths: their values and their types.
 
-The library knows int32 and text; Spark also finds wider numbers, dates and fractions, so the same folders must be typed
-as Spark types them. What only a session's time zone can read (a timestamp), stays a text here.
+The library has int32 and text. Spark also infers wider numbers, dates and fractions, so folders must get Spark's types
+here. A timestamp needs a session's time zone, so it stays a text.
 
 Spec: specs/spark.md#partition-columns
 """
@@ -36,7 +36,7 @@ _MAX_DIGITS = 38
 
 
 def values_of(path: str) -> dict[str, str | None]:
-    """The `key=value` folders of a relative path; in a value `%` and two digits are one character, as Spark has it.
+    """The `key=value` folders of a relative path; in a value `%` and two digits are one character, as in Spark.
 
     Keys are named as the library names its columns.
 
@@ -59,7 +59,7 @@ def _decoded(text: str) -> str:
 
 
 def infer(texts: Iterable[str | None]) -> spark.DataType:
-    """The type that Spark infers for the values of a partition column; text for what it would read as a timestamp."""
+    """The type that Spark infers for the values of a partition column; text where Spark would infer timestamp."""
     return reduce(_wider, {_type_of(text) for text in texts}, _VOID)
 
 
@@ -105,7 +105,7 @@ def _date(text: str) -> dt.date | None:
 
 
 def _wider(left: spark.DataType, right: spark.DataType) -> spark.DataType:
-    """The type that holds both; text where Spark sees none."""
+    """The type that holds both; text if Spark has none."""
     if right in (left, _VOID):
         return left
     if left == _VOID:

@@ -19,16 +19,16 @@ DRIVER_ROWS = 1 << 18
 DRIVER_FILES = 64
 DRIVER_BYTES = 512 << 20
 CANDIDATE_FILES = 1024
-"""Files: Spark looks for each by itself; a read of 512 of 2000 took 0.9 s (`bench/spark_choice.py`, two cores)."""
+"""Files that Spark is given by name: it looks for each; 512 of 2000 took 0.9 s (`bench/spark_choice.py`, two cores)."""
 ROW_RANGES_PAY = 8
 """Read only the row ranges when they hold at most 1/8 of the rows of the candidate files."""
 NARROWED_PAY = 2
-"""As above, where executors drop the rows that do not match before they read other columns."""
+"""The same for 1/2, if executors drop rows that do not match before they read other columns."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What the index keeps."""
+    """Files, rows and bytes that the index retains."""
 
     files: int
     of_files: int
@@ -36,7 +36,7 @@ class Kept:
     rows_of_files: int
     """All rows of the files that may match."""
     is_narrowed: bool
-    """Whether executors can tell which of the rows match."""
+    """Whether executors can check a part of the condition."""
     bytes: int
     """Compressed bytes of the row groups, all columns: an upper bound of what the driver reads."""
     of_bytes: int
@@ -45,7 +45,7 @@ class Kept:
     obstacle: str | None
     """Why rows that the library reads might differ from Spark's."""
     lack: Callable[[], str | None]
-    """Why executors cannot read; asked for if they would."""
+    """Gives why executors cannot read; called only if executors would read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,18 +62,18 @@ def choose(kept: Kept, asked: Literal["auto"] | Method) -> Choice:
     Raises
     ------
     InvalidArgumentError
-        The driver or row ranges were asked for, and their rows might differ from Spark's.
+        `asked` is the driver or row ranges, whose rows might differ from Spark's.
 
     Spec: specs/spark.md#choice
     """
     if asked == "driver" and kept.obstacle is not None:
-        raise InvalidArgumentError(f"the driver must know what Spark would read, got: {kept.obstacle}; use auto")
+        raise InvalidArgumentError(f"the driver must read what Spark would read, got: {kept.obstacle}; use method auto")
     if asked == "row_ranges" and (obstacle := kept.obstacle or kept.lack()) is not None:
-        raise InvalidArgumentError(f"executors must read what Spark would read, got: {obstacle}; use auto")
+        raise InvalidArgumentError(f"executors must read what Spark would read, got: {obstacle}; use method auto")
     if not kept.is_local:
         return Choice("plain", str(kept.obstacle))
     if asked in ("auto", "candidates") and not kept.files:
-        return Choice("driver", "no row can match, so that nothing is read")
+        return Choice("driver", "no row can match, so nothing is read")
     if asked != "auto":
         return Choice(asked, "it was asked for")
     return _chosen(kept)
@@ -82,8 +82,8 @@ def choose(kept: Kept, asked: Literal["auto"] | Method) -> Choice:
 def _chosen(kept: Kept) -> Choice:
     is_little = kept.rows <= DRIVER_ROWS and kept.files <= DRIVER_FILES and kept.bytes <= DRIVER_BYTES
     if kept.obstacle is None and is_little:
-        return Choice("driver", f"{kept.rows:,} rows of {kept.files} files are read sooner than a job starts")
-    limits = "" if kept.obstacle is None else f"; not by the library: {kept.obstacle}"
+        return Choice("driver", f"the driver reads {kept.rows:,} rows of {kept.files} files before a job would start")
+    limits = "" if kept.obstacle is None else f"; Spark must read them: {kept.obstacle}"
     part = NARROWED_PAY if kept.is_narrowed else ROW_RANGES_PAY
     is_part = 0 < kept.rows * part <= kept.rows_of_files
     is_part |= kept.files > CANDIDATE_FILES and kept.bytes * ROW_RANGES_PAY <= kept.of_bytes
@@ -94,4 +94,4 @@ def _chosen(kept: Kept) -> Choice:
         return Choice("plain", f"every file may match{limits}")
     if kept.files <= CANDIDATE_FILES:
         return Choice("candidates", f"{kept.files} of {kept.of_files} files may match{limits}")
-    return Choice("plain", f"{kept.files} of {kept.of_files} files may match, too many to be named{limits}")
+    return Choice("plain", f"{kept.files} of {kept.of_files} files may match, more than {CANDIDATE_FILES}{limits}")

@@ -1,9 +1,8 @@
-"""`ForeignLake`: a Delta or Iceberg table, or Parquet files in an object store, on Spark without a JAR for any of them.
+"""`ForeignLake`: a Delta or Iceberg table, or Parquet files in an object store, on Spark without a JAR.
 
-Spark's Parquet reader knows nothing of deleted rows, of columns that files call otherwise, or of partition values in a
-log; and a store's files it opens with Hadoop's settings and packages, not with `storage_options`. So it reads none of
-them. The rows come from the driver, where they are few, else from tasks that read the candidate row ranges alone, of a
-table those of one version, without its deleted rows.
+Spark's Parquet reader does not see deleted rows, mapped column names or partition values in a log. It opens a store's
+files with Hadoop's settings and packages, not with `storage_options`. So it reads none of these files. The driver reads
+few rows; tasks read the candidate row ranges. Of a table they read one version, without its deleted rows.
 
 Spec: specs/spark.md#tables
 """
@@ -32,12 +31,12 @@ __all__ = ["ForeignLake"]
 
 
 class ForeignLake(Lake):
-    """A data set that the library alone reads, with its index; `where` reads the candidate row ranges as of then.
+    """A data set that only the library reads, with its index; `where` reads the candidate row ranges of that moment.
 
     Parameters
     ----------
     spark, index, reopen, method
-        As for `Lake`; `candidates` is taken as `row_ranges`.
+        As for `Lake`; `candidates` means `row_ranges`.
     """
 
     def __init__(
@@ -53,7 +52,7 @@ class ForeignLake(Lake):
 
     @cached_property
     def full_schema(self) -> StructType:
-        """The columns that the index knows, in the types of Spark's Parquet reader, when it was first asked for."""
+        """The columns of the index at the first use, in the types of Spark's Parquet reader."""
         return Layout(self._index.view()).schema()
 
     def _all(self) -> DataFrame:
@@ -79,7 +78,7 @@ class ForeignLake(Lake):
         """None: there is no other way to read."""
 
     def _choose(self, kept: Kept, asked: Asked) -> Choice:
-        if not kept.is_local:  # and Spark's own reader, which could evaluate it, reads none of these files
+        if not kept.is_local:  # only Spark's own reader could evaluate it
             message = "a condition on a table, or on files in a store, must be determined by its columns"
             raise InvalidArgumentError(f"{message}, got one that is not; leave out what depends on how a row is read")
         if asked in ("driver", "plain"):

@@ -1,8 +1,7 @@
-"""Candidate row ranges for Spark: as a DataFrame, and a function of the user's over their rows alone.
+"""Candidate row ranges for Spark: as a DataFrame, and as input of a user's function.
 
-`candidates` is a search, whose row ranges one may count, join or filter like any frame. `map_candidates` takes such a
-frame, or a condition, and runs `mapInArrow` over as many partitions as the candidates fill: no task opens a file that
-cannot match.
+`candidates` is a search. Its row ranges can be counted, joined or filtered like any frame. `map_candidates` takes such
+a frame, or a condition, and runs `mapInArrow` over the rows of the candidates: no task opens a file that cannot match.
 
 Spec: specs/spark.md#row-ranges
 """
@@ -41,7 +40,7 @@ Function = Callable[[Iterator[pa.RecordBatch]], Iterable[pa.RecordBatch]]
 
 _SCHEMA = "path string, fragment_id long, start long, stop long"
 _VALUE_BYTES = 8
-"""What Spark's planner takes a value of a range for, and whatever `mapInArrow` makes of it."""
+"""Bytes that Spark's planner counts for a value of a range, and for the output of `mapInArrow` over it."""
 _NAMES = ("path", "fragment_id", "start", "stop")
 
 
@@ -55,7 +54,7 @@ def candidates(
 ) -> DataFrame:
     """One row for each row range that may match: path (relative to the data set), fragment_id, start, stop.
 
-    The search runs now, on the driver; the ranges hold for the files as they are now.
+    The search runs now, on the driver. The ranges are those of the present files.
 
     Spec: specs/spark.md#row-ranges
     """
@@ -81,27 +80,27 @@ def map_candidates(
     index: str | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> DataFrame:
-    """`function` over the rows of candidate row ranges alone, as `mapInArrow` does it over a whole frame.
+    """`function` over the rows of candidate row ranges, as `mapInArrow` runs it over a whole frame.
 
-    What a task gives the function are all rows of its ranges, in order of path and row: those that match, and others.
+    A task gives the function all rows of its ranges, in order of path and row: those that match, and others.
 
     Parameters
     ----------
     wanted
-        A condition; or row ranges as `candidates` and `SearchResult.to_arrow` give them, all or some.
+        A condition; or all or some of the row ranges of `candidates` or `SearchResult.to_arrow`.
     function
-        Takes an iterator of record batches, in the types of Spark, and gives one of `schema`; called once a task.
+        Takes an iterator of record batches in Spark's types, and gives one in `schema`; called once a task.
     schema
-        Of what the function gives, as for `mapInArrow`.
+        Schema of the function's output, as for `mapInArrow`.
     columns
         Columns that the function needs; all by default.
 
     Raises
     ------
     StaleIndexError
-        Row ranges are not of the files as they are now.
+        A file of the row ranges changed.
     InvalidArgumentError
-        They are no row ranges.
+        `wanted` has no row ranges.
 
     Spec: specs/spark.md#row-ranges
     """
@@ -126,9 +125,9 @@ def mapped(
     schema: Any,
     wanted: Predicate = EVERY_ROW,
 ) -> DataFrame:
-    """`function` over the columns `asked` of `rows`, read by executors; rows that are not `wanted` may lack.
+    """`function` over the columns `asked` of `rows`, read by executors; rows that are not `wanted` may be missing.
 
-    Its plan names the rows and files that are read, and tells Spark's planner about as many bytes as they have.
+    Its plan names the rows that are read. Spark's planner gets about their number of bytes.
 
     Spec: specs/spark.md#estimates
     """
@@ -149,19 +148,19 @@ def _tasks_of(layout: Layout, rows: RowSelection, asked: StructType) -> tuple[Re
 
 
 def _values_of_a_task(layout: Layout, tasks: Sequence[tuple[Split, ...]], asked: StructType) -> int:
-    """How many values of a range stand for a task, so that Spark's planner takes what is made of it for its bytes."""
+    """Values of a range for each task, so that Spark's planner counts about the task's bytes."""
     num_bytes = sum(split.num_bytes for task in tasks for split in task)
     num_bytes = num_bytes * len(asked) // max(len(layout.view.schema), 1)
     return max(num_bytes // (_VALUE_BYTES * max(len(tasks), 1)), 1)
 
 
 def local_rows(layout: Layout, rows: RowSelection, asked: StructType, wanted: Predicate = EVERY_ROW) -> pa.Table:
-    """The columns `asked` of `rows`, read here as executors read them; rows that are not `wanted` may lack.
+    """The columns `asked` of `rows`, read here as executors do; rows that are not `wanted` may be missing.
 
     Raises
     ------
     DataFileError
-        A file is not as it was listed, or holds dates that Spark would move.
+        A file changed since it was listed, or holds dates that Spark would move.
     """
     reading, tasks = _tasks_of(layout, rows, asked)
     reading = replace(reading, narrowing=narrowing_of(layout.view, wanted))
@@ -171,7 +170,7 @@ def local_rows(layout: Layout, rows: RowSelection, asked: StructType, wanted: Pr
 def read_rows(
     spark: SparkSession, layout: Layout, rows: RowSelection, asked: StructType, wanted: Predicate = EVERY_ROW
 ) -> DataFrame:
-    """The columns `asked` of `rows`, read by executors; rows that are not `wanted` may lack.
+    """The columns `asked` of `rows`, read by executors; rows that are not `wanted` may be missing.
 
     Spec: specs/spark.md#row-range-reads
     """
@@ -179,7 +178,7 @@ def read_rows(
 
 
 def _given(view: View, table: pa.Table) -> RowSelection:
-    """Row ranges of the caller's, which must be of the files as they are."""
+    """The caller's row ranges, which must be those of the present files."""
     missing = [name for name in _NAMES if name not in table.column_names]
     if missing:
         message = f"row ranges must have the columns {', '.join(_NAMES)}, got none named {missing[0]}"
@@ -200,8 +199,8 @@ def _given(view: View, table: pa.Table) -> RowSelection:
 
 
 def _stale(path: str) -> StaleIndexError:
-    message = f"row ranges must be of the files as the index has them now, got some of {path}, which changed"
-    return StaleIndexError(f"{message}; ask for candidates again")
+    message = f"row ranges must be those of files that did not change, got some of {path}, which changed"
+    return StaleIndexError(f"{message}; call candidates() again")
 
 
 # --- searching --------------------------------------------------------------------------------------------------------
@@ -226,7 +225,7 @@ def rows_of(narrowing: bytes, sent: bytes) -> Iterator[pa.RecordBatch]:
 def mapped_rows(
     narrowing: bytes, sent: Sequence[bytes], each: int, function: Function, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """On an executor: what `function` makes of the rows of each task; empty batches are left out."""
+    """On an executor: the output of `function` over the rows of each task; empty batches are left out."""
     for batch in batches:
         for number in batch.column(0).to_pylist():
             yield from (made for made in function(rows_of(narrowing, sent[number // each])) if made.num_rows)

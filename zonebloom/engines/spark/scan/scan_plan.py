@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 __all__ = ["Scans", "filtered"]
 
 _CHUNK = 32
-"""Spark lists so many paths by itself; for more it starts a job with a task for each."""
+"""Paths that Spark lists on the driver; for more it starts a job with a task for each path."""
 _KEY = "__zonebloom_key"
 
 
 def filtered(spark: SparkSession, frame: DataFrame, condition: Condition) -> DataFrame:
-    """`frame` by the condition and its keys, by Spark alone."""
+    """`frame` filtered by the condition and its keys, by Spark alone."""
     frame = condition.filtered(frame)
     for keys in condition.keys:
         frame = _joined(spark, frame, keys)
@@ -48,7 +48,7 @@ def _joined(spark: SparkSession, frame: DataFrame, keys: Keys) -> DataFrame:
 
 
 class Scans:
-    """Scans of one data set; its files are named by the listing that is given."""
+    """Scans of one data set, whose files are those of a listing."""
 
     def __init__(self, spark: SparkSession, dataset: ParquetDataset) -> None:
         self.spark = spark
@@ -57,17 +57,17 @@ class Scans:
     def plain(
         self, listing: Mapping[str, Any], schema: StructType | None = None, *, scheme: str = "file://"
     ) -> DataFrame:
-        """What a user would read; with a schema Spark infers none, which saves a job.
+        """The read that a user would write. With a schema Spark infers none, which saves a job.
 
         Parameters
         ----------
         scheme
-            How a path of this machine begins; Spark tells `/lake`, `file:/lake` and `file:///lake` apart.
+            The start of a path of this machine: `/lake`, `file:/lake` and `file:///lake` are different to Spark.
 
         Raises
         ------
         DataFileError
-            The data set is a list of files that are all gone.
+            The data set is a list of files, none of which is there.
         """
         reader = self.spark.read if schema is None else self.spark.read.schema(schema)
         if self.dataset.layout == "folder":
@@ -82,8 +82,8 @@ class Scans:
     def candidates(self, paths: tuple[str, ...], schema: StructType, condition: Condition) -> DataFrame:
         """The rows of some files where `condition`.
 
-        They come in scans of few files each, which Spark lists without a job, and without a setting of the session; a
-        union has no `_metadata`, so each scan is filtered by itself.
+        They come in scans of few files each, which Spark lists without a job. A union has no `_metadata`, so each scan
+        is filtered alone.
         """
         reader = self.spark.read.schema(schema).option("basePath", url_of(self.dataset.location))
         chunks = [paths[first : first + _CHUNK] for first in range(0, len(paths), _CHUNK)]

@@ -1,7 +1,7 @@
 """The columns of a data set as Spark's own Parquet reader has them: names, order, types.
 
-The index knows Arrow's types. What they leave open is read from a footer: whether nanoseconds are Parquet's INT96, and
-what Spark wrote of its own types (collations, intervals).
+The index has Arrow's types. A footer has the rest: whether nanoseconds are Parquet's INT96, and the types that Spark
+wrote itself (collations, intervals).
 
 Spec: specs/spark.md#types
 """
@@ -31,12 +31,12 @@ __all__ = ["Layout"]
 
 _ROW_METADATA = b"org.apache.spark.sql.parquet.row.metadata"
 _NUM_FOOTERS = 32
-"""Footers that are read at most to find a column; what none of them has is taken as Arrow has it."""
+"""Footers read at most to find a column. A column in none of them gets Arrow's type."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """One listing of a data set, with the types of Spark."""
+    """One listing of a data set, with Spark's types."""
 
     view: View
 
@@ -47,7 +47,7 @@ class Layout:
 
     @cached_property
     def is_hive(self) -> bool:
-        """Whether the partition columns are folders, which Spark types by what they hold."""
+        """Whether the partition columns are folders, whose values give Spark the types."""
         return self.view.dataset.declared() is None
 
     def schema(self, columns: Sequence[str] | None = None) -> spark.StructType:
@@ -94,14 +94,14 @@ class Layout:
     # --- footers ------------------------------------------------------------------------------------------------------
 
     def _described(self, field: pa.Field) -> tuple[bool, Any]:
-        """Whether the first file with the column holds it as INT96, and what Spark wrote of its type."""
+        """Whether the first file with the column holds it as INT96, and the type that Spark wrote for it."""
         for names, int96, written in self._footers():
             if field.name in names:
                 return field.name in int96, written.get(field.name)
         return False, None
 
     def _footers(self) -> Iterator[tuple[frozenset[str], frozenset[str], dict[str, Any]]]:
-        """Of some files, in order: columns, those in INT96, and the types that Spark wrote; each is read once."""
+        """For some files in order: columns, INT96 columns, and the types that Spark wrote. Each footer is read once."""
         yield from self._read
         while len(self._read) < _NUM_FOOTERS:
             path = next(self._paths, None)
@@ -110,7 +110,7 @@ class Layout:
             try:
                 with open_parquet(self.view.dataset, path, self.view.listing[path]) as data:
                     self._read.append((frozenset(data.schema.names), data.int96_columns, _written(data.metadata)))
-            except DataFileError:  # whoever reads its rows will say so
+            except DataFileError:  # the read of its rows raises the error
                 continue
             yield self._read[-1]
 
@@ -132,7 +132,7 @@ class Layout:
         ColumnNotFoundError, UnsupportedTypeError
             As `schema`.
         InvalidArgumentError
-            A column of `schema` is of another type in the data set.
+            A column of `schema` has another type in the data set.
         """
         for one, known in zip(schema, self.schema(schema.names), strict=True):
             if arrow_type(known.dataType) != arrow_type(one.dataType):
@@ -141,7 +141,7 @@ class Layout:
         return Reading(self.view.dataset, schema)
 
     def partition_values(self, path: str, schema: spark.StructType) -> dict[str, Any]:
-        """The values of the partition columns that are in `schema`, in its types, but those that the file itself holds.
+        """Values of the partition columns of `schema`, in its types, without columns that the file itself holds.
 
         Raises
         ------
@@ -171,12 +171,12 @@ def _written(metadata: Any) -> dict[str, spark.DataType]:
         return {}
     try:
         return {one.name: one.dataType for one in spark.StructType.fromJson(json.loads(text))}
-    except Exception:  # noqa: BLE001 - whatever another version of Spark wrote there, Parquet's own types stand
+    except Exception:  # noqa: BLE001 - text of another version of Spark; Parquet's own types apply
         return {}
 
 
 def _as_written(column: str, written: spark.DataType, found: spark.DataType) -> spark.DataType:
-    """`written` where it is the same type with a collation; refused where Spark alone can read it."""
+    """`written` if it is the same type with a collation; refused if only Spark can read it."""
     try:
         nullable = nullable_type(written)
         is_same = arrow_type(nullable) == arrow_type(found)

@@ -1,11 +1,11 @@
 """`spark.read.format("zonebloom").load(path)`: a data source whose tasks read candidate row ranges only.
 
-The ladder: `ZoneBloomSource` says the schema; `ZoneBloomReader` makes a `Plan` against one listing of the data set, of
-few tasks; a task reads its row ranges and gives Arrow batches. All but the tasks runs in a Python process beside the
-driver, which knows no session: it sees the options.
+The ladder: `ZoneBloomSource` gives the schema. `ZoneBloomReader` makes a `Plan` of few tasks against one listing of the
+data set. A task reads its row ranges and gives Arrow batches. The source and the plan run in a Python process beside
+the driver, which has no session: it gets the options.
 
-What prunes is the option `where` alone, since it belongs to the frame: Spark 4.1 to 4.3 give what was planned for a
-pushed filter to every other query of that frame, which would lose rows.
+Only the option `where` prunes, as it belongs to the frame. Spark 4.1 to 4.3 use the plan of one pushed filter for every
+other query of that frame, which would lose rows.
 
 Spec: specs/spark.md#data-source
 """
@@ -43,47 +43,47 @@ _STORAGE = "storage."
 _REGISTERED: WeakSet[SparkSession] = WeakSet()
 _OPTIONS = ("path", "index", "columns", "where")
 _OF_TABLES = frozenset({"location", "owner", "provider"})
-"""Options that Spark adds to those of a table of its catalog; reads of a table get no options at all, and no path."""
+"""Options that Spark adds for a table of its catalog. Reads of such a table get no other options, and no path."""
 _OF_FILES = re.compile(r"\binput_file_(name|block_start|block_length)\s*\(|\b_metadata\b", re.IGNORECASE)
 
 
 def register(spark: SparkSession) -> None:
-    """`format("zonebloom")` for this session, classic or Connect; done by `ZoneBloom(spark)` too.
+    """Register `format("zonebloom")` for this session, classic or Connect; `ZoneBloom(spark)` does it too.
 
     Spec: specs/spark.md#data-source
     """
-    if spark not in _REGISTERED:  # Spark warns of a second time
+    if spark not in _REGISTERED:  # Spark warns at a second registration
         spark.dataSource.register(ZoneBloomSource)
         _REGISTERED.add(spark)
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the caller says of the data set."""
+    """Options of the caller about the data set."""
 
     path: str | None
     """Folder, file, table or URL."""
     index: str | None
-    """Where the index is, if not beside the data."""
+    """Place of the index, if it is not beside the data."""
     columns: tuple[str, ...] | None
     """Columns to read; None for all."""
     where: str | None
     """SQL text that prunes, and filters nothing."""
     storage_options: Mapping[str, str] | None
-    """For the stores of the data and of the index."""
+    """Options for the stores of the data and of the index."""
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> Options:
-        """From the options of a reader, whose names have no case.
+        """Options of a reader; their names have no case.
 
         Raises
         ------
         InvalidArgumentError
-            One is unknown, `where` asks for the files of rows, or neither a path nor an index is given.
+            An option is unknown, `where` uses the files of rows, or neither a path nor an index is given.
         """
         found = {name.lower(): text for name, text in given.items()}
         if not _OF_TABLES.isdisjoint(found):
-            message = "format zonebloom must be a view, got a table, for whose reads Spark gives no options"
+            message = "format zonebloom must be a view, got a table, whose reads get no options from Spark"
             raise InvalidArgumentError(f"{message}; CREATE TEMPORARY VIEW, or make the table of Parquet and use sql()")
         storage = {name.removeprefix(_STORAGE): text for name, text in found.items() if name.startswith(_STORAGE)}
         strange = sorted(name for name in found if name not in _OPTIONS and not name.startswith(_STORAGE))
@@ -137,7 +137,7 @@ class ZoneBloomSource(DataSource):  # type: ignore[misc] # pyspark is not typed 
         return Layout(options.view()).schema(options.columns)
 
     def streamReader(self, schema: StructType) -> Any:  # noqa: N802, ARG002 - Spark's names
-        """None: an index says nothing of rows that are to come.
+        """Refuse a stream: an index does not describe rows to come.
 
         Raises
         ------
@@ -146,29 +146,29 @@ class ZoneBloomSource(DataSource):  # type: ignore[misc] # pyspark is not typed 
         """
         message = "format zonebloom must be read as a batch, got a stream"
         raise InvalidArgumentError(
-            f"{message}; call ZoneBloom(spark).read in foreachBatch, as docs/how-to/spark.md does"
+            f"{message}; call ZoneBloom(spark).read in foreachBatch, as docs/how-to/spark.md shows"
         )
 
     def reader(self, schema: StructType) -> ZoneBloomReader:
-        """What plans and reads, for all queries of the frame."""
+        """The reader for all queries of the frame."""
         return ZoneBloomReader(Options.of(self.options), schema)
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is read, of how much."""
+    """The tasks of a read, and the rows of the data set."""
 
     reading: Reading
     tasks: list[tuple[Split, ...]]
     """For each task, row groups with the row ranges in them."""
     num_total_rows: int
-    """Of the data set."""
+    """Rows of the data set."""
     reasons: tuple[Reason, ...]
-    """Why rows were kept."""
+    """Why rows were retained."""
 
     @property
     def splits(self) -> list[Split]:
-        """Those of all tasks."""
+        """Splits of all tasks."""
         return [split for task in self.tasks for split in task]
 
     @property
@@ -188,21 +188,21 @@ class Plan:
 
 
 class ZoneBloomReader(DataSourceReader):  # type: ignore[misc] # pyspark is not typed here
-    """Plans, and reads tasks."""
+    """Plans a read, and reads the rows of its tasks."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
         self.options = options
         self.asked = schema
 
     def plan(self) -> Plan:
-        """What is read: the index is opened and the data set listed afresh.
+        """The plan of a read. The index is opened and the data set is listed again.
 
         Raises
         ------
         IndexNotFoundError
             There is no index.
         InvalidArgumentError
-            The schema that was asked for is not the data set's.
+            The caller's schema differs from the data set's.
         """
         layout = Layout(self.options.view())
         reading = layout.reading(self.asked)

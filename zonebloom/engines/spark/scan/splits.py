@@ -1,7 +1,7 @@
-"""Candidate row ranges as work for executors: cut by row group, packed into few tasks, read as Spark takes them.
+"""Candidate row ranges as work for executors: cut by row group, packed into few tasks, read in Spark's types.
 
-The driver plans against one listing, and sends what is small: paths, fingerprints, row ranges. A task opens its files,
-reads the rows, and fails where a file is not the one that was listed: it never gives rows of two versions.
+The driver plans against one listing, and sends paths, fingerprints and row ranges. A task opens its files and reads the
+rows. It fails if a file is not the one that was listed, so it never gives rows of two versions.
 
 Spec: specs/spark.md#source-tasks
 """
@@ -37,13 +37,13 @@ if TYPE_CHECKING:
 __all__ = ["Reading", "Split", "packed", "splits_of"]
 
 TASK_BYTES = 64 << 20
-"""Compressed bytes that one task reads: a Python task costs some 60 ms before it reads anything."""
+"""Compressed bytes that one task reads: a Python task takes about 60 ms before it reads."""
 OPEN_BYTES = 1 << 20
-"""What opening a file costs, in bytes."""
+"""Bytes that opening a file counts as."""
 BATCH_ROWS = 1 << 16
 """Rows of a batch at most."""
 _AHEAD = 4
-"""Row groups that a task reads at once; on an object store each one waits."""
+"""Row groups that a task reads at once, as each waits for an object store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +51,9 @@ class Split:
     """The candidate rows of one row group of one file."""
 
     path: str
-    """Relative to the data set."""
+    """Path relative to the data set."""
     fingerprint: tuple[int, int, str | None]
-    """Of the version that was listed."""
+    """Fingerprint of the version that was listed."""
     group: int
     """Number of the row group."""
     starts: NDArray[np.int64]
@@ -61,11 +61,11 @@ class Split:
     stops: NDArray[np.int64]
     """End of each range."""
     values: Mapping[str, Any]
-    """Of the partition columns that the file itself does not hold."""
+    """Values of the partition columns that the file itself does not hold."""
     num_bytes: int
-    """About the compressed bytes of the rows, with all columns."""
+    """Compressed bytes of the rows, with all columns, about."""
     weight: int
-    """These, and what it costs to open the file."""
+    """`num_bytes`, and the bytes that opening the file counts as."""
 
     @property
     def num_rows(self) -> int:
@@ -74,7 +74,7 @@ class Split:
 
 
 def splits_of(view: View, rows: RowSelection, values_of: Callable[[str], Mapping[str, Any]]) -> Iterator[Split]:
-    """The row groups with `rows`, in order of path; rows that a table deleted are left out.
+    """The row groups with `rows`, in order of path, without rows that a table deleted.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def splits_of(view: View, rows: RowSelection, values_of: Callable[[str], Mapping
     Raises
     ------
     DataFileError
-        A file that the index does not know cannot be read.
+        A file that is not in the index cannot be read.
     """
     last: str | None = None
     values: Mapping[str, Any] = {}
@@ -99,7 +99,7 @@ def splits_of(view: View, rows: RowSelection, values_of: Callable[[str], Mapping
 
 
 def packed(splits: Iterable[Split], task_bytes: int = TASK_BYTES) -> list[tuple[Split, ...]]:
-    """The splits in order, in as few tasks as have about `task_bytes` each."""
+    """The splits in order, in tasks of about `task_bytes` each."""
     found: list[tuple[Split, ...]] = []
     open_task: list[Split] = []
     weight = 0
@@ -114,19 +114,19 @@ def packed(splits: Iterable[Split], task_bytes: int = TASK_BYTES) -> list[tuple[
 
 @dataclass(frozen=True)
 class Reading:
-    """How tasks read splits: all that travels to them beside the splits."""
+    """How tasks read splits: everything that is sent to them beside the splits."""
 
     dataset: DatasetSnapshot
     """Where the files are."""
     schema: spark.StructType
     """The columns, in the types of Spark."""
     version: str = zonebloom.__version__
-    """Of zonebloom on the driver."""
+    """Version of zonebloom on the driver."""
     narrowing: Narrowing | None = None
-    """What all wanted rows meet; None gives every row of the splits."""
+    """A predicate that is TRUE in all wanted rows; None gives every row of the splits."""
 
     def only(self, splits: Sequence[Split]) -> Reading:
-        """As it travels with `splits`: a table's snapshot has no file but theirs, nor a list of files."""
+        """The reading as it is sent with `splits`: the data set has only their files."""
         paths = sorted({split.path for split in splits})
         if isinstance(self.dataset, TableSnapshot):
             files = {path: self.dataset.files[path] for path in paths}
@@ -136,12 +136,12 @@ class Reading:
         return self
 
     def batches(self, splits: Sequence[Split]) -> Iterator[pa.RecordBatch]:
-        """The rows of `splits`, in order, none of the batches empty.
+        """The rows of `splits`, in order, without empty batches.
 
         Raises
         ------
         DataFileError
-            A file is gone, unreadable, or not the one that was listed.
+            A file is missing, unreadable, or not the one that was listed.
         MissingDependencyError
             Another version of zonebloom runs here than on the driver.
         """
@@ -149,13 +149,13 @@ class Reading:
             message = f"executors must have zonebloom {self.version} as the driver does, got {zonebloom.__version__}"
             raise MissingDependencyError(f'{message}; pip install "zonebloom=={self.version}" on them')
         files = [list(found) for _, found in itertools.groupby(splits, key=lambda split: split.path)]
-        parts = [part for file in files for part in packed(file, OPEN_BYTES * 8)]  # small ones open their file once
+        parts = [part for file in files for part in packed(file, OPEN_BYTES * 8)]  # small splits open their file once
         for table in read_ahead(self._read, parts, _AHEAD):
             if table is not None:
                 yield from (batch for batch in table.to_batches(max_chunksize=BATCH_ROWS) if batch.num_rows)
 
     def _read(self, splits: Sequence[Split]) -> pa.Table | None:
-        """The rows of some splits of one file; None where no row is wanted."""
+        """The rows of some splits of one file; None if no row is wanted."""
         path = splits[0].path
         with open_parquet(self.dataset, path) as data:
             if tuple(data.fingerprint) != tuple(splits[0].fingerprint):

@@ -1,4 +1,4 @@
-"""`Lake`: a data set on Spark with its index, of which a query reads only what can match.
+"""`Lake`: a data set on Spark with its index; a query reads only rows that can match.
 
 For each `where` it lists the data set afresh, searches the index, and chooses how to read: by the driver itself, by
 executors from row ranges, by Spark from few files, or by Spark's plain read. Spark filters what was read by the
@@ -50,18 +50,18 @@ __all__ = ["Asked", "Lake", "Plan", "PrunedRead"]
 Asked: TypeAlias = Literal["auto"] | Method
 _ATTEMPTS = 3
 _LOOK_AFTER_SECONDS = 1.0
-"""How long a new version of the index may go unnoticed."""
+"""Seconds until a new version of the index is noticed, at most."""
 _UTC = frozenset({"UTC", "Etc/UTC", "GMT", "Z", "+00:00", "Etc/GMT"})
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How one condition will be read, and what that skips."""
+    """How the rows of one condition will be read, and what is skipped."""
 
     condition: Condition
-    """What is known of the condition."""
+    """The condition, with its parts for the index and for Spark."""
     result: SearchResult
-    """What the index says: rows, zones and bytes that are kept, of how many, and the reasons."""
+    """The search: rows, zones and bytes kept of total, and the reasons."""
     choice: Choice
     """The way to read, and why."""
     view: View
@@ -75,18 +75,18 @@ class PrunedRead:
     """A frame, and what was skipped for it."""
 
     frame: DataFrame
-    """The rows that match; as they were when the data set was listed, so use it soon."""
+    """The rows that match, of the files that were listed; use it soon."""
     plan: Plan
-    """How it is read."""
+    """How the frame is read."""
 
     @property
     def method(self) -> Method:
-        """How it is read."""
+        """The way to read."""
         return self.plan.choice.method
 
 
 class Lake:
-    """A data set on Spark with its index: a table of which a query reads only what can match.
+    """A data set on Spark with its index: a table whose queries read only rows that can match.
 
     Parameters
     ----------
@@ -132,12 +132,12 @@ class Lake:
 
     @cached_property
     def full_schema(self) -> StructType:
-        """Of Spark's plain read, when it was first asked for."""
+        """Schema of Spark's plain read at the first use."""
         return self._scans.plain(self._dataset.list()).schema
 
     @property
     def schema(self) -> StructType:
-        """Of the rows that `where` gives."""
+        """Schema of the rows that `where` gives."""
         return self.full_schema if self._columns is None else self._part(self._columns)
 
     def _part(self, names: Iterable[str]) -> StructType:
@@ -160,7 +160,7 @@ class Lake:
 
     @property
     def index(self) -> Index:
-        """The index, of the version that was used last."""
+        """The index, in the version that was used last."""
         return self._index
 
     @property
@@ -175,7 +175,7 @@ class Lake:
     # --- queries ----------------------------------------------------------------------------------------------------
 
     def select(self, *columns: str) -> Lake:
-        """The same lake with these columns alone: no way to read reads others, but those of a condition.
+        """The same lake with these columns only. A read opens no others, except those of a condition.
 
         Raises
         ------
@@ -191,11 +191,11 @@ class Lake:
         return self._selected(self._all())
 
     def createOrReplaceTempView(self, name: str) -> None:  # noqa: N802 - Spark's name
-        """Make all rows, listed now, a view of the session; `ZoneBloom.sql` prunes what it reads of it."""
+        """Make all rows, listed now, a view of the session; `ZoneBloom.sql` prunes its scans of the view."""
         self.toDF().createOrReplaceTempView(name)
 
     def binder(self) -> Binder:
-        """What knows the columns of the data set as it is now."""
+        """The binder of the columns of the present data set."""
         return self._state(strict=False)[1]
 
     def _all(self) -> DataFrame:
@@ -211,9 +211,9 @@ class Lake:
     ) -> DataFrame:
         """The rows for which Spark finds each of `conditions` TRUE.
 
-        What depends on how a row is read (`_metadata`, `input_file_name()`, `rand()`) may be in a condition, which is
-        then read plainly. Asked for after the read, it is that of a plain read with `method="plain"` alone. The first
-        condition of a lake that prunes nothing is warned of.
+        A condition can depend on how a row is read: `_metadata`, `input_file_name()`, `rand()`. It needs a plain read.
+        In the result, these have the values of a plain read only with `method="plain"`. The first condition of a lake
+        that prunes nothing warns.
 
         Parameters
         ----------
@@ -222,14 +222,14 @@ class Lake:
         method
             As for `read`, for this query.
         strict
-            Refuse to answer where files are new or changed since the last refresh, which are else read whole.
+            Refuse if files are new or changed since the last refresh. By default they are read whole.
 
         Raises
         ------
         StaleIndexError
             `strict`, and a file is new or changed.
         InvalidArgumentError
-            The method that was asked for cannot read this.
+            `method` cannot read this.
 
         Spec: specs/spark.md#reads
         """
@@ -251,7 +251,7 @@ class Lake:
     ) -> DataFrame:
         """The rows whose `column` is one of `keys`: a frame that has that column, or any collection of values.
 
-        A frame is collected once, up to a million distinct keys; no literal of theirs gets into the plan.
+        A frame is collected once, up to a million distinct keys. The plan has no literals of them.
 
         Raises
         ------
@@ -270,7 +270,7 @@ class Lake:
     def prepare(
         self, *conditions: str | Column | Predicate, method: Asked | None = None, strict: bool = False
     ) -> PrunedRead:
-        """`where`, with what was skipped and why."""
+        """`where`, with the plan: what is skipped, and why not more."""
         return self._read(lambda binder: understand_all(conditions, binder, self._template), method, strict=strict)
 
     def plan(
@@ -281,18 +281,18 @@ class Lake:
         strict: bool = False,
         template: DataFrame | None = None,
     ) -> Plan:
-        """How `condition` would be read now; nothing is.
+        """How `condition` would be read now. Nothing is read.
 
         Parameters
         ----------
         template
-            A frame over which the condition resolves, where it names columns of a certain frame.
+            A frame over which the condition resolves, if it uses columns of one frame.
         """
         view, binder = self._state(strict=strict)
         return self._planned(understand_all([condition], binder, template or self._template), view, binder, method)
 
     def check_plain_scan(self, frame: DataFrame) -> None:
-        """Refuse a frame that is not Spark's plain read of this data set and nothing more; Spark compares the two.
+        """Refuse a frame that is not Spark's plain read of this data set; Spark compares the two.
 
         Raises
         ------
@@ -306,7 +306,7 @@ class Lake:
             for scheme in ("file://", "", "file:")
             for schema in (self.full_schema, None)
         )
-        if not is_plain:  # to Spark a mere change of names is no change
+        if not is_plain:  # `sameSemantics` does not see renamed columns
             message = "a frame to prune must be the plain scan spark.read.parquet(path) of the indexed data"
             raise InvalidArgumentError(
                 f"{message}, got columns {', '.join(frame.columns)[:200]} derived from it or read otherwise; "
@@ -316,7 +316,7 @@ class Lake:
     # --- the data set now -------------------------------------------------------------------------------------------
 
     def _state(self, *, strict: bool) -> tuple[View, Binder]:
-        """The data set and the index as they are now."""
+        """The present data set and index."""
         with self._lock:
             if time.monotonic() - self._looked > _LOOK_AFTER_SECONDS:
                 versions = list_versions(self._index.view().snapshot.store)
@@ -333,7 +333,7 @@ class Lake:
         return view, binder
 
     def _instant(self, text: str) -> dt.datetime | None:
-        """The instant that Spark's session means by a timestamp's text."""
+        """The instant of a timestamp's text in Spark's session."""
         if self.spark.conf.get("spark.sql.session.timeZone") in _UTC:
             return dt.datetime.fromisoformat(text).replace(tzinfo=dt.UTC)
         asked = f"SELECT unix_micros(CAST('{text}' AS TIMESTAMP_LTZ)) AS micros"
@@ -374,7 +374,7 @@ class Lake:
         return partial(is_visible, is_keyed=is_keyed, is_listed=is_listed)
 
     def _read_schema(self, condition: Condition) -> StructType:
-        """The columns that are read: those that were asked for, and those of the condition; all if Spark knows more."""
+        """The columns to read: the lake's and those of the condition; all if the condition has parts for Spark."""
         known = condition.columns
         if self._columns is None or known is None:
             return self.full_schema
@@ -384,7 +384,7 @@ class Lake:
     def _obstacle(
         self, condition: Condition, schema: StructType, view: View, binder: Binder, paths: tuple[str, ...]
     ) -> str | None:
-        """Why rows that the library reads might differ from Spark's."""
+        """Why the library's rows might differ from Spark's; None if they cannot."""
         return obstacle_of_rows(condition, schema, view, binder, paths, spark=self.spark)
 
     @cached_property
@@ -394,7 +394,7 @@ class Lake:
     # --- ways to read -----------------------------------------------------------------------------------------------
 
     def _read(self, understood: Callable[[Binder], Condition], method: Asked | None, *, strict: bool) -> PrunedRead:
-        """The read, listed again where files change or vanish meanwhile, the last time by Spark's plain read."""
+        """The read; if files change or vanish meanwhile, they are listed again. The last attempt is a plain read."""
         from pyspark.errors import AnalysisException  # noqa: PLC0415 - an optional extra
 
         def planned(asked: Asked | None) -> Plan:
@@ -412,7 +412,7 @@ class Lake:
         return self.by(planned("plain" if method in (None, "auto") else method))
 
     def by(self, plan: Plan) -> PrunedRead:
-        """What `plan` says, read."""
+        """The rows, read as `plan` says."""
         return self._by_driver(plan) if plan.choice.method == "driver" else self._by_spark(plan)
 
     def _by_driver(self, plan: Plan) -> PrunedRead:
@@ -429,13 +429,13 @@ class Lake:
         )
 
     def _rows(self, plan: Plan) -> RowSelection:
-        """The candidate rows of files that Spark reads."""
+        """The candidate rows of the files that Spark reads."""
         files = [plan.view.files[path] for path in plan.paths]
         seen = RowSelection.from_ranges([(file.fragment_id, 0, file.num_rows) for file in files])
         return plan.result.row_ranges & seen
 
     def _filtered(self, frame: DataFrame, plan: Plan) -> PrunedRead:
-        """What `frame` has of the condition's rows."""
+        """The rows of `frame` for which the condition is TRUE."""
         return PrunedRead(self._selected(filtered(self.spark, frame, plan.condition)), plan)
 
     def _by_spark(self, plan: Plan) -> PrunedRead:

@@ -1,7 +1,7 @@
 """Types of Arrow and of Spark: what Spark's own Parquet reader makes of a file, and batches as Spark takes them.
 
-Spark has no unsigned types, no fixed-size binaries and only microseconds, so a column may arrive in a wider type; what
-Spark cannot read from Parquet at all is refused by name.
+Spark has no unsigned types, no fixed-size binaries and only microseconds, so a column may get a wider type. Types that
+Spark cannot read from Parquet are refused by name.
 
 Spec: specs/spark.md#types
 """
@@ -50,7 +50,7 @@ def spark_type(column: str, stored: pa.DataType, *, is_int96: bool = False) -> s
     column
         Its name, for the message.
     is_int96
-        Whether nanoseconds without a zone in it are Parquet's INT96, which Spark takes for instants.
+        Whether its nanoseconds without a zone are Parquet's INT96, which Spark reads as instants.
 
     Raises
     ------
@@ -86,7 +86,7 @@ def spark_type(column: str, stored: pa.DataType, *, is_int96: bool = False) -> s
 def is_same_value(stored: pa.DataType) -> bool:
     """Whether two values that are equal in Spark are equal as `stored`, so that filters of the stored bytes may prune.
 
-    Nanoseconds become microseconds on their way to Spark, so two stored values may be one there.
+    Spark reads nanoseconds as microseconds, so two stored values may be equal there.
     """
     if pa.types.is_nested(stored):
         return all(is_same_value(stored.field(number).type) for number in range(stored.num_fields))
@@ -111,7 +111,7 @@ _ARROW: dict[str, pa.DataType] = {
 
 
 def arrow_type(of: spark.DataType) -> pa.DataType:
-    """The one Arrow type in which Spark takes values of a type, names and nullability of nested fields included.
+    """The Arrow type in which Spark takes values of a type, with names and nullability of nested fields.
 
     Raises
     ------
@@ -151,7 +151,7 @@ def arrow_schema(schema: spark.StructType) -> pa.Schema:
 
 
 def as_spark(columns: Sequence[pa.ChunkedArray], schema: pa.Schema, path: str) -> pa.Table:
-    """`columns`, in order, as a table of `schema`; values that Spark holds less precisely are cut, as Spark cuts them.
+    """`columns`, in order, as a table of `schema`; values are truncated where Spark truncates them.
 
     Raises
     ------
