@@ -17,7 +17,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
-from pyiceberg.types import LongType, NestedField, StringType
+from pyiceberg.types import DoubleType, FloatType, LongType, NestedField, StringType, UUIDType
 
 import zonebloom as zb
 from tests.iceberg_log import commit_deletes, position_deletes
@@ -30,6 +30,9 @@ SCHEMA = Schema(
     NestedField(3, "text", StringType(), required=False),
 )
 PARTITIONS = PartitionSpec(PartitionField(source_id=2, field_id=1000, transform=IdentityTransform(), name="day"))
+
+
+UUIDS = pa.array([bytes([i]) * 16 for i in range(3)], pa.uuid())
 
 
 def rows(start: int, stop: int, text: str = "old") -> pa.Table:
@@ -45,19 +48,24 @@ def files_of(table: Table) -> set[str]:
     return {task.file.file_path for task in table.scan().plan_files()}
 
 
+@pytest.fixture
+def catalog(tmp_path: Path) -> Iterator[SqlCatalog]:
+    made = SqlCatalog("here", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=(tmp_path / "warehouse").as_uri())
+    made.create_namespace("db")
+    yield made
+    made.close()
+
+
 @pytest.fixture(params=["plain", "partitioned"])
-def tables(request, tmp_path: Path) -> Iterator[tuple[Table, Table]]:
+def tables(request, catalog: SqlCatalog) -> tuple[Table, Table]:
     """Two tables of the same four files: one for us, one for the oracle."""
-    catalog = SqlCatalog("here", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=(tmp_path / "warehouse").as_uri())
-    catalog.create_namespace("db")
     spec = {"partition_spec": PARTITIONS} if request.param == "partitioned" else {}
     made = [catalog.create_table(f"db.{name}", SCHEMA, **spec) for name in ("ours", "theirs")]
     for table in made:
         for start in (0, 100, 200):
             table.append(rows(start, start + 100))
         table.append(pa.table({"id": [None, 7], "day": ["d0", "d1"], "text": ["no id", "seven again"]}))
-    yield made[0], made[1]
-    catalog.close()
+    return made[0], made[1]
 
 
 @pytest.fixture
@@ -146,6 +154,27 @@ def test_rows_that_a_table_deleted_do_not_come_back(tmp_path, tables, place):
     done = iceberg.delete(ours, "id", [250], index=place)
     assert done.num_files == 1
     assert len(sorted_rows(ours)) == live - 3
+
+
+ALIKE = {
+    "long": (LongType(), pa.array([1, 2]), pa.array(["1"]), pa.array(["1", "01"])),
+    "double": (DoubleType(), pa.array([0.0, 2.0]), pa.array([-0.0]), pa.array([0.0, -0.0])),
+    "float": (FloatType(), pa.array([0.1, 2.0], pa.float32()), pa.array([0.1]), pa.array([0.1, 0.1 + 1e-12])),
+    "uuid": (UUIDType(), UUIDS, UUIDS[1:2], pa.chunked_array([UUIDS[1:2], UUIDS[1:2]])),
+}
+
+
+@pytest.mark.parametrize("kind", list(ALIKE))
+def test_keys_of_an_upsert_are_compared_as_the_table_has_them(catalog, tmp_path, kind):
+    column_type, stored, key, twice = ALIKE[kind]
+    table = catalog.create_table("db.alike", Schema(NestedField(1, "k", column_type, required=False)))
+    table.append(pa.table({"k": stored.storage if kind == "uuid" else stored}))
+    zb.build_index(table, "k", index=tmp_path / "index")
+    done = iceberg.upsert(table, pa.table({"k": key}), "k", index=tmp_path / "index")
+    assert (done.num_rows_removed, done.num_rows_added) == (1, 1)
+    assert set(table.scan().to_arrow()["k"].to_pylist()) == set(stored.to_pylist())
+    with pytest.raises(InvalidArgumentError, match="each k of rows must occur once, got 2 rows of 1"):
+        iceberg.upsert(table, pa.table({"k": twice}), "k", index=tmp_path / "index")
 
 
 def test_what_cannot_be_written_is_refused_before_anything_is(tables, place):

@@ -21,7 +21,7 @@ from zonebloom.errors import ConcurrentCommitError, InvalidArgumentError, first_
 from zonebloom.formats.iceberg import relative_path
 from zonebloom.index import Index, open_index
 from zonebloom.predicates import IsIn
-from zonebloom.search.exists import values_array
+from zonebloom.search.exists import comparable, values_array
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
@@ -56,7 +56,7 @@ def delete(table: Table, column: str, keys: Any, *, index: str | os.PathLike[str
     table
         As it has been loaded; it stands for the new snapshot afterwards.
     keys
-        An array or a list of values; null equals nothing.
+        An array or a list of values; null and NaN equal nothing.
     index
         The index of the column, or its place; by default it is found beside the table. Files that it does not know are
         read. A refresh makes it know the rewritten files.
@@ -81,7 +81,8 @@ def upsert(table: Table, rows: pa.Table, key: str, *, index: str | os.PathLike[s
     table, index
         As for `delete`.
     rows
-        The columns of the table; each key occurs once. A null key equals none in the table.
+        The columns of the table; each key occurs once, in the type of the table. A null key and NaN equal none in
+        the table.
     key
         A column of the table.
 
@@ -96,10 +97,11 @@ def upsert(table: Table, rows: pa.Table, key: str, *, index: str | os.PathLike[s
     """
     if key not in rows.column_names:
         raise InvalidArgumentError(f"rows must have the column {key}, got {', '.join(rows.column_names) or 'none'}")
-    keys = rows[key].combine_chunks().drop_null()
-    if (num_distinct := len(keys.unique())) < len(keys):
+    declared = _as_declared(rows, table)  # keys are compared as the table has them: "1" and "01" are one number
+    keys = values_array(declared[key]).drop_null()
+    if (num_distinct := len(comparable(keys).unique())) < len(keys):
         raise InvalidArgumentError(f"each {key} of rows must occur once, got {len(keys):,} rows of {num_distinct:,}")
-    return _rewrite(table, key, values_array(keys), _as_declared(rows, table), index)
+    return _rewrite(table, key, keys, declared, index)
 
 
 def _as_declared(rows: pa.Table, table: Table) -> pa.Table:
