@@ -378,6 +378,30 @@ def test_bad_data_is_status_1_and_warnings_go_to_stderr(lake, run):
     assert built.err.count("\n") == 1
 
 
+FAR = pa.array([2**40], pa.timestamp("s"))
+GIVEN = {
+    "integers": (pa.array([7, None]), ["7", "None"]),
+    "views": (pa.array(["a", "b"], pa.string_view()), ["a", "b"]),
+    "uuids": (pa.array([bytes(16)], pa.uuid()), ["00000000-0000-0000-0000-000000000000"]),
+    "after the year 9999": (FAR, [FAR.cast(pa.string())[0].as_py()]),
+}
+
+
+@pytest.mark.parametrize("kind", list(GIVEN))
+@pytest.mark.parametrize("command", ["locate", "exists"])
+def test_values_of_an_arrow_file_are_printed(run, tmp_path, command, kind):
+    values, printed = GIVEN[kind]
+    (tmp_path / "data").mkdir()
+    stored = values.cast(pa.string()) if kind == "views" else values
+    pq.write_table(pa.table({"k": stored}), tmp_path / "data/a.parquet")
+    assert run("build", tmp_path / "data", "-c", "k").code == 0
+    with pa.ipc.new_file(str(tmp_path / "values.arrow"), pa.schema([("k", values.type)])) as writer:
+        writer.write_table(pa.table({"k": values}))
+    outcome = run(command, tmp_path / "data", "-c", "k", "--values", tmp_path / "values.arrow", "--exact")
+    assert outcome.code == 0
+    assert [line.split("\t")[0] for line in outcome.out.splitlines()] == printed
+
+
 def test_values_that_are_no_text_are_an_error(lake, run, tmp_path):
     (tmp_path / "values.txt").write_bytes(b"\xff\xfe\x00")
     outcome = run("exists", lake.root, "-c", "user_id", "--values", tmp_path / "values.txt")

@@ -123,10 +123,10 @@ def printable(value: Any) -> Any:
 
 
 def python_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
-    """The rows of `batch`; times in nanoseconds, which Python has none of, as text."""
+    """The rows of `batch`; times that Python has none of, in nanoseconds or after the year 9999, as text."""
     try:
         rows: list[dict[str, Any]] = batch.to_pylist()
-    except ValueError:
+    except (ValueError, OverflowError):
         from zonebloom.arrow import python_value  # noqa: PLC0415 - rarely needed
 
         names = batch.schema.names

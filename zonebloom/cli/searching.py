@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -35,6 +35,9 @@ from zonebloom.cli.root import app, as_command
 from zonebloom.cli.values import read_values
 from zonebloom.errors import InvalidArgumentError
 from zonebloom.reasons import counted
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 __all__ = ["exists", "explain", "locate", "scan", "search"]
 
@@ -156,6 +159,12 @@ def _say_what_was_read_whole(opened: Any) -> None:
         click.echo(as_command(f"zonebloom: warning: {message}; refresh the index"), err=True)
 
 
+def _python_values(values: pa.Array) -> list[Any]:
+    import pyarrow as pa  # noqa: PLC0415 - `--help` must not load Arrow
+
+    return [row["value"] for row in python_rows(pa.record_batch([values], ["value"]))]
+
+
 _column_option = click.option("--column", "-c", required=True, help="An indexed column.")
 _values_option = click.option(
     "--values",
@@ -190,13 +199,14 @@ def locate(
     wanted = read_values(values, opened, column)
     with busy("asking"):
         found = opened.locate(column, wanted, exact=exact, strict=strict)
-    names = wanted.take(found.column("key_index")).to_pylist()
+    given = _python_values(wanted)
+    names = [given[place] for place in found.column("key_index").to_pylist()]
     rows = found.drop_columns("key_index").to_pylist()
     if output_format == "json":
         print_list({"value": value, **row} for value, row in zip(names, rows, strict=True))
         return
     for value, row in zip(names, rows, strict=True):
-        click.echo("\t".join([printable(value), *("" if one is None else str(one) for one in row.values())]))
+        click.echo("\t".join([f"{printable(value)}", *("" if one is None else str(one) for one in row.values())]))
 
 
 @app.command(
@@ -224,7 +234,7 @@ def exists(
     wanted = read_values(values, opened, column)
     with busy("asking"):
         found = opened.exists(column, wanted, exact=exact, strict=strict)
-    rows = zip(wanted.to_pylist(), found.to_pylist(), strict=True)
+    rows = zip(_python_values(wanted), found.to_pylist(), strict=True)
     if output_format == "json":
         print_list({"value": value, "exists": answer} for value, answer in rows)
         return
