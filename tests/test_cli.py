@@ -402,6 +402,38 @@ def test_values_of_an_arrow_file_are_printed(run, tmp_path, command, kind):
     assert [line.split("\t")[0] for line in outcome.out.splitlines()] == printed
 
 
+BROKEN_LINES = ["a\nb", "a\r\nb", "c\rd", "ab"]
+
+
+@pytest.fixture
+def broken_lines(run, tmp_path):
+    """A data set of texts with line ends inside."""
+    (tmp_path / "data").mkdir()
+    pq.write_table(pa.table({"s": BROKEN_LINES}), tmp_path / "data/a.parquet")
+    assert run("build", tmp_path / "data", "-c", "s").code == 0
+    return tmp_path / "data"
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_line_ends_inside_quotes_of_a_csv_are_of_the_value(broken_lines, run, tmp_path, end):
+    quoted = end.join(["s", *(f'"{value}"' for value in BROKEN_LINES), ""])
+    (tmp_path / "values.csv").write_bytes(quoted.encode())
+    arguments = ("locate", broken_lines, "-c", "s", "--values", tmp_path / "values.csv", "--exact", "-f", "json")
+    found = run(*arguments).document
+    assert [(one["value"], one["row"]) for one in found] == list(zip(BROKEN_LINES, range(4), strict=True))
+
+
+def test_what_is_no_csv_is_text_or_an_error(broken_lines, run, tmp_path):
+    (tmp_path / "values.txt").write_bytes(b"c\rd\n" + b"x" * 200_000)
+    found = run("exists", broken_lines, "-c", "s", "--values", tmp_path / "values.txt", "-f", "json").document
+    assert [one["exists"] for one in found] == [True, False]
+    for wrong in (b"s\nc\rd\n", b's\n"' + b"x" * 200_000 + b'"\n'):
+        (tmp_path / "values.csv").write_bytes(wrong)
+        outcome = run("exists", broken_lines, "-c", "s", "--values", tmp_path / "values.csv")
+        assert (outcome.code, outcome.err.count("\n")) == (2, 1)
+        assert "--values must be CSV, got line" in outcome.err
+
+
 def test_values_that_are_no_text_are_an_error(lake, run, tmp_path):
     (tmp_path / "values.txt").write_bytes(b"\xff\xfe\x00")
     outcome = run("exists", lake.root, "-c", "user_id", "--values", tmp_path / "values.txt")

@@ -5,6 +5,7 @@ Text is compared by the library's one rule for literals: what spells a value of 
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -30,8 +31,6 @@ def read_values(source: str, index: Any, column: str) -> pa.Array:
     InvalidArgumentError
         The file cannot be read, or has no such column, or a line is no value of the column's type.
     """
-    import csv  # noqa: PLC0415 - a search of one key does without
-
     from zonebloom.bloom.hashing import resolve_column  # noqa: PLC0415 - `--help` must not load Arrow
 
     wanted = resolve_column(index.schema, column).type
@@ -42,18 +41,32 @@ def read_values(source: str, index: Any, column: str) -> pa.Array:
     if data.startswith(_TABLES) or source.endswith((".arrow", ".parquet")):
         return _column_of(read_table(source, data), column, source)
     try:
-        text = data.decode("utf-8-sig").replace("\r\n", "\n")  # a mark of the byte order is no part of the first value
+        text = data.decode("utf-8-sig")  # a mark of the byte order is no part of the first value
     except UnicodeDecodeError as error:
         message = f"--values must be text of UTF-8, CSV, Arrow or Parquet, got {source}: {error}"
         raise InvalidArgumentError(message) from error
-    header = next(csv.reader([text.partition("\n")[0]]), [])
-    if column not in header and not source.endswith(".csv"):
-        lines = list(enumerate(text.split("\n"), 1))  # splitlines() also cuts at characters inside a value
-    else:
-        place = _place(header, column, source)
-        rows = csv.reader(text.split("\n"))
-        lines = [(rows.line_num, row[place]) for row in rows if len(row) > place][1:]
+    lines = _csv_lines(text, column, source)
+    if lines is None:  # splitlines() also cuts at characters inside a value
+        lines = list(enumerate(text.replace("\r\n", "\n").split("\n"), 1))
     return _typed([(number, line) for number, line in lines if line], wanted, source)
+
+
+def _csv_lines(text: str, column: str, source: str) -> list[tuple[int, str]] | None:
+    """The values of `column`, with their line numbers; None where the text is no CSV with a header that has it."""
+    import csv  # noqa: PLC0415 - a search of one key does without
+
+    rows = csv.reader(io.StringIO(text, newline="\n"))  # which keeps line ends inside quotes
+    try:
+        header = next(rows, [])
+    except csv.Error:
+        header = []
+    if column not in header and not source.endswith(".csv"):
+        return None
+    place = _place(header, column, source)
+    try:
+        return [(rows.line_num, row[place]) for row in rows if len(row) > place]
+    except csv.Error as error:
+        raise InvalidArgumentError(f"--values must be CSV, got line {rows.line_num} of {source}: {error}") from error
 
 
 def typed_value(text: str, wanted: pa.DataType, name: str) -> pa.Array:
