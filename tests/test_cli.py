@@ -434,6 +434,13 @@ def test_what_is_no_csv_is_text_or_an_error(broken_lines, run, tmp_path):
         assert "--values must be CSV, got line" in outcome.err
 
 
+def test_line_ends_inside_a_condition_of_a_file_stay(broken_lines, run, tmp_path):
+    for value in BROKEN_LINES:
+        (tmp_path / "where.sql").write_bytes(f"s = '{value}'\r\n".encode())
+        found = run("scan", broken_lines, "-w", f"@{tmp_path}/where.sql", "-f", "json").out
+        assert [json.loads(line)["s"] for line in found.splitlines()] == [value]
+
+
 def test_values_that_are_no_text_are_an_error(lake, run, tmp_path):
     (tmp_path / "values.txt").write_bytes(b"\xff\xfe\x00")
     outcome = run("exists", lake.root, "-c", "user_id", "--values", tmp_path / "values.txt")

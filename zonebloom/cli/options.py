@@ -72,8 +72,9 @@ def _condition(text: str) -> str:
     if not text.startswith("@"):
         return text
     try:
-        with click.open_file(text[1:], encoding="utf-8-sig") as file:
-            return str(file.read()).strip()
+        with click.open_file(text[1:], "rb") as file:  # as text, line ends inside quotes would change
+            data: bytes = file.read()
+        return data.decode("utf-8-sig").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise click.BadParameter(f"@FILE must be a text file that can be read, got {text}: {error}") from error
 
