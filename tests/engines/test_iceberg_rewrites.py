@@ -182,6 +182,8 @@ def test_what_cannot_be_written_is_refused_before_anything_is(tables, place):
     before = files_of(ours)
     twice = pa.concat_tables([rows(1, 3), rows(2, 4)])
     for wrong, message in (
+        (rows(1, 3).to_batches()[0], "rows must be a pyarrow Table, got RecordBatch"),
+        (rows(1, 3).to_pydict(), "rows must be a pyarrow Table, got dict"),
         (twice, "each id of rows must occur once, got 4 rows of 3"),
         (rows(1, 3).drop_columns("text"), "rows must have the columns id, day, text"),
         (rows(1, 3).drop_columns("id"), "rows must have the column id, got day, text"),

@@ -95,6 +95,8 @@ def upsert(table: Table, rows: pa.Table, key: str, *, index: str | os.PathLike[s
 
     Spec: specs/engines.md#iceberg
     """
+    if not isinstance(rows, pa.Table):
+        raise InvalidArgumentError(f"rows must be a pyarrow Table, got {type(rows).__name__}")
     if key not in rows.column_names:
         raise InvalidArgumentError(f"rows must have the column {key}, got {', '.join(rows.column_names) or 'none'}")
     declared = _as_declared(rows, table)  # keys are compared as the table has them: "1" and "01" are one number
