@@ -859,7 +859,7 @@ def test_a_condition_on_metadata_is_sparks_alone(any_spark, small_lake):
     found = lake.prepare("key = 'k-1-7' AND _metadata.file_size > 0")
     assert found.method != "driver"
     assert found.frame.count() == 1
-    with pytest.raises(InvalidArgumentError, match="the driver must know"):
+    with pytest.raises(InvalidArgumentError, match="the driver must read what Spark would read"):
         lake.where("_metadata.file_size > 0", method="driver")
 
 
