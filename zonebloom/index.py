@@ -502,7 +502,7 @@ class Index:
         columns
             Top-level columns of the result; all by default.
         limit
-            Stop after so many rows.
+            Stop after this number of rows.
 
         Raises
         ------
@@ -864,7 +864,7 @@ class Index:
         ColumnNotFoundError
             The column is not indexed.
         CorruptIndexError
-            A segment is damaged: an incomplete table would lose rows for whoever searches it.
+            A segment is damaged: a search of an incomplete table would lose rows.
         StaleIndexError
             Rows of a live fragment have no zones of this column, for the same reason.
         """

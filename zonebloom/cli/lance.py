@@ -26,7 +26,7 @@ __all__ = ["audit", "export_to_lance"]
 def audit(path: str, column: str | None, sample: float, replace: bool, output_format: str) -> None:
     """Read a Lance table and prove its own bloom filter indexes right, or exit with 1.
 
-    Rows that an index lacks are rows that Lance does not find; 1.0.4 and older wrote such indexes. PATH is the table.
+    Lance does not find rows that are missing from an index; 1.0.4 and older wrote such indexes. PATH is the table.
     """
     from zonebloom.maintain.lance_audit import audit_lance  # noqa: PLC0415 - `--help` must not load Arrow
 

@@ -62,7 +62,7 @@ path_argument: _Decorator[Any] = click.argument("path")
 
 
 def _written_out(_context: click.Context, _option: click.Parameter, given: Any) -> Any:
-    """The conditions themselves, of which `@FILE` names a file that holds one; `@-` is stdin."""
+    """The conditions as text. `@FILE` is the condition in that file; `@-` is stdin."""
     if isinstance(given, tuple):
         return tuple(map(_condition, given))
     return None if given is None else _condition(given)
@@ -90,7 +90,7 @@ index_option: _Decorator[Any] = click.option(
 strict_option: _Decorator[Any] = click.option(
     "--strict", is_flag=True, help="Fail where files are new or changed since the last refresh."
 )
-limit_option: _Decorator[Any] = click.option("--limit", type=int, help="Stop after so many rows, or row ranges.")
+limit_option: _Decorator[Any] = click.option("--limit", type=int, help="Stop after this number of rows, or row ranges.")
 columns_option: _Decorator[Any] = click.option(
     "--columns", metavar="NAMES", help='Columns to print: user_id,amount; "a,b" in quotes is one name.'
 )

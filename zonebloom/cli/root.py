@@ -175,7 +175,7 @@ class _State:
 
     @classmethod
     def be_quiet(cls) -> None:
-        """As before `--verbose`, for whoever runs the command in a process of their own."""
+        """As before `--verbose`, for a caller that runs the command in its own process."""
         for handler in cls.handlers:
             handler.stream.flush()
             logging.getLogger("zonebloom").removeHandler(handler)
@@ -196,7 +196,7 @@ def main() -> NoReturn:
 
 
 def _use_utf8() -> None:
-    """Names of files and columns are UTF-8, whatever the locale says; a stream that is closed takes what it gets."""
+    """Names of files and columns are UTF-8 in any locale; a stream that is closed takes what it gets."""
     if sys.getfilesystemencoding() != "utf-8" and os.name == "posix":
         os.environ["PYTHONUTF8"] = "1"
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - this process once more

@@ -26,7 +26,7 @@ def url_of(location: str) -> str:
 
 
 def escaped(url: str) -> str:
-    r"""`url` with escapes, so that Spark does not read it as a pattern.
+    r"""`url` with escapes: Spark reads it as a path, not as a pattern.
 
     >>> print(escaped("file:///a[b]*"))
     file:///a\[b\]\*

@@ -63,7 +63,7 @@ _HIDDEN = re.compile(r"\b_metadata\b", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """A long list of values, one of which the column must have."""
+    """A long list of values: the column must have one of them."""
 
     target: Target
     values: pa.Array
