@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests import reference
 from tests.depth import at_depth
 from zonebloom.bloom.kernels.locator import DROPPED, decode_pages, encode_pages, find_pairs
-from zonebloom.bloom.kernels.pairs import merge_pairs, pack_pairs, sort_pairs
+from zonebloom.bloom.kernels.pairs import pack_pairs, sort_pairs
 from zonebloom.bloom.locator import MAX_PAIRS, MAX_ZONES, pair_bounds, zone_bits_for, zones_in_page
 from zonebloom.errors import InvalidArgumentError
 
@@ -80,10 +80,12 @@ def test_pairs_are_those_of_the_valid_rows(num_rows, first_fill, has_validity):
 
 @pytest.mark.parametrize("num_pairs", SIZES)
 @pytest.mark.parametrize("distinct", [None, 1, 7])
-def test_sorting_gives_each_pair_once(num_pairs, distinct):
-    pairs = random_hashes(num_pairs, distinct=distinct)
+@pytest.mark.parametrize("shared_bits", [0, 1, 32])
+def test_sorting_gives_each_pair_once(num_pairs, distinct, shared_bits):
+    pairs = random_hashes(num_pairs, distinct=distinct) >> np.uint64(shared_bits)
+    pairs |= np.uint64(0xAAAA_AAAA_AAAA_AAAA >> (64 - shared_bits) << (64 - shared_bits))
     expected = np.unique(pairs)
-    count = sort_pairs(pairs, np.empty_like(pairs))
+    count = sort_pairs(pairs, np.empty_like(pairs), shared_bits=shared_bits)
     assert np.array_equal(pairs[:count], expected)
 
 
@@ -100,23 +102,6 @@ def test_contrived_hashes_are_sorted_too(pattern):
     expected = np.unique(pairs)
     assert sort_pairs(pairs, np.empty_like(pairs)) == len(expected)
     assert np.array_equal(pairs[: len(expected)], expected)
-
-
-@pytest.mark.parametrize("sizes", [(0, 0), (0, 3), (1, 1), (1, 2), (5, 1), (1000, 999), (3, 4000)])
-@pytest.mark.parametrize("pattern", ["mixed", "all of one first", "alternating"])
-def test_merging_gives_all_pairs_in_order(sizes, pattern):
-    pairs = np.unique(random_hashes(sum(sizes)))
-    chosen = np.zeros(len(pairs), bool)
-    picked = {
-        "mixed": RANDOM.permutation(len(pairs))[: sizes[0]],
-        "all of one first": np.arange(sizes[0]),
-        "alternating": np.arange(len(pairs))[::2][: sizes[0]],
-    }[pattern]
-    chosen[picked] = True
-    merged = np.full(len(pairs) + 1, 0xAAAA, np.uint64)
-    merge_pairs(pairs[chosen], pairs[~chosen], merged[:-1])
-    assert np.array_equal(merged[:-1], pairs)
-    assert merged[-1] == 0xAAAA
 
 
 # --- pages ------------------------------------------------------------------------------------------------------------
@@ -272,7 +257,7 @@ BEGUN = np.zeros(2, np.uint64)
         (lambda: pack_pairs(HASHES, ROOM, FLAGS, rows_per_zone=2, first_zone=MAX_ZONES - 2), "first_zone must be"),
         (lambda: pack_pairs(HASHES, ROOM, FLAGS, rows_per_zone=2, validity=np.zeros(0, np.uint8)), "validity must"),
         (lambda: sort_pairs(HASHES.copy(), ROOM[:4]), "scratch must have at least 5 items, got 4"),
-        (lambda: merge_pairs(HASHES, HASHES, ROOM), "merged must have at least 10 items, got 8"),
+        (lambda: sort_pairs(HASHES.copy(), ROOM, shared_bits=33), "shared_bits must be from 0 to 32, got 33"),
         (lambda: encode_pages(HASHES, 24, PAGES, BEGUN), "zone_bits must be from 0 to 23"),
         (lambda: encode_pages(HASHES, 3, PAGES, BEGUN[:1]), "begun must have at least 2 items, got 1"),
         (lambda: encode_pages(HASHES, 3, PAGES, BEGUN + np.uint64(3)), "pages begun must be from 0 to 2, got 3"),

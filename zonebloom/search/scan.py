@@ -9,13 +9,10 @@ Spec: specs/pruning.md#scan
 
 from __future__ import annotations
 
-import itertools
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -32,14 +29,12 @@ from zonebloom.predicates.row_group_bounds import Bound, required
 from zonebloom.search.freshness import File
 from zonebloom.search.selection import RowSelection
 from zonebloom.search.view import View
+from zonebloom.storage.ahead import read_ahead
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Task", "filled", "read_ahead", "read_candidates", "rows_at", "scan", "tasks_of"]
-
-Given = TypeVar("Given")
-Made = TypeVar("Made")
+__all__ = ["Task", "filled", "read_candidates", "rows_at", "scan", "tasks_of"]
 
 _WAITING_READERS = 8
 """Threads that read from an object store; each of them mostly waits."""
@@ -241,27 +236,6 @@ class _Scan:
         target = pa.schema([pa.field(name, without_views(self.view.schema.field(name).type)) for name in names])
         pairs = zip(filled(table, target, values, folders, path), target, strict=True)
         return pa.table([_as_type(column, field.type, field.name, path) for column, field in pairs], names=list(names))
-
-
-def read_ahead(read: Callable[[Given], Made], tasks: Iterable[Given], workers: int) -> Iterator[Made]:
-    """The results of `read` for `tasks`, in order; `workers` tasks are read at once."""
-    waiting = iter(tasks)
-    first = list(itertools.islice(waiting, 2))
-    waiting = itertools.chain(first, waiting)
-    if len(first) <= 1 or not workers:
-        yield from map(read, waiting)
-        return
-    pool = ThreadPoolExecutor(workers, thread_name_prefix="zonebloom-scan")
-    pending: deque[Future[Made]] = deque()
-    try:
-        for task in waiting:
-            pending.append(pool.submit(read, task))
-            if len(pending) > workers:
-                yield pending.popleft().result()
-        while pending:
-            yield pending.popleft().result()
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
 
 
 def filled(

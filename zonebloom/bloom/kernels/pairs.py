@@ -1,12 +1,11 @@
-"""Pairs of a key and a zone in memory: packed from a column, sorted, merged.
+"""Pairs of a key and a zone in memory: packed from a column, and sorted.
 
 A pair is a uint64: 41 bits of hash above, 23 bits of zone number below, so that one sort by value orders keys and the
 zones of each.
 
 Sorting is by distribution, as the keys are hashes: a partition by the highest bits into runs that fit the L2 cache, a
-counting sort of each run into buckets of about 2 pairs, and one insertion sort over what is nearly in order. Merging
-is two by two, from both ends at once. Each wrapper raises `InvalidArgumentError` if a dtype, a shape or a number does
-not fit.
+counting sort of each run into buckets of about 2 pairs, and one insertion sort over what is nearly in order. Each
+wrapper raises `InvalidArgumentError` if a dtype, a shape or a number does not fit.
 
 Spec: specs/locator.md
 """
@@ -24,11 +23,11 @@ from zonebloom.bloom.kernels.checks import check_array, check_range, check_room,
 from zonebloom.bloom.kernels.vector import load_u8, load_u32, load_u64, store_u8, store_u32, store_u64, zero_bytes
 from zonebloom.bloom.locator import MAX_ZONES
 
-__all__ = ["merge_pairs", "pack_pairs", "sort_pairs"]
+__all__ = ["pack_pairs", "sort_pairs"]
 
 Words: TypeAlias = npt.NDArray[np.uint64]
 
-_0, _1, _2, _3, _7, _63, _64 = map(U, (0, 1, 2, 3, 7, 63, 64))
+_0, _1, _2, _3, _7, _63 = map(U, (0, 1, 2, 3, 7, 63))
 _WIDE_MASK: Final = U(MAX_ZONES - 1)
 
 _RUN_PAIRS: Final = 1 << 14
@@ -166,8 +165,11 @@ def _sort_buckets(pairs: Any, num_pairs: Any, most: Any) -> None:
 
 
 @kernel
-def _sort_pairs(pairs: Any, num_pairs: Any, scratch: Any, partition_bits: Any, ends: Any, counts: Any) -> Any:
-    _distribute(pairs, scratch, num_pairs, min(_64 - partition_bits, _63), ends, _1 << partition_bits)
+def _sort_pairs(
+    pairs: Any, num_pairs: Any, scratch: Any, bits_left: Any, partition_bits: Any, ends: Any, counts: Any
+) -> Any:
+    bits_left -= partition_bits
+    _distribute(pairs, scratch, num_pairs, min(bits_left, _63), ends, _1 << partition_bits)
     start, end, previous = _0, _0, _0
     for partition in range(_1 << partition_bits):
         stop = load_u32(ends, partition)
@@ -176,7 +178,7 @@ def _sort_pairs(pairs: Any, num_pairs: Any, scratch: Any, partition_bits: Any, e
             bits += _1
         run = pairs + (start << _3)
         if size:
-            shift = min(_64 - partition_bits - bits, _63)
+            shift = min(bits_left - bits, _63)
             most = _distribute(scratch + (start << _3), run, size, shift, counts, _1 << bits)
             _sort_buckets(run, size, most)
         for index in range(size):  # each once
@@ -188,13 +190,15 @@ def _sort_pairs(pairs: Any, num_pairs: Any, scratch: Any, partition_bits: Any, e
     return end
 
 
-def sort_pairs(pairs: Words, scratch: Words) -> int:
+def sort_pairs(pairs: Words, scratch: Words, *, shared_bits: int = 0) -> int:
     """The pairs in order, each once, at the front of `pairs`; returns how many they are.
 
     Parameters
     ----------
     scratch
         At least as long, other memory; overwritten.
+    shared_bits
+        Highest bits that all pairs have in common, at most 32.
 
     Notes
     -----
@@ -203,45 +207,10 @@ def sort_pairs(pairs: Words, scratch: Words) -> int:
     check_array("pairs", pairs, np.uint64, writes=True)
     check_array("scratch", scratch, np.uint64, writes=True)
     check_range("the number of pairs", len(pairs), 0, (1 << 32) - 1)
+    check_range("shared_bits", shared_bits, 0, 32)
     check_room("scratch", scratch, len(pairs))
     if not len(pairs):
         return 0
     bits = min((len(pairs) // _RUN_PAIRS).bit_length(), _MAX_PARTITION_BITS)
     ends, counts = (np.empty(1 << most, np.uint32) for most in (bits, _MAX_COUNT_BITS))
-    return int(_sort_pairs(pairs, len(pairs), scratch, bits, ends, counts))
-
-
-@kernel
-def _merge_pairs(left: Any, left_stop: Any, right: Any, right_stop: Any, merged: Any) -> None:
-    first, second, place, end = _0, _0, _0, left_stop + right_stop
-    steps = _1
-    while steps:  # none of them exhausts a side, as each takes one pair from the front and one from the back
-        steps = min(left_stop - first, right_stop - second) >> _1
-        for _ in range(steps):
-            one, other = load_u64(left, first), load_u64(right, second)
-            is_left = U(one <= other)
-            store_u64(merged, place, min(one, other))
-            place, first, second = place + _1, first + is_left, second + _1 - is_left
-            one, other = load_u64(left, left_stop - _1), load_u64(right, right_stop - _1)
-            is_left = U(one > other)
-            end, left_stop, right_stop = end - _1, left_stop - is_left, right_stop - _1 + is_left
-            store_u64(merged, end, max(one, other))
-    while first < left_stop or second < right_stop:
-        if second == right_stop or (first < left_stop and load_u64(left, first) <= load_u64(right, second)):
-            store_u64(merged, place, load_u64(left, first))
-            first += _1
-        else:
-            store_u64(merged, place, load_u64(right, second))
-            second += _1
-        place += _1
-
-
-def merge_pairs(left: Words, right: Words, merged: Words) -> None:
-    """The pairs of two sorted arrays in order, in `merged`, other memory as long as both.
-
-    Cost: 1.4 ns a pair. Spec: specs/locator.md#merge_locators
-    """
-    for name, pairs in (("left", left), ("right", right), ("merged", merged)):
-        check_array(name, pairs, np.uint64, writes=name == "merged")
-    check_room("merged", merged, len(left) + len(right))
-    _merge_pairs(left, len(left), right, len(right), merged)
+    return int(_sort_pairs(pairs, len(pairs), scratch, 64 - shared_bits, bits, ends, counts))

@@ -1,8 +1,8 @@
 """Merging locators: the same pairs with other zone numbers, so nothing is lost and nothing is hashed again.
 
-All segments are read side by side, in slices of the key space; the pairs of a slice are merged two by two, while the
-next slice is read. Memory is two slices, however large the segments are. The bytes depend on the zones only, not on how
-they were cut into segments.
+All segments are read side by side, in slices of the key space. The pairs of a slice are sorted as one array: that
+costs the same for any number of segments. Two slices are sorted while one is written; memory is these three, however
+large the segments are. The bytes depend on the zones only, not on how they were cut into segments.
 
 Spec: specs/locator.md#merge_locators
 """
@@ -10,14 +10,15 @@ Spec: specs/locator.md#merge_locators
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from zonebloom.bloom.locator import MAX_PAIRS, MAX_ZONES, WIDE_ZONE_BITS
+from zonebloom.bloom.locator import MAX_PAIRS, MAX_ZONES, WIDE_ZONE_BITS, first_pairs
 from zonebloom.bloom.zones import ZonePositions
 from zonebloom.errors import CorruptIndexError, InvalidArgumentError
+from zonebloom.storage.ahead import read_ahead
 from zonebloom.storage.level import LevelEntry
 from zonebloom.storage.locator.layout import locator_level
 from zonebloom.storage.locator.reader import LocatorSegment
@@ -30,11 +31,15 @@ if TYPE_CHECKING:
 
 __all__ = ["merge_all", "merge_locator_level", "merge_locators"]
 
-_SLICE_PAGES = 512
-"""Pages of pairs that are merged together: 4 MiB in memory, and twice that for merging."""
-_PAGES_PER_SEGMENT = 16
-"""Pages of one segment in a slice: what a segment holds back from slice to slice is one page."""
+_SLICE_PAGES = 1024
+"""Pages of pairs that are sorted together: 8 MiB in memory, and as much again while they are sorted."""
+_PAGES_PER_SEGMENT = 32
+"""Pages of one segment in a slice: the first and the last of them are decoded twice, and each read costs 0.1 ms."""
+_SORTERS = 2
 _DROPPED = (1 << 32) - 1
+
+Memory: TypeAlias = "tuple[NDArray[np.uint64], NDArray[np.uint64]]"
+"""Room for the pairs of a slice, and for sorting them."""
 
 
 def merge_locators(
@@ -62,11 +67,10 @@ def merge_locators(
         new_numbers[chosen] = numbers[first : first + int(chosen.sum())]
         first += int(chosen.sum())
         streams.append(_Stream(segment, new_numbers))
-    num_pages = sum(segment.layout.num_pages for segment in segments)
-    merger = _Merger()
-    with LocatorWriter(store, column, positions[order]) as writer, ThreadPoolExecutor(1) as pool:
-        for parts in _ahead(pool, streams, _slices(num_pages, len(streams))):
-            writer.write(merger.merged(parts))
+    slices = _Slices(streams, sum(segment.layout.num_pages for segment in segments))
+    with LocatorWriter(store, column, positions[order]) as writer:
+        for pairs in slices:
+            writer.write(pairs)
     assert writer.entry is not None
     return writer.entry
 
@@ -111,54 +115,38 @@ def merge_locator_level(
     return locator_level(entries, LocatorSegment(store, entries[-1]).layout.num_pairs), damage
 
 
-def _slices(num_pages: int, num_streams: int) -> Iterator[tuple[int, int]]:
-    """Bounds of pairs that cut the key space into equal parts, each about as large as a slice should be."""
-    bits = (num_pages // max(_SLICE_PAGES, _PAGES_PER_SEGMENT * num_streams)).bit_length()
-    width = 1 << (64 - bits)
-    for low in range(0, 1 << 64, width):
-        yield low, low + width - 1
+class _Slices:
+    """The pairs of all streams in order, in slices of the key space; the next slices are sorted while one is used."""
 
+    def __init__(self, streams: Sequence[_Stream], num_pages: int) -> None:
+        self._streams = streams
+        self._bits = (num_pages // max(_SLICE_PAGES, _PAGES_PER_SEGMENT * len(streams))).bit_length()
+        self._free: SimpleQueue[Memory] = SimpleQueue()
 
-def _ahead(
-    pool: ThreadPoolExecutor, streams: Sequence[_Stream], slices: Iterator[tuple[int, int]]
-) -> Iterator[list[NDArray[np.uint64]]]:
-    """The pairs of each slice by stream; while one slice is merged, the next is read and decoded."""
+    def __iter__(self) -> Iterator[NDArray[np.uint64]]:
+        for _ in range(
+            _SORTERS + 1
+        ):  # memory that is used again: new memory would cost as much as a third of the sorting
+            self._free.put((np.zeros(0, np.uint64), np.zeros(0, np.uint64)))
+        for count, memory in read_ahead(self._sorted, range(1 << self._bits), _SORTERS):
+            yield memory[0][:count]
+            self._free.put(memory)
 
-    def taken(low: int, high: int) -> list[NDArray[np.uint64]]:
-        return [stream.take(low, high) for stream in streams]
-
-    following = pool.submit(taken, *next(slices))
-    for bounds in slices:
-        current, following = following, pool.submit(taken, *bounds)
-        yield current.result()
-    yield following.result()
-
-
-class _Merger:
-    """Merges one slice after another in the same memory: new memory would cost as much as the merging."""
-
-    def __init__(self) -> None:
-        self._buffers = [np.zeros(0, np.uint64)] * 2
-
-    def merged(self, parts: Sequence[NDArray[np.uint64]]) -> NDArray[np.uint64]:
-        """All pairs of the sorted `parts`, in order; valid until the next call."""
+    def _sorted(self, number: int) -> tuple[int, Memory]:
+        """How many pairs the slice has, and the memory that begins with them."""
         from zonebloom.bloom.kernels import pairs as kernels  # noqa: PLC0415 - keeps Numba out of plain searches
 
-        count = sum(map(len, parts))
-        if count > len(self._buffers[0]):
-            self._buffers = [np.empty(count + count // 8, np.uint64) for _ in range(2)]
-        runs, number = [part for part in parts if len(part)], 0
-        while len(runs) > 1:
-            runs.sort(key=len)
-            pairs = zip(runs[::2], [*runs[1::2], runs[-1][:0]], strict=False)  # an odd one, the longest, moves as it is
-            runs, done = [], 0
-            for left, right in pairs:
-                run = self._buffers[number][done : done + len(left) + len(right)]
-                kernels.merge_pairs(left, right, run)
-                runs.append(run)
-                done += len(run)
-            number = 1 - number
-        return runs[0] if runs else np.zeros(0, np.uint64)
+        least = number << (64 - self._bits)
+        bounds = least, least + (1 << (64 - self._bits)) - 1
+        ranges = [stream.pages_of(*bounds) for stream in self._streams]
+        room = MAX_PAIRS * sum(stop - begin for begin, stop in ranges)
+        memory = self._free.get()
+        if len(memory[0]) < room:
+            memory = np.empty(room + room // 8, np.uint64), np.empty(room + room // 8, np.uint64)
+        count = 0
+        for stream, pages in zip(self._streams, ranges, strict=True):
+            count += stream.decode(pages, bounds, memory[0][count:])
+        return kernels.sort_pairs(memory[0][:count], memory[1], shared_bits=self._bits), memory
 
 
 class _Stream:
@@ -167,36 +155,30 @@ class _Stream:
     def __init__(self, segment: LocatorSegment, new_numbers: NDArray[np.uint32]) -> None:
         self._segment = segment
         self._new_numbers = new_numbers
-        self._next_page = 0
-        self._held = np.zeros(0, np.uint64)
 
-    def take(self, low: int, high: int) -> NDArray[np.uint64]:
-        """The pairs from `low` to `high`, both included; slices are taken in order."""
-        layout = self._segment.layout
-        begin = self._next_page
-        if begin < layout.num_pages:
-            bound = high >> WIDE_ZONE_BITS << layout.zone_bits | ((1 << layout.zone_bits) - 1)
-            stop = int(self._segment.firsts.searchsorted(np.uint64(bound), "right"))
-            if stop > begin:
-                self._read(begin, stop)
-        cut = int(self._held.searchsorted(np.uint64(high), "right"))
-        taken, self._held = self._held[:cut], self._held[cut:]
-        if len(taken) and int(taken[0]) < low:
-            self._reject(begin)
-        return taken
+    def pages_of(self, least: int, greatest: int) -> tuple[int, int]:
+        """The half-open range of the pages that can hold pairs of the keys from `least` to `greatest`."""
+        zone_bits, firsts = self._segment.layout.zone_bits, self._segment.firsts
+        first = least >> WIDE_ZONE_BITS << zone_bits
+        last = (greatest >> WIDE_ZONE_BITS << zone_bits) | ((1 << zone_bits) - 1)
+        begin, stop = firsts.searchsorted(np.array([first, last], np.uint64), "right").tolist()
+        return max(begin - 1, 0), stop
 
-    def _read(self, begin: int, stop: int) -> None:
-        from zonebloom.bloom.kernels import locator as kernels  # noqa: PLC0415 - keeps Numba out of plain searches
+    def decode(self, pages: tuple[int, int], bounds: tuple[int, int], pairs: NDArray[np.uint64]) -> int:
+        """Fill `pairs` with those of `pages` that lie within `bounds`; how many they are."""
+        from zonebloom.bloom.kernels import locator as kernels  # noqa: PLC0415 - as above
 
-        segment, held = self._segment, len(self._held)
-        pairs = np.empty(held + (stop - begin) * MAX_PAIRS, np.uint64)
-        pairs[:held] = self._held
-        pages, zone_bits = segment.read_pages(begin, stop), segment.layout.zone_bits
-        found = kernels.decode_pages(pages, len(segment), zone_bits, pairs[held:], self._new_numbers)
-        if found is None or (held and found and pairs[held] <= pairs[held - 1]):
-            self._reject(begin)
-        self._held, self._next_page = pairs[: held + (found or 0)], stop
-
-    def _reject(self, page: int) -> None:
-        message = f"segment {self._segment.entry.path} must hold ascending pairs of its {len(self._segment)} zones"
-        raise CorruptIndexError(f"{message}, got others from page {page} on")
+        segment, (begin, stop), (least, greatest) = self._segment, pages, bounds
+        if begin == stop:
+            return 0
+        read, zone_bits = segment.read_pages(begin, stop), segment.layout.zone_bits
+        numbers, num_zones = self._new_numbers, len(segment)
+        found = kernels.decode_pages(read, num_zones, zone_bits, pairs, numbers)
+        if found is None or not np.array_equal(first_pairs(read), segment.firsts[begin:stop]):
+            message = f"segment {segment.entry.path} must hold ascending pairs of its {num_zones} zones"
+            raise CorruptIndexError(f"{message}, got others from page {begin} on")
+        start = int(pairs[:found].searchsorted(np.uint64(least)))
+        end = int(pairs[:found].searchsorted(np.uint64(greatest), "right"))
+        if start:  # the first page begins in the slice before
+            pairs[: end - start] = pairs[start:end]
+        return end - start

@@ -26,7 +26,8 @@ from zonebloom.errors import DataFileError, MissingDependencyError
 from zonebloom.formats import DatasetSnapshot, ParquetDataset
 from zonebloom.formats.parquet.file import open_parquet
 from zonebloom.formats.table import TableSnapshot
-from zonebloom.search.scan import filled, read_ahead, tasks_of
+from zonebloom.search.scan import filled, tasks_of
+from zonebloom.storage.ahead import read_ahead
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
