@@ -37,6 +37,7 @@ WAYS = {
     "zonebloom, candidates": "candidates",
 }
 LEVELED = "zonebloom, its own choice, with a filter of the data set"
+LOCATED = "zonebloom, its own choice, with a locator"
 
 
 def main() -> None:
@@ -56,6 +57,7 @@ def main() -> None:
         zb.build_index(folder / "plain", ["key"]).optimize()
         leveled = zb.build_index(folder / "plain", ["key"], index=folder / "leveled", levels=("zone", "dataset"))
         leveled.optimize()
+        zb.build_index(folder / "plain", ["key"], index=folder / "located", filters=False)
         bench = Bench(spark, folder)
         _lookups(result, bench, keys, asked)
         _lists(result, bench, keys, asked)
@@ -92,6 +94,7 @@ class Bench:
         self.lake = read(spark, self.plain)
         self.leveled = read(spark, self.plain, index=str(folder / "leveled"))
         """Its index has a filter of the whole data set as well."""
+        self.located = read(spark, self.plain, index=str(folder / "located"))
         self.groups = itertools.count()
 
     def cases(self, condition: Callable[[], str], *, is_present: bool) -> dict[str, Callable[[], list[Any]]]:
@@ -189,19 +192,24 @@ def _lists(result: Result, bench: Bench, keys: list[Any], asked: argparse.Namesp
         AUTO: lambda: bench.lake.where_in("key", wanted).count(),
         "zonebloom, a frame of keys": lambda: bench.lake.where_in("key", frame).count(),
         LEVELED: lambda: bench.leveled.where_in("key", wanted).count(),
+        LOCATED: lambda: bench.located.where_in("key", wanted).count(),
     }
     answers = {name: case() for name, case in cases.items()}
     assert len(set(answers.values())) == 1
     measured = interleaved(cases, rounds=max(3, asked.rounds // 3))
-    found, less = (lake.plan(zb.col("key").isin(wanted)) for lake in (bench.lake, bench.leveled))
+    lakes = (bench.lake, bench.leveled, bench.located)
+    found, less, least = (lake.plan(zb.col("key").isin(wanted)) for lake in lakes)
     rows = [_row_of_list(name, measured, bench.seen(name, case)) for name, case in cases.items()]
     note = (
         f"The index keeps {found.result.kept.zones} of {found.result.total.zones} zones, read by {found.choice.method};"
-        f" with a filter of the data set {less.result.kept.zones}, read by {less.choice.method}."
+        f" with a filter of the data set {less.result.kept.zones}, read by {less.choice.method};"
+        f" with a locator {least.result.kept.zones}, read by {least.choice.method}."
     )
     title = f"IN list of {asked.keys:,} {asked.key} keys, 1 % of which exist, {asked.files} files"
     result.table(title, ["query", "ms", "times faster than plain", "files opened", "MB read", "jobs"], rows, note)
     result.headline.append(headline_of_list(rows, title))
+    claim = f"IN of {asked.keys:,} with a locator, against a filter of the data set, {asked.files} files, {asked.key}"
+    result.target(claim, measured.ratio(LEVELED, LOCATED)["median"], 2, "times", at_most=False)
 
 
 def headline_of_list(rows: list[list[Any]], title: str) -> list[str]:
