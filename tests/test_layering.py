@@ -13,7 +13,11 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+
+import zonebloom as zb
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "zonebloom"
@@ -175,6 +179,16 @@ def test_every_module_but_the_kernels_loads_without_a_compiler():
     modules = [".".join(parts).removesuffix(".__init__") for parts in relative if "kernels" not in parts]
     code = f"import importlib, sys; [importlib.import_module(name) for name in {modules!r}]"
     assert run_python(f"{code}; print(sorted({COMPILERS!r} & set(sys.modules)))").strip() == "[]"
+
+
+@pytest.mark.parametrize("options", [{}, {"optimize": True}, {"filters": False}], ids=["filters", "slices", "locator"])
+def test_a_search_of_one_key_loads_neither_a_compiler_nor_the_functions_of_arrow(tmp_path, options):
+    lake = tmp_path / "lake.parquet"
+    pq.write_table(pa.table({"key": range(20_000)}), lake)
+    zb.build_index(lake, "key", rows_per_zone=100, **options)
+    code = f"import sys, zonebloom as zb; print(len(zb.open_index({str(lake)!r}).search('key = 7').row_ranges))"
+    heavy = COMPILERS | {"pyarrow.compute", "pandas"}
+    assert run_python(f"{code}; print(sorted({heavy!r} & set(sys.modules)))").split() == ["1", "[]"]
 
 
 def test_public_names_exist():

@@ -153,7 +153,7 @@ def test_zone_runs_keep_any_positions(zones):
         position[fragment_id] = start + length
     columns = [np.array([row[i] for row in rows], np.uint64) for i in range(3)]
     positions = ZonePositions(*columns, np.array([row[3] for row in rows], bool))
-    found = zone_runs.positions_of(zone_runs.runs_of(positions))
+    found = zone_runs.positions_of(zone_runs.runs_of(positions), len(rows), "s")
     for name in ("fragment_ids", "zone_starts", "zone_lengths", "has_null"):
         assert np.array_equal(getattr(found, name), getattr(positions, name))
 

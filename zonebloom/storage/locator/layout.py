@@ -114,8 +114,5 @@ def decode_tail(tail: bytes, where: str) -> tuple[LocatorLayout, ZonePositions]:
         roots = np.frombuffer(base64.b64decode(metadata[_ROOTS_KEY], validate=True), "<u8")
         count = integer()
         num_zones, num_pairs, num_pages = (count(described[name]) for name in ("num_zones", "num_pairs", "num_pages"))
-        if (found := len(zone_runs.column(4).flatten())) != num_zones:
-            raise CorruptIndexError(f"segment {where} must describe {num_zones} zones, got {found}")
-        positions = positions_of(zone_runs)
-        positions.check()
+        positions = positions_of(zone_runs, num_zones, where)
         return LocatorLayout(num_zones, num_pairs, num_pages, tuple(roots.tolist())), positions

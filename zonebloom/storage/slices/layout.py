@@ -225,9 +225,4 @@ def decode_positions(schema: pa.Schema, num_zones: int, where: str) -> ZonePosit
     with reading(f"the zone runs of segment {where}"):
         stream = base64.b64decode((schema.metadata or {})[_ZONES_KEY], validate=True)
         (runs,) = read_batches(pa.py_buffer(stream), RUN_SCHEMA)
-        flags = runs.column(4)
-        if (found := len(flags.flatten())) != num_zones:
-            raise CorruptIndexError(f"segment {where} must describe {num_zones} zones, got {found}")
-        positions = positions_of(runs)
-        positions.check()
-        return positions
+        return positions_of(runs, num_zones, where)

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from zonebloom.arrow import from_numpy, to_numpy
 from zonebloom.bloom.zones import ZonePositions
+from zonebloom.errors import CorruptIndexError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -55,18 +56,30 @@ def runs_of(positions: ZonePositions) -> pa.RecordBatch:
     )
 
 
-def positions_of(runs: pa.RecordBatch) -> ZonePositions:
-    """The zones that `runs` describe."""
-    ids, firsts, lengths, lasts = (to_numpy(runs.column(index), np.uint64) for index in range(4))
+def positions_of(runs: pa.RecordBatch, num_zones: int, where: str) -> ZonePositions:
+    """The zones that `runs` describe, checked.
+
+    Raises
+    ------
+    CorruptIndexError
+        They are not `num_zones`.
+    InvalidZoneTableError
+        A zone has no rows, or ends beyond a fragment's most.
+    """
     flags = runs.column(4)
     bounds = to_numpy(flags.offsets, np.int32).astype(np.int64)
+    if (found := int(bounds[-1] - bounds[0])) != num_zones:
+        raise CorruptIndexError(f"segment {where} must describe {num_zones} zones, got {found}")
+    ids, firsts, lengths, lasts = (to_numpy(runs.column(index), np.uint64) for index in range(4))
     counts = np.diff(bounds)
     number = np.arange(int(counts.sum())) - np.repeat(bounds[:-1] - bounds[:1], counts)
     zone_lengths = np.repeat(lengths, counts)
     zone_starts = np.repeat(firsts, counts) + number.astype(np.uint64) * zone_lengths
     zone_lengths[np.cumsum(counts)[counts > 0] - 1] = lasts[counts > 0]
     has_null = flags.values.slice(int(bounds[0]), int(bounds[-1] - bounds[0]))
-    return ZonePositions(np.repeat(ids, counts), zone_starts, zone_lengths, to_numpy(has_null, np.bool_))
+    positions = ZonePositions(np.repeat(ids, counts), zone_starts, zone_lengths, to_numpy(has_null, np.bool_))
+    positions.check()
+    return positions
 
 
 def _booleans(values: NDArray[np.bool_]) -> pa.Array:
