@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from zonebloom.bloom.kernels import HAS_FAST_VECTORS, U, kernel, subroutine
-from zonebloom.bloom.kernels.checks import address, check_array, check_offsets
+from zonebloom.bloom.kernels.checks import check_array, check_offsets
 from zonebloom.bloom.kernels.lanes import (
     KEYS_OF_ANY_LENGTH,
     KEYS_OF_EQUAL_LENGTH,
@@ -193,7 +193,7 @@ def hash_fixed(
     if len(hashes) != num_rows:
         raise InvalidArgumentError(f"out must have {num_rows} items, one a key, got {len(hashes)}")
     if num_rows:
-        _hash_fixed(address(data), width, num_rows, address(hashes))
+        _hash_fixed(data, width, num_rows, hashes)
     return hashes
 
 
@@ -223,5 +223,5 @@ def hash_variable(
     check_offsets(data, offsets, num_rows)
     hashes = np.empty(num_rows, np.uint64)
     if num_rows:
-        _hash_variable(address(data), len(data), address(offsets), offsets.itemsize, num_rows, address(hashes))
+        _hash_variable(data, len(data), offsets, offsets.itemsize, num_rows, hashes)
     return hashes
