@@ -266,12 +266,7 @@ def test_the_list_says_what_is_missing(tmp_path):
         zb.parquet_blooms(tmp_path, value=7)
 
 
-def test_the_command_lists_filters_and_looks_a_value_up(written, capsys, monkeypatch):
-    def run(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["zonebloom", *map(str, arguments)])
-        code = cli.run()
-        return (code, *capsys.readouterr())
-
+def test_the_command_lists_filters_and_looks_a_value_up(written, run):
     code, out, err = run("blooms", written)
     assert (code, len(out.splitlines())) == (0, zb.parquet_blooms(written).num_rows)
     assert "usable" in err
@@ -600,12 +595,7 @@ def test_a_path_that_two_leaves_have_means_neither(tmp_path):
     assert index.to_table('"x.list.element" = 3')["k"].to_pylist() == [3]
 
 
-def test_the_command_adds_filters(tmp_path, capsys, monkeypatch):
-    def run(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["zonebloom", *map(str, arguments)])
-        code = cli.run()
-        return (code, *capsys.readouterr())
-
+def test_the_command_adds_filters(tmp_path, run):
     path = tmp_path / "lake" / "a.parquet"
     write_plain(path)
     code, out, err = run("blooms", path, "--add", "-o", tmp_path / "with", "--column", "key", "-c", "text")
@@ -769,6 +759,16 @@ def test_a_lake_without_an_index_is_searched_by_its_own_filters(tmp_path):
     assert sorted(path.name for path in root.iterdir()) == ["day=1", "day=2"]
     with pytest.raises(LookupError, match="did you mean 'key'"):
         lake.search("kei = 1")
+
+
+def test_a_condition_of_many_levels_is_evaluated_by_own_filters(tmp_path):
+    """900 levels, which is more than Python's stack takes with two frames a level."""
+    write_pyarrow(tmp_path / "a.parquet")
+    value = TABLE["key"][2500].as_py()
+    condition = is_value = zb.col("key") == value
+    for other in range(450):
+        condition = (condition | (zb.col("tiny") == other)) & is_value
+    assert zb.open_lake(tmp_path).search(condition).num_rows_kept == GROUP
 
 
 def test_a_lake_is_listed_anew_at_each_call(tmp_path):
