@@ -318,8 +318,9 @@ def test_the_index_of_a_null_row_may_point_anywhere():
 def test_batches_that_share_a_dictionary_hash_it_once():
     dictionary = pa.array([f"value {i}" for i in range(2000)])
     batches = [pa.DictionaryArray.from_arrays(pa.array([i, i + 1]), dictionary) for i in range(20)]
-    first = hashes_of_arrays._hashes_of_dictionary(batches[0].dictionary)
-    assert all(hashes_of_arrays._hashes_of_dictionary(batch.dictionary) is first for batch in batches)
+    known = [hashes_of_arrays._Dictionary.of(batch.dictionary) for batch in batches]
+    first = hashes_of_arrays._hashes_of_dictionary(known[0])
+    assert all(hashes_of_arrays._hashes_of_dictionary(one) is first for one in known)
     assert all(hash_array(batch).tolist() == hash_array(batch.dictionary_decode()).tolist() for batch in batches)
 
 
@@ -343,7 +344,7 @@ def test_the_dictionary_cache_is_bounded_and_never_confuses_reused_memory():
     for i in range(200):  # each dictionary dies, so the allocator hands its address to the next
         array = pa.DictionaryArray.from_arrays(pa.array([1, 0]), pa.array([f"{i:04}a", f"{i:04}b"]))
         assert hash_array(array).tolist() == hashes_of([f"{i:04}b".encode(), f"{i:04}a".encode()])
-    assert len(hashes_of_arrays._hashed_dictionaries) <= hashes_of_arrays.NUM_CACHED_DICTIONARIES
+    assert hashes_of_arrays._hashes_of_dictionary.cache_info().currsize <= hashes_of_arrays.NUM_CACHED_DICTIONARIES
 
 
 def test_threads_share_the_dictionary_cache():
