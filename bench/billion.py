@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import zonebloom as zb
-from bench.harness import Result, scratch, spread
+from bench.harness import Result, scratch, seconds_of, spread
 
 LOG2_ROWS, FILES = 30, 64
 ODD = 0x9E3779B97F4A7C1
@@ -111,7 +110,7 @@ def _asked(result: Result, index: zb.Index, num_rows: int) -> list[list[Any]]:
     rows: list[list[Any]] = []
     for name, (case, limit) in cases.items():
         case()
-        times = spread([_seconds(case) / MS for _ in range(ROUNDS)])
+        times = spread([seconds_of(case) / MS for _ in range(ROUNDS)])
         result.target(name.removesuffix(", ms"), times["median"], limit, "ms")
         rows.append([name, times])
     nowhere = pa.array(absent(1_000_000), pa.int64())
@@ -119,12 +118,6 @@ def _asked(result: Result, index: zb.Index, num_rows: int) -> list[list[Any]]:
     result.target("exists, falsely true", share, 0.003, "of the keys")
     places = index.locate("key", nowhere).num_rows / len(nowhere)
     return [*rows, ["exists, falsely true", share], ["zones of an absent key", places]]
-
-
-def _seconds(case: Callable[[], Any]) -> float:
-    began = time.perf_counter()
-    case()
-    return time.perf_counter() - began
 
 
 if __name__ == "__main__":
