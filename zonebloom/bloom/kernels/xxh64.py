@@ -161,9 +161,7 @@ def _hash_variable(data: Any, data_bytes: Any, offsets: Any, width: Any, num_row
         first += count
 
 
-def hash_fixed(
-    data: npt.NDArray[np.uint8], width: int, out: npt.NDArray[np.uint64] | None = None
-) -> npt.NDArray[np.uint64]:
+def hash_fixed(data: npt.NDArray[np.uint8], width: int) -> npt.NDArray[np.uint64]:
     """The XXH64 of each run of `width` bytes, in order.
 
     Parameters
@@ -172,8 +170,6 @@ def hash_fixed(
         The keys, little-endian, one after the other.
     width : int
         Bytes of a key, 1 or more.
-    out : ndarray of uint64, shape (num_rows,), optional
-        Where to put the hashes; a new array by default.
 
     Raises
     ------
@@ -188,10 +184,7 @@ def hash_fixed(
     if width < 1 or len(data) % width:
         raise InvalidArgumentError(f"data must be a whole number of keys of {width} bytes, got {len(data)} bytes")
     num_rows = len(data) // width
-    hashes = np.empty(num_rows, np.uint64) if out is None else out
-    check_array("out", hashes, np.uint64, writes=True)
-    if len(hashes) != num_rows:
-        raise InvalidArgumentError(f"out must have {num_rows} items, one a key, got {len(hashes)}")
+    hashes = np.empty(num_rows, np.uint64)
     if num_rows:
         _hash_fixed(data, width, num_rows, hashes)
     return hashes
