@@ -37,6 +37,13 @@ def index_of(root: Path) -> Path:
     return root.with_name(f"_{root.name}.zonebloom")
 
 
+def flip(path: Path, position: int, bit: int) -> None:
+    """One other bit in a file."""
+    data = bytearray(path.read_bytes())
+    data[position] ^= 1 << bit
+    path.write_bytes(bytes(data))
+
+
 @dataclass(frozen=True)
 class Lake:
     """A folder of Parquet files, and what is in it."""
