@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import zonebloom as zb
-from bench.harness import Result, scratch, spread
+from bench.harness import Result, scratch, seconds_of, spread
 
 LOG2_ROWS, FILES = 30, 64
 ODD = 0x9E3779B97F4A7C1
@@ -114,7 +113,7 @@ def _asked(result: Result, index: zb.Index, num_rows: int) -> list[list[Any]]:
     for name, (case, limit) in cases.items():
         for _ in range(WARM_UP):
             case()
-        times = spread([_seconds(case) / MS for _ in range(ROUNDS)])
+        times = spread([seconds_of(case) / MS for _ in range(ROUNDS)])
         result.target(name.removesuffix(", ms"), times["median"], limit, "ms")
         rows.append([name, times])
     nowhere = pa.array(absent(1_000_000), pa.int64())
@@ -142,12 +141,6 @@ def _located(result: Result, index: zb.Index, keys: pa.Array) -> list[list[Any]]
         ["zones kept of those that hold a key", kept],
         ["locate of 2000 keys with exact=True, ms", exact / MS],
     ]
-
-
-def _seconds(case: Callable[[], Any]) -> float:
-    began = time.perf_counter()
-    case()
-    return time.perf_counter() - began
 
 
 if __name__ == "__main__":

@@ -77,6 +77,13 @@ def spread(values: Sequence[float]) -> dict[str, float]:
     return {"median": statistics.median(values), "min": min(values), "max": max(values)}
 
 
+def seconds_of(case: Callable[[], Any]) -> float:
+    """How long one call takes."""
+    began = time.perf_counter()
+    case()
+    return time.perf_counter() - began
+
+
 def interleaved(
     cases: Mapping[str, Callable[[], Any]],
     *,

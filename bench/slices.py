@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import zonebloom as zb
-from bench.harness import Result, compile_sources, interleaved, scratch, spread
+from bench.harness import Result, compile_sources, interleaved, scratch, seconds_of, spread
 from zonebloom.bloom.zones import ZoneBuilder
 from zonebloom.formats import open_dataset
 from zonebloom.search.selection import RowSelection
@@ -180,14 +180,8 @@ def _absent(count: int, seed: int) -> list[int]:
     return np.random.default_rng(seed).integers(-(2**63), 2**63, count, dtype=np.int64).tolist()
 
 
-def _seconds(case: Callable[[], Any]) -> float:
-    began = time.perf_counter()
-    case()
-    return time.perf_counter() - began
-
-
 def _times(searched: View | zb.Index, keys: Sequence[int]) -> list[float]:
-    return [_seconds(lambda key=key: searched.search(zb.col("key") == key)) for key in keys]
+    return [seconds_of(lambda key=key: searched.search(zb.col("key") == key)) for key in keys]
 
 
 def _quiet_times(result: Result, searched: View | zb.Index, seed: int) -> list[float]:
@@ -273,8 +267,8 @@ def _many(view: View, count: int) -> tuple[list[float], list[float]]:
     new, again = [], []
     for seed in range(count):
         predicate = zb.col("key").isin(_absent(KEYS, 100 + seed))
-        new.append(_seconds(lambda one=predicate: view.search(one)))
-        again.append(_seconds(lambda one=predicate: view.search(one)))
+        new.append(seconds_of(lambda one=predicate: view.search(one)))
+        again.append(seconds_of(lambda one=predicate: view.search(one)))
     skipped = count // 4  # the first lists pay for Numba and for mapping the file
     return new[skipped:], again[skipped:]
 

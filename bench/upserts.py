@@ -7,8 +7,6 @@ tables are equal afterwards. pyiceberg's own way takes minutes, so it runs once.
 from __future__ import annotations
 
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +18,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
 import zonebloom as zb
-from bench.harness import Result, scratch
+from bench.harness import Result, scratch, seconds_of
 from zonebloom.engines import iceberg
 
 FILES, ROWS_PER_FILE, KEYS = 200, 50_000, 100_000
@@ -45,7 +43,7 @@ def main(files: int = FILES, rows_per_file: int = ROWS_PER_FILE, keys: int = KEY
         )
         zb.build_index(warm, "id", index=folder / "warm", filters=False)
         iceberg.upsert(warm, _rows(np.arange(2000), "new"), "id", index=folder / "warm")  # imports, and loads kernels
-        built = _seconds(lambda: zb.build_index(ours, "id", index=folder / "index", filters=False))
+        built = seconds_of(lambda: zb.build_index(ours, "id", index=folder / "index", filters=False))
         chosen = np.concatenate(
             [
                 number * rows_per_file + np.arange(keys // FILES_WITH_KEYS) * rows_per_file * FILES_WITH_KEYS // keys
@@ -54,12 +52,12 @@ def main(files: int = FILES, rows_per_file: int = ROWS_PER_FILE, keys: int = KEY
         )
         new = _rows(chosen, "new")
         done: list[iceberg.Rewrite] = []
-        by_us = _seconds(lambda: done.append(iceberg.upsert(ours, new, "id", index=folder / "index")))
-        by_them = _seconds(lambda: theirs.upsert(new, join_cols=["id"]))
+        by_us = seconds_of(lambda: done.append(iceberg.upsert(ours, new, "id", index=folder / "index")))
+        by_them = seconds_of(lambda: theirs.upsert(new, join_cols=["id"]))
         assert done[0].num_files == FILES_WITH_KEYS
         assert _sorted(ours).equals(_sorted(theirs))
-        refreshed = _seconds(lambda: zb.open_index(folder / "index", dataset=ours).refresh())
-        gone = _seconds(lambda: iceberg.delete(ours, "id", new["id"], index=folder / "index"))
+        refreshed = seconds_of(lambda: zb.open_index(folder / "index", dataset=ours).refresh())
+        gone = seconds_of(lambda: iceberg.delete(ours, "id", new["id"], index=folder / "index"))
         assert ours.scan().count() == files * rows_per_file - len(new)
         catalog.close()
     rows: list[list[Any]] = [
@@ -99,12 +97,6 @@ def _rows(numbers: np.ndarray[Any, np.dtype[np.int64]], text: str) -> pa.Table:
 
 def _sorted(table: Table) -> pa.Table:
     return table.scan().to_arrow().sort_by("id").combine_chunks()
-
-
-def _seconds(case: Callable[[], Any]) -> float:
-    began = time.perf_counter()
-    case()
-    return time.perf_counter() - began
 
 
 if __name__ == "__main__":

@@ -6,11 +6,13 @@ belongs to its test alone: build in it, break it.
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
 import numpy as np
@@ -20,6 +22,8 @@ import pytest
 from hypothesis import settings
 
 if TYPE_CHECKING:
+    from pyiceberg.catalog.sql import SqlCatalog
+
     from tests.s3 import Bucket, S3Server
 
 settings.register_profile("no test measures time", parent=settings(), deadline=None)
@@ -31,6 +35,13 @@ NUM_DEVICES = 500
 def index_of(root: Path) -> Path:
     """Where the index of a folder, or of one file, is if nobody says."""
     return root.with_name(f"_{root.name}.zonebloom")
+
+
+def flip(path: Path, position: int, bit: int) -> None:
+    """One other bit in a file."""
+    data = bytearray(path.read_bytes())
+    data[position] ^= 1 << bit
+    path.write_bytes(bytes(data))
 
 
 @dataclass(frozen=True)
@@ -148,6 +159,49 @@ def s3_server() -> Iterator[S3Server]:
 def s3(s3_server: S3Server) -> Bucket:
     """An empty bucket of its own: `s3.url("lake")`, `s3.options`."""
     return s3_server.bucket(f"bucket-{uuid4()}")
+
+
+class Outcome(NamedTuple):
+    """What the command printed, and its exit status."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> Any:
+        """What it printed as JSON."""
+        return json.loads(self.out, parse_constant=refuse_constant)
+
+
+def refuse_constant(name: str) -> None:
+    raise ValueError(f"JSON has no {name}")
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Outcome]:
+    """`run("search", path, ...)`: the command in this process, as from a shell."""
+    from zonebloom import cli
+
+    def command(*arguments: object) -> Outcome:
+        monkeypatch.setattr(sys, "argv", ["zonebloom", *map(str, arguments)])
+        code = cli.run()
+        outcome = Outcome(code, *capsys.readouterr())
+        assert "Traceback" not in outcome.err
+        return outcome
+
+    return command
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Iterator[SqlCatalog]:
+    """A catalog of Iceberg tables, with the namespace `db`."""
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    made = SqlCatalog("here", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=(tmp_path / "warehouse").as_uri())
+    made.create_namespace("db")
+    yield made
+    made.close()
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,6 +19,20 @@ def write(path: Path, keys, extra: int = 0) -> None:
     when = 1_700_000_000_000_000_001 + extra
     os.utime(staged, ns=(when, when))
     staged.rename(path)
+
+
+def lake_of(folder: Path, *files: Iterable[int]) -> Path:
+    """A new folder `lake` in `folder`, with a file for the keys of each of `files`."""
+    root = folder / "lake"
+    root.mkdir()
+    for number, keys in enumerate(files):
+        write(root / f"f{number}.parquet", keys)
+    return root
+
+
+def hundreds(count: int) -> list[range]:
+    """The keys of so many files of a hundred rows."""
+    return [range(first, first + 100) for first in range(0, 100 * count, 100)]
 
 
 def rows_of(root: Path) -> list[int]:

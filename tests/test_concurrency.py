@@ -16,7 +16,7 @@ import pytest
 import zonebloom as zb
 from tests.conftest import index_of
 from tests.depth import at_depth
-from tests.lives import rows_of, write
+from tests.lives import hundreds, lake_of, rows_of, write
 from tests.zygote import Zygote
 from zonebloom.build.apply import reserved_ids
 from zonebloom.errors import ConcurrentCommitError, IndexNotFoundError
@@ -25,7 +25,7 @@ from zonebloom.maintain.transaction import Change, ColumnChange
 from zonebloom.maintain.versions import delete_index
 from zonebloom.storage.fragments import read_fragments
 from zonebloom.storage.levels import merge_level
-from zonebloom.storage.manifest import list_versions, read_version
+from zonebloom.storage.manifest import ColumnEntry, list_versions, read_version
 from zonebloom.storage.stores.local import LocalStore
 from zonebloom.storage.stores.open import open_store
 
@@ -50,10 +50,7 @@ def fragment_ids(index: zb.Index) -> set[int]:
 
 @pytest.fixture
 def lake(tmp_path):
-    root = tmp_path / "lake"
-    root.mkdir()
-    for number in range(3):
-        write(root / f"f{number}.parquet", range(number * 100, number * 100 + 100))
+    root = lake_of(tmp_path, *hundreds(3))
     zb.build_index(root, "k", rows_per_zone=10)
     return root
 
@@ -260,37 +257,36 @@ def test_an_id_that_is_there_already_overlaps(lake, is_gone):
         commit_change(store, base, Change("refresh", added=(fragment,)))
 
 
-def test_levels_are_not_merged_over_a_column_that_was_made_anew(tmp_path):
-    """The new one may have the same fragments, but other values: a column of a table that took the name."""
-    root = tmp_path / "lake"
-    root.mkdir()
-    write(root / "f0.parquet", range(100))
+@pytest.fixture
+def levelled(tmp_path):
+    """A lake whose column has two filters of fragments in two segments, and its version."""
+    root = lake_of(tmp_path, *hundreds(1))
     index = zb.build_index(root, "k", rows_per_zone=10, levels=("zone", "fragment"))
     write(root / "f1.parquet", range(100, 200))
     index.refresh()
-    store = LocalStore(index_of(root))
-    base = read_version(store, index.version)
-    column = base.columns[0]
+    return root, read_version(LocalStore(index_of(root)), index.version)
+
+
+def change_of_a_merge(store: LocalStore, column: ColumnEntry) -> Change:
+    """What an optimize of the filters of fragments would commit."""
     merged, _ = merge_level(store, "k", column.levels[0], {0, 1}, str, fpp=column.fpp)
-    change = Change("optimize", (ColumnChange.between(column, replace(column, levels=(merged,))),))
+    return Change("optimize", (ColumnChange.between(column, replace(column, levels=(merged,))),))
+
+
+def test_levels_are_not_merged_over_a_column_that_was_made_anew(levelled):
+    """The new one may have the same fragments, but other values: a column of a table that took the name."""
+    root, base = levelled
+    store = LocalStore(index_of(root))
+    change = change_of_a_merge(store, base.columns[0])
     zb.build_index(root, "k", rows_per_zone=10, levels=("zone", "fragment"), overwrite=True)
     with pytest.raises(ConcurrentCommitError, match=r"segments of column k .* version 3 \(build"):
         commit_change(store, base, change)
 
 
-def test_the_same_levels_are_not_merged_twice(tmp_path):
-    root = tmp_path / "lake"
-    root.mkdir()
-    write(root / "f0.parquet", range(100))
-    index = zb.build_index(root, "k", rows_per_zone=10, levels=("zone", "fragment"))
-    write(root / "f1.parquet", range(100, 200))
-    index.refresh()
-    store, base = LocalStore(index_of(root)), read_version(LocalStore(index_of(root)), 2)
-    column = base.columns[0]
-    changes = []
-    for _ in range(2):
-        merged, _ = merge_level(store, "k", column.levels[0], {0, 1}, str, fpp=column.fpp)
-        changes.append(Change("optimize", (ColumnChange.between(column, replace(column, levels=(merged,))),)))
+def test_the_same_levels_are_not_merged_twice(levelled):
+    root, base = levelled
+    store = LocalStore(index_of(root))
+    changes = [change_of_a_merge(store, base.columns[0]) for _ in range(2)]
     assert commit_change(store, base, changes[0]).version == 3
     with pytest.raises(ConcurrentCommitError, match=r"segments of column k .* version 3 \(optimize"):
         commit_change(store, base, changes[1])

@@ -31,7 +31,6 @@ from tests.conftest import index_of
 from tests.depth import at_depth
 from tests.s3 import S3Server
 from tests.tables import ROWS_PER_ZONE, assert_same, plain, rows, user
-from zonebloom import cli
 from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, StorageError
 from zonebloom.formats import open_dataset
 from zonebloom.reasons import ReasonCode
@@ -680,17 +679,12 @@ def test_without_deltalake_the_error_says_what_to_install(root):
     assert 'pip install "zonebloom[delta]"' in done.stdout
 
 
-def test_the_command_reads_tables(root, monkeypatch, capsys):
-    def run(*arguments: object) -> str:
-        monkeypatch.setattr(sys, "argv", ["zonebloom", *map(str, arguments)])
-        assert cli.run() == 0
-        return capsys.readouterr().out
-
-    run("build", root, "--column", "u", "--rows-per-zone", 8)
+def test_the_command_reads_tables(root, run):
+    assert run("build", root, "--column", "u", "--rows-per-zone", 8).code == 0
     DeltaTable(root).delete("id = 7")
-    assert "delta, table version 2" in run("info", root)
-    assert "user" not in run("scan", root, "--where", user(7))
-    assert "user" in run("scan", root, "--where", user(50))
+    assert "delta, table version 2" in run("info", root).out
+    assert "user" not in run("scan", root, "--where", user(7)).out
+    assert "user" in run("scan", root, "--where", user(50)).out
 
 
 # --- anything in any order --------------------------------------------------------------------------------------------

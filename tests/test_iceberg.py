@@ -10,7 +10,6 @@ import json
 import pickle
 import subprocess
 import sys
-from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 
@@ -43,7 +42,6 @@ from tests.depth import at_depth
 from tests.iceberg_log import commit_deletes, position_deletes, puffin
 from tests.s3 import Bucket, S3Server
 from tests.tables import ROWS_PER_ZONE, assert_same, rows, user
-from zonebloom import cli
 from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, StorageError
 from zonebloom.formats import open_dataset
 from zonebloom.reasons import ReasonCode
@@ -51,14 +49,6 @@ from zonebloom.reasons import ReasonCode
 
 def assert_agrees(index: zb.Index, table: Table) -> None:
     tables.assert_agrees(index, table.scan().to_arrow())
-
-
-@pytest.fixture
-def catalog(tmp_path: Path) -> Iterator[SqlCatalog]:
-    made = SqlCatalog("here", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=(tmp_path / "warehouse").as_uri())
-    made.create_namespace("db")
-    yield made
-    made.close()
 
 
 @pytest.fixture
@@ -590,18 +580,13 @@ def test_data_files_other_than_parquet_are_refused(table, place):
         build(table, place)
 
 
-def test_the_command_reads_tables(table, place, monkeypatch, capsys):
-    def run(*arguments: object) -> str:
-        monkeypatch.setattr(sys, "argv", ["zonebloom", *map(str, arguments)])
-        assert cli.run() == 0
-        return capsys.readouterr().out
-
+def test_the_command_reads_tables(table, place, run):
     first = local(table.metadata_location)
-    run("build", first, "--column", "u", "--rows-per-zone", 8, "--index", place)
+    assert not run("build", first, "--column", "u", "--rows-per-zone", 8, "--index", place).code
     table.delete("id = 7")
-    assert "iceberg, snapshot id" in run("info", first, "--index", place)
-    assert "user" in run("scan", first, "--where", user(7), "--index", place)
-    assert "user" not in run("scan", local(table.metadata_location), "--where", user(7), "--index", place)
+    assert "iceberg, snapshot id" in run("info", first, "--index", place).out
+    assert "user" in run("scan", first, "--where", user(7), "--index", place).out
+    assert "user" not in run("scan", local(table.metadata_location), "--where", user(7), "--index", place).out
 
 
 # --- anything in any order --------------------------------------------------------------------------------------------

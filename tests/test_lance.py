@@ -10,7 +10,6 @@ import decimal
 import pickle
 import random
 import shutil
-import sys
 import uuid
 from pathlib import Path
 
@@ -22,7 +21,6 @@ import pytest
 import zonebloom as zb
 from tests.depth import at_depth
 from tests.tables import ROWS_PER_ZONE, assert_same, rows, user
-from zonebloom import cli
 from zonebloom.errors import DataFileError, InvalidArgumentError
 from zonebloom.formats import open_dataset
 from zonebloom.reasons import ReasonCode
@@ -340,19 +338,14 @@ def test_engines_that_take_a_pyarrow_dataset_prune_a_lance_table(root):
     assert events.to_table(filter=pc.field("id") == 8).num_rows == 0
 
 
-def test_the_command_reads_lance_tables(root, monkeypatch, capsys):
-    def run(*arguments: object) -> str:
-        monkeypatch.setattr(sys, "argv", ["zonebloom", *map(str, arguments)])
-        assert cli.run() == 0
-        return capsys.readouterr().out
-
-    run("build", root, "--column", "u", "--rows-per-zone", 8)
+def test_the_command_reads_lance_tables(root, run):
+    assert run("build", root, "--column", "u", "--rows-per-zone", 8).code == 0
     lance.dataset(str(root)).delete("id = 7")
-    assert "lance, table version 1" in run("info", root)
-    assert "user" not in run("scan", root, "--where", user(7))
-    assert "user" in run("scan", root, "--where", user(50))
-    assert "fragments/0000000002" in run("search", root, "--where", user(87))
-    assert "rows" in run("whatif", root, "--column", "u")
+    assert "lance, table version 1" in run("info", root).out
+    assert "user" not in run("scan", root, "--where", user(7)).out
+    assert "user" in run("scan", root, "--where", user(50)).out
+    assert "fragments/0000000002" in run("search", root, "--where", user(87)).out
+    assert "rows" in run("whatif", root, "--column", "u").out
 
 
 def test_a_table_in_an_object_store(s3):

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import sys
 import tarfile
 import uuid
 from pathlib import Path
@@ -23,7 +22,6 @@ from lance.file import LanceFileReader, LanceFileWriter
 from lance.indices import IndexConfig
 
 import zonebloom as zb
-from zonebloom import cli
 from zonebloom.errors import (
     ConcurrentCommitError,
     IndexExistsError,
@@ -371,19 +369,15 @@ def test_an_audit_of_a_part_reads_that_part_and_one_of_nothing_says_so(root, fla
     assert zb.audit_lance(root).indexes[0].damage
 
 
-def test_the_command_exports_audits_and_replaces(old_table, monkeypatch, capsys):
-    def run(*arguments: object) -> tuple[int, str]:
-        monkeypatch.setattr(sys, "argv", ["zonebloom", *map(str, arguments)])
-        return cli.run(), capsys.readouterr().out
-
-    status, printed = run("audit", old_table)
+def test_the_command_exports_audits_and_replaces(old_table, run):
+    status, printed, _ = run("audit", old_table)
     assert status == 1
     assert "written by Lance 1.0.4" in printed
     assert "512 of 21,400 rows lost" in printed
-    status, printed = run("audit", old_table, "--replace", "-f", "json")
+    status, printed, _ = run("audit", old_table, "--replace", "-f", "json")
     assert status == 0
     assert json.loads(printed)["replaced"][0]["num_zones"] == 5
-    status, printed = run("audit", old_table)
+    status, printed, _ = run("audit", old_table)
     assert (status, printed.split(":")[0]) == (0, "sound")
     assert run("build", old_table, "-c", "id", "--from-lance-index")[0] == 0
     assert run("export", old_table, "-c", "id", "--to-lance")[0] == 2

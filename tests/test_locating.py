@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import zonebloom as zb
-from tests.lives import assert_every_row_is_found, rows_of, write
+from tests.lives import assert_every_row_is_found, lake_of, rows_of, write
 from zonebloom.storage.locator.reader import LocatorSegment
 
 ROWS_PER_ZONE = 10
@@ -27,11 +27,7 @@ def keys_of(seed: int, count: int = 95, distinct: int = 1 << 40) -> list[int]:
 @pytest.fixture
 def lake(tmp_path):
     """Three files of which each has keys of its own and some of all; the filters are bad, so that chance shows."""
-    root = tmp_path / "lake"
-    root.mkdir()
-    for number in range(3):
-        write(root / f"f{number}.parquet", [*keys_of(number), 7, 7, *range(100, 103)])
-    return root
+    return lake_of(tmp_path, *([*keys_of(number), 7, 7, *range(100, 103)] for number in range(3)))
 
 
 BESIDE, INSTEAD = {"locator": True}, {"filters": False}

@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests import reference
+from tests.conftest import flip
 from tests.depth import at_depth
 from tests.test_every_type import COLUMNS
 from zonebloom.bloom import hashing
@@ -327,12 +328,6 @@ def test_pairs_out_of_order_are_refused(tmp_path):
 
 
 # --- damage -----------------------------------------------------------------------------------------------------------
-
-
-def flip(path: Path, position: int, bit: int) -> None:
-    data = bytearray(path.read_bytes())
-    data[position] ^= 1 << bit
-    path.write_bytes(bytes(data))
 
 
 def test_a_flipped_bit_anywhere_is_detected_and_loses_nothing(tmp_path, way):

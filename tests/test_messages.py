@@ -73,16 +73,6 @@ COMMANDS = [
 ]
 
 
-@pytest.fixture
-def run(capsys, monkeypatch):
-    def command(*arguments):
-        monkeypatch.setattr(sys, "argv", ["zonebloom", *arguments])
-        code = cli.run()
-        return code, *capsys.readouterr()
-
-    return command
-
-
 @pytest.mark.parametrize(("where", "told"), SEARCHES)
 @pytest.mark.parametrize("name", ["search", "scan", "explain"])
 def test_conditions(data, run, name, where, told):

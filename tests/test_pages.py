@@ -25,7 +25,6 @@ from hypothesis import strategies as st
 
 import zonebloom as zb
 from tests.depth import at_depth
-from zonebloom.bloom.recent import Recent
 from zonebloom.errors import DataFileError
 from zonebloom.formats import DataFile, ParquetDataset
 from zonebloom.formats.local_folder import LocalFolder
@@ -33,6 +32,7 @@ from zonebloom.formats.parquet import footer as footers
 from zonebloom.formats.parquet import page_index as page_map
 from zonebloom.formats.parquet import pages
 from zonebloom.formats.parquet.footer import read_footer
+from zonebloom.formats.recent import Recent
 from zonebloom.formats.source import LocalSource
 
 

@@ -266,12 +266,7 @@ def test_the_list_says_what_is_missing(tmp_path):
         zb.parquet_blooms(tmp_path, value=7)
 
 
-def test_the_command_lists_filters_and_looks_a_value_up(written, capsys, monkeypatch):
-    def run(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["zonebloom", *map(str, arguments)])
-        code = cli.run()
-        return (code, *capsys.readouterr())
-
+def test_the_command_lists_filters_and_looks_a_value_up(written, run):
     code, out, err = run("blooms", written)
     assert (code, len(out.splitlines())) == (0, zb.parquet_blooms(written).num_rows)
     assert "usable" in err
@@ -600,12 +595,7 @@ def test_a_path_that_two_leaves_have_means_neither(tmp_path):
     assert index.to_table('"x.list.element" = 3')["k"].to_pylist() == [3]
 
 
-def test_the_command_adds_filters(tmp_path, capsys, monkeypatch):
-    def run(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["zonebloom", *map(str, arguments)])
-        code = cli.run()
-        return (code, *capsys.readouterr())
-
+def test_the_command_adds_filters(tmp_path, run):
     path = tmp_path / "lake" / "a.parquet"
     write_plain(path)
     code, out, err = run("blooms", path, "--add", "-o", tmp_path / "with", "--column", "key", "-c", "text")
@@ -622,12 +612,18 @@ def rows_where(table: pa.Table, name: str, values: list) -> list:
     return sorted(table.filter(pc.is_in(table[name], pa.array(values, table[name].type)))["key"].to_pylist())
 
 
-@pytest.mark.parametrize("writer", WRITERS)
-def test_a_new_file_is_pruned_by_its_own_filters(tmp_path, writer):
+@pytest.fixture
+def indexed(tmp_path) -> tuple[Path, zb.Index]:
+    """A lake of one indexed file of ten rows."""
     root = tmp_path / "lake"
     root.mkdir()
     pq.write_table(TABLE.slice(0, 10), root / "a.parquet")
-    index = zb.build_index(root, "key")
+    return root, zb.build_index(root, "key")
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_a_new_file_is_pruned_by_its_own_filters(indexed, writer):
+    root, index = indexed
     WRITERS[writer](root / "b.parquet")
     both = pa.concat_tables([TABLE.slice(0, 10), pads.dataset(root / "b.parquet").to_table().cast(TABLE.schema)])
     num_pruned = 0
@@ -646,11 +642,8 @@ def test_a_new_file_is_pruned_by_its_own_filters(tmp_path, writer):
     assert "filters of its own" in " ".join(explained.split())
 
 
-def test_exact_existence_reads_no_row_group_whose_filter_excludes_all_values(tmp_path):
-    root = tmp_path / "lake"
-    root.mkdir()
-    pq.write_table(TABLE.slice(0, 10), root / "a.parquet")
-    index = zb.build_index(root, "key")
+def test_exact_existence_reads_no_row_group_whose_filter_excludes_all_values(indexed):
+    root, index = indexed
     write_pyarrow(root / "b.parquet")
     wanted = [TABLE["key"][3].as_py(), TABLE["key"][3700].as_py(), -1]
     assert index.exists("key", wanted, exact=True).to_pylist() == [True, True, False]
@@ -704,11 +697,8 @@ def own_lake(tmp_path_factory) -> tuple[zb.Index, pa.Table]:
     return index, whole
 
 
-def test_a_damaged_filter_keeps_its_row_group_and_is_said(tmp_path):
-    root = tmp_path / "lake"
-    root.mkdir()
-    pq.write_table(TABLE.slice(0, 10), root / "a.parquet")
-    index = zb.build_index(root, "key")
+def test_a_damaged_filter_keeps_its_row_group_and_is_said(indexed):
+    root, index = indexed
     write_pyarrow(root / "b.parquet")
     raw = bytearray((root / "b.parquet").read_bytes())
     raw[pq.read_metadata(root / "b.parquet").row_group(2).column(0).bloom_filter_offset] ^= 1
@@ -719,11 +709,8 @@ def test_a_damaged_filter_keeps_its_row_group_and_is_said(tmp_path):
     assert index.to_table(zb.col("key") == -1).num_rows == 0
 
 
-def test_a_file_that_changes_between_search_and_scan_is_an_error_and_loses_no_row(tmp_path):
-    root = tmp_path / "lake"
-    root.mkdir()
-    pq.write_table(TABLE.slice(0, 10), root / "a.parquet")
-    index = zb.build_index(root, "key")
+def test_a_file_that_changes_between_search_and_scan_is_an_error_and_loses_no_row(indexed):
+    root, index = indexed
     write_pyarrow(root / "b.parquet")
     reader = index.scan(zb.col("key") == TABLE["key"][3700].as_py())
     write_pyarrow(root / "b.parquet", pa.concat_tables([TABLE.slice(1000), TABLE.slice(0, 1001)]))
@@ -769,6 +756,16 @@ def test_a_lake_without_an_index_is_searched_by_its_own_filters(tmp_path):
     assert sorted(path.name for path in root.iterdir()) == ["day=1", "day=2"]
     with pytest.raises(LookupError, match="did you mean 'key'"):
         lake.search("kei = 1")
+
+
+def test_a_condition_of_many_levels_is_evaluated_by_own_filters(tmp_path):
+    """900 levels, which is more than Python's stack takes with two frames a level."""
+    write_pyarrow(tmp_path / "a.parquet")
+    value = TABLE["key"][2500].as_py()
+    condition = is_value = zb.col("key") == value
+    for other in range(450):
+        condition = (condition | (zb.col("tiny") == other)) & is_value
+    assert zb.open_lake(tmp_path).search(condition).num_rows_kept == GROUP
 
 
 def test_a_lake_is_listed_anew_at_each_call(tmp_path):
@@ -975,12 +972,9 @@ def test_a_remote_lake_is_searched_and_indexed_by_its_own_filters(s3, tmp_path):
     assert index.search(f"key = {value}").num_rows_kept == GROUP
 
 
-def test_a_file_that_is_rewritten_under_the_same_time_loses_no_row(tmp_path):
+def test_a_file_that_is_rewritten_under_the_same_time_loses_no_row(indexed):
     """Same size, same time, other rows: what a clock of whole seconds makes of two quick writes."""
-    root = tmp_path / "lake"
-    root.mkdir()
-    pq.write_table(TABLE.slice(0, 10), root / "a.parquet")
-    index = zb.build_index(root, "key")
+    root, index = indexed
     path = root / "b.parquet"
     blooms = {"x": {"ndv": 1, "fpp": 1e-6}}
     for turn in range(8):

@@ -20,6 +20,7 @@ import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.conftest import flip
 from tests.depth import at_depth
 from zonebloom.bloom.kernels import slices as kernels
 from zonebloom.bloom.zones import ZonePositions, ZoneTable, zone_schema
@@ -251,12 +252,6 @@ def test_threads_share_a_segment(tmp_path):
 
 
 # --- damage -----------------------------------------------------------------------------------------------------------
-
-
-def flip(path: Path, position: int, bit: int) -> None:
-    data = bytearray(path.read_bytes())
-    data[position] ^= 1 << bit
-    path.write_bytes(bytes(data))
 
 
 def test_a_flipped_bit_anywhere_is_detected_and_loses_nothing(tmp_path):

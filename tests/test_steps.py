@@ -9,7 +9,7 @@ import pytest
 
 import zonebloom as zb
 from tests.conftest import index_of
-from tests.lives import assert_every_row_is_found, write
+from tests.lives import assert_every_row_is_found, hundreds, lake_of, write
 from zonebloom.bloom import sizing
 from zonebloom.build import apply
 from zonebloom.build.fill import Threads
@@ -46,11 +46,7 @@ class DyingThreads(Threads):
 
 @pytest.fixture
 def lake(tmp_path):
-    root = tmp_path / "lake"
-    root.mkdir()
-    for number in range(6):
-        write(root / f"f{number}.parquet", range(number * 100, number * 100 + 100))
-    return root
+    return lake_of(tmp_path, *hundreds(6))
 
 
 def build(root, **options):

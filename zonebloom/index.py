@@ -1,4 +1,6 @@
-"""`Index`: build, open, search, scan, dataset, exists, explain, verify, optimize, refresh, restore, vacuum.
+"""The doors (build, open, import and delete an index), and `Index`: refresh, optimize, verify, restore, vacuum, export.
+
+`OpenedIndex` in `search/opened.py` has what an index answers: search, scan, dataset, exists, locate, explain, status.
 
 An index is a folder beside the data (`_<name>.zonebloom/`), or anywhere else. It never touches a data file, and each
 of its answers holds for the data set as it is at the moment of the call: files are listed afresh, and what the index
@@ -11,37 +13,21 @@ from __future__ import annotations
 
 import logging
 import os
-import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal
 
-import pyarrow as pa
-
-from zonebloom.errors import (
-    ColumnNotFoundError,
-    ConcurrentCommitError,
-    CorruptIndexError,
-    IndexNotFoundError,
-    InvalidArgumentError,
-    PredicateError,
-    StaleIndexError,
-)
-from zonebloom.formats import Dataset, dataset_from_json, open_dataset
+from zonebloom.errors import ConcurrentCommitError, CorruptIndexError, IndexNotFoundError, InvalidArgumentError
+from zonebloom.formats import open_dataset
 from zonebloom.formats.places import is_index_name, places_of
 from zonebloom.formats.table_marks import METADATA_SUFFIX
 from zonebloom.options import COMMIT_EVERY, FPP, ROWS_PER_ZONE, BuildOptions, IndexOptions
-from zonebloom.predicates import And, IsIn, Predicate, parse_predicate
-from zonebloom.search.result import SearchResult
+from zonebloom.search.opened import OpenedIndex
 from zonebloom.search.snapshot import Snapshot, load_snapshot, load_trusted
 from zonebloom.search.view import View
-from zonebloom.storage.manifest import ColumnEntry, list_versions, read_version
+from zonebloom.storage.manifest import list_versions, read_version
 from zonebloom.storage.stores.locations import absolute, is_url
 from zonebloom.storage.stores.open import open_store
-from zonebloom.storage.stores.store import Store, Traffic
 
 if TYPE_CHECKING:
     from zonebloom.bloom.sbbf import Sbbf
@@ -55,15 +41,12 @@ if TYPE_CHECKING:
     from zonebloom.maintain.versions import Removal, Vacuum, Version
     from zonebloom.options import Sizing
     from zonebloom.search.arrow_dataset import IndexedDataset
-    from zonebloom.search.explain import Explanation
-    from zonebloom.search.status import Status
     from zonebloom.search.zone_table import ZoneTable
 
 __all__ = ["Index", "build_index", "dataset", "delete_index", "import_index", "open_index"]
 
 _REFRESH_ATTEMPTS = 4
 _log = logging.getLogger("zonebloom")
-"""Quiet unless a program sets it up: what was opened, searched and committed, at level DEBUG."""
 
 
 def open_index(
@@ -303,17 +286,7 @@ def delete_index(
     raise IndexNotFoundError(f"an index must be beside {given} or in it, got none: nothing to remove")
 
 
-def _condition(predicate: Any, column: str | None, values: Any) -> Predicate:
-    """The predicate, the list of values, or both."""
-    if (column is None) != (values is None) or (predicate is None and column is None):
-        raise PredicateError("a search must have a predicate, or column= and values=, got neither or a half")
-    if column is None:
-        return parse_predicate(predicate)
-    listed = IsIn(column, values)
-    return listed if predicate is None else And((parse_predicate(predicate), listed))
-
-
-class Index:
+class Index(OpenedIndex):
     """One version of an index, opened; it keeps that version whatever others commit meanwhile.
 
     Segments and footers are opened once and stay open; each search lists the data set afresh. `refresh`, `optimize` and
@@ -336,297 +309,6 @@ class Index:
     [(100, 200)] [{'id': 250, 'day': 1}]
     [True, False] True
     """
-
-    def __init__(
-        self, snapshot: Snapshot, storage_options: Mapping[str, str] | None = None, dataset: Dataset | None = None
-    ) -> None:
-        self._snapshot = snapshot
-        self._storage_options = storage_options
-        self._given = dataset
-        self.data = self._dataset_of(snapshot)
-        """Where the files are, and what they are; `dataset()` reads their rows."""
-        self._past_traffic = Traffic()
-        """Of data sets that were looked at before this one."""
-        self._view: View | None = None
-        """The last view, which a search of the same version and listing takes again."""
-
-    def __repr__(self) -> str:
-        columns = ", ".join(self.columns)
-        return f"Index({self.location!r}, version {self.version}, columns {columns}, {self.num_fragments} fragments)"
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Let go of open segments and footers, with their memory; a later search opens them again."""
-        self._view = None
-        self._snapshot.close()
-
-    def _repr_html_(self) -> str:
-        """For notebooks: what the open version says of itself; nothing is listed."""
-        from zonebloom.search.html import facts, headed, table  # noqa: PLC0415 - only for people
-
-        info = self.info()
-        names = ("name", "type", "num_zones", "rows_per_zone", "fpp", "sizing", "index_bytes", "bytes_per_row")
-        shown = {
-            "index": self.location,
-            "data set": f"{self.data.location} ({info['dataset_kind']})",
-            "version": self.version,
-            "files": self.num_fragments,
-            "rows": info["num_rows"],
-        }
-        columns = [[column[name] for name in names] for column in info["columns"]]
-        return headed("zonebloom index", facts(shown), table([name.replace("_", " ") for name in names], columns))
-
-    def _dataset_of(self, snapshot: Snapshot) -> Dataset:
-        if self._given is not None:
-            return self._given
-        return dataset_from_json(snapshot.manifest.dataset, snapshot.store.location, self._storage_options)
-
-    @property
-    def store(self) -> Store:
-        """Where the index is kept."""
-        return self._snapshot.store
-
-    @property
-    def location(self) -> str:
-        """Where the index is kept: a local path or a URL."""
-        return self.store.location
-
-    @property
-    def root(self) -> Path | str:
-        """The folder of the index, or its URL as a text."""
-        return self.location if self.store.is_remote else Path(self.location)
-
-    @property
-    def traffic(self) -> Traffic:
-        """What this index asked of object stores so far, its own and that of the data."""
-        return self._past_traffic + self.store.traffic + self.data.traffic
-
-    @property
-    def version(self) -> int:
-        """Number of the version that is open."""
-        return self._snapshot.manifest.version
-
-    @property
-    def columns(self) -> list[str]:
-        """Names of the indexed columns."""
-        return [entry.name for entry in self._snapshot.manifest.columns]
-
-    @property
-    def schema(self) -> pa.Schema:
-        """Schema of the data set, partition columns included."""
-        return self._snapshot.manifest.schema
-
-    @property
-    def num_fragments(self) -> int:
-        """Data files that the index describes."""
-        return len(self._snapshot.fragments)
-
-    def view(self) -> View:
-        """The index against the data set as it is now; the last view again where nothing changed."""
-        snapshot, last = self._snapshot, self._view
-        dataset = self.data.pin()
-        listing = dataset.list()
-        if last is not None and last.snapshot is snapshot and (last.listing, last.dataset) == (listing, dataset):
-            return last
-        view = self._view = View(snapshot, dataset, listing)
-        return view
-
-    def _checked_view(self, *, strict: bool) -> View:
-        view = self.view()
-        unknown = view.files.unknown_paths
-        if strict and unknown:
-            message = f"every file must be indexed as it is, got {len(unknown)} new or changed, such as {unknown[0]}"
-            raise StaleIndexError(f"{message}; refresh the index")
-        return view
-
-    def search(
-        self,
-        predicate: Predicate | str | Any = None,
-        *,
-        column: str | None = None,
-        values: Any = None,
-        strict: bool = False,
-    ) -> SearchResult:
-        """Rows that may match `predicate`; the rest of the data set certainly do not.
-
-        Text that spells a value of the column's type is that value; a literal that cannot be compared is an error.
-
-        Parameters
-        ----------
-        predicate
-            `col("user_id") == "u-1"`, SQL text (`"user_id = 'u-1' AND day = 3"`), or a pyarrow Expression.
-        column, values
-            The rows whose `column` equals one of `values`: anything that Arrow takes as an array, of any length. With
-            a predicate as well, the rows for which both hold.
-        strict
-            Refuse to answer where files are new or changed since the last refresh, which are else read whole.
-
-        Raises
-        ------
-        PredicateError
-            It cannot be parsed, or a literal cannot be compared with its column.
-        ColumnNotFoundError
-            It names a column that the data set does not have.
-        StaleIndexError
-            `strict`, and a file is new or changed.
-
-        Spec: specs/pruning.md#evaluate
-        """
-        tree = _condition(predicate, column, values)
-        view = self._checked_view(strict=strict)
-        found = view.as_numbered(view.answer(tree))
-        _log.debug("searched %s: %s, %s reasons", tree, found.kind, len(found.reasons))
-        return found
-
-    def scan(
-        self,
-        predicate: Predicate | str | Any = None,
-        *,
-        column: str | None = None,
-        values: Any = None,
-        columns: Sequence[str] | None = None,
-        limit: int | None = None,
-        strict: bool = False,
-    ) -> pa.RecordBatchReader:
-        """The rows that match: just what a full scan gives, in order of path and row.
-
-        Parameters
-        ----------
-        predicate, column, values, strict
-            As for `search`.
-        columns
-            Top-level columns of the result; all by default.
-        limit
-            Stop after this number of rows.
-
-        Raises
-        ------
-        DataFileError
-            A candidate file cannot be read; raised by the reader.
-        StaleIndexError
-            `strict`, and a file is new or changed.
-
-        Spec: specs/pruning.md#scan
-        """
-        from zonebloom.search.scan import scan  # noqa: PLC0415 - a plain search does without
-
-        tree = _condition(predicate, column, values)
-        view = self._checked_view(strict=strict)
-        return scan(view, tree, view.search(tree, own_filters=True).row_ranges, columns, limit)
-
-    def to_table(
-        self,
-        predicate: Predicate | str | Any = None,
-        *,
-        column: str | None = None,
-        values: Any = None,
-        columns: Sequence[str] | None = None,
-        limit: int | None = None,
-        strict: bool = False,
-    ) -> pa.Table:
-        """The rows that match, as a table; see `scan`."""
-        reader = self.scan(predicate, column=column, values=values, columns=columns, limit=limit, strict=strict)
-        return reader.read_all()
-
-    def dataset(self) -> IndexedDataset:
-        """The data set as a pyarrow Dataset, whose scans read only the rows that may match.
-
-        DuckDB, DataFusion, Polars and others that take a pyarrow Dataset prune by the index with no further word.
-
-        Spec: specs/engines.md#dataset
-        """
-        from zonebloom.search.arrow_dataset import IndexedDataset  # noqa: PLC0415 - a plain search does without
-
-        return IndexedDataset(self.view, self.view().schema)
-
-    def exists(self, column: str, values: Any, *, exact: bool = False, strict: bool = False) -> pa.BooleanArray:
-        """For each of `values`, whether it may be in `column`: false is certain, null stays null.
-
-        Parameters
-        ----------
-        values
-            Anything that Arrow takes as an array; millions are fine.
-        exact
-            Read the candidate rows as well, so that true is certain too.
-        strict
-            As for `search`.
-
-        Spec: specs/pruning.md#exists
-        """
-        from zonebloom.search.exists import exists  # noqa: PLC0415 - a plain search does without
-
-        return exists(self._checked_view(strict=strict), column, values, exact=exact)
-
-    def locate(self, column: str, keys: Any, *, exact: bool = False, strict: bool = False) -> pa.Table:
-        """Row ranges that may hold each of `keys`; the rest of the data set certainly does not hold it.
-
-        A table `(key_index, path, fragment_id, start, stop)`, in order of key and address; a key that is nowhere has no
-        line. A column that was built with `locator=True` answers a million keys in a second.
-
-        Parameters
-        ----------
-        keys
-            Anything that Arrow takes as an array.
-        exact
-            Read the candidate rows: `(key_index, path, row)`, a line for every row that equals a key, and a line of
-            nulls for each key that is nowhere.
-        strict
-            As for `search`.
-
-        Spec: specs/locator.md#locate
-        """
-        from zonebloom.search.locate import locate  # noqa: PLC0415 - a plain search does without
-
-        return locate(self._checked_view(strict=strict), column, keys, exact=exact)
-
-    def files_for(self, column: str, keys: Any) -> list[str]:
-        """Paths of the files that may hold any of `keys`, in order; all others certainly do not.
-
-        Spec: specs/locator.md#locate
-        """
-        from zonebloom.search.locate import files_for  # noqa: PLC0415 - a plain search does without
-
-        return files_for(self.view(), column, keys)
-
-    def explain(
-        self,
-        predicate: Predicate | str | Any = None,
-        *,
-        column: str | None = None,
-        values: Any = None,
-        strict: bool = False,
-    ) -> Explanation:
-        """The funnel of a search, files to bytes, and a reason for each part that was not pruned; print it."""
-        from zonebloom.search.explain import explain  # noqa: PLC0415 - a plain search does without
-
-        tree = _condition(predicate, column, values)
-        before, started = self.traffic, time.perf_counter()
-        view = self._checked_view(strict=strict)
-        listed = time.perf_counter()
-        found = view.search(tree, own_filters=True)
-        searched = time.perf_counter()
-        view.refuse(tree, found)
-        traffic = self.traffic - before
-        done = explain(view, tree, found)
-        return replace(done, traffic=traffic, list_seconds=listed - started, search_seconds=searched - listed)
-
-    def status(self) -> Status:
-        """What the index covers of the data set as it is now, and what a search reads whole; print it.
-
-        Damage is told that shows where each part of the index is opened; `verify` reads the parts whole.
-
-        Cost: a listing, the footers of new and changed files, and the positions of all zones.
-
-        Spec: specs/pruning.md#status
-        """
-        from zonebloom.search.status import status  # noqa: PLC0415 - a plain search does without
-
-        return status(self.view())
 
     def report(self, path: str | os.PathLike[str], where: Any = (), *, overwrite: bool = False) -> None:
         """Write one HTML page about the index: a map of what is read, sizes, measured fpp, coverage, history.
@@ -841,16 +523,6 @@ class Index:
 
         return vacuum(self._snapshot.store, older_than=older_than, dry_run=dry_run)
 
-    def column_type(self, column: str) -> pa.DataType:
-        """Arrow type of an indexed column.
-
-        Raises
-        ------
-        ColumnNotFoundError
-            The column is not indexed.
-        """
-        return self._column(column).column_type
-
     def zone_table(self, column: str, *, numbered_by_path: bool = False) -> ZoneTable:
         """The zones of `column` over the live fragments, in order of fragment and start.
 
@@ -931,50 +603,3 @@ class Index:
         from zonebloom.maintain.exchange import dataset_filter  # noqa: PLC0415 - a plain search does without
 
         return dataset_filter(self._snapshot, self._column(column))
-
-    def info(self) -> dict[str, Any]:
-        """Version, counts, and parameters and size of each column; the object of `zonebloom info --format json`."""
-        manifest = self._snapshot.manifest
-        num_rows = int(self._snapshot.fragments.num_rows.sum())
-        columns = [
-            {
-                "name": entry.name,
-                "type": str(entry.column_type),
-                "rows_per_zone": entry.rows_per_zone,
-                "fpp": entry.fpp,
-                "sizing": entry.sizing,
-                "num_zones": entry.num_zones,
-                "index_bytes": entry.index_bytes,
-                "bytes_per_row": round(entry.index_bytes / num_rows, 4) if num_rows else 0.0,
-                "segments": len(entry.segments),
-                "is_unfinished": entry.is_unfinished,
-                "kinds": dict(sorted(Counter(segment.kind for segment in entry.segments).items())),
-                "levels": [
-                    {
-                        "name": level.name,
-                        "num_filters": level.num_filters,
-                        "num_values": level.num_values,
-                        "fpp": level.fpp,
-                        "index_bytes": level.index_bytes,
-                    }
-                    for level in entry.levels
-                ],
-            }
-            for entry in manifest.columns
-        ]
-        return {
-            "index": self.location,
-            "dataset": self.data.location,
-            "dataset_kind": manifest.dataset["kind"],
-            **{key: manifest.dataset[key] for key in ("table_version", "snapshot_id") if key in manifest.dataset},
-            "version": manifest.version,
-            "num_fragments": self.num_fragments,
-            "num_rows": num_rows,
-            "columns": columns,
-        }
-
-    def _column(self, name: str) -> ColumnEntry:
-        entry = self._snapshot.manifest.column(name)
-        if entry is None:
-            raise ColumnNotFoundError.among(name, self.columns, f"the index {self.location}")
-        return entry

@@ -5,7 +5,6 @@ Oracle: pyiceberg 0.12 (`Table.delete`, `Table.upsert`), on a table of the same 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -46,14 +45,6 @@ def sorted_rows(table: Table) -> list[dict[str, object]]:
 
 def files_of(table: Table) -> set[str]:
     return {task.file.file_path for task in table.scan().plan_files()}
-
-
-@pytest.fixture
-def catalog(tmp_path: Path) -> Iterator[SqlCatalog]:
-    made = SqlCatalog("here", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=(tmp_path / "warehouse").as_uri())
-    made.create_namespace("db")
-    yield made
-    made.close()
 
 
 @pytest.fixture(params=["plain", "partitioned"])

@@ -10,7 +10,6 @@ module         what lives there
 ``parquet``    the bytes that Parquet hashes for its own filters
 ``zones/``     one filter for each zone of a column
 ``kernels/``   the only place that imports Numba
-``recent``     a cache of the values that were used last
 =============  ==================================================================================
 
 Pure: no predicates, no files.

@@ -17,8 +17,6 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any, TypeVar
 
-import pyarrow as pa
-
 from zonebloom.bloom.parquet import ParquetSbbf, value_type
 from zonebloom.bloom.zones import zone_schema
 from zonebloom.build.fill import BuildPlan, BuiltColumns, Inspected, Runner, check_same
@@ -27,18 +25,12 @@ from zonebloom.formats import DataFile, DatasetSnapshot, OpenedFile
 from zonebloom.formats.source import wait_until_settled
 from zonebloom.storage.fragments import Fingerprint, Fragment
 from zonebloom.storage.manifest import ColumnEntry
-from zonebloom.storage.segment import SegmentEntry
 from zonebloom.storage.stores.store import Store, undoing
-from zonebloom.storage.zone_segment import ZoneSegmentWriter
+from zonebloom.storage.zone_segment import Zone, ZoneWriter
 
-__all__ = ["Adopting", "Zone", "parquet_zones"]
-
-_BATCH_BYTES, _BATCH_ZONES = 4 << 20, 1024
-"""A batch is written when it has this many bytes or zones."""
+__all__ = ["Adopting", "parquet_zones"]
 
 T = TypeVar("T")
-Zone = tuple[int, int, int, bool, bytes]
-"""Fragment id, first row, rows, whether a row is null, bitset."""
 OwnZones = Callable[[BuildPlan, OpenedFile, Fragment, str], list[Zone] | None]
 """The zones that a file has of a column; None if the file must be read."""
 
@@ -92,7 +84,7 @@ class Adopting:
         seen = time.monotonic()
         rest: dict[str, list[int]] = {column: [] for column in plan.columns}
         with ExitStack() as stack:
-            writers = {column: stack.enter_context(_Writer(plan, column)) for column in plan.columns}
+            writers = {column: stack.enter_context(_writer(plan, column)) for column in plan.columns}
             for number, fragment in enumerate(fragments):
                 found: dict[str, list[Zone] | None] = dict.fromkeys(plan.columns)
                 wait_until_settled(fragment.fingerprint, seen)
@@ -105,12 +97,19 @@ class Adopting:
                     if zones is None:
                         rest[column].append(number)
                     else:
-                        writers[column].add(zones)
+                        for zone in zones:
+                            writers[column].add(zone)
                 if plan.on_rows and None not in found.values():
                     plan.on_rows(fragment.num_rows)
             segments = {column: writer.finish() for column, writer in writers.items()}
         built.segments |= segments
         return rest
+
+
+def _writer(plan: BuildPlan, column: str) -> ZoneWriter:
+    options, column_type = plan.options, plan.columns[column]
+    schema = zone_schema(options.rows_per_zone, options.fpp, column=column, column_type=column_type)
+    return ZoneWriter(plan.store, column, schema)
 
 
 def parquet_zones(plan: BuildPlan, file: OpenedFile, fragment: Fragment, column: str) -> list[Zone] | None:
@@ -127,41 +126,10 @@ def parquet_zones(plan: BuildPlan, file: OpenedFile, fragment: Fragment, column:
         own, num_nulls = filters.get(group), file.num_nulls(group, leaf)
         if own is None or num_nulls is None or not _hashes_as_an_index(own):
             return None
-        zones.append((fragment.fragment_id, starts[group], rows, num_nulls > 0, own.to_bytes()))
+        zones.append(Zone(fragment.fragment_id, starts[group], rows, num_nulls > 0, own.to_bytes()))
     return zones
 
 
 def _hashes_as_an_index(own: ParquetSbbf) -> bool:
     """Whether Parquet hashes the same bytes as an index."""
     return own.plain_type is not None and own.plain_type == value_type(own.column_type)
-
-
-class _Writer(ZoneSegmentWriter):
-    """A segment of adopted zones, in batches of some MiB."""
-
-    def __init__(self, plan: BuildPlan, column: str) -> None:
-        options, column_type = plan.options, plan.columns[column]
-        schema = zone_schema(options.rows_per_zone, options.fpp, column=column, column_type=column_type)
-        super().__init__(plan.store, column, schema)
-        self._zones: list[Zone] = []
-        self._num_bytes = 0
-
-    def add(self, zones: Iterable[Zone]) -> None:
-        """Append zones."""
-        for zone in zones:
-            self._zones.append(zone)
-            self._num_bytes += len(zone[4])
-            if self._num_bytes >= _BATCH_BYTES or len(self._zones) == _BATCH_ZONES:
-                self._flush()
-
-    def _flush(self) -> None:
-        columns = zip(*self._zones, strict=True)
-        arrays = [pa.array(values, field.type) for values, field in zip(columns, self.schema, strict=True)]
-        self.write(pa.RecordBatch.from_arrays(arrays, schema=self.schema))
-        self._zones, self._num_bytes = [], 0
-
-    def finish(self) -> list[SegmentEntry]:
-        """The segment of all zones, if there are any."""
-        if self._zones:
-            self._flush()
-        return super().finish()

@@ -16,7 +16,6 @@ import pyarrow as pa
 
 from zonebloom.bloom.hashing import lance_supports
 from zonebloom.bloom.zones import ZoneTable
-from zonebloom.build.adopt import Zone
 from zonebloom.build.fill import BuildPlan
 from zonebloom.errors import DataFileError
 from zonebloom.formats import OpenedFile
@@ -24,6 +23,7 @@ from zonebloom.formats.lance import LanceSnapshot
 from zonebloom.formats.lance_index import lance_indexes, read_zones
 from zonebloom.maintain.verify import is_in_zone
 from zonebloom.storage.fragments import Fragment
+from zonebloom.storage.zone_segment import Zone
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -56,7 +56,7 @@ class LanceZones:
             return None
         has_null = zones.positions.has_null[mine].tolist()
         return [
-            (fragment.fragment_id, start, stop - start, is_null, zones.blocks(one).tobytes())
+            Zone(fragment.fragment_id, start, stop - start, is_null, zones.blocks(one).tobytes())
             for one, start, stop, is_null in zip(mine, ends, ends[1:], has_null, strict=False)
         ]
 

@@ -134,17 +134,11 @@ def _print_made(made: Index, path: str, index: str | None, output_format: str, s
     )
     print_info(info)
     click.echo(f"the index is {info['index']}")
-    _say_skipped(info["num_skipped_files"])
     place = shlex.quote(path) if index is None else f"{shlex.quote(path)} --index {shlex.quote(index)}"
     first = info["columns"][0]
     literal = "…" if first["type"].startswith(_NUMBERS) else "'…'"
     named = sql_name(first["name"]).replace('"', '\\"')
     click.echo(f'next: zonebloom search {place} --where "{named} = {literal}"')
-
-
-def _say_skipped(num_skipped: int) -> None:
-    if num_skipped:
-        click.echo(f"{counted(num_skipped, 'Parquet file')} skipped (names that begin with _ or .)", err=True)
 
 
 @app.command(

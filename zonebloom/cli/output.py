@@ -80,7 +80,7 @@ def _without_nan(value: Any) -> Any:
 
 
 def print_info(found: dict[str, Any]) -> None:
-    """The columns of `Index.info()`."""
+    """The columns of `Index.info()`, and on stderr how many files were skipped for their names."""
     for column in found["columns"]:
         click.echo(
             f"  {column['name']} {column['type']}: {counted(column['num_zones'], 'zone')} "
@@ -94,6 +94,9 @@ def print_info(found: dict[str, Any]) -> None:
                 f"of {counted(level['num_values'], 'value')}\n"
                 f"      fpp {level['fpp']:.2g}, {level['index_bytes']:,} bytes"
             )
+    if found["num_skipped_files"]:
+        skipped = counted(found["num_skipped_files"], "Parquet file")
+        click.echo(f"{skipped} skipped (names that begin with _ or .)", err=True)
 
 
 def _kinds(kinds: dict[str, int]) -> str:

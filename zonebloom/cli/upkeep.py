@@ -70,10 +70,6 @@ def info(path: str, index: str | None, output_format: str) -> None:
     for column in found["columns"]:
         if column["is_unfinished"]:
             click.echo(f"  {column['name']}: its build is unfinished; `zonebloom refresh` goes on")
-    if found["num_skipped_files"]:
-        click.echo(
-            f"{counted(found['num_skipped_files'], 'Parquet file')} skipped (names that begin with _ or .)", err=True
-        )
 
 
 @app.command(

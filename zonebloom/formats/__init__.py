@@ -4,7 +4,7 @@
 files, in a `local_folder` or an `object_folder`; `hive` turns `key=value` folders into columns. `delta`, `iceberg` and
 `lance` are tables; their logs list the data files. `table` has the common part; `table_marks` detects table folders;
 `lance_index` reads the indexes that a Lance table has itself. `parquet` reads one Parquet file; `source` provides its
-bytes. `detect` finds the data set that a user or a version file names.
+bytes; `recent` keeps what was parsed last. `detect` finds the data set that a user or a version file names.
 """
 
 from typing import TYPE_CHECKING, Any

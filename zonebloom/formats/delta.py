@@ -21,11 +21,11 @@ from urllib.parse import quote, unquote
 import numpy as np
 import pyarrow as pa
 
-from zonebloom.errors import DataFileError, InvalidArgumentError, MissingDependencyError, first_line
+from zonebloom.errors import DataFileError, InvalidArgumentError, first_line
 from zonebloom.formats.dataset import Declared
 from zonebloom.formats.parquet.column_mapping import StoredName
 from zonebloom.formats.places import root_of
-from zonebloom.formats.table import SourceOpener, TableDataset, TableFile, TableSnapshot, raise_store_error
+from zonebloom.formats.table import SourceOpener, TableDataset, TableFile, TableSnapshot, library, raise_store_error
 from zonebloom.formats.table_marks import LOG_FOLDER
 from zonebloom.storage.fragments import Fingerprint
 from zonebloom.storage.stores.locations import Url, absolute, is_url, joined
@@ -121,15 +121,13 @@ def _opened(location: str, storage_options: Mapping[str, str], version: int | No
     if unquote(location) != location:
         message = f"the location of a Delta table must have no % before two hexadecimal digits, got {location}"
         raise InvalidArgumentError(f"{message}; deltalake reads another folder there: move or rename it")
-    library = _library()
+    opened = _library().DeltaTable
     with _explained(location, "the log"):
         if not is_url(location):
-            local: DeltaTable = library.DeltaTable(location, version)
+            local: DeltaTable = opened(location, version)
             return local
         url = Url.parse(location)
-        remote: DeltaTable = library.DeltaTable(
-            f"{url.root}/{quote(url.key)}", version, {**_RETRIES, **storage_options}
-        )
+        remote: DeltaTable = opened(f"{url.root}/{quote(url.key)}", version, {**_RETRIES, **storage_options})
         return remote
 
 
@@ -152,13 +150,7 @@ def _explained(location: str, what: str) -> Iterator[None]:
 
 
 def _library() -> Any:
-    try:
-        import deltalake  # noqa: PLC0415 - an extra
-        import deltalake.exceptions  # noqa: PLC0415 - an extra
-    except ImportError as error:
-        message = 'deltalake must be installed to read Delta tables; pip install "zonebloom[delta]"'
-        raise MissingDependencyError(message) from error
-    return deltalake
+    return library("deltalake", "deltalake", "Delta")
 
 
 def _identity(table: DeltaTable) -> tuple[Any, ...]:

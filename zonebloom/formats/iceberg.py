@@ -23,11 +23,11 @@ import numpy as np
 import pyarrow as pa
 
 from zonebloom.arrow import parquet as pq
-from zonebloom.errors import DataFileError, InvalidArgumentError, MissingDependencyError, StorageError, first_line
+from zonebloom.errors import DataFileError, InvalidArgumentError, StorageError, first_line
 from zonebloom.formats.dataset import Declared
 from zonebloom.formats.parquet.column_mapping import StoredName
 from zonebloom.formats.source import LocalSource, Source, SourceFile
-from zonebloom.formats.table import TableDataset, TableFile, TableSnapshot
+from zonebloom.formats.table import TableDataset, TableFile, TableSnapshot, library
 from zonebloom.formats.table_marks import METADATA_SUFFIX
 from zonebloom.storage.fragments import Fingerprint
 from zonebloom.storage.stores.locations import is_url
@@ -101,9 +101,9 @@ class IcebergDataset(TableDataset):
         location = self._metadata or self.location
         if not location.endswith(METADATA_SUFFIX):
             location = _newest_metadata(location)
-        library = _library()
+        static_table = _library().StaticTable
         with _explained("Iceberg metadata", location):
-            found: Table = library.StaticTable.from_metadata(location)
+            found: Table = static_table.from_metadata(location)
         return found
 
     def _of_catalog(self, catalog: str) -> Table:
@@ -125,12 +125,7 @@ class IcebergDataset(TableDataset):
 
 
 def _library() -> Any:
-    try:
-        import pyiceberg.table  # noqa: PLC0415 - an extra
-    except ImportError as error:
-        message = 'pyiceberg must be installed to read Iceberg tables; pip install "zonebloom[iceberg]"'
-        raise MissingDependencyError(message) from error
-    return pyiceberg.table
+    return library("pyiceberg.table", "pyiceberg", "Iceberg")
 
 
 @contextlib.contextmanager

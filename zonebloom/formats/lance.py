@@ -26,11 +26,11 @@ import pyarrow as pa
 
 from zonebloom.arrow import to_numpy
 from zonebloom.bloom import hashing
-from zonebloom.errors import DataFileError, MissingDependencyError, first_line
+from zonebloom.errors import DataFileError, first_line
 from zonebloom.formats.dataset import Declared
 from zonebloom.formats.parquet.file import has_column, places_of
 from zonebloom.formats.places import root_of
-from zonebloom.formats.table import SourceOpener, TableDataset, TableFile, TableSnapshot, raise_store_error
+from zonebloom.formats.table import SourceOpener, TableDataset, TableFile, TableSnapshot, library, raise_store_error
 from zonebloom.formats.table_marks import VERSIONS_FOLDER
 from zonebloom.storage.fragments import Fingerprint
 from zonebloom.storage.stores.locations import absolute, is_url
@@ -125,19 +125,8 @@ def explained(location: str, what: str = "") -> Iterator[None]:
 
 
 def lance_library() -> Any:
-    """The module of pylance.
-
-    Raises
-    ------
-    MissingDependencyError
-        It is not installed.
-    """
-    try:
-        import lance  # noqa: PLC0415 - an extra
-    except ImportError as error:
-        message = 'pylance must be installed to read Lance tables; pip install "zonebloom[lance]"'
-        raise MissingDependencyError(message) from error
-    return lance
+    """The module of pylance; see `library`."""
+    return library("lance", "pylance", "Lance")
 
 
 def fragment_path(fragment_id: int) -> str:

@@ -15,18 +15,19 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
-from zonebloom.bloom.recent import Recent
-from zonebloom.errors import DataFileError, InvalidArgumentError
+from zonebloom.errors import DataFileError, InvalidArgumentError, MissingDependencyError
 from zonebloom.formats.dataset import Declared, OpenedFile
 from zonebloom.formats.parquet.column_mapping import StoredName
 from zonebloom.formats.parquet.file import DataFile
 from zonebloom.formats.parquet.footer import Footer
 from zonebloom.formats.places import is_under, places_of, written_root
+from zonebloom.formats.recent import Recent
 from zonebloom.formats.source import LocalSource, Source
 from zonebloom.formats.table_marks import TABLE_FOLDERS
 from zonebloom.storage.fragments import Fingerprint
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
     from zonebloom.storage.stores.object_client import ObjectClient
 
-__all__ = ["Opener", "SourceOpener", "TableDataset", "TableFile", "TableSnapshot", "raise_store_error"]
+__all__ = ["Opener", "SourceOpener", "TableDataset", "TableFile", "TableSnapshot", "library", "raise_store_error"]
 
 
 _KEPT_FOOTERS = 64
@@ -62,45 +63,6 @@ class TableFile(NamedTuple):
 
 Opener = Callable[[str], Source]
 """Opens the file at an absolute path or URL."""
-
-
-class LoggedSource:
-    """A file of a table: it must have the size in the log, and must not change while it is read."""
-
-    def __init__(self, inner: Source, logged: Fingerprint) -> None:
-        self._inner = inner
-        self.path = inner.path
-        self.fingerprint = logged
-        if inner.fingerprint.size != logged.size:
-            inner.close()
-            message = f"data file {inner.path} must have the {logged.size} bytes that its table's log says"
-            raise DataFileError(f"{message}, got {inner.fingerprint.size}")
-
-    @property
-    def is_remote(self) -> bool:
-        """As the file is."""
-        return self._inner.is_remote
-
-    def current_fingerprint(self) -> Fingerprint:
-        """The log's, unless the file changed since it was opened."""
-        found = self._inner.current_fingerprint()
-        return self.fingerprint if found == self._inner.fingerprint else found
-
-    def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """The bytes of each `(offset, length)`."""
-        return self._inner.read_ranges(ranges)
-
-    def will_need(self, ranges: Sequence[tuple[int, int]]) -> None:
-        """Prepare reads of the ranges `(offset, length)`."""
-        self._inner.will_need(ranges)
-
-    def arrow_file(self) -> Any:
-        """The whole file for pyarrow."""
-        return self._inner.arrow_file()
-
-    def close(self) -> None:
-        """Close the file."""
-        self._inner.close()
 
 
 class SourceOpener:
@@ -226,8 +188,12 @@ class TableSnapshot:
             The file is missing, no whole Parquet file, or differs from the log.
         """
         one = self._file(path)
-        source = LoggedSource(self.opener(one.location), one.fingerprint)
-        return DataFile(source, None if one.naming is None else partial(self._renamed, one))
+        source = self.opener(one.location)
+        if source.fingerprint.size != one.fingerprint.size:
+            source.close()
+            message = f"data file {source.path} must have the {one.fingerprint.size} bytes that its table's log says"
+            raise DataFileError(f"{message}, got {source.fingerprint.size}")
+        return DataFile(source, None if one.naming is None else partial(self._renamed, one), one.fingerprint)
 
     def _renamed(self, file: TableFile, footer: Footer) -> Footer:
         """`footer` with the table's names of the columns of `file`; the last results are kept."""
@@ -359,6 +325,21 @@ class TableDataset(ABC):
     def traffic(self) -> Traffic:
         """The traffic of reading data files; the libraries that read logs do not count theirs."""
         return Traffic() if self._last is None else self._last.traffic
+
+
+def library(module: str, package: str, tables: str) -> Any:
+    """The module of an optional package that reads such tables.
+
+    Raises
+    ------
+    MissingDependencyError
+        The package is not installed.
+    """
+    try:
+        return import_module(module)
+    except ImportError as error:
+        message = f"{package} must be installed to read {tables} tables"
+        raise MissingDependencyError(f'{message}; pip install "zonebloom[{tables.lower()}]"') from error
 
 
 def raise_store_error(location: str, text: str) -> None:

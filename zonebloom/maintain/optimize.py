@@ -33,7 +33,7 @@ from zonebloom.storage.slices.layout import FULL_GROUP, ROWS_PER_BLOCK, cut_into
 from zonebloom.storage.slices.reader import SliceSegment
 from zonebloom.storage.slices.writer import SliceSegmentWriter, seal_rows
 from zonebloom.storage.stores.store import Store, undoing
-from zonebloom.storage.zone_segment import ZoneSegment, ZoneSegmentWriter
+from zonebloom.storage.zone_segment import Zone, ZoneSegment, ZoneWriter
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -42,7 +42,6 @@ __all__ = ["Optimization", "OptimizedColumn", "finish", "optimize", "optimize_co
 
 _TILE = 512
 """Zones that the kernel slices at once."""
-_LEFT_BATCH_BYTES = 4 << 20
 _WORKERS = 2
 
 
@@ -365,33 +364,11 @@ def _slice_tiles(tiles: Sequence[tuple[int, _Group]], rows: NDArray[np.uint8], b
 
 def _write_zones(store: Store, entry: ColumnEntry, group: _Group) -> SegmentEntry:
     """A zone segment of zones whose filter size is too rare to be sliced."""
-    schema = _schema(entry)
-    with ZoneSegmentWriter(store, entry.name, schema) as writer:
-        for batch in _zone_batches(group, schema):
-            writer.write(batch)
+    places = zip(group.source.tolist(), group.zone.tolist(), strict=True)
+    columns = (column.tolist() for column in group.positions.columns())
+    with ZoneWriter(store, entry.name, _schema(entry)) as writer:
+        for (source, zone), (one, start, length, has_null) in zip(places, zip(*columns, strict=True), strict=True):
+            bitset = group.sources[source].filters.blocks(zone).tobytes()
+            writer.add(Zone(one, start, length, has_null, bitset))
         (segment,) = writer.finish()
         return segment
-
-
-def _zone_batches(group: _Group, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    num_blocks = np.array(
-        [
-            group.sources[one].num_blocks[zone]
-            for one, zone in zip(group.source.tolist(), group.zone.tolist(), strict=True)
-        ],
-        np.int64,
-    )
-    first = 0
-    while first < len(group):
-        ends = np.cumsum(num_blocks[first:]) * 32
-        count = max(1, int(np.searchsorted(ends, _LEFT_BATCH_BYTES, side="right")))
-        part = group[first : first + count]
-        data = np.empty((int(ends[count - 1]) // 32, 8), np.uint32)
-        position = 0
-        for zone, size in enumerate(num_blocks[first : first + count].tolist()):
-            source = part.sources[int(part.source[zone])]
-            source.filters.copy_blocks(data[None, position : position + size], int(part.zone[zone]), 0)
-            position += size
-        offsets = np.concatenate([[0], ends[:count]]).astype(np.int32)
-        yield part.positions.to_batch(offsets, data, schema)
-        first += count

@@ -12,12 +12,14 @@ module             what lives there
 ``bind``           predicate and view to steps: columns opened, literals hashed
 ``evaluate``       steps to row ranges, with reasons
 ``result``         what a search answers, and the counts
+``opened``         an index as it is opened: all that it answers
 ``zone_table``     a zone table that is searched by itself
 ``own_filters``    files that no index describes, pruned by filters of their own
 ``lake``           a lake without an index
 ``scan``           row ranges to the rows that match
 ``arrow_dataset``  a scan as a pyarrow Dataset, which engines read
-``exists``         many values at once
-``explain``        the funnel of a search, in words
+``exists``         many values at once; ``locate`` says where each of them may be
+``explain``        the funnel of a search, in words; ``status`` what the index covers
+``html``           what notebooks and the report show
 =================  ===================================================================
 """

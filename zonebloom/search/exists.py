@@ -28,7 +28,7 @@ from zonebloom.search.view import View
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Fitted", "comparable", "exists", "fitted", "values_array"]
+__all__ = ["Fitted", "comparable", "comparable_keys", "exists", "fitted", "key_hashes", "values_array"]
 
 
 def exists(view: View, column: str, values: Any, *, exact: bool) -> pa.BooleanArray:
@@ -155,28 +155,26 @@ def fitted(array: pa.Array, column_type: pa.DataType) -> Fitted:
     return Fitted(np.concatenate([np.zeros(0, np.int64), *slots]), fitting, np.array(misfits, np.int64))
 
 
+def key_hashes(fit: Fitted) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
+    """The hashes of the keys, and the slot of each; a zero of a float type has two."""
+    slots, hashes = fit.slots, hashing.hash_array(fit.values)
+    if pa.types.is_floating(fit.values.type):
+        floats = fit.values.to_numpy(zero_copy_only=False)
+        zeros = np.flatnonzero(floats == 0)
+        others = hashing.hash_array(pa.array(-floats[zeros], fit.values.type))
+        slots, hashes = np.concatenate((slots, slots[zeros])), np.concatenate((hashes, others))
+    return slots, hashes
+
+
 def _may_exist(probed: ProbedColumn, fit: Fitted, num_values: int) -> NDArray[np.bool_]:
     """For each slot: True if the filters cannot exclude the value; unspecified if it is null."""
     if len(probed.grid.uncovered):
         return np.ones(num_values, np.bool_)
     found = np.zeros(num_values, np.bool_)
-    found[fit.slots] = _probe_all(probed, fit.values)
+    slots, hashes = key_hashes(fit)
+    found[slots[probed.zones.contained(hashes, probed.live)]] = True
     found[fit.misfits] = True
     return found
-
-
-def _probe_all(probed: ProbedColumn, values: pa.Array) -> NDArray[np.bool_]:
-    found = _probe_hashes(probed, hashing.hash_array(values))
-    if pa.types.is_floating(values.type):
-        floats = values.to_numpy(zero_copy_only=False)
-        zeros = np.flatnonzero(floats == 0)
-        other = pa.array(-floats[zeros], values.type)
-        found[zeros] |= _probe_hashes(probed, hashing.hash_array(other))
-    return found
-
-
-def _probe_hashes(probed: ProbedColumn, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
-    return probed.zones.contained(hashes, probed.live)
 
 
 def _verified(view: View, column: str, array: pa.Array, maybe: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -192,15 +190,24 @@ def _verified(view: View, column: str, array: pa.Array, maybe: NDArray[np.bool_]
     seen = [comparable(hashing.column_array(batch, column)).unique() for batch in rows]
     if not seen:
         return found
-    every = pa.chunked_array(seen).unique()
     column_type = view.column_type(column)
-    fit = fitted(candidates, column_type)
-    found[slots[fit.slots]] = pc.is_in(comparable(fit.values), every).to_numpy(zero_copy_only=False)
-    if len(fit.misfits) and is_number(column_type):  # what was compared and is no number is too fine for the column
-        equal = set(every.to_pylist())
-        misfits = numbers_of(candidates.take(pa.array(fit.misfits))) or ()
-        found[slots[fit.misfits]] = [equal_number(number, column_type) in equal for number in misfits]
+    own, values = comparable_keys(candidates, fitted(candidates, column_type), column_type)
+    found[slots[own]] = pc.is_in(values, pa.chunked_array(seen).unique()).to_numpy(zero_copy_only=False)
     return found
+
+
+def comparable_keys(
+    array: pa.Array, fit: Fitted, column_type: pa.DataType
+) -> tuple[NDArray[np.int64], pa.Array | pa.ChunkedArray]:
+    """The keys as rows are compared with them, and their slots; a number too fine for the column equals no row."""
+    slots, values = fit.slots, comparable(fit.values)
+    if not len(fit.misfits) or not is_number(column_type):
+        return slots, values
+    numbers = numbers_of(array.take(pa.array(fit.misfits))) or []
+    equal = [equal_number(number, column_type) for number in numbers]
+    others = [(slot, one) for slot, one in zip(fit.misfits.tolist(), equal, strict=False) if one is not None]
+    more = comparable(pa.array([one for _, one in others], column_type))
+    return np.concatenate((slots, np.array([slot for slot, _ in others], np.int64))), pa.concat_arrays([values, more])
 
 
 def comparable(values: pa.Array) -> pa.Array:

@@ -19,8 +19,7 @@ from zonebloom.arrow import from_numpy
 from zonebloom.bloom import hashing
 from zonebloom.errors import ColumnNotFoundError
 from zonebloom.formats.parquet.file import places_of
-from zonebloom.predicates.numbers import equal_number, is_number, numbers_of
-from zonebloom.search.exists import comparable, fitted, values_array
+from zonebloom.search.exists import comparable, comparable_keys, fitted, key_hashes, values_array
 from zonebloom.search.result import renumbered_ids
 from zonebloom.search.scan import read_candidates, tasks_of
 from zonebloom.search.selection import RowSelection
@@ -101,7 +100,7 @@ def _ranges(view: View, column: str, array: pa.Array) -> tuple[Fitted, _Ranges]:
         raise ColumnNotFoundError.among(column, names, f"the index {view.snapshot.store.location}")
     assert probed.column_type is not None
     fit = fitted(array, probed.column_type)
-    slots, hashes = _hashes(fit)
+    slots, hashes = key_hashes(fit)
     keys, zones = probed.zones.zones_of_each(hashes)
     if probed.places is not None:
         zones = probed.places[zones]
@@ -115,23 +114,12 @@ def _ranges(view: View, column: str, array: pa.Array) -> tuple[Fitted, _Ranges]:
     return fit, _Ranges.joined(parts)
 
 
-def _hashes(fit: Fitted) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
-    """The hashes of the keys, and the slot of each; a zero of a float type has two."""
-    slots, hashes = fit.slots, hashing.hash_array(fit.values)
-    if pa.types.is_floating(fit.values.type):
-        floats = fit.values.to_numpy(zero_copy_only=False)
-        zeros = np.flatnonzero(floats == 0)
-        others = hashing.hash_array(pa.array(-floats[zeros], fit.values.type))
-        slots, hashes = np.concatenate((slots, slots[zeros])), np.concatenate((hashes, others))
-    return slots, hashes
-
-
 # --- exact ------------------------------------------------------------------------------------------------------------
 
 
 def _rows(view: View, column: str, array: pa.Array, fit: Fitted, ranges: _Ranges) -> pa.Table:
     """Each row that equals a key, in order of key, path and row; a key without rows has one line of nulls."""
-    slots, values = _comparable_keys(array, fit, view.column_type(column))
+    slots, values = comparable_keys(array, fit, view.column_type(column))
     distinct = values.unique()
     order = np.argsort(numbers := pc.index_in(values, distinct).to_numpy(), kind="stable")
     bounds = np.searchsorted(numbers[order], np.arange(len(distinct) + 1))
@@ -166,20 +154,6 @@ def _rows(view: View, column: str, array: pa.Array, fit: Fitted, ranges: _Ranges
             "row": pa.array(all_rows[chosen], pa.int64(), mask=is_null),
         }
     )
-
-
-def _comparable_keys(
-    array: pa.Array, fit: Fitted, column_type: pa.DataType
-) -> tuple[NDArray[np.int64], pa.Array | pa.ChunkedArray]:
-    """The keys as rows are compared with them, and their slots; a number too fine for the column equals no row."""
-    slots, values = fit.slots, comparable(fit.values)
-    if not len(fit.misfits) or not is_number(column_type):
-        return slots, values
-    numbers = numbers_of(array.take(pa.array(fit.misfits))) or []
-    equal = [equal_number(number, column_type) for number in numbers]
-    others = [(slot, one) for slot, one in zip(fit.misfits.tolist(), equal, strict=False) if one is not None]
-    more = comparable(pa.array([one for _, one in others], column_type))
-    return np.concatenate((slots, np.array([slot for slot, _ in others], np.int64))), pa.concat_arrays([values, more])
 
 
 def _candidates(view: View, column: str, rows: RowSelection) -> Iterator[tuple[str, NDArray[np.int64], pa.Array]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import reduce
@@ -104,15 +104,16 @@ class OwnSearch:
 
     def bounds(self, predicate: Predicate) -> Bounds:
         """The rows where `predicate` can be TRUE, and those where it can be FALSE."""
-        if isinstance(predicate, And):
-            return reduce(and_, map(self.bounds, predicate.children))
-        if isinstance(predicate, Or):
-            return reduce(or_, map(self.bounds, predicate.children))
-        if isinstance(predicate, Not):
-            return ~self.bounds(predicate.child)
-        if isinstance(predicate, (Equals, IsIn)) and predicate.column in self._own.types:
-            values = predicate.values if isinstance(predicate, IsIn) else predicate.value
-            excluded = self._excluded(predicate.column, values)
+        return predicate.fold(self._bounds, lambda node: node.children)
+
+    def _bounds(self, node: Predicate, parts: Sequence[Bounds]) -> Bounds:
+        if isinstance(node, (And, Or)):
+            return reduce(and_ if isinstance(node, And) else or_, parts)
+        if isinstance(node, Not):
+            return ~parts[0]
+        if isinstance(node, (Equals, IsIn)) and node.column in self._own.types:
+            values = node.values if isinstance(node, IsIn) else node.value
+            excluded = self._excluded(node.column, values)
             if len(excluded):
                 return Bounds.at_most(self._universe - excluded, self._universe)
         return Bounds.unknown(self._universe)

@@ -30,6 +30,7 @@ __all__ = [
     "checksum",
     "column_folder",
     "joined_runs",
+    "new_path",
     "runs",
 ]
 
@@ -54,6 +55,14 @@ def column_folder(column: str) -> str:
     """
     name = quote(column, safe=" ").replace(".", "%2E") or "%00"
     return "columns/" + (name if len(name) <= _MAX_NAME else f"{name[:_MAX_NAME]}%{checksum(column.encode())}")
+
+
+def new_path(column: str, ending: str) -> str:
+    """A path for a new file of a column, which no other file has.
+
+    Spec: specs/index-format.md#directory
+    """
+    return f"{column_folder(column)}/{uuid.uuid4()}.{ending}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +183,7 @@ class SegmentWriter:
 
     def __init__(self, store: Store, column: str, ending: str) -> None:
         self._store = store
-        self._path = f"{column_folder(column)}/{uuid.uuid4()}.{ending}"
+        self._path = new_path(column, ending)
         self._file = ExitStack()
         self._is_closed = False
 

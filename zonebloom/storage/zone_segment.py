@@ -9,7 +9,7 @@ Spec: specs/index-format.md#zone-segment
 from __future__ import annotations
 
 from itertools import accumulate
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -19,10 +19,12 @@ from zonebloom.storage.arrow_file import MAGIC, check_columns, read_batch, read_
 from zonebloom.storage.segment import CheckedFile, SegmentEntry, SegmentWriter, Span, checksum, runs
 from zonebloom.storage.stores.store import NewFile, Store
 
-__all__ = ["ZoneSegment", "ZoneSegmentWriter"]
+__all__ = ["Zone", "ZoneSegment", "ZoneSegmentWriter", "ZoneWriter"]
 
 _LEAST_SPANS = 2
 """A head and a tail."""
+_BATCH_BYTES, _BATCH_ZONES = 4 << 20, 1024
+"""A batch of zones that come one by one is written when it has this many bytes or zones."""
 
 
 class _HeadFile(CheckedFile):
@@ -76,6 +78,45 @@ class ZoneSegmentWriter(SegmentWriter):
             spans=tuple(self._sink.spans),
         )
         return [entry]
+
+
+class Zone(NamedTuple):
+    """One row of a zone table."""
+
+    fragment_id: int
+    start: int
+    num_rows: int
+    has_null: bool
+    bitset: bytes | memoryview
+
+
+class ZoneWriter(ZoneSegmentWriter):
+    """Writes one new zone segment, zone by zone; the memory of a bitset must not change before `finish`."""
+
+    def __init__(self, store: Store, column: str, schema: pa.Schema) -> None:
+        super().__init__(store, column, schema)
+        self._pending: list[Zone] = []
+        self._pending_bytes = 0
+
+    def add(self, zone: Zone) -> None:
+        """Append one zone."""
+        self._pending.append(zone)
+        self._pending_bytes += len(zone.bitset)
+        if self._pending_bytes >= _BATCH_BYTES or len(self._pending) == _BATCH_ZONES:
+            self._flush()
+
+    def _flush(self) -> None:
+        columns = zip(*self._pending, strict=True)
+        arrays = [pa.array(values, field.type) for values, field in zip(columns, self.schema, strict=True)]
+        self.write(pa.RecordBatch.from_arrays(arrays, schema=self.schema))
+        self._pending.clear()
+        self._pending_bytes = 0
+
+    def finish(self) -> list[SegmentEntry]:
+        """The segment of all zones, whose file is closed; none where no zone was added."""
+        if self._pending:
+            self._flush()
+        return super().finish()
 
 
 class ZoneSegment:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -20,36 +19,22 @@ __all__ = ["FixedBuffers", "VariableBuffers", "fixed_buffers", "validity_of", "v
 Bytes: TypeAlias = "NDArray[np.uint8]"
 
 
-@dataclass(frozen=True, slots=True)
-class FixedBuffers:
+class FixedBuffers(NamedTuple):
     """Values of one width, side by side, as the fused kernels take them."""
 
     data: Bytes
     """Shape (num_rows * width,): the first value's bytes first; bytes of null slots are unspecified."""
     width: int
     """Bytes of each value."""
-    validity: Bytes | None
-    """Arrow's bitmap, least significant bit first, 1 = valid; None if no row is null."""
-    validity_offset: int
-    """The bit of `validity` that belongs to row 0."""
-    num_rows: int
-    """Rows, null ones included."""
 
 
-@dataclass(frozen=True, slots=True)
-class VariableBuffers:
+class VariableBuffers(NamedTuple):
     """Values of different lengths: row i is ``data[offsets[i]:offsets[i + 1]]``."""
 
     data: Bytes
     """The whole data buffer, also when the array is a slice of it."""
     offsets: NDArray[np.int32] | NDArray[np.int64]
     """Shape (num_rows + 1,): absolute positions in `data`, never decreasing."""
-    validity: Bytes | None
-    """Arrow's bitmap, least significant bit first, 1 = valid; None if no row is null."""
-    validity_offset: int
-    """The bit of `validity` that belongs to row 0."""
-    num_rows: int
-    """Rows, null ones included."""
 
 
 def fixed_buffers(array: pa.Array) -> FixedBuffers:
@@ -67,8 +52,7 @@ def fixed_buffers(array: pa.Array) -> FixedBuffers:
         data = np.unpackbits(raw, count=stop, bitorder="little")[start:] if len(stored) else raw[:0]
     else:
         data = raw[start * width : stop * width]
-    validity, validity_offset = _bitmap(stored)
-    return FixedBuffers(data, width, validity, validity_offset, len(stored))
+    return FixedBuffers(data, width)
 
 
 def variable_buffers(array: pa.Array) -> VariableBuffers:
@@ -86,8 +70,7 @@ def variable_buffers(array: pa.Array) -> VariableBuffers:
     if len(stored):  # a zero-length array may come without an offset buffer
         raw = _bytes(offset_buffer)[stored.offset * dtype.itemsize :]
         offsets = raw[: (len(stored) + 1) * dtype.itemsize].view(dtype)
-    validity, validity_offset = _bitmap(stored)
-    return VariableBuffers(_bytes(data_buffer), offsets, validity, validity_offset, len(stored))
+    return VariableBuffers(_bytes(data_buffer), offsets)
 
 
 def validity_of(array: pa.Array) -> tuple[Bytes | None, int]:
@@ -99,9 +82,9 @@ def validity_of(array: pa.Array) -> tuple[Bytes | None, int]:
     """
     stored = stored_array(array)
     if isinstance(stored, pa.DictionaryArray) and stored.dictionary.null_count:
-        valid = pc.fill_null(pc.take(pc.is_valid(stored.dictionary), stored.indices), False)
-        return _bytes(valid.buffers()[1]), valid.offset
-    return _bitmap(stored)
+        stored = pc.fill_null(pc.take(pc.is_valid(stored.dictionary), stored.indices), False)
+        return _bytes(stored.buffers()[1]), stored.offset
+    return (_bytes(stored.buffers()[0]), stored.offset) if stored.null_count else (None, 0)
 
 
 def stored_array(array: pa.Array) -> pa.Array:
@@ -115,12 +98,6 @@ def stored_array(array: pa.Array) -> pa.Array:
             array = array.cast(pa.large_string() if pa.types.is_string_view(array.type) else pa.large_binary())
         else:
             return array
-
-
-def _bitmap(stored: pa.Array) -> tuple[Bytes | None, int]:
-    if not stored.null_count:
-        return None, 0
-    return _bytes(stored.buffers()[0]), stored.offset
 
 
 def _bytes(buffer: pa.Buffer | None) -> Bytes:

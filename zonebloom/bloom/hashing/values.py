@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -12,7 +14,6 @@ import pyarrow as pa
 from zonebloom.arrow import compute as pc
 from zonebloom.bloom.hashing.buffers import fixed_buffers, stored_array, validity_of, variable_buffers
 from zonebloom.bloom.hashing.types import hash_plan
-from zonebloom.bloom.recent import Recent
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -109,14 +110,11 @@ def _valid_hashes(array: pa.Array) -> Hashes:
 
 # --- dictionaries -----------------------------------------------------------------------------------------------------
 
-# An entry holds its dictionary, so that the addresses in its key cannot be given to other data while it lives.
-_hashed_dictionaries: Recent[tuple[Any, ...], tuple[pa.Array, Hashes]] = Recent(NUM_CACHED_DICTIONARIES)
-
 
 def _dictionary_hashes(array: pa.DictionaryArray) -> Hashes:
     if not len(array.dictionary):  # every row is null
         return np.zeros(len(array), np.uint64)
-    hashes = _hashes_of_dictionary(array.dictionary)
+    hashes = _hashes_of_dictionary(_Dictionary.of(array.dictionary))
     indices = array.indices
     if indices.null_count:  # the index of a null row may be anything
         indices = pc.fill_null(indices, 0)
@@ -124,11 +122,19 @@ def _dictionary_hashes(array: pa.DictionaryArray) -> Hashes:
     return gathered
 
 
-def _hashes_of_dictionary(dictionary: pa.Array) -> Hashes:
-    buffers = tuple((b.address, b.size) if b is not None else None for b in dictionary.buffers())
-    key = (str(dictionary.type), dictionary.offset, len(dictionary), buffers)
-    known = _hashed_dictionaries.get(key)
-    if known is None:
-        known = dictionary, to_hashes(dictionary)
-        _hashed_dictionaries.put(key, known)
-    return known[1]
+@dataclass(frozen=True, slots=True)
+class _Dictionary:
+    """A dictionary, equal to one with the same buffers: while it lives, they cannot be given to other data."""
+
+    place: tuple[Any, ...]
+    values: pa.Array = field(compare=False)
+
+    @classmethod
+    def of(cls, values: pa.Array) -> _Dictionary:
+        buffers = tuple((b.address, b.size) if b is not None else None for b in values.buffers())
+        return cls((str(values.type), values.offset, len(values), buffers), values)
+
+
+@lru_cache(NUM_CACHED_DICTIONARIES)
+def _hashes_of_dictionary(dictionary: _Dictionary) -> Hashes:
+    return to_hashes(dictionary.values)

@@ -105,9 +105,10 @@ def subroutine(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that Python calls with integers and arrays; each reaches it as uint64, so it is compiled once.
+    """A kernel; it is compiled once, as each of its arguments is a uint64.
 
-    An array, which the call keeps alive, reaches it as its address, and None as 0.
+    Python calls it with integers, arrays and None. Of an array the kernel gets the address, and of None 0. The call
+    keeps the array alive.
     """
     dispatcher = jit(function, cached=True)
 

@@ -18,7 +18,7 @@ from llvmlite import ir
 from numba import types
 
 from zonebloom.bloom.kernels import U, kernel, subroutine
-from zonebloom.bloom.kernels.checks import address, check_array
+from zonebloom.bloom.kernels.checks import check_array
 from zonebloom.bloom.kernels.vector import (
     I64,
     I64X8,
@@ -181,7 +181,7 @@ def seal_rows(rows: npt.NDArray[np.uint8], first_row: int) -> None:
     Spec: specs/slices.md#row-checksum
     """
     _check_rows(rows, writes=True)
-    _seal_rows(address(rows), len(rows), rows.shape[1], first_row, address(_SECRET))
+    _seal_rows(rows, len(rows), rows.shape[1], first_row, _SECRET)
 
 
 def first_bad_row(rows: npt.NDArray[np.uint8], first_row: int, chosen: npt.NDArray[np.uint64]) -> int:
@@ -208,4 +208,4 @@ def first_bad_row(rows: npt.NDArray[np.uint8], first_row: int, chosen: npt.NDArr
     if len(chosen) and int(chosen.max()) >= len(rows):
         raise InvalidArgumentError(f"chosen must be indexes below {len(rows)}, got {int(chosen.max())}")
     count = len(chosen)
-    return int(_first_bad_row(address(rows), rows.shape[1], first_row, address(chosen), count, address(_SECRET)))
+    return int(_first_bad_row(rows, rows.shape[1], first_row, chosen, count, _SECRET))

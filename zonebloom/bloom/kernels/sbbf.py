@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from zonebloom.bloom.kernels import U, kernel, subroutine
 from zonebloom.bloom.kernels.blocks import block_check, block_index, filter_insert_batch
-from zonebloom.bloom.kernels.checks import address, check_array, check_filters
+from zonebloom.bloom.kernels.checks import check_array, check_filters
 from zonebloom.bloom.kernels.vector import load_u32, load_u64, store_u8, store_u64
 from zonebloom.errors import InvalidArgumentError
 
@@ -115,7 +115,7 @@ def filter_insert(blocks: npt.NDArray[np.uint32], hashes: npt.NDArray[np.uint64]
     check_filters("blocks", blocks, num_dimensions=2, writes=True)
     check_array("hashes", hashes, np.uint64)
     if len(hashes):
-        _filter_insert(address(blocks), len(blocks), address(hashes), len(hashes))
+        _filter_insert(blocks, len(blocks), hashes, len(hashes))
 
 
 def filter_check(blocks: npt.NDArray[np.uint32], hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
@@ -134,7 +134,7 @@ def filter_check(blocks: npt.NDArray[np.uint32], hashes: npt.NDArray[np.uint64])
     check_array("hashes", hashes, np.uint64)
     answers = np.empty(len(hashes), np.bool_)
     if len(hashes):
-        _filter_check(address(blocks), len(blocks), address(hashes), len(hashes), address(answers))
+        _filter_check(blocks, len(blocks), hashes, len(hashes), answers)
     return answers
 
 
@@ -157,7 +157,7 @@ def check_zones(filters: npt.NDArray[np.uint32], hashes: npt.NDArray[np.uint64])
     num_filters, num_blocks, _ = filters.shape
     answers = np.zeros(num_filters, np.bool_)
     if num_filters and len(hashes):
-        _check_zones(address(filters), num_filters, num_blocks, address(hashes), len(hashes), address(answers))
+        _check_zones(filters, num_filters, num_blocks, hashes, len(hashes), answers)
     return answers
 
 
@@ -192,15 +192,7 @@ def check_zones_at(
     if not num_blocks.all() or (num_bytes > len(data)).any() or (starts > U(len(data)) - num_bytes).any():
         raise InvalidArgumentError(f"every filter must have blocks and lie inside data, got {len(data)} bytes of data")
     if len(hashes):
-        _check_zones_at(
-            address(data),
-            address(starts),
-            address(num_blocks),
-            len(starts),
-            address(hashes),
-            len(hashes),
-            address(answers),
-        )
+        _check_zones_at(data, starts, num_blocks, len(starts), hashes, len(hashes), answers)
     return answers
 
 
@@ -222,4 +214,4 @@ def count_distinct(hashes: npt.NDArray[np.uint64]) -> int:
     log2_slots = max((2 * len(hashes) - 1).bit_length(), 1)
     table = np.zeros(1 << log2_slots, np.uint64)
     shift, mask = 64 - log2_slots, len(table) - 1
-    return int(_count_distinct(address(hashes), len(hashes), address(table), shift, mask))
+    return int(_count_distinct(hashes, len(hashes), table, shift, mask))

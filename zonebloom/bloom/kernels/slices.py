@@ -223,7 +223,7 @@ def slice_zones(filters: npt.NDArray[np.uint32], out: npt.NDArray[np.uint8], fir
     _check_group("out", out, filters, first_zone, writes=True)
     num_zones, num_blocks, _ = filters.shape
     if num_zones:
-        _slice_zones(address(filters), num_zones, num_blocks, address(out) + first_zone // 8, out.shape[1])
+        _slice_zones(filters, num_zones, num_blocks, address(out) + first_zone // 8, out.shape[1])
 
 
 def unslice_zones(rows: npt.NDArray[np.uint8], out: npt.NDArray[np.uint32], first_zone: int = 0) -> None:
@@ -250,7 +250,7 @@ def unslice_zones(rows: npt.NDArray[np.uint8], out: npt.NDArray[np.uint32], firs
     _check_group("rows", rows, out, first_zone, writes=False)
     num_zones, num_blocks, _ = out.shape
     if num_zones:
-        _unslice_zones(address(out), num_zones, num_blocks, address(rows) + first_zone // 8, rows.shape[1])
+        _unslice_zones(out, num_zones, num_blocks, address(rows) + first_zone // 8, rows.shape[1])
 
 
 def probe_rows(
@@ -287,7 +287,7 @@ def probe_rows(
         raise InvalidArgumentError(f"out must have {num_bytes} bytes, a bit a zone, got {len(out)}")
     if num_zones and len(hashes):
         num_blocks = len(rows) // ROWS_PER_BLOCK
-        _probe_rows(address(rows), rows.shape[1], num_bytes, num_blocks, address(hashes), len(hashes), address(out))
+        _probe_rows(rows, rows.shape[1], num_bytes, num_blocks, hashes, len(hashes), out)
 
 
 def find_live_zone(
@@ -331,6 +331,4 @@ def find_live_zone(
     if len(hashes):
         num_blocks = len(rows) // ROWS_PER_BLOCK
         stride = rows.shape[1]
-        _find_live_zone(
-            address(rows), stride, len(live), num_blocks, address(hashes), len(hashes), address(live), address(out)
-        )
+        _find_live_zone(rows, stride, len(live), num_blocks, hashes, len(hashes), live, out)

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from zonebloom.bloom.kernels import HAS_FAST_VECTORS, U, kernel, subroutine
-from zonebloom.bloom.kernels.checks import address, check_array, check_offsets
+from zonebloom.bloom.kernels.checks import check_array, check_offsets
 from zonebloom.bloom.kernels.lanes import (
     KEYS_OF_ANY_LENGTH,
     KEYS_OF_EQUAL_LENGTH,
@@ -161,9 +161,7 @@ def _hash_variable(data: Any, data_bytes: Any, offsets: Any, width: Any, num_row
         first += count
 
 
-def hash_fixed(
-    data: npt.NDArray[np.uint8], width: int, out: npt.NDArray[np.uint64] | None = None
-) -> npt.NDArray[np.uint64]:
+def hash_fixed(data: npt.NDArray[np.uint8], width: int) -> npt.NDArray[np.uint64]:
     """The XXH64 of each run of `width` bytes, in order.
 
     Parameters
@@ -172,8 +170,6 @@ def hash_fixed(
         The keys, little-endian, one after the other.
     width : int
         Bytes of a key, 1 or more.
-    out : ndarray of uint64, shape (num_rows,), optional
-        Where to put the hashes; a new array by default.
 
     Raises
     ------
@@ -188,12 +184,9 @@ def hash_fixed(
     if width < 1 or len(data) % width:
         raise InvalidArgumentError(f"data must be a whole number of keys of {width} bytes, got {len(data)} bytes")
     num_rows = len(data) // width
-    hashes = np.empty(num_rows, np.uint64) if out is None else out
-    check_array("out", hashes, np.uint64, writes=True)
-    if len(hashes) != num_rows:
-        raise InvalidArgumentError(f"out must have {num_rows} items, one a key, got {len(hashes)}")
+    hashes = np.empty(num_rows, np.uint64)
     if num_rows:
-        _hash_fixed(address(data), width, num_rows, address(hashes))
+        _hash_fixed(data, width, num_rows, hashes)
     return hashes
 
 
@@ -223,5 +216,5 @@ def hash_variable(
     check_offsets(data, offsets, num_rows)
     hashes = np.empty(num_rows, np.uint64)
     if num_rows:
-        _hash_variable(address(data), len(data), address(offsets), offsets.itemsize, num_rows, address(hashes))
+        _hash_variable(data, len(data), offsets, offsets.itemsize, num_rows, hashes)
     return hashes

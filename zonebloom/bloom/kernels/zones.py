@@ -18,7 +18,6 @@ import numpy.typing as npt
 from zonebloom.bloom.kernels import U, kernel, subroutine
 from zonebloom.bloom.kernels.blocks import filter_insert_batch
 from zonebloom.bloom.kernels.checks import (
-    address,
     check_array,
     check_filters,
     check_offsets,
@@ -106,15 +105,18 @@ _insert_variable = _zone_kernel("insert_variable_into_zones", hash_variable_batc
 _insert_hashes = _zone_kernel("insert_hashes_into_zones", _copy_batch)
 
 
-def _check_zones_arguments(
+def _insert(
+    kernel_: Callable[..., None],
     filters: npt.NDArray[np.uint32],
     valid_counts: npt.NDArray[np.uint64],
+    keys: tuple[Any, ...],
     validity: npt.NDArray[np.uint8] | None,
     validity_offset: int,
     num_rows: int,
     rows_per_zone: int,
     first_fill: int,
 ) -> None:
+    """Call `kernel_` after the checks that all wrappers share; `keys` are its data, data_bytes, offsets and width."""
     check_filters("filters", filters, writes=True)
     check_array("valid_counts", valid_counts, np.uint64, writes=True)
     if len(valid_counts) != len(filters):
@@ -127,6 +129,9 @@ def _check_zones_arguments(
     num_zones = -(-(first_fill + num_rows) // rows_per_zone)
     if num_zones > len(filters):
         raise InvalidArgumentError(f"filters must have a filter for each of {num_zones} zones, got {len(filters)}")
+    if num_rows:
+        rows = (validity, validity_offset, num_rows, rows_per_zone, first_fill)
+        kernel_(filters, filters.shape[1], valid_counts, *keys, *rows)
 
 
 def insert_fixed_into_zones(
@@ -177,22 +182,9 @@ def insert_fixed_into_zones(
     check_array("data", data, np.uint8)
     check_range("width", width, 1, 1 << 31)
     check_range("num_rows", num_rows, 0, len(data) // width)
-    _check_zones_arguments(filters, valid_counts, validity, validity_offset, num_rows, rows_per_zone, first_fill)
-    if num_rows:
-        _insert_fixed(
-            address(filters),
-            filters.shape[1],
-            address(valid_counts),
-            address(data),
-            len(data),
-            0,
-            width,
-            address(validity),
-            validity_offset,
-            num_rows,
-            rows_per_zone,
-            first_fill,
-        )
+    keys = (data, len(data), 0, width)
+    rows = (validity, validity_offset, num_rows, rows_per_zone, first_fill)
+    _insert(_insert_fixed, filters, valid_counts, keys, *rows)
 
 
 def insert_variable_into_zones(
@@ -225,22 +217,9 @@ def insert_variable_into_zones(
     """
     check_array("data", data, np.uint8)
     check_offsets(data, offsets, num_rows)
-    _check_zones_arguments(filters, valid_counts, validity, validity_offset, num_rows, rows_per_zone, first_fill)
-    if num_rows:
-        _insert_variable(
-            address(filters),
-            filters.shape[1],
-            address(valid_counts),
-            address(data),
-            len(data),
-            address(offsets),
-            offsets.itemsize,
-            address(validity),
-            validity_offset,
-            num_rows,
-            rows_per_zone,
-            first_fill,
-        )
+    keys = (data, len(data), offsets, offsets.itemsize)
+    rows = (validity, validity_offset, num_rows, rows_per_zone, first_fill)
+    _insert(_insert_variable, filters, valid_counts, keys, *rows)
 
 
 def insert_hashes_into_zones(
@@ -267,19 +246,6 @@ def insert_hashes_into_zones(
     """
     check_array("hashes", hashes, np.uint64)
     check_range("num_rows", num_rows, 0, len(hashes))
-    _check_zones_arguments(filters, valid_counts, validity, validity_offset, num_rows, rows_per_zone, first_fill)
-    if num_rows:
-        _insert_hashes(
-            address(filters),
-            filters.shape[1],
-            address(valid_counts),
-            address(hashes),
-            8 * len(hashes),
-            0,
-            8,
-            address(validity),
-            validity_offset,
-            num_rows,
-            rows_per_zone,
-            first_fill,
-        )
+    keys = (hashes, 8 * len(hashes), 0, 8)
+    rows = (validity, validity_offset, num_rows, rows_per_zone, first_fill)
+    _insert(_insert_hashes, filters, valid_counts, keys, *rows)

@@ -253,19 +253,16 @@ def _insert(
     from zonebloom.bloom.kernels import zones as kernels  # noqa: PLC0415 - Numba is loaded by the first rows, not by import
 
     layout = hashing.hash_plan(array.type).layout
+    array = hashing.stored_array(array)  # views are copied here, once
+    validity, validity_offset = hashing.validity_of(array)
     insert: Callable[..., None]
     values: tuple[Any, ...]
     if layout == "fixed":
-        fixed = hashing.fixed_buffers(array)
-        insert, values = kernels.insert_fixed_into_zones, (fixed.data, fixed.width)
-        validity, validity_offset = fixed.validity, fixed.validity_offset
+        insert, values = kernels.insert_fixed_into_zones, hashing.fixed_buffers(array)
     elif layout == "variable":
-        variable = hashing.variable_buffers(array)
-        insert, values = kernels.insert_variable_into_zones, (variable.data, variable.offsets)
-        validity, validity_offset = variable.validity, variable.validity_offset
+        insert, values = kernels.insert_variable_into_zones, hashing.variable_buffers(array)
     else:
         insert, values = kernels.insert_hashes_into_zones, (hashing.to_hashes(array),)
-        validity, validity_offset = hashing.validity_of(array)
     insert(
         filters,
         valid_counts,

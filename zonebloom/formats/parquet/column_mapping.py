@@ -10,20 +10,15 @@ Spec: specs/tables.md#names
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 from zonebloom.errors import DataFileError
 from zonebloom.formats.parquet import thrift
+from zonebloom.formats.parquet.schema import NAME, StoredField
 
 __all__ = ["StoredName", "renamed_footer"]
 
-_SCHEMA = 2
-_REPETITION, _NAME, _NUM_CHILDREN, _CONVERTED_TYPE, _FIELD_ID, _LOGICAL_TYPE = 3, 4, 5, 6, 9, 10
-_REPEATED = 2
-_MAPS, _LISTS = (1, 2), (3,)
-_MAP_TYPE, _LIST_TYPE = 2, 3
 _HIDDEN = "__zonebloom_hidden_"
 
 
@@ -37,52 +32,31 @@ class StoredName:
     """The field id that the writer gave it."""
 
 
-@dataclass(slots=True)
-class _Element:
-    """One element of the footer's schema, which is a tree written in prefix order."""
+def renamed_footer(
+    footer: bytes, fields: Sequence[StoredField], name_of: Callable[[StoredName], str | None], location: str
+) -> bytes:
+    """`footer`, whose columns are `fields`, with the names that `name_of` returns; None hides a column.
 
-    fields: dict[int, Any]
-    start: int
-    """Position of its name in the footer: the length, then the bytes."""
-    stop: int
-    """Position after the name."""
-    children: list[_Element] = field(default_factory=list)
-
-    @property
-    def name(self) -> str:
-        name: bytes = self.fields[_NAME]
-        return name.decode()
-
-    @property
-    def is_list(self) -> bool:
-        return self.fields.get(_CONVERTED_TYPE) in _LISTS or _LIST_TYPE in self.fields.get(_LOGICAL_TYPE, {})
-
-    @property
-    def is_map(self) -> bool:
-        return self.fields.get(_CONVERTED_TYPE) in _MAPS or _MAP_TYPE in self.fields.get(_LOGICAL_TYPE, {})
-
-
-def renamed_footer(footer: bytes, name_of: Callable[[StoredName], str | None], location: str) -> bytes:
-    """`footer` with the names that `name_of` returns; None hides a column. `footer` itself if no name changes.
+    `footer` itself if no name changes.
 
     Raises
     ------
     DataFileError
         The footer is damaged, or two of its columns would have one name.
     """
+    new: dict[int, tuple[StoredField, str]] = {}
     try:
-        root = _schema(footer)
-        new: dict[int, tuple[_Element, str]] = {}
-        _rename(root, (), name_of, new, location)
-    except (thrift.ThriftError, LookupError, TypeError, AttributeError, UnicodeDecodeError) as error:  # or other types
+        _rename(fields, (), name_of, new, location)
+        places = {position: _name_place(footer, field) for position, (field, _name) in new.items()}
+    except (thrift.ThriftError, LookupError, TypeError, AttributeError) as error:  # or other types
         raise DataFileError(f"data file {location} must have a Parquet schema, got: {error}") from error
-    if all(element.name == name for element, name in new.values()):
+    if all(field.name == name for field, name in new.values()):
         return footer
     parts, done = [], 0
-    for start in sorted(new):
-        element, name = new[start]
-        parts += [footer[done:start], _written(name.encode())]
-        done = element.stop
+    for position in sorted(new):
+        start, stop = places[position]
+        parts += [footer[done:start], _written(new[position][1].encode())]
+        done = stop
     return b"".join([*parts, footer[done:]])
 
 
@@ -90,74 +64,48 @@ def _written(name: bytes) -> bytes:
     return thrift.write_list(thrift.BINARY, [name])[1:]  # less the list's head
 
 
-def _schema(footer: bytes) -> _Element:
-    position = thrift.find_field(footer, 0, _SCHEMA)
-    if position is None:
-        raise thrift.ThriftError("a footer must have a schema")
-    size, _kind, position = thrift.read_list_header(footer, position)
-    flat: list[_Element] = []
-    for _index in range(size):
-        fields, end = thrift.read_struct(footer, position)
-        start = thrift.find_field(footer, position, _NAME)
-        if start is None:
-            raise thrift.ThriftError("a schema element must have a name")
-        stop = thrift.skip(footer, start, thrift.BINARY)
-        if footer[start:stop] != _written(fields[_NAME]):  # of two names readers use the last
-            raise thrift.ThriftError("a schema element must have one name")
-        flat.append(_Element(fields, start, stop))
-        position = end
-    elements = iter(flat)
-    root = next(elements, None)
-    if root is None:
-        raise thrift.ThriftError("a schema must have a root")
-    _adopt(root, elements)
-    return root
-
-
-def _adopt(parent: _Element, elements: Iterator[_Element]) -> None:
-    waiting = [(parent, parent.fields.get(_NUM_CHILDREN, 0))]
-    while waiting:
-        one, missing = waiting.pop()
-        if not missing:
-            continue
-        child = next(elements, None)
-        if child is None:
-            raise thrift.ThriftError("a schema must have all its elements")
-        one.children.append(child)
-        waiting += [(one, missing - 1), (child, child.fields.get(_NUM_CHILDREN, 0))]
+def _name_place(footer: bytes, field: StoredField) -> tuple[int, int]:
+    """The positions of a field's name in the footer, with its length: the first byte, and that after the last."""
+    start = thrift.find_field(footer, field.position, NAME)
+    if start is None:
+        raise thrift.ThriftError("a schema element must have a name")
+    stop = thrift.skip(footer, start, thrift.BINARY)
+    if footer[start:stop] != _written(field.element[NAME]):  # of two names readers use the last
+        raise thrift.ThriftError("a schema element must have one name")
+    return start, stop
 
 
 def _rename(
-    parent: _Element,
+    fields: Sequence[StoredField],
     path: tuple[str, ...],
     name_of: Callable[[StoredName], str | None],
-    new: dict[int, tuple[_Element, str]],
+    new: dict[int, tuple[StoredField, str]],
     location: str,
 ) -> None:
     """Collect the names of the fields of a struct, and of the structs below."""
     taken: set[str] = set()
-    hidden: list[_Element] = []
-    for child in parent.children:
+    hidden: list[StoredField] = []
+    for child in fields:
         here = (*path, child.name)
-        name = name_of(StoredName(here, child.fields.get(_FIELD_ID)))
+        name = name_of(StoredName(here, child.field_id))
         if name is None:
             hidden.append(child)
             continue
         if name in taken:
             raise DataFileError(f"data file {location} must have each column once, got {name} twice")
         taken.add(name)
-        new[child.start] = child, name
+        new[child.position] = child, name
         for item, place in _structs(child, here):
-            _rename(item, place, name_of, new, location)
+            _rename(item.children, place, name_of, new, location)
     for number, child in enumerate(hidden):
         name = f"{_HIDDEN}{number}"
         while name in taken:
             name += "_"
         taken.add(name)
-        new[child.start] = child, name
+        new[child.position] = child, name
 
 
-def _structs(element: _Element, path: tuple[str, ...]) -> Iterator[tuple[_Element, tuple[str, ...]]]:
+def _structs(element: StoredField, path: tuple[str, ...]) -> Iterator[tuple[StoredField, tuple[str, ...]]]:
     """The structs of a column: itself, or the items of its lists and maps, at any depth."""
     if not element.children:
         return
@@ -165,7 +113,7 @@ def _structs(element: _Element, path: tuple[str, ...]) -> Iterator[tuple[_Elemen
     if element.is_map and len(inner.children) > 1:
         yield from _structs(inner.children[0], (*path, "key"))
         yield from _structs(inner.children[1], (*path, "value"))
-    elif element.is_list and inner.fields.get(_REPETITION) == _REPEATED:
+    elif element.is_list and inner.is_repeated:
         is_item = len(inner.children) != 1 or inner.name in ("array", f"{element.name}_tuple")  # lists of two levels
         yield from _structs(inner if is_item else inner.children[0], (*path, "element"))
     else:

@@ -66,7 +66,11 @@ _RANGES: WeakKeyDictionary[Footer, dict[tuple[int, str, pa.DataType], tuple[int,
 class DataFile:
     """One opened Parquet file; all reads are of the version that was opened."""
 
-    def __init__(self, source: Source, rename: Callable[[Footer], Footer] | None = None) -> None:
+    def __init__(
+        self, source: Source, rename: Callable[[Footer], Footer] | None = None, logged: Fingerprint | None = None
+    ) -> None:
+        self.fingerprint = logged or source.fingerprint
+        """The fingerprint of the version that is read; for a file of a table the log's."""
         self._source = source
         self._path = source.path
         try:
@@ -96,11 +100,6 @@ class DataFile:
     def close(self) -> None:
         """Close the file."""
         self._source.close()
-
-    @property
-    def fingerprint(self) -> Fingerprint:
-        """The fingerprint of the version that is read."""
-        return self._source.fingerprint
 
     def check_unchanged(self) -> None:
         """Raise `DataFileError` if the file was written to since it was opened."""
@@ -292,16 +291,6 @@ class DataFile:
             found.append(_at(values if plain == values.type else values.cast(plain), positions, lengths))
         fields = [self.schema.field(name).with_type(one.type) for name, one in zip(present, found, strict=True)]
         return pa.table(found, schema=pa.schema(fields))
-
-    def read_row_group(self, number: int, columns: Sequence[str]) -> pa.Table:
-        """Top-level `columns` of one row group; the file must have each of them once.
-
-        Raises
-        ------
-        DataFileError
-            A page cannot be decoded, or there are fewer rows than the footer says.
-        """
-        return self._read_row_group(number, columns, "ns")
 
     def _read_row_group(self, number: int, columns: Sequence[str], int96_unit: str) -> pa.Table:
         leaves = self._leaves(columns)

@@ -13,7 +13,6 @@ import struct
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 from typing import Any, Self
@@ -21,40 +20,21 @@ from typing import Any, Self
 import pyarrow as pa
 
 from zonebloom.arrow import parquet as pq
-from zonebloom.bloom.recent import Recent
 from zonebloom.errors import DataFileError, first_line
-from zonebloom.formats.parquet import thrift
 from zonebloom.formats.parquet.column_mapping import StoredName, renamed_footer
 from zonebloom.formats.parquet.row_groups import RowGroups, part_offsets
+from zonebloom.formats.parquet.schema import StoredField, read_schema
 from zonebloom.formats.parquet.thrift import ThriftError
+from zonebloom.formats.recent import Recent
 from zonebloom.formats.source import Source
 from zonebloom.storage.fragments import Fingerprint
 
-__all__ = ["Footer", "StoredField", "metadata_of", "read_footer"]
+__all__ = ["Footer", "metadata_of", "read_footer"]
 
 _TAIL_BYTES = 1 << 16
 """Bytes that are read from the end at first: they have most footers, and the page index of small files."""
 _END = struct.Struct("<I4s")
 _MAGIC = b"PAR1"
-_SCHEMA = 2
-_REPETITION, _NAME, _NUM_CHILDREN = 3, 4, 5
-_REPEATED = 2
-_MAX_LEVELS = 100
-"""Most levels of structs and lists in a schema; pyarrow reads about a hundred."""
-
-
-@dataclass(frozen=True, slots=True)
-class StoredField:
-    """A column, or a field of a column, as the footer describes it."""
-
-    name: str
-    schema: tuple[bytes, ...]
-    """Its schema elements, as they are written."""
-    leaves: range
-    """Numbers of its leaves among all column chunks of a row group."""
-    is_repeated: bool
-    """Whether it has lists or maps, so that its values are not one a row."""
-    children: tuple[StoredField, ...]
 
 
 class Footer:
@@ -92,7 +72,7 @@ class Footer:
         DataFileError
             The footer of the file at `path` is damaged, or two of its columns would have one name.
         """
-        raw = renamed_footer(self._raw, name_of, path)
+        raw = renamed_footer(self._raw, self.fields, name_of, path)
         return self if raw is self._raw else self.parsed(raw, self.size, self.start, path)
 
     @property
@@ -137,25 +117,11 @@ class Footer:
         ThriftError
             They differ from the columns that pyarrow reads.
         """
-        position = thrift.find_field(self._raw, 0, _SCHEMA)
-        if position is None:
-            raise ThriftError("a footer must have a schema")
-        size, _kind, position = thrift.read_list_header(self._raw, position)
-        elements = []
-        for _index in range(size):
-            element, stop = thrift.read_struct(self._raw, position)
-            elements.append((self._raw[position:stop], element))
-            position = stop
-        fields: list[StoredField] = []
-        number = 1
-        while number < size:
-            field = _stored_field(elements, number, fields[-1].leaves.stop if fields else 0)
-            fields.append(field)
-            number += len(field.schema)
+        fields = read_schema(self._raw)
         num_leaves = fields[-1].leaves.stop if fields else 0
         if [field.name for field in fields] != self.schema.names or num_leaves != self.metadata.num_columns:
             raise ThriftError("a footer's schema must be the one that pyarrow reads")
-        return tuple(fields)
+        return fields
 
     @cached_property
     def leaves(self) -> tuple[tuple[str, pa.DataType], ...]:
@@ -194,25 +160,6 @@ class Footer:
         if found.num_chunks != self.metadata.num_columns:
             raise ThriftError(f"a row group must have {self.metadata.num_columns} columns, got {found.num_chunks}")
         return found.chunk(leaf)
-
-
-def _stored_field(elements: list[tuple[bytes, dict[int, Any]]], number: int, leaf: int, level: int = 0) -> StoredField:
-    """The field that begins with element `number` of a schema, and whose first leaf is `leaf`."""
-    if level > _MAX_LEVELS or number >= len(elements):
-        raise ThriftError(f"a schema must be a tree of {len(elements)} elements, at most {_MAX_LEVELS} levels high")
-    written, element = elements[number]
-    name, num_children = element.get(_NAME), element.get(_NUM_CHILDREN, 0)
-    if not isinstance(name, bytes) or not isinstance(num_children, int):
-        raise ThriftError("an element of a schema must have a name, and a number of children")
-    schema, is_repeated, children, stop = [written], element.get(_REPETITION) == _REPEATED, [], leaf
-    for _index in range(num_children):
-        child = _stored_field(elements, number + len(schema), stop, level + 1)
-        children.append(child)
-        schema += child.schema
-        stop = child.leaves.stop
-        is_repeated = is_repeated or child.is_repeated
-    leaves = range(leaf, stop if num_children else leaf + 1)
-    return StoredField(name.decode(), tuple(schema), leaves, is_repeated, tuple(children))
 
 
 def _leaves_of(stored: StoredField, column_type: pa.DataType, path: str) -> Iterator[tuple[str, pa.DataType]]:
@@ -275,7 +222,7 @@ def _read(source: Source, fingerprint: Fingerprint) -> Footer:
         length, _magic = _END.unpack(tail[-_END.size :] or bytes(_END.size))
     raw = tail[-_END.size - length : -_END.size]
     # reading the page index of a local file again costs less than keeping it
-    kept = tail if fingerprint.etag is not None else b""
+    kept = tail if source.is_remote else b""
     return Footer.parsed(raw, size, size - _END.size - length, source.path, kept)
 
 

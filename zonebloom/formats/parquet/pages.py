@@ -144,7 +144,7 @@ def _plans(source: Source, footer: Footer, group: int, ranges: Ranges, names: Se
     saved_rows = footer.row_group_rows[group] - int((ranges[1] - ranges[0]).sum())
     fields = footer.fields if _may_pay(footer, group, saved_rows) else ()
     numbers = [footer.schema.get_field_index(name) for name in names] if fields else []
-    wanted = {number: fields[number] for number in numbers if number >= 0 and not fields[number].is_repeated}
+    wanted = {number: fields[number] for number in numbers if number >= 0 and not fields[number].has_lists}
     leaves = [leaf for field in wanted.values() for leaf in field.leaves]
     maps = dict(zip(leaves, page_maps(source, footer, group, leaves, saved_rows), strict=True)) if leaves else {}
     plans = []

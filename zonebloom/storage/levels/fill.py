@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 import threading
-import uuid
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
@@ -25,12 +24,12 @@ import pyarrow as pa
 from zonebloom.bloom import hashing
 from zonebloom.bloom.sizing import MAX_BLOCKS, num_blocks_for
 from zonebloom.bloom.split_block import fold, measured_fpp
-from zonebloom.bloom.zones import ZonePositions, zone_schema
+from zonebloom.bloom.zones import zone_schema
 from zonebloom.storage.fragments import Fragment
 from zonebloom.storage.level import LevelEntry
-from zonebloom.storage.segment import SegmentEntry, Span, checksum, column_folder, runs
+from zonebloom.storage.segment import SegmentEntry, Span, checksum, new_path, runs
 from zonebloom.storage.stores.store import Store
-from zonebloom.storage.zone_segment import ZoneSegmentWriter
+from zonebloom.storage.zone_segment import Zone, ZoneWriter
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -67,8 +66,6 @@ _ALIKE, _ALIKE_BLOCKS = 8, 1 << 17
 """A new filter takes the size of an existing one if that is at most 8 times its own least size, or at most 4 MiB."""
 _WHOLE_FRAGMENT = (1 << 32) - 1
 """Rows of a zone that is a whole fragment."""
-_BATCH_BYTES, _BATCH_ROWS = 4 << 20, 1024
-"""A batch of fragments' filters is written when it has this many bytes or rows."""
 
 
 def parts_of_dataset(fragments: Sequence[Fragment]) -> list[list[Fragment]]:
@@ -341,43 +338,23 @@ def warn_of_useless(column: str, num_values: int, fpp: float) -> None:
 
 
 class FragmentRows:
-    """The zone table of a column's fragments, written batch by batch; the caller holds a lock."""
+    """The zone table of a column's fragments; the caller holds a lock."""
 
     def __init__(self, store: Store, column: str, column_type: pa.DataType, fpp: float) -> None:
-        schema = zone_schema(_WHOLE_FRAGMENT, fpp, column=column, column_type=column_type)
-        self.writer = ZoneSegmentWriter(store, column, schema)
-        self._pending: list[tuple[int, int, bool, NDArray[np.uint32]]] = []
-        self._pending_bytes = 0
+        self.writer = ZoneWriter(
+            store, column, zone_schema(_WHOLE_FRAGMENT, fpp, column=column, column_type=column_type)
+        )
         self._num_values = 0
         self._sum_of_fpp = 0.0
 
     def add(self, fragment_id: int, num_rows: int, filled: Filled, *, has_null: bool) -> None:
         """The filter of one fragment."""
-        self._pending.append((fragment_id, num_rows, has_null, filled.blocks))
-        self._pending_bytes += filled.blocks.nbytes
+        self.writer.add(Zone(fragment_id, 0, num_rows, has_null, filled.blocks.data.cast("B")))
         self._num_values += filled.num_values
         self._sum_of_fpp += filled.fpp
-        if self._pending_bytes >= _BATCH_BYTES or len(self._pending) == _BATCH_ROWS:
-            self.flush()
-
-    def flush(self) -> None:
-        """Write the pending filters."""
-        if not self._pending:
-            return
-        ids, lengths, has_null, filters = zip(*self._pending, strict=True)
-        offsets = np.zeros(len(ids) + 1, np.int32)
-        np.cumsum([blocks.nbytes for blocks in filters], out=offsets[1:])
-        starts = np.zeros(len(ids), np.uint64)
-        positions = ZonePositions(
-            np.array(ids, np.uint64), starts, np.array(lengths, np.uint64), np.array(has_null, np.bool_)
-        )
-        self.writer.write(positions.to_batch(offsets, np.concatenate(filters), self.writer.schema))
-        self._pending.clear()
-        self._pending_bytes = 0
 
     def finish(self) -> LevelEntry:
         """The level, whose file is closed; without segments where there is no filter."""
-        self.flush()
         segments = tuple(self.writer.finish())
         num_filters = sum(segment.num_zones for segment in segments)
         return LevelEntry("fragment", self._num_values, self._sum_of_fpp / max(num_filters, 1), segments)
@@ -390,7 +367,7 @@ def write_dataset_filter(
 
     Spec: specs/levels.md#dataset-filter
     """
-    path = f"{column_folder(column)}/{uuid.uuid4()}.sbbf"
+    path = new_path(column, "sbbf")
     data = memoryview(np.ascontiguousarray(blocks, "<u4").data).cast("B")
     parts = [data[first : first + SPAN_BYTES] for first in range(0, len(data), SPAN_BYTES)]
     with store.writing(path) as file:

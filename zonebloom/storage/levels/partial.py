@@ -10,7 +10,6 @@ Spec: specs/levels.md#partials
 
 from __future__ import annotations
 
-import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,7 +29,7 @@ from zonebloom.storage.levels.fill import (
     LevelBuilder,
     write_dataset_filter,
 )
-from zonebloom.storage.segment import column_folder
+from zonebloom.storage.segment import new_path
 from zonebloom.storage.stores.store import Store
 
 __all__ = ["Part", "PartialLevels", "merge_dataset", "merge_fragments"]
@@ -130,7 +129,7 @@ class PartialLevels:
 
     def _write(self, column: str, fragment_id: int | None) -> Part:
         is_hashes, content = self._fillings.pop((column, fragment_id)).content()
-        path = f"{column_folder(column)}/{uuid.uuid4()}.partial"
+        path = new_path(column, "partial")
         with self._store.writing(path) as file:
             file.write(content.tobytes())
         return Part(column, fragment_id, path, is_hashes, (column, fragment_id) in self._has_null)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -77,12 +77,8 @@ def locator_level(segments: Sequence[SegmentEntry], num_pairs: int) -> LevelEntr
 
 def encode_tail(layout: LocatorLayout, positions: ZonePositions) -> pa.Buffer:
     """The tail: an Arrow IPC stream of one batch of zone runs, whose schema carries the layout."""
-    described = {
-        "version": _VERSION,
-        "num_zones": layout.num_zones,
-        "num_pairs": layout.num_pairs,
-        "num_pages": layout.num_pages,
-    }
+    described = {"version": _VERSION, **asdict(layout)}
+    del described["roots"]  # they are many, and bytes
     metadata = {
         _KEY: json.dumps(described, separators=(",", ":")).encode(),
         _ROOTS_KEY: base64.b64encode(np.array(layout.roots, "<u8").tobytes()),

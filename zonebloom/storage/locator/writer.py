@@ -6,8 +6,6 @@ Spec: specs/locator.md#file
 from __future__ import annotations
 
 import mmap
-import uuid
-from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -17,7 +15,7 @@ from zonebloom.bloom.locator import FIRSTS_PER_PAGE, PAGE_BYTES, first_pairs, zo
 from zonebloom.bloom.zones import ZonePositions
 from zonebloom.errors import InvalidArgumentError
 from zonebloom.storage.locator.layout import KIND, LocatorLayout, encode_tail
-from zonebloom.storage.segment import CheckedFile, SegmentEntry, Span, column_folder, runs
+from zonebloom.storage.segment import CheckedFile, SegmentEntry, SegmentWriter, Span, runs
 from zonebloom.storage.stores.store import Store
 
 if TYPE_CHECKING:
@@ -28,19 +26,17 @@ __all__ = ["LocatorWriter"]
 _BUFFER_PAGES = 512
 
 
-class LocatorWriter:
-    """Writes one new locator segment; `entry` describes it once the block ends, and nothing stays if it raises.
+class LocatorWriter(SegmentWriter):
+    """Writes one new locator segment; `entry` describes it once the block ends.
 
     - Zones are in order of fragment and start; their numbers are their places in `positions`.
     - `write` takes pairs in order, each once, over all calls.
     """
 
     def __init__(self, store: Store, column: str, positions: ZonePositions) -> None:
-        self._path = f"{column_folder(column)}/{uuid.uuid4()}.locator"
-        self._store = store
+        super().__init__(store, column, "locator")
         self._positions = positions
         self._zone_bits = zone_bits_for(len(positions))
-        self._stack = ExitStack()
         # Its address is a multiple of the page, as writing past the page cache needs.
         self._pages = np.frombuffer(mmap.mmap(-1, _BUFFER_PAGES * PAGE_BYTES), np.uint8).reshape(-1, PAGE_BYTES)
         self._begun = np.zeros(2, np.uint64)
@@ -53,7 +49,7 @@ class LocatorWriter:
         self.entry: SegmentEntry | None = None
 
     def __enter__(self) -> Self:
-        self._sink = CheckedFile(self._stack.enter_context(self._store.writing(self._path)))
+        self._sink = CheckedFile(self._open())
         return self
 
     def write(self, pairs: NDArray[np.uint64]) -> None:
@@ -92,26 +88,28 @@ class LocatorWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if kind is not None:
-            self._stack.__exit__(kind, error, traceback)
+            super().__exit__(kind, error, traceback)
             return
-        with self._stack:
-            self._flush(int(self._begun[0]))
-            num_pages = self._num_pages
-            firsts = np.concatenate(self._firsts)
-            directory = np.zeros((-(-num_pages // FIRSTS_PER_PAGE), PAGE_BYTES // 8), np.uint64)
-            for number, row in enumerate(directory):
-                held = firsts[number * FIRSTS_PER_PAGE :][:FIRSTS_PER_PAGE]
-                row[: len(held)] = held
-            self._append(directory.view(np.uint8))
-            roots = tuple(directory[:, 0].tolist())
-            layout = LocatorLayout(len(self._positions), self.num_pairs, num_pages, roots)
-            self._sink.write(encode_tail(layout, self._positions))
-            spans = (Span(num_pages * PAGE_BYTES, ""), Span(len(directory) * PAGE_BYTES, ""), self._sink.end_span())
-        self.entry = SegmentEntry(
+        with self._file:
+            self.entry = self._finished()
+
+    def _finished(self) -> SegmentEntry:
+        """The segment, after its directory and its tail are written."""
+        self._flush(int(self._begun[0]))
+        num_pages = self._num_pages
+        firsts = np.concatenate(self._firsts)
+        directory = np.zeros((-(-num_pages // FIRSTS_PER_PAGE), PAGE_BYTES // 8), np.uint64)
+        for number, row in enumerate(directory):
+            held = firsts[number * FIRSTS_PER_PAGE :][:FIRSTS_PER_PAGE]
+            row[: len(held)] = held
+        self._append(directory.view(np.uint8))
+        layout = LocatorLayout(len(self._positions), self.num_pairs, num_pages, tuple(directory[:, 0].tolist()))
+        self._sink.write(encode_tail(layout, self._positions))
+        return SegmentEntry(
             path=self._path,
             num_zones=len(self._positions),
             filter_bytes=(num_pages + len(directory)) * PAGE_BYTES,
             fragments=runs(self._positions.fragment_ids.tolist()),
-            spans=spans,
+            spans=(Span(num_pages * PAGE_BYTES, ""), Span(len(directory) * PAGE_BYTES, ""), self._sink.end_span()),
             kind=KIND,
         )

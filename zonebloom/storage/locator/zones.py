@@ -36,7 +36,7 @@ class LocatedZones(ZoneFilters):
         self.zones = zones
         self._unlocated = np.ones(len(self), np.bool_)
         self._located: list[tuple[LocatorSegment, NDArray[np.int64]]] = []
-        addresses = _addresses(self.positions)
+        addresses = self.positions.addresses
         order = np.argsort(addresses, kind="stable")
         for segment in segments:
             places = self._places(segment, addresses, order)
@@ -49,7 +49,7 @@ class LocatedZones(ZoneFilters):
         """The number here of each zone of the segment; -1 where the same zone is not there."""
         if not len(self):
             return np.full(len(segment), -1)
-        wanted = _addresses(segment.positions)
+        wanted = segment.positions.addresses
         places = order[np.minimum(addresses[order].searchsorted(wanted), len(self) - 1)]
         is_same = (addresses[places] == wanted) & (
             self.positions.zone_lengths[places] == segment.positions.zone_lengths
@@ -142,7 +142,3 @@ class LocatedZones(ZoneFilters):
         """Whether locators and levels are as they were written; what is not is noted as damage, and not used."""
         num_damaged = sum(not segment.verify() for segment, _ in self._located)
         return self.zones.verify() and not num_damaged
-
-
-def _addresses(positions: ZonePositions) -> NDArray[np.uint64]:
-    return positions.fragment_ids << np.uint64(32) | positions.zone_starts

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import base64
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache, lru_cache
 from itertools import combinations_with_replacement
 
@@ -179,14 +179,7 @@ def encode(layout: GroupLayout, positions: ZonePositions) -> dict[bytes, bytes]:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, RUN_SCHEMA) as writer:
         writer.write_batch(runs_of(positions))
-    described = {
-        "version": _LAYOUT_VERSION,
-        "num_blocks": layout.num_blocks,
-        "num_zones": layout.num_zones,
-        "stride": layout.stride,
-        "blocks_per_body": layout.blocks_per_body,
-        "body_offsets": list(layout.body_offsets),
-    }
+    described = {"version": _LAYOUT_VERSION, **asdict(layout)}
     return {
         _LAYOUT_KEY: json.dumps(described, separators=(",", ":")).encode(),
         _ZONES_KEY: base64.b64encode(sink.getvalue()),
