@@ -434,6 +434,28 @@ def test_duckdb_reads_a_dataset_by_name_in_joins_and_in_ctes(flat):
     assert events.last_scan.kept.rows == ROWS_PER_ZONE
 
 
+def test_duckdb_prunes_a_lake_of_views_which_datafusion_writes(tmp_path):
+    """DuckDB 2.0 hands no filter at all to a data set that has a column of views."""
+    context = datafusion.SessionContext()
+    write(tmp_path, "source.parquet", rows_of(0).select(["id", "text"]))
+    (tmp_path / "lake").mkdir()
+    for number in range(2):
+        source = context.read_parquet(str(tmp_path / "source.parquet"))
+        source.write_parquet(str(tmp_path / "lake" / f"{number}.parquet"))
+    assert pq.read_schema(tmp_path / "lake" / "0.parquet").field("text").type == pa.string_view()
+    index = zb.build_index(tmp_path / "lake", ["id", "text"], rows_per_zone=ROWS_PER_ZONE)
+    connection = duckdb.connect()
+    events = register_in_duckdb(connection, "events", index)
+    assert connection.sql("SELECT text FROM events WHERE id = 42").fetchall() == [("text 42",)] * 2
+    assert events.last_scan.kept.rows == 2 * ROWS_PER_ZONE
+    assert connection.sql("SELECT id FROM events WHERE text = 'text 42'").fetchall() == [(42,)] * 2
+    assert events.last_scan.kept.rows == 2 * ROWS_PER_ZONE
+    assert relation(connection, index, "text = 'nobody'").fetchall() == []
+    assert row_groups_read(relation(connection, index, "text = 'nobody'")) == 0
+    assert events.head(3).num_rows == 3
+    assert index.to_table("id = 42").field("text").type == pa.string_view()
+
+
 def test_keys_that_duckdb_hands_to_no_dataset_prune_a_semi_join(flat):
     connection = duckdb.connect()
     keys = connection.sql(f"SELECT '{uuid.UUID(int=42)}' AS k")
@@ -603,3 +625,20 @@ def test_datafusion_finds_a_registered_table(flat):
     assert context.sql("SELECT count(*) AS n FROM events").to_pydict() == {"n": [2 * NUM_ROWS]}
     assert context.sql("SELECT row FROM events WHERE id = -5").to_pydict() in ({}, {"row": []})
     assert events.last_scan.kept.rows == 0
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT row FROM events WHERE id = -5 ORDER BY row LIMIT 3",
+        "SELECT row, rank() OVER (ORDER BY row) FROM events WHERE id = -5",
+        "SELECT count(*) FROM events WHERE id = -5",
+        "SELECT a.row FROM events a LEFT JOIN (SELECT * FROM events WHERE id = -5) b ON a.id = b.id WHERE a.id = 5",
+    ],
+)
+def test_datafusion_answers_about_a_key_that_is_nowhere(flat, query):
+    """DataFusion 55 fails at a plan that sorts no fragments; it gives FALSE as a scalar, which pyarrow refuses."""
+    context, plain = datafusion.SessionContext(), datafusion.SessionContext()
+    register_in_datafusion(context, "events", flat.index)
+    plain.register_parquet("events", flat.parquet.rpartition("/")[0])
+    assert context.sql(query).to_arrow_table().to_pylist() == plain.sql(query).to_arrow_table().to_pylist()

@@ -111,7 +111,7 @@ def relation(
     view = index.view()
     if not _is_native(view):
         return connection.from_arrow(index.dataset()).filter(where)
-    predicate = _handed_over(connection, view.schema, where)
+    predicate = _handed_over(connection, view.plain_schema, where)
     rows = view.universe if predicate is None else view.search(predicate).row_ranges
     return _read_natively(connection, view, rows).filter(where)
 
