@@ -491,6 +491,26 @@ def test_file_names_mean_only_themselves(tmp_path, name):
         assert relation(duckdb.connect(), index, f"id = {key}").select("id").fetchall() == [(key,)]
 
 
+def test_columns_of_a_relation_have_the_types_of_all_files(tmp_path):
+    """Also where the files that are read hold narrower ones: 0.1 equals the float 0.1, and not the double of it."""
+    narrow = {"id": pa.array([1], pa.int32()), "x": pa.array([0.1], pa.float32()), "s": [{"a": 1}], "n": pa.nulls(1)}
+    wide = {"id": [2], "x": [0.1], "s": [{"a": 1, "b": 2}], "n": ["text"], "new": [dt.date(2020, 1, 1)]}
+    same = {
+        "half": pa.array([1.5], pa.float16()),
+        "took": pa.array([3], pa.duration("us")),
+        "pair": pa.array([[1, 2]], pa.list_(pa.int64(), 2)),
+    }
+    for number, columns in enumerate((narrow, wide)):
+        pq.write_table(pa.table({**columns, **same}), tmp_path / f"{number}.parquet")
+    index = zb.build_index(tmp_path, "id")
+    connection = duckdb.connect()
+    plain = connection.read_parquet(f"{tmp_path}/*.parquet", union_by_name=True)
+    for where in ("id = 1", "id = 2", "id = -1", "id = 1 AND x = 0.1", "id = 1 AND s.b IS NULL", "id IN (1, 2)"):
+        ours = relation(connection, index, where)
+        assert dict(zip(ours.columns, ours.types, strict=True)) == dict(zip(plain.columns, plain.types, strict=True))
+        assert answer(ours) == answer(plain.filter(where)), where
+
+
 def test_more_files_than_are_read_apart(tmp_path):
     for number in range(70):
         pq.write_table(
@@ -506,6 +526,8 @@ def test_float16_which_duckdb_has_in_files_only(tmp_path):
     pq.write_table(pa.table({"id": [1, 2], "half": pa.array([1.5, 2.5], pa.float16())}), tmp_path / "a.parquet")
     index = zb.build_index(tmp_path, "id")
     assert relation(duckdb.connect(), index, "id = 2").fetchall() == [(2, 2.5)]
+    assert relation(duckdb.connect(), index, "half = 2.5").fetchall() == [(2, 2.5)]
+    assert row_groups_read(relation(duckdb.connect(), index, "id = -1")) == 0
 
 
 # --- the data set by itself -------------------------------------------------------------------------------------------
