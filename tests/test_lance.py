@@ -153,6 +153,9 @@ def test_ids_are_those_of_lance_where_the_index_has_others(root):
     located = index.locate("u", [user(130)[5:-1]]).to_pylist()
     assert [one["fragment_id"] for one in located] == [place["fragment_id"]]
     assert index.search(user(130)).kept.rows == index.search(user(130)).num_rows_kept == 8
+    for explained in (index.explain(user(130)), zb.open_lake(root).explain(user(130))):
+        assert explained.result.row_ranges.contains([address]).all()
+        assert explained.result.paths[place["fragment_id"]] == place["path"]
 
 
 @with_and_without_stable_ids

@@ -50,6 +50,8 @@ def _header(num_bytes: int) -> bytes:
 class Sbbf:
     """An approximate set: `check` is never false for an inserted value, and seldom true for another value.
 
+    `zonebloom.parquet_bloom` gives the filter that a Parquet file has of a column.
+
     Parameters
     ----------
     blocks : ndarray of uint32, shape (num_blocks, 8)

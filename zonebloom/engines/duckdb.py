@@ -15,7 +15,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -40,6 +40,10 @@ __all__ = ["register", "relation", "semi_join"]
 _MAX_PARTS = 64
 """Files that are read by row groups; further ones are read whole, as each of the former is a scan of its own."""
 _GLOB = re.compile(r"[*?\[\]]")
+_FILES_ONLY = re.compile("halffloat|decimal256")
+"""Arrow types that DuckDB has in Parquet files alone."""
+_AS_READ = re.compile(r"INTERVAL|TIMESTAMP_NS|\[\d+\]")
+"""Types that DuckDB gives an Arrow column, and not the same column of a Parquet file."""
 
 
 def register(
@@ -111,7 +115,7 @@ def relation(
     view = index.view()
     if not _is_native(view):
         return connection.from_arrow(index.dataset()).filter(where)
-    predicate = _handed_over(connection, view.schema, where)
+    predicate = _handed_over(connection, view.plain_schema, where)
     rows = view.universe if predicate is None else view.search(predicate).row_ranges
     return _read_natively(connection, view, rows).filter(where)
 
@@ -198,14 +202,19 @@ class _Asked(pads.InMemoryDataset):  # type: ignore[misc]  # pyarrow has no type
         return super().scanner(columns=columns)
 
 
+def _known(schema: pa.Schema) -> pa.Schema:
+    """The columns of types that DuckDB takes from Arrow."""
+    return pa.schema([field for field in schema if not _FILES_ONLY.search(str(field.type))])
+
+
 def _handed_over(connection: DuckDBPyConnection, schema: pa.Schema, where: str) -> Predicate | None:
     """What DuckDB asks of a data set of `schema` for `where`: true in all rows in which `where` is, maybe in more."""
     import duckdb  # noqa: PLC0415 - an optional dependency
 
-    asked = _Asked(schema)
+    asked = _Asked(_known(schema))
     try:
         connection.from_arrow(asked).filter(where).fetchall()
-    except duckdb.Error:  # of a type that DuckDB has only for Parquet files; what is wrong in itself is so there too
+    except duckdb.Error:  # of a column that DuckDB has in files only; what is wrong in itself is so there too
         return None
     return as_predicate(schema, asked.given)
 
@@ -246,13 +255,22 @@ def _read_natively(connection: DuckDBPyConnection, view: View, rows: RowSelectio
     parts += [f"{_select(connection, view, [path])} WHERE {' OR '.join(tests)}" for path, tests in ranges.items()]
     if not parts:
         parts = [f"{_select(connection, view, list(view.listing)[:1])} WHERE false"] if view.listing else []
-    held = connection.sql(" UNION ALL BY NAME ".join(parts)).columns if parts else []
-    absent = [field for field in view.schema if field.name.lower() not in {name.lower() for name in held}]
-    if absent:
-        types = connection.from_arrow(pa.schema(absent).empty_table()).types
-        nulls = [f"NULL::{kind} AS {_quoted(field.name)}" for field, kind in zip(absent, types, strict=True)]
+    read = [connection.sql(" UNION ALL BY NAME ".join(parts))] if parts else []
+    held = {name.lower(): str(kind) for one in read for name, kind in zip(one.columns, one.types, strict=True)}
+    nulls = [f"NULL{kind} AS {_quoted(name)}" for name, kind in _widened(connection, view.plain_schema, held)]
+    if nulls:
         parts.append(f"SELECT {', '.join(nulls)} WHERE false")
     return connection.sql(" UNION ALL BY NAME ".join(parts)).select(*map(_quoted, view.schema.names))
+
+
+def _widened(connection: DuckDBPyConnection, schema: pa.Schema, held: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """The columns that the files read do not have, or have in a narrower type than other files, with casts."""
+    known = _known(schema)
+    kinds = dict(zip(known.names, map(str, connection.from_arrow(known.empty_table()).types), strict=True))
+    for name in schema.names:
+        own, kind = held.get(name.lower()), kinds.get(name)
+        if own is None or (kind is not None and own != kind and not _AS_READ.search(kind)):
+            yield name, "" if kind is None else f"::{kind}"
 
 
 def _select(connection: DuckDBPyConnection, view: View, paths: Iterable[str]) -> str:

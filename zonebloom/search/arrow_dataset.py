@@ -48,7 +48,8 @@ Columns: TypeAlias = list[str] | dict[str, pc.Expression] | None
 class IndexedDataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow has no types
     """The rows of an indexed data set: the same as without the index, but zones that cannot match are not read.
 
-    Made by `Index.dataset` or `zonebloom.dataset`. Each scan reads the data set as it is then; `schema` stays. A filter
+    Made by `Index.dataset` or `zonebloom.dataset`. Each scan reads the data set as it is then; `schema` stays. Views of
+    texts and bytes are plain texts and bytes: DuckDB hands no filter to a data set that has views. A filter
     that no index can evaluate reads everything and is applied all the same; `last_scan` tells.
 
     Tested: DuckDB 2.0 (by name, relations, joins, CTEs), DataFusion 55 (`register_dataset`), Polars 2.1
@@ -114,11 +115,15 @@ class IndexedDataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow h
         self,
         filter: pc.Expression | None = None,  # noqa: A002 - pyarrow's name
     ) -> Iterator[IndexedFragment]:
-        """The files with rows for which `filter` may be true, in order of path."""
+        """The files with rows for which `filter` may be true, in order of path; if no file has one, any file.
+
+        DataFusion 55 plans no sort of no files.
+        """
         wanted = _both(self._filter, filter)
         view = self._view()
         rows = self._search(view, as_predicate(self.schema, wanted))
-        for file in sorted(view.files.of_fragments(rows.fragment_ids), key=lambda one: one.path):
+        kept_files = view.files.of_fragments(rows.fragment_ids) or [view.files[path] for path in list(view.files)[:1]]
+        for file in sorted(kept_files, key=lambda one: one.path):
             kept = rows.fragment(file.fragment_id)
             yield IndexedFragment(view, file, self.schema, kept, (self._filter, wanted))
 
@@ -128,7 +133,8 @@ class IndexedDataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow h
         """The first `limit` rows for which `predicate` is true, with the top-level `columns`; the filter set aside."""
         view = self._view()
         names = self.schema.names if columns is None else columns
-        return _checked(scan(view, predicate, self._search(view, predicate), names, limit), self.schema)
+        rows = self._search(view, predicate)
+        return _checked(scan(view, predicate, rows, names, limit, is_plain=True), self.schema)
 
     def _scan(self, columns: list[str], expression: pc.Expression | None) -> pa.RecordBatchReader:
         return self.read(as_predicate(self.schema, expression), columns)
@@ -274,7 +280,7 @@ class IndexedFragment(pads.Fragment):  # type: ignore[misc]  # pyarrow has no ty
         if not _are_equal(expression, self._listed_by):
             found = self._view.search(_EVERYTHING if predicate is None else predicate)
             rows = found.row_ranges.fragment(self._fragment_id)
-        return _checked(scan(self._view, predicate, rows, columns, None), self._schema)
+        return _checked(scan(self._view, predicate, rows, columns, None, is_plain=True), self._schema)
 
     def to_batches(self, schema: pa.Schema | None = None, **scan: Any) -> Iterator[pa.RecordBatch]:
         """As those of a scanner."""
@@ -293,7 +299,9 @@ class IndexedFragment(pads.Fragment):  # type: ignore[misc]  # pyarrow has no ty
         return self.scanner(**scan).count_rows()
 
 
-def _both(first: pc.Expression | None, second: pc.Expression | None) -> pc.Expression | None:
+def _both(first: pc.Expression | None, second: pc.Expression | pa.Scalar | None) -> pc.Expression | None:
+    if isinstance(second, pa.Scalar):  # DataFusion's FALSE
+        second = pc.scalar(second)
     if first is None or second is None:
         return second if first is None else first
     return first & second

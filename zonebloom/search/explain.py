@@ -157,9 +157,8 @@ def explain(view: View, predicate: Predicate, result: SearchResult) -> Explanati
     result = replace(result, reasons=(*result.reasons, *saturated))
     table = {} if view.declared is None else view.declared.state
     counts = (num_covered, view.num_unknown, view.files.num_changed, view.num_deleted)
-    return Explanation(
-        as_sql(predicate), result, *counts, false_zones=_false_zones(view, predicate, result), table=table
-    )
+    false_zones = _false_zones(view, predicate, result)
+    return Explanation(as_sql(predicate), view.as_numbered(result), *counts, false_zones=false_zones, table=table)
 
 
 def _false_zones(view: View, predicate: Predicate, result: SearchResult) -> FalseZones | None:

@@ -245,7 +245,7 @@ class OpenedIndex:
         """
         from zonebloom.search.arrow_dataset import IndexedDataset  # noqa: PLC0415 - a plain search does without
 
-        return IndexedDataset(self.view, self.view().schema)
+        return IndexedDataset(self.view, self.view().plain_schema)
 
     def exists(self, column: str, values: Any, *, exact: bool = False, strict: bool = False) -> pa.BooleanArray:
         """For each of `values`, whether it may be in `column`: false is certain, null stays null.

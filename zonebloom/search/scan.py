@@ -45,9 +45,17 @@ _SPARE_BYTES = 1 << 12
 
 
 def scan(
-    view: View, predicate: Predicate | None, rows: RowSelection, columns: Sequence[str] | None, limit: int | None
+    view: View,
+    predicate: Predicate | None,
+    rows: RowSelection,
+    columns: Sequence[str] | None,
+    limit: int | None,
+    *,
+    is_plain: bool = False,
 ) -> pa.RecordBatchReader:
     """The rows among `rows` for which `predicate` is true, in order of path and row; all of them without one.
+
+    With `is_plain` in types without views, which the rows have until the end.
 
     Raises
     ------
@@ -66,7 +74,8 @@ def scan(
     for name in names:
         if view.schema.get_field_index(name) < 0:
             raise ColumnNotFoundError.among(name, view.schema.names, f"the data set {view.dataset.location}")
-    schema = pa.schema([view.schema.field(name) for name in names])
+    known = view.plain_schema if is_plain else view.schema
+    schema = pa.schema([known.field(name) for name in names])
     plan = _Scan(view, None, [], [], schema) if predicate is None else _rechecking(view, predicate, schema)
     return pa.RecordBatchReader.from_batches(schema, _limited(plan.batches(rows), limit))
 
