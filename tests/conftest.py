@@ -6,11 +6,13 @@ belongs to its test alone: build in it, break it.
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import numpy as np
@@ -18,6 +20,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import settings
+
+from tests.depth import deeper_names
 
 if TYPE_CHECKING:
     from tests.s3 import Bucket, S3Server
@@ -134,6 +138,38 @@ def single_file(make_lake: MakeLake) -> Lake:
     return make_lake((4000,), row_group_size=1000)
 
 
+@dataclass(frozen=True)
+class Outcome:
+    """How a command ended, and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> Any:
+        return json.loads(self.out, parse_constant=refuse_constant)
+
+
+def refuse_constant(name: str) -> None:
+    raise ValueError(f"JSON has no {name}")
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Outcome]:
+    """`run("search", path, ...)`: the command in this process, as from a shell."""
+    from zonebloom import cli
+
+    def command(*arguments: object) -> Outcome:
+        monkeypatch.setattr(sys, "argv", ["zonebloom", *map(str, arguments)])
+        code = cli.run()
+        captured = capsys.readouterr()
+        assert "Traceback" not in captured.err
+        return Outcome(code, captured.out, captured.err)
+
+    return command
+
+
 @pytest.fixture(scope="session")
 def s3_server() -> Iterator[S3Server]:
     """A stand-in for S3 on loopback, one for all tests of a process."""
@@ -148,6 +184,14 @@ def s3_server() -> Iterator[S3Server]:
 def s3(s3_server: S3Server) -> Bucket:
     """An empty bucket of its own: `s3.url("lake")`, `s3.options`."""
     return s3_server.bucket(f"bucket-{uuid4()}")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that go deeper, before `-m` chooses by marks."""
+    for item in items:
+        if isinstance(item, pytest.Function) and item.function.__name__ in deeper_names(item.path):
+            item.add_marker("deep")
 
 
 @pytest.fixture

@@ -13,7 +13,6 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,39 +21,10 @@ import pytest
 from click.testing import CliRunner
 
 import zonebloom as zb
-from tests.conftest import index_of
+from tests.conftest import index_of, refuse_constant
 from zonebloom import cli
 
 FIVE = ["fragment_id", "zone_start", "zone_length", "has_null", "bloom_filter_data"]
-
-
-class Outcome:
-    def __init__(self, code: int, out: str, err: str) -> None:
-        self.code = code
-        self.out = out
-        self.err = err
-
-    @property
-    def document(self) -> Any:
-        return json.loads(self.out, parse_constant=refuse_constant)
-
-
-def refuse_constant(name: str) -> None:
-    raise ValueError(f"JSON has no {name}")
-
-
-@pytest.fixture
-def run(capsys, monkeypatch):
-    """`run("search", path, ...)`: the command in this process, as from a shell."""
-
-    def command(*arguments: object) -> Outcome:
-        monkeypatch.setattr(sys, "argv", ["zonebloom", *map(str, arguments)])
-        code = cli.run()
-        captured = capsys.readouterr()
-        assert "Traceback" not in captured.err
-        return Outcome(code, captured.out, captured.err)
-
-    return command
 
 
 @pytest.fixture
