@@ -21,13 +21,14 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import settings
 
-from tests.depth import deeper_names
+from tests.depth import IS_DEEP, at_depth, deeper_names
 
 if TYPE_CHECKING:
     from tests.s3 import Bucket, S3Server
 
-settings.register_profile("no test measures time", parent=settings(), deadline=None)
-settings.load_profile("no test measures time")
+# No test measures time. For a change each run has the same examples, so that what fails is what the change broke.
+settings.register_profile("depth", deadline=None, max_examples=at_depth(100, 25), derandomize=not IS_DEEP)
+settings.load_profile("depth")
 
 NUM_DEVICES = 500
 

@@ -33,10 +33,10 @@ def some(cases: Iterable[T], each: int) -> Sequence[T]:
 
 @cache
 def deeper_names(module: Path) -> frozenset[str]:
-    """Names that a module imports from here, or defines by such names, directly or not: tests among them."""
+    """Names that a module imports from here or from Hypothesis, or defines by such names: tests among them."""
     definitions = list(_definitions(ast.parse(module.read_text("utf-8")).body))
     deeper: set[str] = set()
-    while more := {name for name, used in definitions if used & {__name__, *deeper}} - deeper:
+    while more := {name for name, used in definitions if used & {__name__, "hypothesis", *deeper}} - deeper:
         deeper |= more
     return frozenset(deeper)
 

@@ -6,6 +6,7 @@ Expected rows come from pyarrow over the local files that were uploaded.
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import subprocess
 import sys
@@ -26,6 +27,7 @@ import s3fs
 
 import zonebloom as zb
 from tests.conftest import Lake, index_of, make_rows
+from tests.depth import some
 from tests.s3 import Bucket
 from zonebloom.errors import (
     DataFileError,
@@ -361,9 +363,10 @@ def test_throttling_and_bad_connections_only_take_time(s3: Bucket, flat_lake: La
 # --- damage and outages -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("layout", ["zones", "slices"])
-@pytest.mark.parametrize("damage", ["missing", "short", "changed"])
-@pytest.mark.parametrize("folder", ["columns", "fragments"])
+@pytest.mark.parametrize(
+    ("folder", "layout", "damage"),
+    some(itertools.product(["columns", "fragments"], ["zones", "slices"], ["missing", "short", "changed"]), each=4),
+)
 def test_damage_keeps_rows_and_is_repaired(s3: Bucket, make_lake, layout, damage, folder):
     lake = make_lake((2000, 2000))
     url = s3.upload(lake.root, "lake")
