@@ -21,13 +21,16 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import settings
 
+from tests.depth import IS_DEEP, at_depth, deeper_names
+
 if TYPE_CHECKING:
     from pyiceberg.catalog.sql import SqlCatalog
 
     from tests.s3 import Bucket, S3Server
 
-settings.register_profile("no test measures time", parent=settings(), deadline=None)
-settings.load_profile("no test measures time")
+# No test measures time. For a change each run has the same examples, so that what fails is what the change broke.
+settings.register_profile("depth", deadline=None, max_examples=at_depth(100, 25), derandomize=not IS_DEEP)
+settings.load_profile("depth")
 
 NUM_DEVICES = 500
 
@@ -145,6 +148,38 @@ def single_file(make_lake: MakeLake) -> Lake:
     return make_lake((4000,), row_group_size=1000)
 
 
+@dataclass(frozen=True)
+class Outcome:
+    """How a command ended, and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> Any:
+        return json.loads(self.out, parse_constant=refuse_constant)
+
+
+def refuse_constant(name: str) -> None:
+    raise ValueError(f"JSON has no {name}")
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Outcome]:
+    """`run("search", path, ...)`: the command in this process, as from a shell."""
+    from zonebloom import cli
+
+    def command(*arguments: object) -> Outcome:
+        monkeypatch.setattr(sys, "argv", ["zonebloom", *map(str, arguments)])
+        code = cli.run()
+        captured = capsys.readouterr()
+        assert "Traceback" not in captured.err
+        return Outcome(code, captured.out, captured.err)
+
+    return command
+
+
 @pytest.fixture(scope="session")
 def s3_server() -> Iterator[S3Server]:
     """A stand-in for S3 on loopback, one for all tests of a process."""
@@ -202,6 +237,14 @@ def catalog(tmp_path: Path) -> Iterator[SqlCatalog]:
     made.create_namespace("db")
     yield made
     made.close()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that go deeper, before `-m` chooses by marks."""
+    for item in items:
+        if isinstance(item, pytest.Function) and item.function.__name__ in deeper_names(item.path):
+            item.add_marker("deep")
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ from zonebloom.storage.manifest import ColumnEntry, list_versions, read_version
 from zonebloom.storage.stores.local import LocalStore
 from zonebloom.storage.stores.open import open_store
 
-COMMITS = int(os.environ.get("ZONEBLOOM_COMMITS") or at_depth(50))
+COMMITS = int(os.environ.get("ZONEBLOOM_COMMITS") or at_depth(50, 5))
 COMMITS_THERE = max(COMMITS // 3, 2)
 """To an object store, whose stand-in takes most of the time."""
 WRITERS = 8

@@ -146,29 +146,29 @@ def test_a_million_values(build):
     probes = np.arange(1_000_000, dtype=np.int64)
     expected = (probes % 7 == 0) & (probes < 210_000)
     index.exists("c", [1])
-    started = time.perf_counter()
+    started = time.process_time()
     found = index.exists("c", probes).to_numpy(zero_copy_only=False)
     assert found[expected].all()
     assert found.mean() < 0.3
     assert index.exists("c", probes, exact=True).to_numpy(zero_copy_only=False).tolist() == expected.tolist()
-    assert time.perf_counter() - started < 20
+    assert time.process_time() - started < 20
 
 
 def test_a_few_misfits_do_not_slow_a_million_values(build):
     index = build(pa.array(range(100), pa.int32()), rows_per_zone=64)
     probes = np.arange(300_000, dtype=np.int64)
     probes[::50_000] = 2**40
-    started = time.perf_counter()
+    started = time.process_time()
     found = index.exists("c", probes)
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5
     assert found.to_numpy(zero_copy_only=False)[1:100].all()
     assert not found[0].as_py()
     floats = probes.astype(np.float64)
     floats[7] = 7.5
-    started = time.perf_counter()
+    started = time.process_time()
     assert index.exists("c", floats)[7].as_py()
     assert not index.exists("c", floats)[0].as_py()
-    assert time.perf_counter() - started < 10
+    assert time.process_time() - started < 10
 
 
 def test_a_file_that_the_index_does_not_know_makes_everything_possible(build):

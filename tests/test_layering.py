@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pyarrow as pa
@@ -68,8 +69,14 @@ def imported_modules(tree: ast.AST) -> Iterator[str]:
                 yield node.module
 
 
-def imports_of(source: Path) -> set[str]:
-    return set(imported_modules(ast.parse(source.read_text("utf-8"))))
+@cache
+def tree_of(source: Path) -> ast.Module:
+    return ast.parse(source.read_text("utf-8"))
+
+
+@cache
+def imports_of(source: Path) -> frozenset[str]:
+    return frozenset(imported_modules(tree_of(source)))
 
 
 def declared_modules(*, group: str | None = None, extras: bool = False) -> set[str]:
@@ -134,7 +141,7 @@ def test_only_kernels_import_a_compiler():
 
 def test_no_module_reads_a_jvm():
     for source in SOURCES:
-        nodes = list(ast.walk(ast.parse(source.read_text("utf-8"))))
+        nodes = list(ast.walk(tree_of(source)))
         names = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
         texts = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
         assert not {"_jvm", "_jsc", "_jsparkSession"} & (names | texts), source
@@ -151,7 +158,7 @@ def unsafe_calls(tree: ast.AST) -> list[ast.Call]:
 def test_no_column_chunk_is_asked_of_pyarrow():
     """`row_group(i).column(j)` of pyarrow 26 ends the process where the chunk is damaged or encrypted."""
     for source in SOURCES:
-        assert not unsafe_calls(ast.parse(source.read_text("utf-8"))), source
+        assert not unsafe_calls(tree_of(source)), source
     assert len(unsafe_calls(ast.parse("a.row_group(0).column(1)\nb = a.row_group(0)\na.row_group(0).num_rows"))) == 2
 
 

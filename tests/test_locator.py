@@ -204,7 +204,7 @@ def test_a_build_that_fails_leaves_nothing(tmp_path):
 # --- merging ----------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=at_depth(20))
 @given(st.data(), st.sampled_from([1, 9, 1 << 62]), st.sampled_from([1, 512]))
 def test_merges_in_any_order_give_the_same_bytes(tmp_path_factory, data, distinct, slice_pages):
     root = tmp_path_factory.mktemp("merges")

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.depth import at_depth
 from tests.test_pages import opened
 from zonebloom.errors import DataFileError
 from zonebloom.formats.parquet import page_index as page_map
@@ -150,7 +151,7 @@ def test_pages_in_another_order_or_twice_are_not_used(indexed_file):
         assert check_rows(indexed_file) == 0
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(at_depth(20)))
 def test_a_damaged_page_is_an_error_or_gives_the_row_group_s_rows(indexed_file, seed):
     """Flips in headers of pages and in values: never a row less, and never another error than ours."""
     first, _, _ = locations_of(indexed_file)[0]

@@ -27,6 +27,7 @@ from hypothesis import strategies as st
 from pyarrow.parquet import encryption
 
 import zonebloom as zb
+from tests.depth import at_depth
 from zonebloom import cli
 from zonebloom.bloom.sizing import expected_fpp
 from zonebloom.cli.blobs import text_of
@@ -654,7 +655,7 @@ def test_exact_existence_reads_no_row_group_whose_filter_excludes_all_values(ind
         index.exists("key", wanted, exact=True)
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=at_depth(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_own_filters_lose_no_row_of_any_predicate(own_lake, data):
     index, table = own_lake

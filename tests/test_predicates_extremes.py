@@ -153,5 +153,5 @@ def test_a_thousand_levels_are_evaluated_and_more_are_refused_by_name(tmp_path, 
         """,
         tmp_path,
         made,
-        at_depth(50_000),
+        at_depth(50_000, 5000),
     )

@@ -53,11 +53,13 @@ def any_spark(request: pytest.FixtureRequest) -> SparkSession:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Give `any_spark` both kinds of session, or the one that the test's name chooses."""
+    """Give `any_spark` the kind of session that the test's name chooses; in the deep suite the other kind too."""
     if "any_spark" in metafunc.fixturenames:
-        kinds = ["spark", "connect"]
-        chosen = kinds if IS_DEEP else [kinds[zlib.crc32(metafunc.function.__name__.encode()) % 2]]
-        metafunc.parametrize("any_spark", chosen, indirect=True)
+        kinds: list[object] = ["spark", "connect"]
+        if zlib.crc32(metafunc.function.__name__.encode()) % 2:
+            kinds.reverse()
+        others = [pytest.param(kind, marks=pytest.mark.deep) for kind in kinds[1:]] if IS_DEEP else []
+        metafunc.parametrize("any_spark", [kinds[0], *others], indirect=True)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
