@@ -17,7 +17,8 @@ ORDER = (
     *("demo", "kernels", "emitters", "build", "memory", "startup", "search", "pages", "slices", "growth"),
     *("lance", "levels", "refresh", "locator", "billion", "upserts"),
     *("stores", "engines"),
-    *("spark_build", "spark_lookup_40_string", "spark_lookup_400_long", "spark_choice", "spark_join", "spark_source"),
+    *("spark_build", "spark_lookup_40_string", "spark_lookup_400_long", "spark_choice", "spark_files"),
+    *("spark_join", "spark_source"),
 )
 HERE = Path(__file__).parent
 HEADLINE = {

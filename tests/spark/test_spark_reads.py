@@ -658,6 +658,32 @@ def test_each_way_has_the_schema_of_a_plain_read(any_spark, hard_lake):
     assert lake.where("user_id = 'nobody'").schema == plain.schema
 
 
+@pytest.mark.parametrize("layout", ["flat", "keys", "merged", "summary", "copied"])
+def test_the_schema_of_many_files_is_that_of_a_plain_read(spark, tmp_path, layout):
+    """Of many files few give the schema: Spark takes the first file's columns, and types of keys from all folders."""
+    for number in range(40):
+        folder = f"day={'x' if number > 38 else number % 3 + 1}/" if layout == "keys" else ""
+        rows = pa.table({"key": [f"k-{number}"], "n": [number], "more": [1.5]})
+        write(tmp_path, f"{folder}p-{number:02}.parquet", rows if number else rows.select(["n", "key"]))
+    zb.build_index(tmp_path, ["key"])
+    if layout == "summary":
+        pq.write_metadata(pa.schema({"key": pa.string(), "summed": pa.int64()}), tmp_path / "_common_metadata")
+    if layout == "copied":
+        (tmp_path / "a.parquet._COPYING_").write_bytes(b"half")
+        (tmp_path / "below").mkdir()
+        write(tmp_path, "below/p.parquet", pa.table({"key": ["k"], "lower": [1]}))
+    spark.conf.set("spark.sql.parquet.mergeSchema", str(layout == "merged").lower())
+    try:
+        lake, plain = read(spark, str(tmp_path)), plain_read(spark, tmp_path)
+        assert lake.schema == plain.schema
+        assert ("summed" in lake.columns, "more" in lake.columns) == (layout == "summary", layout == "merged")
+        jobs = num_jobs(spark, lambda: read(spark, str(tmp_path)).schema)
+        assert jobs <= num_jobs(spark, lambda: plain_read(spark, tmp_path).schema)
+        assert shown(lake.where("key = 'k-7'")) == shown(plain.where("key = 'k-7'"))
+    finally:
+        spark.conf.unset("spark.sql.parquet.mergeSchema")
+
+
 def test_old_dates_that_spark_moves_not_and_int96_are_read_as_spark_reads_them(spark, tmp_path):
     for name, column, options in [
         ("dates", pa.array([dt.date(1500, 1, 1), dt.date(2026, 1, 1)]), {}),

@@ -16,12 +16,16 @@ __all__ = ["Choice", "Kept", "Method", "choose"]
 Method: TypeAlias = Literal["driver", "row_ranges", "candidates", "plain"]
 
 DRIVER_ROWS = 1 << 18
-DRIVER_FILES = 64
+DRIVER_FILES = 256
+"""Files that the driver opens, at about 1 ms each (`bench/spark_files.py`, two cores); a job starts in 0.1 s."""
 DRIVER_BYTES = 512 << 20
 CANDIDATE_FILES = 1024
 """Files that Spark is given by name: it looks for each; 512 of 2000 took 0.9 s (`bench/spark_choice.py`, two cores)."""
 ROW_RANGES_PAY = 8
 """Read only the row ranges when they hold at most 1/8 of the rows of the candidate files."""
+SMALL_FILES = 32
+"""Files that Spark lists in one scan. Of more files, if small, row ranges are faster (`bench/spark_files.py`)."""
+SMALL_FILE_BYTES = 1 << 20
 NARROWED_PAY = 2
 """The same for 1/2, if executors drop rows that do not match before they read other columns."""
 
@@ -87,6 +91,7 @@ def _chosen(kept: Kept) -> Choice:
     part = NARROWED_PAY if kept.is_narrowed else ROW_RANGES_PAY
     is_part = 0 < kept.rows * part <= kept.rows_of_files
     is_part |= kept.files > CANDIDATE_FILES and kept.bytes * ROW_RANGES_PAY <= kept.of_bytes
+    is_part |= kept.files > SMALL_FILES and kept.bytes <= kept.files * SMALL_FILE_BYTES
     if is_part and kept.obstacle is None and kept.lack() is None:
         shown = f"{kept.rows:,} of the {kept.rows_of_files:,} rows of {kept.files} files"
         return Choice("row_ranges", f"executors read {shown}")

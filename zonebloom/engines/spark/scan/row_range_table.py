@@ -10,7 +10,6 @@ Spec: specs/spark.md#tables
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 from zonebloom.engines.spark.scan.plan import Choice, Kept, choose
@@ -50,10 +49,9 @@ class ForeignLake(Lake):
     ) -> None:
         super().__init__(spark, index, cast("ParquetDataset", index.data), reopen, method=method, columns=columns)
 
-    @cached_property
-    def full_schema(self) -> StructType:
-        """The columns of the index at the first use, in the types of Spark's Parquet reader."""
-        return Layout(self._index.view()).schema()
+    def _schema_of(self, view: View) -> StructType:
+        """The columns of the index, in the types of Spark's Parquet reader."""
+        return Layout(view).schema()
 
     def _all(self) -> DataFrame:
         view = self._index.view()

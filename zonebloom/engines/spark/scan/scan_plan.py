@@ -5,13 +5,15 @@ Spec: specs/spark.md#reads
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from zonebloom.engines.spark.paths import escaped, url_of
+from zonebloom.engines.spark.paths import are_folders_keys, escaped, is_visible, url_of
 from zonebloom.engines.spark.pushdown.translate import Condition, Keys
 from zonebloom.engines.spark.scan.folded_rows import local_frame
 from zonebloom.engines.spark.scan.types import arrow_type
@@ -78,6 +80,31 @@ class Scans:
         if not files:
             raise DataFileError(f"a file of the data set {self.dataset.location} must be there, got none")
         return reader.parquet(*files)
+
+    def schema(self, listing: Mapping[str, Any]) -> StructType:
+        """The schema of the plain read. If a few files of a folder give it, Spark does not list the others.
+
+        Spec: specs/spark.md#schema
+        """
+        few = self._that_give_the_schema(listing)
+        if few is None:
+            return self.plain(listing).schema
+        reader = self.spark.read.option("basePath", url_of(self.dataset.location))
+        return reader.parquet(*map(self._path, few)).schema
+
+    def _that_give_the_schema(self, listing: Mapping[str, Any]) -> list[str] | None:
+        """The first file, which has the columns, and one of each folder, whose keys are columns; None if all count."""
+        is_merged = self.spark.conf.get("spark.sql.parquet.mergeSchema", "false") != "false"
+        if self.dataset.layout != "folder" or is_merged or any(Path(self.dataset.location).rglob("_*metadata*")):
+            return None
+        ordered = sorted(filter(self.is_seen(listing), listing), key=lambda path: path.encode("utf-16-be"))
+        few = {path.rpartition("/")[0]: path for path in reversed(ordered)}
+        return list(few.values()) if 0 < len(few) <= _CHUNK < len(listing) else None
+
+    def is_seen(self, listing: Mapping[str, Any]) -> Callable[[str], bool]:
+        """Tells whether Spark's plain read reads a file of the listing."""
+        is_keyed, is_listed = are_folders_keys(listing), self.dataset.layout != "folder"
+        return partial(is_visible, is_keyed=is_keyed, is_listed=is_listed)
 
     def candidates(self, paths: tuple[str, ...], schema: StructType, condition: Condition) -> DataFrame:
         """The rows of some files where `condition`.

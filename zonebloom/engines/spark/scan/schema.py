@@ -150,6 +150,8 @@ class Layout:
         """
         types = {one.name: one.dataType for one in schema}
         names = [name for name in self.partition_columns if name in types]
+        if not names:  # the folders of thousands of files
+            return {}
         if self.is_hive:
             texts = self._texts[path.rpartition("/")[0]]
             return {name: partition_columns.typed(texts.get(name), types[name], path) for name in names}

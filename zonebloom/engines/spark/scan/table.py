@@ -16,12 +16,11 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from zonebloom.engines.spark.executors import lack_of_executors, reads_by_id
 from zonebloom.engines.spark.join.keys import collected
-from zonebloom.engines.spark.paths import are_folders_keys, is_visible
 from zonebloom.engines.spark.pushdown.translate import Condition, keys_condition, understand_all
 from zonebloom.engines.spark.pushdown.types import Binder, Piece
 from zonebloom.engines.spark.scan.fallback import BY_ID, obstacle_of_rows
@@ -125,15 +124,21 @@ class Lake:
         self._scans = Scans(spark, dataset)
         self._binders: tuple[View, Binder] | None = None
         self._warned = False
+        self._full_schema: StructType | None = None
         self._columns = None if columns is None else self._known(columns)
 
     def __repr__(self) -> str:
         return f"Lake({self._dataset.location!r}, method {self.method}, {self._index!r})"
 
-    @cached_property
+    @property
     def full_schema(self) -> StructType:
         """Schema of Spark's plain read at the first use."""
-        return self._scans.plain(self._dataset.list()).schema
+        if self._full_schema is None:
+            self._full_schema = self._schema_of(self._index.view())
+        return self._full_schema
+
+    def _schema_of(self, view: View) -> StructType:
+        return self._scans.schema(view.listing)
 
     @property
     def schema(self) -> StructType:
@@ -319,11 +324,13 @@ class Lake:
         """The present data set and index."""
         with self._lock:
             if time.monotonic() - self._looked > _LOOK_AFTER_SECONDS:
-                versions = list_versions(self._index.view().snapshot.store)
+                versions = list_versions(self._index.store)
                 if versions and versions[-1] != self._index.version:
                     self._index = self._reopen()
                 self._looked = time.monotonic()
             view = self._index.view()
+            if self._full_schema is None:
+                self._full_schema = self._schema_of(view)
             if self._binders is None or self._binders[0] is not view:
                 self._binders = view, Binder(self.full_schema, view, self._instant)
             binder = self._binders[1]
@@ -369,9 +376,7 @@ class Lake:
         return choose(kept, asked)
 
     def _is_seen(self, view: View) -> Callable[[str], bool]:
-        """Whether Spark reads a file of the listing."""
-        is_keyed, is_listed = are_folders_keys(view.listing), self._dataset.layout != "folder"
-        return partial(is_visible, is_keyed=is_keyed, is_listed=is_listed)
+        return self._scans.is_seen(view.listing)
 
     def _read_schema(self, condition: Condition) -> StructType:
         """The columns to read: the lake's and those of the condition; all if the condition has parts for Spark."""
