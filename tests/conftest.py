@@ -148,38 +148,6 @@ def single_file(make_lake: MakeLake) -> Lake:
     return make_lake((4000,), row_group_size=1000)
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """How a command ended, and what it printed."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def document(self) -> Any:
-        return json.loads(self.out, parse_constant=refuse_constant)
-
-
-def refuse_constant(name: str) -> None:
-    raise ValueError(f"JSON has no {name}")
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Outcome]:
-    """`run("search", path, ...)`: the command in this process, as from a shell."""
-    from zonebloom import cli
-
-    def command(*arguments: object) -> Outcome:
-        monkeypatch.setattr(sys, "argv", ["zonebloom", *map(str, arguments)])
-        code = cli.run()
-        captured = capsys.readouterr()
-        assert "Traceback" not in captured.err
-        return Outcome(code, captured.out, captured.err)
-
-    return command
-
-
 @pytest.fixture(scope="session")
 def s3_server() -> Iterator[S3Server]:
     """A stand-in for S3 on loopback, one for all tests of a process."""
