@@ -612,6 +612,27 @@ def test_a_filter_that_names_no_column_is_applied_all_the_same(flat):
     assert flat.index.dataset().to_table(filter=by_place) == flat.plain.to_table(filter=by_place)
 
 
+def test_a_filter_reads_its_columns_where_no_pruning_needs_them(tmp_path):
+    """DuckDB writes `small = 300` as `if_else(is_valid(small), false, null)`: pruning looks at `false` alone."""
+    for part in range(2):
+        write(
+            tmp_path, f"part={part}/0.parquet", pa.table({"id": [1, 2, 3], "small": pa.array([1, 2, None], pa.int8())})
+        )
+    index = zb.build_index(tmp_path, "id", rows_per_zone=1)
+    plain, ours = pads.dataset(tmp_path, partitioning="hive"), index.dataset()
+    for where in (
+        pc.if_else(F("small") == 1, F("id") == 1, pa.scalar(None, pa.bool_())),
+        pc.if_else(F("small") == 1, F("part") == 1, pa.scalar(None, pa.bool_())),
+        ~pc.if_else(F("small").is_valid(), pa.scalar(False), pa.scalar(None, pa.bool_())) & (F("id") != 1),
+    ):
+        assert shown(ours.to_table(filter=where).to_pylist()) == shown(plain.to_table(filter=where).to_pylist())
+        assert shown(index.to_table(where).to_pylist()) == shown(plain.to_table(filter=where).to_pylist())
+    connection = duckdb.connect()
+    register_in_duckdb(connection, "events", index)
+    found = connection.sql("SELECT id FROM events WHERE NOT (small = 300) AND id <> 1")
+    assert found.fetchall() == [(2,), (2,)]
+
+
 # --- Polars and DataFusion --------------------------------------------------------------------------------------------
 
 

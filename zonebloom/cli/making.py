@@ -192,7 +192,7 @@ def export(
 def import_(file: Path, path: str, column: str, index: str | None, output_format: str) -> None:
     """Make an index of PATH from exported zones, or Lance's.
 
-    They are checked against the data first.
+    They are checked against the data first. A Lance table's own index: zonebloom build --from-lance-index.
     """
     from zonebloom.errors import DataFileError  # noqa: PLC0415 - as above
     from zonebloom.index import import_index  # noqa: PLC0415 - `--help` must not load Arrow

@@ -95,8 +95,9 @@ def relation(
     """The rows of the indexed data set `source` for which `where`, a condition in DuckDB's SQL, is true.
 
     DuckDB reads the Parquet files itself: those that have candidate rows, and of these the row groups that have some.
-    Tables, object stores, and names that DuckDB spells otherwise are read by `Index.dataset` instead. Files are listed
-    at the call: a relation that is used again after files changed may miss rows, so make it again.
+    Tables, object stores, and names that DuckDB spells otherwise are read by `Index.dataset` instead. Files are listed,
+    and the condition is evaluated for pruning, at the call: a relation that is used after files changed, or after
+    variables and tables of its condition did, may miss rows, so make it again.
 
     Examples
     --------

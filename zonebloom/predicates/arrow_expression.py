@@ -9,7 +9,7 @@ Spec: specs/pruning.md#pyarrow-expressions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -33,12 +33,17 @@ _FLOAT32_MAX = float(np.finfo(np.float32).max)
 class FromExpression(And):
     """A pyarrow Expression: its one child prunes, the expression itself is the row filter."""
 
-    __slots__ = ("expression",)
+    __slots__ = ("_columns", "expression")
 
     expression: pc.Expression
+    _columns: frozenset[str]
+    """What the expression reads; the tree may read less."""
 
-    def __init__(self, expression: pc.Expression, tree: Predicate) -> None:
-        self._set(_children=(tree,), _is_flat=True, expression=expression)
+    def __init__(self, expression: pc.Expression, tree: Predicate, columns: Iterable[str] = ()) -> None:
+        self._set(_children=(tree,), _is_flat=True, expression=expression, _columns=frozenset(columns))
+
+    def _leaf_columns(self) -> Iterable[str]:
+        return self._columns
 
     @property
     def _evaluated(self) -> tuple[Predicate, ...]:
@@ -112,7 +117,7 @@ def from_expression(expression: pc.Expression) -> FromExpression:
     except UnreadableExpressionError as error:
         message = f"a pyarrow Expression must name its columns, got {_text(expression):.200} ({error})"
         raise PredicateError(f"{message}; write the condition as SQL text") from error
-    return FromExpression(tree.expression, merged(translated))
+    return FromExpression(tree.expression, merged(translated), (name for name, _depth in _read(tree.root)))
 
 
 _AND = frozenset({"and_kleene", "and"})
@@ -168,18 +173,20 @@ _UNSUPPORTED = ReasonCode.PREDICATE_NOT_SUPPORTED
 
 def _opaque(tree: Tree, node: Call) -> OpaqueExpression:
     """A call of an unknown function, with the columns that it reads."""
-    columns: set[str] = set()
-    is_wrapped = False
+    found = list(_read(node))
+    code = ReasonCode.CAST_ON_COLUMN if any(depth > 1 for _name, depth in found) else _UNSUPPORTED
+    return OpaqueExpression(tree.piece(node), (name for name, _depth in found), code)
+
+
+def _read(node: Node) -> Iterator[tuple[str, int]]:
+    """The columns that a node reads, and how many calls are around each."""
     waiting: list[tuple[Node, int]] = [(node, 0)]
     while waiting:
         part, depth = waiting.pop()
         if isinstance(part, Field):
-            columns.add(_column(part) or part.path[0])
-            is_wrapped |= depth > 1
+            yield _column(part) or part.path[0], depth
         elif isinstance(part, Call):
             waiting.extend((argument, depth + 1) for argument in part.arguments)
-    code = ReasonCode.CAST_ON_COLUMN if is_wrapped else _UNSUPPORTED
-    return OpaqueExpression(tree.piece(node), columns, code)
 
 
 def _column(node: Node) -> str | None:

@@ -102,7 +102,8 @@ def _constant_nodes(predicate: Predicate, names: frozenset[str]) -> set[int]:
     known: dict[int, bool | None] = {}
     for node in reversed(list(predicate.walk())):  # children first
         if node.children:
-            parts = [known[id(child)] for child in node.children]
+            own = node._leaf_columns()  # noqa: SLF001 -- an Expression may read more than its tree
+            parts = [known[id(child)] for child in node.children] + ([names.issuperset(own)] if own else [])
             known[id(node)] = None if not any(one is not None for one in parts) else False not in parts
         else:
             columns = node.columns()
