@@ -9,6 +9,9 @@
 # Numba caches compiled kernels in zonebloom/bloom/kernels/__pycache__, keyed by the text of all kernel sources: an edit never
 # runs old machine code. `make clean` removes them with everything else that can be made again.
 
+# Tests, benches and the command start hundreds of processes, and each would compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
+
 VENV := .venv
 PY   := $(VENV)/bin/python
 PIP  := $(PY) -m pip --disable-pip-version-check --quiet

@@ -209,8 +209,8 @@ def catalog(tmp_path: Path) -> Iterator[SqlCatalog]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that go deeper, before `-m` chooses by marks."""
-    for item in items:
+    """In the deep suite mark the tests that go deeper, before `-m` chooses by marks."""
+    for item in items if IS_DEEP else ():
         if isinstance(item, pytest.Function) and item.function.__name__ in deeper_names(item.path):
             item.add_marker("deep")
 

@@ -252,7 +252,9 @@ def ids(table: pa.Table) -> list[int]:
 
 
 @settings(
-    max_examples=at_depth(100), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    max_examples=at_depth(100, 12),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(lake=lakes(), data=st.data())
 def test_scan_equals_full_scan_and_prune_is_superset_of_brute_force(lake, data):

@@ -11,7 +11,7 @@ from tests.fuzz.interleavings import World, run, single_threaded
 from tests.fuzz.memory import MemoryStore
 from zonebloom.maintain.transaction import Rebase
 
-INTERLEAVINGS = 20_000 if IS_DEEP else 40
+INTERLEAVINGS = 5000 if IS_DEEP else 40
 FIRST = 1_000_000
 
 
