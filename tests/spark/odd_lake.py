@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import zonebloom as zb
-from zonebloom.engines.spark.paths import escaped, url_of
-from zonebloom.engines.spark.scan.source import Options, Plan, ZoneBloomReader, ZoneBloomSource
+from zonebloom.engines.spark.scan.own_scans import escaped, url_of
+from zonebloom.engines.spark.scan.source import Options, ZoneBloomReader, ZoneBloomSource
+from zonebloom.engines.spark.scan.splits import Reading, Split
 from zonebloom.engines.spark.scan.types import arrow_schema
 
 UTC = dt.UTC
@@ -79,11 +81,36 @@ def native(session: Any, root: Path) -> Any:
     return session.read.option("mergeSchema", "true").parquet(escaped(url_of(str(root))))
 
 
+@dataclass(frozen=True)
+class Plan:
+    """The tasks of a read of the data source."""
+
+    reading: Reading
+    tasks: list[tuple[Split, ...]]
+    num_total_rows: int
+
+    @property
+    def splits(self) -> list[Split]:
+        return [split for task in self.tasks for split in task]
+
+    @property
+    def num_files(self) -> int:
+        return len({split.path for split in self.splits})
+
+    @property
+    def num_rows(self) -> int:
+        return sum(split.num_rows for split in self.splits)
+
+
 def plan_of(root: Path, where: str | None = None, columns: str | None = None) -> Plan:
     given = {"path": str(root), "where": where, "columns": columns}
     options = {name: text for name, text in given.items() if text is not None}
-    schema = ZoneBloomSource(options).schema()
-    return ZoneBloomReader(Options.of(options), schema).plan()
+    return planned(options, ZoneBloomSource(options).schema())
+
+
+def planned(options: dict[str, str], schema: Any) -> Plan:
+    reader = ZoneBloomReader(Options.of(options), schema)
+    return Plan(*reader.tasks(), reader.options.view().universe.num_rows)
 
 
 def rows_of(plan: Plan) -> pa.Table:

@@ -249,7 +249,7 @@ def test_a_build_that_fails_leaves_the_index_as_it_was(any_spark, flat_lake, mon
 
 
 def test_a_cancelled_build_is_an_error_of_one_line(spark, flat_lake, tmp_path, monkeypatch):
-    """And the description of the user's own jobs is back after it."""
+    """The same call builds afterwards; a vacuum removes what tasks left; descriptions of the user's jobs return."""
     made, context = tmp_path / "made", spark.sparkContext
     monkeypatch.setattr(tasks, "build", faults.build_for_ever)
     context.setJobDescription("of the user")
@@ -267,6 +267,11 @@ def test_a_cancelled_build_is_an_error_of_one_line(spark, flat_lake, tmp_path, m
         ZoneBloom(spark).create_index(flat_lake.root, "user_id", index=made, tasks=1)
     thread.join()
     assert "\n" not in str(caught.value)
+    assert not list(made.glob("versions/*"))
+    monkeypatch.undo()
+    index = ZoneBloom(spark).create_index(flat_lake.root, "user_id", index=made, tasks=1)
+    index.vacuum(older_than=timedelta(0))
+    assert files_of(made) == named_files(made)
     assert context.getLocalProperty("spark.job.description") == "of the user"
     context.setLocalProperty("spark.job.description", None)
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from zonebloom.engines.spark.scan.plan import Kept, choose
+from zonebloom.engines.spark.scan.choice import Kept, choose
 from zonebloom.errors import InvalidArgumentError
 
 MIB = 1 << 20

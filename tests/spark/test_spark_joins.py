@@ -24,8 +24,9 @@ from tests.conftest import index_of
 from tests.depth import IS_DEEP
 from zonebloom.bloom.hashing import hash_array
 from zonebloom.bloom.sbbf import Sbbf
+from zonebloom.engines.spark.catalog import Catalog
+from zonebloom.engines.spark.join.keys import fold_to_bytes, hash_of
 from zonebloom.engines.spark.join.semi_join import filter_by_index
-from zonebloom.engines.spark.join.sql_probe import fold_to_bytes, hash_of
 from zonebloom.errors import ColumnNotFoundError, IndexNotFoundError, InvalidArgumentError
 
 NAN = float("nan")
@@ -170,7 +171,7 @@ class Probed:
         """What the filter leaves of the probe of a case; `id` and `key`."""
         column = f"c{number}"
         name = {"column": "key", "indexed_column": column}
-        return filter_by_index(self.spark, self.probed(number), self.index, **name, **options)
+        return filter_by_index(Catalog(self.spark), self.probed(number), self.index, **name, **options)
 
     def probed(self, number: int) -> Any:
         """The probe of a case, without the rows that only pad it."""
@@ -243,7 +244,7 @@ def test_the_arrow_path_asks_no_session_but_the_frame_s(connect, tmp_path, monke
     index = lake_of(tmp_path / "lake", [1, 2, 3], pa.int64())
     probe = of_frame(connect, tmp_path, range(100), pa.int64())
     monkeypatch.delattr(type(connect), "_parse_ddl")
-    assert filter_by_index(connect, probe, index, "key", path="arrow").count() < 10
+    assert filter_by_index(Catalog(connect), probe, index, "key", path="arrow").count() < 10
 
 
 HASHED = ["int32", "int64", "float32", "float64", "string", "binary", "date32", "timestamp", "ntz"]
@@ -267,7 +268,7 @@ def test_joins_that_drop_rows_without_a_partner(spark, tmp_path):
     lake = spark.read.parquet(str(tmp_path / "lake"))
     probe = of_frame(spark, tmp_path, with_nulls(list(range(100, 1000))))
     for how in ("inner", "left_semi", "leftsemi", "right", "right_outer"):
-        kept = filter_by_index(spark, probe, index, "key", how=how)
+        kept = filter_by_index(Catalog(spark), probe, index, "key", how=how)
         assert rows_of(joined(kept, lake, how)) == rows_of(joined(probe, lake, how)), how
     assert kept.count() < 160
 
@@ -276,7 +277,7 @@ def test_other_joins_are_refused_by_name(spark, tmp_path):
     index = lake_of(tmp_path / "lake", [1, 2])
     for how in ("left", "left_outer", "full", "outer", "left_anti", "anti", "cross", "sideways"):
         with pytest.raises(InvalidArgumentError, match=f"how must be inner.*{how}"):
-            filter_by_index(spark, spark.range(3), index, "id", indexed_column="key", how=how)
+            filter_by_index(Catalog(spark), spark.range(3), index, "id", indexed_column="key", how=how)
 
 
 REFUSED = {
@@ -301,7 +302,7 @@ def test_pairs_of_types_that_spark_converts_are_refused_by_name(spark, tmp_path)
         index = lake_of(tmp_path / str(number), pa.array([None, None], indexed))
         frame = spark.range(3).selectExpr(f"{expression} as key")
         with pytest.raises(InvalidArgumentError, match="column key must be of a type that Spark compares by value"):
-            filter_by_index(spark, frame, index, "key")
+            filter_by_index(Catalog(spark), frame, index, "key")
 
 
 def test_padded_text_is_refused_by_name(spark, tmp_path):
@@ -309,7 +310,7 @@ def test_padded_text_is_refused_by_name(spark, tmp_path):
     spark.sql("create table padded (key char(5)) using parquet")
     try:
         with pytest.raises(InvalidArgumentError, match=r"got char\(5\)"):
-            filter_by_index(spark, spark.table("padded"), index, "key")
+            filter_by_index(Catalog(spark), spark.table("padded"), index, "key")
     finally:
         spark.sql("drop table padded")
 
@@ -320,7 +321,7 @@ def test_local_times_that_spark_reads_as_instants_are_refused(spark, tmp_path):
     spark.conf.set("spark.sql.parquet.inferTimestampNTZ.enabled", "false")
     try:
         with pytest.raises(InvalidArgumentError, match="inferTimestampNTZ"):
-            filter_by_index(spark, probe, index, "key")
+            filter_by_index(Catalog(spark), probe, index, "key")
     finally:
         spark.conf.unset("spark.sql.parquet.inferTimestampNTZ.enabled")
 
@@ -332,7 +333,7 @@ def test_new_and_changed_files_join(any_spark, tmp_path):
     pq.write_table(pa.table({"key": range(700, 777), "row": range(77)}), folder / "a.parquet")
     lake = any_spark.read.parquet(str(folder))
     probe = any_spark.range(2000).withColumnRenamed("id", "key")
-    kept = filter_by_index(any_spark, probe, index, "key")
+    kept = filter_by_index(Catalog(any_spark), probe, index, "key")
     assert rows_of(joined(kept, lake)) == rows_of(joined(probe, lake))
     assert 227 <= kept.count() < 300  # what a.parquet had is still in the index's filter
 
@@ -346,7 +347,7 @@ def test_every_refresh_adds_a_filter(any_spark, tmp_path):
         index.refresh()
     lake = any_spark.read.parquet(str(folder))
     probe = any_spark.range(5000).withColumnRenamed("id", "key")
-    kept = filter_by_index(any_spark, probe, index, "key")
+    kept = filter_by_index(Catalog(any_spark), probe, index, "key")
     assert rows_of(joined(kept, lake)) == rows_of(joined(probe, lake))
     assert 500 <= kept.count() < 600
 
@@ -358,7 +359,7 @@ def test_too_many_new_rows_drop_nothing_and_say_so(spark, tmp_path):
     probe = spark.range(1000).withColumnRenamed("id", "key")
     said = r"1 new or changed files, such as c\.parquet, with 100 rows; no row is dropped"
     with pytest.warns(RuntimeWarning, match=said):
-        kept = filter_by_index(spark, probe, index, "key", max_new_rows=99)
+        kept = filter_by_index(Catalog(spark), probe, index, "key", max_new_rows=99)
     assert kept.count() == 1000
 
 
@@ -367,7 +368,7 @@ def test_a_new_file_that_cannot_be_read_drops_nothing_and_says_so(spark, tmp_pat
     index = lake_of(folder, list(range(100)))
     (folder / "c.parquet").write_bytes(b"no Parquet")
     with pytest.warns(RuntimeWarning, match="rows that cannot be read; no row is dropped"):
-        kept = filter_by_index(spark, spark.range(1000), index, "id", indexed_column="key")
+        kept = filter_by_index(Catalog(spark), spark.range(1000), index, "id", indexed_column="key")
     assert kept.count() == 1000
 
 
@@ -376,7 +377,7 @@ def test_a_new_file_of_another_type_drops_nothing_and_says_so(spark, tmp_path):
     index = lake_of(folder, list(range(100)))
     pq.write_table(pa.table({"key": ["1"], "row": [1]}), folder / "c.parquet")
     with pytest.warns(RuntimeWarning, match="whose key does not convert to int64; no row is dropped"):
-        kept = filter_by_index(spark, spark.range(1000), index, "id", indexed_column="key")
+        kept = filter_by_index(Catalog(spark), spark.range(1000), index, "id", indexed_column="key")
     assert kept.count() == 1000
 
 
@@ -386,7 +387,7 @@ def test_a_damaged_filter_is_made_anew_from_the_files(spark, tmp_path):
     place = next(index_of(folder).rglob("*.sbbf"))
     place.write_bytes(bytes(place.stat().st_size))
     with pytest.warns(RuntimeWarning, match="must have checksum"):
-        kept = filter_by_index(spark, spark.range(1000), index, "id", indexed_column="key")
+        kept = filter_by_index(Catalog(spark), spark.range(1000), index, "id", indexed_column="key")
     assert 100 <= kept.count() < 120
 
 
@@ -394,20 +395,27 @@ def test_an_index_without_the_level_is_refused(spark, tmp_path):
     lake_of(tmp_path / "lake", [1, 2])
     plain = zonebloom.build_index(tmp_path / "lake", "row")
     with pytest.raises(IndexNotFoundError, match=r'levels=\("zone", "dataset"\)'):
-        filter_by_index(spark, spark.range(3), plain, "id", indexed_column="row")
+        filter_by_index(Catalog(spark), spark.range(3), plain, "id", indexed_column="row")
     with pytest.raises(ColumnNotFoundError):
-        filter_by_index(spark, spark.range(3), plain, "id")
+        filter_by_index(Catalog(spark), spark.range(3), plain, "id")
 
 
 def test_the_sql_check_runs_in_sparks_own_code(spark, tmp_path):
     index = lake_of(tmp_path / "lake", list(range(100)))
-    spark.conf.set("spark.sql.adaptive.enabled", "false")
+    settings = {"adaptive.enabled": "false", "codegen.wholeStage": "true", "codegen.factoryMode": "CODEGEN_ONLY"}
+    before = {f"spark.sql.{name}": spark.conf.get(f"spark.sql.{name}") for name in settings}
+    for name, value in settings.items():
+        spark.conf.set(f"spark.sql.{name}", value)
     try:
-        kept = filter_by_index(spark, spark.range(1000), index, "id", indexed_column="key")
+        kept = filter_by_index(Catalog(spark), spark.range(1000), index, "id", indexed_column="key")
+        found = {row.id for row in kept.collect()}
         plan = kept._explain_string(mode="formatted") if hasattr(kept, "_explain_string") else ""
         plan = plan or kept._jdf.queryExecution().toString()
     finally:
-        spark.conf.unset("spark.sql.adaptive.enabled")
+        for name, value in before.items():
+            spark.conf.set(name, value)
+    assert set(range(100)) <= found
+    assert len(found) < 110
     assert "Python" not in plan
     assert "ArrowEval" not in plan
     assert plan.count("LocalTableScan [words") == 4  # each array once a query
@@ -421,12 +429,12 @@ def test_large_filters_are_folded_or_go_through_arrow(any_spark, tmp_path):
     exact = set(range(0, 35_000, 7))
     sizes = [num_bytes, num_bytes // 2, num_bytes // 100]
     for size in sizes:
-        kept = filter_by_index(any_spark, probe, index, "key", max_sql_bytes=size)
+        kept = filter_by_index(Catalog(any_spark), probe, index, "key", max_sql_bytes=size)
         found = {row.key for row in kept.collect()}
         assert exact <= found
         assert len(found) < 9000
     with pytest.raises(InvalidArgumentError, match="raise max_sql_bytes"):
-        filter_by_index(any_spark, probe, index, "key", max_sql_bytes=num_bytes // 100, path="sql")
+        filter_by_index(Catalog(any_spark), probe, index, "key", max_sql_bytes=num_bytes // 100, path="sql")
 
 
 def test_folding_stops_where_it_would_pass_too_much():
@@ -441,7 +449,7 @@ def test_folding_stops_where_it_would_pass_too_much():
 def test_a_filter_that_somebody_else_made(any_spark):
     filter_ = Sbbf.for_ndv(100, 0.001)
     filter_.insert(pa.array(range(100)))
-    kept = filter_by_index(any_spark, any_spark.range(1000), filter_, "id")
+    kept = filter_by_index(Catalog(any_spark), any_spark.range(1000), filter_, "id")
     assert {row.id for row in kept.collect()} >= set(range(100))
     assert kept.count() < 110
 
@@ -455,7 +463,7 @@ def test_filters_of_a_few_refreshes_in_sql(any_spark, tmp_path):
         index.refresh()
     probe = any_spark.range(5000).withColumnRenamed("id", "key")
     for path in ("sql", "arrow"):
-        kept = filter_by_index(any_spark, probe, index, "key", path=path)
+        kept = filter_by_index(Catalog(any_spark), probe, index, "key", path=path)
         assert 300 <= kept.count() < 340
 
 
@@ -465,7 +473,7 @@ def test_odd_column_names(spark, tmp_path):
     for name in ("a.b", "back`tick", "with space", "ключ"):
         quoted = "`" + name.replace("`", "``") + "`"
         probe = spark.range(1000).selectExpr(f"id as {quoted}")
-        kept = filter_by_index(spark, probe, index, name, indexed_column="key")
+        kept = filter_by_index(Catalog(spark), probe, index, name, indexed_column="key")
         frames.append(kept.selectExpr(f"{quoted} AS id"))
     for ids in ids_of(frames):
         assert 100 <= len(ids) < 110
@@ -475,13 +483,13 @@ def test_a_name_that_spark_would_substitute_is_refused(spark, tmp_path):
     index = lake_of(tmp_path / "lake", list(range(100)))
     probe = spark.range(9).withColumnRenamed("id", "${spark.app.name}")
     with pytest.raises(InvalidArgumentError, match="column must have no"):
-        filter_by_index(spark, probe, index, "${spark.app.name}", indexed_column="key")
+        filter_by_index(Catalog(spark), probe, index, "${spark.app.name}", indexed_column="key")
 
 
 def test_a_leaf_of_a_struct(spark, tmp_path):
     index = lake_of(tmp_path / "lake", list(range(100)))
     probe = spark.range(1000).selectExpr("named_struct('b', id) as a")
-    assert 100 <= filter_by_index(spark, probe, index, "a.b", indexed_column="key").count() < 110
+    assert 100 <= filter_by_index(Catalog(spark), probe, index, "a.b", indexed_column="key").count() < 110
 
 
 def test_an_empty_data_set_joins_nothing(spark, tmp_path):
@@ -489,7 +497,7 @@ def test_an_empty_data_set_joins_nothing(spark, tmp_path):
     index = lake_of(folder, [1, 2, 3])
     for file in folder.glob("*.parquet"):
         file.unlink()
-    assert filter_by_index(spark, spark.range(10), index, "id", indexed_column="key").count() == 0
+    assert filter_by_index(Catalog(spark), spark.range(10), index, "id", indexed_column="key").count() == 0
 
 
 def test_nothing_reaches_into_the_jvm():
@@ -506,7 +514,7 @@ def test_rows_are_kept_where_spark_hashes_otherwise(spark, tmp_path):
     session.conf.set("spark.sql.functionResolution.sessionOrder", "first")
     probe = session.range(100).withColumnRenamed("id", "key")
     with pytest.warns(RuntimeWarning, match="xxhash64 must take the hash of one argument as the seed of the next"):
-        kept = filter_by_index(session, probe, index, "key")
+        kept = filter_by_index(Catalog(session), probe, index, "key")
     assert joined(kept, session.read.parquet(str(tmp_path / "lake"))).count() == 50
     session.conf.unset("spark.sql.functionResolution.sessionOrder")
-    assert filter_by_index(session, probe, index, "key").count() < 60
+    assert filter_by_index(Catalog(session), probe, index, "key").count() < 60

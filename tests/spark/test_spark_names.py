@@ -12,11 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import zonebloom as zb
-from zonebloom.engines.spark.paths import url_of
 from zonebloom.engines.spark.pushdown.names import respelled
 from zonebloom.engines.spark.pushdown.translate import predicate_of_option
 from zonebloom.engines.spark.pushdown.types import Binder
 from zonebloom.engines.spark.scan.open import read
+from zonebloom.engines.spark.scan.own_scans import url_of
 from zonebloom.engines.spark.scan.schema import Layout
 from zonebloom.spark import ZoneBloom
 

@@ -194,7 +194,7 @@ def test_few_row_ranges_of_every_file_are_read_by_executors(any_spark, tmp_path)
 
 
 def test_row_ranges_with_dates_that_spark_moves_are_sparks_to_read(spark, tmp_path, monkeypatch):
-    monkeypatch.setattr("zonebloom.engines.spark.scan.plan.DRIVER_ROWS", -1)
+    monkeypatch.setattr("zonebloom.engines.spark.scan.choice.DRIVER_ROWS", -1)
     small, zb = small_of(spark, [0, 5, 1700]), ZoneBloom(spark)
     query = "SELECT id AS key, date'1500-01-01' AS day FROM range(2000)"
     for setting, writes in (("datetimeRebaseModeInWrite", True), ("datetimeRebaseModeInRead", False)):

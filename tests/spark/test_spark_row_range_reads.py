@@ -14,10 +14,9 @@ import pytest
 
 import zonebloom as zb
 from zonebloom.engines.spark.pushdown.translate import EVERY_ROW
-from zonebloom.engines.spark.scan.late_materialization import narrowing_of
 from zonebloom.engines.spark.scan.open import read
 from zonebloom.engines.spark.scan.schema import Layout
-from zonebloom.engines.spark.scan.splits import packed, splits_of
+from zonebloom.engines.spark.scan.splits import narrowing_of, packed, splits_of
 from zonebloom.engines.spark.scan.types import arrow_schema
 from zonebloom.errors import DataFileError, InvalidArgumentError
 from zonebloom.predicates import And, Equals, IsIn, IsNull, Not, Or
@@ -41,7 +40,7 @@ def lake(tmp_path: Path) -> Path:
 @pytest.fixture
 def few(monkeypatch):
     """No row is few enough for the driver."""
-    monkeypatch.setattr("zonebloom.engines.spark.scan.plan.DRIVER_ROWS", -1)
+    monkeypatch.setattr("zonebloom.engines.spark.scan.choice.DRIVER_ROWS", -1)
 
 
 def shown(frame) -> list[str]:

@@ -17,7 +17,6 @@ from pyspark.sql import functions
 import zonebloom as zb
 from tests.spark.odd_lake import ROWS_PER_FILE, ROWS_PER_ZONE, plan_of, rows_of, write_odd_lake
 from zonebloom.engines.spark.scan import splits as pieces_module
-from zonebloom.engines.spark.scan.row_ranges import candidates, map_candidates
 from zonebloom.errors import DataFileError, InvalidArgumentError, MissingDependencyError, StaleIndexError
 from zonebloom.spark import ZoneBloom
 
@@ -114,10 +113,10 @@ def test_empty_batches_of_a_function_lose_no_rows(any_spark, small_lake):
 
 
 def test_a_function_is_called_once_for_each_task_and_tasks_are_packed_by_size(spark, small_lake, monkeypatch):
-    one = map_candidates(spark, small_lake, "x >= 0", counted, "num long")
+    one = ZoneBloom(spark).map_candidates(small_lake, "x >= 0", counted, "num long")
     assert [row["num"] for row in one.collect()] == [400]
     monkeypatch.setattr(pieces_module, "OPEN_BYTES", pieces_module.TASK_BYTES // 2 + 1)
-    four = map_candidates(spark, small_lake, "x >= 0", counted, "num long")
+    four = ZoneBloom(spark).map_candidates(small_lake, "x >= 0", counted, "num long")
     assert [row["num"] for row in four.collect()] == [100] * 4
 
 
@@ -128,48 +127,48 @@ def test_where_nothing_can_match_no_task_reads(any_spark, small_lake):
 
 
 def test_ranges_of_files_that_changed_are_refused(spark, small_lake):
-    ranges = candidates(spark, small_lake, "x IN (5, 105)").toArrow()
-    fresh = map_candidates(spark, small_lake, ranges, same, "x long, s string")
+    ranges = ZoneBloom(spark).candidates(small_lake, "x IN (5, 105)").toArrow()
+    fresh = ZoneBloom(spark).map_candidates(small_lake, ranges, same, "x long, s string")
     pq.write_table(pa.table({"x": [7], "s": ["new"]}), small_lake / "1.parquet")
     with pytest.raises(StaleIndexError, match=r"got some of 1\.parquet, which changed"):
-        map_candidates(spark, small_lake, ranges, same, "x long, s string")
+        ZoneBloom(spark).map_candidates(small_lake, ranges, same, "x long, s string")
     with pytest.raises(PySparkException, match="must be the one that was listed"):
         fresh.collect()
-    again = map_candidates(spark, small_lake, "x IN (5, 105)", same, "x long, s string")
+    again = ZoneBloom(spark).map_candidates(small_lake, "x IN (5, 105)", same, "x long, s string")
     assert xs(again) == [*range(7), 7, 7, 8, 9]
 
 
 def test_a_file_that_is_not_indexed_is_read_whole_or_not_at_all(spark, small_lake):
     pq.write_table(pa.table({"x": [7, 8], "s": ["new", "newer"]}), small_lake / "9.parquet")
-    ranges = candidates(spark, small_lake, "x = -1").toArrow()
+    ranges = ZoneBloom(spark).candidates(small_lake, "x = -1").toArrow()
     assert ranges.num_rows == 1
-    assert xs(map_candidates(spark, small_lake, ranges, same, "x long, s string")) == [7, 8]
+    assert xs(ZoneBloom(spark).map_candidates(small_lake, ranges, same, "x long, s string")) == [7, 8]
     part = ranges.set_column(3, "stop", pa.array([1]))
     with pytest.raises(StaleIndexError):
-        map_candidates(spark, small_lake, part, same, "x long, s string")
+        ZoneBloom(spark).map_candidates(small_lake, part, same, "x long, s string")
     pq.write_table(pa.table({"x": [7, 8, 9], "s": ["new", "newer", "newest"]}), small_lake / "9.parquet")
     with pytest.raises(StaleIndexError):
-        map_candidates(spark, small_lake, ranges, same, "x long, s string")
+        ZoneBloom(spark).map_candidates(small_lake, ranges, same, "x long, s string")
 
 
 def test_what_is_no_row_range_is_refused(spark, small_lake):
     with pytest.raises(InvalidArgumentError, match="row ranges must have the columns"):
-        map_candidates(spark, small_lake, pa.table({"path": ["0.parquet"]}), same, "x long")
+        ZoneBloom(spark).map_candidates(small_lake, pa.table({"path": ["0.parquet"]}), same, "x long")
     beyond = pa.table({"path": ["0.parquet"], "fragment_id": [0], "start": [0], "stop": [101]})
     with pytest.raises(StaleIndexError):
-        map_candidates(spark, small_lake, beyond, same, "x long")
+        ZoneBloom(spark).map_candidates(small_lake, beyond, same, "x long")
 
 
 def test_an_unreadable_file_is_an_error(spark, small_lake):
     (small_lake / "9.parquet").write_bytes(b"PAR1 no more")
     with pytest.raises(DataFileError, match=r"9\.parquet"):
-        map_candidates(spark, small_lake, "x = 5", same, "x long, s string")
+        ZoneBloom(spark).map_candidates(small_lake, "x = 5", same, "x long, s string")
 
 
 def test_without_pandas_it_says_what_to_install(spark, small_lake, monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(MissingDependencyError, match=r'pip install "zonebloom\[spark\]"'):
-        map_candidates(spark, small_lake, "x = 5", same, "x long, s string")
+        ZoneBloom(spark).map_candidates(small_lake, "x = 5", same, "x long, s string")
 
 
 def test_odd_rows_reach_the_function_as_spark_has_them(any_spark, odd_lake):

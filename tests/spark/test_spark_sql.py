@@ -15,8 +15,10 @@ import pytest
 from pyspark.errors import PySparkException
 
 import zonebloom
+from zonebloom.engines.spark import catalog
 from zonebloom.engines.spark import sql as queries
-from zonebloom.engines.spark.pushdown.implied import implies, opaque
+from zonebloom.engines.spark.pushdown import implied
+from zonebloom.engines.spark.pushdown.implied import explained, implies, opaque
 from zonebloom.errors import ColumnNotFoundError, InvalidArgumentError
 from zonebloom.spark import ZoneBloom
 
@@ -141,7 +143,7 @@ def test_spark_is_told_how_large_row_ranges_are(spark, root):
     whole = sum(path.stat().st_size for path in root.rglob("*.parquet"))
     assert whole / 2 < sizes["r < 100000"] < 2 * whole
     assert sizes["u = '0-7'"] < whole / 10
-    assert "zonebloom: 50 of 4,000 rows" in frame._jdf.queryExecution().toString()
+    assert "zonebloom: 50 of 4,000 rows, 1 of 2 files" in frame._jdf.queryExecution().toString()
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------
@@ -208,6 +210,20 @@ def test_a_query_has_the_rows_of_spark_and_its_scans_are_pruned(any_spark, table
         assert found.columns == expected.columns
         assert shown(found) == shown(expected), text
         assert len(scans) == pruned, text
+
+
+def test_spark_explains_nothing_where_no_table_is_indexed(any_spark, tables, tmp_path, monkeypatch):
+    asked = []
+    for module in (catalog, implied):
+        monkeypatch.setattr(module, "explained", lambda frame: asked.append(frame) or explained(frame))
+    pq.write_table(pa.table({"u": ["0-7"], "k": [3]}), tmp_path / "plain.parquet")
+    any_spark.read.parquet(str(tmp_path / "plain.parquet")).createOrReplaceTempView("plain")
+    zb = ZoneBloom(any_spark)
+    for text in ("SELECT k FROM plain WHERE u = '0-7'", "SELECT k FROM users JOIN plain USING (k)", "SELECT 1"):
+        assert shown(zb.sql(text)) == shown(any_spark.sql(text))
+    assert not asked
+    assert zb.sql("SELECT r FROM events WHERE u = '0-7'").collect()[0].r == 7
+    assert len(asked) == 3
 
 
 def test_lakes_are_fields_of_a_query(any_spark, root):

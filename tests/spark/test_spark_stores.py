@@ -66,7 +66,7 @@ def plain(spark, copy: Path):
 @pytest.fixture
 def few(monkeypatch):
     """No row is few enough for the driver."""
-    monkeypatch.setattr("zonebloom.engines.spark.scan.plan.DRIVER_ROWS", -1)
+    monkeypatch.setattr("zonebloom.engines.spark.scan.choice.DRIVER_ROWS", -1)
 
 
 def test_a_lake_in_a_store_lives_as_one_on_a_disk(any_spark, s3, copy, tmp_path):

@@ -3,9 +3,8 @@
 `ZoneBloom(spark)` is the whole surface. The index directory, the kernels and the evaluator are the library's: Spark
 adds distribution, nothing else. Nothing here calls the JVM, so every call works on a Spark Connect session too.
 
-`facade` is the surface. `catalog` finds indexes by name, `inputs` finds the files that a DataFrame scans, `executors`
-runs functions on executors. `build/`, `scan/` (with the data source) and `join/` do the work; `pushdown/` translates
-conditions.
+`facade` is the surface. `catalog` finds indexes and data sets by name, path or DataFrame, `executors` runs functions on
+executors. `build/`, `scan/` (with the data source) and `join/` do the work; `pushdown/` translates conditions.
 
 Names are loaded when they are first used. Spec: specs/spark.md
 """

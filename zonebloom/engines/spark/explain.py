@@ -5,18 +5,17 @@ Spec: specs/spark.md#explain
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from zonebloom.engines.spark.scan.open import Asked, Lake, Plan, read
+from pyspark.sql import Column, DataFrame, SparkSession
+
+from zonebloom.engines.spark.catalog import Catalog, Place
+from zonebloom.engines.spark.scan.open import lake_of
+from zonebloom.engines.spark.scan.table import Asked, Lake, Plan
+from zonebloom.predicates import Predicate
+from zonebloom.search.explain import Explanation
 from zonebloom.search.explain import explain as explain_search
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
-
-    from zonebloom.predicates import Predicate
-    from zonebloom.search.explain import Explanation
 
 __all__ = ["Explained", "explain"]
 
@@ -70,12 +69,11 @@ class Explained:
 
 
 def explain(
-    spark: SparkSession,
+    catalog: Catalog,
     source: Any,
     condition: str | Column | Predicate,
+    index: Place = None,
     *,
-    index: str | None = None,
-    storage_options: Mapping[str, str] | None = None,
     method: Asked | None = None,
     is_whole: bool = True,
 ) -> Explained:
@@ -97,14 +95,7 @@ def explain(
 
     Spec: specs/spark.md#explain
     """
-    lake, template = _lake_of(spark, source, index, storage_options)
-    plan = lake.plan(condition, method=method, template=template)
-    return Explained(spark, plan, explain_search(plan.view, plan.condition.predicate, plan.result), is_whole)
-
-
-def _lake_of(
-    spark: SparkSession, source: Any, index: str | None, storage_options: Mapping[str, str] | None
-) -> tuple[Lake, DataFrame | None]:
-    """The lake of `source`, and `source` itself if it is a frame."""
-    lake = source if isinstance(source, Lake) else read(spark, source, index=index, storage_options=storage_options)
-    return lake, source if hasattr(source, "inputFiles") else None
+    lake = source if isinstance(source, Lake) else lake_of(catalog, source, index)
+    plan = lake.plan(condition, method=method, template=source if hasattr(source, "inputFiles") else None)
+    search = explain_search(plan.view, plan.condition.predicate, plan.result)
+    return Explained(catalog.spark, plan, search, is_whole)

@@ -10,41 +10,36 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+
+from zonebloom.build.progress import Progress
+from zonebloom.build.refresh import Mode, Refresh
 from zonebloom.engines.spark.build.driver import SparkRunner, optimize_index
-from zonebloom.engines.spark.catalog import Catalog, columns_of
+from zonebloom.engines.spark.catalog import Catalog, Place
 from zonebloom.engines.spark.executors import session_of
 from zonebloom.engines.spark.explain import Explained, explain
-from zonebloom.engines.spark.inputs import data_set_of, source_of
 from zonebloom.engines.spark.join.keys import MAX_KEYS
 from zonebloom.engines.spark.join.pruned_join import prune_join
 from zonebloom.engines.spark.join.semi_join import filter_by_index
 from zonebloom.engines.spark.locate import locate
-from zonebloom.engines.spark.scan.open import Asked, Lake, prune, read
+from zonebloom.engines.spark.scan.open import lake_of, prune
 from zonebloom.engines.spark.scan.row_ranges import candidates, map_candidates
 from zonebloom.engines.spark.scan.source import register
+from zonebloom.engines.spark.scan.table import Asked, Lake
 from zonebloom.engines.spark.sql import pruned_sql
+from zonebloom.formats.hive import Partitions
 from zonebloom.index import Index, build_index
-from zonebloom.options import COMMIT_EVERY, FPP, ROWS_PER_ZONE
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql import Column, DataFrame, SparkSession
-
-    from zonebloom.build.progress import Progress
-    from zonebloom.build.refresh import Mode, Refresh
-    from zonebloom.formats.hive import Partitions
-    from zonebloom.maintain.optimize import Optimization
-    from zonebloom.maintain.versions import Vacuum
-    from zonebloom.options import Sizing
+from zonebloom.maintain.optimize import Optimization
+from zonebloom.maintain.versions import Vacuum
+from zonebloom.options import COMMIT_EVERY, FPP, ROWS_PER_ZONE, Sizing
 
 __all__ = ["ZoneBloom"]
 
 Source = Any
 """A path, a list of paths, a table of Spark's catalog by name, or a DataFrame that is a plain scan of files."""
-Place = str | os.PathLike[str] | None
-"""The place of an index: a folder or URL, a name in the system path, or None for the default beside the data."""
 
 
 class ZoneBloom:
@@ -74,20 +69,12 @@ class ZoneBloom:
     ) -> None:
         self.spark = session_of(spark)
         self.storage_options = storage_options
-        self._catalog = Catalog(None if system_path is None else os.fspath(system_path), storage_options)
+        place = None if system_path is None else os.fspath(system_path)
+        self._catalog = Catalog(self.spark, place, storage_options)
         register(self.spark)
 
     def __repr__(self) -> str:
         return f"<ZoneBloom on Spark {self.spark.version}>"
-
-    def _at(self, index: Place) -> dict[str, Any]:
-        """The place of the index, and the options of its store."""
-        return {"index": self._catalog.place(index), "storage_options": self.storage_options}
-
-    def _source(self, source: Source) -> Source:
-        """The data that `source` names: a table of Spark's catalog, unless `source` may be the name of an index."""
-        is_name = isinstance(source, str) and self._catalog.place(source) != source
-        return source if is_name else source_of(self.spark, source)
 
     # --- the life of an index ---------------------------------------------------------------------------------------
 
@@ -143,7 +130,7 @@ class ZoneBloom:
         Spec: specs/spark.md#build
         """
         return build_index(
-            data_set_of(self._source(source), self.storage_options),
+            self._catalog.data_set(source),
             columns,
             rows_per_zone=rows_per_zone,
             fpp=fpp,
@@ -156,7 +143,8 @@ class ZoneBloom:
             commit_every=commit_every,
             progress=progress,
             runner=SparkRunner(self.spark, self.storage_options, num_tasks=tasks, max_index_bytes=max_index_bytes),
-            **self._at(index),
+            index=self._catalog.place(index),
+            storage_options=self.storage_options,
         )
 
     def refresh_index(
@@ -241,15 +229,15 @@ class ZoneBloom:
         IndexNotFoundError
             There is none.
         """
-        return self._catalog.open(self._source(source), index, version)
+        return self._catalog.open(source, index, version)
 
     def indexes(self, *sources: Source) -> DataFrame:
         """One row for each index of the system path and of `sources`: name, place, data set, columns, rows, bytes."""
-        return self._catalog.indexes(self.spark, sources)
+        return self._catalog.indexes(sources)
 
     def index(self, source: Source) -> DataFrame:
         """One row for each column of an index: parameters, zones, bytes, segments."""
-        return columns_of(self.spark, self.open_index(source))
+        return self._catalog.columns(self.open_index(source))
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
@@ -269,7 +257,7 @@ class ZoneBloom:
 
         Spec: specs/spark.md#reads
         """
-        return read(self.spark, path, **self._at(index), method=method, columns=columns)
+        return lake_of(self._catalog, path, index, method=method, columns=columns)
 
     def sql(self, text: str, args: Any = None, **lakes: Lake | DataFrame) -> DataFrame:
         """`spark.sql(text, args)`, whose scans of indexed tables read only rows that can match.
@@ -286,14 +274,14 @@ class ZoneBloom:
 
         Spec: specs/spark.md#sql
         """
-        return pruned_sql(self.spark, text, args, storage_options=self.storage_options, **lakes)
+        return pruned_sql(self._catalog, text, args, **lakes)
 
     def prune(self, frame: DataFrame, condition: str | Column, *, index: Place = None) -> DataFrame:
         """The rows of `frame`, which is a plain scan, where `condition`: files that cannot match are not read.
 
         Spec: specs/spark.md#reads
         """
-        return prune(self.spark, frame, condition, **self._at(index))
+        return prune(self._catalog, frame, condition, index)
 
     def explain(
         self, source: Source, condition: str | Column, *, index: Place = None, method: Asked | None = None
@@ -307,21 +295,21 @@ class ZoneBloom:
 
         Spec: specs/spark.md#explain
         """
-        return explain(self.spark, source, condition, **self._at(index), method=method)
+        return explain(self._catalog, source, condition, index, method=method)
 
     def why_not(self, source: Source, condition: str | Column, *, index: Place = None) -> Explained:
         """Why a read did not skip more: each part that was kept, with its reason.
 
         Spec: specs/spark.md#explain
         """
-        return explain(self.spark, source, condition, **self._at(index), is_whole=False)
+        return explain(self._catalog, source, condition, index, is_whole=False)
 
     def candidates(self, path: Source, condition: str | Column, *, index: Place = None) -> DataFrame:
         """One row for each row range that may match: path (relative to the data set), fragment_id, start, stop.
 
         Spec: specs/spark.md#row-ranges
         """
-        return candidates(self.spark, self._source(path), condition, **self._at(index))
+        return candidates(self._catalog, path, condition, index)
 
     def locate(self, path: Source, column: str, keys: DataFrame, *, index: Place = None) -> DataFrame:
         """One row for each key and row range that may hold it: the key, path, fragment_id, start, stop.
@@ -336,7 +324,7 @@ class ZoneBloom:
 
         Spec: specs/spark.md#locate
         """
-        return locate(self.spark, self._source(path), column, keys, **self._at(index))
+        return locate(self._catalog, path, column, keys, index)
 
     def map_candidates(
         self,
@@ -357,15 +345,7 @@ class ZoneBloom:
 
         Spec: specs/spark.md#row-ranges
         """
-        return map_candidates(
-            self.spark,
-            self._source(path),
-            wanted,
-            function,
-            schema,
-            columns=columns,
-            **self._at(index),
-        )
+        return map_candidates(self._catalog, path, wanted, function, schema, index=index, columns=columns)
 
     # --- joining ----------------------------------------------------------------------------------------------------
 
@@ -394,16 +374,7 @@ class ZoneBloom:
 
         Spec: specs/spark.md#prune-join
         """
-        return prune_join(
-            self.spark,
-            big,
-            small,
-            on,
-            how=how,
-            null_safe=null_safe,
-            max_keys=max_keys,
-            **self._at(index),
-        )
+        return prune_join(self._catalog, big, small, on, index, how=how, null_safe=null_safe, max_keys=max_keys)
 
     def filter_by_index(
         self,
@@ -434,13 +405,12 @@ class ZoneBloom:
         Spec: specs/spark.md#filter-by-index
         """
         return filter_by_index(
-            self.spark,
+            self._catalog,
             frame,
-            self._catalog.place_of(index) if isinstance(index, (str, os.PathLike)) else index,
+            index,
             column,
             indexed_column=indexed_column,
             how=how,
             null_safe=null_safe,
             path=path,
-            storage_options=self.storage_options,
         )

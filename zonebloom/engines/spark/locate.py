@@ -7,37 +7,30 @@ Spec: specs/spark.md#locate
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
 
+from zonebloom.engines.spark.build import tasks
 from zonebloom.engines.spark.build.driver import sent_dataset
-from zonebloom.engines.spark.build.tasks import Place
-from zonebloom.engines.spark.executors import pickled, session_of, shipped, unpickled
-from zonebloom.engines.spark.inputs import opened_view
+from zonebloom.engines.spark.executors import pickled, shipped, unpickled
 from zonebloom.errors import ColumnNotFoundError, InvalidArgumentError
 from zonebloom.search import locate as library
 from zonebloom.search.snapshot import load_snapshot
 from zonebloom.search.view import View
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from zonebloom.engines.spark.catalog import Catalog, Place
 
 __all__ = ["keys_located", "locate"]
 
 _PLACES = (("path", "string"), ("fragment_id", "long"), ("start", "long"), ("stop", "long"))
 
 
-def locate(
-    spark: SparkSession,
-    path: Any,
-    column: str,
-    keys: DataFrame,
-    *,
-    index: str | None = None,
-    storage_options: Mapping[str, str] | None = None,
-) -> DataFrame:
+def locate(catalog: Catalog, path: Any, column: str, keys: DataFrame, index: Place = None) -> DataFrame:
     """One row for each key of `keys` and row range that may hold it: the key, path, fragment_id, start, stop.
 
     Raises
@@ -49,17 +42,14 @@ def locate(
 
     Spec: specs/spark.md#locate
     """
-    from pyspark.sql.types import StructType  # noqa: PLC0415 - an optional extra
-
-    session_of(spark)
     if len(keys.columns) != 1 or keys.columns[0] in dict(_PLACES):
         message = f"keys must have one column, of another name than {', '.join(dict(_PLACES))}"
         raise InvalidArgumentError(f"{message}, got {', '.join(keys.columns)}")
-    view = opened_view(path, index, storage_options)
+    view = catalog.view(path, index)
     if view.column(column) is None:
         names = [entry.name for entry in view.snapshot.manifest.columns]
         raise ColumnNotFoundError.among(column, names, f"the index {view.snapshot.store.location}")
-    place = Place(view.snapshot.store.location, storage_options)
+    place = tasks.Place(view.snapshot.store.location, catalog.storage_options)
     sent = pickled((place, view.snapshot.manifest.version, sent_dataset(view.dataset), dict(view.listing)))
     schema = StructType(list(keys.schema))
     for name, kind in _PLACES:

@@ -18,21 +18,21 @@ import contextlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
 from sqlglot import exp, parse
 from sqlglot.errors import SqlglotError
 
+from zonebloom.engines.spark.catalog import Catalog
+from zonebloom.engines.spark.pushdown.columns import column_of
 from zonebloom.engines.spark.pushdown.implied import opaque, optimized_plan, parts_of
-from zonebloom.engines.spark.pushdown.to_column import column_of
 from zonebloom.engines.spark.pushdown.types import Binder, UnboundError
-from zonebloom.engines.spark.scan.open import read
+from zonebloom.engines.spark.scan.open import lake_of
 from zonebloom.engines.spark.scan.table import Lake
 from zonebloom.errors import PredicateError, ZoneBloomError
 from zonebloom.predicates import And, Equals, IsIn, Or, Predicate
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["pruned_sql"]
 
@@ -64,25 +64,15 @@ class Scanned:
     lake: Lake
 
 
-def pruned_sql(
-    spark: SparkSession,
-    text: str,
-    args: Any = None,
-    *,
-    storage_options: Mapping[str, str] | None = None,
-    **lakes: Lake | DataFrame,
-) -> DataFrame:
+def pruned_sql(catalog: Catalog, text: str, args: Any = None, **lakes: Lake | DataFrame) -> DataFrame:
     """`spark.sql(text, args, **lakes)`, whose scans of indexed tables read only rows that can match.
 
     Spec: specs/spark.md#sql
     """
     frames = {name: one.toDF() if isinstance(one, Lake) else one for name, one in lakes.items()}
-    scans = [
-        scan
-        for reference in references_of(text)
-        if (scan := _scanned(spark, reference, lakes, frames, storage_options)) is not None
-    ]
-    query = Query(spark, text, args, frames)
+    found = (_scanned(catalog, reference, lakes, frames) for reference in references_of(text))
+    scans = [scan for scan in found if scan is not None]
+    query = Query(catalog.spark, text, args, frames)
     return (query.pruned(scans) if scans else None) or query.run(text)
 
 
@@ -119,22 +109,16 @@ def _references(text: str, tree: exp.Query, own: set[str]) -> Iterator[Reference
 
 
 def _scanned(
-    spark: SparkSession,
-    reference: Reference,
-    lakes: Mapping[str, Any],
-    frames: Mapping[str, DataFrame],
-    storage_options: Mapping[str, str] | None,
+    catalog: Catalog, reference: Reference, lakes: Mapping[str, Any], frames: Mapping[str, DataFrame]
 ) -> Scanned | None:
     """The scan of `reference`, if it is an indexed data set."""
-    from pyspark.errors import PySparkException  # noqa: PLC0415 - an optional extra
-
     field = _FIELD.fullmatch(reference.name)
     given = lakes.get(field[1]) if field else None
     if isinstance(given, Lake):
         return Scanned(reference, frames[field[1]], given)  # type: ignore[index]  # it matched
     try:
-        source = frames[field[1]] if field else spark.table(reference.name)
-        return Scanned(reference, source, read(spark, source, storage_options=storage_options))
+        source = frames[field[1]] if field else catalog.spark.table(reference.name)
+        return Scanned(reference, source, lake_of(catalog, source)) if catalog.has_index(source) else None
     except (PySparkException, ZoneBloomError, KeyError):
         return None
 
@@ -176,8 +160,6 @@ class Query:
 
     def pruned(self, scans: Sequence[Scanned]) -> DataFrame | None:
         """The query over pruned reads; None without a proof."""
-        from pyspark.errors import PySparkException  # noqa: PLC0415 - an optional extra
-
         text = rewritten(self.text, [one.reference for one in scans], has_fields=bool(self.frames))
         try:
             whole, same = self.run(self.text), self.run(text, (one.source for one in scans))

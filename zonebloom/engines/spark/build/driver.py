@@ -13,7 +13,9 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
+
+from pyspark.sql import SparkSession
 
 from zonebloom.bloom.sizing import num_blocks_for
 from zonebloom.build.fill import (
@@ -41,9 +43,6 @@ from zonebloom.storage.levels import parts_of_dataset
 from zonebloom.storage.levels.fill import warn_of_useless
 from zonebloom.storage.manifest import ColumnEntry
 from zonebloom.storage.stores.store import Store
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 __all__ = ["SparkRunner", "estimated_bytes", "optimize_index", "sent_dataset"]
 
@@ -105,11 +104,7 @@ class SparkRunner:
         size = -(-len(files) // num_tasks)
         shares = [files[first : first + size] for first in range(0, len(files), size)]
         found = self._cluster.map(tasks.read_footers, sent_dataset(dataset), shares)
-        return collect(
-            (path, outcome if isinstance(outcome, str) else (outcome, schemas[number]))
-            for schemas, outcomes in found
-            for path, outcome, number in outcomes
-        )
+        return collect(outcome for share in found for outcome in share)
 
     def admit(self, columns: Iterable[tuple[ColumnEntry, Sequence[Fragment]]]) -> None:
         """Compare the estimated size of the index with `max_index_bytes`.

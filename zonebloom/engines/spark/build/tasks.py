@@ -68,20 +68,19 @@ class Built:
 
 def read_footers(
     dataset: DatasetSnapshot, files: Sequence[tuple[str, Fingerprint, int]]
-) -> tuple[list[pa.Schema], list[tuple[str, Fragment | str, int]]]:
-    """The schemas of `files`; for each file the fragment or why there is none, and the number of its schema."""
+) -> list[tuple[str, tuple[Fragment, pa.Schema] | str]]:
+    """Each of `files` with its fragment and schema, or why there are none; equal schemas are pickled once."""
     schemas: list[pa.Schema] = []
-    found: list[tuple[str, Fragment | str, int]] = []
+    found = []
     for path, fingerprint, fragment_id in files:
         outcome = inspect(dataset, path, fingerprint, fragment_id)
-        if isinstance(outcome, str):
-            found.append((path, outcome, 0))
-            continue
-        fragment, schema = outcome
-        if schema not in schemas:
-            schemas.append(schema)
-        found.append((path, fragment, schemas.index(schema)))
-    return schemas, found
+        if not isinstance(outcome, str):
+            fragment, schema = outcome
+            if schema not in schemas:
+                schemas.append(schema)
+            outcome = fragment, schemas[schemas.index(schema)]
+        found.append((path, outcome))
+    return found
 
 
 def build(work: Work, units: Sequence[Unit]) -> Built:

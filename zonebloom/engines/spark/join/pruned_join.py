@@ -8,33 +8,26 @@ Spec: specs/spark.md#prune-join
 
 from __future__ import annotations
 
-import os
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import reduce
 from operator import and_
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 
-from zonebloom.engines.spark.inputs import check_batch
+from zonebloom.engines.spark.catalog import Catalog, Place, check_batch
 from zonebloom.engines.spark.join.keys import MAX_KEYS, check_pair
 from zonebloom.engines.spark.join.semi_join import check_local_times, column_of
 from zonebloom.engines.spark.pushdown.calendars import has_old
-from zonebloom.engines.spark.scan.open import read
-from zonebloom.errors import (
-    ColumnNotFoundError,
-    InvalidArgumentError,
-    PredicateError,
-)
+from zonebloom.engines.spark.scan.open import lake_of
+from zonebloom.engines.spark.scan.table import Lake
+from zonebloom.errors import ColumnNotFoundError, InvalidArgumentError, PredicateError
+from zonebloom.index import Index
 from zonebloom.predicates import And, IsIn, IsNull, Or, Predicate
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from zonebloom.engines.spark.scan.table import Lake
-    from zonebloom.index import Index
 
 __all__ = ["prune_join"]
 
@@ -54,16 +47,15 @@ _ADVICE = "filter_by_index on the other side drops its rows that cannot join"
 
 
 def prune_join(
-    spark: SparkSession,
+    catalog: Catalog,
     big: Any,
     small: DataFrame,
     on: str | Sequence[str],
+    index: Place = None,
     *,
     how: str = "inner",
     null_safe: bool = False,
-    index: str | os.PathLike[str] | None = None,
     max_keys: int = MAX_KEYS,
-    storage_options: Mapping[str, str] | None = None,
 ) -> DataFrame:
     """`big.join(small, on, how)` that reads only files and rows of `big` that may hold a key of `small`.
 
@@ -104,12 +96,11 @@ def prune_join(
             f"{message}, got {how!r}; other joins need the rows of the big side that do not match"
         )
     check_batch(small)
-    place = None if index is None else os.fspath(index)
-    lake = read(spark, big, index=place, storage_options=storage_options)
+    lake = lake_of(catalog, big, index)
     _check_keys(lake.index, small, names)
     indexed = [name for name in names if name in lake.index.columns]
     for name in indexed:
-        check_local_times(spark, column_of(small, name)[1])
+        check_local_times(catalog.spark, column_of(small, name)[1])
     pruned = _candidates(lake, small, indexed, max_keys, null_safe=null_safe)
     if isinstance(pruned, str):
         warnings.warn(f"prune_join reads the big side whole: {pruned}", RuntimeWarning, stacklevel=3)
@@ -181,8 +172,6 @@ def _predicate(name: str, values: pa.Array, *, null_safe: bool) -> Predicate | s
 
 def _null_safe_join(pruned: DataFrame, small: DataFrame, names: Sequence[str], kind: str) -> DataFrame:
     """The join by `<=>`; it has the key columns once, from the side whose rows all stay."""
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - an optional extra; Spark's own habit
-
     other = {name: name + _SUFFIX for name in names}
     quoted = {name: "`" + name.replace("`", "``") for name in names}
     same = reduce(and_, (F.col(f"{one}`").eqNullSafe(F.col(f"{one}{_SUFFIX}`")) for one in quoted.values()))

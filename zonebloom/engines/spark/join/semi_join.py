@@ -12,39 +12,30 @@ from __future__ import annotations
 import os
 import pickle
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache, reduce
 from operator import or_
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
+from pyspark.sql.types import BooleanType, StructField
 
 from zonebloom.arrow import to_numpy
 from zonebloom.bloom.hashing import hash_values, to_hashes
 from zonebloom.bloom.sbbf import Sbbf
+from zonebloom.engines.spark.catalog import Catalog, check_batch
 from zonebloom.engines.spark.executors import reads_by_id, shipped
-from zonebloom.engines.spark.inputs import check_batch
-from zonebloom.engines.spark.join.keys import JoinKey, check_pair, join_key, natural_type
-from zonebloom.engines.spark.join.sql_probe import (
-    bitmap_words,
-    fold_to_bytes,
-    hash_of,
-    hashes_as_the_index,
-    in_bitmap,
-    may_hold,
-    words_of,
-)
+from zonebloom.engines.spark.join import keys
+from zonebloom.engines.spark.join.keys import JoinKey
 from zonebloom.engines.spark.join.table_filter import Filter, dataset_filters
 from zonebloom.errors import InvalidArgumentError
-from zonebloom.index import Index, open_index
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-    from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql.types import StructField
+from zonebloom.index import Index
 
 __all__ = ["MAX_NEW_ROWS", "MAX_SQL_BYTES", "filter_by_index"]
 
@@ -65,7 +56,7 @@ _KEEPING = ("left", "leftouter", "outer", "full", "fullouter", "anti", "leftanti
 
 
 def filter_by_index(
-    spark: SparkSession,
+    catalog: Catalog,
     frame: DataFrame,
     index: str | os.PathLike[str] | Index | Sbbf,
     column: str,
@@ -76,7 +67,6 @@ def filter_by_index(
     path: Way = "auto",
     max_sql_bytes: int = MAX_SQL_BYTES,
     max_new_rows: int = MAX_NEW_ROWS,
-    storage_options: Mapping[str, str] | None = None,
 ) -> DataFrame:
     """`frame` without rows whose `column` certainly equals no value of the indexed column; others may stay.
 
@@ -99,8 +89,6 @@ def filter_by_index(
         or can be folded to `max_sql_bytes`.
     max_new_rows
         Rows of new and changed files. If there are more, they are not read, and nothing is dropped.
-    storage_options
-        Options of the index's store.
 
     Raises
     ------
@@ -111,21 +99,20 @@ def filter_by_index(
 
     Spec: specs/spark.md#filter-by-index
     """
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - an optional extra; Spark's own habit
-
+    spark = catalog.spark
     _check_options(how, path)
     check_batch(frame)
     value, field = column_of(frame, column)
     filters: Sequence[Filter]
     if isinstance(index, Sbbf):
-        indexed, filters = natural_type(field), [index]
+        indexed, filters = keys.natural_type(field), [index]
     else:
         name = indexed_column or column
-        opened = index if isinstance(index, Index) else open_index(index, storage_options=storage_options)
+        opened = index if isinstance(index, Index) else catalog.open(index)
         indexed = opened.column_type(name)
-        check_pair(field, indexed)  # before any data is read
+        keys.check_pair(field, indexed)  # before any data is read
         check_local_times(spark, field)
-        found = dataset_filters(opened, name, max_new_rows, storage_options)
+        found = dataset_filters(opened, name, max_new_rows, catalog.storage_options)
         if reads_by_id(spark):
             found = "files whose columns Spark finds by their ids"
         if isinstance(found, str):
@@ -137,8 +124,8 @@ def filter_by_index(
             )
             return frame
         filters = found
-    key = join_key(value, field, indexed)
-    if key.kind == "hash" and not hashes_as_the_index(spark):
+    key = keys.join_key(value, field, indexed)
+    if key.kind == "hash" and not keys.hashes_as_the_index(spark):
         message = "Spark's xxhash64 must take the hash of one argument as the seed of the next, got other hashes"
         warnings.warn(f"{message}; no row is dropped", RuntimeWarning, stacklevel=3)
         return frame
@@ -208,27 +195,23 @@ class _Lookup:
 
     def of(self, key: JoinKey) -> Column:
         """Whether any of the filters may hold the key; the answer for null is not used."""
-        from pyspark.sql import functions as F  # noqa: N812, PLC0415 - as above
-
         if not self.filters:
             return F.lit(False)
         if key.kind == "domain":
             assert key.domain is not None
             is_there = _may_be_in(self.filters, to_hashes(key.domain))
-            return in_bitmap(key.value, words_of(self.spark, bitmap_words(is_there)), len(is_there))
+            return keys.in_bitmap(key.value, keys.words_of(self.spark, keys.bitmap_words(is_there)), len(is_there))
         if key.kind == "decimal":
             if self.path == "sql":
                 message = f"path must be arrow or auto for a key of type {self.indexed}, which Spark hashes otherwise"
                 raise InvalidArgumentError(f"{message}, got sql")
             return _arrow_check(tuple(self.filters), self.indexed)(F.expr(key.value))
-        return self._of_hashes(hash_of(key.value))
+        return self._of_hashes(keys.hash_of(key.value))
 
     def _of_hashes(self, hashes: str) -> Column:
-        from pyspark.sql import functions as F  # noqa: N812, PLC0415 - as above
-
         folded = None if self.path == "arrow" else _folded(self.filters, self.max_sql_bytes)
         if folded is not None:
-            return reduce(or_, (may_hold(self.spark, hashes, one) for one in folded))
+            return reduce(or_, (keys.may_hold(self.spark, hashes, one) for one in folded))
         if self.path == "sql":
             total = sum(one.num_bytes for one in self.filters)
             message = f"filters must be foldable to {self.max_sql_bytes:,} bytes for path sql, got {total:,} bytes"
@@ -244,9 +227,8 @@ def _folded(filters: Sequence[Filter], max_bytes: int) -> list[Sbbf] | None:
     folded: list[Sbbf] = []
     for one in filters:
         loaded = one if isinstance(one, Sbbf) else one.to_sbbf()
-        fitting = (
-            fold_to_bytes(loaded, max_bytes * one.num_bytes // total, _USELESS_FPP) if total > max_bytes else loaded
-        )
+        share = max_bytes * one.num_bytes // total if total > max_bytes else loaded.num_bytes
+        fitting = keys.fold_to_bytes(loaded, share, _USELESS_FPP)
         if fitting is None:
             return None
         folded.append(fitting)
@@ -268,11 +250,8 @@ def _has_zero(filters: Sequence[Filter], indexed: pa.DataType) -> bool:
 
 def _arrow_check(filters: tuple[Filter, ...], hashed_as: pa.DataType | None) -> Any:
     """A function of Spark: for each hash, or each value hashed as `hashed_as`, whether a filter may hold it."""
-    from pyspark.sql.functions import arrow_udf  # noqa: PLC0415 - an optional extra
-    from pyspark.sql.types import BooleanType  # noqa: PLC0415 - as above
-
     check = shipped(checked, pickle.dumps((filters, hashed_as), protocol=5))
-    return arrow_udf(check, BooleanType())  # Spark parses a type's text by the session that was made last
+    return F.arrow_udf(check, BooleanType())  # Spark parses a type's text by the session that was made last
 
 
 @lru_cache(maxsize=4)

@@ -13,9 +13,10 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from zonebloom.bloom.addresses import MAX_ROWS
 from zonebloom.bloom.hashing import hash_array
@@ -23,6 +24,7 @@ from zonebloom.bloom.sbbf import Sbbf
 from zonebloom.engines.spark.pushdown.names import Names, respelled
 from zonebloom.errors import CorruptIndexError, DataFileError, IndexNotFoundError
 from zonebloom.formats.schema_evolution import column_values, columns_of_folders
+from zonebloom.index import Index
 from zonebloom.options import num_cores
 from zonebloom.search.freshness import File
 from zonebloom.search.view import View
@@ -31,11 +33,6 @@ from zonebloom.storage.levels.fill import USELESS_FPP, Filling
 from zonebloom.storage.manifest import ColumnEntry
 from zonebloom.storage.segment import SegmentEntry
 from zonebloom.storage.stores.open import open_store
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from zonebloom.index import Index
 
 __all__ = ["Filter", "Stored", "dataset_filters"]
 

@@ -11,14 +11,11 @@ from __future__ import annotations
 
 import itertools
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    import pyarrow as pa
-    from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql.types import StructType
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 __all__ = ["explained", "implies", "opaque", "optimized_plan", "parts_of"]
 

@@ -123,11 +123,10 @@ def reads_alike(text: str) -> bool:
 def is_fixed(leaf: Predicate) -> bool:
     """Whether a comparison, in a text that reads alike, means the same under every setting of Spark."""
     if isinstance(leaf, Comparison):
-        column, values = str(leaf.left), [getattr(leaf.right, "value", decimal.Decimal())]
+        values = [getattr(leaf.right, "value", decimal.Decimal())]
     else:
-        column = next(iter(leaf.columns()), "")
         values = list(leaf.values) if isinstance(leaf, IsIn) else [getattr(leaf, "value", None)]
-    return column.lower() not in _FUNCTIONS and all(map(_is_fixed, values))
+    return all(map(_is_fixed, values)) and not any(isinstance(name, _Called) for name in leaf.columns())
 
 
 def _is_fixed(value: Any) -> bool:
@@ -166,6 +165,12 @@ def _long_lists(tokens: list[Token]) -> Iterator[tuple[int, int]]:
             size = kinds.index(TokenType.R_PAREN) if TokenType.R_PAREN in kinds else 0
             if kinds[:size].count(TokenType.COMMA) >= COMPARED_LITERALS:
                 yield place + 2, place + 2 + size
+
+
+class _Called(str):
+    """A name without quotes that Spark may read as a function."""
+
+    __slots__ = ()
 
 
 class _NoLiteralError(Exception):
@@ -255,7 +260,8 @@ def _name(node: exp.Expr | None) -> str | None:
     """The dotted name of a column, or of a leaf of a struct."""
     if not isinstance(node, exp.Column) or not all(isinstance(part, exp.Identifier) for part in node.parts):
         return None
-    return ".".join(part.name for part in node.parts)
+    name = ".".join(part.name for part in node.parts)
+    return _Called(name) if name.lower() in _FUNCTIONS and not node.this.quoted else name
 
 
 def _number(text: str) -> int | float | decimal.Decimal:

@@ -3,8 +3,8 @@
 Spark applies the condition, as it was given, to all rows that were read. The predicate must only be TRUE in each row
 in which the condition is TRUE. The steps:
 
-1. `sql_text` and `printed` guess the predicate of SQL text and of a `Column`, over Spark's columns;
-2. `to_column` makes the guess a `Column` again. Spark compares the two (`DataFrame.sameSemantics`), so no difference of
+1. `sql_text` and `columns` guess the predicate of SQL text and of a `Column`, over Spark's columns;
+2. `columns` makes the guess a `Column` again. Spark compares the two (`DataFrame.sameSemantics`), so no difference of
    grammar or setting can lose a row;
 3. if they differ, as for a function that the guess has no Column for, Spark proves which comparisons are implied;
 4. `bound` retains the comparisons in which Spark compares the values that the index has hashed.
@@ -17,13 +17,15 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, functions
 
 from zonebloom.engines.spark.pushdown.calendars import has_old
+from zonebloom.engines.spark.pushdown.columns import MAX_LITERALS, column_of, predicate_of_column, text_of_column
 from zonebloom.engines.spark.pushdown.implied import implies, opaque
-from zonebloom.engines.spark.pushdown.printed import predicate_of_column, text_of_column
 from zonebloom.engines.spark.pushdown.sql_text import (
     COMPARED_LITERALS,
     is_fixed,
@@ -31,15 +33,11 @@ from zonebloom.engines.spark.pushdown.sql_text import (
     reads_alike,
     shortened,
 )
-from zonebloom.engines.spark.pushdown.to_column import MAX_LITERALS, column_of
 from zonebloom.engines.spark.pushdown.types import Binder, Piece, Target, UnboundError
 from zonebloom.errors import PredicateError
 from zonebloom.predicates import And, Equals, IsIn, IsNull, Not, Opaque, Or, Predicate
 from zonebloom.predicates.coerce import fit_values
 from zonebloom.predicates.terms import ColumnTerm, Comparison, LiteralTerm, Truth
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
 
 __all__ = [
     "EVERY_ROW",
@@ -124,8 +122,6 @@ def understand(given: str | Column | Predicate, binder: Binder, template: DataFr
     PredicateError
         A part of a predicate has no form in Spark.
     """
-    from pyspark.sql import Column  # noqa: PLC0415 - an optional extra
-
     if isinstance(given, Predicate):
         return _with_keys(f"{given!r:.400}", given, given, binder)
     if isinstance(given, str):
@@ -136,8 +132,6 @@ def understand(given: str | Column | Predicate, binder: Binder, template: DataFr
     guess = predicate_of_column(shown, binder)
     if isinstance(guess, Piece):  # made by expr(), which prints SQL
         guess = predicate_of_text(shown, binder)
-    elif any(isinstance(node, Piece) for node in guess.walk()):  # of a function that is not printed as SQL
-        return _resolved(Condition(shown, Piece(shown), (given,)), given, guess, binder, template)
     found = _verified(Condition(shown, bound(guess, binder), (given,)), given, guess, binder, template)
     if not found.is_local:
         return found
@@ -283,8 +277,6 @@ def _verified(
     found: Condition, given: str | Column, guess: Predicate, binder: Binder, template: DataFrame
 ) -> Condition:
     """`found`, if Spark finds `guess` the same as `given`; otherwise nothing is pruned, with a reason."""
-    from pyspark.errors import PySparkException  # noqa: PLC0415 - an optional extra
-
     if _HIDDEN.search(found.shown):
         return _unverified(found, NOT_OF_COLUMNS, is_local=False)
     try:
@@ -303,29 +295,12 @@ def _joined(template: DataFrame, condition: str | Column) -> DataFrame:
 
     `input_file_name()`, `monotonically_increasing_id()` and `rand()` are not, nor are functions that call them.
     """
-    from pyspark.sql import functions  # noqa: PLC0415 - an optional extra
-
     column = functions.expr(condition) if isinstance(condition, str) else condition
     return template.join(template.sparkSession.range(0).select(), column)
 
 
-def _resolved(found: Condition, given: Column, guess: Predicate, binder: Binder, template: DataFrame) -> Condition:
-    """`found` with what `given` implies; Spark does not compare the whole `guess`."""
-    from pyspark.errors import PySparkException  # noqa: PLC0415 - an optional extra
-
-    if _HIDDEN.search(found.shown):
-        return _unverified(found, NOT_OF_COLUMNS, is_local=False)
-    try:
-        _joined(template, given).schema  # noqa: B018 - asks Spark to resolve it
-    except PySparkException:
-        return _unverified(found, NOT_OF_COLUMNS, is_local=False)
-    return _implied(found, given, guess, binder, template)
-
-
 def _implied(found: Condition, given: Column, guess: Predicate, binder: Binder, template: DataFrame) -> Condition:
     """`found` with the comparisons of `guess` that Spark proves TRUE in each row in which `given` is."""
-    from pyspark.errors import PySparkException  # noqa: PLC0415 - an optional extra
-
     sure = [(part, bound(part, binder)) for part in _conjuncts(guess)]
     sure = [(part, known) for part, known in sure if not any(isinstance(node, Piece) for node in known.walk())]
     if not sure:

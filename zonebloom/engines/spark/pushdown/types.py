@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+from pyspark.sql import types
+from pyspark.sql.types import DataType, StructType
 
 from zonebloom.arrow import unwrapped
 from zonebloom.bloom.hashing import resolve_column
@@ -28,8 +30,6 @@ from zonebloom.predicates import IsNull, Not, Opaque
 from zonebloom.reasons import Reason, ReasonCode
 
 if TYPE_CHECKING:
-    from pyspark.sql.types import DataType, StructType
-
     from zonebloom.search.view import View
 
 __all__ = ["Binder", "EqualsNull", "IsNotNull", "Piece", "SqlDecimal", "Target", "UnboundError", "date_of", "text_of"]
@@ -297,8 +297,6 @@ def date_of(text: str) -> dt.date:
 
 def _pair(spark: DataType, arrow: pa.DataType) -> str | None:  # noqa: C901 - one case a pair
     """The kind of a pair of types, if Spark compares the values that the index has hashed."""
-    from pyspark.sql import types  # noqa: PLC0415 - an optional extra
-
     arrow = unwrapped(arrow, keeps_uuid=True)
     is_text = arrow in (pa.string(), pa.large_string(), pa.string_view())
     is_bytes = arrow in (pa.binary(), pa.large_binary(), pa.binary_view()) or pa.types.is_fixed_size_binary(arrow)

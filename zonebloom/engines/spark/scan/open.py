@@ -1,26 +1,34 @@
 """Pruned reads: `read` for a path, a table or a frame, `prune` for a frame that is a plain scan.
 
-Spec: specs/spark.md#reads
+A `ForeignLake` is a Delta or Iceberg table, or Parquet files in an object store, read without a JAR. Spark's Parquet
+reader does not see deleted rows, mapped column names or partition values in a log. It opens a store's files with
+Hadoop's settings and packages, not with `storage_options`. So it reads none of these files. The driver reads few rows;
+tasks read the candidate row ranges. Of a table they read one version, without its deleted rows.
+
+Spec: specs/spark.md#reads, specs/spark.md#tables
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
 
-from zonebloom.engines.spark.inputs import check_batch, check_is_read_by_spark, opened, place_of, source_of
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from zonebloom.engines.spark.catalog import Catalog, Place, check_batch, check_is_read_by_spark, place_of
 from zonebloom.engines.spark.pushdown.types import Piece
-from zonebloom.engines.spark.scan.table import Asked, Lake, Plan, PrunedRead
+from zonebloom.engines.spark.scan.choice import Choice, Kept, choose
+from zonebloom.engines.spark.scan.row_ranges import read_rows
+from zonebloom.engines.spark.scan.schema import Layout
+from zonebloom.engines.spark.scan.table import Asked, Lake
 from zonebloom.errors import InvalidArgumentError
 from zonebloom.formats import ParquetDataset
 from zonebloom.formats.table import TableDataset
+from zonebloom.index import Index
+from zonebloom.search.view import View
 
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
-
-    from zonebloom.index import Index
-
-__all__ = ["Asked", "Lake", "Plan", "PrunedRead", "lake_of_scan", "prune", "read"]
+__all__ = ["lake_of", "prune", "read"]
 
 
 def read(
@@ -63,12 +71,20 @@ def read(
 
     Spec: specs/spark.md#reads
     """
-    source = source_of(spark, path)
+    return lake_of(Catalog(spark, None, storage_options), path, index, method=method, columns=columns)
 
-    def reopened() -> Index:
-        return opened(source, index, storage_options)
 
-    lake = _lake(spark, reopened, method, columns)
+def lake_of(
+    catalog: Catalog,
+    path: Any,
+    index: Place = None,
+    *,
+    method: Asked = "auto",
+    columns: Sequence[str] | None = None,
+) -> Lake:
+    """`read`, with the session and the options of `catalog`."""
+    source = catalog.source(path)
+    lake = _lake(catalog.spark, lambda: catalog.opened(source, index), method, columns)
     if hasattr(source, "inputFiles") and list(map(_typed, source.schema)) != list(map(_typed, lake.full_schema)):
         message = f"a table to read must have the columns of its files, {lake.full_schema.simpleString():.200}"
         raise InvalidArgumentError(f"{message}, got {source.schema.simpleString():.200}; pass the path of the files")
@@ -79,47 +95,21 @@ def _typed(field: Any) -> tuple[str, str]:
     return field.name, field.dataType.simpleString()
 
 
-def lake_of_scan(
-    spark: SparkSession, frame: DataFrame, *, index: str | None, storage_options: Mapping[str, str] | None
-) -> Lake:
-    """The data set that `frame` scans, if it is a plain scan.
-
-    Raises
-    ------
-    IndexNotFoundError
-        There is no index.
-    InvalidArgumentError
-        `frame` is not a plain scan.
-    """
-    place = place_of(frame) if index is None else index
-    lake = _lake(spark, lambda: opened(place, None, storage_options), "auto", None)
-    lake.check_plain_scan(frame)
-    return lake
-
-
-def _lake(spark: SparkSession, reopen: Any, method: Asked, columns: Sequence[str] | None) -> Lake:
+def _lake(spark: SparkSession, reopen: Callable[[], Index], method: Asked, columns: Sequence[str] | None) -> Lake:
     """The lake of an index."""
     first = reopen()
     check_is_read_by_spark(first.data)
     if isinstance(first.data, ParquetDataset) and not first.data.is_remote:
         return Lake(spark, first, first.data, reopen, method=method, columns=columns)
     if isinstance(first.data, (ParquetDataset, TableDataset)):
-        from zonebloom.engines.spark.scan.row_range_table import ForeignLake  # noqa: PLC0415 - only for those
-
-        return ForeignLake(spark, first, reopen, method=method, columns=columns)
+        data = cast("ParquetDataset", first.data)
+        return ForeignLake(spark, first, data, reopen, method=method, columns=columns)
     kind = type(first.data).__name__
     message = f"the data set must be Parquet files, or a table, got {kind}"
     raise InvalidArgumentError(f'{message}; read it with spark.read.format("zonebloom")')
 
 
-def prune(
-    spark: SparkSession,
-    frame: DataFrame,
-    condition: str | Column,
-    *,
-    index: str | None = None,
-    storage_options: Mapping[str, str] | None = None,
-) -> DataFrame:
+def prune(catalog: Catalog, frame: DataFrame, condition: str | Column, index: Place = None) -> DataFrame:
     """The rows of `frame` where `condition`, read as by `read`; `frame` must be a plain scan of the data set.
 
     A plain scan is what `spark.read.parquet(path)` gives: Spark itself compares the two. The result is a new read, so
@@ -133,8 +123,53 @@ def prune(
     Spec: specs/spark.md#prune
     """
     check_batch(frame)
-    lake = lake_of_scan(spark, frame, index=index, storage_options=storage_options)
+    place = catalog.place(index) or place_of(frame)
+    lake = _lake(catalog.spark, lambda: catalog.opened(place), "auto", None)
+    lake.check_plain_scan(frame)
     plan = lake.plan(condition, template=frame)
     if isinstance(plan.condition.predicate, Piece):  # its columns may be those of `frame`
         return plan.condition.filtered(frame)
     return lake.by(plan).frame
+
+
+class ForeignLake(Lake):
+    """A data set that only the library reads, with its index; `where` reads the candidate row ranges of that moment.
+
+    `candidates` means `row_ranges`.
+    """
+
+    def _schema_of(self, view: View) -> StructType:
+        """The columns of the index, in the types of Spark's Parquet reader."""
+        return Layout(view).schema()
+
+    def _whole(self, view: View, schema: StructType) -> DataFrame:
+        return read_rows(self.spark, Layout(view), view.universe, schema)
+
+    def check_plain_scan(self, frame: DataFrame) -> None:
+        """Refuse any frame: Spark's own scan cannot be compared with what is read here.
+
+        Raises
+        ------
+        InvalidArgumentError
+            Always.
+        """
+        names = ", ".join(frame.columns)[:200]
+        message = f"a frame to prune must scan Parquet files of this machine, got columns {names} of a table or a store"
+        raise InvalidArgumentError(f"{message}; use read(place).where(condition)")
+
+    def _is_seen(self, view: View) -> Callable[[str], bool]:
+        return view.listing.__contains__
+
+    def _obstacle(self, *_: Any) -> None:
+        """None: there is no other way to read."""
+
+    def _choose(self, kept: Kept, asked: Asked) -> Choice:
+        if not kept.is_local:  # only Spark's own reader could evaluate it
+            message = "a condition on a table, or on files in a store, must be determined by its columns"
+            raise InvalidArgumentError(f"{message}, got one that is not; leave out what depends on how a row is read")
+        if asked in ("driver", "plain"):
+            return choose(kept, asked)
+        found = choose(kept, "auto")
+        if asked == "auto" and found.method == "driver":
+            return found
+        return Choice("row_ranges", f"executors read {kept.rows:,} rows of {kept.files} of {kept.of_files} files")

@@ -8,29 +8,27 @@ Spec: specs/spark.md#row-ranges
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
-from zonebloom.engines.spark.executors import pickled, session_of, shipped, unpickled
+from zonebloom.engines.spark.executors import pickled, shipped, unpickled
 from zonebloom.engines.spark.pushdown.translate import EVERY_ROW, understand
 from zonebloom.engines.spark.pushdown.types import Binder
-from zonebloom.engines.spark.scan.late_materialization import narrowing_of
 from zonebloom.engines.spark.scan.schema import Layout
-from zonebloom.engines.spark.scan.splits import Reading, Split, packed, splits_of
+from zonebloom.engines.spark.scan.splits import Split, narrowing_of
 from zonebloom.engines.spark.scan.types import arrow_schema
 from zonebloom.errors import InvalidArgumentError, StaleIndexError
 from zonebloom.predicates import Predicate
 from zonebloom.search.selection import RowSelection
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, SparkSession
-    from pyspark.sql.types import StructType
-
+    from zonebloom.engines.spark.catalog import Catalog, Place
     from zonebloom.search.view import View
 
 __all__ = ["Function", "candidates", "local_rows", "map_candidates", "mapped", "read_rows", "rows_of"]
@@ -44,41 +42,30 @@ _VALUE_BYTES = 8
 _NAMES = ("path", "fragment_id", "start", "stop")
 
 
-def candidates(
-    spark: SparkSession,
-    path: Any,
-    condition: str | Column | Predicate,
-    *,
-    index: str | None = None,
-    storage_options: Mapping[str, str] | None = None,
-) -> DataFrame:
+def candidates(catalog: Catalog, path: Any, condition: str | Column | Predicate, index: Place = None) -> DataFrame:
     """One row for each row range that may match: path (relative to the data set), fragment_id, start, stop.
 
     The search runs now, on the driver. The ranges are those of the present files.
 
     Spec: specs/spark.md#row-ranges
     """
-    from zonebloom.engines.spark.inputs import opened_view  # noqa: PLC0415 - executors do without
-
-    spark = session_of(spark)
-    layout = Layout(opened_view(path, index, storage_options))
-    rows = _searched(spark, layout, condition)
+    layout = Layout(catalog.view(path, index))
+    rows = _searched(catalog.spark, layout, condition)
     paths = [layout.view.paths[one] for one in rows.fragment_ids.tolist()]
     numbers = [pa.array(one.astype(np.int64)) for one in (rows.fragment_ids, rows.starts, rows.stops)]
     table = pa.table([pa.array(paths, pa.string()), *numbers], names=list(_NAMES))
-    return spark.createDataFrame(table, _SCHEMA)
+    return catalog.spark.createDataFrame(table, _SCHEMA)
 
 
 def map_candidates(
-    spark: SparkSession,
+    catalog: Catalog,
     path: Any,
     wanted: str | Column | Predicate | DataFrame | pa.Table,
     function: Function,
     schema: Any,
     *,
+    index: Place = None,
     columns: Sequence[str] | None = None,
-    index: str | None = None,
-    storage_options: Mapping[str, str] | None = None,
 ) -> DataFrame:
     """`function` over the rows of candidate row ranges, as `mapInArrow` runs it over a whole frame.
 
@@ -104,15 +91,12 @@ def map_candidates(
 
     Spec: specs/spark.md#row-ranges
     """
-    from zonebloom.engines.spark.inputs import opened_view  # noqa: PLC0415 - executors do without
-
-    spark = session_of(spark)
-    layout = Layout(opened_view(path, index, storage_options))
+    layout = Layout(catalog.view(path, index))
     if isinstance(wanted, DataFrame):
         wanted = wanted.toArrow()
     is_given = isinstance(wanted, pa.Table)
-    rows = _given(layout.view, wanted) if is_given else _searched(spark, layout, wanted)
-    return mapped(spark, layout, rows, layout.schema(columns), function=function, schema=schema)
+    rows = _given(layout.view, wanted) if is_given else _searched(catalog.spark, layout, wanted)
+    return mapped(catalog.spark, layout, rows, layout.schema(columns), function=function, schema=schema)
 
 
 def mapped(
@@ -131,20 +115,14 @@ def mapped(
 
     Spec: specs/spark.md#estimates
     """
-    reading, tasks = _tasks_of(layout, rows, asked)
+    reading, tasks = layout.tasks(rows, asked)
     sent = [pickled((reading.only(task), task)) for task in tasks]
     narrowing = pickled(narrowing_of(layout.view, wanted))  # keys may be many: once for all tasks
     each = _values_of_a_task(layout, tasks, asked)
     numbers = spark.range(0, len(sent) * each, 1, max(len(sent), 1)).where(f"id % {each} = 0")
-    label = f"zonebloom: {rows.num_rows:,} of {layout.view.universe.num_rows:,} rows"
+    num_files = f"{len(np.unique(rows.fragment_ids)):,} of {len(layout.view.listing):,} files"
+    label = f"zonebloom: {rows.num_rows:,} of {layout.view.universe.num_rows:,} rows, {num_files}"
     return numbers.mapInArrow(shipped(mapped_rows, narrowing, sent, each, function, label=label), schema)
-
-
-def _tasks_of(layout: Layout, rows: RowSelection, asked: StructType) -> tuple[Reading, list[tuple[Split, ...]]]:
-    """How the columns `asked` are read, and the tasks that read `rows`."""
-    return layout.reading(asked), packed(
-        splits_of(layout.view, rows, lambda path: layout.partition_values(path, asked))
-    )
 
 
 def _values_of_a_task(layout: Layout, tasks: Sequence[tuple[Split, ...]], asked: StructType) -> int:
@@ -162,7 +140,7 @@ def local_rows(layout: Layout, rows: RowSelection, asked: StructType, wanted: Pr
     DataFileError
         A file changed since it was listed, or holds dates that Spark would move.
     """
-    reading, tasks = _tasks_of(layout, rows, asked)
+    reading, tasks = layout.tasks(rows, asked)
     reading = replace(reading, narrowing=narrowing_of(layout.view, wanted))
     return pa.Table.from_batches((batch for task in tasks for batch in reading.batches(task)), arrow_schema(asked))
 

@@ -1,37 +1,52 @@
 """The columns of a data set as Spark's own Parquet reader has them: names, order, types.
 
 The index has Arrow's types. A footer has the rest: whether nanoseconds are Parquet's INT96, and the types that Spark
-wrote itself (collations, intervals).
+wrote itself (collations, intervals). Folders must get Spark's types here: the library has int32 and text, Spark also
+infers wider numbers, dates and fractions. A timestamp needs a session's time zone, so it stays a text.
 
-Spec: specs/spark.md#types
+Spec: specs/spark.md#types, specs/spark.md#partition-columns
 """
 
 from __future__ import annotations
 
 import datetime as dt
+import decimal
 import json
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 from pyspark.sql import types as spark
 
-from zonebloom.engines.spark.scan import partition_columns
-from zonebloom.engines.spark.scan.splits import Reading
+from zonebloom.engines.spark.scan.splits import Reading, Split, packed, splits_of
 from zonebloom.engines.spark.scan.types import arrow_type, nullable_type, spark_type
 from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, UnsupportedTypeError
 from zonebloom.formats.parquet.file import open_parquet
 
 if TYPE_CHECKING:
+    from zonebloom.search.selection import RowSelection
     from zonebloom.search.view import View
 
-__all__ = ["Layout"]
+__all__ = ["Layout", "infer", "typed", "values_of"]
 
 _ROW_METADATA = b"org.apache.spark.sql.parquet.row.metadata"
 _NUM_FOOTERS = 32
 """Footers read at most to find a column. A column in none of them gets Arrow's type."""
+_NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
+_ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
+_INTEGER = re.compile(r"[+-]?\d+")
+_DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_DOUBLE = re.compile(r"([+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?))[fFdD]?")
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_INT, _LONG, _DOUBLE_TYPE = spark.IntegerType(), spark.LongType(), spark.DoubleType()
+_TEXT, _DATE_TYPE, _VOID = spark.StringType(), spark.DateType(), spark.NullType()
+_DIGITS = {"integer": 10, "long": 20}
+"""What an integer needs as a decimal."""
+_MAX_DIGITS = 38
 
 
 @dataclass(frozen=True)
@@ -80,7 +95,7 @@ class Layout:
 
     def _type(self, field: pa.Field) -> spark.DataType:
         if field.name in self.partition_columns and self.is_hive:
-            return partition_columns.infer(one.get(field.name) for one in self._texts.values())
+            return infer(one.get(field.name) for one in self._texts.values())
         is_int96, written = self._described(field)
         found = spark_type(field.name, field.type, is_int96=is_int96)
         return found if written is None else _as_written(field.name, written, found)
@@ -89,7 +104,7 @@ class Layout:
     def _texts(self) -> dict[str, dict[str, str | None]]:
         """The partition values of each folder with files, as texts."""
         folders = dict.fromkeys(path.rpartition("/")[0] for path in self.view.files)
-        return {folder: partition_columns.values_of(f"{folder}/") for folder in folders}
+        return {folder: values_of(f"{folder}/") for folder in folders}
 
     # --- footers ------------------------------------------------------------------------------------------------------
 
@@ -140,6 +155,11 @@ class Layout:
                 raise InvalidArgumentError(f"{message}, got {one.dataType.simpleString()}; load the data set again")
         return Reading(self.view.dataset, schema)
 
+    def tasks(self, rows: RowSelection, asked: spark.StructType) -> tuple[Reading, list[tuple[Split, ...]]]:
+        """How the columns `asked` are read, and the tasks that read `rows`; raises as `reading` does."""
+        splits = splits_of(self.view, rows, lambda path: self.partition_values(path, asked))
+        return self.reading(asked), packed(splits)
+
     def partition_values(self, path: str, schema: spark.StructType) -> dict[str, Any]:
         """Values of the partition columns of `schema`, in its types, without columns that the file itself holds.
 
@@ -154,7 +174,7 @@ class Layout:
             return {}
         if self.is_hive:
             texts = self._texts[path.rpartition("/")[0]]
-            return {name: partition_columns.typed(texts.get(name), types[name], path) for name in names}
+            return {name: typed(texts.get(name), types[name], path) for name in names}
         found = self.view.dataset.partition_values(path, self.view.partition_fields)
         if found is None:
             raise DataFileError(f"the partition values of {path} must fit their types; refresh the index")
@@ -186,3 +206,122 @@ def _as_written(column: str, written: spark.DataType, found: spark.DataType) -> 
         message = f"column {column} must be of a type that other readers of Parquet know, got {written.simpleString()}"
         raise UnsupportedTypeError(f"{message}; name the other columns in the option columns") from error
     return nullable if is_same else found
+
+
+# --- partition columns ------------------------------------------------------------------------------------------------
+
+
+def values_of(path: str) -> dict[str, str | None]:
+    """The `key=value` folders of a relative path; in a value `%` and two digits are one character, as in Spark.
+
+    Keys are named as the library names its columns.
+
+    >>> values_of("day=3/city=a%2Fb/part-0.parquet")
+    {'day': '3', 'city': 'a/b'}
+    """
+    found: dict[str, str | None] = {}
+    for folder in path.split("/")[:-1]:
+        key, separator, value = folder.partition("=")
+        if separator and key:
+            found[unquote(key)] = None if value == _NULL_FOLDER else _decoded(value)
+    return found
+
+
+def _decoded(text: str) -> str:
+    return _ESCAPE.sub(lambda found: chr(int(found[1], 16)), text)
+
+
+# --- types ------------------------------------------------------------------------------------------------------------
+
+
+def infer(texts: Iterable[str | None]) -> spark.DataType:
+    """The type that Spark infers for the values of a partition column; text where Spark would infer timestamp."""
+    return reduce(_wider, {_type_of(text) for text in texts}, _VOID)
+
+
+def _type_of(text: str | None) -> spark.DataType:
+    if text is None:
+        return _VOID
+    if _INTEGER.fullmatch(text):
+        number = int(text)
+        if -(1 << 31) <= number < 1 << 31:
+            return _INT
+        if -(1 << 63) <= number < 1 << 63:
+            return _LONG
+    whole = _whole_number(text)
+    if whole is not None:
+        return spark.DecimalType(len(str(abs(whole))), 0)
+    if _DOUBLE.fullmatch(_trimmed(text)):
+        return _DOUBLE_TYPE
+    return _TEXT if _date(text) is None else _DATE_TYPE
+
+
+def _whole_number(text: str) -> int | None:
+    """A decimal without digits after the point, of at most 38 digits."""
+    if not _DECIMAL.fullmatch(text):
+        return None
+    exponent = decimal.Decimal(text).as_tuple().exponent
+    if not isinstance(exponent, int) or not 0 <= exponent <= _MAX_DIGITS:
+        return None
+    number = int(decimal.Decimal(text))
+    return number if len(str(abs(number))) <= _MAX_DIGITS else None
+
+
+def _trimmed(text: str) -> str:
+    return text.strip("".join(map(chr, range(33))))
+
+
+def _date(text: str) -> dt.date | None:
+    if not _DATE.fullmatch(text):
+        return None
+    try:
+        return dt.date.fromisoformat(text)
+    except ValueError:
+        return None
+
+
+def _wider(left: spark.DataType, right: spark.DataType) -> spark.DataType:
+    """The type that holds both; text if Spark has none."""
+    if right in (left, _VOID):
+        return left
+    if left == _VOID:
+        return right
+    names = {left.typeName(), right.typeName()}
+    if names == {"integer", "long"}:
+        return _LONG
+    if names == {"integer", "double"}:
+        return _DOUBLE_TYPE
+    if names <= {"integer", "long", "decimal"}:
+        digits = [
+            one.precision if isinstance(one, spark.DecimalType) else _DIGITS[one.typeName()] for one in (left, right)
+        ]
+        return spark.DecimalType(max(digits), 0)
+    return _TEXT
+
+
+def typed(text: str | None, column_type: spark.DataType, path: str) -> Any:
+    """A partition value of the file at `path` as a Python value of its type.
+
+    Raises
+    ------
+    DataFileError
+        It does not fit the type.
+    """
+    if text is None:
+        return None
+    name = "string" if isinstance(column_type, spark.StringType) else column_type.typeName()
+    try:
+        if name in ("integer", "long"):
+            return int(text)
+        if name == "decimal":
+            return decimal.Decimal(int(decimal.Decimal(text)))
+        if name == "double":
+            return float(_trimmed(text).rstrip("fFdD") if _trimmed(text)[-1:] in "fFdD" else text)
+        if name == "date":
+            return dt.date.fromisoformat(text)
+        if name == "string":
+            return text
+    except (ValueError, ArithmeticError):
+        pass
+    message = f"the partition folders of {path} must fit type {column_type.simpleString()}, got {text!r}"
+    raise DataFileError(f"{message}; load the data set again")

@@ -1,8 +1,8 @@
 """`spark.read.format("zonebloom").load(path)`: a data source whose tasks read candidate row ranges only.
 
-The ladder: `ZoneBloomSource` gives the schema. `ZoneBloomReader` makes a `Plan` of few tasks against one listing of the
-data set. A task reads its row ranges and gives Arrow batches. The source and the plan run in a Python process beside
-the driver, which has no session: it gets the options.
+The ladder: `ZoneBloomSource` gives the schema. `ZoneBloomReader` plans few tasks against one listing of the data set. A
+task reads its row ranges and gives Arrow batches. The source and the reader run in a Python process beside the driver,
+which has no session: it gets the options.
 
 Only the option `where` prunes, as it belongs to the frame. Spark 4.1 to 4.3 use the plan of one pushed filter for every
 other query of that frame, which would lose rows.
@@ -26,9 +26,8 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from zonebloom.engines.spark.pushdown.translate import predicate_of_option
 from zonebloom.engines.spark.pushdown.types import Binder
 from zonebloom.engines.spark.scan.schema import Layout
-from zonebloom.engines.spark.scan.splits import Reading, Split, packed, splits_of
+from zonebloom.engines.spark.scan.splits import Reading, Split
 from zonebloom.errors import InvalidArgumentError
-from zonebloom.reasons import Reason
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
 
     from zonebloom.search.view import View
 
-__all__ = ["FORMAT", "Options", "Plan", "ZoneBloomReader", "ZoneBloomSource", "register"]
+__all__ = ["FORMAT", "Options", "ZoneBloomReader", "ZoneBloomSource", "register"]
 
 FORMAT = "zonebloom"
 _STORAGE = "storage."
@@ -101,11 +100,10 @@ class Options:
 
     def view(self) -> View:
         """The index against the data set as it is now."""
-        from zonebloom.engines.spark.inputs import opened_view  # noqa: PLC0415 - executors do without
+        from zonebloom.engines.spark.catalog import Catalog  # noqa: PLC0415 - executors do without
 
-        if self.path is None:
-            return opened_view(self.index, None, self.storage_options)
-        return opened_view(self.path, self.index, self.storage_options)
+        catalog = Catalog(None, storage_options=self.storage_options)
+        return catalog.view(self.index) if self.path is None else catalog.view(self.path, self.index)
 
 
 def _names(text: str | None) -> tuple[str, ...] | None:
@@ -154,39 +152,6 @@ class ZoneBloomSource(DataSource):  # type: ignore[misc] # pyspark is not typed 
         return ZoneBloomReader(Options.of(self.options), schema)
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """The tasks of a read, and the rows of the data set."""
-
-    reading: Reading
-    tasks: list[tuple[Split, ...]]
-    """For each task, row groups with the row ranges in them."""
-    num_total_rows: int
-    """Rows of the data set."""
-    reasons: tuple[Reason, ...]
-    """Why rows were retained."""
-
-    @property
-    def splits(self) -> list[Split]:
-        """Splits of all tasks."""
-        return [split for task in self.tasks for split in task]
-
-    @property
-    def num_files(self) -> int:
-        """Files that are read."""
-        return len({split.path for split in self.splits})
-
-    @property
-    def num_rows(self) -> int:
-        """Rows that are read."""
-        return sum(split.num_rows for split in self.splits)
-
-    def __str__(self) -> str:
-        parts = f"{self.num_files} files, {len(self.splits)} row groups"
-        lines = [f"{len(self.tasks)} tasks read {self.num_rows} of {self.num_total_rows} rows: {parts}"]
-        return "\n".join([*lines, *(f"{reason.code}: {reason.message}" for reason in self.reasons)])
-
-
 class ZoneBloomReader(DataSourceReader):  # type: ignore[misc] # pyspark is not typed here
     """Plans a read, and reads the rows of its tasks."""
 
@@ -194,8 +159,8 @@ class ZoneBloomReader(DataSourceReader):  # type: ignore[misc] # pyspark is not 
         self.options = options
         self.asked = schema
 
-    def plan(self) -> Plan:
-        """The plan of a read. The index is opened and the data set is listed again.
+    def tasks(self) -> tuple[Reading, list[tuple[Split, ...]]]:
+        """How tasks read, and the row groups of each. The index is opened again, and the data set is listed again.
 
         Raises
         ------
@@ -205,17 +170,10 @@ class ZoneBloomReader(DataSourceReader):  # type: ignore[misc] # pyspark is not 
             The caller's schema differs from the data set's.
         """
         layout = Layout(self.options.view())
-        reading = layout.reading(self.asked)
-        view = layout.view
-        rows, reasons = view.universe, tuple(view.reasons)
+        view, rows = layout.view, layout.view.universe
         if self.options.where is not None:
-            result = view.search(predicate_of_option(self.options.where, Binder(layout.readable, view)))
-            rows, reasons = result.row_ranges, tuple(result.reasons)
-
-        def values_of(path: str) -> dict[str, Any]:
-            return layout.partition_values(path, self.asked)
-
-        return Plan(reading, packed(splits_of(view, rows, values_of)), view.universe.num_rows, reasons)
+            rows = view.search(predicate_of_option(self.options.where, Binder(layout.readable, view))).row_ranges
+        return layout.tasks(rows, self.asked)
 
     def partitions(self) -> list[InputPartition]:
         """One for each task, at least one."""
@@ -223,8 +181,8 @@ class ZoneBloomReader(DataSourceReader):  # type: ignore[misc] # pyspark is not 
             message = "zonebloom reads every row: Spark does not tell a data source which filter belongs to which query"
             advice = "give the condition as option where too, or read whole data sets with spark.read.parquet"
             warnings.warn(f"{message}; {advice}", RuntimeWarning, stacklevel=2)
-        plan = self.plan()
-        return [InputPartition((plan.reading.only(task), task)) for task in plan.tasks or [()]]
+        reading, tasks = self.tasks()
+        return [InputPartition((reading.only(task), task)) for task in tasks or [()]]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task."""

@@ -17,32 +17,29 @@ from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from zonebloom.engines.spark.executors import lack_of_executors, reads_by_id
 from zonebloom.engines.spark.join.keys import collected
 from zonebloom.engines.spark.pushdown.translate import Condition, keys_condition, understand_all
 from zonebloom.engines.spark.pushdown.types import Binder, Piece
-from zonebloom.engines.spark.scan.fallback import BY_ID, obstacle_of_rows
-from zonebloom.engines.spark.scan.folded_rows import local_frame
-from zonebloom.engines.spark.scan.late_materialization import narrowing_of
-from zonebloom.engines.spark.scan.plan import Choice, Kept, Method, choose
+from zonebloom.engines.spark.scan.choice import BY_ID, Choice, Kept, Method, choose, obstacle_of_rows
+from zonebloom.engines.spark.scan.own_scans import Scans, filtered, local_frame
 from zonebloom.engines.spark.scan.row_ranges import local_rows, read_rows
-from zonebloom.engines.spark.scan.scan_plan import Scans, filtered
 from zonebloom.engines.spark.scan.schema import Layout
+from zonebloom.engines.spark.scan.splits import narrowing_of
 from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, StaleIndexError
 from zonebloom.formats import ParquetDataset
+from zonebloom.index import Index
+from zonebloom.predicates import Predicate
 from zonebloom.search.result import SearchResult
 from zonebloom.search.selection import RowSelection
+from zonebloom.search.view import View
 from zonebloom.storage.manifest import list_versions
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql.types import StructType
-
-    from zonebloom.index import Index
-    from zonebloom.predicates import Predicate
-    from zonebloom.search.view import View
 
 __all__ = ["Asked", "Lake", "Plan", "PrunedRead"]
 
@@ -147,8 +144,6 @@ class Lake:
 
     def _part(self, names: Iterable[str]) -> StructType:
         """Some columns, in the order of the data set."""
-        from pyspark.sql.types import StructType  # noqa: PLC0415 - an optional extra
-
         wanted = set(names)
         return StructType([field for field in self.full_schema if field.name in wanted])
 
@@ -193,7 +188,7 @@ class Lake:
 
     def toDF(self) -> DataFrame:  # noqa: N802 - Spark's name
         """All rows: Spark's plain read, listed now."""
-        return self._selected(self._all())
+        return self._selected(self._whole(self._index.view(), self.schema))
 
     def createOrReplaceTempView(self, name: str) -> None:  # noqa: N802 - Spark's name
         """Make all rows, listed now, a view of the session; `ZoneBloom.sql` prunes its scans of the view."""
@@ -203,8 +198,9 @@ class Lake:
         """The binder of the columns of the present data set."""
         return self._state(strict=False)[1]
 
-    def _all(self) -> DataFrame:
-        return self._scans.plain(self._dataset.list(), self.full_schema)
+    def _whole(self, view: View, schema: StructType) -> DataFrame:  # noqa: ARG002 - Spark itself reads what is used
+        """All rows, with the columns of `schema` or more."""
+        return self._scans.plain(view.listing, self.full_schema)
 
     def _selected(self, frame: DataFrame) -> DataFrame:
         if self._columns is None:
@@ -400,7 +396,6 @@ class Lake:
 
     def _read(self, understood: Callable[[Binder], Condition], method: Asked | None, *, strict: bool) -> PrunedRead:
         """The read; if files change or vanish meanwhile, they are listed again. The last attempt is a plain read."""
-        from pyspark.errors import AnalysisException  # noqa: PLC0415 - an optional extra
 
         def planned(asked: Asked | None) -> Plan:
             view, binder = self._state(strict=strict)
@@ -418,42 +413,25 @@ class Lake:
 
     def by(self, plan: Plan) -> PrunedRead:
         """The rows, read as `plan` says."""
-        return self._by_driver(plan) if plan.choice.method == "driver" else self._by_spark(plan)
-
-    def _by_driver(self, plan: Plan) -> PrunedRead:
-        schema = self._read_schema(plan.condition)
-        if not plan.paths:
-            return self._filtered(self._template.where("1 = 0"), replace(plan, condition=_without_keys(plan.condition)))
-        table = local_rows(Layout(plan.view), self._rows(plan), schema, plan.condition.exact)
-        return self._filtered(local_frame(self.spark, table, schema), plan)
-
-    def _by_row_ranges(self, plan: Plan) -> PrunedRead:
-        schema = self._read_schema(plan.condition)
-        return self._filtered(
-            read_rows(self.spark, Layout(plan.view), self._rows(plan), schema, plan.condition.exact), plan
-        )
+        method, schema, wanted = plan.choice.method, self._read_schema(plan.condition), plan.condition.exact
+        if method == "candidates":
+            frame = self._scans.candidates(plan.paths, self.full_schema, plan.condition)
+            return PrunedRead(self._selected(frame), plan)
+        if method == "plain":
+            frame = self._whole(plan.view, schema)
+        elif method == "row_ranges":
+            frame = read_rows(self.spark, Layout(plan.view), self._rows(plan), schema, wanted)
+        elif plan.paths:
+            frame = local_frame(self.spark, local_rows(Layout(plan.view), self._rows(plan), schema, wanted), schema)
+        else:
+            frame, plan = self._template.where("1 = 0"), replace(plan, condition=replace(plan.condition, keys=()))
+        return PrunedRead(self._selected(filtered(self.spark, frame, plan.condition)), plan)
 
     def _rows(self, plan: Plan) -> RowSelection:
         """The candidate rows of the files that Spark reads."""
         files = [plan.view.files[path] for path in plan.paths]
         seen = RowSelection.from_ranges([(file.fragment_id, 0, file.num_rows) for file in files])
         return plan.result.row_ranges & seen
-
-    def _filtered(self, frame: DataFrame, plan: Plan) -> PrunedRead:
-        """The rows of `frame` for which the condition is TRUE."""
-        return PrunedRead(self._selected(filtered(self.spark, frame, plan.condition)), plan)
-
-    def _by_spark(self, plan: Plan) -> PrunedRead:
-        if plan.choice.method == "row_ranges":
-            return self._by_row_ranges(plan)
-        if plan.choice.method == "candidates":
-            frame = self._scans.candidates(plan.paths, self.full_schema, plan.condition)
-            return PrunedRead(self._selected(frame), plan)
-        return self._filtered(self._scans.plain(plan.view.listing, self.full_schema), plan)
-
-
-def _without_keys(condition: Condition) -> Condition:
-    return replace(condition, keys=())
 
 
 def _check_method(method: str) -> None:

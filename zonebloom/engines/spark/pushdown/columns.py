@@ -1,6 +1,8 @@
-"""What a `Column` prints as a predicate: `=(user_id, 'u-1')` on a classic session, `==(user_id, u-1)` on Spark Connect.
+"""Predicates of Columns, and Columns of predicates: of callers (`zonebloom.col`), and guesses that Spark
+compares.
 
-As for SQL text this is a guess. Spark compares it with the Column before it is used.
+A `Column` prints `=(user_id, 'u-1')` on a classic session, `==(user_id, u-1)` on Spark Connect. As for SQL text its
+predicate is a guess. Spark compares the guess with the Column before it is used.
 
 Spec: specs/spark.md#conditions
 """
@@ -8,17 +10,83 @@ Spec: specs/spark.md#conditions
 from __future__ import annotations
 
 import re
+from functools import reduce
+from operator import and_, or_
 from typing import Any
 
-from zonebloom.engines.spark.pushdown.types import Binder, EqualsNull, IsNotNull, Piece, UnboundError
+from pyspark.sql import Column, functions
+
+from zonebloom.engines.spark.pushdown.types import Binder, EqualsNull, IsNotNull, Piece, UnboundError, text_of
+from zonebloom.errors import PredicateError
 from zonebloom.predicates import And, Equals, IsIn, IsNull, Not, Or, Predicate
 from zonebloom.predicates.terms import ColumnTerm, Comparison, LiteralTerm, Truth
 
-__all__ = ["predicate_of_column", "text_of_column"]
+__all__ = ["MAX_LITERALS", "column_of", "predicate_of_column", "text_of_column"]
 
+MAX_LITERALS = 1000
+"""Longer IN lists become a join with a local relation: a plan with 5000 literals takes seconds."""
 _CALL = re.compile(r"(==|=|<=>|<=|>=|<|>|and|or|!|not|isNull|isNotNull|in)\(", re.DOTALL)
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _QUOTED_NAME = re.compile(r"(?:`(?:[^`]|``)*`|\w+)(?:\.(?:`(?:[^`]|``)*`|\w+))*")
+
+
+def column_of(predicate: Predicate, binder: Binder) -> Column:
+    """`predicate` as a Column, which names columns by their names.
+
+    Raises
+    ------
+    PredicateError
+        A part of it has no form in Spark.
+    """
+    return predicate.fold(lambda node, children: _column(node, children, binder))
+
+
+def _column(node: Predicate, children: list[Column], binder: Binder) -> Column:  # noqa: C901 - one case a kind of node
+    if isinstance(node, Piece):
+        return functions.expr(node.sql)
+    if isinstance(node, IsNotNull):
+        return _named(next(iter(node.columns())), binder).isNotNull()
+    if isinstance(node, Not):
+        return ~children[0]
+    if isinstance(node, Truth) and isinstance(node.term, ColumnTerm):
+        return _named(node.term.name, binder)
+    if isinstance(node, (And, Or)):
+        return reduce(and_ if isinstance(node, And) else or_, children)
+    if isinstance(node, IsNull):
+        column = _named(node.column, binder)
+        return column.eqNullSafe(None) if isinstance(node, EqualsNull) else column.isNull()
+    if isinstance(node, Equals):
+        column = _named(node.column, binder)
+        return column.eqNullSafe(_lit(node.value)) if node.null_safe else column == _lit(node.value)
+    if isinstance(node, IsIn) and len(node.values) <= MAX_LITERALS and not node.null_safe:
+        return _named(node.column, binder).isin(*[_lit(value) for value in node.values])
+    if isinstance(node, Comparison) and isinstance(node.left, ColumnTerm) and isinstance(node.right, LiteralTerm):
+        column, value = _named(node.left.name, binder), _lit(node.right.value)
+        compared = {"<": column.__lt__, "<=": column.__le__, ">": column.__gt__, ">=": column.__ge__}
+        if node.operator in compared:
+            return compared[node.operator](value)
+    message = (
+        f"a predicate for Spark must be made of =, <, >, IN and IS NULL of columns and literals, got {node!r:.200}"
+    )
+    raise PredicateError(
+        f"{message}; write the condition as SQL text, and long lists as the only or an AND-ed condition"
+    )
+
+
+def _named(name: str, binder: Binder) -> Column:
+    return functions.col(".".join(f"`{part.replace('`', '``')}`" for part in binder.path(name)))
+
+
+def _lit(value: Any) -> Column:
+    if hasattr(value, "as_py"):
+        value = value.as_py()
+    text = text_of(value)
+    if text is None and hasattr(value, "dtype"):
+        value = value.item()
+    return functions.lit(value) if text is None else functions.expr(text)
+
+
+# --- what a Column prints ---------------------------------------------------------------------------------------------
 
 
 def text_of_column(column: Any) -> str:

@@ -1,4 +1,6 @@
-"""The rule that chooses how a query is read.
+"""The rule that chooses how a query is read, and why rows that the library reads might differ from Spark's.
+
+If they might differ, Spark reads whole files by its own reader.
 
 Spec: specs/spark.md#choice
 """
@@ -9,9 +11,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from zonebloom.errors import InvalidArgumentError
+from pyspark.sql import SparkSession
+from pyspark.sql.types import DataType, StructType
 
-__all__ = ["Choice", "Kept", "Method", "choose"]
+from zonebloom.engines.spark.pushdown.calendars import is_moving
+from zonebloom.engines.spark.pushdown.names import misread
+from zonebloom.engines.spark.pushdown.translate import NOT_OF_COLUMNS, Condition
+from zonebloom.engines.spark.pushdown.types import Binder
+from zonebloom.engines.spark.scan.schema import Layout
+from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, UnsupportedTypeError
+from zonebloom.search.view import View
+
+__all__ = ["BY_ID", "Choice", "Kept", "Method", "choose", "obstacle_of_rows"]
 
 Method: TypeAlias = Literal["driver", "row_ranges", "candidates", "plain"]
 
@@ -23,11 +34,12 @@ CANDIDATE_FILES = 1024
 """Files that Spark is given by name: it looks for each; 512 of 2000 took 0.9 s (`bench/spark_choice.py`, two cores)."""
 ROW_RANGES_PAY = 8
 """Read only the row ranges when they hold at most 1/8 of the rows of the candidate files."""
+NARROWED_PAY = 2
+"""The same for 1/2, if executors drop rows that do not match before they read other columns."""
 SMALL_FILES = 32
 """Files that Spark lists in one scan. Of more files, if small, row ranges are faster (`bench/spark_files.py`)."""
 SMALL_FILE_BYTES = 1 << 20
-NARROWED_PAY = 2
-"""The same for 1/2, if executors drop rows that do not match before they read other columns."""
+BY_ID = "Spark finds columns by their ids, and the index by their names"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,3 +112,39 @@ def _chosen(kept: Kept) -> Choice:
     if kept.files <= CANDIDATE_FILES:
         return Choice("candidates", f"{kept.files} of {kept.of_files} files may match{limits}")
     return Choice("plain", f"{kept.files} of {kept.of_files} files may match, more than {CANDIDATE_FILES}{limits}")
+
+
+# --- what only Spark reads right --------------------------------------------------------------------------------------
+
+
+def obstacle_of_rows(
+    condition: Condition, schema: StructType, view: View, binder: Binder, paths: tuple[str, ...], *, spark: SparkSession
+) -> str | None:
+    """Why the library's rows of `paths` might differ from Spark's; None if they cannot.
+
+    Parameters
+    ----------
+    schema
+        The columns to read, as Spark's plain read has them.
+    """
+    if not condition.is_local:
+        return NOT_OF_COLUMNS
+    if not paths:
+        return None
+    try:
+        made = Layout(view).schema(schema.names)
+        other = next((one.name for one, its in zip(schema, made, strict=True) if one != its), None)
+        if other is not None:
+            return f"column {other} has another type in Spark than in the library"
+        if has_times(schema) and is_moving(spark, view, paths):
+            return "Spark moves old dates to another calendar"
+        return misread(view, binder.names, paths)
+    except (ColumnNotFoundError, DataFileError, UnsupportedTypeError) as error:
+        return str(error)
+
+
+def has_times(of: DataType) -> bool:
+    """Whether a type is or contains a date or a timestamp."""
+    inner = [one.dataType for one in of] if hasattr(of, "fields") else []
+    inner += [getattr(of, name) for name in ("elementType", "keyType", "valueType") if hasattr(of, name)]
+    return of.typeName() in ("date", "timestamp", "timestamp_ntz") or any(map(has_times, inner))

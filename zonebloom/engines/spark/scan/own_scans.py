@@ -1,32 +1,30 @@
-"""Spark's own scans of a data set of Parquet files: whole, or of few files.
+"""Spark's own scans of a data set of Parquet files: whole, or of few files; and its names for files.
 
 Spec: specs/spark.md#reads
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession, functions
+from pyspark.sql.types import StructField, StructType
 
-from zonebloom.engines.spark.paths import are_folders_keys, escaped, is_visible, url_of
 from zonebloom.engines.spark.pushdown.translate import Condition, Keys
-from zonebloom.engines.spark.scan.folded_rows import local_frame
 from zonebloom.engines.spark.scan.types import arrow_type
 from zonebloom.errors import DataFileError
+from zonebloom.formats import ParquetDataset
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
+__all__ = ["Scans", "are_folders_keys", "escaped", "filtered", "is_visible", "local_frame", "url_of"]
 
-    from zonebloom.formats import ParquetDataset
-
-__all__ = ["Scans", "filtered"]
-
+_GLOB = re.compile(r"([\[\]{}*?\\])")
+_UNFINISHED = "._COPYING_"
 _CHUNK = 32
 """Paths that Spark lists on the driver; for more it starts a job with a task for each path."""
 _KEY = "__zonebloom_key"
@@ -41,9 +39,7 @@ def filtered(spark: SparkSession, frame: DataFrame, condition: Condition) -> Dat
 
 
 def _joined(spark: SparkSession, frame: DataFrame, keys: Keys) -> DataFrame:
-    from pyspark.sql import functions, types  # noqa: PLC0415 - an optional extra
-
-    schema = types.StructType([types.StructField(_KEY, keys.target.spark)])
+    schema = StructType([StructField(_KEY, keys.target.spark)])
     known = local_frame(spark, pa.table({_KEY: keys.values.cast(arrow_type(keys.target.spark))}), schema)
     column = functions.col(".".join(f"`{name.replace('`', '``')}`" for name in keys.target.path))
     return frame.join(functions.broadcast(known), column == functions.col(_KEY), "left_semi")
@@ -126,3 +122,63 @@ class Scans:
 
 def _spelled(url: str, scheme: str) -> str:
     return scheme + escaped(url).removeprefix("file://") if url.startswith("file://") else escaped(url)
+
+
+def local_frame(spark: SparkSession, table: pa.Table, schema: StructType) -> DataFrame:
+    """A frame of `table`, which Spark filters while it plans, without a job.
+
+    The chunks are joined first: Spark 4.3 drops the rows that follow an empty record batch. Spark refuses structs
+    and lists without rows, so an empty relation of the schema is made.
+    """
+    if not table.num_rows:
+        return spark.createDataFrame([], schema)
+    return spark.createDataFrame(table.combine_chunks(), schema)
+
+
+# --- names of files ---------------------------------------------------------------------------------------------------
+
+
+def url_of(location: str) -> str:
+    """Spark's URL of a folder or file, without escapes: `/a b` is `file:///a b`, `s3://` is `s3a://`.
+
+    >>> url_of("/lake/a b"), url_of("s3://bucket/lake")
+    ('file:///lake/a b', 's3a://bucket/lake')
+    """
+    if location.startswith("s3://"):
+        return f"s3a://{location.removeprefix('s3://')}"
+    return location if "://" in location else f"file://{location}"
+
+
+def escaped(url: str) -> str:
+    r"""`url` with escapes: Spark reads it as a path, not as a pattern.
+
+    >>> print(escaped("file:///a[b]*"))
+    file:///a\[b\]\*
+    """
+    return _GLOB.sub(r"\\\1", url)
+
+
+def are_folders_keys(paths: Iterable[str]) -> bool:
+    """Whether some of the files, named relative to the root, are in `key=value` folders."""
+    return any("=" in folder for folder in {path.rpartition("/")[0] for path in paths})
+
+
+def is_visible(path: str, *, is_keyed: bool, is_listed: bool) -> bool:
+    """Whether Spark's plain read of the root reads the file.
+
+    If some files lie in `key=value` folders, Spark skips files outside of them. Otherwise it skips files in any folder.
+    It also skips files that Hadoop is still copying.
+
+    Parameters
+    ----------
+    path
+        Relative to the root.
+    is_keyed
+        Whether some file of the data set is in a `key=value` folder.
+    is_listed
+        Whether the data set is a list of files, which Spark gets by name.
+    """
+    if path.endswith(_UNFINISHED):
+        return False
+    folder = path.rpartition("/")[0]
+    return "=" in folder if is_keyed else is_listed or not folder
