@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from zonebloom.engines.spark.scan.choice import Kept, choose
+from zonebloom.engines.spark.scan.open import ForeignLake
 from zonebloom.errors import InvalidArgumentError
 
 MIB = 1 << 20
@@ -49,6 +50,13 @@ WHOLE = {**HALF, "rows": 2_000_000}
 )
 def test_the_way_follows_from_what_is_kept(changed, method):
     assert choose(replace(FEW, **changed), "auto").method == method
+
+
+@pytest.mark.parametrize(("files", "method"), [(64, "driver"), (65, "row_ranges")])
+def test_the_driver_opens_fewer_files_of_a_table_or_a_store(files, method):
+    kept = replace(FEW, files=files, rows=files, rows_of_files=4096)
+    assert choose(kept, "auto").method == "driver"
+    assert ForeignLake._choose(object(), kept, "auto").method == method
 
 
 def test_a_way_that_cannot_read_is_refused():

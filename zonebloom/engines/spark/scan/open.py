@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 
 from zonebloom.engines.spark.catalog import Catalog, Place, check_batch, check_is_read_by_spark, place_of
 from zonebloom.engines.spark.pushdown.types import Piece
-from zonebloom.engines.spark.scan.choice import Choice, Kept, choose
+from zonebloom.engines.spark.scan.choice import DRIVER_FILES_OF_STORES, Choice, Kept, choose
 from zonebloom.engines.spark.scan.row_ranges import read_rows
 from zonebloom.engines.spark.scan.schema import Layout
 from zonebloom.engines.spark.scan.table import Asked, Lake
@@ -170,6 +170,6 @@ class ForeignLake(Lake):
         if asked in ("driver", "plain"):
             return choose(kept, asked)
         found = choose(kept, "auto")
-        if asked == "auto" and found.method == "driver":
+        if asked == "auto" and found.method == "driver" and kept.files <= DRIVER_FILES_OF_STORES:
             return found
         return Choice("row_ranges", f"executors read {kept.rows:,} rows of {kept.files} of {kept.of_files} files")
