@@ -182,4 +182,4 @@ def test_a_row_group_with_fewer_rows_than_its_footer_says_is_an_error(indexed_fi
     place = whole.index(count, offset)
     indexed_file.write_bytes(whole[:place] + fewer + whole[place + len(count) :])
     with opened(indexed_file) as (data, _source), pytest.raises(DataFileError, match="must hold 800 rows, got 799"):
-        data.read_row_group(0, ["row"])
+        data.read_rows(0, [0], [800], ["row"])
