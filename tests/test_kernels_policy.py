@@ -14,15 +14,16 @@ import zonebloom
 from tests.depth import some
 from zonebloom.bloom import kernels
 
-MERGE = """
+PACK = """
 import numpy as np
 from zonebloom.bloom.kernels import pairs
-merged = np.zeros(2, np.uint64)
-pairs.merge_pairs(np.array([7], np.uint64), np.array([3], np.uint64), merged)
-dispatcher = pairs._merge_pairs.__closure__[0].cell_contents
-print(*merged, sum(dispatcher.stats.cache_hits.values()), sum(dispatcher.stats.cache_misses.values()))
+packed = np.zeros(3, np.uint64)
+pairs.pack_pairs(np.array([3 << 23, 7 << 23], np.uint64), packed, np.zeros(1, np.bool_), rows_per_zone=2)
+dispatcher = pairs._pack_pairs.__closure__[0].cell_contents
+cache = dispatcher.stats.cache_hits, dispatcher.stats.cache_misses
+print(*(packed[:2] >> np.uint64(23)), *(sum(one.values()) for one in cache))
 """
-"""The kernel that compiles fastest; it prints what it made, the hits of the cache, and the misses."""
+"""A kernel that compiles fast; it prints what it made, the hits of the cache, and the misses."""
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +42,7 @@ def package(compiled, tmp_path):
     return Path(shutil.copytree(compiled, tmp_path / "site" / "zonebloom"))
 
 
-def run(package, code=MERGE, **environment):
+def run(package, code=PACK, **environment):
     variables = os.environ | {"PYTHONPATH": str(package.parent)} | environment
     done = subprocess.run(
         [sys.executable, "-c", code], env=variables, capture_output=True, text=True, check=False, cwd=package.parent
@@ -74,7 +75,7 @@ def test_without_a_writable_cache_folder_kernels_still_run(package):
 from numba.core import caching
 caching.CacheImpl._locator_classes = []  # what Numba is left with when no folder can be written
 """
-        + MERGE
+        + PACK
     )
     assert run(package, code).startswith("3 7 0 ")
 
@@ -87,7 +88,7 @@ def no_space(*_):
     raise OSError(28, "No space left on device")
 caching.IndexDataCacheFile.save = no_space
 """
-        + MERGE
+        + PACK
     )
     shutil.rmtree(package / "bloom" / "kernels" / "__pycache__")
     assert run(package, code) == "3 7 0 1"
