@@ -387,7 +387,7 @@ class World:
             if fragment_id not in after.live:
                 is_changed = after.files.get(path) != number
                 is_made_anew = (path, number) in after.live.values()
-                if not (is_changed or is_made_anew):
+                if not (is_changed or is_made_anew or self.is_past_removed):
                     raise FindingError(f"{after} must have {path} as {before} has it, got {after.live}")
                 continue
             for column, covered in before.covered.items():
