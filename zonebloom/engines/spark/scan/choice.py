@@ -30,7 +30,7 @@ DRIVER_ROWS = 1 << 18
 DRIVER_FILES = 256
 """Files that the driver opens, at about 1 ms each (`bench/spark_files.py`, two cores); a job starts in 0.1 s."""
 DRIVER_FILES_OF_STORES = 64
-"""The same for tables and files in an object store: a file takes some requests, of which the driver waits for few."""
+"""The same for tables and files in an object store: each file takes some requests, and the driver waits for them."""
 DRIVER_BYTES = 512 << 20
 CANDIDATE_FILES = 1024
 """Files that Spark is given by name: it looks for each; 512 of 2000 took 0.9 s (`bench/spark_choice.py`, two cores)."""

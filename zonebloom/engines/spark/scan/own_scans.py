@@ -65,7 +65,7 @@ class Scans:
         Raises
         ------
         DataFileError
-            The data set is a list of files, none of which is there.
+            The data set is a list of files, and all of them are gone.
         """
         reader = self.spark.read if schema is None else self.spark.read.schema(schema)
         if self.dataset.layout == "folder":
@@ -150,7 +150,7 @@ def url_of(location: str) -> str:
 
 
 def escaped(url: str) -> str:
-    r"""`url` with escapes: Spark reads it as a path, not as a pattern.
+    r"""`url` with its pattern characters escaped, so that Spark reads one path.
 
     >>> print(escaped("file:///a[b]*"))
     file:///a\[b\]\*
