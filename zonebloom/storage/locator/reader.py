@@ -254,11 +254,14 @@ class LocatorSegment(ZoneFilters):
         Raises
         ------
         CorruptIndexError
-            A page of the directory is damaged.
+            A page of the directory is damaged, or they are not in order.
         """
         start = self.layout.num_pages
         words = self.read_pages(start, start + self.layout.num_directory_pages).view("<u8")[:, :FIRSTS_PER_PAGE]
-        return words.reshape(-1)[:start].astype(np.uint64)
+        firsts = words.reshape(-1)[:start].astype(np.uint64)
+        if (firsts[1:] <= firsts[:-1]).any():
+            raise CorruptIndexError(f"segment {self.entry.path} must have its pages in order")
+        return firsts
 
     @cached_property
     def _is_trusted(self) -> NDArray[np.bool_]:
