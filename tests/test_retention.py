@@ -14,7 +14,13 @@ from click.testing import CliRunner
 
 import zonebloom as zb
 from zonebloom.cli import app
-from zonebloom.errors import ConcurrentCommitError, CorruptIndexError, IndexNotFoundError, InvalidArgumentError, UnsupportedFormatError
+from zonebloom.errors import (
+    ConcurrentCommitError,
+    CorruptIndexError,
+    IndexNotFoundError,
+    InvalidArgumentError,
+    UnsupportedFormatError,
+)
 from zonebloom.maintain import versions
 from zonebloom.maintain.versions import vacuum
 from zonebloom.storage.manifest import list_versions, named_paths, read_version, version_path
