@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from tests import reference
 from tests.conftest import flip
 from tests.depth import at_depth
+from tests.fuzz.memory import MemoryStore, Objects
 from tests.test_every_type import COLUMNS
 from zonebloom.bloom import hashing
 from zonebloom.errors import CorruptIndexError, InvalidArgumentError, UnsupportedFormatError
@@ -391,6 +392,17 @@ def rewritten(root: Path, entry: SegmentEntry, **changes) -> SegmentEntry:
     tail = locator_layout.encode_tail(locator_layout.LocatorLayout(**fields), positions).to_pybytes()
     path.write_bytes(path.read_bytes()[: -entry.spans[-1].num_bytes] + tail)
     return replace(entry, spans=(*entry.spans[:-1], Span(len(tail), checksum(tail))))
+
+
+def test_a_file_that_a_vacuum_removes_while_it_is_merged_is_damage(tmp_path):
+    """Interleavings from seed 50000431: an optimize raised a bare FileNotFoundError of the store."""
+    entries = [build(tmp_path, {number: pa.array(range(100))})[0] for number in range(2)]
+    objects = Objects({one.path: ((tmp_path / one.path).read_bytes(), 0.0) for one in entries})
+    store = MemoryStore(objects)
+    segments = [LocatorSegment(store, entry) for entry in entries]
+    del objects.found[entries[1].path]
+    with pytest.raises(CorruptIndexError, match=f"{entries[1].path} must exist, got no such file"):
+        merge_locators(store, "key", segments, [np.ones(len(one), bool) for one in segments])
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ import xxhash
 from zonebloom.bloom.locator import FIRSTS_PER_PAGE, PAGE_BYTES, WIDE_ZONE_BITS, pair_bounds, zones_in_page
 from zonebloom.bloom.zones import ZoneFilters, ZonePositions, ZonesOfEach
 from zonebloom.errors import CorruptIndexError, StorageError
+from zonebloom.storage.arrow_file import reading
 from zonebloom.storage.locator.layout import decode_tail
 from zonebloom.storage.segment import SegmentEntry, checksum
 from zonebloom.storage.stores.store import SLOW_READ_SECONDS, Mapping, Store
@@ -310,12 +311,13 @@ class LocatorSegment(ZoneFilters):
         Raises
         ------
         CorruptIndexError
-            A page differs from its checksum.
+            A page differs from its checksum, or a vacuum removed the file.
         """
         from zonebloom.bloom.kernels import row_checksums  # noqa: PLC0415 - as above
 
         ranges = [(begin * PAGE_BYTES, (stop - begin) * PAGE_BYTES)]
-        pages = np.frombuffer(self._store.read_ranges(self.entry.path, ranges)[0], np.uint8)
+        with reading(f"segment {self.entry.path}"):
+            pages = np.frombuffer(self._store.read_ranges(self.entry.path, ranges)[0], np.uint8)
         if len(pages) != ranges[0][1]:
             raise CorruptIndexError(f"segment {self.entry.path} must have {self.entry.num_bytes} bytes, got fewer")
         pages = pages.reshape(-1, PAGE_BYTES)
