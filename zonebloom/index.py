@@ -32,8 +32,9 @@ from zonebloom.storage.stores.open import open_store
 if TYPE_CHECKING:
     from zonebloom.bloom.sbbf import Sbbf
     from zonebloom.build.fill import Runner
+    from zonebloom.build.plan import Mode
     from zonebloom.build.progress import Progress
-    from zonebloom.build.refresh import Mode, Refresh
+    from zonebloom.build.refresh import Refresh
     from zonebloom.formats.hive import Partitions
     from zonebloom.maintain.lance_export import LanceExport
     from zonebloom.maintain.optimize import Optimization
@@ -42,8 +43,6 @@ if TYPE_CHECKING:
     from zonebloom.options import Sizing
     from zonebloom.search.arrow_dataset import IndexedDataset
     from zonebloom.search.zone_table import ZoneTable
-
-__all__ = ["Index", "build_index", "dataset", "delete_index", "import_index", "open_index"]
 
 _REFRESH_ATTEMPTS = 4
 _log = logging.getLogger("zonebloom")

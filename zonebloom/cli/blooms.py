@@ -15,8 +15,6 @@ from zonebloom.errors import InvalidArgumentError
 from zonebloom.options import Sizing
 from zonebloom.reasons import counted
 
-__all__ = ["blooms"]
-
 
 @app.command(
     examples=(

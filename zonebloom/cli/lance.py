@@ -14,8 +14,6 @@ from zonebloom.reasons import counted
 if TYPE_CHECKING:
     from zonebloom.index import Index
 
-__all__ = ["audit", "export_to_lance"]
-
 
 @app.command(examples=("audit events.lance", "audit events.lance --column user_id --replace"))
 @path_argument

@@ -30,8 +30,6 @@ from zonebloom.reasons import counted
 if TYPE_CHECKING:
     from zonebloom.index import Index
 
-__all__ = ["build", "demo", "export", "import_", "whatif"]
-
 _NUMBERS = ("int", "uint", "float", "double", "halffloat", "decimal", "bool")
 """How the types begin whose values SQL writes without quotes."""
 

@@ -15,25 +15,6 @@ import click
 from zonebloom.errors import InvalidArgumentError
 from zonebloom.storage.stores.locations import absolute, is_url
 
-__all__ = [
-    "busy",
-    "check_output",
-    "columns_option",
-    "common_options",
-    "conditions_option",
-    "index_option",
-    "limit_option",
-    "listed",
-    "open_it",
-    "output_options",
-    "path_argument",
-    "storage_options",
-    "strict_option",
-    "values_options",
-    "where_option",
-    "work_options",
-]
-
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _Decorator = Callable[[_Command], _Command]
 

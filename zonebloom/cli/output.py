@@ -21,19 +21,6 @@ if TYPE_CHECKING:
 
     from zonebloom.reasons import Reason
 
-__all__ = [
-    "print_aligned",
-    "print_csv",
-    "print_info",
-    "print_json",
-    "print_list",
-    "print_reasons",
-    "printable",
-    "python_rows",
-    "read_table",
-    "write_table",
-]
-
 
 def print_json(document: Any, *, indent: int | None = 2) -> None:
     """`document` on stdout; what is no number becomes null."""

@@ -18,8 +18,6 @@ from zonebloom.cli.options import (
 from zonebloom.cli.output import print_json
 from zonebloom.cli.root import app
 
-__all__ = ["report"]
-
 
 @app.command(
     examples=(

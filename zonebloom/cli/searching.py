@@ -39,8 +39,6 @@ from zonebloom.reasons import counted
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["exists", "explain", "locate", "scan", "search"]
-
 
 def _wanted(opened: Any, where: str | None, column: str | None, values: str | None) -> dict[str, Any]:
     """What a search is asked, as the library's arguments."""

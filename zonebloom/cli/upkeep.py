@@ -27,9 +27,7 @@ from zonebloom.reasons import counted
 if TYPE_CHECKING:
     from datetime import timedelta
 
-    from zonebloom.build.refresh import Mode
-
-__all__ = ["delete", "info", "optimize", "refresh", "restore", "status", "vacuum", "verify", "versions"]
+    from zonebloom.build.plan import Mode
 
 
 @app.command(examples=("status events/", "status events/ --check || zonebloom refresh events/"))

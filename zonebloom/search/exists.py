@@ -28,8 +28,6 @@ from zonebloom.search.view import View
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Fitted", "comparable", "comparable_keys", "exists", "fitted", "key_hashes", "values_array"]
-
 
 def exists(view: View, column: str, values: Any, *, exact: bool) -> pa.BooleanArray:
     """For each of `values`, whether it may be in `column` of the data set; false is certain.

@@ -25,8 +25,6 @@ from zonebloom.storage.stores.open import open_store
 if TYPE_CHECKING:
     from zonebloom.search.explain import Explanation
 
-__all__ = ["Lake", "open_lake"]
-
 
 def open_lake(source: Any, *, storage_options: Mapping[str, str] | None = None) -> Lake:
     """The data files of `source`, to be searched without an index; nothing is written.

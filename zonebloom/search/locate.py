@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
     from zonebloom.search.exists import Fitted
 
-__all__ = ["files_for", "locate"]
-
 
 class _Ranges(NamedTuple):
     """Row ranges of keys, in order of key and address."""

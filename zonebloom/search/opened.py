@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from zonebloom.search.explain import Explanation
     from zonebloom.search.status import Status
 
-__all__ = ["OpenedIndex"]
-
 _log = logging.getLogger("zonebloom")
 """Quiet unless a program sets it up: what was opened, searched and committed, at level DEBUG."""
 

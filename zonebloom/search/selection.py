@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from zonebloom.bloom.addresses import Addresses
     from zonebloom.bloom.zones import ZonePositions
 
-__all__ = ["Bounds", "Kind", "RowRange", "RowSelection"]
-
 _SHOWN_RANGES = 10
 """Ranges that a notebook lists."""
 _OFFSET_BITS = np.uint64(32)

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from zonebloom.storage.levels import LeveledZones
     from zonebloom.storage.locator.zones import LocatedZones
 
-__all__ = ["Snapshot", "load_snapshot", "load_trusted"]
-
 _Asked = TypeVar("_Asked")
 _Answer = TypeVar("_Answer")
 

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
     from zonebloom.search.own_filters import OwnFilters, OwnSearch
 
-__all__ = ["View", "replaced_columns"]
-
 
 class _Constants(NamedTuple):
     """Values of columns that have one in all rows of a file, by groups of files with the same values."""

@@ -9,8 +9,6 @@ import pyarrow as pa
 from zonebloom.arrow import compute as pc
 from zonebloom.errors import ColumnNotFoundError, InvalidArgumentError
 
-__all__ = ["column_array", "column_path", "is_ambiguous", "leaf_paths", "resolve_column"]
-
 
 def resolve_column(schema: pa.Schema, name: str) -> pa.Field:
     """The field that `name` means: the column of that name, else the struct leaf at that dotted path.

@@ -25,8 +25,6 @@ from zonebloom.search.view import View
 if TYPE_CHECKING:
     from zonebloom.engines.spark.catalog import Catalog, Place
 
-__all__ = ["keys_located", "locate"]
-
 _PLACES = (("path", "string"), ("fragment_id", "long"), ("start", "long"), ("stop", "long"))
 
 

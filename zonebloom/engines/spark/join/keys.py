@@ -39,22 +39,6 @@ from zonebloom.engines.spark.scan.types import arrow_type
 from zonebloom.errors import ColumnNotFoundError, InvalidArgumentError, UnsupportedTypeError
 from zonebloom.predicates import IsIn
 
-__all__ = [
-    "MAX_KEYS",
-    "JoinKey",
-    "bitmap_words",
-    "check_pair",
-    "collected",
-    "fold_to_bytes",
-    "hash_of",
-    "hashes_as_the_index",
-    "in_bitmap",
-    "join_key",
-    "may_hold",
-    "natural_type",
-    "words_of",
-]
-
 MAX_KEYS: Final = 1_000_000
 """Distinct keys that the driver collects at most: 8 to 60 MB."""
 _CHAR_VARCHAR = "__CHAR_VARCHAR_TYPE_STRING"

@@ -29,8 +29,6 @@ from zonebloom.errors import ColumnNotFoundError, InvalidArgumentError, Predicat
 from zonebloom.index import Index
 from zonebloom.predicates import And, IsIn, IsNull, Or, Predicate
 
-__all__ = ["prune_join"]
-
 _MAX_NULL_SAFE_KEYS = 1000
 _HOW = {
     "inner": "inner",

@@ -37,8 +37,6 @@ from zonebloom.engines.spark.join.table_filter import Filter, dataset_filters
 from zonebloom.errors import InvalidArgumentError
 from zonebloom.index import Index
 
-__all__ = ["MAX_NEW_ROWS", "MAX_SQL_BYTES", "filter_by_index"]
-
 Way = Literal["auto", "sql", "arrow"]
 
 MAX_SQL_BYTES: Final = 16 << 20

@@ -21,8 +21,6 @@ from zonebloom.errors import PredicateError
 from zonebloom.predicates import And, Equals, IsIn, IsNull, Not, Or, Predicate
 from zonebloom.predicates.terms import ColumnTerm, Comparison, LiteralTerm, Truth
 
-__all__ = ["MAX_LITERALS", "column_of", "predicate_of_column", "text_of_column"]
-
 MAX_LITERALS = 1000
 """Longer IN lists become a join with a local relation: a plan with 5000 literals takes seconds."""
 _CALL = re.compile(r"(==|=|<=>|<=|>=|<|>|and|or|!|not|isNull|isNotNull|in)\(", re.DOTALL)

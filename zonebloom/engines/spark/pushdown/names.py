@@ -22,8 +22,6 @@ from zonebloom.formats.hive import partition_values
 if TYPE_CHECKING:
     from zonebloom.search.view import View
 
-__all__ = ["Names", "misread", "respelled"]
-
 _CANONICAL = re.compile(r"0|-?[1-9]\d*|\d{4}-\d\d-\d\d")
 
 

@@ -21,8 +21,6 @@ from zonebloom.engines.spark.scan.types import arrow_type
 from zonebloom.errors import DataFileError
 from zonebloom.formats import ParquetDataset
 
-__all__ = ["Scans", "are_folders_keys", "escaped", "filtered", "is_visible", "local_frame", "url_of"]
-
 _GLOB = re.compile(r"([\[\]{}*?\\])")
 _UNFINISHED = "._COPYING_"
 _CHUNK = 32

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
     from zonebloom.search.view import View
 
-__all__ = ["FORMAT", "Options", "ZoneBloomReader", "ZoneBloomSource", "register"]
-
 FORMAT = "zonebloom"
 _STORAGE = "storage."
 _REGISTERED: WeakSet[SparkSession] = WeakSet()

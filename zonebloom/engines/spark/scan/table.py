@@ -41,8 +41,6 @@ from zonebloom.search.selection import RowSelection
 from zonebloom.search.view import View
 from zonebloom.storage.manifest import list_versions
 
-__all__ = ["Asked", "Lake", "Plan", "PrunedRead"]
-
 Asked: TypeAlias = Literal["auto"] | Method
 _ATTEMPTS = 3
 _LOOK_AFTER_SECONDS = 1.0
