@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
-from zonebloom.errors import ColumnNotFoundError, PredicateError, StaleIndexError
+from zonebloom.errors import PredicateError
 from zonebloom.formats import Dataset, dataset_from_json
 from zonebloom.predicates import And, IsIn, Predicate, parse_predicate
 from zonebloom.search.result import SearchResult
@@ -139,10 +139,8 @@ class OpenedIndex:
 
     def _checked_view(self, *, strict: bool) -> View:
         view = self.view()
-        unknown = view.files.unknown_paths
-        if strict and unknown:
-            message = f"every file must be indexed as it is, got {len(unknown)} new or changed, such as {unknown[0]}"
-            raise StaleIndexError(f"{message}; refresh the index")
+        if strict:
+            view.check_known()
         return view
 
     def search(
@@ -383,7 +381,7 @@ class OpenedIndex:
     def _column(self, name: str) -> ColumnEntry:
         entry = self._snapshot.manifest.column(name)
         if entry is None:
-            raise ColumnNotFoundError.among(name, self.columns, f"the index {self.location}")
+            raise self._snapshot.not_indexed(name)
         return entry
 
 

@@ -35,6 +35,7 @@ from zonebloom.bloom.sbbf import Sbbf
 from zonebloom.bloom.split_block import SALTS
 from zonebloom.engines.spark.catalog import check_batch
 from zonebloom.engines.spark.pushdown.calendars import FIRST_DATE, SURE_TIME
+from zonebloom.engines.spark.pushdown.names import backquoted
 from zonebloom.engines.spark.scan.types import arrow_type
 from zonebloom.errors import ColumnNotFoundError, InvalidArgumentError, UnsupportedTypeError
 from zonebloom.predicates import IsIn
@@ -281,7 +282,7 @@ def collected(column: str, keys: Any) -> pa.Array:
         name = next((one for one in names if one.lower() == column.lower()), names[0] if len(names) == 1 else None)
         if name is None:
             raise ColumnNotFoundError.among(column, names, "the frame of keys")
-        wanted = keys.select(f"`{name.replace('`', '``')}`").distinct().limit(MAX_KEYS + 1)
+        wanted = keys.select(backquoted(name)).distinct().limit(MAX_KEYS + 1)
         values = wanted.toArrow().column(0).combine_chunks().drop_null()
     else:
         values = IsIn(column, keys).values

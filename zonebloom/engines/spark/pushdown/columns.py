@@ -16,6 +16,7 @@ from typing import Any
 
 from pyspark.sql import Column, functions
 
+from zonebloom.engines.spark.pushdown.names import backquoted
 from zonebloom.engines.spark.pushdown.types import Binder, EqualsNull, IsNotNull, Piece, UnboundError, text_of
 from zonebloom.errors import PredicateError
 from zonebloom.predicates import And, Equals, IsIn, IsNull, Not, Or, Predicate
@@ -72,7 +73,7 @@ def _column(node: Predicate, children: list[Column], binder: Binder) -> Column: 
 
 
 def _named(name: str, binder: Binder) -> Column:
-    return functions.col(".".join(f"`{part.replace('`', '``')}`" for part in binder.path(name)))
+    return functions.col(backquoted(*binder.path(name)))
 
 
 def _lit(value: Any) -> Column:

@@ -89,6 +89,11 @@ def misread(view: View, names: Names, paths: Iterable[str]) -> str | None:
     return None
 
 
+def backquoted(*path: str) -> str:
+    """SQL for the column or leaf at `path`."""
+    return ".".join("`" + name.replace("`", "``") + "`" for name in path)
+
+
 def respelled(schema: pa.Schema, known: pa.Schema) -> str | None:
     """A column or inner field of `schema` that `known` has only in another case; None if there is none."""
     spelled = set(_spellings(known))
