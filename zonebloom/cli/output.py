@@ -14,12 +14,22 @@ import click
 
 from zonebloom import errors
 from zonebloom.cli.blobs import text_of
+from zonebloom.cli.options import is_json
 from zonebloom.reasons import counted, summed_up
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from zonebloom.reasons import Reason
+
+
+def say(document: Any, *lines: str, err: bool = False) -> None:
+    """`document` as JSON on stdout, or `lines` for people, as `--format` asks; `err` says these on stderr."""
+    if is_json():
+        print_json(document)
+        return
+    for line in lines:
+        click.echo(line, err=err)
 
 
 def print_json(document: Any, *, indent: int | None = 2) -> None:
