@@ -1,6 +1,7 @@
 """The doors (build, open, import and delete an index), and `Index`: refresh, optimize, verify, restore, vacuum, export.
 
-`OpenedIndex` in `search/opened.py` has what an index answers: search, scan, dataset, exists, locate, explain, status.
+`OpenedIndex` in `search/opened.py` has what an index answers: dataset, exists, locate, status, and as a `Searchable`
+search, scan and explain.
 
 An index is a folder beside the data (`_<name>.zonebloom/`), or anywhere else. It never touches a data file, and each
 of its answers holds for the data set as it is at the moment of the call: files are listed afresh, and what the index
