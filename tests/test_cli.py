@@ -18,11 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
 
 import zonebloom as zb
 from tests.conftest import index_of, refuse_constant
-from zonebloom import cli
 
 FIVE = ["fragment_id", "zone_start", "zone_length", "has_null", "bloom_filter_data"]
 
@@ -420,36 +418,6 @@ def test_values_that_are_no_text_are_an_error(lake, run, tmp_path):
     pq.write_table(pa.Table.from_pylist([{}]), tmp_path / "none.parquet")
     outcome = run("exists", lake.root, "-c", "user_id", "--values", tmp_path / "none.parquet")
     assert (outcome.code, outcome.err.count("\n")) in ((1, 1), (2, 1))
-
-
-def test_verbose_shows_the_traceback(lake):
-    done = shell("--verbose", "search", lake.root, "-w", "user_id =")
-    assert done.returncode != 0
-    assert "Traceback" in done.stderr
-    quiet = shell("search", lake.root, "-w", "user_id =")
-    assert (quiet.returncode, quiet.stderr.count("\n"), quiet.stdout) == (2, 1, "")
-
-
-def shell(*arguments: object) -> subprocess.CompletedProcess:
-    script = "from zonebloom.cli import main; main()"
-    command = [sys.executable, "-c", script, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
-
-
-def test_a_reader_that_leaves_is_no_error(lake):
-    """`zonebloom scan … | head -1`: no traceback when the pipe closes."""
-    script = "from zonebloom.cli import main; main()"
-    command = f'"{sys.executable}" -c "{script}" scan "{lake.root}" -w "amount IS NOT NULL" | head -n 1'
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
-    assert done.stdout.count("\n") == 1
-    assert "Traceback" not in done.stderr
-    assert "BrokenPipe" not in done.stderr
-
-
-def test_help_names_every_command():
-    text = CliRunner().invoke(cli.app, ["--help"]).output
-    for command in ("build", "search", "scan", "exists", "explain", "info", "verify", "export", "import", "demo"):
-        assert command in text
 
 
 def test_version(run):

@@ -69,6 +69,13 @@ def imported_modules(tree: ast.AST) -> Iterator[str]:
                 yield node.module
 
 
+def names_imported_from_ours(tree: ast.AST) -> Iterator[str]:
+    """Names that the source takes out of other modules of the package."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("zonebloom"):
+            yield from (alias.name for alias in node.names)
+
+
 @cache
 def tree_of(source: Path) -> ast.Module:
     return ast.parse(source.read_text("utf-8"))
@@ -139,12 +146,15 @@ def test_only_kernels_import_a_compiler():
         assert not roots & ({"pyarrow"} if is_kernel else COMPILERS), source
 
 
+def test_no_module_imports_what_another_keeps_to_itself():
+    imported = {name for source in SOURCES for name in names_imported_from_ours(tree_of(source))}
+    assert imported
+    assert not {name for name in imported if re.match(r"_[^_]", name)}
+
+
 def test_no_module_reads_a_jvm():
-    for source in SOURCES:
-        nodes = list(ast.walk(tree_of(source)))
-        names = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
-        texts = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
-        assert not {"_jvm", "_jsc", "_jsparkSession"} & (names | texts), source
+    of_a_jvm = re.compile(r"\b_(jvm|jdf|jsparkSession|jc|jsc|jreader|gateway|sc)\b")
+    assert not [source for source in SOURCES if of_a_jvm.search(source.read_text("utf-8"))]
 
 
 def unsafe_calls(tree: ast.AST) -> list[ast.Call]:

@@ -320,32 +320,6 @@ def test_an_optimize_that_fails_at_any_write_loses_nothing(flat_lake):
     assert everything(zb.open_index(flat_lake.root), flat_lake) == before
 
 
-def test_searches_during_optimize_answer_alike(make_lake):
-    lake = make_lake((5000, 5000, 5000))
-    index = build(lake)
-    before = everything(index, lake)
-    stop = threading.Event()
-    wrong: list[object] = []
-
-    def search():
-        while not stop.is_set():
-            try:
-                if everything(zb.open_index(lake.root), lake) != before:
-                    wrong.append("other rows")
-            except Exception as error:  # noqa: BLE001 - whatever it is, the test fails
-                wrong.append(error)
-
-    threads = [threading.Thread(target=search) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    zb.open_index(lake.root).optimize()
-    stop.set()
-    for thread in threads:
-        thread.join()
-    assert wrong == []
-    assert everything(zb.open_index(lake.root), lake) == before
-
-
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of what the vacuum took away under a reader
 def test_searches_find_every_row_while_others_rebuild_optimize_and_vacuum(make_lake):
     """A vacuum that keeps nothing of the past makes searches read more, at worst."""

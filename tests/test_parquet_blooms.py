@@ -752,6 +752,7 @@ def test_a_lake_without_an_index_is_searched_by_its_own_filters(tmp_path):
     assert both.select(["key", "day"]).to_pylist() == [{"key": value, "day": 2}]
     assert lake.search(f"key = {value} AND day = 2").num_rows_kept == GROUP
     assert lake.scan(f"key = {value} OR tiny = 0", columns=["key"], limit=3).read_all().num_rows == 3
+    assert lake.to_table("day = 2", column="key", values=[value]).equals(both)
     codes = {reason.code for reason in lake.explain(f"key = {value}").result.reasons}
     assert codes == {"COLUMN_NOT_INDEXED"}
     assert sorted(path.name for path in root.iterdir()) == ["day=1", "day=2"]

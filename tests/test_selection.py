@@ -233,7 +233,7 @@ def test_not_atmost_is_atleast(rows):
 
 
 def test_kinds():
-    assert Bounds.exactly(UNIVERSE, RowSelection.empty()).kind(UNIVERSE) is Kind.EXACT
+    assert Bounds(UNIVERSE, RowSelection.empty(), exact=True).kind(UNIVERSE) is Kind.EXACT
     assert Bounds.unknown(UNIVERSE).kind(UNIVERSE) is Kind.AT_MOST
     assert [str(kind) for kind in Kind] == ["exact", "at_most", "at_least"]
 

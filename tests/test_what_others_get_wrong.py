@@ -18,8 +18,6 @@ import pyarrow.parquet as pq
 import pytest
 
 import zonebloom as zb
-from zonebloom.storage.manifest import commit, read_version
-from zonebloom.storage.stores.local import LocalStore
 
 
 @pytest.fixture
@@ -210,19 +208,6 @@ def test_07_long_lists_prune_as_well(lake):
     assert index.search(chain).num_zones_kept == 2
 
 
-def test_08_an_unknown_format_version_keeps_everything(lake):
-    root = lake(column([1, 2, 3]))
-    index = zb.build_index(root, "c", rows_per_zone=1)
-    path = index.root / "versions" / f"{1:020d}.json"
-    later = index.root / "versions" / f"{2:020d}.json"
-    later.write_text(path.read_text().replace('"format_version": 1', '"format_version": 2'))
-    with pytest.warns(RuntimeWarning, match="format_version <= 1"):
-        opened = zb.open_index(root)
-    found = opened.search("c = 2")
-    assert (found.num_rows_kept, "FORMAT_TOO_NEW" in codes(found)) == (3, True)
-    assert opened.to_table("c = 2").num_rows == 1
-
-
 def test_08_each_type_hashes_as_it_was_built(lake):
     """The same number in columns of every width: no literal is hashed at another width than its column."""
     kinds = [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()]
@@ -401,28 +386,3 @@ def test_14_a_damaged_segment_keeps_everything_and_says_so(lake, damage):
     assert opened.exists("c", [99]).to_pylist() == [True]
     assert opened.exists("c", [99, 2], exact=True).to_pylist() == [False, True]
     assert not opened.verify().is_sound
-
-
-def test_14_version_files_are_checked(lake):
-    root = lake(column([1, 2, 3]))
-    index = zb.build_index(root, "c", rows_per_zone=1)
-    store = LocalStore(index.root)
-    commit(store, read_version(store, 1).following("build"))
-    path = index.root / "versions" / f"{2:020d}.json"
-    path.write_text(path.read_text().replace('"next_fragment_id": 1', '"next_fragment_id": 0'))
-    with pytest.warns(RuntimeWarning, match="must have checksum"):
-        opened = zb.open_index(root)
-    assert opened.version == 2
-    assert opened.search("c = 2").num_rows_kept == 3
-    assert opened.to_table("c = 2").num_rows == 1
-
-
-def test_15_more_than_two_gibibytes_of_filters():
-    """`tests/test_zones.py::test_two_billion_bytes_of_filters_make_a_table` has the table; here each batch is small."""
-    sizes = []
-    builder = zb.ZoneBuilder(pa.int64(), sink=lambda batch: sizes.append((batch.num_rows, batch.nbytes)))
-    for _ in range(300):
-        builder.add(0, pa.array(np.arange(8192)))
-    builder.close()
-    assert sum(zones for zones, _ in sizes) == 300
-    assert max(num_bytes for _, num_bytes in sizes) < 5 << 20

@@ -92,7 +92,7 @@ class Lake:
         hits = set(
             table.append_column("id", [self.live]).filter(predicate.to_expression(table.schema))["id"].to_pylist()
         )
-        return Bounds.exactly(self._rows(hits), self._rows(set(self.live) - hits))
+        return Bounds(self._rows(hits), self._rows(set(self.live) - hits), exact=True)
 
 
 class Searched:

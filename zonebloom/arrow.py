@@ -17,19 +17,6 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = [
-    "compute",
-    "from_numpy",
-    "from_values",
-    "is_text",
-    "parquet",
-    "python_value",
-    "to_numpy",
-    "type_name",
-    "unwrapped",
-    "without_views",
-]
-
 
 class _Lazy:
     """A module that is loaded by the first use of it."""

@@ -13,25 +13,6 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-__all__ = [
-    "ColumnNotFoundError",
-    "ConcurrentCommitError",
-    "CorruptIndexError",
-    "DataFileError",
-    "IndexExistsError",
-    "IndexNotFoundError",
-    "InvalidArgumentError",
-    "InvalidZoneTableError",
-    "MissingDependencyError",
-    "PredicateError",
-    "StaleIndexError",
-    "StorageError",
-    "UnsupportedFormatError",
-    "UnsupportedTypeError",
-    "ZoneBloomError",
-    "first_line",
-]
-
 
 class ZoneBloomError(Exception):
     """Base of every exception that zonebloom raises on purpose."""

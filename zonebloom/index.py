@@ -1,6 +1,7 @@
 """The doors (build, open, import and delete an index), and `Index`: refresh, optimize, verify, restore, vacuum, export.
 
-`OpenedIndex` in `search/opened.py` has what an index answers: search, scan, dataset, exists, locate, explain, status.
+`OpenedIndex` in `search/opened.py` has what an index answers: dataset, exists, locate, status, and as a `Searchable`
+search, scan and explain.
 
 An index is a folder beside the data (`_<name>.zonebloom/`), or anywhere else. It never touches a data file, and each
 of its answers holds for the data set as it is at the moment of the call: files are listed afresh, and what the index
@@ -32,8 +33,9 @@ from zonebloom.storage.stores.open import open_store
 if TYPE_CHECKING:
     from zonebloom.bloom.sbbf import Sbbf
     from zonebloom.build.fill import Runner
+    from zonebloom.build.plan import Mode
     from zonebloom.build.progress import Progress
-    from zonebloom.build.refresh import Mode, Refresh
+    from zonebloom.build.refresh import Refresh
     from zonebloom.formats.hive import Partitions
     from zonebloom.maintain.lance_export import LanceExport
     from zonebloom.maintain.optimize import Optimization
@@ -42,8 +44,6 @@ if TYPE_CHECKING:
     from zonebloom.options import Sizing
     from zonebloom.search.arrow_dataset import IndexedDataset
     from zonebloom.search.zone_table import ZoneTable
-
-__all__ = ["Index", "build_index", "dataset", "delete_index", "import_index", "open_index"]
 
 _REFRESH_ATTEMPTS = 4
 _log = logging.getLogger("zonebloom")

@@ -12,18 +12,6 @@ from typing import Any, Final, Literal, get_args
 
 from zonebloom.errors import InvalidArgumentError
 
-__all__ = [
-    "COMMIT_EVERY",
-    "FPP",
-    "LEVELS",
-    "ROWS_PER_ZONE",
-    "SIZINGS",
-    "BuildOptions",
-    "IndexOptions",
-    "Sizing",
-    "num_cores",
-]
-
 Sizing = Literal["power_of_two", "exact", "adaptive", "parquet"]
 SIZINGS: Final[tuple[Sizing, ...]] = get_args(Sizing)
 LEVELS: Final = ("zone", "fragment", "dataset", "locator")

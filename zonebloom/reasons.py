@@ -12,8 +12,6 @@ import enum
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-__all__ = ["OF_CONDITIONS", "Reason", "ReasonCode", "counted", "summed_up", "wrapped"]
-
 _WIDTH = 80
 
 

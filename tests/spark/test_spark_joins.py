@@ -500,12 +500,6 @@ def test_an_empty_data_set_joins_nothing(spark, tmp_path):
     assert filter_by_index(Catalog(spark), spark.range(10), index, "id", indexed_column="key").count() == 0
 
 
-def test_nothing_reaches_into_the_jvm():
-    for source in (Path(zonebloom.__file__).parent / "spark").glob("*.py"):
-        text = source.read_text("utf-8")
-        assert not any(f".{one}" in text for one in ("_jvm", "_jdf", "_jsparkSession", "_jsc", "_sc."))
-
-
 def test_rows_are_kept_where_spark_hashes_otherwise(spark, tmp_path):
     """A function of that name, found before Spark's own, is what another engine's hash would be."""
     index = lake_of(tmp_path / "lake", list(range(0, 400, 2)), pa.int64())

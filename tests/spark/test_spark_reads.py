@@ -30,7 +30,6 @@ from zonebloom.spark import ZoneBloom
 PUSHDOWN = "spark.sql.parquet.filterPushdown"
 """Left on, Spark's own read loses NaN: `x = double('NaN')` is TRUE for Spark, and Parquet's statistics know no NaN."""
 WAYS = ("driver", "row_ranges", "candidates", "plain")
-PACKAGE = Path(zb.__file__).parent
 MOMENT = dt.datetime(2026, 3, 29, 1, 30, tzinfo=dt.UTC)  # 02:30 in Berlin, when clocks went forward
 ODD = "A b.`c"
 INDEXED = [
@@ -969,9 +968,3 @@ def test_a_long_list_with_escapes_is_sparks_alone(spark, small_lake):
 def test_an_unknown_method_is_refused(spark, small_lake):
     with pytest.raises(InvalidArgumentError, match="method must be one of auto, driver"):
         read(spark, str(small_lake), method="fast")
-
-
-def test_nothing_reaches_into_the_jvm():
-    for source in sorted((PACKAGE / "engines" / "spark").rglob("*.py")):
-        text = source.read_text("utf-8")
-        assert not re.search(r"\b_(jvm|jdf|jsparkSession|jc|jsc|jreader|gateway|sc)\b", text), source.name

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-__all__ = ["MAX_FRAGMENT_ID", "MAX_ROWS", "Addresses"]
-
 Addresses: TypeAlias = "npt.NDArray[np.uint64]"
 
 MAX_FRAGMENT_ID = 2**32 - 1

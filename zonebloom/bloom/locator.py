@@ -22,20 +22,6 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = [
-    "ENTRY_BITS",
-    "FIRSTS_PER_PAGE",
-    "KEY_BITS",
-    "MAX_PAIRS",
-    "MAX_ZONES",
-    "PAGE_BYTES",
-    "WIDE_ZONE_BITS",
-    "first_pairs",
-    "pair_bounds",
-    "zone_bits_for",
-    "zones_in_page",
-]
-
 KEY_BITS: Final = 41
 """Bits of a hash that a pair keeps: an absent key meets one of n pairs with a probability of n / 2**41."""
 WIDE_ZONE_BITS: Final = 64 - KEY_BITS

@@ -22,8 +22,6 @@ from zonebloom.errors import InvalidArgumentError, UnsupportedTypeError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["ParquetSbbf", "plain_type", "plain_values", "value_type"]
-
 _SAME_BYTES: Final = {
     "FLOAT": (pa.float32(),),
     "DOUBLE": (pa.float64(),),

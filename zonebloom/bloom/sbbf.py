@@ -25,8 +25,6 @@ from zonebloom.options import check_fpp
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Sbbf"]
-
 _FEW: Final = 1024
 """Most hashes that are checked in NumPy: loading Numba takes longer than the check."""
 _HEADER_TAIL: Final = bytes.fromhex("1c1c0000 1c1c0000 1c1c0000 00")

@@ -24,8 +24,6 @@ from typing import Final
 from zonebloom.errors import InvalidArgumentError
 from zonebloom.options import check_fpp, check_sizing
 
-__all__ = ["MAX_BLOCKS", "expected_fpp", "num_blocks_for", "putze_fpp"]
-
 BLOCK_BYTES: Final = 32
 BLOCK_BITS: Final = 256
 MAX_BLOCKS: Final = 1 << 22

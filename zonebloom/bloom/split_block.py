@@ -17,8 +17,6 @@ from zonebloom.errors import InvalidArgumentError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["SALTS", "bits_in_word", "bits_of_hash", "block_index", "block_indexes", "fold", "masks", "measured_fpp"]
-
 SALTS: Final = (0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D, 0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31)
 """One salt for each word of a block, from the Parquet specification."""
 _SALTS: Final = np.array(SALTS, np.uint32)

@@ -28,8 +28,6 @@ from zonebloom.storage.manifest import ColumnEntry
 from zonebloom.storage.stores.store import Store, undoing
 from zonebloom.storage.zone_segment import Zone, ZoneWriter
 
-__all__ = ["Adopting", "parquet_zones"]
-
 T = TypeVar("T")
 OwnZones = Callable[[BuildPlan, OpenedFile, Fragment, str], list[Zone] | None]
 """The zones that a file has of a column; None if the file must be read."""

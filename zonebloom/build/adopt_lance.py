@@ -28,8 +28,6 @@ from zonebloom.storage.zone_segment import Zone
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["LanceZones"]
-
 
 class LanceZones:
     """The zones of Lance's own index, by fragment; each column's index is read once, when it is first asked for."""

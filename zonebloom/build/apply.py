@@ -41,8 +41,6 @@ from zonebloom.storage.manifest import ColumnEntry, Manifest, list_versions
 from zonebloom.storage.segment import runs
 from zonebloom.storage.stores.store import Store, delete_all, undoing
 
-__all__ = ["Applied", "apply", "inspected", "reserved_ids", "runner_for"]
-
 _ZONES_WORTH_SLICING = 4096
 """Zones: a search of the zone layout takes well under a millisecond up to here."""
 

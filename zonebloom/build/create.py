@@ -43,8 +43,6 @@ from zonebloom.storage.stores.open import open_store
 from zonebloom.storage.stores.store import Store
 from zonebloom.storage.zone_segment import ZoneSegmentWriter
 
-__all__ = ["build", "import_zones", "index_store"]
-
 
 def build(
     dataset: DatasetSnapshot,

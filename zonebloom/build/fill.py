@@ -38,24 +38,6 @@ from zonebloom.storage.segment import SegmentEntry
 from zonebloom.storage.stores.store import Store, undoing
 from zonebloom.storage.zone_segment import ZoneSegmentWriter
 
-__all__ = [
-    "BuildPlan",
-    "BuiltColumns",
-    "Inspected",
-    "Runner",
-    "Threads",
-    "Unit",
-    "as_declared",
-    "build_segments",
-    "build_units",
-    "check_any",
-    "check_same",
-    "collect",
-    "default_workers",
-    "inspect",
-    "units_of",
-]
-
 _WAITING_WORKERS = 8
 _MIN_UNIT_ROWS = 1 << 20
 

@@ -37,19 +37,6 @@ from zonebloom.storage.slices.reader import SliceSegment
 from zonebloom.storage.stores.store import Store
 from zonebloom.storage.zone_segment import ZoneSegment
 
-__all__ = [
-    "UNKNOWN_TYPE",
-    "Mode",
-    "Plan",
-    "Scope",
-    "check_mode",
-    "empty_levels",
-    "options_of",
-    "plan_build",
-    "plan_refresh",
-    "sizing_of",
-]
-
 Mode = Literal["incremental", "quick", "full"]
 UNKNOWN_TYPE = pa.null()
 """The type of a column to build before the data files are opened."""

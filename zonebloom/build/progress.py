@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-__all__ = ["Progress", "reporting"]
-
 
 @dataclass(frozen=True, slots=True)
 class Progress:

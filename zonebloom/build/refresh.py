@@ -19,8 +19,6 @@ from zonebloom.formats.hive import Partitions
 from zonebloom.options import BuildOptions
 from zonebloom.search.snapshot import Snapshot
 
-__all__ = ["Mode", "Refresh", "refresh"]
-
 
 @dataclass(frozen=True, slots=True)
 class Refresh:

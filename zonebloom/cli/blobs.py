@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["blob_of", "text_of"]
-
 _ESCAPED = {byte: f"\\x{byte:02X}" for byte in range(256) if not 32 <= byte < 127 or chr(byte) in "\\'\""}  # noqa: PLR2004 - ASCII
 _ESCAPE = re.compile(rb"\\(?:x([0-9A-Fa-f]{2}))?")
 

@@ -7,15 +7,13 @@ from typing import Any, get_args
 
 import click
 
-from zonebloom.cli.options import common_options, path_argument, storage_options
-from zonebloom.cli.output import print_json
+from zonebloom.cli.options import common_options, is_json, path_argument, storage_options
+from zonebloom.cli.output import print_json, say
 from zonebloom.cli.root import app
 from zonebloom.cli.values import typed_value
 from zonebloom.errors import InvalidArgumentError
 from zonebloom.options import Sizing
 from zonebloom.reasons import counted
-
-__all__ = ["blooms"]
 
 
 @app.command(
@@ -44,7 +42,6 @@ def blooms(
     output: Path | None,
     fpp: float,
     sizing: Sizing,
-    output_format: str,
 ) -> None:
     r"""Print the bloom filters that Parquet files have of their own.
 
@@ -59,23 +56,20 @@ def blooms(
         from zonebloom.formats.parquet.bloom_writer import add_parquet_blooms  # noqa: PLC0415 - as below
 
         copies = add_parquet_blooms(path, output, list(column), fpp=fpp, sizing=sizing)
-        if output_format == "json":
-            print_json(copies)
-        else:
-            click.echo("\n".join(copies))
+        say(copies, *copies)
         return
     if len(column) > 1 or (value is not None and not column):
         raise InvalidArgumentError(f"--value must come with one --column to look it up in, got {len(column)}")
-    _print_list(path, column[0] if column else None, value, output_format)
+    _print_list(path, column[0] if column else None, value)
 
 
-def _print_list(path: str, column: str | None, value: str | None, output_format: str) -> None:
+def _print_list(path: str, column: str | None, value: str | None) -> None:
     from zonebloom.formats.parquet.bloom import parquet_blooms  # noqa: PLC0415 - `--help` must not load Arrow
 
     wanted = None if value is None or column is None else _literal(path, column, value)
     found = parquet_blooms(path, column=column, value=wanted, storage_options=storage_options())
     rows = found.to_pylist()
-    if output_format == "json":
+    if is_json():
         print_json(rows)
         return
     for row in rows:

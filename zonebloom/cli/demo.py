@@ -30,8 +30,6 @@ from zonebloom.search.result import Counts
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["DemoReport", "MeasuredSearch", "run_demo"]
-
 T = TypeVar("T")
 
 _KEYS = ["user_id", "device_id"]

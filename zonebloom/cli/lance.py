@@ -6,15 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from zonebloom.cli.options import busy, common_options, path_argument, storage_options
-from zonebloom.cli.output import print_json
+from zonebloom.cli.options import busy, common_options, is_json, path_argument, storage_options
+from zonebloom.cli.output import print_json, say
 from zonebloom.cli.root import app
 from zonebloom.reasons import counted
 
 if TYPE_CHECKING:
     from zonebloom.index import Index
-
-__all__ = ["audit", "export_to_lance"]
 
 
 @app.command(examples=("audit events.lance", "audit events.lance --column user_id --replace"))
@@ -23,7 +21,7 @@ __all__ = ["audit", "export_to_lance"]
 @click.option("--sample", type=float, default=1.0, help="Share of the fragments to read, in (0, 1].")
 @click.option("--replace", is_flag=True, help="Put a sound index in the place of each one that loses rows.")
 @common_options
-def audit(path: str, column: str | None, sample: float, replace: bool, output_format: str) -> None:
+def audit(path: str, column: str | None, sample: float, replace: bool) -> None:
     """Read a Lance table and prove its own bloom filter indexes right, or exit with 1.
 
     Lance does not find rows that are missing from an index; 1.0.4 and older wrote such indexes. PATH is the table.
@@ -34,7 +32,7 @@ def audit(path: str, column: str | None, sample: float, replace: bool, output_fo
         found = audit_lance(path, column=column, sample=sample, storage_options=storage_options())
         unsound = [one for one in found.indexes if not one.is_sound]
         replaced = [_replaced(path, one.column) for one in unsound] if replace else []
-    if output_format == "json":
+    if is_json():
         print_json({**found.to_dict(), "replaced": replaced})
     else:
         for one in found.indexes:
@@ -70,12 +68,10 @@ def _replaced(path: str, column: str) -> dict[str, Any]:
         return index.export_lance(path, column, overwrite=True).to_dict()
 
 
-def export_to_lance(index: Index, column: str, *, per_fragment: bool, overwrite: bool, output_format: str) -> None:
+def export_to_lance(index: Index, column: str, *, per_fragment: bool, overwrite: bool) -> None:
     """Do and print `export --to-lance`."""
     done = index.export_lance(index.data.location, column, per_fragment=per_fragment, overwrite=overwrite)
-    if output_format == "json":
-        print_json(done.to_dict())
-        return
     parts = f"{counted(done.num_zones, 'zone')} in {counted(done.num_segments, 'segment')}"
     size = f"{parts}, {done.filter_bytes:,} bytes of filters"
-    click.echo(f"committed {done.name} to {index.data.location}, table version {done.table_version}: {size}", err=True)
+    made = f"committed {done.name} to {index.data.location}, table version {done.table_version}: {size}"
+    say(done.to_dict(), made, err=True)

@@ -16,21 +16,20 @@ from zonebloom.cli.options import (
     check_output,
     common_options,
     index_option,
+    is_json,
     open_it,
     output_options,
     path_argument,
     storage_options,
     work_options,
 )
-from zonebloom.cli.output import print_info, print_json, print_list, read_table, write_table
+from zonebloom.cli.output import print_info, print_json, print_list, read_table, say, write_table
 from zonebloom.cli.root import app
 from zonebloom.options import FPP, ROWS_PER_ZONE, Sizing
 from zonebloom.reasons import counted
 
 if TYPE_CHECKING:
     from zonebloom.index import Index
-
-__all__ = ["build", "demo", "export", "import_", "whatif"]
 
 _NUMBERS = ("int", "uint", "float", "double", "halffloat", "decimal", "bool")
 """How the types begin whose values SQL writes without quotes."""
@@ -74,7 +73,6 @@ def build(
     commit_every: int,
     dry_run: bool,
     index: str | None,
-    output_format: str,
 ) -> None:
     """Build an index over columns of PATH; data is only read."""
     from zonebloom.index import build_index  # noqa: PLC0415 - `--help` must not load Arrow
@@ -82,7 +80,7 @@ def build(
     if from_lance_index and from_parquet_blooms:
         raise click.UsageError("--from-lance-index and --from-parquet-blooms exclude each other.")
     if dry_run:
-        _say_what_a_build_does(path, index, output_format)
+        _say_what_a_build_does(path, index)
         return
     started = time.perf_counter()
     built = build_index(
@@ -103,28 +101,26 @@ def build(
         progress=sys.stderr.isatty(),
         adopt="lance" if from_lance_index else "parquet" if from_parquet_blooms else None,
     )
-    _print_made(built, path, index, output_format, time.perf_counter() - started)
+    _print_made(built, path, index, time.perf_counter() - started)
 
 
-def _say_what_a_build_does(path: str, index: str | None, output_format: str) -> None:
+def _say_what_a_build_does(path: str, index: str | None) -> None:
     from zonebloom.build.create import index_store  # noqa: PLC0415 - `--help` must not load Arrow
     from zonebloom.formats import open_dataset  # noqa: PLC0415 - as above
 
     dataset = open_dataset(path, storage_options()).pin()
     num_bytes = [int(one[0]) for one in dataset.list().values()]
     place = index_store(dataset, index, storage_options()).location
-    if output_format == "json":
-        print_json({"index": place, "num_files": len(num_bytes), "data_bytes": sum(num_bytes), "is_dry_run": True})
-    else:
-        click.echo(f"would read {counted(len(num_bytes), 'file')} of {sum(num_bytes):,} bytes, and write {place}")
+    document = {"index": place, "num_files": len(num_bytes), "data_bytes": sum(num_bytes), "is_dry_run": True}
+    say(document, f"would read {counted(len(num_bytes), 'file')} of {sum(num_bytes):,} bytes, and write {place}")
 
 
-def _print_made(made: Index, path: str, index: str | None, output_format: str, seconds: float) -> None:
+def _print_made(made: Index, path: str, index: str | None, seconds: float) -> None:
     """What was made of PATH, where it is, and what to do next."""
     from zonebloom.predicates.wording import sql_name  # noqa: PLC0415 - `--help` must not load Arrow
 
     info = {**made.info(), "num_skipped_files": made.data.pin().num_skipped(), "seconds": round(seconds, 3)}
-    if output_format == "json":
+    if is_json():
         print_json(info)
         return
     speed = info["num_rows"] / max(seconds, 1e-9)
@@ -160,7 +156,6 @@ def export(
     per_fragment: bool,
     overwrite: bool,
     index: str | None,
-    output_format: str,
 ) -> None:
     """Write the zones of a column as one file, in Lance's schema.
 
@@ -172,15 +167,13 @@ def export(
     opened = open_it(path, index)
     if output is None:
         with busy("exporting"):
-            export_to_lance(opened, column, per_fragment=per_fragment, overwrite=overwrite, output_format=output_format)
+            export_to_lance(opened, column, per_fragment=per_fragment, overwrite=overwrite)
         return
     check_output(output, opened, overwrite=overwrite)
     with busy("exporting"):
         count = write_table(opened.zone_table(column, numbered_by_path=True).to_arrow(), output)
-    if output_format == "json":
-        print_json({"column": column, "num_zones": count, "output": str(output)})
-    else:
-        click.echo(f"wrote {counted(count, 'zone')} to {output}", err=True)
+    document = {"column": column, "num_zones": count, "output": str(output)}
+    say(document, f"wrote {counted(count, 'zone')} to {output}", err=True)
 
 
 @app.command("import", examples=("import zones.arrow copy-of-events/ --column user_id",))
@@ -189,7 +182,7 @@ def export(
 @click.option("--column", "-c", required=True, help="The column that FILE describes.")
 @index_option
 @common_options
-def import_(file: Path, path: str, column: str, index: str | None, output_format: str) -> None:
+def import_(file: Path, path: str, column: str, index: str | None) -> None:
     """Make an index of PATH from exported zones, or Lance's.
 
     They are checked against the data first. A Lance table's own index: zonebloom build --from-lance-index.
@@ -206,7 +199,7 @@ def import_(file: Path, path: str, column: str, index: str | None, output_format
     zones = ZoneTable.from_arrow(read_table(str(file), data))
     with busy("importing"):
         imported = import_index(path, zones, column=column, index=index, storage_options=storage_options())
-    _print_made(imported, path, index, output_format, time.perf_counter() - started)
+    _print_made(imported, path, index, time.perf_counter() - started)
 
 
 @app.command(examples=("whatif events/ --column user_id", "whatif events/ -c user_id -c amount --fpp 1e-5"))
@@ -215,7 +208,7 @@ def import_(file: Path, path: str, column: str, index: str | None, output_format
 @click.option("--rows-per-zone", type=int, default=ROWS_PER_ZONE, help="Rows of a zone.")
 @click.option("--fpp", type=float, multiple=True, help="Probability to try; repeatable.")
 @common_options
-def whatif(path: str, column: tuple[str, ...], rows_per_zone: int, fpp: tuple[float, ...], output_format: str) -> None:
+def whatif(path: str, column: tuple[str, ...], rows_per_zone: int, fpp: tuple[float, ...]) -> None:
     """Predict what an index would cost and save; nothing is written."""
     from zonebloom.build import advise as predicting  # noqa: PLC0415 - `--help` must not load Arrow
 
@@ -224,7 +217,7 @@ def whatif(path: str, column: tuple[str, ...], rows_per_zone: int, fpp: tuple[fl
         options: dict[str, Any] = {"rows_per_zone": rows_per_zone, "storage_options": storage_options()}
         with busy(f"sampling {name}"):
             found.append(predicting.whatif(path, name, fpp=list(fpp) or predicting.FPPS, **options))
-    if output_format == "text":
+    if not is_json():
         click.echo("\n\n".join(map(str, found)))
     elif len(found) == 1:
         print_json(found[0].to_dict())

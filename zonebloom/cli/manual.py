@@ -7,8 +7,6 @@ import click
 import zonebloom
 from zonebloom.cli.root import ARGUMENTS, SECTIONS, app
 
-__all__ = ["completion", "man"]
-
 _SHELLS = ("bash", "zsh", "fish")
 
 

@@ -15,29 +15,10 @@ import click
 from zonebloom.errors import InvalidArgumentError
 from zonebloom.storage.stores.locations import absolute, is_url
 
-__all__ = [
-    "busy",
-    "check_output",
-    "columns_option",
-    "common_options",
-    "conditions_option",
-    "index_option",
-    "limit_option",
-    "listed",
-    "open_it",
-    "output_options",
-    "path_argument",
-    "storage_options",
-    "strict_option",
-    "values_options",
-    "where_option",
-    "work_options",
-]
-
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _Decorator = Callable[[_Command], _Command]
 
-_OPTIONS = "zonebloom.storage_options"
+_OPTIONS, _FORMAT = "zonebloom.storage_options", "zonebloom.format"
 _SECONDS_OF_SILENCE = 1.0
 
 
@@ -49,6 +30,19 @@ def _keep_storage_options(context: click.Context, _option: click.Parameter, give
     context.meta[_OPTIONS] = {name: value for name, _, value in pairs}
 
 
+def _keep_format(context: click.Context, _option: click.Parameter, given: str) -> None:
+    context.meta[_FORMAT] = given
+
+
+_format_option: _Decorator[Any] = click.option(
+    "--format",
+    "-f",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    expose_value=False,
+    callback=_keep_format,
+    help="How to print.",
+)
 _storage_option: _Decorator[Any] = click.option(
     "--storage-option",
     multiple=True,
@@ -98,10 +92,7 @@ columns_option: _Decorator[Any] = click.option(
 
 def common_options(command: _Command) -> _Command:
     """What every command has that is about one PATH: how to print, and options for its store."""
-    form = click.option(
-        "--format", "-f", "output_format", type=click.Choice(["text", "json"]), default="text", help="How to print."
-    )
-    decorated: _Command = form(_storage_option(command))
+    decorated: _Command = _format_option(_storage_option(command))
     return decorated
 
 
@@ -140,6 +131,11 @@ def work_options(command: _Command) -> _Command:
 def storage_options() -> dict[str, str] | None:
     """What `--storage-option` gave the command that runs."""
     return click.get_current_context().meta.get(_OPTIONS) or None
+
+
+def is_json() -> bool:
+    """Whether the command that runs prints JSON."""
+    return bool(click.get_current_context().meta[_FORMAT] == "json")
 
 
 def listed(text: str | None) -> list[str] | None:

@@ -14,6 +14,7 @@ import click
 
 from zonebloom import errors
 from zonebloom.cli.blobs import text_of
+from zonebloom.cli.options import is_json
 from zonebloom.reasons import counted, summed_up
 
 if TYPE_CHECKING:
@@ -21,18 +22,14 @@ if TYPE_CHECKING:
 
     from zonebloom.reasons import Reason
 
-__all__ = [
-    "print_aligned",
-    "print_csv",
-    "print_info",
-    "print_json",
-    "print_list",
-    "print_reasons",
-    "printable",
-    "python_rows",
-    "read_table",
-    "write_table",
-]
+
+def say(document: Any, *lines: str, err: bool = False) -> None:
+    """`document` as JSON on stdout, or `lines` for people, as `--format` asks; `err` says these on stderr."""
+    if is_json():
+        print_json(document)
+        return
+    for line in lines:
+        click.echo(line, err=err)
 
 
 def print_json(document: Any, *, indent: int | None = 2) -> None:

@@ -15,10 +15,8 @@ from zonebloom.cli.options import (
     output_options,
     path_argument,
 )
-from zonebloom.cli.output import print_json
+from zonebloom.cli.output import say
 from zonebloom.cli.root import app
-
-__all__ = ["report"]
 
 
 @app.command(
@@ -33,9 +31,7 @@ __all__ = ["report"]
 @output_options
 @index_option
 @common_options
-def report(
-    path: str, where: tuple[str, ...], output: Path, overwrite: bool, index: str | None, output_format: str
-) -> None:
+def report(path: str, where: tuple[str, ...], output: Path, overwrite: bool, index: str | None) -> None:
     """Write a page with pictures: what conditions read, sizes, coverage.
 
     It opens in a browser without a network. Each condition is drawn on a map of files and zones; --where is repeatable.
@@ -44,7 +40,5 @@ def report(
     with busy("drawing"):
         opened.report(output, list(where), overwrite=overwrite)
     num_bytes = output.stat().st_size
-    if output_format == "json":
-        print_json({"output": str(output), "num_bytes": num_bytes, "conditions": list(where)})
-    else:
-        click.echo(f"wrote {output}, {num_bytes:,} bytes", err=True)
+    document = {"output": str(output), "num_bytes": num_bytes, "conditions": list(where)}
+    say(document, f"wrote {output}, {num_bytes:,} bytes", err=True)

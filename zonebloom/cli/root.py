@@ -20,8 +20,6 @@ import click
 import zonebloom
 from zonebloom import errors
 
-__all__ = ["ARGUMENTS", "SECTIONS", "Command", "app", "as_command", "main", "run"]
-
 SECTIONS = {
     "Make an index": ("whatif", "build", "demo"),
     "Ask it": ("search", "scan", "exists", "locate", "explain"),

@@ -13,6 +13,7 @@ from zonebloom.cli.options import (
     columns_option,
     common_options,
     index_option,
+    is_json,
     limit_option,
     listed,
     open_it,
@@ -29,6 +30,7 @@ from zonebloom.cli.output import (
     print_reasons,
     printable,
     python_rows,
+    say,
     write_table,
 )
 from zonebloom.cli.root import app, as_command
@@ -38,8 +40,6 @@ from zonebloom.reasons import counted
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-__all__ = ["exists", "explain", "locate", "scan", "search"]
 
 
 def _wanted(opened: Any, where: str | None, column: str | None, values: str | None) -> dict[str, Any]:
@@ -71,7 +71,6 @@ def search(
     limit: int | None,
     strict: bool,
     index: str | None,
-    output_format: str,
 ) -> None:
     """Print the row ranges that may match; no other row does."""
     if limit is not None and limit < 0:
@@ -80,7 +79,7 @@ def search(
     found = opened.search(**_wanted(opened, where, column, values), strict=strict)
     document = found.to_dict()
     document["row_ranges"] = document["row_ranges"][:limit]
-    if output_format == "json":
+    if is_json():
         print_json(document)
         return
     kept, total = found.kept, found.total
@@ -128,7 +127,6 @@ def scan(
     overwrite: bool,
     strict: bool,
     index: str | None,
-    output_format: str,
 ) -> None:
     r"""Print the rows that match, as a full scan finds them.
 
@@ -143,7 +141,7 @@ def scan(
         with busy("scanning"):
             count = write_table(reader, output)
         click.echo(f"wrote {counted(count, 'row')} to {output}", err=True)
-    elif output_format == "json":
+    elif is_json():
         for batch in reader:
             for row in python_rows(batch):
                 print_json(row, indent=None)
@@ -187,9 +185,7 @@ _values_option = click.option(
 @strict_option
 @index_option
 @common_options
-def locate(
-    path: str, column: str, values: str, exact: bool, strict: bool, index: str | None, output_format: str
-) -> None:
+def locate(path: str, column: str, values: str, exact: bool, strict: bool, index: str | None) -> None:
     """Print for each value of a file the files and row ranges that can hold it.
 
     The rest certainly do not.
@@ -202,7 +198,7 @@ def locate(
     given = _python_values(wanted)
     names = [given[place] for place in found.column("key_index").to_pylist()]
     rows = found.drop_columns("key_index").to_pylist()
-    if output_format == "json":
+    if is_json():
         print_list({"value": value, **row} for value, row in zip(names, rows, strict=True))
         return
     for value, row in zip(names, rows, strict=True):
@@ -222,9 +218,7 @@ def locate(
 @strict_option
 @index_option
 @common_options
-def exists(
-    path: str, column: str, values: str, exact: bool, strict: bool, index: str | None, output_format: str
-) -> None:
+def exists(path: str, column: str, values: str, exact: bool, strict: bool, index: str | None) -> None:
     r"""Print for each value of a file whether the column may hold it.
 
     False is certain. In a text, \xAA is a byte of a column of bytes.
@@ -235,7 +229,7 @@ def exists(
     with busy("asking"):
         found = opened.exists(column, wanted, exact=exact, strict=strict)
     rows = zip(_python_values(wanted), found.to_pylist(), strict=True)
-    if output_format == "json":
+    if is_json():
         print_list({"value": value, "exists": answer} for value, answer in rows)
         return
     for value, answer in rows:
@@ -262,12 +256,8 @@ def explain(
     values: str | None,
     strict: bool,
     index: str | None,
-    output_format: str,
 ) -> None:
     """Print what a search leaves out, and why not more."""
     opened = open_it(path, index)
     found = opened.explain(**_wanted(opened, where, column, values), strict=strict)
-    if output_format == "json":
-        print_json(found.to_dict())
-    else:
-        click.echo(as_command(str(found)))
+    say(found.to_dict(), as_command(str(found)))

@@ -13,12 +13,13 @@ from zonebloom.cli.options import (
     busy,
     common_options,
     index_option,
+    is_json,
     open_it,
     path_argument,
     storage_options,
     work_options,
 )
-from zonebloom.cli.output import print_aligned, print_info, print_json, print_list
+from zonebloom.cli.output import print_aligned, print_info, print_json, print_list, say
 from zonebloom.cli.root import app, as_command
 from zonebloom.errors import IndexNotFoundError
 from zonebloom.options import Sizing
@@ -27,9 +28,7 @@ from zonebloom.reasons import counted
 if TYPE_CHECKING:
     from datetime import timedelta
 
-    from zonebloom.build.refresh import Mode
-
-__all__ = ["delete", "info", "optimize", "refresh", "restore", "status", "vacuum", "verify", "versions"]
+    from zonebloom.build.plan import Mode
 
 
 @app.command(examples=("status events/", "status events/ --check || zonebloom refresh events/"))
@@ -37,14 +36,11 @@ __all__ = ["delete", "info", "optimize", "refresh", "restore", "status", "vacuum
 @click.option("--check", is_flag=True, help="Exit with 1 if a refresh has work to do.")
 @index_option
 @common_options
-def status(path: str, check: bool, index: str | None, output_format: str) -> None:
+def status(path: str, check: bool, index: str | None) -> None:
     """Print what the index covers now, and what is read whole."""
     with busy("listing"):
         found = open_it(path, index).status()
-    if output_format == "json":
-        print_json(found.to_dict())
-    else:
-        click.echo(as_command(str(found)))
+    say(found.to_dict(), as_command(str(found)))
     if check and not found.is_fresh:
         raise click.exceptions.Exit(1)
 
@@ -53,11 +49,11 @@ def status(path: str, check: bool, index: str | None, output_format: str) -> Non
 @path_argument
 @index_option
 @common_options
-def info(path: str, index: str | None, output_format: str) -> None:
+def info(path: str, index: str | None) -> None:
     """Print version, and parameters and size of each column."""
     opened = open_it(path, index)
     found = {**opened.info(), "num_skipped_files": opened.data.pin().num_skipped()}
-    if output_format == "json":
+    if is_json():
         print_json(found)
         return
     table = [f"{key.replace('_', ' ')} {found[key]}" for key in ("table_version", "snapshot_id") if key in found]
@@ -106,7 +102,6 @@ def refresh(
     commit_every: int,
     dry_run: bool,
     index: str | None,
-    output_format: str,
 ) -> None:
     """Index new and changed files, forget deleted ones.
 
@@ -117,14 +112,9 @@ def refresh(
     opened = open_it(path, index)
     if dry_run:
         found = opened.status()
-        if output_format == "json":
-            print_json(found.to_dict() | {"is_dry_run": True})
-        else:
-            added, dropped = found.num_new + found.num_changed, found.num_changed + found.num_deleted
-            click.echo(
-                f"would add {counted(added, 'file')} of {counted(found.num_rows_not_indexed, 'row')}, "
-                f"and drop {dropped:,}"
-            )
+        added, dropped = found.num_new + found.num_changed, found.num_changed + found.num_deleted
+        would = f"would add {counted(added, 'file')} of {counted(found.num_rows_not_indexed, 'row')}"
+        say(found.to_dict() | {"is_dry_run": True}, f"{would}, and drop {dropped:,}")
         return
     done = opened.refresh(
         mode,
@@ -139,12 +129,10 @@ def refresh(
         commit_every=commit_every,
         progress=sys.stderr.isatty(),
     )
-    if output_format == "json":
-        print_json(done.to_dict())
-        return
-    click.echo(
+    say(
+        done.to_dict(),
         f"version {done.version}: {counted(done.num_files_added, 'file')} added, {done.num_files_dropped:,} dropped, "
-        f"{done.num_files_kept:,} kept; {counted(done.num_zones_added, 'zone')} added, {done.num_zones:,} in the index"
+        f"{done.num_files_kept:,} kept; {counted(done.num_zones_added, 'zone')} added, {done.num_zones:,} in the index",
     )
 
 
@@ -153,7 +141,7 @@ def refresh(
 @click.option("--dry-run", is_flag=True, help="Write nothing, only say what there is to merge.")
 @index_option
 @common_options
-def optimize(path: str, dry_run: bool, index: str | None, output_format: str) -> None:
+def optimize(path: str, dry_run: bool, index: str | None) -> None:
     """Merge segments, so that a search reads less.
 
     Answers stay the same.
@@ -161,14 +149,12 @@ def optimize(path: str, dry_run: bool, index: str | None, output_format: str) ->
     opened = open_it(path, index)
     if dry_run:
         columns = [{"name": one["name"], "segments": one["segments"]} for one in opened.info()["columns"]]
-        if output_format == "json":
-            print_json({"columns": columns, "is_dry_run": True})
-        for one in columns if output_format == "text" else []:
-            click.echo(f"{one['name']}: {counted(one['segments'], 'segment')} now")
+        lines = [f"{one['name']}: {counted(one['segments'], 'segment')} now" for one in columns]
+        say({"columns": columns, "is_dry_run": True}, *lines)
         return
     with busy("optimizing"):
         done = opened.optimize()
-    if output_format == "json":
+    if is_json():
         print_json(done.to_dict())
         return
     if not done.columns:
@@ -194,13 +180,13 @@ def optimize(path: str, dry_run: bool, index: str | None, output_format: str) ->
 @click.option("--all", "all_files", is_flag=True, help="Read every file, as --sample 1.")
 @index_option
 @common_options
-def verify(path: str, sample: float, all_files: bool, index: str | None, output_format: str) -> None:
+def verify(path: str, sample: float, all_files: bool, index: str | None) -> None:
     """Read data again and prove the index right, or exit with 1."""
     opened = open_it(path, index)
     with busy("verifying"):
         found = opened.verify(sample=1.0 if all_files else sample)
     num_unknown = len(opened.view().files.unknown_paths)
-    if output_format == "json":
+    if is_json():
         print_json(found.to_dict() | {"num_not_indexed": num_unknown})
     else:
         click.echo(
@@ -228,10 +214,10 @@ def verify(path: str, sample: float, all_files: bool, index: str | None, output_
 @path_argument
 @index_option
 @common_options
-def versions(path: str, index: str | None, output_format: str) -> None:
+def versions(path: str, index: str | None) -> None:
     """Print the versions that are kept, the oldest first."""
     found = open_it(path, index).versions()
-    if output_format == "json":
+    if is_json():
         print_list(version.to_dict() for version in found)
         return
     rows = [
@@ -252,13 +238,10 @@ def versions(path: str, index: str | None, output_format: str) -> None:
 @click.argument("version", type=int)
 @index_option
 @common_options
-def restore(path: str, version: int, index: str | None, output_format: str) -> None:
+def restore(path: str, version: int, index: str | None) -> None:
     """Make an older version current again, as a new version."""
     number = open_it(path, index).restore(version)
-    if output_format == "json":
-        print_json({"version": number, "restored": version})
-    else:
-        click.echo(f"version {number}")
+    say({"version": number, "restored": version}, f"version {number}")
 
 
 class _Duration(click.ParamType["timedelta"]):
@@ -285,7 +268,7 @@ class _Duration(click.ParamType["timedelta"]):
 @click.option("--dry-run", is_flag=True, help="Remove nothing, only say what.")
 @index_option
 @common_options
-def vacuum(path: str, older_than: timedelta, dry_run: bool, index: str | None, output_format: str) -> None:
+def vacuum(path: str, older_than: timedelta, dry_run: bool, index: str | None) -> None:
     """Remove old versions, and files that no version needs."""
     try:
         opened = open_it(path, index)
@@ -293,14 +276,9 @@ def vacuum(path: str, older_than: timedelta, dry_run: bool, index: str | None, o
         message = str(error).partition("; ")[0]
         raise IndexNotFoundError(f"{message}: nothing to remove") from error
     done = opened.vacuum(older_than=older_than, dry_run=dry_run)
-    if output_format == "json":
-        print_json(done.to_dict())
-        return
     verb = "would remove" if done.is_dry_run else "removed"
-    click.echo(
-        f"{verb} {counted(len(done.versions), 'version')} and {counted(len(done.files), 'file')}, "
-        f"{done.num_bytes:,} bytes"
-    )
+    files = f"{counted(len(done.versions), 'version')} and {counted(len(done.files), 'file')}"
+    say(done.to_dict(), f"{verb} {files}, {done.num_bytes:,} bytes")
 
 
 @app.command(examples=("delete events/", "delete events/ --yes"))
@@ -309,7 +287,7 @@ def vacuum(path: str, older_than: timedelta, dry_run: bool, index: str | None, o
 @click.option("--dry-run", is_flag=True, help="Remove nothing, only say what.")
 @index_option
 @common_options
-def delete(path: str, yes: bool, dry_run: bool, index: str | None, output_format: str) -> None:
+def delete(path: str, yes: bool, dry_run: bool, index: str | None) -> None:
     """Remove the index with all its versions; data stays.
 
     Also what is left of a build that was killed before its first commit.
@@ -324,7 +302,5 @@ def delete(path: str, yes: bool, dry_run: bool, index: str | None, output_format
         if not yes:
             click.confirm(f"Remove the index {found.location}?", abort=True, err=True)
         found = delete_index(index or path, storage_options=storage_options())
-    if output_format == "json":
-        print_json(found.to_dict())
-    else:
-        click.echo(f"{'would remove' if dry_run else 'removed'} {counted(found.num_files, 'file')} of {found.location}")
+    verb = "would remove" if dry_run else "removed"
+    say(found.to_dict(), f"{verb} {counted(found.num_files, 'file')} of {found.location}")

@@ -18,8 +18,6 @@ from zonebloom.errors import InvalidArgumentError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["read_values", "typed_value"]
-
 _TABLES = (b"PAR1", b"ARROW1")
 
 

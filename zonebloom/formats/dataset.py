@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Dataset", "DatasetSnapshot", "Declared", "OpenedFile"]
-
 
 @dataclass(frozen=True, slots=True)
 class Declared:

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
     from numpy.typing import NDArray
 
-__all__ = ["DeltaDataset"]
-
 _READER_FEATURES = frozenset(
     {
         "columnMapping",

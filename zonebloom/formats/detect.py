@@ -27,8 +27,6 @@ from zonebloom.formats.table_marks import (
 )
 from zonebloom.storage.stores.locations import Url, absolute, is_url, joined
 
-__all__ = ["dataset_from_json", "has_log_at", "open_dataset"]
-
 
 def dataset_from_json(
     described: dict[str, Any], index_location: str, storage_options: Mapping[str, str] | None = None

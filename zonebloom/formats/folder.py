@@ -25,8 +25,6 @@ from zonebloom.storage.stores.store import Located, Traffic
 if TYPE_CHECKING:
     from zonebloom.formats.parquet.file import DataFile
 
-__all__ = ["Folder", "ParquetDataset", "Wanted", "is_hidden"]
-
 Wanted: TypeAlias = Sequence[Mapping[str, str | None]]
 """Partitions, with values as in names of folders."""
 

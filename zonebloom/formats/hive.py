@@ -16,8 +16,6 @@ import pyarrow as pa
 
 from zonebloom.errors import InvalidArgumentError
 
-__all__ = ["Partitions", "agrees", "infer_fields", "may_hold", "partition_values", "typed", "wanted_partitions"]
-
 NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 _INTEGER = re.compile(r"-?0*[0-9]{1,10}")
 

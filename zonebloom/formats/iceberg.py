@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
     from pyiceberg.table import FileScanTask, Table
 
-__all__ = ["IcebergDataset", "relative_path"]
-
 _FILE = re.compile(r"file:(//)?(?=/)")
 _CLIENTS = ("botocore.", "aiohttp.", "google.", "gcsfs.", "azure.")
 """Modules whose exceptions a FileIO of fsspec raises for an unreachable store; they are no OSError."""

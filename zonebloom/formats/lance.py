@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from lance import LanceFragment
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["LanceDataset", "LanceFile", "LanceSnapshot", "explained", "fragment_path", "lance_library"]
-
 _FOLDER = "fragments/"
 _GROUP_ROWS = 1 << 17
 """Rows that one step of a scan reads; fragments have no row groups."""

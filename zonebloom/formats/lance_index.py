@@ -19,17 +19,6 @@ from zonebloom.formats.lance import LanceSnapshot, explained
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = [
-    "BLOOM_DETAILS",
-    "LanceIndex",
-    "LanceSegment",
-    "lance_indexes",
-    "read_segment",
-    "read_zones",
-    "segment_location",
-    "writer_of",
-]
-
 BLOOM_DETAILS = "/lance.index.pb.BloomFilterIndexDetails"
 """What the details of an index are a message of, where it is one of bloom filters."""
 

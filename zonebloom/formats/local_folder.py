@@ -23,8 +23,6 @@ from zonebloom.formats.table_marks import TABLE_MARKS, is_table_folder, table_am
 from zonebloom.storage.fragments import Fingerprint
 from zonebloom.storage.stores.store import Traffic
 
-__all__ = ["LocalFolder"]
-
 
 @dataclass(frozen=True, slots=True)
 class LocalFolder:

@@ -24,8 +24,6 @@ from zonebloom.storage.stores.locations import Url, absolute, is_url
 from zonebloom.storage.stores.object_client import ObjectClient
 from zonebloom.storage.stores.store import Traffic
 
-__all__ = ["ObjectFolder", "dataset_at", "dataset_of_files"]
-
 _HEADS = 16
 """Files of a list whose metadata is requested in parallel."""
 

@@ -22,8 +22,6 @@ from zonebloom.storage.fragments import Fingerprint
 from zonebloom.storage.stores.object_client import ChangedObjectError, ObjectClient, ObjectMeta
 from zonebloom.storage.stores.ranges import coalesced, cut
 
-__all__ = ["ObjectSource", "fingerprint_of"]
-
 _AHEAD = 4
 """Parts of 8 MiB that are fetched while one is decoded."""
 _KEPT_PARTS = 12

@@ -10,8 +10,6 @@ from collections.abc import Iterable
 from zonebloom.errors import DataFileError
 from zonebloom.storage.stores.locations import Url, is_url, joined
 
-__all__ = ["INDEX_FOLDER", "is_index_name", "is_under", "places_of", "root_of", "written_root"]
-
 INDEX_FOLDER = "_zonebloom"
 """Name of an index inside the folder of its data set."""
 _ENDING = ".zonebloom"

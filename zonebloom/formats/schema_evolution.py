@@ -18,8 +18,6 @@ from zonebloom.bloom import hashing
 from zonebloom.formats.dataset import OpenedFile
 from zonebloom.formats.parquet.file import has_column
 
-__all__ = ["column_values", "columns_of_folders", "conformed", "unified"]
-
 _PLAIN_DECIMAL_BITS = 128
 
 

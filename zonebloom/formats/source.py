@@ -18,8 +18,6 @@ import pyarrow as pa
 from zonebloom.errors import DataFileError
 from zonebloom.storage.fragments import Fingerprint
 
-__all__ = ["LocalSource", "Source", "SourceFile", "fingerprint_of", "kind_of", "wait_until_settled"]
-
 _HALF = 1 << 63
 _SETTLED_SECONDS = 0.02
 """Seconds between seeing a young file's modification time and reading the file. A later write gets another time."""

@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 
     from zonebloom.storage.stores.object_client import ObjectClient
 
-__all__ = ["Opener", "SourceOpener", "TableDataset", "TableFile", "TableSnapshot", "library", "raise_store_error"]
-
 
 _KEPT_FOOTERS = 64
 _OF_STORE = re.compile(r"Error performing|Generic \w+ error: |[Ee]rror getting credentials")

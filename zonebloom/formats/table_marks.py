@@ -12,22 +12,6 @@ import re
 
 from zonebloom.errors import DataFileError
 
-__all__ = [
-    "LANCE_ENDING",
-    "LOG_FOLDER",
-    "METADATA_SUFFIX",
-    "TABLE_FOLDERS",
-    "TABLE_MARKS",
-    "VERSIONS_FOLDER",
-    "has_log",
-    "has_manifests",
-    "has_metadata",
-    "is_log_entry",
-    "is_table_folder",
-    "table_among_files",
-    "table_of_object",
-]
-
 LOG_FOLDER = "_delta_log"
 """A folder with this folder is a Delta table, if it has an entry of a log."""
 METADATA_SUFFIX = ".metadata.json"

@@ -21,8 +21,6 @@ from zonebloom.storage.fragments import FragmentTable, read_fragments
 from zonebloom.storage.manifest import Manifest, commit, list_versions, read_version
 from zonebloom.storage.stores.store import Store, delete_all
 
-__all__ = ["commit_change", "release_ids", "reserve_ids"]
-
 _MAX_ATTEMPTS = 200
 _LONGEST_PAUSE = 32
 """The longest pause, in durations of the last attempt; pauses are random, so that losers do not meet again."""

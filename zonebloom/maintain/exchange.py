@@ -26,8 +26,6 @@ from zonebloom.storage.manifest import ColumnEntry
 if TYPE_CHECKING:
     from zonebloom.bloom.sbbf import Sbbf
 
-__all__ = ["dataset_filter", "numbered_by_path", "zone_table"]
-
 
 def numbered_by_path(snapshot: Snapshot, table: ZoneTable) -> ZoneTable:
     """The zones in order of path, fragment number i that of the i-th file, as `import_index` wants them.

@@ -29,8 +29,6 @@ from zonebloom.formats.schema_evolution import column_values
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["LanceAudit", "LanceIndexAudit", "audit_lance"]
-
 _NAMED_ROWS = 10
 
 

@@ -42,8 +42,6 @@ from zonebloom.search.view import View
 from zonebloom.storage.manifest import ColumnEntry
 from zonebloom.storage.stores.locations import is_url
 
-__all__ = ["LanceExport", "export_lance"]
-
 _CONFLICT = re.compile(r"commit conflict|[Ii]ncompatible transaction")
 """What Lance says of a commit that another one contradicts."""
 

@@ -38,8 +38,6 @@ from zonebloom.storage.zone_segment import Zone, ZoneSegment, ZoneWriter
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Optimization", "OptimizedColumn", "finish", "optimize", "optimize_column"]
-
 _TILE = 512
 """Zones that the kernel slices at once."""
 _WORKERS = 2

@@ -12,8 +12,6 @@ from pathlib import Path
 from zonebloom.errors import InvalidArgumentError
 from zonebloom.formats import DatasetSnapshot
 
-__all__ = ["check_output"]
-
 
 def check_output(
     path: str | os.PathLike[str],

@@ -28,8 +28,6 @@ from zonebloom.storage.stores.store import Store
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["NO_VERSION", "Change", "ColumnChange", "Rebase", "covered_by", "name_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class ColumnChange:

@@ -30,8 +30,6 @@ from zonebloom.storage.manifest import ColumnEntry
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["ColumnVerification", "Verification", "check_imported", "is_in_zone", "live_values", "verify"]
-
 Values = TypeVar("Values", pa.Array, pa.ChunkedArray)
 
 _PROBES = 1 << 16

@@ -27,8 +27,6 @@ from zonebloom.storage.manifest import (
 )
 from zonebloom.storage.stores.store import Store
 
-__all__ = ["Removal", "Vacuum", "Version", "delete_index", "remove", "restore", "vacuum", "versions"]
-
 _OURS = re.compile(
     r"versions/\.?\d{20}\.json(\.[0-9a-f]+)?|ids/\.?\d{20}(\.[0-9a-f]+)?|fragments/[0-9a-f-]{36}\.arrow"
     r"|columns/[^/]+/[0-9a-f-]{36}(\.[a-z]+)+"

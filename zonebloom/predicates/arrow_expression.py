@@ -24,8 +24,6 @@ from zonebloom.predicates.terms import LiteralTerm, Truth
 from zonebloom.predicates.tree import And, Equals, IsIn, IsNull, Opaque, Or, Predicate, check_depth, fold
 from zonebloom.reasons import ReasonCode
 
-__all__ = ["FromExpression", "OpaqueExpression", "from_expression"]
-
 _MATCH, _SKIP, _EMIT_NULL, _INCONCLUSIVE = range(4)  # null_matching_behavior of is_in, as its options are serialized
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 

@@ -26,9 +26,6 @@ import pyarrow.compute as pc
 
 from zonebloom.predicates.tree import CHUNK, MAX_DEPTH, balanced, fold
 
-__all__ = ["Call", "Field", "Literal", "Node", "Tree", "UnreadableExpressionError", "take_apart"]
-
-
 _STACK_BYTES = 64 << 20
 """Bytes: room for about 250 000 levels of calls of about 250 bytes (pyarrow 26 on x86-64); unused ones cost nothing."""
 _STACKS = threading.Lock()

@@ -10,8 +10,6 @@ from typing import Any, NoReturn
 from zonebloom.errors import PredicateError
 from zonebloom.predicates.tree import And, Equals, IsIn, IsNull, Not, Predicate, check_name, is_null_literal
 
-__all__ = ["Column", "col"]
-
 
 def col(name: str) -> Column:
     """Column or struct leaf `name`, to compare with a value.

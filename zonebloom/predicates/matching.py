@@ -20,8 +20,6 @@ from zonebloom.predicates.coerce import fit_values
 from zonebloom.predicates.row_filter import to_kernel, with_both_zeros
 from zonebloom.predicates.tree import And, Equals, IsIn, Or, Predicate
 
-__all__ = ["Matcher", "plain_matcher"]
-
 Matcher: TypeAlias = Callable[[pa.Table], pa.ChunkedArray]
 """A table of the schema → for each row: true if it matches, false or null if not."""
 

@@ -15,21 +15,6 @@ import pyarrow as pa
 
 from zonebloom.predicates.tree import is_null_literal
 
-__all__ = [
-    "Number",
-    "as_double",
-    "equal_number",
-    "is_bounded",
-    "is_infinite",
-    "is_nan",
-    "is_number",
-    "number_of",
-    "numbers_of",
-    "unit_bounds",
-    "value_of_units",
-    "whole_units",
-]
-
 Number: TypeAlias = int | float | decimal.Decimal
 
 _ALL_DIGITS = decimal.Context(prec=decimal.MAX_PREC, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN, traps=[])

@@ -12,8 +12,6 @@ import re
 
 from zonebloom.predicates.tree import Equals
 
-__all__ = ["plain_equality"]
-
 _EQUALITY = re.compile(r" *([a-z_][a-z0-9_]*) *= *(?:(-?[0-9]{1,40})|'([^'\\]*)') *", re.ASCII | re.IGNORECASE)
 _SPECIAL = frozenset(
     """

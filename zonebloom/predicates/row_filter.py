@@ -48,19 +48,6 @@ if TYPE_CHECKING:
 else:
     from zonebloom.arrow import compute as pc
 
-__all__ = [
-    "Operand",
-    "column_operand",
-    "compare",
-    "compare_operands",
-    "is_in",
-    "kernel_type",
-    "leaf_expression",
-    "result_type",
-    "to_kernel",
-    "with_both_zeros",
-]
-
 _PAST_ALL_FLOATS = {
     True: {"<": "<", "<=": "<", ">": ">=", ">=": ">="},
     False: {"<": "<=", "<=": "<=", ">": ">", ">=": ">"},

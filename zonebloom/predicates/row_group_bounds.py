@@ -22,8 +22,6 @@ from zonebloom.predicates.coerce import fit_values
 from zonebloom.predicates.terms import ColumnTerm, Comparison, LiteralTerm
 from zonebloom.predicates.tree import And, Equals, IsIn, Predicate
 
-__all__ = ["Bound", "has_bounds", "required"]
-
 _STORED: dict[int, Any] = {8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}
 
 

@@ -16,8 +16,6 @@ import pyarrow as pa
 
 from zonebloom.predicates.tree import And, Equals, IsIn, Not, Or, Predicate, is_null_literal
 
-__all__ = ["merged"]
-
 
 def merged(predicate: Predicate) -> Predicate:
     """The predicate, with the equalities of one column under an OR made into one `IsIn`.

@@ -37,8 +37,6 @@ from zonebloom.predicates.terms import (
 )
 from zonebloom.predicates.tree import And, Equals, IsIn, IsNull, Not, Or, Predicate
 
-__all__ = ["SUPPORTED", "parse_sql"]
-
 SUPPORTED = (
     "= == != <> < <= > >= <=> BETWEEN IN LIKE ILIKE IS [NOT] NULL, IS [NOT] DISTINCT FROM, AND OR NOT, CAST, "
     "abs coalesce length lower trim upper, and literals"

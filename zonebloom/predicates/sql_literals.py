@@ -16,8 +16,6 @@ from sqlglot import exp
 from zonebloom.errors import PredicateError, first_line
 from zonebloom.predicates.coerce import fit_values
 
-__all__ = ["arrow_type", "literal_of"]
-
 _D = exp.DataType.Type
 _TYPES: dict[Any, pa.DataType] = {
     _D.BOOLEAN: pa.bool_(),

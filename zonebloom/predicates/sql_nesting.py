@@ -15,8 +15,6 @@ from sqlglot.errors import SqlglotError
 
 from zonebloom.predicates.tree import And, Or, Predicate
 
-__all__ = ["Nesting"]
-
 _MAX_PARSED = 16
 """Most levels of parentheses, and most NOTs in a row, of a piece for the parser."""
 _JOINTS = frozenset({TokenType.AND, TokenType.OR, TokenType.R_PAREN})

@@ -26,20 +26,6 @@ if TYPE_CHECKING:
 else:
     from zonebloom.arrow import compute as pc
 
-__all__ = [
-    "FUNCTIONS",
-    "CallTerm",
-    "CastTerm",
-    "ColumnTerm",
-    "Comparison",
-    "IsNullTerm",
-    "Like",
-    "LiteralTerm",
-    "Membership",
-    "Term",
-    "Truth",
-]
-
 
 _CRASHING_NUMERAL = r"[eE][+-]?0*[1-9][0-9]{2}|\.[0-9]{100}"
 """Numerals on which pyarrow 26 reads beyond a table of powers of ten, and crashes; they are replaced by an error."""

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
     from zonebloom.reasons import ReasonCode
 
-__all__ = ["And", "Equals", "IsIn", "IsNull", "Not", "Opaque", "Or", "Predicate"]
-
 N = TypeVar("N")
 T = TypeVar("T")
 

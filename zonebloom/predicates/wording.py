@@ -15,8 +15,6 @@ from zonebloom.arrow import python_value
 from zonebloom.predicates.terms import LiteralTerm
 from zonebloom.predicates.tree import And, Equals, IsIn, IsNull, Not, Opaque, Or, Predicate
 
-__all__ = ["as_sql", "sql_name"]
-
 _PLAIN_NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 _SHOWN_VALUES = 5
 

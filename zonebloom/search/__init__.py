@@ -12,7 +12,8 @@ module             what lives there
 ``bind``           predicate and view to steps: columns opened, literals hashed
 ``evaluate``       steps to row ranges, with reasons
 ``result``         what a search answers, and the counts
-``opened``         an index as it is opened: all that it answers
+``searchable``     data files asked by conditions: search, scan, explain
+``opened``         an index as it is opened: that, and all else that it answers
 ``zone_table``     a zone table that is searched by itself
 ``own_filters``    files that no index describes, pruned by filters of their own
 ``lake``           a lake without an index

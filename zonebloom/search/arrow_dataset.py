@@ -33,8 +33,6 @@ from zonebloom.search.scan import scan, tasks_of
 from zonebloom.search.selection import RowSelection
 from zonebloom.search.view import View
 
-__all__ = ["IndexedDataset", "IndexedFragment", "IndexedScanner", "as_predicate"]
-
 _PLACE = "an indexed data set, which only its own scanner() can read; pass on a table, to_table(filter=...)"
 """The one path that pyarrow knows: part of its error where C++ would read on its own."""
 

@@ -38,8 +38,6 @@ from zonebloom.search.selection import Bounds, RowSelection
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Searched", "bind"]
-
 
 class Searched(Protocol):
     """The target of a binding: a view of an index, or a zone table alone."""

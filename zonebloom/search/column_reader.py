@@ -20,8 +20,6 @@ from zonebloom.storage.slices.reader import FEW_HASHES
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["ColumnReader", "OpenedSegment", "answers"]
-
 _AT_ONCE = 8
 """Segments of a remote index that are asked at once, as each answer takes a round trip."""
 _Asked = TypeVar("_Asked")

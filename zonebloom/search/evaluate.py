@@ -28,19 +28,6 @@ if TYPE_CHECKING:
     from zonebloom.bloom.zones import ZoneFilters
     from zonebloom.predicates import Predicate
 
-__all__ = [
-    "BoundPredicate",
-    "Decided",
-    "HasNull",
-    "Joined",
-    "MayEqual",
-    "Negated",
-    "ProbedColumn",
-    "Step",
-    "Undecided",
-    "evaluate",
-]
-
 
 @dataclass(frozen=True)
 class ProbedColumn:

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from zonebloom.arrow import without_views
 from zonebloom.bloom import hashing
-from zonebloom.errors import ColumnNotFoundError, InvalidArgumentError
+from zonebloom.errors import InvalidArgumentError
 from zonebloom.predicates import IsIn
 from zonebloom.predicates.coerce import fit_values
 from zonebloom.predicates.numbers import equal_number, is_number, numbers_of
@@ -27,8 +27,6 @@ from zonebloom.search.view import View
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-__all__ = ["Fitted", "comparable", "comparable_keys", "exists", "fitted", "key_hashes", "values_array"]
 
 
 def exists(view: View, column: str, values: Any, *, exact: bool) -> pa.BooleanArray:
@@ -53,8 +51,7 @@ def exists(view: View, column: str, values: Any, *, exact: bool) -> pa.BooleanAr
         if hashing.is_ambiguous(view.schema, column):
             message = f"a column must have a name of its own, got {column!r}, a column and the path of a struct's field"
             raise InvalidArgumentError(f"{message}; rename one")
-        names = [entry.name for entry in view.snapshot.manifest.columns]
-        raise ColumnNotFoundError.among(column, names, f"the index {view.snapshot.store.location}")
+        raise view.snapshot.not_indexed(column)
     array = values_array(values)
     assert probed.column_type is not None
     fit = fitted(array, probed.column_type)

@@ -23,9 +23,6 @@ from zonebloom.search.view import View
 from zonebloom.storage.manifest import ColumnEntry
 from zonebloom.storage.stores.store import Traffic
 
-__all__ = ["Explanation", "FalseZones", "explain"]
-
-
 _LOOKED_AT_ZONES = 64
 _SATURATED_FPP = 0.5
 _CHECKED_ZONES = 64

@@ -25,8 +25,6 @@ from zonebloom.storage.fragments import CHANGED, Fingerprint, Fragment, Fragment
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["File", "Files"]
-
 _OPENERS = 16
 """Threads that read the footers of files which the index does not know; on an object store each one waits."""
 

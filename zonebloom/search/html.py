@@ -14,8 +14,6 @@ from zonebloom.reasons import Reason, summed_up
 if TYPE_CHECKING:
     from zonebloom.search.result import SearchResult
 
-__all__ = ["Share", "facts", "funnel", "headed", "listed", "paragraph", "reasons_list", "table"]
-
 
 _NUMBER = "style='text-align:right;white-space:nowrap'"
 

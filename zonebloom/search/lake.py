@@ -5,8 +5,8 @@ Spec: specs/parquet-blooms.md#open_lake
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import pyarrow as pa
 
@@ -14,18 +14,13 @@ from zonebloom.errors import DataFileError
 from zonebloom.formats import Dataset, DatasetSnapshot, open_dataset
 from zonebloom.formats.hive import infer_fields
 from zonebloom.formats.schema_evolution import unified
-from zonebloom.predicates import Predicate, parse_predicate
 from zonebloom.reasons import ReasonCode
-from zonebloom.search.result import SearchResult
+from zonebloom.search.searchable import Searchable
 from zonebloom.search.snapshot import Snapshot
 from zonebloom.search.view import View
 from zonebloom.storage.manifest import Manifest
 from zonebloom.storage.stores.open import open_store
-
-if TYPE_CHECKING:
-    from zonebloom.search.explain import Explanation
-
-__all__ = ["Lake", "open_lake"]
+from zonebloom.storage.stores.store import Traffic
 
 
 def open_lake(source: Any, *, storage_options: Mapping[str, str] | None = None) -> Lake:
@@ -60,7 +55,7 @@ def open_lake(source: Any, *, storage_options: Mapping[str, str] | None = None) 
     return lake
 
 
-class Lake:
+class Lake(Searchable):
     """Data files without an index; their footers and their own filters exclude row groups."""
 
     def __init__(self, dataset: Dataset) -> None:
@@ -69,6 +64,11 @@ class Lake:
 
     def __repr__(self) -> str:
         return f"Lake({self.dataset.location!r})"
+
+    @property
+    def traffic(self) -> Traffic:
+        """What reading the files asked of object stores so far."""
+        return self.dataset.traffic
 
     @property
     def schema(self) -> pa.Schema:
@@ -84,33 +84,6 @@ class Lake:
             missing = ReasonCode.FILE_NOT_INDEXED  # of every file, and nobody asked for an index
             self._view.reasons = [one for one in self._view.reasons if one.code != missing]
         return self._view
-
-    def search(self, predicate: Predicate | str | Any) -> SearchResult:
-        """Rows that may match `predicate`; the rest certainly do not. As `Index.search`."""
-        view = self.view()
-        return view.as_numbered(view.answer(parse_predicate(predicate)))
-
-    def scan(
-        self, predicate: Predicate | str | Any, *, columns: Sequence[str] | None = None, limit: int | None = None
-    ) -> pa.RecordBatchReader:
-        """The rows that match, as in a full scan, in order of path and row. As `Index.scan`."""
-        from zonebloom.search.scan import scan  # noqa: PLC0415 - a plain search does without
-
-        tree, view = parse_predicate(predicate), self.view()
-        return scan(view, tree, view.search(tree, own_filters=True).row_ranges, columns, limit)
-
-    def to_table(
-        self, predicate: Predicate | str | Any, *, columns: Sequence[str] | None = None, limit: int | None = None
-    ) -> pa.Table:
-        """The rows that match, as a table; see `scan`."""
-        return self.scan(predicate, columns=columns, limit=limit).read_all()
-
-    def explain(self, predicate: Predicate | str | Any) -> Explanation:
-        """The funnel of a search, files to bytes, and a reason for each part that was not pruned; print it."""
-        from zonebloom.search.explain import explain  # noqa: PLC0415 - a plain search does without
-
-        tree, view = parse_predicate(predicate), self.view()
-        return explain(view, tree, view.answer(tree))
 
 
 def _without_index(dataset: DatasetSnapshot, listing: Mapping[str, Any]) -> Snapshot:

@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 
 from zonebloom.arrow import from_numpy
 from zonebloom.bloom import hashing
-from zonebloom.errors import ColumnNotFoundError
 from zonebloom.formats.parquet.file import places_of
 from zonebloom.search.exists import comparable, comparable_keys, fitted, key_hashes, values_array
 from zonebloom.search.result import renumbered_ids
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from zonebloom.search.exists import Fitted
-
-__all__ = ["files_for", "locate"]
 
 
 class _Ranges(NamedTuple):
@@ -96,8 +93,7 @@ def files_for(view: View, column: str, keys: Any) -> list[str]:
 def _ranges(view: View, column: str, array: pa.Array) -> tuple[Fitted, _Ranges]:
     probed = view.column(column)
     if probed is None:
-        names = [entry.name for entry in view.snapshot.manifest.columns]
-        raise ColumnNotFoundError.among(column, names, f"the index {view.snapshot.store.location}")
+        raise view.snapshot.not_indexed(column)
     assert probed.column_type is not None
     fit = fitted(array, probed.column_type)
     slots, hashes = key_hashes(fit)

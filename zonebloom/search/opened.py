@@ -7,20 +7,15 @@ Spec: specs/pruning.md
 
 from __future__ import annotations
 
-import logging
-import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
-from zonebloom.errors import ColumnNotFoundError, PredicateError, StaleIndexError
 from zonebloom.formats import Dataset, dataset_from_json
-from zonebloom.predicates import And, IsIn, Predicate, parse_predicate
-from zonebloom.search.result import SearchResult
+from zonebloom.search.searchable import Searchable
 from zonebloom.search.snapshot import Snapshot
 from zonebloom.search.view import View
 from zonebloom.storage.manifest import ColumnEntry
@@ -28,16 +23,10 @@ from zonebloom.storage.stores.store import Store, Traffic
 
 if TYPE_CHECKING:
     from zonebloom.search.arrow_dataset import IndexedDataset
-    from zonebloom.search.explain import Explanation
     from zonebloom.search.status import Status
 
-__all__ = ["OpenedIndex"]
 
-_log = logging.getLogger("zonebloom")
-"""Quiet unless a program sets it up: what was opened, searched and committed, at level DEBUG."""
-
-
-class OpenedIndex:
+class OpenedIndex(Searchable):
     """One version of an index, opened; each answer is of that version and of the data set as it is at the call."""
 
     def __init__(
@@ -139,103 +128,6 @@ class OpenedIndex:
         view = self._view = View(snapshot, dataset, listing)
         return view
 
-    def _checked_view(self, *, strict: bool) -> View:
-        view = self.view()
-        unknown = view.files.unknown_paths
-        if strict and unknown:
-            message = f"every file must be indexed as it is, got {len(unknown)} new or changed, such as {unknown[0]}"
-            raise StaleIndexError(f"{message}; refresh the index")
-        return view
-
-    def search(
-        self,
-        predicate: Predicate | str | Any = None,
-        *,
-        column: str | None = None,
-        values: Any = None,
-        strict: bool = False,
-    ) -> SearchResult:
-        """Rows that may match `predicate`; the rest of the data set certainly do not.
-
-        Text that spells a value of the column's type is that value; a literal that cannot be compared is an error.
-
-        Parameters
-        ----------
-        predicate
-            `col("user_id") == "u-1"`, SQL text (`"user_id = 'u-1' AND day = 3"`), or a pyarrow Expression.
-        column, values
-            The rows whose `column` equals one of `values`: anything that Arrow takes as an array, of any length. With
-            a predicate as well, the rows for which both hold.
-        strict
-            Refuse to answer where files are new or changed since the last refresh, which are else read whole.
-
-        Raises
-        ------
-        PredicateError
-            It cannot be parsed, or a literal cannot be compared with its column.
-        ColumnNotFoundError
-            It names a column that the data set does not have.
-        StaleIndexError
-            `strict`, and a file is new or changed.
-
-        Spec: specs/pruning.md#evaluate
-        """
-        tree = _condition(predicate, column, values)
-        view = self._checked_view(strict=strict)
-        found = view.as_numbered(view.answer(tree))
-        _log.debug("searched %s: %s, %s reasons", tree, found.kind, len(found.reasons))
-        return found
-
-    def scan(
-        self,
-        predicate: Predicate | str | Any = None,
-        *,
-        column: str | None = None,
-        values: Any = None,
-        columns: Sequence[str] | None = None,
-        limit: int | None = None,
-        strict: bool = False,
-    ) -> pa.RecordBatchReader:
-        """The rows that match: just what a full scan gives, in order of path and row.
-
-        Parameters
-        ----------
-        predicate, column, values, strict
-            As for `search`.
-        columns
-            Top-level columns of the result; all by default.
-        limit
-            Stop after this number of rows.
-
-        Raises
-        ------
-        DataFileError
-            A candidate file cannot be read; raised by the reader.
-        StaleIndexError
-            `strict`, and a file is new or changed.
-
-        Spec: specs/pruning.md#scan
-        """
-        from zonebloom.search.scan import scan  # noqa: PLC0415 - a plain search does without
-
-        tree = _condition(predicate, column, values)
-        view = self._checked_view(strict=strict)
-        return scan(view, tree, view.search(tree, own_filters=True).row_ranges, columns, limit)
-
-    def to_table(
-        self,
-        predicate: Predicate | str | Any = None,
-        *,
-        column: str | None = None,
-        values: Any = None,
-        columns: Sequence[str] | None = None,
-        limit: int | None = None,
-        strict: bool = False,
-    ) -> pa.Table:
-        """The rows that match, as a table; see `scan`."""
-        reader = self.scan(predicate, column=column, values=values, columns=columns, limit=limit, strict=strict)
-        return reader.read_all()
-
     def dataset(self) -> IndexedDataset:
         """The data set as a pyarrow Dataset, whose scans read only the rows that may match.
 
@@ -295,28 +187,6 @@ class OpenedIndex:
         from zonebloom.search.locate import files_for  # noqa: PLC0415 - a plain search does without
 
         return files_for(self.view(), column, keys)
-
-    def explain(
-        self,
-        predicate: Predicate | str | Any = None,
-        *,
-        column: str | None = None,
-        values: Any = None,
-        strict: bool = False,
-    ) -> Explanation:
-        """The funnel of a search, files to bytes, and a reason for each part that was not pruned; print it."""
-        from zonebloom.search.explain import explain  # noqa: PLC0415 - a plain search does without
-
-        tree = _condition(predicate, column, values)
-        before, started = self.traffic, time.perf_counter()
-        view = self._checked_view(strict=strict)
-        listed = time.perf_counter()
-        found = view.search(tree, own_filters=True)
-        searched = time.perf_counter()
-        view.refuse(tree, found)
-        traffic = self.traffic - before
-        done = explain(view, tree, found)
-        return replace(done, traffic=traffic, list_seconds=listed - started, search_seconds=searched - listed)
 
     def status(self) -> Status:
         """What the index covers of the data set as it is now, and what a search reads whole; print it.
@@ -385,15 +255,5 @@ class OpenedIndex:
     def _column(self, name: str) -> ColumnEntry:
         entry = self._snapshot.manifest.column(name)
         if entry is None:
-            raise ColumnNotFoundError.among(name, self.columns, f"the index {self.location}")
+            raise self._snapshot.not_indexed(name)
         return entry
-
-
-def _condition(predicate: Any, column: str | None, values: Any) -> Predicate:
-    """The predicate, the list of values, or both."""
-    if (column is None) != (values is None) or (predicate is None and column is None):
-        raise PredicateError("a search must have a predicate, or column= and values=, got neither or a half")
-    if column is None:
-        return parse_predicate(predicate)
-    listed = IsIn(column, values)
-    return listed if predicate is None else And((parse_predicate(predicate), listed))

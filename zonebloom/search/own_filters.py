@@ -31,8 +31,6 @@ from zonebloom.reasons import Reason, ReasonCode
 from zonebloom.search.freshness import File
 from zonebloom.search.selection import Bounds, RowSelection
 
-__all__ = ["OwnFilters", "OwnSearch"]
-
 _OPENERS = 16
 """Threads that read filters; on an object store each one waits."""
 _KEPT_BYTES = 1 << 26

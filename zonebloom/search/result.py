@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from zonebloom.bloom.zones import ZonePositions
 
-__all__ = ["Counts", "FileRange", "SearchResult", "TouchedRanges", "renumbered_ids"]
-
 _SHOWN_FILES = 10
 """Files that a notebook lists."""
 

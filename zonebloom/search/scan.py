@@ -34,8 +34,6 @@ from zonebloom.storage.ahead import read_ahead
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Task", "filled", "read_candidates", "rows_at", "scan", "tasks_of"]
-
 _WAITING_READERS = 8
 """Threads that read from an object store; each of them mostly waits."""
 _FEW_RANGES, _FEW_ROWS = 16, 1 << 17

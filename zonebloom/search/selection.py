@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from zonebloom.bloom.addresses import Addresses
     from zonebloom.bloom.zones import ZonePositions
 
-__all__ = ["Bounds", "Kind", "RowRange", "RowSelection"]
-
 _SHOWN_RANGES = 10
 """Ranges that a notebook lists."""
 _OFFSET_BITS = np.uint64(32)
@@ -375,11 +373,6 @@ class Bounds:
         """Nothing is known: every row may be TRUE, and may be FALSE."""
         return cls(universe, universe, exact=False, is_true_bounded=False, is_false_bounded=False)
 
-    @classmethod
-    def exactly(cls, true_rows: RowSelection, false_rows: RowSelection) -> Bounds:
-        """TRUE in these rows, FALSE in those, NULL in every other."""
-        return cls(true_rows, false_rows, exact=True)
-
     def __invert__(self) -> Bounds:
         """The bounds of NOT: TRUE and FALSE change places, NULL stays."""
         return Bounds(
@@ -402,13 +395,7 @@ class Bounds:
 
     def __or__(self, other: Bounds) -> Bounds:
         """The bounds of OR: TRUE needs one, FALSE needs both."""
-        return Bounds(
-            self.true_rows | other.true_rows,
-            self.false_rows & other.false_rows,
-            exact=self.exact and other.exact,
-            is_true_bounded=self.is_true_bounded and other.is_true_bounded,
-            is_false_bounded=self.is_false_bounded or other.is_false_bounded,
-        )
+        return ~(~self & ~other)
 
     def kind(self, universe: RowSelection) -> Kind:
         """The relation of `true_rows` to the matching rows; `universe` is all rows."""

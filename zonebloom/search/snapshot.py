@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from zonebloom.errors import (
+    ColumnNotFoundError,
     CorruptIndexError,
     IndexNotFoundError,
     InvalidArgumentError,
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
     from zonebloom.bloom.zones import ZoneFilters
     from zonebloom.storage.levels import LeveledZones
     from zonebloom.storage.locator.zones import LocatedZones
-
-__all__ = ["Snapshot", "load_snapshot", "load_trusted"]
 
 _Asked = TypeVar("_Asked")
 _Answer = TypeVar("_Answer")
@@ -107,6 +106,11 @@ class Snapshot:
             self._leveled[entry.name] = open_levels(self.store, entry.levels, self.column(entry))
             self.warn_of_damage()
         return self._leveled[entry.name]
+
+    def not_indexed(self, name: str) -> ColumnNotFoundError:
+        """The error for `name`, which is no indexed column."""
+        names = [entry.name for entry in self.manifest.columns]
+        return ColumnNotFoundError.among(name, names, f"the index {self.store.location}")
 
     def close(self) -> None:
         """Let go of the segments that are open; a later search opens them again."""

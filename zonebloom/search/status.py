@@ -12,8 +12,6 @@ from typing import Any
 from zonebloom.reasons import Reason, ReasonCode, counted, summed_up
 from zonebloom.search.view import View
 
-__all__ = ["Status", "status"]
-
 _OF_INDEX = (ReasonCode.SEGMENT_CORRUPT, ReasonCode.FORMAT_TOO_NEW, ReasonCode.COLUMN_NOT_INDEXED)
 
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from zonebloom.arrow import without_views
 from zonebloom.bloom.hashing import is_ambiguous, leaf_paths, resolve_column
-from zonebloom.errors import ColumnNotFoundError, PredicateError, first_line
+from zonebloom.errors import ColumnNotFoundError, PredicateError, StaleIndexError, first_line
 from zonebloom.formats import DatasetSnapshot, Declared, hive
 from zonebloom.predicates import Predicate
 from zonebloom.reasons import OF_CONDITIONS, Reason, ReasonCode, counted
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from zonebloom.search.own_filters import OwnFilters, OwnSearch
-
-__all__ = ["View", "replaced_columns"]
 
 
 class _Constants(NamedTuple):
@@ -215,6 +213,19 @@ class View:
         """Raise what a scan would, where a part of the predicate met no filter in the search that `found` this."""
         if any(reason.code in OF_CONDITIONS for reason in found.reasons):
             predicate.to_expression(self.plain_schema)
+
+    def check_known(self) -> None:
+        """Refuse files that are new or changed since the last refresh.
+
+        Raises
+        ------
+        StaleIndexError
+            There is one.
+        """
+        unknown = self.files.unknown_paths
+        if unknown:
+            message = f"every file must be indexed as it is, got {len(unknown)} new or changed, such as {unknown[0]}"
+            raise StaleIndexError(f"{message}; refresh the index")
 
     def __repr__(self) -> str:
         return f"<View of {counted(len(self.files), 'file')}, {self.num_unknown:,} of them new or changed>"

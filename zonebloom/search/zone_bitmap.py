@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from zonebloom.bloom.addresses import Addresses
     from zonebloom.bloom.zones import ZonePositions
 
-__all__ = ["ZoneGrid", "ZoneSet", "joined"]
-
 _ZONES_OF_ONE_NUMBER = 16
 """One zone number in a list costs as much as 16 zones of a bitmap, so sparser sets are lists (131 072 zones: 8000)."""
 

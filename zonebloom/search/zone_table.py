@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["ZoneBuilder", "ZoneTable"]
-
 
 class ZoneTable(bloom.ZoneTable):
     """One filter for each zone of a column, with where the zone lies; immutable.

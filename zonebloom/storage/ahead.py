@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
-__all__ = ["read_ahead"]
-
 Given = TypeVar("Given")
 Made = TypeVar("Made")
 

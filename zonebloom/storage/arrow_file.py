@@ -17,8 +17,6 @@ import pyarrow as pa
 
 from zonebloom.errors import CorruptIndexError, StorageError, UnsupportedFormatError
 
-__all__ = ["MAGIC", "check_columns", "read_batch", "read_batches", "read_head", "read_schema", "reading"]
-
 MAGIC = b"ARROW1\0\0"
 """The first bytes of an Arrow IPC file; the messages of a stream follow."""
 _MOST_EXPANSION = 1024

@@ -27,18 +27,6 @@ from zonebloom.storage.stores.store import Store
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = [
-    "ABSENT",
-    "CHANGED",
-    "Fingerprint",
-    "Fragment",
-    "FragmentListEntry",
-    "FragmentTable",
-    "is_in_runs",
-    "read_fragments",
-    "write_fragments",
-]
-
 ABSENT, CHANGED = -1, -2
 """In place of a position: the file has no fragment, or its fragment has another fingerprint."""
 

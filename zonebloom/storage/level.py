@@ -12,8 +12,6 @@ from typing import Any
 from zonebloom.options import LEVELS
 from zonebloom.storage.segment import SegmentEntry
 
-__all__ = ["LevelEntry", "joined_levels"]
-
 
 @dataclass(frozen=True, slots=True)
 class LevelEntry:

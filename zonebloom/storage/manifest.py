@@ -40,8 +40,6 @@ from zonebloom.storage.shapes import (
 )
 from zonebloom.storage.stores.store import Store
 
-__all__ = ["ColumnEntry", "Manifest", "commit", "list_versions", "named_paths", "read_version", "version_path"]
-
 FORMAT_VERSION = 1
 _VERSION_NAME = re.compile(r"(\d{20})\.json")
 

@@ -21,19 +21,6 @@ import xxhash
 
 from zonebloom.storage.stores.store import NewFile, Store, delete_all
 
-__all__ = [
-    "CheckedFile",
-    "Runs",
-    "SegmentEntry",
-    "SegmentWriter",
-    "Span",
-    "checksum",
-    "column_folder",
-    "joined_runs",
-    "new_path",
-    "runs",
-]
-
 _MAX_NAME = 200
 """Characters; file systems have room for 255."""
 Runs = tuple[tuple[int, int], ...]

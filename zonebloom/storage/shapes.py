@@ -19,8 +19,6 @@ import reprlib
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-__all__ = ["Shape", "array", "boolean", "integer", "mapping", "number", "one_of", "optional", "pair", "record", "text"]
-
 T = TypeVar("T")
 Shape = Callable[[Any], T]
 _MOST = 2**63 - 1

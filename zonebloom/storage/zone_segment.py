@@ -19,8 +19,6 @@ from zonebloom.storage.arrow_file import MAGIC, check_columns, read_batch, read_
 from zonebloom.storage.segment import CheckedFile, SegmentEntry, SegmentWriter, Span, checksum, runs
 from zonebloom.storage.stores.store import NewFile, Store
 
-__all__ = ["Zone", "ZoneSegment", "ZoneSegmentWriter", "ZoneWriter"]
-
 _LEAST_SPANS = 2
 """A head and a tail."""
 _BATCH_BYTES, _BATCH_ZONES = 4 << 20, 1024

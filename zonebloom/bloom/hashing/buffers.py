@@ -14,8 +14,6 @@ from zonebloom.errors import InvalidArgumentError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["FixedBuffers", "VariableBuffers", "fixed_buffers", "validity_of", "variable_buffers"]
-
 Bytes: TypeAlias = "NDArray[np.uint8]"
 
 

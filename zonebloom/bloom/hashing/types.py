@@ -10,8 +10,6 @@ import pyarrow as pa
 from zonebloom.bloom.hashing.columns import paths_below
 from zonebloom.errors import UnsupportedTypeError
 
-__all__ = ["HashPlan", "hash_plan", "is_supported", "lance_supports", "storage_type"]
-
 
 @dataclass(frozen=True, slots=True)
 class HashPlan:

@@ -19,8 +19,6 @@ from zonebloom.bloom.hashing.types import hash_plan
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["hash_array", "hash_values", "to_hashes"]
-
 Hashes: TypeAlias = "NDArray[np.uint64]"
 
 MAX_VALUES_WITHOUT_KERNELS = 1024

@@ -28,8 +28,6 @@ from zonebloom.options import FPP, ROWS_PER_ZONE, Sizing, check_fpp, check_rows_
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["ZoneBuilder"]
-
 MAX_BATCH_BYTES = 4 << 20
 
 

@@ -14,8 +14,6 @@ from zonebloom.errors import InvalidZoneTableError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["BYTES_PER_BLOCK", "FilterChunk", "is_work_for_kernel"]
-
 BYTES_PER_BLOCK = 32
 _KERNEL_MODULE = "zonebloom.bloom.kernels.sbbf"
 _KERNEL_PROBES, _LOADED_KERNEL_PROBES = 1 << 22, 1 << 16

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from zonebloom.bloom.zones.positions import ZonePositions
 
-__all__ = ["CANNOT_MATCH", "MAY_MATCH", "BlockFilters", "ZoneFilters", "ZonesOfEach"]
-
 ZonesOfEach: TypeAlias = "tuple[NDArray[np.int64], NDArray[np.int64]]"
 """Pairs of the index of a hash and the number of a zone, in any order."""
 MAY_MATCH: Final = True

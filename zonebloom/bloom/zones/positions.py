@@ -18,8 +18,6 @@ from zonebloom.errors import InvalidZoneTableError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["ZonePositions"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ZonePositions:

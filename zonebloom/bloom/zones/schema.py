@@ -13,8 +13,6 @@ import pyarrow as pa
 from zonebloom.errors import InvalidZoneTableError
 from zonebloom.options import check_fpp, check_rows_per_zone
 
-__all__ = ["ZONE_FIELDS", "described_by", "parameters_of", "zone_schema"]
-
 ZONE_FIELDS = (
     pa.field("fragment_id", pa.uint64(), nullable=False),
     pa.field("zone_start", pa.uint64(), nullable=False),

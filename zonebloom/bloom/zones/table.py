@@ -27,8 +27,6 @@ from zonebloom.errors import InvalidArgumentError, InvalidZoneTableError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["ZoneTable"]
-
 MAX_ZONES_PER_BATCH = 1024
 MAX_MERGED_BYTES = 4 << 20
 

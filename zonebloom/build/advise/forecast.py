@@ -14,8 +14,6 @@ from zonebloom.build.advise.writer import Growth, Layout
 from zonebloom.options import Sizing
 from zonebloom.reasons import counted, wrapped
 
-__all__ = ["Forecast", "Option", "Verdict"]
-
 
 @dataclass(frozen=True, slots=True)
 class Verdict:

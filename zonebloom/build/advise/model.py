@@ -32,8 +32,6 @@ from zonebloom.storage.fragments import Fragment
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["FPPS", "whatif"]
-
 FPPS: Final = (FPP, 1e-5, 0.01)
 """The default, one for long lists of keys, and one for the smallest index."""
 _MANY: Final = 1000

@@ -19,8 +19,6 @@ from zonebloom.formats.parquet.file import DataFile
 from zonebloom.formats.source import SourceFile
 from zonebloom.storage.fragments import Fingerprint
 
-__all__ = ["Rewrite", "measured_rewrites"]
-
 _REPEATS = 4
 """A column is written with a dictionary where a value comes so often, or more."""
 _READS = 3

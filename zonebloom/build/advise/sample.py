@@ -29,8 +29,6 @@ from zonebloom.storage.fragments import Fragment
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Sample", "SampledZone", "count_zones", "take_sample"]
-
 MAX_PLACES = 32
 MAX_ZONES = 128
 _MAX_ROWS = 4 << 20

@@ -14,8 +14,6 @@ from zonebloom.formats import DatasetSnapshot
 from zonebloom.formats.parquet.file import DataFile, open_parquet
 from zonebloom.storage.fragments import Fragment
 
-__all__ = ["Growth", "Layout", "growth_of", "layout_of"]
-
 _DAYS = 30
 _NS_OF_DAY = 86_400 * 10**9
 _LARGE_BYTES = 1 << 20

@@ -34,8 +34,6 @@ from zonebloom.maintain.versions import delete_index
 from zonebloom.search.view import View
 from zonebloom.storage.stores.open import open_store
 
-__all__ = ["Catalog", "Place", "check_batch", "check_is_read_by_spark", "common_folder", "location_of", "place_of"]
-
 _NAME = re.compile(r"[^/\\\0:]+")
 _INDEXES = (
     "name string, index string, dataset string, version long, columns array<string>, num_fragments long, "

@@ -29,19 +29,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-__all__ = [
-    "Cluster",
-    "check_pyspark",
-    "described",
-    "lack_of_executors",
-    "perform",
-    "pickled",
-    "reads_by_id",
-    "session_of",
-    "shipped",
-    "unpickled",
-]
-
 _LEAST = (4, 1)
 
 _SCHEMA = "number long, found string, result binary"

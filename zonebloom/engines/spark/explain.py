@@ -17,8 +17,6 @@ from zonebloom.predicates import Predicate
 from zonebloom.search.explain import Explanation
 from zonebloom.search.explain import explain as explain_search
 
-__all__ = ["Explained", "explain"]
-
 _SCHEMA = "part string, kept bigint, total bigint, code string, message string, column string, path string"
 
 

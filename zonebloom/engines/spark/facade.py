@@ -15,8 +15,9 @@ from typing import Any, Literal
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 
+from zonebloom.build.plan import Mode
 from zonebloom.build.progress import Progress
-from zonebloom.build.refresh import Mode, Refresh
+from zonebloom.build.refresh import Refresh
 from zonebloom.engines.spark.build.driver import SparkRunner, optimize_index
 from zonebloom.engines.spark.catalog import Catalog, Place
 from zonebloom.engines.spark.executors import session_of
@@ -35,8 +36,6 @@ from zonebloom.index import Index, build_index
 from zonebloom.maintain.optimize import Optimization
 from zonebloom.maintain.versions import Vacuum
 from zonebloom.options import COMMIT_EVERY, FPP, ROWS_PER_ZONE, Sizing
-
-__all__ = ["ZoneBloom"]
 
 Source = Any
 """A path, a list of paths, a table of Spark's catalog by name, or a DataFrame that is a plain scan of files."""

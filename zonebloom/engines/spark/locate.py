@@ -17,15 +17,13 @@ from pyspark.sql.types import StructType
 from zonebloom.engines.spark.build import tasks
 from zonebloom.engines.spark.build.driver import sent_dataset
 from zonebloom.engines.spark.executors import pickled, shipped, unpickled
-from zonebloom.errors import ColumnNotFoundError, InvalidArgumentError
+from zonebloom.errors import InvalidArgumentError
 from zonebloom.search import locate as library
 from zonebloom.search.snapshot import load_snapshot
 from zonebloom.search.view import View
 
 if TYPE_CHECKING:
     from zonebloom.engines.spark.catalog import Catalog, Place
-
-__all__ = ["keys_located", "locate"]
 
 _PLACES = (("path", "string"), ("fragment_id", "long"), ("start", "long"), ("stop", "long"))
 
@@ -47,8 +45,7 @@ def locate(catalog: Catalog, path: Any, column: str, keys: DataFrame, index: Pla
         raise InvalidArgumentError(f"{message}, got {', '.join(keys.columns)}")
     view = catalog.view(path, index)
     if view.column(column) is None:
-        names = [entry.name for entry in view.snapshot.manifest.columns]
-        raise ColumnNotFoundError.among(column, names, f"the index {view.snapshot.store.location}")
+        raise view.snapshot.not_indexed(column)
     place = tasks.Place(view.snapshot.store.location, catalog.storage_options)
     sent = pickled((place, view.snapshot.manifest.version, sent_dataset(view.dataset), dict(view.listing)))
     schema = StructType(list(keys.schema))

@@ -34,8 +34,6 @@ from zonebloom.engines.spark.scan.table import Lake
 from zonebloom.errors import PredicateError, ZoneBloomError
 from zonebloom.predicates import And, Equals, IsIn, Or, Predicate
 
-__all__ = ["pruned_sql"]
-
 _LEAF = re.compile(r"\((\w+)#\d+L? = (.*)\)|(\w+)#\d+L? IN(?: \((.*)\)|SET (.*))")
 """`(user#1 = u-7)`, `user#1 IN (a,b)` and `user#1 INSET a, b` of an optimized plan."""
 _FIELD = re.compile(r"\{(\w+)\}")

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from zonebloom.formats.parquet.file import DataFile
     from zonebloom.formats.parquet.footer import Footer
 
-__all__ = ["ChunkFilter", "Probe", "chunk_filters", "parquet_bloom", "parquet_blooms"]
-
 _MAGIC_BYTES = 4
 """Bytes of a file before its first part."""
 _MAX_BYTES = 19 + MAX_BLOCKS * BLOCK_BYTES

@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-__all__ = ["add_parquet_blooms"]
-
 _ROW_GROUPS, _ENCRYPTION_OF_FILE = 4, 8
 _COLUMNS = 1
 _PATH, _META_DATA, _ENCRYPTION_OF_CHUNK = 1, 3, (8, 9)

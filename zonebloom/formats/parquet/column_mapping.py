@@ -17,8 +17,6 @@ from zonebloom.errors import DataFileError
 from zonebloom.formats.parquet import thrift
 from zonebloom.formats.parquet.schema import NAME, StoredField
 
-__all__ = ["StoredName", "renamed_footer"]
-
 _HIDDEN = "__zonebloom_hidden_"
 
 

@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from zonebloom.formats.dataset import DatasetSnapshot
     from zonebloom.formats.parquet.bloom import ChunkFilter
 
-__all__ = ["DataFile", "has_column", "open_parquet", "places_of"]
-
 _BATCH_BYTES = 8 << 20
 """Decoded bytes of a batch: large enough for little Python work a row, small enough for the last cache."""
 _MIN_BATCH_ROWS, _MAX_BATCH_ROWS = 1 << 14, 1 << 20

@@ -29,8 +29,6 @@ from zonebloom.formats.recent import Recent
 from zonebloom.formats.source import Source
 from zonebloom.storage.fragments import Fingerprint
 
-__all__ = ["Footer", "metadata_of", "read_footer"]
-
 _TAIL_BYTES = 1 << 16
 """Bytes that are read from the end at first: they have most footers, and the page index of small files."""
 _END = struct.Struct("<I4s")

@@ -34,8 +34,6 @@ from zonebloom.formats.source import Source
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["DICTIONARY_ENCODINGS", "ChunkMeta", "PageMap", "page_encoding", "page_maps"]
-
 _INDEX_LENGTH = 5
 """Field of a ColumnChunk."""
 _TYPE, _PATH, _CODEC, _ENCODING_STATS = 1, 3, 4, 13

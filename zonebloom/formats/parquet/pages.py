@@ -39,8 +39,6 @@ from zonebloom.formats.source import LocalSource, Source
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Cut", "Ranges", "read_cuts"]
-
 Ranges: TypeAlias = "tuple[NDArray[np.int64], NDArray[np.int64]]"
 """Starts and stops of row ranges within a row group: sorted, disjoint, none empty."""
 

@@ -19,24 +19,6 @@ from typing import Any, Self
 from zonebloom.formats.parquet import thrift
 from zonebloom.formats.parquet.thrift import ThriftError
 
-__all__ = [
-    "BLOOM_LENGTH",
-    "BLOOM_OFFSET",
-    "COMPRESSED_BYTES",
-    "DATA_OFFSET",
-    "DICTIONARY_OFFSET",
-    "ENCODINGS",
-    "FILE_PATH",
-    "NUM_VALUES",
-    "OFFSET_INDEX",
-    "UNCOMPRESSED_BYTES",
-    "RowGroup",
-    "RowGroups",
-    "column_metadata",
-    "is_encrypted",
-    "part_offsets",
-]
-
 ENCODINGS, NUM_VALUES, UNCOMPRESSED_BYTES, COMPRESSED_BYTES, DATA_OFFSET, DICTIONARY_OFFSET = 2, 5, 6, 7, 9, 11
 BLOOM_OFFSET, BLOOM_LENGTH = 14, 15
 """Fields of a ColumnMetaData."""

@@ -12,8 +12,6 @@ from typing import Any
 from zonebloom.formats.parquet import thrift
 from zonebloom.formats.parquet.thrift import ThriftError
 
-__all__ = ["NAME", "StoredField", "read_schema"]
-
 _SCHEMA = 2
 _REPETITION, NAME, _NUM_CHILDREN, _CONVERTED_TYPE, _FIELD_ID, _LOGICAL_TYPE = 3, 4, 5, 6, 9, 10
 _REPEATED = 2

@@ -13,8 +13,6 @@ import pyarrow as pa
 
 from zonebloom.arrow import parquet as pq
 
-__all__ = ["bounds_of", "null_count", "unpacking"]
-
 _STATISTICS = 12
 _MIN_MAX, _OLD_MIN_MAX, _NULL_COUNT = (6, 5), (2, 1), 3
 """Fields of Statistics. The old fields have the order of signed bytes, which is right for numbers only."""

@@ -14,27 +14,6 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, ParamSpec, TypeAlias, TypeVar
 
-__all__ = [
-    "BINARY",
-    "I32",
-    "I64",
-    "LIST",
-    "STOP",
-    "STRUCT",
-    "Bytes",
-    "ThriftError",
-    "find_field",
-    "read_int",
-    "read_list_header",
-    "read_struct",
-    "skip",
-    "write_fields",
-    "write_list",
-    "write_struct",
-    "written_fields",
-    "written_structs",
-]
-
 TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, _, STRUCT = range(1, 13)
 """Type codes of the compact protocol; 11 is a map, which Parquet does not use."""
 

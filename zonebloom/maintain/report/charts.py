@@ -30,8 +30,6 @@ from bokeh.plotting import figure
 
 from zonebloom.maintain.report.content import Content, FileState, KeptRanges, MapFiles
 
-__all__ = ["charts"]
-
 _KEPT, _READ_WHOLE = "#d55e00", "#cc79a7"
 _OF_STATE = {
     FileState.INDEXED: "#0072b2",

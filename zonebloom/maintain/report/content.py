@@ -20,8 +20,6 @@ from zonebloom.storage.manifest import ColumnEntry
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["ColumnFilters", "Content", "FileState", "KeptRanges", "MapFiles"]
-
 _SAMPLED_ZONES = 64
 """Filters of a column whose bits are counted: 64 give the mean fpp to a tenth, and take milliseconds."""
 

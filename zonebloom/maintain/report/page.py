@@ -13,8 +13,6 @@ from zonebloom.maintain.report.content import Content
 from zonebloom.search.explain import Explanation
 from zonebloom.search.html import Share, listed, reasons_list, table
 
-__all__ = ["page"]
-
 _LONGEST_CONDITION = 100
 _LONGEST_TABLE = 50
 

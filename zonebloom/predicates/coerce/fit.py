@@ -18,8 +18,6 @@ from zonebloom.predicates.coerce.reasons import MisfitError, Part, misfit, nan_m
 from zonebloom.predicates.coerce.sources import Number, sources
 from zonebloom.reasons import Reason, ReasonCode
 
-__all__ = ["Fit", "fit_values"]
-
 
 @dataclass(frozen=True, slots=True)
 class Fit:

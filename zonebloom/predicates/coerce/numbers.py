@@ -19,18 +19,6 @@ from zonebloom.predicates.numbers import unit_bounds
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = [
-    "decimal_to_float",
-    "exact_cast",
-    "fit_numbers",
-    "float_to_decimal",
-    "float_to_float",
-    "float_to_int",
-    "int_to_float",
-    "int_to_int",
-    "text_to_number",
-]
-
 _MANTISSA_BITS = {16: 11, 32: 24, 64: 53}
 _MAX_DIGITS = 76
 _SHOWN_BITS = 1024

@@ -13,8 +13,6 @@ from typing import Any, Final
 import pyarrow as pa
 import xxhash
 
-__all__ = ["plain_hash"]
-
 _INTEGERS: Final = {
     of_type.id: (Struct(f"<{code}"), 0 if unsigned else -(1 << bits - 1), 1 << (bits if unsigned else bits - 1))
     for of_type, code, bits, unsigned in (

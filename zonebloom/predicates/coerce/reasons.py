@@ -12,8 +12,6 @@ from zonebloom.reasons import ReasonCode
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["MisfitError", "Part", "misfit", "nan_misfit"]
-
 Part: TypeAlias = tuple[pa.Array, int]
 """Values of the column's storage type, and the number of literals out of its range."""
 

@@ -14,8 +14,6 @@ import pyarrow as pa
 from zonebloom.arrow import from_values
 from zonebloom.predicates.coerce.reasons import MisfitError
 
-__all__ = ["Number", "sources"]
-
 Number: TypeAlias = int | decimal.Decimal
 
 

@@ -13,8 +13,6 @@ from zonebloom.predicates.coerce.reasons import Part, misfit
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["rescale", "text_to_date", "text_to_time", "text_to_timestamp"]
-
 _NS_OF_UNIT = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _NS_OF_DAY = 86_400 * 10**9
 

@@ -10,8 +10,6 @@ import pyarrow as pa
 from zonebloom.arrow import compute as pc
 from zonebloom.predicates.coerce.reasons import Part, misfit
 
-__all__ = ["bytes_to_bytes", "bytes_to_text", "cast", "text_to_bool", "text_to_bytes", "text_to_uuid", "uuid_to_bytes"]
-
 _UUID_TEXT_LENGTH = 36
 _UUID_HYPHENS = [8, 13, 18, 23]
 

@@ -34,21 +34,6 @@ from zonebloom.storage.zone_segment import Zone, ZoneWriter
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = [
-    "SPAN_BYTES",
-    "USELESS_FPP",
-    "Filled",
-    "Filling",
-    "FragmentRows",
-    "LevelBuilder",
-    "LevelSink",
-    "estimated_values",
-    "folded",
-    "parts_of_dataset",
-    "warn_of_useless",
-    "write_dataset_filter",
-]
-
 SPAN_BYTES: Final = 1 << 17
 """Bytes of a data set's filter that share one checksum; a probe of one block reads and checks that many."""
 USELESS_FPP: Final = 0.1

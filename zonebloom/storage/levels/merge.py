@@ -33,8 +33,6 @@ from zonebloom.storage.zone_segment import ZoneSegment, ZoneSegmentWriter
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["merge_level", "resized", "united"]
-
 _MOST_FPP = 0.05
 """Filters are not united if the union's false positive probability were higher."""
 

@@ -32,8 +32,6 @@ from zonebloom.storage.levels.fill import (
 from zonebloom.storage.segment import new_path
 from zonebloom.storage.stores.store import Store
 
-__all__ = ["Part", "PartialLevels", "merge_dataset", "merge_fragments"]
-
 
 @dataclass(frozen=True, slots=True)
 class Part:

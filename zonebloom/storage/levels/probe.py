@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
     from zonebloom.bloom.zones import ZoneTable
 
-__all__ = ["DatasetFilter", "LeveledZones", "open_levels"]
-
 _FEW = 1024
 _BLOCK_BYTES = 32
 

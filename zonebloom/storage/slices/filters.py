@@ -17,8 +17,6 @@ from zonebloom.storage.slices.rows import SliceRows
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["unsliced", "zone_batches"]
-
 _ZONES_PER_BATCH = 1024
 _BATCH_BYTES = 32 << 20
 

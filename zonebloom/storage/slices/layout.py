@@ -28,8 +28,6 @@ from zonebloom.storage.arrow_file import check_columns, read_batches, reading
 from zonebloom.storage.shapes import array, integer, record
 from zonebloom.storage.slices.zone_runs import RUN_SCHEMA, positions_of, runs_of
 
-__all__ = ["ROWS_PER_BLOCK", "GroupLayout", "cut_into_groups", "rows_of_hash", "stride_for"]
-
 PAGE_BYTES = 4096
 CHECKSUM_BYTES = 8
 WORDS_PER_BLOCK = 8

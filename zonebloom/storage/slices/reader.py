@@ -30,8 +30,6 @@ from zonebloom.storage.stores.store import Store
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["FEW_HASHES", "SliceSegment"]
-
 FEW_HASHES = 256
 """Most hashes that are probed by positioned reads and NumPy, which is faster than starting Numba."""
 _WINDOW = 64

@@ -37,8 +37,6 @@ from zonebloom.storage.stores.store import SLOW_READ_SECONDS, Mapping, Store
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["SliceRows"]
-
 _MOST_END_BYTES = 16 << 20
 """Most bytes of a head or a tail: ten times the zone runs of 32 704 zones that are a run each."""
 _FIRST_ROWS = 16

@@ -33,8 +33,6 @@ from zonebloom.storage.stores.store import NewFile, Store
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["SliceSegmentWriter", "seal_rows"]
-
 KIND = "slices"
 _PADDING_KEY = "zonebloom.padding"
 _BLOCK_BYTES = 32

@@ -17,8 +17,6 @@ from zonebloom.errors import CorruptIndexError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["RUN_SCHEMA", "positions_of", "runs_of"]
-
 RUN_SCHEMA = pa.schema(
     [
         pa.field("fragment_id", pa.uint64(), nullable=False),

@@ -24,8 +24,6 @@ import pyarrow as pa
 from zonebloom.errors import CorruptIndexError, StorageError
 from zonebloom.storage.stores.store import SLOW_READ_SECONDS, Traffic
 
-__all__ = ["LocalStore"]
-
 _MAX_OPEN_FILES = 256
 _LARGE_BYTES = 1 << 20
 

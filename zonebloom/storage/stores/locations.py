@@ -15,8 +15,6 @@ from urllib.parse import unquote
 
 from zonebloom.errors import InvalidArgumentError
 
-__all__ = ["Url", "absolute", "is_url", "joined"]
-
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*)://")
 _PROVIDERS = {
     "s3": "s3",

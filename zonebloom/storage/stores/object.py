@@ -27,8 +27,6 @@ from zonebloom.storage.stores.object_client import ObjectClient, ObjectFile
 from zonebloom.storage.stores.ranges import PART_BYTES, coalesced
 from zonebloom.storage.stores.store import Traffic
 
-__all__ = ["ObjectStore"]
-
 _FRESH_SECONDS = 1.0
 """Seconds for which the size of an object that was read is used without asking again."""
 _PARTS_IN_MEMORY = 16

@@ -26,8 +26,6 @@ from zonebloom.storage.stores.options import StorageOptions, check_credentials, 
 from zonebloom.storage.stores.ranges import PART_BYTES, coalesced, cut
 from zonebloom.storage.stores.store import Traffic
 
-__all__ = ["ChangedObjectError", "ObjectClient", "ObjectFile", "ObjectMeta"]
-
 _T = TypeVar("_T")
 
 _CONCURRENCY = 16

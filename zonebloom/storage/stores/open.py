@@ -9,8 +9,6 @@ from zonebloom.storage.stores.local import LocalStore
 from zonebloom.storage.stores.locations import absolute, is_url
 from zonebloom.storage.stores.store import Store
 
-__all__ = ["open_store"]
-
 
 def open_store(location: str | os.PathLike[str], storage_options: Mapping[str, str] | None = None) -> Store:
     """The store below `location`, a local folder or a URL; no request is made yet.

@@ -22,8 +22,6 @@ from zonebloom.storage.stores.locations import Url
 if TYPE_CHECKING:
     from obstore.store import AzureStore, GCSStore, S3Store
 
-__all__ = ["StorageOptions", "check_credentials", "check_options", "connect", "environment_of"]
-
 StorageOptions = Mapping[str, str]
 """A user's options: names and values, all texts."""
 

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["PART_BYTES", "coalesced", "cut"]
-
 _GAP_BYTES = 1 << 18
 """Bytes: ranges that are nearer to each other are fetched by one request. The 8 bit rows of a key are: neighbours are
 at most 63 rows of 4096 bytes apart."""

@@ -19,8 +19,6 @@ import pyarrow as pa
 
 from zonebloom.errors import StorageError
 
-__all__ = ["SLOW_READ_SECONDS", "Located", "Mapping", "NewFile", "Store", "Traffic", "delete_all", "undoing"]
-
 SLOW_READ_SECONDS = 20e-6
 """Seconds: a read that takes longer was not from the page cache, so the next reads will not be either."""
 

@@ -44,8 +44,6 @@ from zonebloom.storage.levels.fill import warn_of_useless
 from zonebloom.storage.manifest import ColumnEntry
 from zonebloom.storage.stores.store import Store
 
-__all__ = ["SparkRunner", "estimated_bytes", "optimize_index", "sent_dataset"]
-
 T = TypeVar("T")
 
 _FOOTERS_PER_TASK = 256

@@ -24,8 +24,6 @@ from zonebloom.storage.levels.partial import Part, PartialLevels, merge_dataset,
 from zonebloom.storage.stores.open import open_store
 from zonebloom.storage.stores.store import Store
 
-__all__ = ["Built", "Merge", "Place", "Work", "build", "call", "merge", "optimize", "read_footers"]
-
 
 @dataclass(frozen=True, slots=True)
 class Place:

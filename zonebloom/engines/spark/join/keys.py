@@ -35,25 +35,10 @@ from zonebloom.bloom.sbbf import Sbbf
 from zonebloom.bloom.split_block import SALTS
 from zonebloom.engines.spark.catalog import check_batch
 from zonebloom.engines.spark.pushdown.calendars import FIRST_DATE, SURE_TIME
+from zonebloom.engines.spark.pushdown.names import backquoted
 from zonebloom.engines.spark.scan.types import arrow_type
 from zonebloom.errors import ColumnNotFoundError, InvalidArgumentError, UnsupportedTypeError
 from zonebloom.predicates import IsIn
-
-__all__ = [
-    "MAX_KEYS",
-    "JoinKey",
-    "bitmap_words",
-    "check_pair",
-    "collected",
-    "fold_to_bytes",
-    "hash_of",
-    "hashes_as_the_index",
-    "in_bitmap",
-    "join_key",
-    "may_hold",
-    "natural_type",
-    "words_of",
-]
 
 MAX_KEYS: Final = 1_000_000
 """Distinct keys that the driver collects at most: 8 to 60 MB."""
@@ -297,7 +282,7 @@ def collected(column: str, keys: Any) -> pa.Array:
         name = next((one for one in names if one.lower() == column.lower()), names[0] if len(names) == 1 else None)
         if name is None:
             raise ColumnNotFoundError.among(column, names, "the frame of keys")
-        wanted = keys.select(f"`{name.replace('`', '``')}`").distinct().limit(MAX_KEYS + 1)
+        wanted = keys.select(backquoted(name)).distinct().limit(MAX_KEYS + 1)
         values = wanted.toArrow().column(0).combine_chunks().drop_null()
     else:
         values = IsIn(column, keys).values

@@ -23,13 +23,12 @@ from zonebloom.engines.spark.catalog import Catalog, Place, check_batch
 from zonebloom.engines.spark.join.keys import MAX_KEYS, check_pair
 from zonebloom.engines.spark.join.semi_join import check_local_times, column_of
 from zonebloom.engines.spark.pushdown.calendars import has_old
+from zonebloom.engines.spark.pushdown.names import backquoted
 from zonebloom.engines.spark.scan.open import lake_of
 from zonebloom.engines.spark.scan.table import Lake
 from zonebloom.errors import ColumnNotFoundError, InvalidArgumentError, PredicateError
 from zonebloom.index import Index
 from zonebloom.predicates import And, IsIn, IsNull, Or, Predicate
-
-__all__ = ["prune_join"]
 
 _MAX_NULL_SAFE_KEYS = 1000
 _HOW = {
@@ -173,8 +172,7 @@ def _predicate(name: str, values: pa.Array, *, null_safe: bool) -> Predicate | s
 def _null_safe_join(pruned: DataFrame, small: DataFrame, names: Sequence[str], kind: str) -> DataFrame:
     """The join by `<=>`; it has the key columns once, from the side whose rows all stay."""
     other = {name: name + _SUFFIX for name in names}
-    quoted = {name: "`" + name.replace("`", "``") for name in names}
-    same = reduce(and_, (F.col(f"{one}`").eqNullSafe(F.col(f"{one}{_SUFFIX}`")) for one in quoted.values()))
+    same = reduce(and_, (F.col(backquoted(one)).eqNullSafe(F.col(backquoted(two))) for one, two in other.items()))
     if kind in ("right_semi", "right_anti"):
         return small.join(pruned.withColumnsRenamed(other), same, kind.replace("right", "left"))
     if kind == "right":

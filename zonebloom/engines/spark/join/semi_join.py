@@ -34,10 +34,9 @@ from zonebloom.engines.spark.executors import reads_by_id, shipped
 from zonebloom.engines.spark.join import keys
 from zonebloom.engines.spark.join.keys import JoinKey
 from zonebloom.engines.spark.join.table_filter import Filter, dataset_filters
+from zonebloom.engines.spark.pushdown.names import backquoted
 from zonebloom.errors import InvalidArgumentError
 from zonebloom.index import Index
-
-__all__ = ["MAX_NEW_ROWS", "MAX_SQL_BYTES", "filter_by_index"]
 
 Way = Literal["auto", "sql", "arrow"]
 
@@ -153,7 +152,7 @@ def column_of(frame: DataFrame, name: str) -> tuple[str, StructField]:
     is_whole = name in frame.columns
     is_quoted = not is_whole and "`" in name
     parts = [name] if is_whole else name.split(".")
-    text = name if is_quoted else ".".join("`" + part.replace("`", "``") + "`" for part in parts)
+    text = name if is_quoted else backquoted(*parts)
     return text, frame.selectExpr(text).schema[0]
 
 

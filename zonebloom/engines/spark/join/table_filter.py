@@ -34,8 +34,6 @@ from zonebloom.storage.manifest import ColumnEntry
 from zonebloom.storage.segment import SegmentEntry
 from zonebloom.storage.stores.open import open_store
 
-__all__ = ["Filter", "Stored", "dataset_filters"]
-
 
 @dataclass(frozen=True)
 class Stored:

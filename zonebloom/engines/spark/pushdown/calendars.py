@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from zonebloom.search.view import View
 
-__all__ = ["FIRST_DATE", "SURE_TIME", "check_calendar", "has_old", "is_moving", "is_old_writer"]
-
 _VERSION = b"org.apache.spark.version"
 _MARKS = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 _NEW = (3, 1)

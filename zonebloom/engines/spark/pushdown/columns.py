@@ -16,12 +16,11 @@ from typing import Any
 
 from pyspark.sql import Column, functions
 
+from zonebloom.engines.spark.pushdown.names import backquoted
 from zonebloom.engines.spark.pushdown.types import Binder, EqualsNull, IsNotNull, Piece, UnboundError, text_of
 from zonebloom.errors import PredicateError
 from zonebloom.predicates import And, Equals, IsIn, IsNull, Not, Or, Predicate
 from zonebloom.predicates.terms import ColumnTerm, Comparison, LiteralTerm, Truth
-
-__all__ = ["MAX_LITERALS", "column_of", "predicate_of_column", "text_of_column"]
 
 MAX_LITERALS = 1000
 """Longer IN lists become a join with a local relation: a plan with 5000 literals takes seconds."""
@@ -74,7 +73,7 @@ def _column(node: Predicate, children: list[Column], binder: Binder) -> Column: 
 
 
 def _named(name: str, binder: Binder) -> Column:
-    return functions.col(".".join(f"`{part.replace('`', '``')}`" for part in binder.path(name)))
+    return functions.col(backquoted(*binder.path(name)))
 
 
 def _lit(value: Any) -> Column:

@@ -17,8 +17,6 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-__all__ = ["explained", "implies", "opaque", "optimized_plan", "parts_of"]
-
 _HIDDEN = re.compile(r"\(redacted\)|Filter .*\.\.\. \d+ more fields")
 _FIELDS = "spark.sql.debug.maxToStringFields"
 """Signs that a plan's text is incomplete: a part of a filter is cut, or the session hides it."""

@@ -22,8 +22,6 @@ from zonebloom.formats.hive import partition_values
 if TYPE_CHECKING:
     from zonebloom.search.view import View
 
-__all__ = ["Names", "misread", "respelled"]
-
 _CANONICAL = re.compile(r"0|-?[1-9]\d*|\d{4}-\d\d-\d\d")
 
 
@@ -89,6 +87,11 @@ def misread(view: View, names: Names, paths: Iterable[str]) -> str | None:
         if not is_known:
             return f"{path} has columns that the index does not have"
     return None
+
+
+def backquoted(*path: str) -> str:
+    """SQL for the column or leaf at `path`."""
+    return ".".join("`" + name.replace("`", "``") + "`" for name in path)
 
 
 def respelled(schema: pa.Schema, known: pa.Schema) -> str | None:

@@ -36,8 +36,6 @@ from zonebloom.predicates import And, Equals, IsIn, IsNull, Not, Or, Predicate
 from zonebloom.predicates.terms import ColumnTerm, Comparison, LiteralTerm, Truth
 from zonebloom.reasons import ReasonCode
 
-__all__ = ["COMPARED_LITERALS", "is_fixed", "predicate_of_text", "reads_alike", "shortened"]
-
 COMPARED_LITERALS = 64
 """Literals of a list that Spark compares. Of a longer list Spark gets the first; the others must read alike."""
 _SETTINGS = re.compile(r'--|/\*|\$\{|["\\]')

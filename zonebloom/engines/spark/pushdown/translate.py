@@ -39,17 +39,6 @@ from zonebloom.predicates import And, Equals, IsIn, IsNull, Not, Opaque, Or, Pre
 from zonebloom.predicates.coerce import fit_values
 from zonebloom.predicates.terms import ColumnTerm, Comparison, LiteralTerm, Truth
 
-__all__ = [
-    "EVERY_ROW",
-    "NOT_OF_COLUMNS",
-    "Condition",
-    "Keys",
-    "keys_condition",
-    "predicate_of_option",
-    "understand",
-    "understand_all",
-]
-
 EVERY_ROW: Final = Truth(LiteralTerm(True))
 """The predicate that is TRUE in every row."""
 _MOST_PROOFS = 4

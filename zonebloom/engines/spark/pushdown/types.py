@@ -32,8 +32,6 @@ from zonebloom.reasons import Reason, ReasonCode
 if TYPE_CHECKING:
     from zonebloom.search.view import View
 
-__all__ = ["Binder", "EqualsNull", "IsNotNull", "Piece", "SqlDecimal", "Target", "UnboundError", "date_of", "text_of"]
-
 _CHAR = "__CHAR_VARCHAR_TYPE_STRING"
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _MOMENT = re.compile(r"(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d{1,6})?)( ?(?:Z|[+-]\d\d:\d\d))?")

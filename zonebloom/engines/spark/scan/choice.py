@@ -22,8 +22,6 @@ from zonebloom.engines.spark.scan.schema import Layout
 from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, UnsupportedTypeError
 from zonebloom.search.view import View
 
-__all__ = ["BY_ID", "DRIVER_FILES_OF_STORES", "Choice", "Kept", "Method", "choose", "obstacle_of_rows"]
-
 Method: TypeAlias = Literal["driver", "row_ranges", "candidates", "plain"]
 
 DRIVER_ROWS = 1 << 18

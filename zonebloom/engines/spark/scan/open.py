@@ -28,8 +28,6 @@ from zonebloom.formats.table import TableDataset
 from zonebloom.index import Index
 from zonebloom.search.view import View
 
-__all__ = ["lake_of", "prune", "read"]
-
 
 def read(
     spark: SparkSession,

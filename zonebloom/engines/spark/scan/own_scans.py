@@ -16,12 +16,11 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.types import StructField, StructType
 
+from zonebloom.engines.spark.pushdown.names import backquoted
 from zonebloom.engines.spark.pushdown.translate import Condition, Keys
 from zonebloom.engines.spark.scan.types import arrow_type
 from zonebloom.errors import DataFileError
 from zonebloom.formats import ParquetDataset
-
-__all__ = ["Scans", "are_folders_keys", "escaped", "filtered", "is_visible", "local_frame", "url_of"]
 
 _GLOB = re.compile(r"([\[\]{}*?\\])")
 _UNFINISHED = "._COPYING_"
@@ -41,7 +40,7 @@ def filtered(spark: SparkSession, frame: DataFrame, condition: Condition) -> Dat
 def _joined(spark: SparkSession, frame: DataFrame, keys: Keys) -> DataFrame:
     schema = StructType([StructField(_KEY, keys.target.spark)])
     known = local_frame(spark, pa.table({_KEY: keys.values.cast(arrow_type(keys.target.spark))}), schema)
-    column = functions.col(".".join(f"`{name.replace('`', '``')}`" for name in keys.target.path))
+    column = functions.col(backquoted(*keys.target.path))
     return frame.join(functions.broadcast(known), column == functions.col(_KEY), "left_semi")
 
 

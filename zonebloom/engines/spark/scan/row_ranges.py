@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from zonebloom.engines.spark.catalog import Catalog, Place
     from zonebloom.search.view import View
 
-__all__ = ["Function", "candidates", "local_rows", "map_candidates", "mapped", "read_rows", "rows_of"]
-
 Function = Callable[[Iterator[pa.RecordBatch]], Iterable[pa.RecordBatch]]
 """What `mapInArrow` takes."""
 

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from zonebloom.search.selection import RowSelection
     from zonebloom.search.view import View
 
-__all__ = ["Layout", "infer", "typed", "values_of"]
-
 _ROW_METADATA = b"org.apache.spark.sql.parquet.row.metadata"
 _NUM_FOOTERS = 32
 """Footers read at most to find a column. A column in none of them gets Arrow's type."""

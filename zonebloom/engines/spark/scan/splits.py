@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from zonebloom.search.selection import RowSelection
     from zonebloom.search.view import View
 
-__all__ = ["Narrowing", "Reading", "Split", "narrowing_of", "packed", "splits_of"]
-
 TASK_BYTES = 64 << 20
 """Compressed bytes that one task reads: a Python task takes about 60 ms before it reads."""
 OPEN_BYTES = 1 << 20

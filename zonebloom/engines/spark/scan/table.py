@@ -25,6 +25,7 @@ from pyspark.sql.types import StructType
 
 from zonebloom.engines.spark.executors import lack_of_executors, reads_by_id
 from zonebloom.engines.spark.join.keys import collected
+from zonebloom.engines.spark.pushdown.names import backquoted
 from zonebloom.engines.spark.pushdown.translate import Condition, keys_condition, understand_all
 from zonebloom.engines.spark.pushdown.types import Binder, Piece
 from zonebloom.engines.spark.scan.choice import BY_ID, Choice, Kept, Method, choose, obstacle_of_rows
@@ -32,7 +33,7 @@ from zonebloom.engines.spark.scan.own_scans import Scans, filtered, local_frame
 from zonebloom.engines.spark.scan.row_ranges import local_rows, read_rows
 from zonebloom.engines.spark.scan.schema import Layout
 from zonebloom.engines.spark.scan.splits import narrowing_of
-from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, StaleIndexError
+from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError
 from zonebloom.formats import ParquetDataset
 from zonebloom.index import Index
 from zonebloom.predicates import Predicate
@@ -40,8 +41,6 @@ from zonebloom.search.result import SearchResult
 from zonebloom.search.selection import RowSelection
 from zonebloom.search.view import View
 from zonebloom.storage.manifest import list_versions
-
-__all__ = ["Asked", "Lake", "Plan", "PrunedRead"]
 
 Asked: TypeAlias = Literal["auto"] | Method
 _ATTEMPTS = 3
@@ -205,7 +204,7 @@ class Lake:
     def _selected(self, frame: DataFrame) -> DataFrame:
         if self._columns is None:
             return frame
-        return frame.select(*("`" + name.replace("`", "``") + "`" for name in self._columns))
+        return frame.select(*map(backquoted, self._columns))
 
     def where(
         self, *conditions: str | Column | Predicate, method: Asked | None = None, strict: bool = False
@@ -330,9 +329,8 @@ class Lake:
             if self._binders is None or self._binders[0] is not view:
                 self._binders = view, Binder(self.full_schema, view, self._instant)
             binder = self._binders[1]
-        if strict and view.num_unknown:
-            message = f"every file must be indexed as it is, got {view.num_unknown} new or changed"
-            raise StaleIndexError(f"{message}, such as {view.files.unknown_paths[0]}; refresh the index")
+        if strict:
+            view.check_known()
         return view, binder
 
     def _instant(self, text: str) -> dt.datetime | None:

@@ -16,8 +16,6 @@ from pyspark.sql import types as spark
 from zonebloom.arrow import unwrapped
 from zonebloom.errors import DataFileError, UnsupportedTypeError
 
-__all__ = ["arrow_schema", "arrow_type", "as_spark", "is_same_value", "nullable_type", "spark_type"]
-
 _MAX_PRECISION = 38
 _UNSIGNED_64 = spark.DecimalType(20, 0)
 
