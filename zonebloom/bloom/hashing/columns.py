@@ -10,14 +10,9 @@ import pyarrow as pa
 from zonebloom.arrow import compute as pc
 from zonebloom.errors import ColumnNotFoundError, InvalidArgumentError
 
-<<<<<<< HEAD
-__all__ = ["column_array", "column_path", "is_ambiguous", "leaf_paths", "resolve_column"]
-
 _SURROGATE = re.compile("[\ud800-\udfff]")
 """What is no text: Arrow can neither name a column by it nor look it up."""
 
-=======
->>>>>>> house
 
 def resolve_column(schema: pa.Schema, name: str) -> pa.Field:
     """The field that `name` means: the column of that name, else the struct leaf at that dotted path.

@@ -35,11 +35,6 @@ if TYPE_CHECKING:
 
     from zonebloom.search.view import View
 
-<<<<<<< HEAD
-__all__ = ["FORMAT", "Options", "ZoneBloomReader", "ZoneBloomSource", "register", "stored_in"]
-
-=======
->>>>>>> house
 FORMAT = "zonebloom"
 _STORAGE = "storage."
 _REGISTERED: WeakSet[SparkSession] = WeakSet()
