@@ -9,8 +9,6 @@ import numpy.typing as npt
 
 from zonebloom.errors import InvalidArgumentError
 
-__all__ = ["address", "check_array", "check_filters", "check_offsets", "check_range", "check_room", "check_validity"]
-
 BLOCK_SHAPE = 8
 
 

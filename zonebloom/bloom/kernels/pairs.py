@@ -25,8 +25,6 @@ from zonebloom.bloom.kernels.checks import address, check_array, check_range, ch
 from zonebloom.bloom.kernels.vector import load_u8, load_u32, load_u64, store_u8, store_u32, store_u64, zero_bytes
 from zonebloom.bloom.locator import MAX_ZONES
 
-__all__ = ["merge_runs", "pack_pairs", "sort_pairs"]
-
 Words: TypeAlias = npt.NDArray[np.uint64]
 
 _0, _1, _2, _3, _7, _8, _24, _63 = map(U, (0, 1, 2, 3, 7, 8, 24, 63))

@@ -30,8 +30,6 @@ from zonebloom.storage.stores.store import Store
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["merge_all", "merge_locator_level", "merge_locators"]
-
 _ROUND_PAGES = 4096
 """Pages of all segments that are merged together: 32 MiB in memory, and twice as much again for what is merged."""
 _CHUNK_PAGES = 64

@@ -30,8 +30,6 @@ from zonebloom.storage.stores.store import SLOW_READ_SECONDS, Mapping, Store
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["FEW_HASHES", "LocatorSegment"]
-
 FEW_HASHES = 1024
 """Hashes of one search that are looked up without Numba, which takes 0.5 s to load; NumPy takes 25 µs for each."""
 _FEW_IN_ALL = 4096
