@@ -439,7 +439,7 @@ class Iceberg(Source):
         self.table = self.catalog.create_table("db.t", schema=schema)
         if self.chance.random() < 0.6:
             self.change("partition")
-        self.table.append(self.some(at_least=1))
+        self.table.append(self.rows_of(self.columns, 12))
         super().created()
 
     def rows(self) -> list[Placed]:
