@@ -25,7 +25,7 @@ JAVA = $(shell version=$$("$${JAVA_HOME:+$$JAVA_HOME/bin/}java" -version 2>&1 | 
 BENCHES = $(filter-out report billion,$(notdir $(basename $(shell grep -l __main__ bench/*.py))))
 
 # `make fuzz SECONDS=600` shares the time among the fuzzers; each prints its seed, and `SEED=` repeats it.
-FUZZERS := interleavings lakes index_files parsers
+FUZZERS := interleavings lakes index_files parsers spark_lakes
 SECONDS ?= 600
 SEED    := $(or $(SEED),$(shell date +%s))
 

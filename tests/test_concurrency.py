@@ -5,10 +5,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
+import random
+import shutil
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -19,7 +25,7 @@ from tests.depth import at_depth
 from tests.lives import hundreds, lake_of, rows_of, write
 from tests.zygote import Zygote
 from zonebloom.build.apply import reserved_ids
-from zonebloom.errors import ConcurrentCommitError, IndexNotFoundError
+from zonebloom.errors import ConcurrentCommitError, CorruptIndexError, IndexNotFoundError
 from zonebloom.maintain.commit import commit_change, reserve_ids
 from zonebloom.maintain.transaction import Change, ColumnChange
 from zonebloom.maintain.versions import delete_index
@@ -362,3 +368,50 @@ def test_processes_that_see_each_others_files_index_each_once(lake):
     assert index.refresh().num_files_added == 0
     assert index.num_fragments == 3 + 12
     assert_whole(lake, index, rows_of(lake))
+
+
+# --- a copy that sees several moments ---------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore:.*rows that it describes are read whole", "ignore:.*everything is read whole")
+def test_an_index_that_is_copied_while_it_is_written_finds_every_row(tmp_path):
+    """The files of a copy are of different moments: some are missing in it, others nobody names."""
+    root = lake_of(tmp_path, *hundreds(3))
+    zb.build_index(root, ["k", "s"], rows_per_zone=10, levels=("zone", "dataset"), workers=1)
+    source, chance, num_opened = index_of(root), random.Random(0), 0
+    stopped = threading.Event()
+
+    def write_on() -> None:
+        for number in itertools.count():
+            if stopped.is_set():
+                return
+            write(root / "f1.parquet", range(1000 + number, 1100 + number), extra=number + 1)
+            index = zb.open_index(root)
+            index.refresh(workers=1)
+            index.optimize()
+            index.vacuum(older_than=timedelta(0))
+
+    with ThreadPoolExecutor(1) as writer:
+        done = writer.submit(write_on)
+        try:
+            for number in range(at_depth(40, 8)):
+                copy = tmp_path / f"copy {number}"
+                paths = [path for path in source.rglob("*") if path.is_file()]
+                for path in chance.sample(paths, len(paths)):
+                    target = copy / path.relative_to(source)
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    with contextlib.suppress(FileNotFoundError):
+                        shutil.copyfile(path, target)
+                for kept in (range(100), range(200, 300)):
+                    try:
+                        index = zb.open_index(copy, dataset=root)
+                    except (IndexNotFoundError, CorruptIndexError):
+                        continue
+                    keys = list(kept)
+                    assert index.to_table(zb.IsIn("k", keys))["k"].to_pylist() == keys
+                    assert index.to_table(zb.IsIn("s", [f"text {key}" for key in keys]))["k"].to_pylist() == keys
+                    num_opened += 1
+        finally:
+            stopped.set()
+        done.result()
+    assert num_opened

@@ -163,7 +163,7 @@ def spark_literal(value: Any) -> str:
     """A literal of Spark's SQL."""
     match value:
         case float():
-            return f"{value!r}D"
+            return f"DOUBLE('{value!r}')"
         case str():
             return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
         case dt.datetime() if value.tzinfo is None:

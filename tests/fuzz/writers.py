@@ -19,7 +19,10 @@ DUCKDB = duckdb.connect(config={"threads": "1"})
 
 
 def write_pyarrow(table: pa.Table, path: Folder, chance: random.Random) -> None:
-    codecs = ("none", "snappy", "gzip", "zstd", "lz4", "brotli")
+    write_by_pyarrow(table, path, chance, ("none", "snappy", "gzip", "zstd", "lz4", "brotli"))
+
+
+def write_by_pyarrow(table: pa.Table, path: Folder, chance: random.Random, codecs: tuple[str, ...]) -> None:
     options: dict[str, Any] = {"use_dictionary": chance.random() < 0.6}
     plain = [one for one in table.schema if pa.types.is_integer(one.type) and one.type.bit_width >= 32]
     if not options["use_dictionary"] and plain and chance.random() < 0.5:

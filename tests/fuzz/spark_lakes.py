@@ -1,0 +1,172 @@
+"""The lives of `lakes` as Spark's users have them: Spark writes files, and each condition is asked through Spark.
+
+Spark 4.3 writes files with its own partitions and timestamps (INT96), beside files of pyarrow. Rows are compared with
+those of the source's own reader, by `conditions.truth_of`. One job asks all conditions of an event.
+
+`python -m tests.fuzz.spark_lakes --seconds 600 --seed 1`
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import random
+import shutil
+from dataclasses import replace
+from functools import reduce
+from pathlib import Path as Folder
+from typing import TYPE_CHECKING, Any, Self
+
+import pyarrow as pa
+
+from tests.fuzz import lakes
+from tests.fuzz.children import main, run_child
+from tests.fuzz.columns import Column
+from tests.fuzz.conditions import SPARK, Condition, as_sql, as_terms, spark_quoted
+from tests.fuzz.sources import Delta, Files, Iceberg, Row, Source, assert_same
+from tests.fuzz.writers import write_by_pyarrow
+from tests.spark import cluster
+from zonebloom.errors import InvalidArgumentError
+from zonebloom.spark import ZoneBloom
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+UTC = dt.UTC
+_TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
+WAYS = ("auto", "driver", "row_ranges", "candidates", "plain")
+
+
+def write_plainly(table: pa.Table, path: Folder, chance: random.Random) -> None:
+    write_by_pyarrow(table, path, chance, ("none", "snappy", "gzip", "zstd"))
+
+
+class SparkFiles(Files):
+    """Files in which Spark finds the same columns, some of them written by Spark."""
+
+    session: SparkSession
+    CHANGES = (*Files.CHANGES, "write_by_spark", "write_by_spark")
+
+    def fewer_columns(self) -> list[Column]:
+        """All: Spark takes the columns of one file."""
+        return self.columns
+
+    def some(self, columns: list[Column] | None = None, *, at_least: int = 1) -> pa.Table:
+        """Random rows in the columns' own types, for the same reason."""
+        return self.rows_of(columns or self.columns, max(self.chance.choice((1, 5, 12, 40)), at_least))
+
+    @staticmethod
+    def writers(_columns: list[Column], _num_rows: int) -> list[Any]:
+        """Those whose types and codecs Spark reads as they are."""
+        return [write_plainly]
+
+    def rows(self) -> list[Any]:
+        """INT96 has no zone in Arrow."""
+        found = super().rows()
+        for _, _, row in found:
+            row |= {one.name: as_instant(row[one.name]) for one in self.columns if one.kind == "instant"}
+        return found
+
+    def _write_by_spark(self) -> None:
+        frame, staged = self.session.createDataFrame(self.some()), self.root.with_name("staged")
+        kind = self.chance.choice(("INT96", "TIMESTAMP_MICROS"))
+        self.session.conf.set(_TIMESTAMPS, kind)
+        frame.coalesce(1).write.parquet(str(staged), compression=self.chance.choice(("snappy", "zstd", "none")))
+        self.session.conf.unset(_TIMESTAMPS)
+        target = self.root / self._new_path()
+        target.parent.mkdir(parents=True, exist_ok=True)
+        next(staged.glob("*.parquet")).rename(target)
+        shutil.rmtree(staged)
+        self._date(target)
+
+
+def as_instant(value: Any) -> dt.datetime | None:
+    """A timestamp of a footer with or without a zone, in UTC."""
+    plain = value.to_pydatetime(warn=False) if hasattr(value, "to_pydatetime") else value
+    return plain and plain.replace(tzinfo=UTC)
+
+
+SOURCES: dict[str, type[Source]] = {"files": SparkFiles, "delta": Delta, "iceberg": Iceberg}
+
+
+_OTHER_KINDS = {"odd double": "double", "uint64": "int64"}
+"""NaN equals itself in Spark, and unsigned integers of 64 bits are decimals."""
+
+
+def _for_spark(column: Column) -> Column:
+    fields = tuple((name, _OTHER_KINDS.get(kind, kind)) for name, kind in column.fields)
+    return replace(column, kind=_OTHER_KINDS.get(column.kind, column.kind), fields=fields)
+
+
+class SparkCase(lakes.Case):
+    """One life, of which Spark asks."""
+
+    session: SparkSession
+
+    @classmethod
+    def of(cls, folder: Folder, seed: int, source: type[Source]) -> Self:
+        """A life with names that differ in more than case."""
+        found = super().of(folder, seed, source)
+        unique = {one.name.casefold(): one for one in found.source.columns}
+        found.source.columns = [_for_spark(one) for one in unique.values()]
+        return found
+
+    def ask(self) -> None:
+        """Conditions over what is there, by one job."""
+        source, chance, zb = self.source, self.chance, ZoneBloom(self.session)
+        rows = [row for _, _, row in source.rows()]
+        lake = zb.read(source.data, index=None if source.index is None else str(source.index))
+        pools, names = self.pools(rows, lake.columns), [name for name in lake.columns if rows and name in rows[0]]
+        asked, frames = [], []
+        for _ in range(lakes.QUESTIONS if names else 0):
+            condition = lakes.random_condition(chance, pools)
+            frames.append(self._frame(zb, lake, condition))
+            asked.append(condition)
+        tagged = [
+            frame.selectExpr(*map(spark_quoted, names), f"{number} AS `asked`") for number, frame in enumerate(frames)
+        ]
+        if not tagged:
+            return
+        found: list[list[Row]] = [[] for _ in asked]
+        for row in reduce(lambda one, other: one.unionAll(other), tagged).toArrow().to_pylist():
+            found[row["asked"]].append(row)
+        for condition, ours in zip(asked, found, strict=True):
+            wanted = [row for row in rows if lakes.truth_of(condition, row)]
+            assert_same(ours, wanted, f"Spark by {condition}", names=names)
+            self.num_asked += 1
+
+    def _frame(self, zb: ZoneBloom, lake: Any, condition: Condition) -> Any:
+        """The rows of a condition, through one of the entrances."""
+        chance, text = self.chance, as_sql(condition, SPARK)
+        entrance = chance.choice(("text", "column", "terms", "sql", "format"))
+        self.source.log.append(f"Spark by {entrance}: {text}")
+        if entrance == "sql":
+            return zb.sql(f"SELECT * FROM {{lake}} WHERE {text}", lake=lake)
+        if entrance == "format" and isinstance(self.source.data, Folder):
+            reader = self.session.read.format("zonebloom").option("where", text)
+            return reader.load(str(self.source.data)).where(text)
+        from pyspark.sql import functions
+
+        given = {"text": text, "terms": as_terms(condition)}.get(entrance, functions.expr(text))
+        ways = WAYS if isinstance(self.source, Files) else ("auto", "row_ranges")
+        try:
+            return lake.where(given, method=chance.choice(ways))
+        except InvalidArgumentError as error:
+            if "use method auto" not in str(error):
+                raise
+            return lake.where(given)
+
+
+def run_case(session: SparkSession, folder: Folder, seed: int) -> str:
+    """One life; in a word how it ended."""
+    SparkFiles.session = SparkCase.session = session
+    return lakes.run_case(folder, seed, SOURCES, SparkCase)
+
+
+def run_as_child(folder: Folder, first: int, count: int, _options: list[str]) -> None:
+    with cluster.running("local[2]", options={**cluster.SHORT_LIVED, **cluster.INTERPRETED}) as session:
+        run_case(session, folder, 0)  # warm
+        run_child(first, count, lambda seed: run_case(session, folder, seed))
+
+
+if __name__ == "__main__":
+    main("tests.fuzz.spark_lakes", run_as_child)

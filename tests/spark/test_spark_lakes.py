@@ -1,0 +1,22 @@
+"""Short runs of the fuzzer of lakes with Spark as writer and reader; `python -m tests.fuzz.spark_lakes` is a long one.
+
+Oracle: `tests.fuzz.conditions.truth_of` over the rows as pyarrow, deltalake and pyiceberg read them.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.depth import IS_DEEP
+from tests.fuzz.spark_lakes import SOURCES, run_case
+
+LIVES = 30 if IS_DEEP else 1
+FIRST = 1_000_002
+"""A life of files; those of a Delta table and of an Iceberg table follow."""
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_no_life_of_a_lake_loses_or_invents_a_row_of_spark(spark, tmp_path):
+    ended = [run_case(spark, tmp_path, seed) for seed in range(FIRST, FIRST + LIVES)]
+    names = list(SOURCES) * 10
+    assert ended == [f"{name}: 25 conditions" for name in names[:LIVES]]
