@@ -75,7 +75,7 @@ def commit_deletes(table: Table, path: Path, content: DataFileContent, *, partit
     file_format = FileFormat.PUFFIN if path.suffix == ".puffin" else FileFormat.PARQUET
     deletes = DataFile.from_args(
         content=content,
-        file_path=path.as_uri(),
+        file_path=f"file://{path}",  # pyiceberg decodes no location
         file_format=file_format,
         partition=partition or Record(),
         record_count=1,

@@ -50,6 +50,23 @@ def test_workers(flat_lake, workers):
         zb.build_index(flat_lake.root, "user_id", workers=workers)
 
 
+@pytest.mark.parametrize("name", ["\ud800", "user_id.\udfff"])
+def test_a_name_that_is_no_text_is_a_column_that_there_is_not(built, name):
+    """Parsers from seed 50016400: half of a surrogate pair in SQL raised a bare UnicodeEncodeError of Arrow."""
+    lake, index = built
+    for call in (
+        lambda: index.search(f'"{name}" = 1'),
+        lambda: index.to_table(zb.IsNull(name)),
+        lambda: index.to_table("user_id = 'x'", columns=[name]),
+        lambda: index.exists(name, ["x"]),
+        lambda: index.locate(name, ["x"]),
+        lambda: zb.Equals(name, 1).to_expression(index.schema),
+        lambda: zb.build_index(lake.root, name),
+    ):
+        with pytest.raises(ColumnNotFoundError):
+            call()
+
+
 @pytest.mark.parametrize("columns", [[], ["user_id", "user_id"], None, 5, [5], [None], {"user_id": 1}.values()])
 def test_columns(flat_lake, columns):
     with pytest.raises((InvalidArgumentError, ColumnNotFoundError), match="column"):

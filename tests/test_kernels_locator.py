@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests import reference
 from tests.depth import at_depth, some
 from zonebloom.bloom.kernels.locator import DROPPED, decode_pages, encode_pages, find_pairs
-from zonebloom.bloom.kernels.pairs import pack_pairs, sort_pairs
+from zonebloom.bloom.kernels.pairs import merge_runs, pack_pairs, sort_pairs
 from zonebloom.bloom.locator import MAX_PAIRS, MAX_ZONES, pair_bounds, zone_bits_for, zones_in_page
 from zonebloom.errors import InvalidArgumentError
 
@@ -82,13 +82,25 @@ def test_pairs_are_those_of_the_valid_rows(num_rows, first_fill, has_validity):
 
 @pytest.mark.parametrize("num_pairs", SIZES)
 @pytest.mark.parametrize("distinct", [None, 1, 7])
-@pytest.mark.parametrize("shared_bits", [0, 1, 32])
-def test_sorting_gives_each_pair_once(num_pairs, distinct, shared_bits):
-    pairs = random_hashes(num_pairs, distinct=distinct) >> np.uint64(shared_bits)
-    pairs |= np.uint64(0xAAAA_AAAA_AAAA_AAAA >> (64 - shared_bits) << (64 - shared_bits))
+def test_sorting_gives_each_pair_once(num_pairs, distinct):
+    pairs = random_hashes(num_pairs, distinct=distinct)
     expected = np.unique(pairs)
-    count = sort_pairs(pairs, np.empty_like(pairs), shared_bits=shared_bits)
+    count = sort_pairs(pairs, np.empty_like(pairs))
     assert np.array_equal(pairs[:count], expected)
+
+
+@pytest.mark.parametrize("num_pairs", SIZES)
+@pytest.mark.parametrize("distinct", [None, 1, 7])
+@pytest.mark.parametrize("num_runs", [1, 2, 33])
+@pytest.mark.parametrize("shared_bits", [0, 20, 40])
+def test_merging_gives_all_pairs_in_order(num_pairs, distinct, num_runs, shared_bits):
+    zones = RANDOM.permutation(num_pairs).astype(np.uint64)
+    pairs = random_hashes(num_pairs, distinct=distinct) >> np.uint64(23 + shared_bits) << np.uint64(23) | zones
+    runs = [np.sort(pairs[start::num_runs]) for start in range(num_runs)]
+    merged = np.zeros(num_pairs + 1, np.uint64)
+    assert merge_runs(runs, merged) == num_pairs
+    assert np.array_equal(merged[:num_pairs], np.sort(pairs))
+    assert merged[num_pairs] == 0
 
 
 @pytest.mark.parametrize("pattern", ["descending", "one bucket", "few buckets", "ends"])
@@ -102,6 +114,9 @@ def test_contrived_hashes_are_sorted_too(pattern):
         "ends": np.where(low % np.uint64(2), low, ~low),
     }[pattern]
     expected = np.unique(pairs)
+    merged = np.empty_like(expected)
+    assert merge_runs([expected[start::3].copy() for start in range(3)], merged) == len(expected)
+    assert np.array_equal(merged, expected)
     assert sort_pairs(pairs, np.empty_like(pairs)) == len(expected)
     assert np.array_equal(pairs[: len(expected)], expected)
 
@@ -260,7 +275,8 @@ BEGUN = np.zeros(2, np.uint64)
         (lambda: pack_pairs(HASHES, ROOM, FLAGS, rows_per_zone=2, first_zone=MAX_ZONES - 2), "first_zone must be"),
         (lambda: pack_pairs(HASHES, ROOM, FLAGS, rows_per_zone=2, validity=np.zeros(0, np.uint8)), "validity must"),
         (lambda: sort_pairs(HASHES.copy(), ROOM[:4]), "scratch must have at least 5 items, got 4"),
-        (lambda: sort_pairs(HASHES.copy(), ROOM, shared_bits=33), "shared_bits must be from 0 to 32, got 33"),
+        (lambda: merge_runs([HASHES, HASHES], ROOM[:8]), "merged must have at least 10 items, got 8"),
+        (lambda: merge_runs([HASHES[::2]], ROOM), "runs must be a C-contiguous NumPy array of uint64"),
         (lambda: encode_pages(HASHES, 24, PAGES, BEGUN), "zone_bits must be from 0 to 23"),
         (lambda: encode_pages(HASHES, 3, PAGES, BEGUN[:1]), "begun must have at least 2 items, got 1"),
         (lambda: encode_pages(HASHES, 3, PAGES, BEGUN + np.uint64(3)), "pages begun must be from 0 to 2, got 3"),

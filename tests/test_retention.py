@@ -14,7 +14,14 @@ from click.testing import CliRunner
 
 import zonebloom as zb
 from zonebloom.cli import app
-from zonebloom.errors import CorruptIndexError, IndexNotFoundError, InvalidArgumentError, UnsupportedFormatError
+from zonebloom.errors import (
+    ConcurrentCommitError,
+    CorruptIndexError,
+    IndexNotFoundError,
+    InvalidArgumentError,
+    UnsupportedFormatError,
+)
+from zonebloom.maintain import versions
 from zonebloom.maintain.versions import vacuum
 from zonebloom.storage.manifest import list_versions, named_paths, read_version, version_path
 from zonebloom.storage.stores.local import LocalStore
@@ -118,6 +125,22 @@ def test_a_version_file_under_the_number_of_another_is_none(index):
     with pytest.warns(RuntimeWarning, match="must hold version 9"):
         assert opened.refresh().version == 10
     assert zb.open_index(index.root).search("k = 150").kept.zones == 1
+
+
+def test_a_restore_beside_a_vacuum_of_all_that_it_knew_says_that_another_commit_came_first(index, monkeypatch):
+    """Interleavings from seed 50013859."""
+    other, genuine, store = zb.open_index(index.root), versions._readable, LocalStore(index.root)
+
+    def readable_after_a_vacuum(store, numbers):
+        write(Path(index.data.location) / "d.parquet", range(300, 400))
+        other.refresh()
+        vacuum(store, older_than=NOW, dry_run=False)
+        return genuine(store, numbers)
+
+    monkeypatch.setattr(versions, "_readable", readable_after_a_vacuum)
+    with pytest.raises(ConcurrentCommitError, match="version 4"):
+        versions.restore(store, 2)
+    assert list_versions(store) == [4]
 
 
 def test_vacuum_keeps_what_is_young(index):

@@ -11,6 +11,7 @@ import datetime as dt
 import math
 import operator
 import random
+from collections.abc import Callable
 from decimal import Decimal
 from functools import reduce
 from typing import Any
@@ -154,19 +155,40 @@ def literal(value: Any) -> str:
     raise AssertionError(value)
 
 
-def as_sql(condition: Condition) -> str:
-    """As SQL text, for zonebloom and for DuckDB."""
+def spark_quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def spark_literal(value: Any) -> str:
+    """A literal of Spark's SQL."""
+    match value:
+        case float():
+            return f"{value!r}D"
+        case str():
+            return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+        case dt.datetime() if value.tzinfo is None:
+            return f"TIMESTAMP_NTZ '{value.isoformat(sep=' ')}'"
+    return literal(value)
+
+
+STANDARD = (quoted, literal)
+SPARK = (spark_quoted, spark_literal)
+
+
+def as_sql(condition: Condition, dialect: tuple[Callable[[str], str], Callable[[Any], str]] = STANDARD) -> str:
+    """As SQL text, for zonebloom, DuckDB and others, or for Spark."""
+    name, value = dialect
     match condition:
         case ("not", one):
-            return f"NOT ({as_sql(one)})"
+            return f"NOT ({as_sql(one, dialect)})"
         case ("and" | "or" as join, one, other):
-            return f"({as_sql(one)}) {join.upper()} ({as_sql(other)})"
+            return f"({as_sql(one, dialect)}) {join.upper()} ({as_sql(other, dialect)})"
         case ("null", column):
-            return f"{'.'.join(map(quoted, column))} IS NULL"
+            return f"{'.'.join(map(name, column))} IS NULL"
         case ("in", column, values):
-            return f"{'.'.join(map(quoted, column))} IN ({', '.join(map(literal, values))})"
-        case (comparison, column, value):
-            return f"{'.'.join(map(quoted, column))} {comparison} {literal(value)}"
+            return f"{'.'.join(map(name, column))} IN ({', '.join(map(value, values))})"
+        case (comparison, column, one):
+            return f"{'.'.join(map(name, column))} {comparison} {value(one)}"
     raise AssertionError(condition)
 
 

@@ -384,15 +384,16 @@ class World:
 
     def _check_change(self, before: _Version, after: _Version) -> None:
         for fragment_id, (path, number) in before.live.items():
+            is_changed = after.files.get(path) != number
             if fragment_id not in after.live:
-                is_changed = after.files.get(path) != number
                 is_made_anew = (path, number) in after.live.values()
                 if not (is_changed or is_made_anew or self.is_past_removed):
                     raise FindingError(f"{after} must have {path} as {before} has it, got {after.live}")
                 continue
             for column, covered in before.covered.items():
                 is_lost = covered[fragment_id] and not after.covered[column][fragment_id]
-                if is_lost and after.manifest.operation != "build" and not after.is_rebuilt(before, column):
+                is_excused = is_changed or after.manifest.operation == "build" or after.is_rebuilt(before, column)
+                if is_lost and not is_excused:
                     raise FindingError(f"{after} must have zones of {path} by {column} as {before} has them")
 
     def _check_end(self) -> None:

@@ -32,11 +32,13 @@ from tests.fuzz.children import main, run_child
 from tests.fuzz.conditions import as_expression, as_sql, random_condition
 from tests.fuzz.index_files import mutated_bytes
 from zonebloom.errors import ZoneBloomError
+from zonebloom.formats.parquet.file import DataFile
+from zonebloom.formats.source import LocalSource
 from zonebloom.predicates import parse_predicate
 from zonebloom.predicates.arrow_pickle import UnreadableExpressionError, take_apart
 from zonebloom.predicates.arrow_pickle import _metadata as entries_of
 
-KINDS = ("sql", "expression", "parquet", "parquet")
+KINDS = (*("sql", "expression") * 2, *("file",) * 15, "parquet")
 ROWS = 60
 _COLUMNS = {("k",): [0, 1, 2**40], ("text",): ["", "it's"], ("s", "x"): [1.5, 1e300]}
 _TYPES = {("k",): pa.int64(), ("text",): pa.string(), ("s", "x"): pa.float64()}
@@ -89,6 +91,30 @@ def use_expression(data: bytes) -> str:
     except UnreadableExpressionError:
         return "refused"
     return "understood"
+
+
+def use_file(target: Path, data: bytes) -> str:
+    """Each reader of one file is asked, some twenty times as many files in the time as through an index."""
+    target.write_bytes(data)
+    try:
+        file = DataFile(LocalSource(target))
+    except ZoneBloomError:
+        return "refused"
+    outcome = "read"
+    with file:
+        for use in (
+            lambda: [file.has_page_index(group) and file.row_group_bytes for group in range(len(file.row_group_rows))],
+            lambda: [file.own_filters(leaf) for leaf in range(len(file.leaves))],
+            lambda: [file.num_nulls(0, leaf) for leaf in range(len(file.leaves))],
+            lambda: [(file.column_ranges(name), file.integer_range(0, name, pa.int64())) for name in file.schema.names],
+            lambda: [file.read_rows(group, [3], [4], file.schema.names) for group in range(len(file.row_group_rows))],
+            lambda: [len(one) for one in file.column_batches(file.schema.names, 0, file.num_rows)],
+        ):
+            try:
+                use()
+            except ZoneBloomError as error:
+                outcome = type(error).__name__
+    return outcome
 
 
 def use_parquet(lake: Path, data: bytes) -> str:
@@ -207,6 +233,8 @@ def run_case(lake: Path, seed: int) -> str:
             return f"sql: {use_sql(sql_of(chance))}"
         if kind == "expression":
             return f"expression: {use_expression(expression_of(chance))}"
+        if kind == "file":
+            return f"file: {use_file(lake.with_name('one.parquet'), parquet_of(chance))}"
         return f"parquet: {use_parquet(lake, parquet_of(chance))}"
 
 

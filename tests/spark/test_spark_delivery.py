@@ -136,6 +136,25 @@ def test_the_package_can_be_sent_as_an_artifact(remote, flat_lake, tmp_path):
     assert index.zone_table("user_id").to_arrow().equals(wanted.zone_table("user_id").to_arrow())
 
 
+def test_a_python_worker_takes_the_package_that_was_sent_last(tmp_path):
+    """It serves on when a package is sent, with the one that it has imported."""
+    done = run_python(
+        f"""
+        import sys
+        from tests.spark.faults import where_zonebloom_is
+        from zonebloom.engines.spark.executors import shipped
+
+        run = shipped(where_zonebloom_is, None)
+        before = sys.modules["zonebloom"]
+        print(run(None))
+        assert sys.modules["zonebloom"] is before
+        sys.path.insert(0, {zipped(tmp_path / "sent.zip")!r})  # PySpark puts it before all but the working directory
+        print(run(None))
+        """
+    )
+    assert done.stdout.split() == [zonebloom.__file__, str(tmp_path / "sent.zip/zonebloom/__init__.py")], done.stderr
+
+
 if IS_DEEP:  # it takes a cluster of its own
 
     def test_an_environment_can_be_sent_as_an_archive(flat_lake, tmp_path):

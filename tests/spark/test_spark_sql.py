@@ -6,6 +6,7 @@ Oracle: PySpark 4.3, the same query over the same files by `spark.sql`.
 from __future__ import annotations
 
 import datetime as dt
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -243,10 +244,51 @@ def test_what_is_no_query_runs_as_it_is(any_spark, tables):
 # --- what cannot work -------------------------------------------------------------------------------------------------
 
 
-def test_a_table_of_the_data_source_is_refused(spark, root):
+@pytest.mark.filterwarnings("ignore:zonebloom reads every row")
+def test_a_table_of_the_data_source_has_the_rows_of_its_folder(any_spark, root, tmp_path):
+    """Spark gives a read of such a table no options but those beside its name; its columns carry the rest."""
+    ZoneBloom(any_spark)
+    odd = tmp_path / "a lake é %41"
+    shutil.copytree(root, odd)
+    shutil.copytree(root.with_name("_events.zonebloom"), tmp_path / "elsewhere")
+    some = f"CREATE TABLE some USING zonebloom OPTIONS (path '{odd}', index '{tmp_path}/elsewhere', columns 'r, u')"
+    any_spark.sql(some)
+    any_spark.sql(f"CREATE TABLE whole USING zonebloom LOCATION '{root}' TBLPROPERTIES (where = 'no option')")
+    try:
+        assert shown(any_spark.table("whole")) == shown(any_spark.read.parquet(str(root)))
+        hint = "whole WITH (where = \"u = '1-7'\")"
+        assert any_spark.sql(f"SELECT * FROM {hint}").count() <= ZONE, "the option prunes, and filters nothing"
+        assert any_spark.sql(f"SELECT r FROM {hint} WHERE u = '1-7'").collect()[0].r == 7
+        assert any_spark.table("some").columns == ["r", "u"]
+        assert any_spark.read.option("where", "u = '0-9'").table("some").where("u = '0-9'").collect()[0].r == 9
+        joined = any_spark.sql("SELECT s.r FROM some s JOIN whole w ON s.u = w.u WHERE w.u = '0-3'")
+        assert [row.r for row in joined.collect()] == [3]
+        assert ZoneBloom(any_spark).read("whole").prepare("u = '1-7'").plan.result.kept.rows <= ZONE
+        pq.write_table(pa.table({"u": ["new"], "r": [-1]}), odd / "day=2024-01-02" / "new.parquet")
+        assert any_spark.sql("SELECT r FROM some WHERE u = 'new'").collect()[0].r == -1
+        assert "zonebloom" in any_spark.table("some").schema["u"].metadata
+        loaded = any_spark.read.format("zonebloom").load(str(root))
+        assert not any(field.metadata for field in loaded.schema), "a frame of no table carries nothing"
+    finally:
+        any_spark.sql("DROP TABLE some")
+        any_spark.sql("DROP TABLE whole")
+    assert len(list(odd.rglob("*.parquet"))) == 3
+    assert len(list(root.rglob("*.parquet"))) == 2
+
+
+def test_a_table_of_the_data_source_is_refused_where_its_reads_would_lose_rows_or_know_no_path(spark, root):
     ZoneBloom(spark)
-    with pytest.raises(PySparkException, match="must be a view, got a table"):
-        spark.sql(f"CREATE TABLE no USING zonebloom LOCATION '{root}'")
+    for clause, message in (
+        ("OPTIONS (path '{root}', where \"u = '0-7'\")", "must have all rows, got the option where"),
+        ("OPTIONS (path '{root}', wehre 'x')", "must be among path, index, columns, where, .*got wehre"),
+        ("COMMENT 'no path'", "must be given one path, got none"),
+    ):
+        with pytest.raises(PySparkException, match=message):
+            spark.sql(f"CREATE TABLE no USING zonebloom {clause.format(root=root)}")
+    spark.sql(f"CREATE TABLE no (u STRING) USING zonebloom OPTIONS (path '{root}')")
+    with pytest.raises(PySparkException, match="create a table without a list of columns"):
+        spark.table("no").collect()
+    spark.sql("DROP TABLE no")
 
 
 def test_streams_are_read_batch_by_batch(spark, root, tmp_path):

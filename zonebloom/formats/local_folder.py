@@ -102,7 +102,7 @@ class LocalFolder:
                     status = entry.stat()
                 except FileNotFoundError:
                     continue
-                if _is_file(entry.path, status):
+                if stat.S_ISREG(status.st_mode) or _is_file(entry.path, status):
                     yield folder + name, fingerprint_of(status)
         except OSError as error:
             raise DataFileError(f"{self.root / folder} must be a readable folder, got {error.strerror}") from error

@@ -107,7 +107,7 @@ def restore(store: Store, version: int) -> Manifest:
     missing = next((path for path in needed if not _exists(store, path)), None)
     if missing:
         raise CorruptIndexError(f"all files of version {version} must exist to restore it, got none at {missing}")
-    ids = [one.next_fragment_id for one in _readable(store, kept)]
+    ids = [wanted.next_fragment_id, *(one.next_fragment_id for one in _readable(store, kept))]
     restored = wanted.following("restore", version=kept[-1] + 1, next_fragment_id=max(ids))
     commit(store, restored)
     return restored

@@ -69,8 +69,9 @@ def scan(
     if isinstance(columns, str):
         raise InvalidArgumentError(f"columns must be a list of names, got {columns!r}")
     names = list(view.schema.names) if columns is None else list(columns)
+    there = set(view.schema.names)
     for name in names:
-        if view.schema.get_field_index(name) < 0:
+        if name not in there:
             raise ColumnNotFoundError.among(name, view.schema.names, f"the data set {view.dataset.location}")
     known = view.plain_schema if is_plain else view.schema
     schema = pa.schema([known.field(name) for name in names])

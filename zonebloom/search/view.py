@@ -112,7 +112,7 @@ class View:
         """
         entry = self.snapshot.manifest.column(name)
         is_sure = entry is not None and self.declared is None
-        if not is_sure and self.schema.get_field_index(name) < 0 and name not in leaf_paths(self.schema):
+        if not is_sure and name not in {*self.schema.names, *leaf_paths(self.schema)}:
             error = ColumnNotFoundError.among(name, leaf_paths(self.schema), f"the data set {self.dataset.location}")
             is_near = "did you mean" in str(error)
             raise error if is_near else ColumnNotFoundError(f"{error}; text goes in single quotes")

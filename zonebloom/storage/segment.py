@@ -101,7 +101,7 @@ class SegmentEntry:
 
 def runs(ids: Iterable[int]) -> Runs:
     """`ids` as half-open runs in order: {1, 2, 5} gives ((1, 3), (5, 6))."""
-    return joined_runs((value, value + 1) for value in ids)
+    return joined_runs((value, value + 1) for value in set(ids))
 
 
 def joined_runs(parts: Iterable[tuple[int, int]]) -> Runs:

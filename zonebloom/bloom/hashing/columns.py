@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
 from zonebloom.arrow import compute as pc
 from zonebloom.errors import ColumnNotFoundError, InvalidArgumentError
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+"""What is no text: Arrow can neither name a column by it nor look it up."""
 
 
 def resolve_column(schema: pa.Schema, name: str) -> pa.Field:
@@ -95,7 +99,7 @@ def paths_below(field: pa.Field, path: str) -> Iterator[str]:
 
 
 def _fields_on_path(schema: pa.Schema, name: str) -> list[pa.Field]:
-    fields = _walk(schema, name)
+    fields = None if _SURROGATE.search(name) else _walk(schema, name)  # Arrow cannot look such a name up
     if fields is None:
         raise ColumnNotFoundError.among(name, [*schema.names, *leaf_paths(schema)], "the schema")
     return fields

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -22,6 +23,9 @@ Hashes: TypeAlias = "NDArray[np.uint64]"
 
 MAX_VALUES_WITHOUT_KERNELS = 1024
 """Most values that the xxhash package hashes: importing numba takes longer (0.6 s of CPU)."""
+_MAX_VALUES_BESIDE_KERNELS = 16
+"""The same where the kernels are loaded."""
+_KERNELS = "zonebloom.bloom.kernels.xxh64"
 
 NUM_CACHED_DICTIONARIES = 8
 """Dictionaries that are kept with their hashes; a build usually reads fewer dictionary columns side by side."""
@@ -61,7 +65,7 @@ def hash_values(array: pa.Array) -> list[int] | Hashes:
     """The hashes to probe for the values of `array`: no value is in a zone that has none of the hashes.
 
     Nulls are dropped. A zero of a float type gives the hashes of ``0.0`` and ``-0.0``, which are equal but have
-    different bytes. For up to 1024 values numba is not imported, and the result is a list of ints. NaN must not be
+    different bytes. Up to 1024 values do not load Numba; hashed without it, they are a list of ints. NaN must not be
     among the values: zonebloom.predicates.coerce.fit_values refuses it.
 
     Spec: specs/hashing.md#hash_values
@@ -70,7 +74,8 @@ def hash_values(array: pa.Array) -> list[int] | Hashes:
     if isinstance(stored, pa.DictionaryArray):
         return hash_values(stored.dictionary_decode())
     values = _both_zeros(stored.drop_null())
-    if len(values) > MAX_VALUES_WITHOUT_KERNELS:
+    most = _MAX_VALUES_BESIDE_KERNELS if _KERNELS in sys.modules else MAX_VALUES_WITHOUT_KERNELS
+    if len(values) > most:
         return to_hashes(values)
     import xxhash  # noqa: PLC0415 - a build never needs it
 

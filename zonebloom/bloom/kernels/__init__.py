@@ -39,8 +39,6 @@ from numba.core.registry import cpu_target
 
 from zonebloom.bloom.kernels.checks import address
 
-__all__ = ["HAS_FAST_VECTORS", "U", "jit", "kernel", "subroutine"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

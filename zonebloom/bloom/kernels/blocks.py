@@ -16,15 +16,6 @@ from zonebloom.bloom.kernels import U, subroutine
 from zonebloom.bloom.kernels.vector import I32, I32X8, I64, constant, load, load_u64, operation, splat, store
 from zonebloom.bloom.split_block import SALTS
 
-__all__ = [
-    "block_check",
-    "block_index",
-    "block_insert",
-    "choose_block",
-    "filter_insert_batch",
-    "mask_bits",
-]
-
 _32 = U(32)
 
 

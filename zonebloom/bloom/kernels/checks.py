@@ -9,8 +9,6 @@ import numpy.typing as npt
 
 from zonebloom.errors import InvalidArgumentError
 
-__all__ = ["address", "check_array", "check_filters", "check_offsets", "check_range", "check_room", "check_validity"]
-
 BLOCK_SHAPE = 8
 
 
@@ -29,15 +27,18 @@ def check_array(
     InvalidArgumentError
         If it is not.
     """
-    wanted = f"{name} must be a C-contiguous NumPy array of {np.dtype(dtype).name} with {num_dimensions} dimension(s)"
     if not isinstance(array, np.ndarray):
-        raise InvalidArgumentError(f"{wanted}, got {type(array).__name__}")
-    if array.dtype != dtype or array.ndim != num_dimensions:
-        raise InvalidArgumentError(f"{wanted}, got {array.dtype} with {array.ndim}")
-    if not array.flags.c_contiguous:
-        raise InvalidArgumentError(f"{wanted}, got strides {array.strides}")
-    if writes and not array.flags.writeable:
+        got = type(array).__name__
+    elif array.dtype != dtype or array.ndim != num_dimensions:
+        got = f"{array.dtype} with {array.ndim}"
+    elif not array.flags.c_contiguous:
+        got = f"strides {array.strides}"
+    elif writes and not array.flags.writeable:
         raise InvalidArgumentError(f"{name} must be writable, got a read-only array")
+    else:
+        return
+    wanted = f"a C-contiguous NumPy array of {np.dtype(dtype).name} with {num_dimensions} dimension(s)"
+    raise InvalidArgumentError(f"{name} must be {wanted}, got {got}")
 
 
 def check_range(name: str, value: int, low: int, high: int) -> None:

@@ -46,16 +46,6 @@ from zonebloom.bloom.kernels.vector import (
     transpose_4x8,
 )
 
-__all__ = [
-    "KEYS_OF_ANY_LENGTH",
-    "KEYS_OF_EQUAL_LENGTH",
-    "has_other_length_x8",
-    "hash_keys_of_any_length",
-    "hash_keys_of_equal_length",
-    "longest_key",
-    "widen_u32_x8",
-]
-
 EQUAL_GROUPS: Final = 4
 VARIABLE_GROUPS: Final = 2
 KEYS_OF_EQUAL_LENGTH: Final = 8 * EQUAL_GROUPS

@@ -28,8 +28,6 @@ from zonebloom.bloom.kernels.vector import (
 from zonebloom.bloom.locator import KEY_BITS, MAX_PAIRS, MAX_ZONES, PAGE_BYTES, WIDE_ZONE_BITS
 from zonebloom.errors import InvalidArgumentError
 
-__all__ = ["DROPPED", "decode_pages", "encode_pages", "find_pairs"]
-
 Words: TypeAlias = npt.NDArray[np.uint64]
 Pages: TypeAlias = npt.NDArray[np.uint8]
 

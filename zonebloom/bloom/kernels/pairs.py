@@ -1,11 +1,12 @@
-"""Pairs of a key and a zone in memory: packed from a column, and sorted.
+"""Pairs of a key and a zone in memory: packed from a column, sorted, and merged.
 
 A pair is a uint64: 41 bits of hash above, 23 bits of zone number below, so that one sort by value orders keys and the
 zones of each.
 
 Sorting is by distribution, as the keys are hashes: a partition by the highest bits into runs that fit the L2 cache, a
-counting sort of each run into buckets of about 2 pairs, and one insertion sort over what is nearly in order. Each
-wrapper raises `InvalidArgumentError` if a dtype, a shape or a number does not fit.
+counting sort of each run into buckets of about 2 pairs, and one insertion sort over what is nearly in order. Merging
+needs no partition, as runs in order are partitioned already. Each wrapper raises `InvalidArgumentError` if a dtype, a
+shape or a number does not fit.
 
 Spec: specs/locator.md
 """
@@ -13,21 +14,20 @@ Spec: specs/locator.md
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from zonebloom.bloom.kernels import U, kernel, subroutine
-from zonebloom.bloom.kernels.checks import check_array, check_range, check_room, check_validity
+from zonebloom.bloom.kernels.checks import address, check_array, check_range, check_room, check_validity
 from zonebloom.bloom.kernels.vector import load_u8, load_u32, load_u64, store_u8, store_u32, store_u64, zero_bytes
 from zonebloom.bloom.locator import MAX_ZONES
 
-__all__ = ["pack_pairs", "sort_pairs"]
-
 Words: TypeAlias = npt.NDArray[np.uint64]
 
-_0, _1, _2, _3, _7, _63 = map(U, (0, 1, 2, 3, 7, 63))
+_0, _1, _2, _3, _7, _8, _24, _63 = map(U, (0, 1, 2, 3, 7, 8, 24, 63))
 _WIDE_MASK: Final = U(MAX_ZONES - 1)
 
 _RUN_PAIRS: Final = 1 << 14
@@ -35,6 +35,8 @@ _RUN_PAIRS: Final = 1 << 14
 _MAX_PARTITION_BITS: Final = 12
 _MAX_COUNT_BITS: Final = 16
 _BIG_BUCKET: Final = U(32)
+_MERGED_BITS: Final = _RUN_PAIRS.bit_length() - 3
+"""Bits of the buckets of a partition that is merged: 2**12 buckets of 1 or 2 pairs each."""
 
 
 # --- packing ----------------------------------------------------------------------------------------------------------
@@ -113,6 +115,18 @@ def pack_pairs(
 
 
 @subroutine
+def _sum_counts(counts: Any, num_counts: Any) -> Any:
+    """Makes each count the sum of those before it; returns the greatest one."""
+    start, most = _0, _0
+    for bucket in range(num_counts):
+        count = load_u32(counts, bucket)
+        most = max(most, count)
+        store_u32(counts, bucket, start)
+        start += count
+    return most
+
+
+@subroutine
 def _distribute(source: Any, target: Any, num_pairs: Any, shift: Any, counts: Any, num_counts: Any) -> Any:
     """Pairs to the buckets of `target` that their bits from `shift` up select, in order of arrival.
 
@@ -123,12 +137,7 @@ def _distribute(source: Any, target: Any, num_pairs: Any, shift: Any, counts: An
     for index in range(num_pairs):
         bucket = (load_u64(source, index) >> shift) & mask
         store_u32(counts, bucket, load_u32(counts, bucket) + _1)
-    start, most = _0, _0
-    for bucket in range(num_counts):
-        count = load_u32(counts, bucket)
-        most = max(most, count)
-        store_u32(counts, bucket, start)
-        start += count
+    most = _sum_counts(counts, num_counts)
     for index in range(num_pairs):
         pair = load_u64(source, index)
         bucket = (pair >> shift) & mask
@@ -165,10 +174,8 @@ def _sort_buckets(pairs: Any, num_pairs: Any, most: Any) -> None:
 
 
 @kernel
-def _sort_pairs(
-    pairs: Any, num_pairs: Any, scratch: Any, bits_left: Any, partition_bits: Any, ends: Any, counts: Any
-) -> Any:
-    bits_left -= partition_bits
+def _sort_pairs(pairs: Any, num_pairs: Any, scratch: Any, partition_bits: Any, ends: Any, counts: Any) -> Any:
+    bits_left = U(64) - partition_bits
     _distribute(pairs, scratch, num_pairs, min(bits_left, _63), ends, _1 << partition_bits)
     start, end, previous = _0, _0, _0
     for partition in range(_1 << partition_bits):
@@ -190,15 +197,13 @@ def _sort_pairs(
     return end
 
 
-def sort_pairs(pairs: Words, scratch: Words, *, shared_bits: int = 0) -> int:
+def sort_pairs(pairs: Words, scratch: Words) -> int:
     """The pairs in order, each once, at the front of `pairs`; returns how many they are.
 
     Parameters
     ----------
     scratch
         At least as long, other memory; overwritten.
-    shared_bits
-        Highest bits that all pairs have in common, at most 32.
 
     Notes
     -----
@@ -207,10 +212,81 @@ def sort_pairs(pairs: Words, scratch: Words, *, shared_bits: int = 0) -> int:
     check_array("pairs", pairs, np.uint64, writes=True)
     check_array("scratch", scratch, np.uint64, writes=True)
     check_range("the number of pairs", len(pairs), 0, (1 << 32) - 1)
-    check_range("shared_bits", shared_bits, 0, 32)
     check_room("scratch", scratch, len(pairs))
     if not len(pairs):
         return 0
     bits = min((len(pairs) // _RUN_PAIRS).bit_length(), _MAX_PARTITION_BITS)
     ends, counts = (np.empty(1 << most, np.uint32) for most in (bits, _MAX_COUNT_BITS))
-    return int(_sort_pairs(pairs, len(pairs), scratch, 64 - shared_bits, bits, ends, counts))
+    return int(_sort_pairs(pairs, len(pairs), scratch, bits, ends, counts))
+
+
+# --- merging ----------------------------------------------------------------------------------------------------------
+
+
+@kernel
+def _merge_runs(
+    runs: Any, num_runs: Any, least: Any, shift: Any, num_partitions: Any, merged: Any, counts: Any
+) -> None:
+    """`runs` has three addresses each: of the first pair that is left, of the next partition's first, and the end."""
+    num_counts = _1 << U(_MERGED_BITS)
+    mask = num_counts - _1
+    for partition in range(num_partitions):
+        zero_bytes(counts, num_counts << _2)
+        size = _0
+        for run in range(runs, runs + num_runs * _24, _24):
+            begin, end = load_u64(run, _0), load_u64(run, _2)
+            at = begin
+            while at < end:
+                bucket = (load_u64(at, _0) - least) >> shift
+                if bucket >> U(_MERGED_BITS) != partition:
+                    break
+                store_u32(counts, bucket & mask, load_u32(counts, bucket & mask) + _1)
+                at += _8
+            store_u64(run, _1, at)
+            size += (at - begin) >> _3
+        if size == _0:
+            continue
+        most = _sum_counts(counts, num_counts)
+        for run in range(runs, runs + num_runs * _24, _24):
+            at, stop = load_u64(run, _0), load_u64(run, _1)
+            while at < stop:
+                pair = load_u64(at, _0)
+                bucket = ((pair - least) >> shift) & mask
+                place = load_u32(counts, bucket)
+                store_u64(merged, place, pair)
+                store_u32(counts, bucket, place + _1)
+                at += _8
+            store_u64(run, _0, stop)
+        _sort_buckets(merged, size, most)
+        merged += size << _3
+
+
+def merge_runs(runs: Sequence[Words], merged: Words) -> int:
+    """All pairs of `runs` in order; returns how many they are.
+
+    Parameters
+    ----------
+    runs
+        Each in order; no pair is in two of them.
+    merged
+        Room for the pairs of all runs.
+
+    Notes
+    -----
+    Spec: specs/locator.md#merge_locators
+    """
+    check_array("merged", merged, np.uint64, writes=True)
+    for run in runs:
+        check_array("runs", run, np.uint64)
+    runs = [run for run in runs if len(run)]
+    num_pairs = sum(map(len, runs))
+    check_room("merged", merged, num_pairs)
+    if not runs:
+        return 0
+    least, greatest = min(int(run[0]) for run in runs), max(int(run[-1]) for run in runs)
+    shift = max((2 * (greatest - least) // num_pairs).bit_length() - 1, 0)
+    num_partitions = ((greatest - least) >> shift >> _MERGED_BITS) + 1
+    bounds = np.array([(address(run), 0, address(run) + 8 * len(run)) for run in runs], np.uint64)
+    counts = np.empty(1 << _MERGED_BITS, np.uint32)
+    _merge_runs(bounds, len(runs), least, shift, num_partitions, merged, counts)
+    return num_pairs

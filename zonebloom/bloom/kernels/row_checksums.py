@@ -35,8 +35,6 @@ from zonebloom.bloom.kernels.vector import (
 )
 from zonebloom.errors import InvalidArgumentError
 
-__all__ = ["MIN_STRIDE", "first_bad_row", "seal_rows"]
-
 MIN_STRIDE: Final = 256
 """Rows of fewer bytes take XXH3's short forms, which are not here."""
 

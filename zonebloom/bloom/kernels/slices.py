@@ -26,8 +26,6 @@ from zonebloom.bloom.kernels.vector import copy_bytes, load_u64, stack_bytes, u8
 from zonebloom.bloom.split_block import SALTS
 from zonebloom.errors import InvalidArgumentError
 
-__all__ = ["ROWS_PER_BLOCK", "find_live_zone", "probe_rows", "slice_zones", "unslice_zones"]
-
 ROWS_PER_BLOCK: Final = 256
 """One bit row for each bit of a block."""
 

@@ -12,23 +12,6 @@ from numba import types
 from zonebloom.bloom.kernels import U, subroutine
 from zonebloom.bloom.kernels.vector import constant, load_u8, load_u32, load_u64, operation, rotate_left
 
-__all__ = [
-    "PRIME_1",
-    "PRIME_2",
-    "PRIME_5",
-    "START",
-    "avalanche",
-    "hash_bytes",
-    "hash_u32",
-    "hash_u64",
-    "merge_accumulator",
-    "mix_u8",
-    "mix_u32",
-    "mix_u64",
-    "round_",
-    "sum_accumulators",
-]
-
 PRIME_1: Final = 11400714785074694791
 PRIME_2: Final = 14029467366897019727
 PRIME_3: Final = 1609587929392839161

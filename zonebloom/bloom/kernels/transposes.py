@@ -12,8 +12,6 @@ from numba.core import cgutils
 
 from zonebloom.bloom.kernels.vector import I64, I64X4, I64X8, constant, load, offset, operation, shuffle, store
 
-__all__ = ["copy_4_words", "copy_8_words", "transpose_bits", "transpose_words"]
-
 # The bits that stay in the lower of two rows when blocks of so many bits change places.
 _STAYS: Final = {
     32: 0x00000000FFFFFFFF,

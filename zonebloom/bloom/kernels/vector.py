@@ -23,44 +23,6 @@ from numba.extending import intrinsic
 
 from zonebloom.bloom.kernels import subroutine
 
-__all__ = [
-    "I1",
-    "I8",
-    "I32",
-    "I32X8",
-    "I64",
-    "I64X4",
-    "I64X8",
-    "Emitter",
-    "any_lane",
-    "constant",
-    "copy_bytes",
-    "count_ones",
-    "count_trailing_zeros",
-    "lane",
-    "load",
-    "load_u8",
-    "load_u32",
-    "load_u64",
-    "maximum",
-    "offset",
-    "operation",
-    "rotate_left",
-    "shuffle",
-    "splat",
-    "stack_bytes",
-    "stack_slot",
-    "store",
-    "store_u8",
-    "store_u32",
-    "store_u64",
-    "transpose_4x8",
-    "u8_array",
-    "u32_array",
-    "u64_array",
-    "zero_bytes",
-]
-
 Value: TypeAlias = Any
 Builder: TypeAlias = Any
 Emitter: TypeAlias = Callable[..., Value]

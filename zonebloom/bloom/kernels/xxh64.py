@@ -37,8 +37,6 @@ from zonebloom.bloom.kernels.vector import (
 )
 from zonebloom.errors import InvalidArgumentError
 
-__all__ = ["BATCH", "hash_fixed", "hash_fixed_batch", "hash_variable", "hash_variable_batch"]
-
 BATCH: Final = 1024
 """Keys hashed into a stack buffer before they are inserted.
 

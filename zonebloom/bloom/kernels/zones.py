@@ -28,12 +28,6 @@ from zonebloom.bloom.kernels.vector import load_u8, load_u64, stack_bytes, store
 from zonebloom.bloom.kernels.xxh64 import BATCH, hash_fixed_batch, hash_variable_batch
 from zonebloom.errors import InvalidArgumentError
 
-__all__ = [
-    "insert_fixed_into_zones",
-    "insert_hashes_into_zones",
-    "insert_variable_into_zones",
-]
-
 _BATCH = U(BATCH)
 _0, _1, _3, _7, _8, _32 = U(0), U(1), U(3), U(7), U(8), U(32)
 

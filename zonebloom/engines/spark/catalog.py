@@ -23,6 +23,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from zonebloom.engines.spark.pushdown.implied import explained
+from zonebloom.engines.spark.scan.source import stored_in
 from zonebloom.errors import IndexNotFoundError, InvalidArgumentError, ZoneBloomError
 from zonebloom.formats import Dataset, open_dataset
 from zonebloom.formats.detect import has_log_at
@@ -75,14 +76,16 @@ class Catalog:
         return f"{self.system_path.rstrip('/')}/{text}"
 
     def source(self, given: Any) -> Any:
-        """A frame of the table of Spark's catalog that `given` names; otherwise `given` itself.
+        """A frame of the table of Spark's catalog that `given` names, or its path; otherwise `given` itself.
 
         A text is a path if it has a slash, or if a file or folder has that name.
         """
         if self.spark is None or not isinstance(given, str) or "/" in given or os.path.exists(given):  # noqa: PTH110 - never raises
             return given
         with contextlib.suppress(PySparkException):  # a text that is not a name
-            return self.spark.table(given) if self.spark.catalog.tableExists(given) else given
+            if self.spark.catalog.tableExists(given):
+                frame = self.spark.table(given)
+                return stored_in(frame.schema).get("path", frame)
         return given
 
     def _named(self, given: Any) -> Any:

@@ -240,12 +240,13 @@ def shipped(
     version, module, name = zonebloom.__version__, function.__module__, function.__qualname__
 
     def run(given):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202 - names of types would be pickled too
-        import importlib.util  # noqa: PLC0415 - on the executor
+        import importlib.machinery  # noqa: PLC0415 - on the executor
+        import importlib.util  # noqa: PLC0415 - as above
         import sys  # noqa: PLC0415 - as above
 
         import pyarrow  # noqa: ICN001, PLC0415 - as above
 
-        found = ""
+        found, is_first = "", True
         for is_last in (False, True):
             try:
                 import zonebloom as there  # noqa: PLC0415 - as above
@@ -253,9 +254,11 @@ def shipped(
                 found = "" if there.__version__ == version else f"version {there.__version__}"
                 if importlib.util.find_spec("numba") is None:
                     found = "none that can be used (No module named 'numba')"
+                first = importlib.machinery.PathFinder.find_spec("zonebloom")
+                is_first = first is None or first.origin == there.__spec__.origin
             except ImportError as error:
                 found = f"none that can be imported ({error})"
-            if found and not is_last:  # Spark's Python worker may have served a session with other artifacts
+            if not is_last and (found or not is_first):  # imported before this one was sent, or for another session
                 for one in [one for one in sys.modules if one.partition(".")[0] == "zonebloom"]:
                     del sys.modules[one]
         if not found:

@@ -21,8 +21,6 @@ from zonebloom.storage.locator.writer import LocatorWriter
 from zonebloom.storage.segment import SegmentEntry
 from zonebloom.storage.stores.store import Store
 
-__all__ = ["LocatorBuilder"]
-
 PART_PAIRS = 1 << 23
 """Pairs of a part: 64 MiB, and as much again while they are sorted."""
 _BATCH_ROWS = 1 << 16

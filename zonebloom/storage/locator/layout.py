@@ -22,8 +22,6 @@ from zonebloom.storage.segment import SegmentEntry
 from zonebloom.storage.shapes import integer
 from zonebloom.storage.slices.zone_runs import RUN_SCHEMA, positions_of, runs_of
 
-__all__ = ["KIND", "LocatorLayout", "decode_tail", "encode_tail", "locator_level"]
-
 KIND = "locator"
 _KEY, _ROOTS_KEY = b"zonebloom.locator", b"zonebloom.roots"
 _VERSION = 1

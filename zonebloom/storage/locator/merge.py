@@ -1,17 +1,18 @@
 """Merging locators: the same pairs with other zone numbers, so nothing is lost and nothing is hashed again.
 
-All segments are read side by side, in slices of the key space. The pairs of a slice are sorted as one array: that
-costs the same for any number of segments. Two slices are sorted while one is written; memory is these three, however
-large the segments are. The bytes depend on the zones only, not on how they were cut into segments.
+All segments are read side by side, in as many chunks each. The pairs of a round of chunks are merged at once: that
+costs the same for any number of segments. Chunks are read ahead, and one round is merged while another one is written;
+memory is these, however large the segments are. The bytes depend on the zones only, not on how they were cut into
+segments.
 
 Spec: specs/locator.md#merge_locators
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
-from queue import SimpleQueue
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -29,17 +30,13 @@ from zonebloom.storage.stores.store import Store
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["merge_all", "merge_locator_level", "merge_locators"]
-
-_SLICE_PAGES = 1024
-"""Pages of pairs that are sorted together: 8 MiB in memory, and as much again while they are sorted."""
-_PAGES_PER_SEGMENT = 32
-"""Pages of one segment in a slice: the first and the last of them are decoded twice, and each read costs 0.1 ms."""
-_SORTERS = 2
+_ROUND_PAGES = 4096
+"""Pages of all segments that are merged together: 32 MiB in memory, and twice as much again for what is merged."""
+_CHUNK_PAGES = 64
+"""Pages of one segment in a round, where the segments are many: a read of fewer costs more than it copies."""
+_READERS, _REMOTE_READERS = 2, 8
 _DROPPED = (1 << 32) - 1
-
-Memory: TypeAlias = "tuple[NDArray[np.uint64], NDArray[np.uint64]]"
-"""Room for the pairs of a slice, and for sorting them."""
+_GREATEST = (1 << 64) - 1
 
 
 def merge_locators(
@@ -54,8 +51,9 @@ def merge_locators(
     InvalidArgumentError
         The zones are more than a locator holds.
     """
-    mine = [segment.positions[chosen] for segment, chosen in zip(segments, live, strict=True)]
-    positions = ZonePositions.concatenated(mine)
+    positions = ZonePositions.concatenated(
+        [segment.positions[chosen] for segment, chosen in zip(segments, live, strict=True)]
+    )
     if len(positions) > MAX_ZONES:
         raise InvalidArgumentError(f"a locator must have at most {MAX_ZONES} zones, got {len(positions)}")
     order = np.lexsort((positions.zone_starts, positions.fragment_ids))
@@ -63,13 +61,18 @@ def merge_locators(
     numbers[order] = np.arange(len(order), dtype=np.uint32)
     streams, first = [], 0
     for segment, chosen in zip(segments, live, strict=True):
+        mine = numbers[first : first + int(chosen.sum())]
+        if (mine[1:] < mine[:-1]).any():
+            raise CorruptIndexError(f"segment {segment.entry.path} must have its zones in order of fragment and start")
         new_numbers = np.full(len(segment), _DROPPED, np.uint32)
-        new_numbers[chosen] = numbers[first : first + int(chosen.sum())]
-        first += int(chosen.sum())
+        new_numbers[chosen] = mine
+        first += len(mine)
         streams.append(_Stream(segment, new_numbers))
-    slices = _Slices(streams, sum(segment.layout.num_pages for segment in segments))
+    num_pages = sum(segment.layout.num_pages for segment in segments)
+    num_rounds = -(-num_pages // max(_ROUND_PAGES, _CHUNK_PAGES * len(streams)))
+    merged = _merged(streams, num_rounds, _REMOTE_READERS if store.is_remote else _READERS)
     with LocatorWriter(store, column, positions[order]) as writer:
-        for pairs in slices:
+        for pairs in read_ahead(lambda _: next(merged), range(num_rounds), 1):
             writer.write(pairs)
     assert writer.entry is not None
     return writer.entry
@@ -115,70 +118,54 @@ def merge_locator_level(
     return locator_level(entries, LocatorSegment(store, entries[-1]).layout.num_pairs), damage
 
 
-class _Slices:
-    """The pairs of all streams in order, in slices of the key space; the next slices are sorted while one is used."""
-
-    def __init__(self, streams: Sequence[_Stream], num_pages: int) -> None:
-        self._streams = streams
-        self._bits = (num_pages // max(_SLICE_PAGES, _PAGES_PER_SEGMENT * len(streams))).bit_length()
-        self._free: SimpleQueue[Memory] = SimpleQueue()
-
-    def __iter__(self) -> Iterator[NDArray[np.uint64]]:
-        for _ in range(
-            _SORTERS + 1
-        ):  # memory that is used again: new memory would cost as much as a third of the sorting
-            self._free.put((np.zeros(0, np.uint64), np.zeros(0, np.uint64)))
-        for count, memory in read_ahead(self._sorted, range(1 << self._bits), _SORTERS):
-            yield memory[0][:count]
-            self._free.put(memory)
-
-    def _sorted(self, number: int) -> tuple[int, Memory]:
-        """How many pairs the slice has, and the memory that begins with them."""
-        from zonebloom.bloom.kernels import pairs as kernels  # noqa: PLC0415 - keeps Numba out of plain searches
-
-        least = number << (64 - self._bits)
-        bounds = least, least + (1 << (64 - self._bits)) - 1
-        ranges = [stream.pages_of(*bounds) for stream in self._streams]
-        room = MAX_PAIRS * sum(stop - begin for begin, stop in ranges)
-        memory = self._free.get()
-        if len(memory[0]) < room:
-            memory = np.empty(room + room // 8, np.uint64), np.empty(room + room // 8, np.uint64)
-        count = 0
-        for stream, pages in zip(self._streams, ranges, strict=True):
-            count += stream.decode(pages, bounds, memory[0][count:])
-        return kernels.sort_pairs(memory[0][:count], memory[1], shared_bits=self._bits), memory
-
-
 class _Stream:
-    """The pairs of one segment in order, with new zone numbers."""
+    """The pairs of one segment in order, with new zone numbers, in chunks of pages."""
 
     def __init__(self, segment: LocatorSegment, new_numbers: NDArray[np.uint32]) -> None:
         self._segment = segment
         self._new_numbers = new_numbers
 
-    def pages_of(self, least: int, greatest: int) -> tuple[int, int]:
-        """The half-open range of the pages that can hold pairs of the keys from `least` to `greatest`."""
-        zone_bits, firsts = self._segment.layout.zone_bits, self._segment.firsts
-        first = least >> WIDE_ZONE_BITS << zone_bits
-        last = (greatest >> WIDE_ZONE_BITS << zone_bits) | ((1 << zone_bits) - 1)
-        begin, stop = firsts.searchsorted(np.array([first, last], np.uint64), "right").tolist()
-        return max(begin - 1, 0), stop
+    def chunk(self, number: int, num_chunks: int) -> tuple[NDArray[np.uint64], int]:
+        """The pairs of one of `num_chunks` chunks, and the least that a pair of a later one can be."""
+        from zonebloom.bloom.kernels import locator as kernels  # noqa: PLC0415 - keeps Numba out of plain searches
 
-    def decode(self, pages: tuple[int, int], bounds: tuple[int, int], pairs: NDArray[np.uint64]) -> int:
-        """Fill `pairs` with those of `pages` that lie within `bounds`; how many they are."""
-        from zonebloom.bloom.kernels import locator as kernels  # noqa: PLC0415 - as above
-
-        segment, (begin, stop), (least, greatest) = self._segment, pages, bounds
+        segment, layout = self._segment, self._segment.layout
+        begin, stop = (layout.num_pages * one // num_chunks for one in (number, number + 1))
+        least = _GREATEST
+        if stop < layout.num_pages:
+            least = int(segment.firsts[stop]) >> layout.zone_bits << WIDE_ZONE_BITS
+        pairs = np.empty((stop - begin) * MAX_PAIRS, np.uint64)
         if begin == stop:
-            return 0
-        read, zone_bits = segment.read_pages(begin, stop), segment.layout.zone_bits
-        numbers, num_zones = self._new_numbers, len(segment)
-        found = kernels.decode_pages(read, num_zones, zone_bits, pairs, numbers)
-        if found is None or not np.array_equal(first_pairs(read), segment.firsts[begin:stop]):
+            return pairs, least
+        pages, num_zones = segment.read_pages(begin, stop), len(segment)
+        found = kernels.decode_pages(pages, num_zones, layout.zone_bits, pairs, self._new_numbers)
+        if found is None or not np.array_equal(first_pairs(pages), segment.firsts[begin:stop]):
             message = f"segment {segment.entry.path} must hold ascending pairs of its {num_zones} zones"
             raise CorruptIndexError(f"{message}, got others from page {begin} on")
-        start = int(pairs[:found].searchsorted(np.uint64(least)))
-        end = int(pairs[:found].searchsorted(np.uint64(greatest), "right"))
-        if start:  # the first page begins in the slice before
-            pairs[: end - start] = pairs[start:end]
-        return end - start
+        return pairs[:found], least
+
+
+def _merged(streams: Sequence[_Stream], num_rounds: int, readers: int) -> Iterator[NDArray[np.uint64]]:
+    """The pairs of all streams in order, an array for each round; the memory of the last but one is used again.
+
+    A round takes a chunk of each stream, and merges the pairs below those of all later chunks: nearly all, as keys are
+    hashes.
+    """
+    from zonebloom.bloom.kernels import pairs as kernels  # noqa: PLC0415 - as above
+
+    tasks = ((stream, number) for number in range(num_rounds) for stream in streams)
+    chunks = read_ahead(lambda task: task[0].chunk(task[1], num_rounds), tasks, readers)
+    memories = [np.zeros(0, np.uint64), np.zeros(0, np.uint64)]
+    runs: list[NDArray[np.uint64]] = []
+    for number in range(num_rounds):
+        read = list(itertools.islice(chunks, len(streams)))
+        runs += [pairs for pairs, _ in read]
+        bound = np.uint64(min(least for _, least in read))
+        is_last = number == num_rounds - 1
+        stops = [len(run) if is_last else int(run.searchsorted(bound)) for run in runs]
+        memory = memories[number % 2]
+        if len(memory) < sum(stops):
+            memory = memories[number % 2] = np.empty(sum(stops) * 9 // 8, np.uint64)
+        below = [run[:stop] for run, stop in zip(runs, stops, strict=True)]
+        yield memory[: kernels.merge_runs(below, memory)]
+        runs = [run[stop:] for run, stop in zip(runs, stops, strict=True) if stop < len(run)]

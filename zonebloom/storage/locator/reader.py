@@ -13,6 +13,7 @@ import sys
 from bisect import bisect_right
 from collections.abc import Sequence
 from functools import cached_property
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,14 +22,13 @@ import xxhash
 from zonebloom.bloom.locator import FIRSTS_PER_PAGE, PAGE_BYTES, WIDE_ZONE_BITS, pair_bounds, zones_in_page
 from zonebloom.bloom.zones import ZoneFilters, ZonePositions, ZonesOfEach
 from zonebloom.errors import CorruptIndexError, StorageError
+from zonebloom.storage.arrow_file import reading
 from zonebloom.storage.locator.layout import decode_tail
 from zonebloom.storage.segment import SegmentEntry, checksum
-from zonebloom.storage.stores.store import Mapping, Store
+from zonebloom.storage.stores.store import SLOW_READ_SECONDS, Mapping, Store
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-__all__ = ["FEW_HASHES", "LocatorSegment"]
 
 FEW_HASHES = 1024
 """Hashes of one search that are looked up without Numba, which takes 0.5 s to load; NumPy takes 25 µs for each."""
@@ -36,6 +36,9 @@ _FEW_IN_ALL = 4096
 """Hashes that a segment looks up so before the next list of keys loads Numba."""
 _LOADED_FEW = 16
 """The same where the kernels are loaded: a kernel call costs as much as a few keys."""
+_FIRST_PAGES = 16
+"""Pages of a list whose time tells whether they come from memory."""
+_PAGES_AT_ONCE = 4096
 _KERNEL_MODULE = "zonebloom.bloom.kernels.locator"
 _MOST_TAIL_BYTES = 64 << 20
 """Bytes that a tail may take of memory; the most zones, in runs of one, take 40 MiB."""
@@ -254,11 +257,14 @@ class LocatorSegment(ZoneFilters):
         Raises
         ------
         CorruptIndexError
-            A page of the directory is damaged.
+            A page of the directory is damaged, or they are not in order.
         """
         start = self.layout.num_pages
         words = self.read_pages(start, start + self.layout.num_directory_pages).view("<u8")[:, :FIRSTS_PER_PAGE]
-        return words.reshape(-1)[:start].astype(np.uint64)
+        firsts = words.reshape(-1)[:start].astype(np.uint64)
+        if (firsts[1:] <= firsts[:-1]).any():
+            raise CorruptIndexError(f"segment {self.entry.path} must have its pages in order")
+        return firsts
 
     @cached_property
     def _is_trusted(self) -> NDArray[np.bool_]:
@@ -281,12 +287,18 @@ class LocatorSegment(ZoneFilters):
         CorruptIndexError
             A page differs from its checksum.
         """
+        first, rest = (numbers, numbers[:0]) if self._store.is_remote else np.split(numbers, [_FIRST_PAGES])
+        if self._store.is_remote:
+            self._mapping.need(_ranges(first))
+        started = perf_counter()
+        self._check_mapped(first)
+        if perf_counter() - started > _FIRST_PAGES * SLOW_READ_SECONDS:  # from a disk: all others are read at once
+            self._store.will_need(self.entry.path, _ranges(rest))
+        self._check_mapped(rest)
+
+    def _check_mapped(self, numbers: NDArray[np.int64]) -> None:
         from zonebloom.bloom.kernels import row_checksums  # noqa: PLC0415 - a search of a few keys must not load Numba
 
-        if self._store.is_remote and len(numbers):
-            is_first = np.diff(numbers, prepend=-2) != 1
-            runs = zip(numbers[is_first].tolist(), numbers[np.roll(is_first, -1)].tolist(), strict=True)
-            self._mapping.need([(begin * PAGE_BYTES, (end + 1 - begin) * PAGE_BYTES) for begin, end in runs])
         bad = row_checksums.first_bad_row(self.pages, 0, numbers.astype(np.uint64))
         if bad < len(numbers):
             self._reject(int(numbers[bad]))
@@ -297,12 +309,13 @@ class LocatorSegment(ZoneFilters):
         Raises
         ------
         CorruptIndexError
-            A page differs from its checksum.
+            A page differs from its checksum, or a vacuum removed the file.
         """
         from zonebloom.bloom.kernels import row_checksums  # noqa: PLC0415 - as above
 
         ranges = [(begin * PAGE_BYTES, (stop - begin) * PAGE_BYTES)]
-        pages = np.frombuffer(self._store.read_ranges(self.entry.path, ranges)[0], np.uint8)
+        with reading(f"segment {self.entry.path}"):
+            pages = np.frombuffer(self._store.read_ranges(self.entry.path, ranges)[0], np.uint8)
         if len(pages) != ranges[0][1]:
             raise CorruptIndexError(f"segment {self.entry.path} must have {self.entry.num_bytes} bytes, got fewer")
         pages = pages.reshape(-1, PAGE_BYTES)
@@ -316,7 +329,8 @@ class LocatorSegment(ZoneFilters):
     def verify(self) -> bool:
         """Whether every byte is as it was written; damage is noted."""
         try:
-            self.check_pages(np.arange(len(self.pages)))
+            for start in range(0, len(self.pages), _PAGES_AT_ONCE):
+                self.check_pages(np.arange(start, min(start + _PAGES_AT_ONCE, len(self.pages))))
         except (CorruptIndexError, StorageError, FileNotFoundError) as error:
             if self._failure is None:
                 self._note(error)
@@ -335,6 +349,13 @@ class LocatorSegment(ZoneFilters):
 
     def _reject(self, number: int) -> None:
         raise CorruptIndexError(f"page {number} of segment {self.entry.path} must have the checksum that it carries")
+
+
+def _ranges(numbers: NDArray[np.int64]) -> list[tuple[int, int]]:
+    """Offset and length of each run of the pages with these ascending numbers."""
+    is_first = np.diff(numbers, prepend=-2) != 1
+    runs = zip(numbers[is_first].tolist(), numbers[np.roll(is_first, -1)].tolist(), strict=True)
+    return [(begin * PAGE_BYTES, (end + 1 - begin) * PAGE_BYTES) for begin, end in runs]
 
 
 def _place(firsts: Sequence[int] | memoryview, bound: int) -> int:

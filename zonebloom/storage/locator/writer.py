@@ -21,8 +21,6 @@ from zonebloom.storage.stores.store import Store
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["LocatorWriter"]
-
 _BUFFER_PAGES = 512
 
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from zonebloom.storage.levels.probe import LeveledZones
 
-__all__ = ["LocatedZones"]
-
 _FEW_ZONES = 1024
 
 

@@ -33,12 +33,14 @@ def runs_of(positions: ZonePositions) -> pa.RecordBatch:
 
     Spec: specs/slices.md#zone-runs
     """
-    ids, starts = positions.fragment_ids.tolist(), positions.zone_starts.tolist()
-    lengths = positions.zone_lengths.tolist()
+    ids, starts, lengths = positions.fragment_ids, positions.zone_starts, positions.zone_lengths
+    begins = np.ones(len(ids), np.bool_)
+    begins[1:] = (ids[1:] != ids[:-1]) | (starts[1:] != starts[:-1] + lengths[:-1])
+    may_begin = begins.copy()
+    may_begin[2:] |= lengths[1:-1] != lengths[:-2]
     firsts: list[int] = []
-    for zone, fragment_id in enumerate(ids):
-        follows = zone > 0 and ids[zone - 1] == fragment_id and starts[zone - 1] + lengths[zone - 1] == starts[zone]
-        if not follows or lengths[zone - 1] != lengths[firsts[-1]]:
+    for zone in may_begin.nonzero()[0].tolist():
+        if begins[zone] or firsts[-1] != zone - 1:  # the zone before, of another length than the run's, ends the run
             firsts.append(zone)
     first = np.array(firsts, np.int64)
     bounds = np.append(first, len(ids)).astype(np.int32)

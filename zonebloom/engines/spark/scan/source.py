@@ -40,7 +40,9 @@ _STORAGE = "storage."
 _REGISTERED: WeakSet[SparkSession] = WeakSet()
 _OPTIONS = ("path", "index", "columns", "where")
 _OF_TABLES = frozenset({"location", "owner", "provider"})
-"""Options that Spark adds for a table of its catalog. Reads of such a table get no other options, and no path."""
+"""Options that Spark adds where it creates a table of its catalog. Those of the caller then begin with `option.`."""
+_STORED = "zonebloom"
+"""Key in the metadata of a table's columns. Spark gives reads of a table the stored columns, and not its options."""
 _OF_FILES = re.compile(r"\binput_file_(name|block_start|block_length)\s*\(|\b_metadata\b", re.IGNORECASE)
 
 
@@ -68,20 +70,23 @@ class Options:
     """SQL text that prunes, and filters nothing."""
     storage_options: Mapping[str, str] | None
     """Options for the stores of the data and of the index."""
+    is_of_table: bool = False
+    """Whether a table of Spark's catalog is being created."""
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> Options:
-        """Options of a reader; their names have no case.
+        """Options of a reader, or of a table that is created; their names have no case.
 
         Raises
         ------
         InvalidArgumentError
-            An option is unknown, `where` uses the files of rows, or neither a path nor an index is given.
+            An option is unknown, `where` uses the files of rows or belongs to a table, or neither a path nor an index
+            is given.
         """
         found = {name.lower(): text for name, text in given.items()}
-        if not _OF_TABLES.isdisjoint(found):
-            message = "format zonebloom must be a view, got a table, whose reads get no options from Spark"
-            raise InvalidArgumentError(f"{message}; CREATE TEMPORARY VIEW, or make the table of Parquet and use sql()")
+        is_of_table = not _OF_TABLES.isdisjoint(found)
+        if is_of_table:
+            found = _of_created(found)
         storage = {name.removeprefix(_STORAGE): text for name, text in found.items() if name.startswith(_STORAGE)}
         strange = sorted(name for name in found if name not in _OPTIONS and not name.startswith(_STORAGE))
         if strange:
@@ -89,12 +94,13 @@ class Options:
             raise InvalidArgumentError(f"options of format zonebloom must be among {known}, got {strange[0]}")
         path, index = found.get("path"), found.get("index")
         if not path and not index:
-            raise InvalidArgumentError("format zonebloom must be given one path, got none; use load(path)")
+            advice = "use load(path), and create a table without a list of columns"
+            raise InvalidArgumentError(f"format zonebloom must be given one path, got none; {advice}")
         where = found.get("where")
         if of_files := _OF_FILES.search(where or ""):
             message = f"where must be about columns, as rows of format zonebloom have no file, got {of_files[0]}"
             raise InvalidArgumentError(f"{message}; use ZoneBloom(spark).read(path).where(condition)")
-        return cls(path, index, _names(found.get("columns")), where, storage or None)
+        return cls(path, index, _names(found.get("columns")), where, storage or None, is_of_table)
 
     def view(self) -> View:
         """The index against the data set as it is now."""
@@ -102,6 +108,22 @@ class Options:
 
         catalog = Catalog(None, storage_options=self.storage_options)
         return catalog.view(self.index) if self.path is None else catalog.view(self.path, self.index)
+
+
+def _of_created(found: Mapping[str, str]) -> dict[str, str]:
+    """The caller's options of a table that is created, without properties of the table, which Spark mixes with them."""
+    options = {name.removeprefix("option."): text for name, text in found.items() if name.startswith("option.")}
+    if "where" in options:
+        message = f"a table of format zonebloom must have all rows, got the option where {options['where']!r:.200}"
+        raise InvalidArgumentError(f"{message}; give it where the table is read: FROM t WITH (where = '...')")
+    place = found.get("location")  # Hadoop's path: nothing in it is encoded
+    return options if place is None else {**options, "path": re.sub(r"^file:/+", "/", place)}
+
+
+def stored_in(schema: StructType) -> dict[str, str]:
+    """Path and index of a table of Spark's catalog, from its columns; empty where the columns are of no such table."""
+    found = (one.metadata.get(_STORED) for one in schema if one.metadata)
+    return next((dict(one) for one in found if one), {})
 
 
 def _names(text: str | None) -> tuple[str, ...] | None:
@@ -128,9 +150,15 @@ class ZoneBloomSource(DataSource):  # type: ignore[misc] # pyspark is not typed 
         return FORMAT
 
     def schema(self) -> StructType:
-        """The columns in the types of Spark's own Parquet reader."""
+        """The columns in the types of Spark's own Parquet reader; of a table with its path, as its reads need that."""
         options = Options.of(self.options)
-        return Layout(options.view()).schema(options.columns)
+        found = Layout(options.view()).schema(options.columns)
+        if options.is_of_table:
+            places = {"path": options.path, "index": options.index}
+            stored = {name: place for name, place in places.items() if place is not None}
+            for field in found:
+                field.metadata = {**(field.metadata or {}), _STORED: stored}
+        return found
 
     def streamReader(self, schema: StructType) -> Any:  # noqa: N802, ARG002 - Spark's names
         """Refuse a stream: an index does not describe rows to come.
@@ -147,7 +175,8 @@ class ZoneBloomSource(DataSource):  # type: ignore[misc] # pyspark is not typed 
 
     def reader(self, schema: StructType) -> ZoneBloomReader:
         """The reader for all queries of the frame."""
-        return ZoneBloomReader(Options.of(self.options), schema)
+        has_place = any(name.lower() in ("path", "index") for name in self.options)
+        return ZoneBloomReader(Options.of({**({} if has_place else stored_in(schema)), **self.options}), schema)
 
 
 class ZoneBloomReader(DataSourceReader):  # type: ignore[misc] # pyspark is not typed here

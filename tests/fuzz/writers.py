@@ -1,0 +1,103 @@
+"""Parquet files as each writer makes them, with random options."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path as Folder
+from typing import Any
+
+import duckdb
+import fastparquet
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tests.fuzz.columns import Column
+
+DUCKDB = duckdb.connect(config={"threads": "1"})
+
+
+def write_pyarrow(table: pa.Table, path: Folder, chance: random.Random) -> None:
+    codecs = ("none", "snappy", "gzip", "zstd", "lz4", "brotli")
+    options: dict[str, Any] = {"use_dictionary": chance.random() < 0.6}
+    plain = [one for one in table.schema if pa.types.is_integer(one.type) and one.type.bit_width >= 32]
+    if not options["use_dictionary"] and plain and chance.random() < 0.5:
+        options["column_encoding"] = {one.name: "DELTA_BINARY_PACKED" for one in plain}
+    pq.write_table(
+        table,
+        path,
+        row_group_size=chance.choice((3, 7, 20, 1000)),
+        data_page_version=chance.choice(("1.0", "2.0")),
+        version=chance.choice(("1.0", "2.4", "2.6")),
+        compression=chance.choice(codecs),
+        data_page_size=chance.choice((1, 64, 1 << 20)),
+        write_batch_size=chance.choice((1, 3, 1024)),
+        write_page_index=chance.random() < 0.4,
+        write_statistics=chance.random() < 0.8,
+        store_schema=chance.random() < 0.7,
+        **options,
+    )
+
+
+def write_polars(table: pa.Table, path: Folder, chance: random.Random) -> None:
+    pl.from_arrow(table).write_parquet(
+        path,
+        compression=chance.choice(("uncompressed", "snappy", "zstd", "lz4")),
+        row_group_size=chance.choice((3, 20, None)),
+        data_page_size=chance.choice((64, None)),
+        statistics=chance.choice((True, False, "full")),
+    )
+
+
+def write_duckdb(table: pa.Table, path: Folder, chance: random.Random) -> None:
+    codec, version = chance.choice(("uncompressed", "snappy", "zstd")), chance.choice(("V1", "V2"))
+    with DUCKDB.cursor() as connection:
+        connection.register("given", table)
+        target = str(path).replace("'", "''")
+        connection.execute(f"COPY given TO '{target}' (FORMAT parquet, CODEC '{codec}', PARQUET_VERSION {version})")
+
+
+def write_fastparquet(table: pa.Table, path: Folder, chance: random.Random) -> None:
+    fastparquet.write(
+        str(path),
+        table.to_pandas(types_mapper=_NULLABLE.get),
+        compression=chance.choice(("UNCOMPRESSED", "SNAPPY", "GZIP")),
+        row_group_offsets=chance.choice((4, 100)),
+        write_index=False,
+        stats=True,
+    )
+
+
+def _nullable() -> dict[pa.DataType, Any]:
+    import pandas as pd
+
+    return {
+        pa.int64(): pd.Int64Dtype(),
+        pa.int32(): pd.Int32Dtype(),
+        pa.int8(): pd.Int8Dtype(),
+        pa.bool_(): pd.BooleanDtype(),
+    }
+
+
+_NULLABLE = _nullable()
+
+
+def writers_of(columns: list[Column], num_rows: int) -> list[Callable[[pa.Table, Folder, random.Random], None]]:
+    """Those that write such a table as it is."""
+    kinds = {column.kind for column in columns}
+    found = [write_pyarrow] * 3
+    if not kinds & {"dictionary"}:
+        found.append(write_polars)
+    if not kinds & {"dictionary", "instant"} and len({one.name.casefold() for one in columns}) == len(columns):
+        found.append(write_duckdb)
+    if kinds <= {"int64", "int32", "double", "text", "bool"} and num_rows:
+        found.append(write_fastparquet)
+    return found
+
+
+def is_readable(path: Folder, num_rows: int) -> bool:
+    try:
+        return pq.ParquetFile(path).read(use_threads=False).num_rows == num_rows
+    except (pa.ArrowException, OSError):
+        return False
