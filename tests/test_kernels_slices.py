@@ -105,11 +105,13 @@ def test_a_probe_adds_to_the_bits_already_set():
     assert found.tolist() == [0b101, 0]
 
 
-def test_no_zones():
-    rows = np.zeros((256, 0), np.uint8)
+@pytest.mark.parametrize("row_bytes", [0, 4])
+def test_no_zones_change_nothing(row_bytes):
+    rows = np.full((256, row_bytes), 0xA5, np.uint8)
     slice_zones(np.zeros((0, 1, 8), np.uint32), rows)
     unslice_zones(rows, np.zeros((0, 1, 8), np.uint32))
     probe_rows(rows, np.zeros(1, np.uint64), num_zones=0, out=np.zeros(0, np.uint8))
+    assert (rows == 0xA5).all()
 
 
 FILTERS = np.zeros((20, 2, 8), np.uint32)

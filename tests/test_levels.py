@@ -239,7 +239,7 @@ def test_however_many_hashes_meet_the_damage_first(tmp_path, count):
     entry = write_dataset_filter(LocalStore(tmp_path), "key", blocks + np.uint32(2**32 - 1), [0])
     (tmp_path / entry.path).write_bytes(bytes(blocks.nbytes))
     opened = DatasetFilter(LocalStore(tmp_path), entry)
-    assert opened.check(np.random.default_rng(0).integers(0, 2**64, count, np.uint64)).all()
+    assert opened.check_hashes(np.random.default_rng(0).integers(0, 2**64, count, np.uint64)).all()
     assert opened.damage is not None
 
 
@@ -251,9 +251,9 @@ def test_only_the_span_of_a_block_is_checked(tmp_path):
     path = tmp_path / entry.path
     path.write_bytes(path.read_bytes()[:-1] + b"\xff")
     opened = DatasetFilter(store, entry)
-    assert not opened.check(np.array([0, 2**62], np.uint64)).any()
+    assert not opened.check_hashes(np.array([0, 2**62], np.uint64)).any()
     assert opened.damage is None
-    assert opened.check(np.array([2**64 - 1], np.uint64)).all()
+    assert opened.check_hashes(np.array([2**64 - 1], np.uint64)).all()
     assert "span 3" in str(opened.damage)
 
 

@@ -202,10 +202,14 @@ def test_nothing_stays_of_an_object_whose_writer_fails(s3: Bucket, num_bytes):
     assert s3.keys() == s3.unfinished() == []
 
 
-def test_a_store_can_be_sent_to_other_processes(s3: Bucket):
+def test_a_store_can_be_sent_to_other_processes(s3: Bucket, tmp_path):
     store = pickle.loads(pickle.dumps(open_store(s3.url("x"), s3.options)))
     assert store.create("one", b"1")
     assert s3.get("x/one") == b"1"
+    local = open_store(str(tmp_path))
+    assert local.create("one", b"1")
+    assert local.read_ranges("one", [(0, 1)]) == [b"1"]
+    assert pickle.loads(pickle.dumps(local)).read_ranges("one", [(0, 1)]) == [b"1"]
 
 
 # --- creating ---------------------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ import pytest
 
 from tests.depth import IS_DEEP
 from tests.spark import cluster
+from tests.spark.odd_lake import write_odd_lake
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,6 +52,11 @@ def connect(spark: SparkSession, connect_port: int) -> Iterator[SparkSession]:
 def any_spark(request: pytest.FixtureRequest) -> SparkSession:
     """A session of either kind."""
     return request.getfixturevalue(request.param)
+
+
+@pytest.fixture(scope="session")
+def odd_lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_odd_lake(tmp_path_factory.mktemp("lakes") / "a lake %41 [x]* ü")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

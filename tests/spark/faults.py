@@ -19,7 +19,7 @@ from zonebloom.errors import StorageError
 def is_first(work: tasks.Work) -> bool:
     """True for one caller of all."""
     try:
-        os.close(os.open(f"{work.place.location}.first", os.O_CREAT | os.O_EXCL))
+        os.close(os.open(f"{work.plan.store.location}.first", os.O_CREAT | os.O_EXCL))
     except FileExistsError:
         return False
     return True
@@ -54,16 +54,21 @@ class Deadly:
         return self.inner.path_values(path)
 
 
+def deadly(work, *, kills_executor):
+    """The work, whose data set is deadly to the first caller of all."""
+    if not is_first(work):
+        return work
+    return replace(work, plan=replace(work.plan, dataset=Deadly(work.plan.dataset, kills_executor, [])))
+
+
 def build_or_die(work, units):
     """The Python worker is killed in the middle."""
-    first = is_first(work)
-    return tasks.build(replace(work, dataset=Deadly(work.dataset, False, [])) if first else work, units)
+    return tasks.build(deadly(work, kills_executor=False), units)
 
 
 def build_or_kill_the_executor(work, units):
     """The executor, with all that runs there, is killed in the middle."""
-    first = is_first(work)
-    return tasks.build(replace(work, dataset=Deadly(work.dataset, True, [])) if first else work, units)
+    return tasks.build(deadly(work, kills_executor=True), units)
 
 
 def build_twice(work, units):
@@ -88,7 +93,7 @@ def refuse(work, units):
 
 def refuse_the_last_file(work, units):
     """The store refuses whoever builds the file that is the last in order of path."""
-    last = max(work.dataset.list())
+    last = max(work.plan.dataset.list())
     return refuse(work, units) if any(unit.fragment.path == last for unit in units) else tasks.build(work, units)
 
 

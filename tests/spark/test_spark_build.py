@@ -31,6 +31,7 @@ from zonebloom.errors import (
 )
 from zonebloom.maintain.optimize import finish
 from zonebloom.spark import ZoneBloom
+from zonebloom.storage.stores.local import LocalStore
 
 COLUMNS = ["user_id", "device_id", "amount"]
 LEVELS = ("zone", "fragment", "dataset")
@@ -187,7 +188,7 @@ def test_footers_of_many_files_are_read_by_executors(spark, make_lake, tmp_path,
 
 
 def test_what_a_task_gives_back_does_not_grow_with_its_filters(flat_lake, tmp_path):
-    from zonebloom.build.fill import Unit, inspect
+    from zonebloom.build.fill import BuildPlan, Unit, inspect
     from zonebloom.engines.spark.executors import perform, pickled
     from zonebloom.formats import open_dataset
     from zonebloom.options import IndexOptions
@@ -197,8 +198,8 @@ def test_what_a_task_gives_back_does_not_grow_with_its_filters(flat_lake, tmp_pa
     units = [Unit(fragments[0], 0, fragments[0].num_rows)]
     sizes = []
     for fpp in (0.05, 1e-6):
-        place = tasks.Place(str(tmp_path / str(fpp)), None)
-        work = tasks.Work(place, dataset, {"user_id": pa.string()}, IndexOptions(64, fpp, levels=LEVELS), 8001, {}, 0)
+        store, options = LocalStore(tmp_path / str(fpp)), IndexOptions(64, fpp, levels=LEVELS)
+        work = tasks.Work(BuildPlan(dataset, store, {"user_id": pa.string()}, options, workers=1), 8001)
         common = pickled(("zonebloom.engines.spark.build.tasks", "build", work))
         batch = pa.RecordBatch.from_pydict({"id": [0]})
         sizes.append(sum(made.nbytes for made in perform(common, [pickled(units)], [batch])))
@@ -301,7 +302,7 @@ def test_the_end_of_a_build_in_steps_may_run_twice(make_lake, tmp_path):
     lake = make_lake((3000, 2500))
     made = tmp_path / "made"
     version = zonebloom.build_index(lake.root, "user_id", index=made, rows_per_zone=2, commit_every=3000).version
-    tasks.call(tasks.Place(str(made), None), (partial(finish, is_merged=True), (["user_id"],)))
+    tasks.call(LocalStore(made), (partial(finish, is_merged=True), (["user_id"],)))
     assert zonebloom.open_index(made).version == version == 3
 
 

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import zonebloom as zb
+from tests.spark.rows import shown
 from zonebloom.engines.spark.pushdown.names import respelled
 from zonebloom.engines.spark.pushdown.translate import predicate_of_option
 from zonebloom.engines.spark.pushdown.types import Binder
@@ -27,10 +28,6 @@ def write(root: Path, name: str, table: pa.Table) -> None:
     path = root / name
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(table, path)
-
-
-def shown(frame) -> list[str]:
-    return sorted(map(repr, frame.collect()))
 
 
 def check(spark, root, *conditions) -> None:

@@ -21,6 +21,7 @@ import pytest
 
 import zonebloom as zb
 from tests.depth import IS_DEEP, at_depth, some
+from tests.spark.rows import shown
 from zonebloom.engines.spark.pushdown.translate import keys_condition
 from zonebloom.engines.spark.scan.open import read
 from zonebloom.engines.spark.scan.own_scans import escaped, local_frame, url_of
@@ -113,10 +114,6 @@ def hard_lake(tmp_path_factory) -> Path:
 
 def plain_read(spark, root):
     return spark.read.parquet(escaped(url_of(str(root))))
-
-
-def shown(frame) -> list[str]:
-    return sorted(map(repr, frame.collect()))
 
 
 def kept(lake, condition, **options):

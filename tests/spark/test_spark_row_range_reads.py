@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import zonebloom as zb
+from tests.spark.rows import shown
 from zonebloom.engines.spark.pushdown.translate import EVERY_ROW
 from zonebloom.engines.spark.scan.open import read
 from zonebloom.engines.spark.scan.schema import Layout
@@ -41,10 +42,6 @@ def lake(tmp_path: Path) -> Path:
 def few(monkeypatch):
     """No row is few enough for the driver."""
     monkeypatch.setattr("zonebloom.engines.spark.scan.choice.DRIVER_ROWS", -1)
-
-
-def shown(frame) -> list[str]:
-    return sorted(map(repr, frame.collect()))
 
 
 def leaving(root: Path, wanted) -> pa.Table:

@@ -15,15 +15,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions
 
 import zonebloom as zb
-from tests.spark.odd_lake import ROWS_PER_FILE, ROWS_PER_ZONE, plan_of, rows_of, write_odd_lake
+from tests.spark.odd_lake import ROWS_PER_FILE, ROWS_PER_ZONE, plan_of, rows_of
 from zonebloom.engines.spark.scan import splits as pieces_module
 from zonebloom.errors import DataFileError, InvalidArgumentError, MissingDependencyError, StaleIndexError
 from zonebloom.spark import ZoneBloom
-
-
-@pytest.fixture(scope="module")
-def odd_lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_odd_lake(tmp_path_factory.mktemp("lakes") / "a lake %41 [x]* ü")
 
 
 @pytest.fixture

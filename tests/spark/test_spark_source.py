@@ -29,7 +29,6 @@ from tests.spark.odd_lake import (
     plan_of,
     planned,
     rows_of,
-    write_odd_lake,
 )
 from zonebloom.engines.spark.scan.source import Options, ZoneBloomReader, ZoneBloomSource
 from zonebloom.engines.spark.scan.splits import Split, packed
@@ -41,12 +40,6 @@ from zonebloom.errors import (
     MissingDependencyError,
 )
 from zonebloom.spark import ZoneBloom, register
-
-
-@pytest.fixture(scope="module")
-def odd_lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_odd_lake(tmp_path_factory.mktemp("lakes") / "a lake %41 [x]* ü")
-
 
 # --- rows -------------------------------------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 import zonebloom
+from tests.spark.rows import shown
 from zonebloom.engines.spark import catalog
 from zonebloom.engines.spark import sql as queries
 from zonebloom.engines.spark.pushdown import implied
@@ -44,10 +45,6 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pq.write_table(table, folder / f"day={day}/a.parquet", use_deprecated_int96_timestamps=True)
     zonebloom.build_index(folder, ["u", "r"], rows_per_zone=ZONE, fpp=1e-5)
     return folder
-
-
-def shown(frame) -> list[str]:
-    return sorted(map(repr, frame.collect()))
 
 
 # --- conditions -------------------------------------------------------------------------------------------------------

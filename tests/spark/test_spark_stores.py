@@ -14,6 +14,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 import zonebloom
+from tests.spark.rows import shown
 from zonebloom.errors import InvalidArgumentError
 from zonebloom.spark import ZoneBloom
 
@@ -53,10 +54,6 @@ def copy(tmp_path) -> Path:
     write(root, "city=a%2Fb/p%2.parquet", rows(1600, 2100))
     write(root, "city=__HIVE_DEFAULT_PARTITION__/p.parquet", rows(0, 700))
     return root
-
-
-def shown(frame) -> list[str]:
-    return sorted(map(repr, frame.collect()))
 
 
 def plain(spark, copy: Path):

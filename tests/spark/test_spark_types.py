@@ -14,15 +14,10 @@ from pyspark.sql import types as spark_types
 from pyspark.sql.pandas.types import to_arrow_schema
 
 import zonebloom as zb
-from tests.spark.odd_lake import native, plan_of, rows_of, write_odd_lake
+from tests.spark.odd_lake import native, plan_of, rows_of
 from zonebloom.engines.spark.scan.types import arrow_schema
 from zonebloom.errors import DataFileError, UnsupportedTypeError
 from zonebloom.spark import register
-
-
-@pytest.fixture(scope="module")
-def odd_lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_odd_lake(tmp_path_factory.mktemp("lakes") / "a lake %41 [x]* ü")
 
 
 def test_types_are_those_of_sparks_own_reader(spark, odd_lake):

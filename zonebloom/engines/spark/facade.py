@@ -141,7 +141,7 @@ class ZoneBloom:
             filters=filters,
             commit_every=commit_every,
             progress=progress,
-            runner=SparkRunner(self.spark, self.storage_options, num_tasks=tasks, max_index_bytes=max_index_bytes),
+            runner=SparkRunner(self.spark, num_tasks=tasks, max_index_bytes=max_index_bytes),
             index=self._catalog.place(index),
             storage_options=self.storage_options,
         )
@@ -189,7 +189,7 @@ class ZoneBloom:
             check=check,
             commit_every=commit_every,
             progress=progress,
-            runner=SparkRunner(self.spark, self.storage_options, num_tasks=tasks),
+            runner=SparkRunner(self.spark, num_tasks=tasks),
         )
 
     def optimize_index(self, source: Source) -> Optimization:
@@ -197,7 +197,7 @@ class ZoneBloom:
 
         Spec: specs/spark.md#build
         """
-        return optimize_index(self.spark, self.open_index(source), self.storage_options)
+        return optimize_index(self.spark, self.open_index(source))
 
     def vacuum_index(
         self, source: Source, *, older_than: timedelta = timedelta(days=7), dry_run: bool = False

@@ -14,7 +14,6 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
-from zonebloom.engines.spark.build import tasks
 from zonebloom.engines.spark.build.driver import sent_dataset
 from zonebloom.engines.spark.executors import pickled, shipped, unpickled
 from zonebloom.errors import InvalidArgumentError
@@ -46,8 +45,8 @@ def locate(catalog: Catalog, path: Any, column: str, keys: DataFrame, index: Pla
     view = catalog.view(path, index)
     if view.column(column) is None:
         raise view.snapshot.not_indexed(column)
-    place = tasks.Place(view.snapshot.store.location, catalog.storage_options)
-    sent = pickled((place, view.snapshot.manifest.version, sent_dataset(view.dataset), dict(view.listing)))
+    store, version = view.snapshot.store, view.snapshot.manifest.version
+    sent = pickled((store, version, sent_dataset(view.dataset), dict(view.listing)))
     schema = StructType(list(keys.schema))
     for name, kind in _PLACES:
         schema = schema.add(name, kind)
@@ -59,11 +58,11 @@ def locate(catalog: Catalog, path: Any, column: str, keys: DataFrame, index: Pla
 
 def keys_located(sent: bytes, column: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The row ranges of the keys of a task."""
-    place, version, dataset, listing = unpickled(sent)
+    store, version, dataset, listing = unpickled(sent)
     view: View | None = None
     for batch in batches:
         if view is None:
-            view = View(load_snapshot(place.open(), version), dataset, listing)
+            view = View(load_snapshot(store, version), dataset, listing)
         found = library.locate(view, column, batch.column(0), exact=False)
         numbers = [found[name].cast(pa.int64()) for name, kind in _PLACES if kind == "long"]
         arrays = [batch.column(0).take(found["key_index"].combine_chunks()), found["path"], *numbers]

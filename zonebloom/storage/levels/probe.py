@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -47,7 +47,10 @@ class DatasetFilter:
     """
 
     def __init__(self, store: Store, entry: SegmentEntry) -> None:
+        self._store = store
         self.entry = entry
+        self.num_bytes = entry.num_bytes
+        """Size of the bitset."""
         self.damage: str | None = None
         """The first damage that was found; then all values may be in the data set."""
         with reading(f"segment {entry.path}"):
@@ -61,6 +64,10 @@ class DatasetFilter:
             self._filter = Sbbf(np.frombuffer(self._buffer, "<u4").reshape(-1, 8))
         self._is_checked = np.zeros(len(entry.spans), np.bool_)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the place alone: another process opens the file."""
+        return DatasetFilter, (self._store, self.entry)
+
     @property
     def num_blocks(self) -> int:
         """Blocks of the filter."""
@@ -70,7 +77,7 @@ class DatasetFilter:
         """For each of `fragment_ids`, whether the filter was built from all rows of that fragment."""
         return is_in_runs(fragment_ids, self.entry.fragments)
 
-    def check(self, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    def check_hashes(self, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
         """For each hash, whether it may be in the data set; True for all if the filter is damaged."""
         if len(hashes) <= _FEW:
             blocks = block_indexes(hashes, self._filter.num_blocks)
@@ -185,7 +192,7 @@ class LeveledZones(ZoneFilters):
         found = np.zeros(len(self), np.bool_)
         for one, mine in self._datasets:
             self.probes["dataset"] += len(hashes)
-            passing = hashes[one.check(hashes)]
+            passing = hashes[one.check_hashes(hashes)]
             if len(passing):
                 found |= self._below(passing, mine if wanted is None else mine & wanted)
         if self._has_uncovered:
@@ -214,7 +221,7 @@ class LeveledZones(ZoneFilters):
         found = np.full(len(hashes), self._has_uncovered)
         for one, _ in self._datasets:
             self.probes["dataset"] += len(hashes)
-            found |= one.check(hashes)
+            found |= one.check_hashes(hashes)
         return found
 
     def contained(self, hashes: NDArray[np.uint64], live: NDArray[np.bool_] | None = None) -> NDArray[np.bool_]:
@@ -227,7 +234,7 @@ class LeveledZones(ZoneFilters):
         for one, mine in self._datasets:
             if (mine if live is None else mine & live).any():
                 self.probes["dataset"] += len(hashes)
-                answers = one.check(hashes)
+                answers = one.check_hashes(hashes)
                 if one.damage is not None:
                     rest = rest | (mine if live is None else mine & live)
                 else:

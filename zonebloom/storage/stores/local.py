@@ -172,6 +172,9 @@ class LocalStore:
             self._own_folders.add(folder)
         return self.root / path
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return LocalStore, (self.root,)
+
     def __repr__(self) -> str:
         return f"LocalStore({str(self.root)!r})"
 

@@ -30,7 +30,7 @@ from zonebloom.build.fill import (
 )
 from zonebloom.build.plan import sizing_of
 from zonebloom.engines.spark.build import tasks
-from zonebloom.engines.spark.build.tasks import Built, Merge, Place, Work
+from zonebloom.engines.spark.build.tasks import Built, Merge, Work
 from zonebloom.engines.spark.executors import Cluster
 from zonebloom.errors import InvalidArgumentError
 from zonebloom.formats import DatasetSnapshot
@@ -58,11 +58,9 @@ _TASKS_PER_SLOT = 3
 """Tasks for each slot at most: three even out slow tasks."""
 
 
-def optimize_index(spark: SparkSession, index: Index, storage_options: Mapping[str, str] | None) -> Optimization:
+def optimize_index(spark: SparkSession, index: Index) -> Optimization:
     """See `ZoneBloom.optimize_index`."""
-    where = Place(index.info()["index"], None if storage_options is None else dict(storage_options))
-    found: Optimization = Cluster(spark).map(tasks.optimize, where, [None])[0]
-    return found
+    return SparkRunner(spark).run(tasks.optimize_newest, index.store)
 
 
 class SparkRunner:
@@ -79,7 +77,6 @@ class SparkRunner:
     def __init__(
         self,
         spark: SparkSession,
-        storage_options: Mapping[str, str] | None = None,
         *,
         num_tasks: int | None = None,
         max_index_bytes: int | None = None,
@@ -87,7 +84,6 @@ class SparkRunner:
         if num_tasks is not None and (not isinstance(num_tasks, int) or num_tasks < 1):
             raise InvalidArgumentError(f"tasks must be at least 1, got {num_tasks!r}")
         self._cluster = Cluster(spark)
-        self._storage_options = None if storage_options is None else dict(storage_options)
         self._num_tasks = num_tasks
         self._max_index_bytes = max_index_bytes
 
@@ -126,16 +122,7 @@ class SparkRunner:
         """
         units = units_of(fragments, plan.options.rows_per_zone, self._cluster.slots)
         total = sum(fragment.num_rows for fragment in fragments)
-        place = Place(plan.store.location, self._storage_options)
-        work = Work(
-            place,
-            sent_dataset(plan.dataset),
-            dict(plan.columns),
-            plan.options,
-            total,
-            dict(plan.like),
-            plan.of_rows,
-        )
+        work = Work(replace(plan, dataset=sent_dataset(plan.dataset), workers=1, on_rows=None), total)
         shares = self._shares(units, total, has_fragment_level="fragment" in plan.options.levels)
         on_rows = plan.on_rows
 
@@ -151,8 +138,7 @@ class SparkRunner:
 
     def run(self, function: Callable[..., T], store: Store, *arguments: Any) -> T:
         """`function(store, *arguments)` in one task."""
-        place = Place(store.location, self._storage_options)
-        found: T = self._cluster.map(tasks.call, place, [(function, arguments)])[0]
+        found: T = self._cluster.map(tasks.call, store, [(function, arguments)])[0]
         return found
 
     def _shares(self, units: Sequence[Unit], total: int, *, has_fragment_level: bool) -> list[list[Unit]]:

@@ -6,7 +6,7 @@ Spec: specs/spark.md#tasks
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,44 +14,23 @@ import pyarrow as pa
 
 from zonebloom.build.fill import BuildPlan, BuiltColumns, Unit, build_units, inspect
 from zonebloom.formats import DatasetSnapshot
-from zonebloom.index import open_index
-from zonebloom.maintain.optimize import Optimization
-from zonebloom.options import IndexOptions
+from zonebloom.maintain.optimize import Optimization, optimize
 from zonebloom.storage.fragments import Fingerprint, Fragment
 from zonebloom.storage.level import LevelEntry
 from zonebloom.storage.levels.fill import Filling
 from zonebloom.storage.levels.partial import Part, PartialLevels, merge_dataset, merge_fragments
-from zonebloom.storage.stores.open import open_store
+from zonebloom.storage.manifest import list_versions, read_version
 from zonebloom.storage.stores.store import Store
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A store that another process can open."""
-
-    location: str
-    """Folder or URL."""
-    storage_options: Mapping[str, str] | None
-    """Options of the store, as the user gave them."""
-
-    def open(self) -> Store:
-        """The store."""
-        return open_store(self.location, self.storage_options)
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
     """What all tasks of a build share."""
 
-    place: Place
-    """The index."""
-    dataset: DatasetSnapshot
-    columns: dict[str, pa.DataType]
-    options: IndexOptions
+    plan: BuildPlan
+    """The build, as one thread of a task does it."""
     total_rows: int
-    like: dict[str, int]
-    of_rows: int
-    """`total_rows`, `like` and `of_rows` are those of the build plan."""
+    """Rows of all tasks together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,25 +62,18 @@ def read_footers(
 
 def build(work: Work, units: Sequence[Unit]) -> Built:
     """The zones of `units` as new segments. No version names them until the driver commits."""
-    store = work.place.open()
-    plan = BuildPlan(work.dataset, store, work.columns, work.options, workers=1)
-    if {"fragment", "dataset"}.isdisjoint(work.options.levels):
+    plan = work.plan
+    if {"fragment", "dataset"}.isdisjoint(plan.options.levels):
         return Built(build_units(plan, units))
     rows: Counter[int] = Counter()
     for unit in units:
         rows[unit.fragment.fragment_id] += unit.stop - unit.start
     fragments = list({unit.fragment.fragment_id: unit.fragment for unit in units}.values())
-    fpp = work.options.fpp
-    with PartialLevels(
-        store,
-        work.columns,
-        work.options.levels,
-        fpp,
-        fragments,
-        rows=rows,
-        total_rows=work.total_rows,
-        of_rows=work.of_rows,
-    ) as levels:
+    store, names, fpp, total = plan.store, plan.options.levels, plan.options.fpp, work.total_rows
+    levels = PartialLevels(
+        store, plan.columns, names, fpp, fragments, rows=rows, total_rows=total, of_rows=plan.of_rows
+    )
+    with levels:
         built = build_units(plan, units, levels)
     above, parts = levels.finish(built.failed)
     for column, filters in above.items():
@@ -122,22 +94,22 @@ class Merge:
 
 def merge(work: Work, task: Merge) -> tuple[str, LevelEntry | None, int, float]:
     """Merge the parts: the column, the level (None if its filter is useless), the number of values, the fpp."""
-    store, fpp = work.place.open(), work.options.fpp
+    plan, store, fpp = work.plan, work.plan.store, work.plan.options.fpp
     if task.level == "fragment":
-        column_type = work.columns[task.column]
+        column_type = plan.columns[task.column]
         entry = merge_fragments(store, task.column, column_type, task.parts, fpp=fpp, rows=task.rows)
         return task.column, entry, 0, 0.0
-    filling = Filling(work.total_rows, fpp, like=work.like.get(task.column, 0), of_rows=work.of_rows)
+    filling = Filling(work.total_rows, fpp, like=plan.like.get(task.column, 0), of_rows=plan.of_rows)
     entry, num_values, found = merge_dataset(store, task.column, task.parts, filling, covered=task.rows)
     return task.column, entry, num_values, found
 
 
-def optimize(place: Place, _: None) -> Optimization:
-    """`Index.optimize` of the index at `place`."""
-    return open_index(place.location, storage_options=place.storage_options).optimize()
+def optimize_newest(store: Store) -> Optimization:
+    """`Index.optimize` of the version that is current when the task begins: a second attempt finds its work done."""
+    return optimize(store, read_version(store, list_versions(store)[-1]))
 
 
-def call(place: Place, asked: tuple[Callable[..., Any], tuple[Any, ...]]) -> Any:
+def call(store: Store, asked: tuple[Callable[..., Any], tuple[Any, ...]]) -> Any:
     """A function of the index's store."""
     function, arguments = asked
-    return function(place.open(), *arguments)
+    return function(store, *arguments)

@@ -33,10 +33,11 @@ from zonebloom.engines.spark.catalog import Catalog, check_batch
 from zonebloom.engines.spark.executors import reads_by_id, shipped
 from zonebloom.engines.spark.join import keys
 from zonebloom.engines.spark.join.keys import JoinKey
-from zonebloom.engines.spark.join.table_filter import Filter, dataset_filters
+from zonebloom.engines.spark.join.table_filter import Filter, dataset_filters, warn_once
 from zonebloom.engines.spark.pushdown.names import backquoted
 from zonebloom.errors import InvalidArgumentError
 from zonebloom.index import Index
+from zonebloom.storage.levels import DatasetFilter
 
 Way = Literal["auto", "sql", "arrow"]
 
@@ -111,7 +112,7 @@ def filter_by_index(
         indexed = opened.column_type(name)
         keys.check_pair(field, indexed)  # before any data is read
         check_local_times(spark, field)
-        found = dataset_filters(opened, name, max_new_rows, catalog.storage_options)
+        found = dataset_filters(opened, name, max_new_rows)
         if reads_by_id(spark):
             found = "files whose columns Spark finds by their ids"
         if isinstance(found, str):
@@ -238,6 +239,8 @@ def _may_be_in(filters: Sequence[Filter], hashes: NDArray[np.uint64]) -> NDArray
     found = np.zeros(len(hashes), np.bool_)
     for one in filters:
         found |= one.check_hashes(hashes)
+        if isinstance(one, DatasetFilter) and one.damage is not None:
+            warn_once(one.damage)
     return found
 
 

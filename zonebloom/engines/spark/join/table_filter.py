@@ -9,14 +9,10 @@ Spec: specs/spark.md#filter-by-index
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
-
-import numpy as np
-from numpy.typing import NDArray
 
 from zonebloom.bloom.addresses import MAX_ROWS
 from zonebloom.bloom.hashing import hash_array
@@ -31,52 +27,9 @@ from zonebloom.search.view import View
 from zonebloom.storage.levels import DatasetFilter
 from zonebloom.storage.levels.fill import USELESS_FPP, Filling
 from zonebloom.storage.manifest import ColumnEntry
-from zonebloom.storage.segment import SegmentEntry
-from zonebloom.storage.stores.open import open_store
 
-
-@dataclass(frozen=True)
-class Stored:
-    """A filter of the index. Only its place is sent; each process opens it once."""
-
-    location: str
-    """Folder or URL of the index."""
-    entry: SegmentEntry
-    """Its segment."""
-    options: tuple[tuple[str, str], ...] = ()
-    """Options of the index's store."""
-
-    @property
-    def num_bytes(self) -> int:
-        """Size of the bitset."""
-        return self.entry.num_bytes
-
-    def to_sbbf(self) -> Sbbf:
-        """The filter in memory, checked whole.
-
-        Raises
-        ------
-        CorruptIndexError
-            It differs from its checksums.
-        """
-        return _opened(self).to_sbbf()
-
-    def check_hashes(self, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
-        """For each hash, whether the filter may hold it; a damaged filter may hold every hash."""
-        filter_ = _opened(self)
-        answers = filter_.check(hashes)
-        if filter_.damage is not None:
-            _warn_once(filter_.damage)
-        return answers
-
-
-Filter: TypeAlias = Sbbf | Stored
+Filter: TypeAlias = Sbbf | DatasetFilter
 """A filter in the driver's memory, sent by value, or one of the index, sent by its place."""
-
-
-@lru_cache(maxsize=8)
-def _opened(stored: Stored) -> DatasetFilter:
-    return DatasetFilter(open_store(stored.location, dict(stored.options) or None), stored.entry)
 
 
 def _warn(message: str) -> None:
@@ -84,13 +37,12 @@ def _warn(message: str) -> None:
 
 
 @lru_cache
-def _warn_once(message: str) -> None:
+def warn_once(message: str) -> None:
+    """Warn of damage that a filter shows when it is asked, once a process."""
     _warn(message)
 
 
-def dataset_filters(
-    index: Index, column: str, max_new_rows: int, storage_options: Mapping[str, str] | None = None
-) -> list[Filter] | str:
+def dataset_filters(index: Index, column: str, max_new_rows: int) -> list[Filter] | str:
     """Filters that together hold every value of `column` in the present data set; or why there are none.
 
     Raises
@@ -115,18 +67,17 @@ def dataset_filters(
     ids = view.files.table.fragment_ids
     needed = view.files.table.num_rows > 0
     for segment in segments:
-        stored = Stored(view.snapshot.store.location, segment, tuple(sorted((storage_options or {}).items())))
         try:
-            filter_ = _opened(stored)
+            filter_ = DatasetFilter(view.snapshot.store, segment)
         except CorruptIndexError as error:
             _warn(str(error))
             continue
         mine = filter_.covers(ids) & view.files.is_known
         if mine.any() and filter_.is_sound():
-            found.append(stored)
+            found.append(filter_)
             needed &= ~mine
         if filter_.damage is not None:
-            _warn_once(filter_.damage)
+            warn_once(filter_.damage)
     if not needed.any():
         return found
     rest = view.files.of_fragments(ids[needed])
