@@ -57,7 +57,7 @@ def run_python(code, **environment):
     )
 
 
-ISOLATED = {"artifacts isolated": "true", **({"artifacts shared": "false"} if IS_DEEP else {})}
+ISOLATED = {"artifacts shared": "false"} if IS_DEEP else {"artifacts isolated": "true"}
 
 
 @pytest.fixture(scope="module", params=ISOLATED.values(), ids=ISOLATED)
@@ -158,10 +158,13 @@ def test_a_python_worker_takes_the_package_that_was_sent_last(tmp_path):
 if IS_DEEP:  # it takes a cluster of its own
 
     def test_an_environment_can_be_sent_as_an_archive(flat_lake, tmp_path):
-        """As venv-pack makes them, but small: its Python is the one of the tests, and sees no other zonebloom."""
+        """As venv-pack makes them, but small: its Python is the one of the tests, and sees no other zonebloom.
+
+        Kernels that were compiled here are sent along.
+        """
         environment = tmp_path / "environment"
         (environment / "bin").mkdir(parents=True)
-        shutil.copytree(PACKAGE, environment / "lib/zonebloom", ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(PACKAGE, environment / "lib/zonebloom")
         shutil.copytree(cluster.ROOT / "tests/spark", environment / "lib/tests/spark")
         python = environment / "bin/python"
         python.write_text(f'#!/bin/sh\nPYTHONPATH="$(dirname "$0")/../lib" exec {sys.executable} "$@"\n', "utf-8")
