@@ -116,7 +116,7 @@ class Case:
         source = self.source
         placed = source.rows()
         rows = [row for _, _, row in placed]
-        kinds, pools = self.kinds(), self.pools(rows, self.index.schema.names)
+        kinds, pools = self.kinds(), self.pools(rows, self.index.view().schema.names)
         types = {leaf: KINDS[kind][0] for leaf, kind in kinds.items()}
         types = {leaf: pa.string() if one == KINDS["dictionary"][0] else one for leaf, one in types.items()}
         types |= {(name,): kind for name, (kind, _) in source.constants.items()}
@@ -149,8 +149,9 @@ class Case:
 
     def _ask(self, condition: Condition, types: dict[Path, Any], rows: list[Any], placed: list[Any]) -> None:
         chance, index = self.chance, self.index
+        schema = index.view().schema
         wanted: list[Row] = [row for _, _, row in placed]
-        names = [name for name in (rows[0] if rows else {}) if name in index.schema.names]
+        names = [name for name in (rows[0] if rows else {}) if name in schema.names]
         literals = literals_of(condition)
         values = [value for _, value in literals]
         there = [value_of(row, leaf) for leaf, _ in literals for row in rows]
@@ -177,7 +178,7 @@ class Case:
             _assert_count(len(wanted) if count is None else count, wanted, "the table's own scan", condition)
         way = chance.choice(("", "arrow", "dataset", "polars", "duckdb"))
         if way == "arrow" and not has_null and rows:
-            memory = pa.Table.from_pylist(rows, pa.schema([one for one in index.schema if one.name in rows[0]]))
+            memory = pa.Table.from_pylist(rows, pa.schema([one for one in schema if one.name in rows[0]]))
             count = pads.dataset(memory).to_table(filter=as_expression(condition, types)).num_rows
             _assert_count(count, wanted, "pyarrow in memory (then the oracle is wrong)", condition)
         if way == "dataset" and not has_null:
@@ -187,7 +188,7 @@ class Case:
             count = len(through_polars.scan(index).filter(as_polars(condition)).collect())
             _assert_count(count, wanted, "Polars", condition)
         is_odd = any(isinstance(value, bytes) or getattr(value, "tzinfo", None) for value in values)
-        is_foldable = len({name.casefold() for name in index.schema.names}) == len(index.schema.names)
+        is_foldable = len({name.casefold() for name in schema.names}) == len(schema.names)
         if way == "duckdb" and is_textual and is_foldable and not (has_nan or is_odd):
             _assert_count(self._count_by_duckdb(condition, index.dataset()), wanted, "DuckDB", condition)
             memory = index.dataset().to_table()

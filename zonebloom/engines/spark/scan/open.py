@@ -164,7 +164,8 @@ class ForeignLake(Lake):
     def _choose(self, kept: Kept, asked: Asked) -> Choice:
         if not kept.is_local:  # only Spark's own reader could evaluate it
             message = "a condition on a table, or on files in a store, must be determined by its columns"
-            raise InvalidArgumentError(f"{message}, got one that is not; leave out what depends on how a row is read")
+            advice = "leave out what depends on how a row is read, and names that are no columns"
+            raise InvalidArgumentError(f"{message}, got one that is not; {advice}")
         if asked in ("driver", "plain"):
             return choose(kept, asked)
         found = choose(kept, "auto")
