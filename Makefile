@@ -39,10 +39,12 @@ demo: $(VENV)/demo.stamp
 test: $(VENV)/test.stamp
 	$(PY) -m pytest -n 2 --dist loadscope $(PYTEST_ARGS)
 
-# What `make test` does in part, in full. Spin checks the model of the commit protocol.
+# What `make test` does in part, in full. Spin checks the model of the commit protocol, by a program in C.
 test-deep: $(VENV)/test.stamp
-	@command -v spin >/dev/null || { [ "$$(id -u)" = 0 ] && apt-get update -qq && apt-get install -qq -y spin >/dev/null; } || \
-	    { echo "Spin must be installed for make test-deep; ask root for it (Debian and Ubuntu: apt-get install spin)" >&2; exit 1; }
+	@{ command -v spin && command -v cc; } >/dev/null || \
+	    { [ "$$(id -u)" = 0 ] && apt-get update -qq && apt-get install -qq -y spin gcc libc6-dev >/dev/null; } || \
+	    { echo "Spin and a C compiler must be installed for make test-deep; ask root for them" \
+	           "(Debian and Ubuntu: apt-get install spin gcc libc6-dev)" >&2; exit 1; }
 	ZONEBLOOM_DEPTH=deep $(PY) -m pytest -n 2 --dist loadscope -m deep $(PYTEST_ARGS)
 
 fuzz: $(VENV)/test.stamp

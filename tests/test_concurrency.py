@@ -1,6 +1,6 @@
 """Writers that race: whoever lost lands on top of whoever won, and where both changed the same, one is told.
 
-`ZONEBLOOM_COMMITS` sets the commits of each of 8 processes (50 in the deep suite).
+`ZONEBLOOM_COMMITS` sets the commits of each of 8 processes (30 in the deep suite).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from zonebloom.storage.manifest import ColumnEntry, list_versions, read_version
 from zonebloom.storage.stores.local import LocalStore
 from zonebloom.storage.stores.open import open_store
 
-COMMITS = int(os.environ.get("ZONEBLOOM_COMMITS") or at_depth(50, 5))
+COMMITS = int(os.environ.get("ZONEBLOOM_COMMITS") or at_depth(30, 5))
 COMMITS_THERE = max(COMMITS // 3, 2)
 """To an object store, whose stand-in takes most of the time."""
 WRITERS = 8

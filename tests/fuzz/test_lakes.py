@@ -6,7 +6,7 @@ from tests.depth import IS_DEEP
 from tests.fuzz.children import run
 from tests.fuzz.lakes import run_case
 
-LIVES = 300
+LIVES = 150
 FIRST = 1_000_000
 
 

@@ -6,7 +6,7 @@ from tests.depth import IS_DEEP
 from tests.fuzz.children import run
 from tests.fuzz.parsers import made_lake, run_case
 
-CASES = 4000 if IS_DEEP else 60
+CASES = 2000 if IS_DEEP else 60
 FIRST = 1_000_000
 
 

@@ -57,7 +57,7 @@ def run_python(code, **environment):
     )
 
 
-ISOLATED = {"artifacts isolated": "true", **({"artifacts shared": "false"} if IS_DEEP else {})}
+ISOLATED = {"artifacts shared": "false"} if IS_DEEP else {"artifacts isolated": "true"}
 
 
 @pytest.fixture(scope="module", params=ISOLATED.values(), ids=ISOLATED)
