@@ -527,10 +527,14 @@ class Iceberg(Source):
         self.columns = [new if one == other else other for other in self.columns]
 
     def _drop(self) -> None:
-        one = self.chance.choice(self.columns)
-        with self.table.update_schema() as change:
-            change.delete_column((one.name,))
-        self.columns.remove(one)
+        """A column by which the table is not partitioned now; pyiceberg refuses others."""
+        schema = self.table.schema()
+        sources = {schema.find_column_name(field.source_id) for field in self.table.spec().fields}
+        if free := [one for one in self.columns if one.name not in sources]:
+            one = self.chance.choice(free)
+            with self.table.update_schema() as change:
+                change.delete_column((one.name,))
+            self.columns.remove(one)
 
     def _add(self) -> None:
         names = {one.name for one in self.columns}
