@@ -381,8 +381,9 @@ def keys_in(index, predicate):
             return index.to_table(predicate)["k"].to_pylist()
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_an_index_that_is_copied_while_it_is_written_finds_every_row(tmp_path):
-    """The files of a copy are of different moments: some are missing in it, others nobody names."""
+    """The files of a copy are of different moments: some are missing in it, which warns, and others nobody names."""
     root = lake_of(tmp_path, *hundreds(3))
     zb.build_index(root, ["k", "s"], rows_per_zone=10, levels=("zone", "dataset"), workers=1)
     source, chance, num_opened = index_of(root), random.Random(0), 0
