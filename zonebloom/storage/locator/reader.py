@@ -287,9 +287,11 @@ class LocatorSegment(ZoneFilters):
         CorruptIndexError
             A page differs from its checksum.
         """
-        first, rest = (numbers, numbers[:0]) if self._store.is_remote else np.split(numbers, [_FIRST_PAGES])
         if self._store.is_remote:
-            self._mapping.need(_ranges(first))
+            self._mapping.need(_ranges(numbers))
+            self._check_mapped(numbers)
+            return
+        first, rest = np.split(numbers, [_FIRST_PAGES])
         started = perf_counter()
         self._check_mapped(first)
         if perf_counter() - started > _FIRST_PAGES * SLOW_READ_SECONDS:  # from a disk: all others are read at once
