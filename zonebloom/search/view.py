@@ -79,7 +79,7 @@ class View:
         """Schema of the data set, partition columns included."""
         return self.snapshot.manifest.schema if self.declared is None else self.declared.schema
 
-    @property
+    @cached_property
     def plain_schema(self) -> pa.Schema:
         """The schema in the types in which conditions are evaluated."""
         return pa.schema([field.with_type(without_views(field.type)) for field in self.schema])

@@ -16,7 +16,8 @@ from __future__ import annotations
 import math
 import re
 import reprlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import count, repeat
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -24,16 +25,19 @@ Shape = Callable[[Any], T]
 _MOST = 2**63 - 1
 
 
-def _must(is_right: bool, what: str, value: Any) -> None:  # noqa: FBT001 - a condition
-    if not is_right:
-        raise ValueError(f"must be {what}, got {reprlib.repr(value)}")
+def _refused(what: str, value: Any) -> ValueError:
+    return ValueError(f"must be {what}, got {reprlib.repr(value)}")
 
 
-def _inside(where: object, shape: Shape[T], value: Any) -> T:
+def _each(places: Iterable[object], shapes: Iterable[Shape[Any]], values: Iterable[Any]) -> list[Any]:
+    """What each shape makes of its value; an error names the place of the value."""
+    found, where = [], None
     try:
-        return shape(value)
+        for where, shape, value in zip(places, shapes, values, strict=False):  # noqa: B007 - the error has it
+            found.append(shape(value))
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from None
+    return found
 
 
 def integer(least: int = 0, most: int = _MOST) -> Shape[int]:
@@ -41,7 +45,8 @@ def integer(least: int = 0, most: int = _MOST) -> Shape[int]:
     what = f"an integer from {least} to {most}"
 
     def shape(value: Any) -> int:
-        _must(type(value) is int and least <= value <= most, what, value)
+        if not (type(value) is int and least <= value <= most):
+            raise _refused(what, value)
         return int(value)
 
     return shape
@@ -52,7 +57,8 @@ def number(least: float, most: float) -> Shape[float]:
     what = f"a number from {least} to {most}"
 
     def shape(value: Any) -> float:
-        _must(type(value) in (int, float) and least <= value <= most and math.isfinite(value), what, value)
+        if not (type(value) in (int, float) and least <= value <= most and math.isfinite(value)):
+            raise _refused(what, value)
         return float(value)
 
     return shape
@@ -60,7 +66,8 @@ def number(least: float, most: float) -> Shape[float]:
 
 def boolean(value: Any) -> bool:
     """`true` or `false`."""
-    _must(type(value) is bool, "true or false", value)
+    if type(value) is not bool:
+        raise _refused("true or false", value)
     return bool(value)
 
 
@@ -69,7 +76,8 @@ def text(pattern: str = r"[^\0]*", what: str = "a text without NUL") -> Shape[st
     matches = re.compile(pattern, re.DOTALL).fullmatch
 
     def shape(value: Any) -> str:
-        _must(type(value) is str and matches(value) is not None, what, value)
+        if not (type(value) is str and matches(value) is not None):
+            raise _refused(what, value)
         return str(value)
 
     return shape
@@ -80,7 +88,8 @@ def one_of(*texts: str) -> Shape[str]:
     what = f"one of {', '.join(texts)}"
 
     def shape(value: Any) -> str:
-        _must(type(value) is str and value in texts, what, value)
+        if not (type(value) is str and value in texts):
+            raise _refused(what, value)
         return str(value)
 
     return shape
@@ -96,8 +105,9 @@ def array(item: Shape[T], *, least: int = 0) -> Shape[tuple[T, ...]]:
     what = f"an array of {least} values or more"
 
     def shape(value: Any) -> tuple[T, ...]:
-        _must(type(value) is list and len(value) >= least, what, value)
-        return tuple([_inside(number, item, one) for number, one in enumerate(value)])
+        if not (type(value) is list and len(value) >= least):
+            raise _refused(what, value)
+        return tuple(_each(count(), repeat(item), value))
 
     return shape
 
@@ -107,8 +117,9 @@ def pair(make: Callable[..., T], *shapes: Shape[Any]) -> Shape[T]:
     what = f"an array of {len(shapes)} values"
 
     def shape(value: Any) -> T:
-        _must(type(value) is list and len(value) == len(shapes), what, value)
-        return make(*[_inside(number, one, part) for number, (one, part) in enumerate(zip(shapes, value, strict=True))])
+        if not (type(value) is list and len(value) == len(shapes)):
+            raise _refused(what, value)
+        return make(*_each(count(), shapes, value))
 
     return shape
 
@@ -117,8 +128,9 @@ def mapping(item: Shape[T]) -> Shape[dict[str, T]]:
     """An object with any keys, whose values have one shape."""
 
     def shape(value: Any) -> dict[str, T]:
-        _must(type(value) is dict, "an object", value)
-        return {key: _inside(key, item, one) for key, one in value.items()}
+        if type(value) is not dict:
+            raise _refused("an object", value)
+        return dict(zip(value, _each(value, repeat(item), value.values()), strict=True))
 
     return shape
 
@@ -128,7 +140,9 @@ def record(make: Callable[..., T], /, **fields: Shape[Any]) -> Shape[T]:
     what = f"an object with {', '.join(fields)}"
 
     def shape(value: Any) -> T:
-        _must(type(value) is dict and fields.keys() <= value.keys(), what, value)
-        return make(**{key: _inside(key, one, value[key]) for key, one in fields.items()})
+        if not (type(value) is dict and fields.keys() <= value.keys()):
+            raise _refused(what, value)
+        values = _each(fields, fields.values(), map(value.__getitem__, fields))
+        return make(**dict(zip(fields, values, strict=True)))
 
     return shape
