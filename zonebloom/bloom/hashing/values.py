@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -15,17 +14,18 @@ import pyarrow as pa
 from zonebloom.arrow import compute as pc
 from zonebloom.bloom.hashing.buffers import fixed_buffers, stored_array, validity_of, variable_buffers
 from zonebloom.bloom.hashing.types import hash_plan
+from zonebloom.bloom.loading import is_worth_loading
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Hashes: TypeAlias = "NDArray[np.uint64]"
 
-MAX_VALUES_WITHOUT_KERNELS = 1024
-"""Most values that the xxhash package hashes: importing numba takes longer (0.6 s of CPU)."""
-_MAX_VALUES_BESIDE_KERNELS = 16
-"""The same where the kernels are loaded."""
 _KERNELS = "zonebloom.bloom.kernels.xxh64"
+_FEW_VALUES = 16
+"""Values that the xxhash package hashes as fast as a kernel is called."""
+_SECONDS_A_VALUE = 5e-7
+"""The package's, with the bytes of each value as an object."""
 
 NUM_CACHED_DICTIONARIES = 8
 """Dictionaries that are kept with their hashes; a build usually reads fewer dictionary columns side by side."""
@@ -65,8 +65,8 @@ def hash_values(array: pa.Array) -> list[int] | Hashes:
     """The hashes to probe for the values of `array`: no value is in a zone that has none of the hashes.
 
     Nulls are dropped. A zero of a float type gives the hashes of ``0.0`` and ``-0.0``, which are equal but have
-    different bytes. Up to 1024 values do not load Numba; hashed without it, they are a list of ints. NaN must not be
-    among the values: zonebloom.predicates.coerce.fit_values refuses it.
+    different bytes. Hashed without Numba, which few values do not load, they are a list of ints. NaN must not be among
+    the values: zonebloom.predicates.coerce.fit_values refuses it.
 
     Spec: specs/hashing.md#hash_values
     """
@@ -74,8 +74,7 @@ def hash_values(array: pa.Array) -> list[int] | Hashes:
     if isinstance(stored, pa.DictionaryArray):
         return hash_values(stored.dictionary_decode())
     values = _both_zeros(stored.drop_null())
-    most = _MAX_VALUES_BESIDE_KERNELS if _KERNELS in sys.modules else MAX_VALUES_WITHOUT_KERNELS
-    if len(values) > most:
+    if len(values) > _FEW_VALUES and is_worth_loading(_KERNELS, len(values) * _SECONDS_A_VALUE):
         return to_hashes(values)
     import xxhash  # noqa: PLC0415 - a build never needs it
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
+from zonebloom.bloom.loading import is_worth_loading
 from zonebloom.bloom.split_block import block_index, block_indexes, masks, measured_fpp
 from zonebloom.errors import InvalidZoneTableError
 
@@ -15,15 +15,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 BYTES_PER_BLOCK = 32
-_KERNEL_MODULE = "zonebloom.bloom.kernels.sbbf"
-_KERNEL_PROBES, _LOADED_KERNEL_PROBES = 1 << 22, 1 << 16
-"""Numbers of (zone, hash) pairs above which a kernel costs less than NumPy's 0.1 µs a pair: before Numba is loaded, as
-loading takes 0.5 s, and after."""
+_KERNELS = "zonebloom.bloom.kernels.sbbf"
+_FEW_PROBES = 1 << 12
+"""Pairs of a zone and a hash that NumPy probes as fast as a kernel is called."""
+_SECONDS_A_PROBE = 7e-8
+"""NumPy's."""
 
 
 def is_work_for_kernel(num_probes: int) -> bool:
     """Whether a kernel is faster than NumPy for `num_probes` pairs of a zone and a hash."""
-    return num_probes > (_LOADED_KERNEL_PROBES if _KERNEL_MODULE in sys.modules else _KERNEL_PROBES)
+    return num_probes > _FEW_PROBES and is_worth_loading(_KERNELS, num_probes * _SECONDS_A_PROBE)
 
 
 class FilterChunk:

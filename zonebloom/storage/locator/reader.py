@@ -9,7 +9,6 @@ Spec: specs/locator.md#probe
 
 from __future__ import annotations
 
-import sys
 from bisect import bisect_right
 from collections.abc import Sequence
 from functools import cached_property
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import xxhash
 
+from zonebloom.bloom.loading import is_worth_loading
 from zonebloom.bloom.locator import FIRSTS_PER_PAGE, PAGE_BYTES, WIDE_ZONE_BITS, pair_bounds, zones_in_page
 from zonebloom.bloom.zones import ZoneFilters, ZonePositions, ZonesOfEach
 from zonebloom.errors import CorruptIndexError, StorageError
@@ -30,16 +30,14 @@ from zonebloom.storage.stores.store import SLOW_READ_SECONDS, Mapping, Store
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-FEW_HASHES = 1024
-"""Hashes of one search that are looked up without Numba, which takes 0.5 s to load; NumPy takes 25 µs for each."""
-_FEW_IN_ALL = 4096
-"""Hashes that a segment looks up so before the next list of keys loads Numba."""
-_LOADED_FEW = 16
-"""The same where the kernels are loaded: a kernel call costs as much as a few keys."""
+_KERNELS = "zonebloom.bloom.kernels.locator"
+_FEW_HASHES = 16
+"""Hashes that NumPy looks up as fast as a kernel is called."""
+_SECONDS_A_HASH = 25e-6
+"""NumPy's."""
 _FIRST_PAGES = 16
 """Pages of a list whose time tells whether they come from memory."""
 _PAGES_AT_ONCE = 4096
-_KERNEL_MODULE = "zonebloom.bloom.kernels.locator"
 _MOST_TAIL_BYTES = 64 << 20
 """Bytes that a tail may take of memory; the most zones, in runs of one, take 40 MiB."""
 
@@ -57,7 +55,6 @@ class LocatorSegment(ZoneFilters):
         self.entry = entry
         self._store = store
         self._failure: str | None = None
-        self._num_few = 0
         try:
             tail_bytes = entry.spans[-1].num_bytes
             if tail_bytes > _MOST_TAIL_BYTES:
@@ -104,9 +101,8 @@ class LocatorSegment(ZoneFilters):
         if not len(hashes) or not self.layout.num_pages:
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
         try:
-            is_worth_loading = _KERNEL_MODULE in sys.modules or self._num_few > _FEW_IN_ALL
-            is_few = len(hashes) <= (_LOADED_FEW if is_worth_loading else FEW_HASHES)
-            return self._few(hashes) if is_few else self._many(hashes)
+            is_many = len(hashes) > _FEW_HASHES and is_worth_loading(_KERNELS, len(hashes) * _SECONDS_A_HASH)
+            return self._many(hashes) if is_many else self._few(hashes)
         except (CorruptIndexError, StorageError, FileNotFoundError) as error:
             self._note(error)
             raise CorruptIndexError(self._failure or str(error)) from error
@@ -155,7 +151,6 @@ class LocatorSegment(ZoneFilters):
     # --- a few keys ---------------------------------------------------------------------------------------------------
 
     def _few(self, hashes: NDArray[np.uint64]) -> ZonesOfEach:
-        self._num_few += len(hashes)
         bounds = [pair_bounds(one, self.layout.zone_bits) for one in hashes.tolist()]
         runs = self._page_runs(bounds)
         pages = self._read_runs(runs)
