@@ -21,7 +21,7 @@ from zonebloom.engines.spark import catalog
 from zonebloom.engines.spark import sql as queries
 from zonebloom.engines.spark.pushdown import implied
 from zonebloom.engines.spark.pushdown.implied import explained, implies, opaque
-from zonebloom.errors import ColumnNotFoundError, InvalidArgumentError
+from zonebloom.errors import ColumnNotFoundError, InvalidArgumentError, ZoneBloomError
 from zonebloom.spark import ZoneBloom
 
 ROWS, ZONE = 2000, 50
@@ -264,6 +264,11 @@ def test_a_table_of_the_data_source_has_the_rows_of_its_folder(any_spark, root, 
         joined = any_spark.sql("SELECT s.r FROM some s JOIN whole w ON s.u = w.u WHERE w.u = '0-3'")
         assert [row.r for row in joined.collect()] == [3]
         assert ZoneBloom(any_spark).read("whole").prepare("u = '1-7'").plan.result.kept.rows <= ZONE
+        query = "SELECT w.r FROM whole w JOIN whole v ON w.u = v.u WHERE w.u = '0-3'"
+        pruned = ZoneBloom(any_spark).sql(query)
+        assert [row.r for row in pruned.collect()] == [3]
+        assert "BatchScan zonebloom" not in explained(pruned)
+        assert "BatchScan zonebloom" in explained(any_spark.sql(query))
         pq.write_table(pa.table({"u": ["new"], "r": [-1]}), odd / "day=2024-01-02" / "new.parquet")
         assert any_spark.sql("SELECT r FROM some WHERE u = 'new'").collect()[0].r == -1
         assert "zonebloom" in any_spark.table("some").schema["u"].metadata
@@ -274,6 +279,32 @@ def test_a_table_of_the_data_source_has_the_rows_of_its_folder(any_spark, root, 
         any_spark.sql("DROP TABLE whole")
     assert len(list(odd.rglob("*.parquet"))) == 3
     assert len(list(root.rglob("*.parquet"))) == 2
+
+
+@pytest.mark.filterwarnings("ignore:zonebloom reads every row")
+def test_a_view_or_copy_of_a_table_of_the_data_source_is_not_taken_for_the_table(any_spark, root, tmp_path):
+    """Their columns have the metadata of the table's."""
+    zonebloom = ZoneBloom(any_spark)
+    any_spark.sql(f"CREATE TABLE whole USING zonebloom OPTIONS (path '{root}')")
+    any_spark.sql(f"CREATE TABLE copy USING parquet LOCATION '{tmp_path}/copy' AS SELECT * FROM whole WHERE r = 1")
+    views = {
+        "filtered": "SELECT * FROM whole WHERE r < 2",
+        "narrow": "SELECT r, u FROM whole",
+        "hinted": "SELECT * FROM whole WITH (where = \"u = '0-7'\")",
+    }
+    try:
+        for name, query in views.items():
+            any_spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {name} AS {query}")
+        for name in (*views, "copy"):
+            asked = f"SELECT r FROM {name} WHERE u = '0-7'"
+            assert shown(zonebloom.sql(asked)) == shown(any_spark.sql(asked)), name
+            with pytest.raises(ZoneBloomError):
+                zonebloom.read(name)
+    finally:
+        for name in ("copy", "whole"):
+            any_spark.sql(f"DROP TABLE {name}")
+        for name in views:
+            any_spark.catalog.dropTempView(name)
 
 
 def test_a_table_of_the_data_source_is_refused_where_its_reads_would_lose_rows_or_know_no_path(spark, root):

@@ -23,7 +23,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from zonebloom.engines.spark.pushdown.implied import explained
-from zonebloom.engines.spark.scan.source import stored_in
+from zonebloom.engines.spark.scan.source import FORMAT, stored_in
 from zonebloom.errors import IndexNotFoundError, InvalidArgumentError, ZoneBloomError
 from zonebloom.formats import Dataset, open_dataset
 from zonebloom.formats.detect import has_log_at
@@ -76,7 +76,7 @@ class Catalog:
         return f"{self.system_path.rstrip('/')}/{text}"
 
     def source(self, given: Any) -> Any:
-        """A frame of the table of Spark's catalog that `given` names, or its path; otherwise `given` itself.
+        """A frame of the table of Spark's catalog that `given` names; otherwise `given` itself.
 
         A text is a path if it has a slash, or if a file or folder has that name.
         """
@@ -84,8 +84,7 @@ class Catalog:
             return given
         with contextlib.suppress(PySparkException):  # a text that is not a name
             if self.spark.catalog.tableExists(given):
-                frame = self.spark.table(given)
-                return stored_in(frame.schema).get("path", frame)
+                return self.spark.table(given)
         return given
 
     def _named(self, given: Any) -> Any:
@@ -105,6 +104,8 @@ class Catalog:
         return self._data_set_of(source) if hasattr(source, "inputFiles") else given
 
     def _data_set_of(self, frame: DataFrame) -> Any:
+        if stored := _place_of_table(frame):
+            return stored.get("path") or self.opened(None, stored["index"]).data
         files = _files_of(frame)
         folder = common_folder(files)
         table = _table_around(folder, self.storage_options)
@@ -137,6 +138,8 @@ class Catalog:
         if index is None and isinstance(source, str):
             return open_index(source, **options)
         is_frame = hasattr(source, "inputFiles")
+        if is_frame and (stored := _place_of_table(source)):
+            return self.opened(stored.get("path"), index or stored.get("index"), version)
         options["dataset"] = dataset = self._data_set_of(source) if is_frame else source
         if index is None and is_frame and isinstance(dataset, str):  # such as a folder of one file
             with contextlib.suppress(IndexNotFoundError):
@@ -159,6 +162,8 @@ class Catalog:
 
     def has_index(self, frame: DataFrame) -> bool:
         """Whether an index lies beside the files of `frame`; Spark is not asked what `frame` does with them."""
+        if stored_in(frame.schema):
+            return bool(_place_of_table(frame))
         files = sorted(map(location_of, frame.inputFiles()))
         if not files:
             return _has_files_of_rows(frame)
@@ -232,6 +237,17 @@ def location_of(url: str) -> str:
     return unquote(url) if "://" in url else url
 
 
+def _place_of_table(frame: DataFrame) -> dict[str, str]:
+    """Path and index of the table of format zonebloom that `frame` scans; empty for any other frame.
+
+    Its columns have them. Columns of a frame that is derived from it have them too, and those of a copy of its rows.
+    """
+    stored = stored_in(frame.schema)
+    if not stored or _more_than_a_scan(frame):
+        return {}
+    return stored if f"BatchScan {FORMAT}[" in explained(frame) else {}
+
+
 def _files_of(frame: DataFrame) -> list[str]:
     """The data files that `frame` scans, as the library names them, in order of path.
 
@@ -272,7 +288,9 @@ def _more_than_a_scan(frame: DataFrame) -> str:
 
 
 def _has_files_of_rows(frame: DataFrame) -> bool:
-    """Whether `frame` has Iceberg's hidden column of files."""
+    """Whether `frame` has Iceberg's hidden column of files. PySpark logs each refusal of a column, so few are asked."""
+    if "RelationV2" not in explained(frame):
+        return False
     try:
         frame.select(_ICEBERG_FILE).schema  # noqa: B018 - Connect resolves names with the schema
     except PySparkException:
