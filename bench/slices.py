@@ -319,7 +319,7 @@ later = [run(f"key = {key}")[0] for key in keys[1:]]
 found = [run(f"key = {key}") for key in present]
 assert all(rows == 1 for _, rows in found)
 many = [run("key IN (" + ", ".join(map(str, one)) + ")")[0] for one in lists]
-print(json.dumps([first, later, [seconds for seconds, _ in found], many, size]))
+print(json.dumps([first, later, [seconds for seconds, _ in found], many[len(many) // 4 :], size]))
 """
 
 _OURS = """
@@ -348,6 +348,7 @@ absent = [run(lambda: index.to_table(zb.col("key") == key))[0] for key in keys[1
 found = [run(lambda: index.to_table(zb.col("key") == key)) for key in present]
 assert all(table.num_rows == 1 for _, table in found)
 many = [run(lambda: index.search(zb.col("key").isin(one)))[0] for one in lists]
+many = many[len(many) // 4 :]  # the first lists pay for Numba and for mapping the file
 print(json.dumps([first, later, absent, [seconds for seconds, _ in found], many, size, unlisted, first_rows]))
 """
 
@@ -377,7 +378,7 @@ def against_lance(result: Result, folder: Path) -> None:
     _warm(index)
     _warm(zb.build_index(folder / "lake", "key", index=located, rows_per_zone=ROWS_PER_ZONE, filters=False))
     question = folder / "question.json"
-    lists = [_absent(KEYS, 20 + seed) for seed in range(20)]
+    lists = [_absent(KEYS, 20 + seed) for seed in range(40)]
     question.write_text(json.dumps([_absent(100, 8), lists, present[:8]]), "utf-8")
     peers = [json.loads(_python(_LANCE, folder / "peer", question)) for _ in range(3)]
     ours, keyed = (
@@ -412,7 +413,7 @@ def against_lance(result: Result, folder: Path) -> None:
         [f"IsIn-{KEYS}, absent keys", joined(keyed, 4), "-", joined(peers, 3), ratio(3, 4, keyed)],
         ["bytes of the first query, MB", keyed[0][5] * MB, "-", peers[0][4] * MB, "-"],
     ]
-    note = f"The first lists of a process are looked up without Numba, 25 ms for {KEYS} keys; a later one loads it."
+    note = f"Of 40 lists of new keys the first 10 are left out: until Numba is loaded, {KEYS} keys take 25 ms."
     result.table("The same with a locator instead of filters", [*columns, "times Lance's speed"], table, note)
     claim = "with a locator, against Lance's"
     result.target(f"later absent keys, rows fetched, {claim}", ratio(1, 2, keyed), 6, "times", at_most=False)

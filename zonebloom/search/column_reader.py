@@ -26,11 +26,13 @@ _Asked = TypeVar("_Asked")
 _Answer = TypeVar("_Answer")
 
 
-def answers(ask: Callable[[_Asked], _Answer], many: Sequence[_Asked], *, is_remote: bool) -> Iterable[_Answer]:
-    """What `ask` gives for each, in order; of a remote index at once."""
-    if not is_remote or len(many) < 2:  # noqa: PLR2004 - one needs no threads
+def answers(
+    ask: Callable[[_Asked], _Answer], many: Sequence[_Asked], *, is_remote: bool, is_slow: bool = False
+) -> Iterable[_Answer]:
+    """What `ask` gives for each, in order; at once where an answer waits for a store or takes long."""
+    if not (is_remote or is_slow) or len(many) < 2:  # noqa: PLR2004 - one needs no threads
         return map(ask, many)
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
+    with ThreadPoolExecutor(_AT_ONCE if is_remote else 2) as pool:
         return list(pool.map(ask, many))
 
 
@@ -94,11 +96,8 @@ class ColumnReader(ZoneFilters):
                 return np.full(len(filters), CANNOT_MATCH)
             return filters.may_contain(hashes, mine)
 
-        if len(hashes) <= FEW_HASHES or len(self.filters) == 1:
-            parts = [probed(part) for part in self._parts(wanted)]
-        else:
-            with ThreadPoolExecutor(2) as pool:
-                parts = list(pool.map(probed, self._parts(wanted)))
+        is_slow = any(one.is_worth_thread(len(hashes)) for one in self.filters)
+        parts = list(answers(probed, list(self._parts(wanted)), is_remote=self._is_remote, is_slow=is_slow))
         return np.concatenate(parts) if parts else np.zeros(0, np.bool_)
 
     def candidates(self, hashes: NDArray[np.uint64]) -> NDArray[np.intp]:

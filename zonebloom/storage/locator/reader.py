@@ -132,6 +132,10 @@ class LocatorSegment(ZoneFilters):
         found[self.candidates(hashes)] = True
         return found if wanted is None else found & wanted
 
+    def is_worth_thread(self, num_hashes: int) -> bool:
+        """Whether a probe takes longer than starting a thread: its time does not grow with the zones."""
+        return num_hashes > 1 << 13
+
     def zone_fpp(self, zone: int) -> float:  # noqa: ARG002 - the same for all zones
         """The probability that an absent key is given one certain zone."""
         return self.layout.num_pairs / 2**41 / max(len(self), 1)
