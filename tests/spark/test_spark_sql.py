@@ -210,7 +210,7 @@ def test_a_query_has_the_rows_of_spark_and_its_scans_are_pruned(any_spark, table
         assert len(scans) == pruned, text
 
 
-def test_spark_explains_nothing_where_no_table_is_indexed(any_spark, tables, tmp_path, monkeypatch):
+def test_spark_explains_nothing_where_no_table_is_indexed(any_spark, tables, tmp_path, monkeypatch, capfd):
     asked = []
     for module in (catalog, implied):
         monkeypatch.setattr(module, "explained", lambda frame: asked.append(frame) or explained(frame))
@@ -220,6 +220,7 @@ def test_spark_explains_nothing_where_no_table_is_indexed(any_spark, tables, tmp
     for text in ("SELECT k FROM plain WHERE u = '0-7'", "SELECT k FROM users JOIN plain USING (k)", "SELECT 1"):
         assert shown(zb.sql(text)) == shown(any_spark.sql(text))
     assert not asked
+    assert "_file" not in capfd.readouterr().err, "PySpark logs what it refuses"
     assert zb.sql("SELECT r FROM events WHERE u = '0-7'").collect()[0].r == 7
     assert len(asked) == 3
 
@@ -279,6 +280,27 @@ def test_a_table_of_the_data_source_has_the_rows_of_its_folder(any_spark, root, 
         any_spark.sql("DROP TABLE whole")
     assert len(list(odd.rglob("*.parquet"))) == 3
     assert len(list(root.rglob("*.parquet"))) == 2
+
+
+def test_frames_and_tables_whose_options_move_dates_are_sparks_to_read(any_spark, tmp_path):
+    """The first days of 1500 are those of December 1499 in the calendar of old Spark."""
+    zonebloom_ = ZoneBloom(any_spark)
+    days = [dt.date(1500, 1, 1 + row % 20) for row in range(ROWS)]
+    pq.write_table(pa.table({"r": range(ROWS), "day": days}), tmp_path / "a.parquet", row_group_size=ZONE)
+    zonebloom.build_index(tmp_path, ["r", "day"], rows_per_zone=ZONE)
+    read = any_spark.read.option("datetimeRebaseMode", "CORRECTED")
+    read.parquet(str(tmp_path)).createOrReplaceTempView("kept")
+    read.option("datetimeRebaseMode", "LEGACY").parquet(str(tmp_path)).createOrReplaceTempView("moved")
+    options = "OPTIONS (datetimeRebaseMode 'LEGACY')"
+    any_spark.sql(f"CREATE TABLE old (r BIGINT, day DATE) USING parquet {options} LOCATION '{tmp_path}'")
+    try:
+        for name in ("moved", "old", "kept"):
+            query = f"SELECT * FROM {name} WHERE r = 5 OR day = DATE'1500-01-10'"
+            assert sorted(shown(zonebloom_.sql(query))) == sorted(shown(any_spark.sql(query))), name
+            with pytest.raises(InvalidArgumentError, match=r"options that move them|must be the plain scan"):
+                zonebloom_.read(any_spark.table(name))
+    finally:
+        any_spark.sql("DROP TABLE old")
 
 
 @pytest.mark.filterwarnings("ignore:zonebloom reads every row")

@@ -20,6 +20,7 @@ from typing import Any, TypeAlias
 from urllib.parse import unquote
 
 from pyspark.errors import PySparkException
+from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame
 
 from zonebloom.engines.spark.pushdown.implied import explained
@@ -237,6 +238,12 @@ def location_of(url: str) -> str:
     return unquote(url) if "://" in url else url
 
 
+def table_of(frame: DataFrame) -> str | None:
+    """The name of the table of Spark's catalog whose files `frame` scans; None for files by their path."""
+    found = re.search(r"^[\s:+|-]*Relation ([^\[\n]+)\[.*\] parquet$", explained(frame), re.MULTILINE)
+    return found[1] if found else None
+
+
 def _place_of_table(frame: DataFrame) -> dict[str, str]:
     """Path and index of the table of format zonebloom that `frame` scans; empty for any other frame.
 
@@ -288,13 +295,15 @@ def _more_than_a_scan(frame: DataFrame) -> str:
 
 
 def _has_files_of_rows(frame: DataFrame) -> bool:
-    """Whether `frame` has Iceberg's hidden column of files. PySpark logs each refusal of a column, so few are asked."""
-    if "RelationV2" not in explained(frame):
-        return False
+    """Whether `frame` has Iceberg's hidden column of files."""
+    logger = PySparkLogger.getLogger("DataFrameQueryContextLogger")  # it prints 5 KB for each column that is not there
+    was_disabled, logger.disabled = logger.disabled, True
     try:
         frame.select(_ICEBERG_FILE).schema  # noqa: B018 - Connect resolves names with the schema
     except PySparkException:
         return False
+    finally:
+        logger.disabled = was_disabled
     return True
 
 

@@ -10,17 +10,19 @@ Spec: specs/spark.md#reads, specs/spark.md#tables
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from zonebloom.engines.spark.catalog import Catalog, Place, check_batch, check_is_read_by_spark, place_of
+from zonebloom.engines.spark.catalog import Catalog, Place, check_batch, check_is_read_by_spark, place_of, table_of
 from zonebloom.engines.spark.pushdown.types import Piece
 from zonebloom.engines.spark.scan.choice import DRIVER_FILES_OF_STORES, Choice, Kept, choose
 from zonebloom.engines.spark.scan.row_ranges import read_rows
 from zonebloom.engines.spark.scan.schema import Layout
+from zonebloom.engines.spark.scan.source import stored_in
 from zonebloom.engines.spark.scan.table import Asked, Lake
 from zonebloom.errors import InvalidArgumentError
 from zonebloom.formats import ParquetDataset
@@ -86,7 +88,29 @@ def lake_of(
     if hasattr(source, "inputFiles") and list(map(_typed, source.schema)) != list(map(_typed, lake.full_schema)):
         message = f"a table to read must have the columns of its files, {lake.full_schema.simpleString():.200}"
         raise InvalidArgumentError(f"{message}, got {source.schema.simpleString():.200}; pass the path of the files")
+    if hasattr(source, "inputFiles") and not stored_in(source.schema) and not isinstance(lake, ForeignLake):
+        _check_dates(lake, source)
     return lake
+
+
+def _check_dates(lake: Lake, frame: DataFrame) -> None:
+    """Refuse a frame whose options may move dates; other reads of the files would give other rows.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The table of Spark's catalog has an option such as `datetimeRebaseMode`, or another frame has any option.
+    """
+    if not re.search("date|timestamp", frame.schema.simpleString()):
+        return
+    table = table_of(frame)
+    if table is None:
+        lake.check_plain_scan(frame)
+        return
+    for described in frame.sparkSession.sql(f"DESCRIBE EXTENDED {table}").collect():
+        if described[0] == "Storage Properties" and "rebasemode" in described[1].lower():
+            message = "a table to read must have its dates as in its files, got options that move them"
+            raise InvalidArgumentError(f"{message}: {described[1]:.200}; query the table by spark.sql")
 
 
 def _typed(field: Any) -> tuple[str, str]:
