@@ -276,6 +276,28 @@ def test_a_table_of_the_data_source_has_the_rows_of_its_folder(any_spark, root, 
     assert len(list(root.rglob("*.parquet"))) == 2
 
 
+@pytest.mark.filterwarnings("ignore:zonebloom reads every row")
+def test_views_and_copies_of_a_table_of_the_data_source_are_not_that_table(any_spark, root):
+    """Spark gives them the columns of the table with their metadata, and so with the table's path."""
+    zb = ZoneBloom(any_spark)
+    any_spark.sql(f"CREATE TABLE whole USING zonebloom LOCATION '{root}'")
+    any_spark.sql("CREATE TABLE copied USING parquet AS SELECT u, r FROM whole WHERE u = '0-7'").collect()
+    any_spark.sql("INSERT INTO copied VALUES ('new', 1)").collect()
+    any_spark.sql("CREATE TEMPORARY VIEW seen AS SELECT u, r FROM whole WHERE r > 5")
+    try:
+        assert "zonebloom" in any_spark.table("copied").schema["u"].metadata
+        zb.create_index("copied", "u")
+        assert shown(zb.read("copied").toDF()) == shown(any_spark.table("copied"))
+        assert [row.r for row in zb.read("copied").where("u IN ('new', '0-8')").collect()] == [1]
+        with pytest.raises(InvalidArgumentError, match="must be a plain scan of files"):
+            zb.read("seen")
+        assert shown(zb.read("whole").where("u = '1-7'")) == shown(any_spark.table("whole").where("u = '1-7'"))
+    finally:
+        any_spark.catalog.dropTempView("seen")
+        any_spark.sql("DROP TABLE copied")
+        any_spark.sql("DROP TABLE whole")
+
+
 def test_a_table_of_the_data_source_is_refused_where_its_reads_would_lose_rows_or_know_no_path(spark, root):
     ZoneBloom(spark)
     for clause, message in (

@@ -23,7 +23,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from zonebloom.engines.spark.pushdown.implied import explained
-from zonebloom.engines.spark.scan.source import stored_in
+from zonebloom.engines.spark.scan.source import FORMAT, stored_in
 from zonebloom.errors import IndexNotFoundError, InvalidArgumentError, ZoneBloomError
 from zonebloom.formats import Dataset, open_dataset
 from zonebloom.formats.detect import has_log_at
@@ -85,7 +85,8 @@ class Catalog:
         with contextlib.suppress(PySparkException):  # a text that is not a name
             if self.spark.catalog.tableExists(given):
                 frame = self.spark.table(given)
-                return stored_in(frame.schema).get("path", frame)
+                path = stored_in(frame.schema).get("path")
+                return frame if path is None or not _is_of_source(frame) else path
         return given
 
     def _named(self, given: Any) -> Any:
@@ -261,14 +262,24 @@ def _more_than_a_scan(frame: DataFrame) -> str:
     A select, a filter or a limit scans the same files and has `_metadata` too, but has other rows or columns.
     """
     try:
-        whole = explained(frame)
+        names = _nodes(explained(frame))
     except PySparkException:  # Spark makes no view of a frame with two columns of one name
-        whole = ""
-    analyzed = whole.partition("== Analyzed Logical Plan ==\n")[2].partition("\n== Optimized ")[0]
-    nodes = [line for line in analyzed.splitlines()[2:] if line]  # the first lines are types, and the SELECT of EXPLAIN
-    names = [re.match(r"[\s:+|-]*(\w*)", line)[1] for line in nodes]  # type: ignore[index]  # matches everywhere
+        names = []
     other = next((name for name in names if name not in _SCANS), None if names else "a plan that is not shown")
     return "" if other is None else f"one that is derived by {other}"
+
+
+def _nodes(whole: str) -> list[str]:
+    """The names of the nodes of the analyzed plan in the text of EXPLAIN."""
+    analyzed = whole.partition("== Analyzed Logical Plan ==\n")[2].partition("\n== Optimized ")[0]
+    nodes = [line for line in analyzed.splitlines()[2:] if line]  # the first lines are types, and the SELECT of EXPLAIN
+    return [re.match(r"[\s:+|-]*(\w*)", line)[1] for line in nodes]  # type: ignore[index]  # matches everywhere
+
+
+def _is_of_source(frame: DataFrame) -> bool:
+    """Whether `frame` reads a table of the data source; its views and copies have the same metadata."""
+    whole = explained(frame)
+    return {*_nodes(whole)} <= {"RelationV2", "SubqueryAlias", "View"} and f"BatchScan {FORMAT}[" in whole
 
 
 def _has_files_of_rows(frame: DataFrame) -> bool:
