@@ -313,6 +313,15 @@ def test_any_collection_is_taken(literals):
     assert fit.values.type == pa.int32()
 
 
+@pytest.mark.parametrize("kind", [pl.Categorical, pl.Enum(["x", "y", "z"])])
+def test_categories_of_polars_are_taken(kind):
+    categories = pl.Series(["x", None, "z"], dtype=kind)  # the PyCapsule interface gives a dictionary of views
+    for literals in (categories, pa.chunked_array(categories), pa.chunked_array(categories).combine_chunks()):
+        fit = fit_values(literals, pa.string())
+        assert fit.reason is None
+        assert sorted(fit.values.to_pylist()) == ["x", "z"]
+
+
 def test_a_mixture_is_not_truncated_to_its_first_type():
     stamps = [DAY, NAIVE]  # pyarrow makes two dates of it
     assert fit_values(stamps, pa.timestamp("us")).values.to_pylist() == [dt.datetime.combine(DAY, dt.time()), NAIVE]

@@ -242,6 +242,18 @@ def test_locators_instead_of_filters_that_are_damaged_keep_their_zones(lake):
     assert_only_zones_with_keys_are_kept(lake, index)
 
 
+@both
+@pytest.mark.parametrize("answer", ["locate", "files_for"])
+def test_locate_warns_of_a_damaged_locator(lake, how, answer):
+    path = build(lake, workers=1, **how).root / "columns/k"
+    [locator] = path.glob("*.locator")
+    data = bytearray(locator.read_bytes())
+    data[100] ^= 4
+    locator.write_bytes(data)
+    with pytest.warns(RuntimeWarning, match=r"page 0 of segment .* must have the checksum that it carries"):
+        getattr(zb.open_index(lake), answer)("k", [7])
+
+
 def test_filters_name_the_zones_of_many_keys_as_of_few(tmp_path, monkeypatch):
     """A slice segment and a zone segment: each key has the zones that a search for it alone keeps."""
     for number in range(3):

@@ -306,7 +306,7 @@ def test_frames_and_tables_whose_options_move_dates_are_sparks_to_read(any_spark
 @pytest.mark.filterwarnings("ignore:zonebloom reads every row")
 def test_a_view_or_copy_of_a_table_of_the_data_source_is_not_taken_for_the_table(any_spark, root, tmp_path):
     """Their columns have the metadata of the table's."""
-    zonebloom = ZoneBloom(any_spark)
+    zonebloom_ = ZoneBloom(any_spark)
     any_spark.sql(f"CREATE TABLE whole USING zonebloom OPTIONS (path '{root}')")
     any_spark.sql(f"CREATE TABLE copy USING parquet LOCATION '{tmp_path}/copy' AS SELECT * FROM whole WHERE r = 1")
     views = {
@@ -319,9 +319,11 @@ def test_a_view_or_copy_of_a_table_of_the_data_source_is_not_taken_for_the_table
             any_spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {name} AS {query}")
         for name in (*views, "copy"):
             asked = f"SELECT r FROM {name} WHERE u = '0-7'"
-            assert shown(zonebloom.sql(asked)) == shown(any_spark.sql(asked)), name
+            assert shown(zonebloom_.sql(asked)) == shown(any_spark.sql(asked)), name
             with pytest.raises(ZoneBloomError):
-                zonebloom.read(name)
+                zonebloom_.read(name)
+        zonebloom_.create_index("copy", "r")
+        assert shown(zonebloom_.read("copy").where("r = 1")) == shown(any_spark.table("copy"))
     finally:
         for name in ("copy", "whole"):
             any_spark.sql(f"DROP TABLE {name}")

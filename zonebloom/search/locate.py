@@ -98,6 +98,7 @@ def _ranges(view: View, column: str, array: pa.Array) -> tuple[Fitted, _Ranges]:
     fit = fitted(array, probed.column_type)
     slots, hashes = key_hashes(fit)
     keys, zones = probed.zones.zones_of_each(hashes)
+    view.snapshot.warn_of_damage()
     if probed.places is not None:
         zones = probed.places[zones]
         keys, zones = keys[zones >= 0], zones[zones >= 0]

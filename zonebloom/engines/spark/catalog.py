@@ -105,7 +105,7 @@ class Catalog:
         return self._data_set_of(source) if hasattr(source, "inputFiles") else given
 
     def _data_set_of(self, frame: DataFrame) -> Any:
-        if stored := _place_of_table(frame):
+        if stored := place_of_table(frame):
             return stored.get("path") or self.opened(None, stored["index"]).data
         files = _files_of(frame)
         folder = common_folder(files)
@@ -139,7 +139,7 @@ class Catalog:
         if index is None and isinstance(source, str):
             return open_index(source, **options)
         is_frame = hasattr(source, "inputFiles")
-        if is_frame and (stored := _place_of_table(source)):
+        if is_frame and (stored := place_of_table(source)):
             return self.opened(stored.get("path"), index or stored.get("index"), version)
         options["dataset"] = dataset = self._data_set_of(source) if is_frame else source
         if index is None and is_frame and isinstance(dataset, str):  # such as a folder of one file
@@ -163,8 +163,8 @@ class Catalog:
 
     def has_index(self, frame: DataFrame) -> bool:
         """Whether an index lies beside the files of `frame`; Spark is not asked what `frame` does with them."""
-        if stored_in(frame.schema):
-            return bool(_place_of_table(frame))
+        if place_of_table(frame):
+            return True
         files = sorted(map(location_of, frame.inputFiles()))
         if not files:
             return _has_files_of_rows(frame)
@@ -244,7 +244,7 @@ def table_of(frame: DataFrame) -> str | None:
     return found[1] if found else None
 
 
-def _place_of_table(frame: DataFrame) -> dict[str, str]:
+def place_of_table(frame: DataFrame) -> dict[str, str]:
     """Path and index of the table of format zonebloom that `frame` scans; empty for any other frame.
 
     Its columns have them. Columns of a frame that is derived from it have them too, and those of a copy of its rows.

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from zonebloom.arrow import compute as pc
-from zonebloom.arrow import from_values
+from zonebloom.arrow import from_values, without_views
 from zonebloom.bloom.hashing import is_supported, storage_type
 from zonebloom.errors import first_line
 from zonebloom.predicates.coerce import numbers, temporal, texts
@@ -123,8 +123,8 @@ def _fit_source(source: pa.Array | list[Number], value_type: pa.DataType) -> Par
 def _decoded(source: pa.Array) -> pa.Array:
     """The same values in a plain array: without dictionaries, run-end encoding, views and unknown extension types."""
     while True:
-        if isinstance(source, pa.DictionaryArray):
-            source = source.dictionary_decode()
+        if isinstance(source, pa.DictionaryArray):  # of views too, as Polars' categories are
+            source = source.cast(without_views(source.type)).dictionary_decode()
         elif isinstance(source, pa.RunEndEncodedArray):
             source = pc.run_end_decode(source)
         elif isinstance(source, pa.ExtensionArray) and not isinstance(source.type, pa.UuidType):

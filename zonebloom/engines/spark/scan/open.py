@@ -17,12 +17,19 @@ from typing import Any, cast
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from zonebloom.engines.spark.catalog import Catalog, Place, check_batch, check_is_read_by_spark, place_of, table_of
+from zonebloom.engines.spark.catalog import (
+    Catalog,
+    Place,
+    check_batch,
+    check_is_read_by_spark,
+    place_of,
+    place_of_table,
+    table_of,
+)
 from zonebloom.engines.spark.pushdown.types import Piece
 from zonebloom.engines.spark.scan.choice import DRIVER_FILES_OF_STORES, Choice, Kept, choose
 from zonebloom.engines.spark.scan.row_ranges import read_rows
 from zonebloom.engines.spark.scan.schema import Layout
-from zonebloom.engines.spark.scan.source import stored_in
 from zonebloom.engines.spark.scan.table import Asked, Lake
 from zonebloom.errors import InvalidArgumentError
 from zonebloom.formats import ParquetDataset
@@ -88,7 +95,7 @@ def lake_of(
     if hasattr(source, "inputFiles") and list(map(_typed, source.schema)) != list(map(_typed, lake.full_schema)):
         message = f"a table to read must have the columns of its files, {lake.full_schema.simpleString():.200}"
         raise InvalidArgumentError(f"{message}, got {source.schema.simpleString():.200}; pass the path of the files")
-    if hasattr(source, "inputFiles") and not stored_in(source.schema) and not isinstance(lake, ForeignLake):
+    if hasattr(source, "inputFiles") and not place_of_table(source) and not isinstance(lake, ForeignLake):
         _check_dates(lake, source)
     return lake
 
