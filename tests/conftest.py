@@ -221,13 +221,14 @@ def figure(record_property: Callable[[str, object], None]) -> Callable[[str], No
     return lambda text: record_property("figure", text)
 
 
-_TOGETHER = ("tests/spark/", "tests/test_remote_lakes.py")
-"""Tests whose modules stay together, as a module of Spark shares a session, and remote lakes take long to fill."""
+_SPARK, _REMOTE = "tests/spark/", "tests/test_remote_lakes.py"
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
-    """Each test is sent alone, but those of a module of `_TOGETHER`.
+    """A module goes to one worker, and all of Spark: a second JVM takes 20 s of CPU to warm up.
+
+    In the deep suite tests take long, so each is sent alone, but for modules whose tests share what takes long to make.
 
     With pytest 9.2, xdist 3.8 does not see its own mark `xdist_group`.
     """
@@ -235,7 +236,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
 
     class Scheduler(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return nodeid.partition("::")[0] if nodeid.startswith(_TOGETHER) else nodeid
+            module = nodeid.partition("::")[0]
+            if IS_DEEP:
+                return module if nodeid.startswith((_SPARK, _REMOTE)) else nodeid
+            return _SPARK if nodeid.startswith(_SPARK) else module
 
     return Scheduler(config, log)
 

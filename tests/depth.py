@@ -1,7 +1,8 @@
 """How deep the suite goes: as a change needs (`make test`), or in full where `ZONEBLOOM_DEPTH=deep` (`make test-deep`).
 
-The properties are the same at both depths; only the number of examples, lives, kills and sessions differs. `make
-test-deep` runs just the tests whose depth differs: they have the mark `deep`, which `deeper_names` finds in the source.
+The properties are the same at both depths, but for some that need a cluster (`deep_only`); the number of examples,
+lives, kills and sessions differs. `make test-deep` runs just the tests whose depth differs: they have the mark `deep`,
+which `deeper_names` finds in the source.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
-__all__ = ["IS_DEEP", "at_depth", "deeper_names", "some"]
+__all__ = ["IS_DEEP", "at_depth", "deep_only", "deeper_names", "some"]
 
 T = TypeVar("T")
 
@@ -24,6 +25,11 @@ IS_DEEP = os.environ.get("ZONEBLOOM_DEPTH") == "deep"
 def at_depth(full: int, change: int | None = None) -> int:
     """`full` in the deep suite; else `change`, by default a fifth, and at least 5."""
     return full if IS_DEEP else change or max(full // 5, 5)
+
+
+def deep_only(test: T) -> T | None:
+    """The test in the deep suite; else none, so that pytest finds no test of that name. The first of its decorators."""
+    return test if IS_DEEP else None
 
 
 def some(cases: Iterable[T], each: int) -> Sequence[T]:

@@ -32,7 +32,7 @@ from tests.depth import at_depth
 from tests.s3 import S3Server
 from tests.tables import ROWS_PER_ZONE, assert_same, plain, rows, user
 from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, StorageError
-from zonebloom.formats import open_dataset
+from zonebloom.formats import delta, open_dataset
 from zonebloom.reasons import ReasonCode
 
 
@@ -767,7 +767,8 @@ def test_a_table_in_an_object_store(s3):
 
 
 @pytest.mark.parametrize("fault", ["deny", "refuse"])
-def test_an_outage_is_told_as_one_and_changes_nothing(s3, vectors, fault):
+def test_an_outage_is_told_as_one_and_changes_nothing(s3, vectors, fault, monkeypatch):
+    monkeypatch.setitem(delta._RETRIES, "max_retries", "1")  # deltalake waits longer before each
     (add,) = delta_log.actions(vectors, "add")
     delta_log.delete_rows(vectors, add, [4], "u")
     url = s3.upload(vectors, "t")
@@ -796,7 +797,8 @@ def test_an_outage_is_told_as_one_and_changes_nothing(s3, vectors, fault):
     assert index.to_table(user(5))["id"].to_pylist() == [5]
 
 
-def test_a_store_that_is_gone_is_told(vectors):
+def test_a_store_that_is_gone_is_told(vectors, monkeypatch):
+    monkeypatch.setitem(delta._RETRIES, "max_retries", "1")
     server = S3Server()
     url = server.bucket("bucket").upload(vectors, "t")
     index = zb.build_index(url, "u", index=vectors.parent / "index", storage_options=server.options)

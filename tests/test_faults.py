@@ -220,7 +220,7 @@ def test_a_write_that_goes_wrong_loses_nothing(template, tmp_path, operation, fi
         num_writes = faults.count
         assert num_writes
         shutil.rmtree(root)
-        each = 5 if num_writes < 10 else 13  # neither divides the number of kinds, so all kinds take part
+        each = 5 if num_writes < 10 else 19  # neither divides the number of kinds, so all kinds take part
         for at, kind in some(itertools.product(range(num_writes), FAULTS), each=each):
             shutil.copytree(template, root)
             before = list_versions(LocalStore(root / "_zonebloom"))[-1]

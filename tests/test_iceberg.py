@@ -699,7 +699,8 @@ def test_an_outage_of_the_store_is_told_as_one_and_changes_nothing(s3, tmp_path,
 
 
 @pytest.mark.parametrize("file_io", ["pyarrow.PyArrowFileIO", "fsspec.FsspecFileIO"])
-def test_a_store_that_is_gone_is_told(tmp_path, place, file_io):
+def test_a_store_that_is_gone_is_told(tmp_path, place, file_io, monkeypatch):
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")  # botocore waits longer before each attempt
     server = S3Server()
     catalog = catalog_in(server.bucket("bucket"), tmp_path, **{"py-io-impl": f"pyiceberg.io.{file_io}"})
     catalog.create_namespace("db")

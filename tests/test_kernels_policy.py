@@ -107,7 +107,7 @@ def test_kernels_run_without_the_gil():
 import threading, time
 import numpy as np
 from zonebloom.bloom.kernels.xxh64 import hash_fixed
-data = np.zeros(36 * (1 << 22), np.uint8)
+data = np.zeros(36 * (1 << 21), np.uint8)
 hash_fixed(data, 36)
 worker = threading.Thread(target=lambda: [hash_fixed(data, 36) for _ in range(10)])
 worker.start()

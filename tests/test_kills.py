@@ -23,7 +23,7 @@ from zonebloom.maintain.versions import delete_index
 from zonebloom.storage.manifest import list_versions, read_version
 from zonebloom.storage.stores.local import LocalStore
 
-KILLS = int(os.environ.get("ZONEBLOOM_KILLS") or at_depth(210, 25))
+KILLS = int(os.environ.get("ZONEBLOOM_KILLS") or at_depth(210, 15))
 KINDS = ("build", "rebuild", "refresh", "optimize", "vacuum")
 
 

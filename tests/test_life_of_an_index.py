@@ -32,7 +32,7 @@ from tests.depth import at_depth
 from zonebloom.errors import ConcurrentCommitError, CorruptIndexError
 from zonebloom.reasons import ReasonCode
 
-LIVES = int(os.environ.get("ZONEBLOOM_LIVES") or at_depth(120, 15))
+LIVES = int(os.environ.get("ZONEBLOOM_LIVES") or at_depth(120, 8))
 STEPS = 50
 
 KEYS = st.one_of(st.integers(0, 40), st.none())

@@ -110,8 +110,8 @@ def test_a_long_chain_of_conditions_takes_linear_time():
             table = pa.table({"o": [1, 6, None]})
             assert ds.dataset(table).to_table(columns={"x": expression})["x"].to_pylist() == [False, True, None]
         """,
-        at_depth(60_000, 10_000),
-        at_depth(20_000, 10_000),
+        at_depth(60_000, 5000),
+        at_depth(20_000, 5000),
     )
 
 
@@ -145,5 +145,5 @@ def test_a_thousand_levels_are_evaluated_and_more_are_refused_by_name(tmp_path):
             index.search(negated)
         """,
         tmp_path,
-        at_depth(50_000, 5000),
+        at_depth(50_000, 2000),
     )

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import io
 import itertools
-import json
 import subprocess
 import sys
 import threading
@@ -80,8 +79,7 @@ def some_keys(lake: Lake) -> list[str]:
 # --- places -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("partition_by_day", [False, True])
-@pytest.mark.parametrize("levels", [["zone"], ["zone", "fragment", "dataset"]])
+@pytest.mark.parametrize(("partition_by_day", "levels"), [(False, ["zone"]), (True, ["zone", "fragment", "dataset"])])
 def test_a_remote_lake_answers_as_a_local_one(s3: Bucket, make_lake, partition_by_day, levels):
     lake = make_lake((2500, 1000, 3000, 0, 700), partition_by_day=partition_by_day, row_group_size=1024)
     url = s3.upload(lake.root, "a b/lake ü=1%20")
@@ -532,28 +530,22 @@ def test_explain_shows_the_requests(wide_lake, capsys):
 # --- the command, and what is loaded ----------------------------------------------------------------------------------
 
 
-def test_the_command_takes_urls_and_options(s3: Bucket, flat_lake: Lake):
+def test_the_command_takes_urls_and_options(s3: Bucket, flat_lake: Lake, run):
     url = s3.upload(flat_lake.root, "lake")
     options = [part for name, value in s3.options.items() for part in ("--storage-option", f"{name}={value}")]
-
-    def run(*arguments):
-        script = "from zonebloom.cli import main; main()"
-        command = [sys.executable, "-c", script, *arguments, *options]
-        return subprocess.run(command, capture_output=True, text=True, check=False)
-
-    built = run("build", url, "-c", "user_id", "--format", "json")
-    assert built.returncode == 0, built.stderr
-    assert json.loads(built.stdout)["index"] == beside(url)
-    explained = json.loads(run("explain", url, "-w", f"user_id = '{key_of(flat_lake, 5)}'", "--format", "json").stdout)
+    built = run("build", url, "-c", "user_id", "--format", "json", *options)
+    assert built.code == 0, built.err
+    assert built.document["index"] == beside(url)
+    question = ("-w", f"user_id = '{key_of(flat_lake, 5)}'", "--format", "json", *options)
+    explained = run("explain", url, *question).document
     assert explained["requests"] > 0
     assert explained["kept"]["files"] == 1
-    scanned = run("scan", url, "-w", f"user_id = '{key_of(flat_lake, 5)}'", "--format", "json")
-    assert json.loads(scanned.stdout)["user_id"] == key_of(flat_lake, 5)
-    refused = run("search", url, "-w", "user_id = 'x'", "--storage-option", "nothing")
-    assert (refused.returncode, refused.stdout) == (2, "")
-    missing = run("search", "s3://no-such-bucket/lake", "-w", "user_id = 'x'")
-    assert (missing.returncode, missing.stderr.count("\n")) == (1, 1)
-    assert run("delete", url, "--yes").returncode == 0
+    assert run("scan", url, *question).document["user_id"] == key_of(flat_lake, 5)
+    refused = run("search", url, "-w", "user_id = 'x'", *options, "--storage-option", "nothing")
+    assert (refused.code, refused.out) == (2, "")
+    missing = run("search", "s3://no-such-bucket/lake", "-w", "user_id = 'x'", *options)
+    assert (missing.code, missing.err.count("\n")) == (1, 1)
+    assert run("delete", url, "--yes", *options).code == 0
     assert s3.keys("_lake.zonebloom") == []
 
 

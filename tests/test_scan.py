@@ -252,7 +252,7 @@ def ids(table: pa.Table) -> list[int]:
 
 
 @settings(
-    max_examples=at_depth(100, 12),
+    max_examples=at_depth(100, 8),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

@@ -131,7 +131,7 @@ trees = st.recursive(
     num_values=st.sampled_from([1, 4, 60]),
     gaps=st.sets(st.sampled_from(["dead", "unseen", "order", "own"])).map(" ".join),
 )
-@settings(max_examples=at_depth(400), deadline=None)
+@settings(max_examples=at_depth(400, 40), deadline=None)
 def test_zone_sets_give_the_rows_of_row_ranges(tree, seed, num_fragments, num_values, gaps):
     lake = Lake(seed, num_fragments, num_values, gaps)
     plain = {

@@ -159,7 +159,8 @@ def running(
             builder = SparkSession.builder.master(master).appName("zonebloom")
             for name, value in {**settings(scratch, connect_port), **(options or {})}.items():
                 builder = builder.config(name, value)
-            session = builder.getOrCreate()
+            with contextlib.chdir(scratch):  # else workers find the checkout before what is sent to them
+                session = builder.getOrCreate()
             session.sparkContext.setLogLevel("ERROR")
             try:
                 yield session

@@ -1,10 +1,10 @@
-"""Spark sessions: one of each worker of xdist for all tests of this folder.
+"""Spark sessions: one for all tests of this folder; in the deep suite one of each worker of xdist.
 
 `spark` is a classic session of two threads, whose Python workers are processes of their own and whose tasks are tried
 again. It interprets queries; in the deep suite Spark compiles them, as by default. `connect` is a Spark Connect session
 of the same server. `any_spark` is one of the two, chosen by the test's name, and each in turn in the deep suite.
 In a test with a session of Spark Connect, `pyspark.sql.functions` make columns for Connect, so use one kind there. Only
-`test_spark_delivery.py` starts a cluster, for what processes alone show.
+`test_spark_delivery.py` starts a cluster, in the deep suite, for what processes alone show.
 """
 
 from __future__ import annotations

@@ -2,9 +2,46 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Any
 
 
 def shown(frame: Any) -> list[str]:
     """All rows as texts, in an order of their own."""
     return sorted(map(repr, frame.collect()))
+
+
+def union(frames: list[Any]) -> Any:
+    """The rows of all frames, which have the same columns."""
+    return reduce(lambda one, other: one.unionAll(other), frames)
+
+
+def rows_of_each(frames: list[Any]) -> list[list[str]]:
+    """The rows of each of `frames`, all by one job."""
+    found: list[list[str]] = [[] for _ in frames]
+    for row in union([frame.selectExpr("*", f"{number} AS asked") for number, frame in enumerate(frames)]).collect():
+        found[row.asked].append(repr(tuple(row)[:-1]))
+    return [sorted(rows) for rows in found]
+
+
+def of_plain_read(plain: Any, conditions: list[str]) -> dict[str, list[str]]:
+    """For each condition its rows, all by one job; without those at which Spark fails, as on a text of no number."""
+    from pyspark.errors import PySparkException
+
+    texts = [f"({condition}) <=> TRUE AS is_true_{number}" for number, condition in enumerate(conditions)]
+    try:
+        rows = [tuple(row) for row in plain.selectExpr("*", *texts).collect()]
+    except PySparkException:
+        middle = len(conditions) // 2
+        halves = (conditions[:middle], conditions[middle:]) if middle else ()
+        return {condition: rows for half in halves for condition, rows in of_plain_read(plain, half).items()}
+    width = len(plain.columns)
+    return {
+        condition: sorted(repr(row[:width]) for row in rows if row[width + number])
+        for number, condition in enumerate(conditions)
+    }
+
+
+def of_lake(lake: Any, conditions: list[str], way: str) -> dict[str, list[str]]:
+    """For each condition the rows that the lake gives."""
+    return dict(zip(conditions, rows_of_each([lake.where(one, method=way) for one in conditions]), strict=True))

@@ -1,6 +1,6 @@
 """zonebloom on executors: lost, installed there, sent along, missing, or of another version; what users must install.
 
-Oracle: PySpark 4.3's own artifacts and archives, on a cluster whose executors are processes.
+Oracle: PySpark 4.3's own artifacts and archives; in the deep suite on a cluster whose executors are processes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import zonebloom
-from tests.depth import IS_DEEP
+from tests.depth import IS_DEEP, deep_only
 from tests.spark import cluster, faults
 from tests.spark.test_spark_build import assert_survives
 from zonebloom.engines.spark.executors import Cluster, unpickled
@@ -57,32 +57,38 @@ def run_python(code, **environment):
     )
 
 
-ISOLATED = {"artifacts shared": "false"} if IS_DEEP else {"artifacts isolated": "true"}
+if IS_DEEP:
 
+    @pytest.fixture(scope="module")
+    def server() -> Iterator[tuple[int, contextlib.ExitStack]]:
+        """Port of a Connect server in a process of its own, where sessions share artifacts, and what ends its sessions.
 
-@pytest.fixture(scope="module", params=ISOLATED.values(), ids=ISOLATED)
-def server(request: pytest.FixtureRequest) -> Iterator[tuple[int, contextlib.ExitStack]]:
-    """Port of a Connect server in a process of its own, and what ends its sessions.
+        They stay open as long as it runs, as executors may fetch shared artifacts for a later session.
+        """
+        options = {"spark.sql.artifact.isolation.enabled": "false"}
+        with cluster.serving(options) as port, contextlib.ExitStack() as sessions:
+            yield port, sessions
 
-    They stay open as long as it runs: where sessions share artifacts, executors may fetch them for a later one.
-    """
-    options = {"spark.sql.artifact.isolation.enabled": request.param}
-    with cluster.serving(options) as port, contextlib.ExitStack() as sessions:
-        yield port, sessions
+    @pytest.fixture
+    def remote(server: tuple[int, contextlib.ExitStack]) -> Iterator[SparkSession]:
+        """A session of that server."""
+        port, sessions = server
+        with cluster.connected(port, stop=False) as session:
+            sessions.callback(session.stop)
+            yield session
 
+else:
 
-@pytest.fixture
-def remote(server: tuple[int, contextlib.ExitStack]) -> Iterator[SparkSession]:
-    """A session of that server."""
-    port, sessions = server
-    with cluster.connected(port, stop=False) as session:
-        sessions.callback(session.stop)
-        yield session
+    @pytest.fixture
+    def remote(connect: SparkSession) -> SparkSession:
+        """A session with artifacts of its own, whose executors are threads with Python workers."""
+        return connect
 
 
 # --- executors --------------------------------------------------------------------------------------------------------
 
 
+@deep_only
 def test_a_lost_executor_changes_nothing(remote, make_lake, tmp_path, monkeypatch):
     assert_survives(remote, make_lake, tmp_path, monkeypatch, "build_or_kill_the_executor")
 

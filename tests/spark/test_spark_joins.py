@@ -9,6 +9,7 @@ import datetime as dt
 import math
 import random
 from collections import Counter
+from collections.abc import Sequence
 from decimal import Decimal
 from functools import reduce
 from pathlib import Path
@@ -21,7 +22,7 @@ import pytest
 
 import zonebloom
 from tests.conftest import index_of
-from tests.depth import IS_DEEP
+from tests.depth import IS_DEEP, some
 from zonebloom.bloom.hashing import hash_array
 from zonebloom.bloom.sbbf import Sbbf
 from zonebloom.engines.spark.catalog import Catalog
@@ -155,7 +156,7 @@ def wide(columns: list[tuple[list[Any], pa.DataType]], numbers: str) -> pa.Table
 class Probed:
     """Lakes and probes of some `CASES`, each case a column of one data set and of one frame: few scans, few jobs."""
 
-    def __init__(self, spark: Any, folder: Path, cases: list[str]) -> None:
+    def __init__(self, spark: Any, folder: Path, cases: Sequence[str]) -> None:
         self.spark, self.cases = spark, cases
         lake, probe = folder / "lake", folder / "probe.parquet"
         lake.mkdir()
@@ -204,14 +205,14 @@ def test_no_row_that_joins_is_lost_and_others_are_dropped(any_spark, tmp_path, a
     for name, value in settings.items():
         any_spark.conf.set(name, value)
     try:
-        probed = Probed(any_spark, tmp_path, list(CASES))
-        numbers = range(len(CASES))
+        probed = Probed(any_spark, tmp_path, some(CASES, 3))
+        numbers = range(len(probed.cases))
         kept = ids_of([probed.kept(number) for number in numbers])
         partners = ids_of([probed.partners(number, null_safe=False) for number in numbers])
     finally:
         for name, value in before.items():
             any_spark.conf.set(name, value)
-    for case, ours, wanted in zip(CASES, kept, partners, strict=True):
+    for case, ours, wanted in zip(probed.cases, kept, partners, strict=True):
         assert wanted, case
         assert wanted <= ours, case
         assert len(ours) < 0.75 * len(CASES[case][2]), case
@@ -267,10 +268,12 @@ def test_joins_that_drop_rows_without_a_partner(spark, tmp_path):
     index = lake_of(tmp_path / "lake", with_nulls(list(range(0, 400, 2))))
     lake = spark.read.parquet(str(tmp_path / "lake"))
     probe = of_frame(spark, tmp_path, with_nulls(list(range(100, 1000))))
-    for how in ("inner", "left_semi", "leftsemi", "right", "right_outer"):
+    for how in ("inner", "left_semi", "right"):
         kept = filter_by_index(Catalog(spark), probe, index, "key", how=how)
         assert rows_of(joined(kept, lake, how)) == rows_of(joined(probe, lake, how)), how
     assert kept.count() < 160
+    for how in ("leftsemi", "right_outer"):  # other names of these
+        filter_by_index(Catalog(spark), probe, index, "key", how=how)
 
 
 def test_other_joins_are_refused_by_name(spark, tmp_path):

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import pytest
 
-from tests.depth import IS_DEEP
+from tests.depth import deep_only
 from tests.fuzz.spark_lakes import SOURCES, run_case
 
-LIVES = 30 if IS_DEEP else 1
+LIVES = 30
 FIRST = 1_000_002
 """A life of files; those of a Delta table and of an Iceberg table follow."""
 
 
+@deep_only
 @pytest.mark.filterwarnings("ignore")
 def test_no_life_of_a_lake_loses_or_invents_a_row_of_spark(spark, tmp_path):
     ended = [run_case(spark, tmp_path, seed) for seed in range(FIRST, FIRST + LIVES)]

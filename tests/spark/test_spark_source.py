@@ -122,7 +122,7 @@ def test_answers_are_sparks_own(any_spark, odd_lake):
     pushdown = str("connect" not in type(any_spark).__module__).lower()
     everything = rows_of(plan_of(odd_lake))
     texts = [
-        *conditions(everything, 5, seed=int(pushdown == "true") + 2),
+        *conditions(everything, 2, seed=int(pushdown == "true") + 2),
         f"name = {sql(everything['name'][7].as_py())}",
         "day = 9 AND pair.a = 3",
         "seen = '2020-01-01 05:30:00'",

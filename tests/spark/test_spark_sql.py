@@ -16,7 +16,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 import zonebloom
-from tests.spark.rows import shown
+from tests.spark.rows import rows_of_each, shown
 from zonebloom.engines.spark import catalog
 from zonebloom.engines.spark import sql as queries
 from zonebloom.engines.spark.pushdown import implied
@@ -68,10 +68,10 @@ def test_columns_prune_beside_functions_ranges_and_other_conditions(any_spark, r
         assert lake.plan(condition).result.kept.rows <= 2 * ZONE, str(condition)
     for condition in (f.upper(u) == "0-7", (u == "0-7") | always("pad")):
         assert lake.plan(condition).result.kept.rows == 2 * ROWS, str(condition)
-    expected = shown(plain.where(u == "0-7"))
-    for condition in (conditions[2], conditions[3]):
-        assert shown(lake.where(condition)) == expected, str(condition)
-    assert shown(lake.where("r > 5", u == "0-7", zonebloom.col("r") == 7)) == expected
+    several = lake.where("r > 5", u == "0-7", zonebloom.col("r") == 7)
+    frames = [plain.where(u == "0-7"), lake.where(conditions[2]), lake.where(conditions[3]), several]
+    expected, *found = rows_of_each(frames)
+    assert found == [expected] * 3
     assert lake.prepare("r > 5", u == "0-7").plan.result.kept.rows <= ZONE
     with pytest.raises(TypeError, match="a condition must be given, got none"):
         lake.where()
@@ -103,11 +103,13 @@ def test_columns_that_are_asked_for_are_all_that_is_read(any_spark, root):
     plain = any_spark.read.parquet(str(root)).where(condition).select("day", "at")
     lake = zb.read(str(root)).select("day", "at")
     assert lake.columns == zb.read(str(root), columns=["day", "at"]).columns == ["day", "at"]
-    for method in ("auto", "driver", "row_ranges", "candidates", "plain"):
-        found = lake.prepare(condition, method=method)
-        assert found.frame.columns == ["day", "at"]
-        assert shown(found.frame) == shown(plain), method
-    assert lake.prepare(condition).method == "driver"
+    methods = ("auto", "driver", "row_ranges", "candidates", "plain")
+    frames = [lake.prepare(condition, method=method).frame for method in methods]
+    assert [frame.columns for frame in frames] == [["day", "at"]] * 5
+    expected, *rows = rows_of_each([plain, *frames])
+    assert rows == [expected] * 5
+    found = lake.prepare(condition)
+    assert found.method == "driver"
     assert lake._read_schema(found.plan.condition).names == ["u", "at", "day"]
     assert shown(lake.toDF().where("day = '2024-01-02'").limit(1)) == shown(
         any_spark.createDataFrame(
@@ -164,14 +166,16 @@ def tables(any_spark, tmp_path):
 
 def test_tables_and_frames_are_taken_wherever_a_path_is(any_spark, tables):
     zb = ZoneBloom(any_spark)
-    for source in ("default.events", "events", any_spark.table("events"), str(tables)):
-        lake = zb.read(source)
-        assert [row.r for row in lake.where("u = '1-9'").collect()] == [9], source
+    sources = ("default.events", "events", any_spark.table("events"), str(tables))
+    for source in sources:
         assert zb.explain(source, "u = '1-9'").plan.result.kept.rows == ZONE
-        assert zb.candidates(source, "u = '1-9'").count() == 1
         assert zb.open_index(source).columns == ["u", "r"]
-        assert zb.prune_join(source, any_spark.table("users"), "u").count() == 2
         assert zb.refresh_index(source).num_files_added == 0
+    lakes = [zb.read(source).where("u = '1-9'").select("r") for source in sources]
+    candidates = [zb.candidates(source, "u = '1-9'").select("path") for source in sources]
+    joined = [zb.prune_join(source, any_spark.table("users"), "u").select("r") for source in sources]
+    assert rows_of_each([*lakes, *joined]) == [["(9,)"]] * 4 + [["(7,)", "(9,)"]] * 4
+    assert list(map(len, rows_of_each(candidates))) == [1] * 4
     pq.write_table(pa.table({"u": ["1-9"], "r": [5]}), tables / "2.parquet")
     any_spark.catalog.refreshTable("events")
     assert zb.read("events").where("u = '1-9'").count() == 2
@@ -205,9 +209,10 @@ def test_a_query_has_the_rows_of_spark_and_its_scans_are_pruned(any_spark, table
         scans.clear()
         args = {"u": "0-7"} if ":u" in text else None
         found, expected = zb.sql(text, args), any_spark.sql(text, args)
-        assert found.columns == expected.columns
-        assert shown(found) == shown(expected), text
         assert len(scans) == pruned, text
+        assert found.columns == expected.columns
+        ours, theirs = rows_of_each([found, expected])
+        assert ours == theirs, text
 
 
 def test_spark_explains_nothing_where_no_table_is_indexed(any_spark, tables, tmp_path, monkeypatch, capfd):
@@ -218,7 +223,8 @@ def test_spark_explains_nothing_where_no_table_is_indexed(any_spark, tables, tmp
     any_spark.read.parquet(str(tmp_path / "plain.parquet")).createOrReplaceTempView("plain")
     zb = ZoneBloom(any_spark)
     for text in ("SELECT k FROM plain WHERE u = '0-7'", "SELECT k FROM users JOIN plain USING (k)", "SELECT 1"):
-        assert shown(zb.sql(text)) == shown(any_spark.sql(text))
+        ours, theirs = rows_of_each([zb.sql(text), any_spark.sql(text)])
+        assert ours == theirs
     assert not asked
     assert "_file" not in capfd.readouterr().err, "PySpark logs what it refuses"
     assert zb.sql("SELECT r FROM events WHERE u = '0-7'").collect()[0].r == 7

@@ -373,18 +373,23 @@ def read_version(store: Store, version: int) -> Manifest:
     """
     path = version_path(version)
     with reading(path):
-        document = json.loads(store.read(path))
-        format_version = _FORMAT(document)["format_version"]
-        if format_version > FORMAT_VERSION:
-            message = (
-                f"{path} must have format_version <= {FORMAT_VERSION}, got {format_version}; "
-                "a newer zonebloom wrote it: upgrade this one"
-            )
-            raise UnsupportedFormatError(message)
-        wanted, found = _DOCUMENT(document)["checksum"], checksum(_canonical(document["body"]))
-        if found != wanted:
-            raise CorruptIndexError(f"{path} must have checksum {wanted}, got {found}")
-        manifest = _manifest(document["body"])
+        manifest = _parsed(path, store.read(path))
         if manifest.version != version:
             raise CorruptIndexError(f"{path} must hold version {version}, got {manifest.version}")
         return manifest
+
+
+def _parsed(path: str, data: bytes) -> Manifest:
+    """The version that the file `path` holds, whose bytes are `data`. Raises the errors of its parts."""
+    document = json.loads(data)
+    format_version = _FORMAT(document)["format_version"]
+    if format_version > FORMAT_VERSION:
+        message = (
+            f"{path} must have format_version <= {FORMAT_VERSION}, got {format_version}; "
+            "a newer zonebloom wrote it: upgrade this one"
+        )
+        raise UnsupportedFormatError(message)
+    wanted, found = _DOCUMENT(document)["checksum"], checksum(_canonical(document["body"]))
+    if found != wanted:
+        raise CorruptIndexError(f"{path} must have checksum {wanted}, got {found}")
+    return _manifest(document["body"])
