@@ -64,7 +64,8 @@ def hash_array(array: pa.Array | pa.ChunkedArray) -> Hashes:
 def hash_values(array: pa.Array) -> list[int] | Hashes:
     """The hashes to probe for the values of `array`: no value is in a zone that has none of the hashes.
 
-    Nulls are dropped. A zero of a float type gives the hashes of ``0.0`` and ``-0.0``, which are equal but have
+    Nulls are dropped; a value that occurs repeatedly has its hash once, as a locator may give each hash many zones. A
+    zero of a float type gives the hashes of ``0.0`` and ``-0.0``, which are equal but have
     different bytes. Up to 1024 values do not load Numba; hashed without it, they are a list of ints. NaN must not be
     among the values: zonebloom.predicates.coerce.fit_values refuses it.
 
@@ -76,10 +77,11 @@ def hash_values(array: pa.Array) -> list[int] | Hashes:
     values = _both_zeros(stored.drop_null())
     most = _MAX_VALUES_BESIDE_KERNELS if _KERNELS in sys.modules else MAX_VALUES_WITHOUT_KERNELS
     if len(values) > most:
-        return to_hashes(values)
+        ascending = np.sort(to_hashes(values))
+        return ascending[np.append(True, ascending[1:] != ascending[:-1])]
     import xxhash  # noqa: PLC0415 - a build never needs it
 
-    return [xxhash.xxh64_intdigest(value) for value in _hash_inputs(values)]
+    return [xxhash.xxh64_intdigest(value) for value in dict.fromkeys(_hash_inputs(values))]
 
 
 def _hash_inputs(array: pa.Array) -> Iterator[bytes]:
