@@ -305,7 +305,7 @@ def test_null_dictionary_values_are_null_rows():
     array = pa.DictionaryArray.from_arrays(pa.array([0, 1, None, 2, 1, 0]), pa.array(["a", None, "b"]))
     assert hash_array(array).tolist() == hashes_of([b"a", b"b", b"a"])
     assert hash_array(array[1:4]).tolist() == hashes_of([b"b"])
-    assert len(hash_values(array)) == 3
+    assert list(hash_values(array)) == hashes_of([b"a", b"b"])
 
 
 def test_the_index_of_a_null_row_may_point_anywhere():

@@ -171,6 +171,20 @@ def test_a_damaged_locator_is_told_and_the_filters_answer(lake, how):
     assert not index.search(zb.Equals("k", 7)).reasons
 
 
+@both
+@pytest.mark.parametrize("count", [30, 3000])
+def test_a_value_that_is_asked_for_repeatedly_is_looked_up_once(lake, how, count, monkeypatch):
+    """A key of many zones has as many pairs: for each repetition anew they would fill the memory."""
+    index, asked, genuine = build(lake, **how), [], LocatorSegment.lookup
+    monkeypatch.setattr(
+        LocatorSegment, "lookup", lambda self, hashes: asked.append(len(hashes)) or genuine(self, hashes)
+    )
+    keys = [7, 10**15] * count
+    assert zones_kept(index.search(column="k", values=keys)) == zones_with(lake, [7])
+    assert index.exists("k", keys).to_pylist() == [True, False] * count
+    assert max(asked) == 2
+
+
 def test_every_level_is_named_in_the_error(lake):
     with pytest.raises(ValueError, match="or locator alone, got zone, file"):
         build(lake, levels=("zone", "file"))

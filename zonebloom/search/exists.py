@@ -169,7 +169,8 @@ def _may_exist(probed: ProbedColumn, fit: Fitted, num_values: int) -> NDArray[np
         return np.ones(num_values, np.bool_)
     found = np.zeros(num_values, np.bool_)
     slots, hashes = key_hashes(fit)
-    found[slots[probed.zones.contained(hashes, probed.live)]] = True
+    distinct, places = np.unique(hashes, return_inverse=True)  # a locator may give each hash many zones
+    found[slots[probed.zones.contained(distinct, probed.live)[places]]] = True
     found[fit.misfits] = True
     return found
 

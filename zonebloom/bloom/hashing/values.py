@@ -64,9 +64,10 @@ def hash_array(array: pa.Array | pa.ChunkedArray) -> Hashes:
 def hash_values(array: pa.Array) -> list[int] | Hashes:
     """The hashes to probe for the values of `array`: no value is in a zone that has none of the hashes.
 
-    Nulls are dropped. A zero of a float type gives the hashes of ``0.0`` and ``-0.0``, which are equal but have
-    different bytes. Hashed without Numba, which few values do not load, they are a list of ints. NaN must not be among
-    the values: zonebloom.predicates.coerce.fit_values refuses it.
+    Nulls are dropped. A value that occurs repeatedly has its hash once, as a locator may give each hash many zones. A
+    zero of a float type gives the hashes of ``0.0`` and ``-0.0``, which are equal but have different bytes. Hashed
+    without Numba, which few values do not load, they are a list of ints. NaN must not be among the values:
+    zonebloom.predicates.coerce.fit_values refuses it.
 
     Spec: specs/hashing.md#hash_values
     """
@@ -75,10 +76,12 @@ def hash_values(array: pa.Array) -> list[int] | Hashes:
         return hash_values(stored.dictionary_decode())
     values = _both_zeros(stored.drop_null())
     if len(values) > _FEW_VALUES and is_worth_loading(_KERNELS, len(values) * _SECONDS_A_VALUE):
-        return to_hashes(values)
+        ascending: Hashes = np.sort(to_hashes(values))
+        is_first: NDArray[np.bool_] = np.append(True, ascending[1:] != ascending[:-1])
+        return ascending[is_first]
     import xxhash  # noqa: PLC0415 - a build never needs it
 
-    return [xxhash.xxh64_intdigest(value) for value in _hash_inputs(values)]
+    return [xxhash.xxh64_intdigest(value) for value in dict.fromkeys(_hash_inputs(values))]
 
 
 def _hash_inputs(array: pa.Array) -> Iterator[bytes]:
