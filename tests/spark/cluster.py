@@ -80,6 +80,7 @@ def environment(scratch: Path) -> dict[str, str]:
     return {
         "JAVA_HOME": java_home(scratch),
         "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "PYTHONPATH": str(ROOT),  # for workers of a driver's own threads
         "SPARK_HOME": str(_own_home(scratch)),
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
