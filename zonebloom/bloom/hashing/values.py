@@ -78,7 +78,8 @@ def hash_values(array: pa.Array) -> list[int] | Hashes:
     most = _MAX_VALUES_BESIDE_KERNELS if _KERNELS in sys.modules else MAX_VALUES_WITHOUT_KERNELS
     if len(values) > most:
         ascending = np.sort(to_hashes(values))
-        return ascending[np.append(True, ascending[1:] != ascending[:-1])]
+        distinct: Hashes = ascending[np.append(True, ascending[1:] != ascending[:-1])]
+        return distinct
     import xxhash  # noqa: PLC0415 - a build never needs it
 
     return [xxhash.xxh64_intdigest(value) for value in dict.fromkeys(_hash_inputs(values))]
