@@ -373,30 +373,37 @@ class World:
                     raise FindingError(f"{one} must have zones once, got {twice} of {column} twice")
         if self.is_reckless:
             return
+        revived: set[int] = set()
         for before, after in zip(self.history, self.history[1:], strict=False):
             if after.manifest.version != before.manifest.version + 1:
                 raise FindingError(f"{after} must follow {before}")
             if after.manifest.operation == "restore":
                 if not any(after.live == one.live and after.covered == one.covered for one in self.history):
                     raise FindingError(f"{after} must have the content of an older one")
+                revived |= after.live.keys() - before.live.keys()
                 continue
-            self._check_change(before, after)
+            self._check_change(before, after, revived)
         made = {one.manifest.version for one in self.history}
         for name, version in self.acknowledged:
             if version not in made:
                 raise FindingError(f"{name} was told of version {version}, got {sorted(made)}")
 
-    def _check_change(self, before: _Version, after: _Version) -> None:
+    def _check_change(self, before: _Version, after: _Version, revived: set[int]) -> None:
+        """Refuse what `after` lacks of `before`, but for what refresh.md excuses.
+
+        `revived` are fragments that a restore made live again.
+        """
+        has_all_lists = all(entry.path in self.objects.found for entry in before.manifest.fragment_lists)
         for fragment_id, (path, number) in before.live.items():
             is_changed = after.files.get(path) != number
             if fragment_id not in after.live:
                 is_made_anew = (path, number) in after.live.values()
-                if not (is_changed or is_made_anew or self.is_past_removed):
+                if not (is_changed or is_made_anew or (self.is_past_removed and not has_all_lists)):
                     raise FindingError(f"{after} must have {path} as {before} has it, got {after.live}")
                 continue
             for column, covered in before.covered.items():
                 is_lost = covered[fragment_id] and not after.covered[column][fragment_id]
-                is_excused = is_changed or after.manifest.operation == "build" or after.is_rebuilt(before, column)
+                is_excused = after.is_rebuilt(before, column) or (is_changed and fragment_id in revived)
                 if is_lost and not is_excused:
                     raise FindingError(f"{after} must have zones of {path} by {column} as {before} has them")
 
