@@ -162,7 +162,7 @@ def leveled(tmp_path, parts, **options):
 
 
 def hash_of(*values: int) -> np.ndarray:
-    return np.asarray(hashing.hash_values(pa.array(values, pa.int64())), np.uint64)
+    return hashing.hash_array(pa.array(values, pa.int64()))
 
 
 @settings(max_examples=at_depth(60), deadline=None)
