@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from zonebloom.arrow import distinct
 from zonebloom.arrow import parquet as pq
 from zonebloom.errors import DataFileError, InvalidArgumentError, StorageError, first_line
 from zonebloom.formats.dataset import Declared
@@ -311,7 +312,7 @@ def _deleted_rows(io: FileIO, location: str, tasks: Iterable[FileScanTask]) -> M
             if deletes.file_path not in read:
                 read[deletes.file_path] = _positions(io, deletes)
             parts.append(read[deletes.file_path].get(task.file.file_path, np.zeros(0, np.int64)))
-        rows = np.unique(np.concatenate(parts))
+        rows = distinct(np.concatenate(parts))
         if len(rows):
             found[relative_path(task.file.file_path, location)] = rows
     return found

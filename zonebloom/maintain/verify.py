@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import numpy as np
 import pyarrow as pa
 
-from zonebloom.arrow import without_views
+from zonebloom.arrow import distinct, without_views
 from zonebloom.bloom import hashing
 from zonebloom.bloom.sizing import expected_fpp
 from zonebloom.bloom.split_block import measured_fpp
@@ -155,7 +155,7 @@ def _check_file(view: View, file: File, table: ZoneFilters, entry: ColumnEntry, 
         tally.num_zones += 1
         expected = measured = passed = table.zone_fpp(zone)
         if isinstance(table, BlockFilters):
-            expected = expected_fpp(len(np.unique(hashes)), len(table.blocks(zone)))
+            expected = expected_fpp(len(distinct(hashes)), len(table.blocks(zone)))
             measured = float(measured_fpp(table.blocks(zone)[None])[0])
             passed = float(table.check_zone(zone, absent).mean())
         tally.expected += expected

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from zonebloom.arrow import compute as pc
+from zonebloom.arrow import distinct
 from zonebloom.bloom.hashing.buffers import fixed_buffers, stored_array, validity_of, variable_buffers
 from zonebloom.bloom.hashing.types import hash_plan
 from zonebloom.bloom.loading import is_worth_loading
@@ -76,9 +77,7 @@ def hash_values(array: pa.Array) -> list[int] | Hashes:
         return hash_values(stored.dictionary_decode())
     values = _both_zeros(stored.drop_null())
     if len(values) > _FEW_VALUES and is_worth_loading(_KERNELS, len(values) * _SECONDS_A_VALUE):
-        ascending: Hashes = np.sort(to_hashes(values))
-        is_first: NDArray[np.bool_] = np.append(True, ascending[1:] != ascending[:-1])
-        return ascending[is_first]
+        return distinct(to_hashes(values))
     import xxhash  # noqa: PLC0415 - a build never needs it
 
     return [xxhash.xxh64_intdigest(value) for value in dict.fromkeys(_hash_inputs(values))]

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from zonebloom.arrow import distinct
 from zonebloom.bloom.hashing import column_array, hash_plan, hash_values
 from zonebloom.bloom.parquet import plain_type, plain_values
 from zonebloom.bloom.sbbf import Sbbf
@@ -174,10 +175,8 @@ def _filters(file: DataFile, names: Sequence[str], fpp: float, sizing: Sizing) -
 def _distinct_hashes(file: DataFile, name: str, plain: pa.DataType, start: int, stop: int) -> NDArray[np.uint64]:
     """Hashes of the values in some rows; for a zero the hashes of both zeros, since engines may look up either."""
     batches = file.column_batches([name], start, stop)
-    parts = [
-        np.unique(np.asarray(hash_values(plain_values(column_array(one, name), plain)), np.uint64)) for one in batches
-    ]
-    return np.unique(np.concatenate([np.empty(0, np.uint64), *parts]))
+    parts = [np.asarray(hash_values(plain_values(column_array(one, name), plain)), np.uint64) for one in batches]
+    return distinct(np.concatenate([np.empty(0, np.uint64), *parts]))
 
 
 # --- the file ---------------------------------------------------------------------------------------------------------

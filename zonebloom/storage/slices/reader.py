@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from zonebloom.arrow import distinct
 from zonebloom.bloom.split_block import block_indexes, measured_fpp
 from zonebloom.bloom.zones import CANNOT_MATCH, MAY_MATCH, BlockFilters, ZonePositions, ZonesOfEach
 from zonebloom.errors import CorruptIndexError, StorageError
@@ -180,7 +181,7 @@ class SliceSegment(BlockFilters):
         from zonebloom.bloom.kernels import slices as kernels  # noqa: PLC0415 - a search of a few keys must not load Numba
 
         found = np.zeros(-(-len(self) // 8), np.uint8)
-        hashes = np.unique(hashes)
+        hashes = distinct(hashes)
         self._rows.check_rows_of(hashes)
         for rows, _, inside in self._by_body(hashes):
             kernels.probe_rows(rows, inside, num_zones=len(self), out=found)
