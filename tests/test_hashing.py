@@ -499,14 +499,15 @@ def test_any_slice_of_any_bytes_hashes_value_by_value(values, data):
         array = pa.array(values, column_type)[start:stop]
         assert hash_array(array).tolist() == wanted
         assert hash_array(array.dictionary_encode()).tolist() == wanted
-        assert hash_values(array) == wanted
+        assert set(hash_values(array)) == set(wanted)
 
 
 @given(st.lists(st.none() | st.integers(-(2**63), 2**63 - 1)), st.integers(0, 20), st.integers(0, 20))
 def test_any_slice_of_any_ints_hashes_value_by_value(values, start, length):
     array = pa.array(values, pa.int64()).slice(min(start, len(values)), length)
     wanted = hashes_of([little(value, 8) for value in array.to_pylist() if value is not None])
-    assert hash_array(array).tolist() == wanted == hash_values(array)
+    assert hash_array(array).tolist() == wanted
+    assert set(hash_values(array)) == set(wanted)
 
 
 @given(st.lists(st.none() | st.booleans(), max_size=40), st.integers(0, 40))

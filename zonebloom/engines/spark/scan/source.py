@@ -114,10 +114,15 @@ def _of_created(found: Mapping[str, str]) -> dict[str, str]:
     """The caller's options of a table that is created, without properties of the table, which Spark mixes with them."""
     options = {name.removeprefix("option."): text for name, text in found.items() if name.startswith("option.")}
     if "where" in options:
-        message = f"a table of format zonebloom must have all rows, got the option where {options['where']!r:.200}"
-        raise InvalidArgumentError(f"{message}; give it where the table is read: FROM t WITH (where = '...')")
+        raise _of_part(options["where"])
     place = found.get("location")  # Hadoop's path: nothing in it is encoded
     return options if place is None else {**options, "path": re.sub(r"^file:/+", "/", place)}
+
+
+def _of_part(where: str) -> InvalidArgumentError:
+    """Spark answers any read of a table from a cached one, whatever its options."""
+    message = f"a table of format zonebloom must have all rows, got the option where {where!r:.200}"
+    return InvalidArgumentError(f"{message}; query it by ZoneBloom(spark).sql, or make a view with path and where")
 
 
 def stored_in(schema: StructType) -> dict[str, str]:
@@ -174,9 +179,18 @@ class ZoneBloomSource(DataSource):  # type: ignore[misc] # pyspark is not typed 
         )
 
     def reader(self, schema: StructType) -> ZoneBloomReader:
-        """The reader for all queries of the frame."""
+        """The reader for all queries of the frame.
+
+        Raises
+        ------
+        InvalidArgumentError
+            An option is wrong, or `where` is given for a table of Spark's catalog.
+        """
         has_place = any(name.lower() in ("path", "index") for name in self.options)
-        return ZoneBloomReader(Options.of({**({} if has_place else stored_in(schema)), **self.options}), schema)
+        options = Options.of({**({} if has_place else stored_in(schema)), **self.options})
+        if options.where is not None and not has_place:
+            raise _of_part(options.where)
+        return ZoneBloomReader(options, schema)
 
 
 class ZoneBloomReader(DataSourceReader):  # type: ignore[misc] # pyspark is not typed here
@@ -206,7 +220,7 @@ class ZoneBloomReader(DataSourceReader):  # type: ignore[misc] # pyspark is not 
         """One for each task, at least one."""
         if self.options.where is None:
             message = "zonebloom reads every row: Spark does not tell a data source which filter belongs to which query"
-            advice = "give the condition as option where too, or read whole data sets with spark.read.parquet"
+            advice = "query by ZoneBloom(spark).sql, or load(path) with the condition as option where too"
             warnings.warn(f"{message}; {advice}", RuntimeWarning, stacklevel=2)
         reading, tasks = self.tasks()
         return [InputPartition((reading.only(task), task)) for task in tasks or [()]]
