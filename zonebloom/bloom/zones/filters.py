@@ -63,7 +63,7 @@ class ZoneFilters(ABC):
         return found
 
     def is_worth_thread(self, num_hashes: int) -> bool:
-        """Whether a probe of so many hashes takes longer than starting a thread, 0.2 ms."""
+        """Whether a probe of `num_hashes` hashes takes longer than the start of a thread, 0.2 ms."""
         return num_hashes * len(self) > 1 << 20
 
     @property

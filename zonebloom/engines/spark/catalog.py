@@ -250,9 +250,8 @@ def place_of_table(frame: DataFrame) -> dict[str, str]:
     Its columns have them. Columns of a frame that is derived from it have them too, and those of a copy of its rows.
     """
     stored = stored_in(frame.schema)
-    if not stored or _more_than_a_scan(frame):
-        return {}
-    return stored if f"BatchScan {FORMAT}[" in explained(frame) else {}
+    whole = _plan(frame) if stored else ""
+    return stored if f"BatchScan {FORMAT}[" in whole and not _other_node(whole) else {}
 
 
 def _files_of(frame: DataFrame) -> list[str]:
@@ -283,15 +282,24 @@ def _more_than_a_scan(frame: DataFrame) -> str:
 
     A select, a filter or a limit scans the same files and has `_metadata` too, but has other rows or columns.
     """
+    other = _other_node(_plan(frame))
+    return f"one that is derived by {other}" if other else ""
+
+
+def _plan(frame: DataFrame) -> str:
+    """The text of EXPLAIN EXTENDED; empty for a frame with two columns of one name, of which Spark makes no view."""
     try:
-        whole = explained(frame)
-    except PySparkException:  # Spark makes no view of a frame with two columns of one name
-        whole = ""
+        return explained(frame)
+    except PySparkException:
+        return ""
+
+
+def _other_node(whole: str) -> str:
+    """The first node of the analyzed plan that is more than a scan, in the text of EXPLAIN; empty if there is none."""
     analyzed = whole.partition("== Analyzed Logical Plan ==\n")[2].partition("\n== Optimized ")[0]
     nodes = [line for line in analyzed.splitlines()[2:] if line]  # the first lines are types, and the SELECT of EXPLAIN
     names = [re.match(r"[\s:+|-]*(\w*)", line)[1] for line in nodes]  # type: ignore[index]  # matches everywhere
-    other = next((name for name in names if name not in _SCANS), None if names else "a plan that is not shown")
-    return "" if other is None else f"one that is derived by {other}"
+    return next((name for name in names if name not in _SCANS), "" if names else "a plan that is not shown")
 
 
 def _has_files_of_rows(frame: DataFrame) -> bool:

@@ -133,7 +133,7 @@ class LocatorSegment(ZoneFilters):
         return found if wanted is None else found & wanted
 
     def is_worth_thread(self, num_hashes: int) -> bool:
-        """Whether a probe takes longer than starting a thread: its time does not grow with the zones."""
+        """As `ZoneFilters.is_worth_thread`; the time of a probe does not grow with the zones."""
         return num_hashes > 1 << 13
 
     def zone_fpp(self, zone: int) -> float:  # noqa: ARG002 - the same for all zones

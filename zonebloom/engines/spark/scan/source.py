@@ -114,13 +114,13 @@ def _of_created(found: Mapping[str, str]) -> dict[str, str]:
     """The caller's options of a table that is created, without properties of the table, which Spark mixes with them."""
     options = {name.removeprefix("option."): text for name, text in found.items() if name.startswith("option.")}
     if "where" in options:
-        raise _of_part(options["where"])
+        raise _where_of_table(options["where"])
     place = found.get("location")  # Hadoop's path: nothing in it is encoded
     return options if place is None else {**options, "path": re.sub(r"^file:/+", "/", place)}
 
 
-def _of_part(where: str) -> InvalidArgumentError:
-    """Spark answers any read of a table from a cached one, whatever its options."""
+def _where_of_table(where: str) -> InvalidArgumentError:
+    """The error for `where` on a table of Spark's catalog; specs/spark.md#data-source says why."""
     message = f"a table of format zonebloom must have all rows, got the option where {where!r:.200}"
     return InvalidArgumentError(f"{message}; query it by ZoneBloom(spark).sql, or make a view with path and where")
 
@@ -189,7 +189,7 @@ class ZoneBloomSource(DataSource):  # type: ignore[misc] # pyspark is not typed 
         has_place = any(name.lower() in ("path", "index") for name in self.options)
         options = Options.of({**({} if has_place else stored_in(schema)), **self.options})
         if options.where is not None and not has_place:
-            raise _of_part(options.where)
+            raise _where_of_table(options.where)
         return ZoneBloomReader(options, schema)
 
 
