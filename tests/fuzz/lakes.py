@@ -6,7 +6,8 @@ random conditions are asked. The oracle is `conditions.truth_of` over all rows a
 and DuckDB 2.0, asked over rows in memory, must agree with it, or the finding is of the oracle. So must the filtered
 scans of deltalake 1.6 and pyiceberg 0.12, where these compare as SQL does.
 
-`python -m tests.fuzz.lakes --seconds 600 --seed 1`; `--sources delta,iceberg` chooses among `SOURCES`.
+`python -m tests.fuzz.lakes --seconds 600 --seed 1`; `--sources delta,iceberg` chooses among `SOURCES`, and
+`--questions 40` asks more after each event: the cheapest way to many conditions, as making a lake takes the longest.
 """
 
 from __future__ import annotations
@@ -58,6 +59,7 @@ class Case:
 
     source: Source
     chance: random.Random
+    questions: int = QUESTIONS
     index: Any = None
     num_asked: int = 0
 
@@ -120,7 +122,7 @@ class Case:
         types = {leaf: KINDS[kind][0] for leaf, kind in kinds.items()}
         types = {leaf: pa.string() if one == KINDS["dictionary"][0] else one for leaf, one in types.items()}
         types |= {(name,): kind for name, (kind, _) in source.constants.items()}
-        for _ in range(QUESTIONS if pools else 0):
+        for _ in range(self.questions if pools else 0):
             condition = random_condition(self.chance, pools)
             wanted = [one for one in placed if truth_of(condition, one[2])]
             try:
@@ -219,12 +221,19 @@ def _assert_count(count: int, wanted: list[Any], engine: str, condition: Conditi
         raise FindingError(f"{engine} must find {len(wanted)} rows of {condition}, got {count}")
 
 
-def run_case(folder: Folder, seed: int, sources: dict[str, type[Source]] = SOURCES, kind: type[Case] = Case) -> str:
+def run_case(
+    folder: Folder,
+    seed: int,
+    sources: dict[str, type[Source]] = SOURCES,
+    questions: int = QUESTIONS,
+    kind: type[Case] = Case,
+) -> str:
     """One life; in a word how it ended."""
     name = list(sources)[seed % len(sources)]
     place = folder / f"life {seed}"
     place.mkdir()
     case = kind.of(place, seed, sources[name])
+    case.questions = questions
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -248,8 +257,8 @@ def run_as_child(folder: Folder, first: int, count: int, options: list[str]) -> 
     sources = {name: SOURCES[name] for name in options[0].split(",")}
     for seed in range(3):  # warm
         run_case(folder, seed, sources)
-    run_child(first, count, lambda seed: run_case(folder, seed, sources))
+    run_child(first, count, lambda seed: run_case(folder, seed, sources, int(options[1])))
 
 
 if __name__ == "__main__":
-    main("tests.fuzz.lakes", run_as_child, sources=",".join(SOURCES))
+    main("tests.fuzz.lakes", run_as_child, sources=",".join(SOURCES), questions=str(QUESTIONS))

@@ -119,7 +119,7 @@ class SparkCase(lakes.Case):
         lake = zb.read(source.data, index=None if source.index is None else str(source.index))
         pools, names = self.pools(rows, lake.columns), [name for name in lake.columns if rows and name in rows[0]]
         asked, frames = [], []
-        for _ in range(lakes.QUESTIONS if names else 0):
+        for _ in range(self.questions if names else 0):
             condition = lakes.random_condition(chance, pools)
             frames.append(self._frame(zb, lake, condition))
             asked.append(condition)
@@ -163,7 +163,7 @@ def run_case(session: SparkSession, folder: Folder, seed: int) -> str:
     SparkFiles.session = SparkCase.session = session
     session.conf.set(_DICTIONARIES, "false")
     try:
-        return lakes.run_case(folder, seed, SOURCES, SparkCase)
+        return lakes.run_case(folder, seed, SOURCES, kind=SparkCase)
     finally:
         session.conf.unset(_DICTIONARIES)
 
