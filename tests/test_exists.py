@@ -14,6 +14,7 @@ from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
@@ -61,6 +62,7 @@ def test_false_is_certain_and_null_stays_null(build):
         (pa.array(["a", "b"]), pa.array(["a", "c"], pa.large_string()), [True, False]),
         (pa.array(["a", "b"]), pa.array(["a", "c", None]).dictionary_encode(), [True, False, None]),
         (pa.array(["a", "b"]), pa.array(["a", "c"], pa.string_view()), [True, False]),
+        (pa.array(["a", "b"]), pc.run_end_encode(pa.array(["a", "a", "c", None])), [True, True, False, None]),
         (pa.array([b"a", b"\xff"]), [b"\xff", b"b", "a"], [True, False, True]),
         (pa.array([True, True]), [True, False], [True, False]),
         (pa.array([decimal.Decimal("1.50")]), [decimal.Decimal("1.5"), decimal.Decimal(2)], [True, False]),

@@ -100,6 +100,21 @@ def unwrapped(arrow_type: pa.DataType, *, keeps_uuid: bool = False) -> pa.DataTy
             return arrow_type
 
 
+def plain_array(array: pa.Array) -> pa.Array:
+    """The same values in a plain array: without dictionaries, run-end encoding, views and extension types but UUIDs."""
+    while True:
+        if isinstance(array, pa.DictionaryArray):  # of views too, as Polars' categories are
+            array = array.cast(without_views(array.type)).dictionary_decode()
+        elif isinstance(array, pa.RunEndEncodedArray):
+            array = compute.run_end_decode(array)
+        elif isinstance(array, pa.ExtensionArray) and not isinstance(array.type, pa.UuidType):
+            array = array.storage
+        elif pa.types.is_string_view(array.type) or pa.types.is_binary_view(array.type):  # which have few kernels
+            array = array.cast(without_views(array.type))
+        else:
+            return array
+
+
 def without_views(arrow_type: pa.DataType) -> pa.DataType:
     """The type of the same values in plain texts and bytes, also within lists, maps, structs and dictionaries.
 

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from zonebloom.arrow import parquet as pq
+from zonebloom.arrow import plain_array
 from zonebloom.bloom.hashing import hash_values, storage_type, to_hashes
 from zonebloom.bloom.hashing.buffers import stored_array
 from zonebloom.bloom.sbbf import Sbbf
@@ -100,7 +101,7 @@ def plain_values(values: pa.Array, plain: pa.DataType) -> pa.Array:
     pa.ArrowInvalid
         A value does not convert exactly.
     """
-    values = _decoded(values).drop_null()
+    values = stored_array(plain_array(values)).drop_null()
     if not pa.types.is_decimal(values.type):
         return values if values.type == plain else values.cast(plain)
     width = values.type.byte_width
@@ -112,12 +113,6 @@ def plain_values(values: pa.Array, plain: pa.DataType) -> pa.Array:
     size = plain.byte_width
     big_endian = _padded(rows, size)[:, :size][:, ::-1]
     return pa.Array.from_buffers(plain, len(values), [None, pa.py_buffer(big_endian.tobytes())])
-
-
-def _decoded(values: pa.Array) -> pa.Array:
-    """`values` without extension types, views, dictionaries and run-end encoding."""
-    values = stored_array(values)
-    return stored_array(values.dictionary_decode()) if isinstance(values, pa.DictionaryArray) else values
 
 
 def _padded(rows: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
@@ -170,7 +165,7 @@ class ParquetSbbf(Sbbf):
         InvalidArgumentError
             A value does not convert to the column's type.
         """
-        is_valid = _decoded(array).is_valid().to_numpy(zero_copy_only=False)
+        is_valid = plain_array(array).is_valid().to_numpy(zero_copy_only=False)
         plain = self._plain(array)
         answers = np.zeros(len(array), np.bool_)
         found = self.check_hashes(to_hashes(plain))

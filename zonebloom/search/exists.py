@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zonebloom.arrow import without_views
+from zonebloom.arrow import plain_array
 from zonebloom.bloom import hashing
 from zonebloom.errors import InvalidArgumentError
 from zonebloom.predicates import IsIn
@@ -82,8 +82,7 @@ def values_array(values: Any) -> pa.Array:
         array = array.combine_chunks()
     if not (pa.types.is_null(array.type) or hashing.is_supported(array.type)):
         raise InvalidArgumentError(f"values must be such as a column can be indexed by, got {array.type}")
-    if (plain := without_views(array.type)) != array.type:  # pyarrow 26 cannot take views
-        return array.cast(plain)
+    array = plain_array(array)  # pyarrow 26 can take neither views nor runs
     if pa.types.is_float16(array.type):  # nor sort this, nor the small decimals
         return array.cast(pa.float32())
     if pa.types.is_decimal32(array.type) or pa.types.is_decimal64(array.type):
@@ -210,9 +209,7 @@ def comparable_keys(
 
 def comparable(values: pa.Array) -> pa.Array:
     """`values` as a type that Arrow's set lookup takes, with one zero."""
-    if pa.types.is_dictionary(values.type):
-        values = values.dictionary_decode()
-    values = hashing.stored_array(values)
+    values = hashing.stored_array(plain_array(values))
     if pa.types.is_decimal32(values.type) or pa.types.is_decimal64(values.type):
         values = values.cast(pa.decimal128(values.type.precision, values.type.scale))
     if pa.types.is_floating(values.type):

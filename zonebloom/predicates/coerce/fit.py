@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from zonebloom.arrow import compute as pc
-from zonebloom.arrow import from_values, without_views
+from zonebloom.arrow import from_values, plain_array
 from zonebloom.bloom.hashing import is_supported, storage_type
 from zonebloom.errors import first_line
 from zonebloom.predicates.coerce import numbers, temporal, texts
@@ -106,7 +105,7 @@ def _fit_source(source: pa.Array | list[Number], value_type: pa.DataType) -> Par
     stored = storage_type(value_type)
     if isinstance(source, list):
         return numbers.fit_numbers(source, stored)
-    source = _decoded(source).drop_null()
+    source = plain_array(source).drop_null()
     if not len(source):
         return pa.nulls(0, stored), 0
     source_family = _family(source.type)
@@ -118,21 +117,6 @@ def _fit_source(source: pa.Array | list[Number], value_type: pa.DataType) -> Par
     if convert is None:
         raise misfit(source, value_type)
     return convert(source, stored)
-
-
-def _decoded(source: pa.Array) -> pa.Array:
-    """The same values in a plain array: without dictionaries, run-end encoding, views and unknown extension types."""
-    while True:
-        if isinstance(source, pa.DictionaryArray):  # of views too, as Polars' categories are
-            source = source.cast(without_views(source.type)).dictionary_decode()
-        elif isinstance(source, pa.RunEndEncodedArray):
-            source = pc.run_end_decode(source)
-        elif isinstance(source, pa.ExtensionArray) and not isinstance(source.type, pa.UuidType):
-            source = source.storage
-        elif source.type in (pa.string_view(), pa.binary_view()):  # which pyarrow 26 cannot filter
-            source = source.cast(pa.large_string() if source.type == pa.string_view() else pa.large_binary())
-        else:
-            return source
 
 
 _CONVERSIONS: dict[tuple[str, str], Callable[[pa.Array, pa.DataType], Part]] = {
