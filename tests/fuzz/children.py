@@ -40,19 +40,19 @@ class FindingError(Exception):
 # --- in the child -----------------------------------------------------------------------------------------------------
 
 
-def run_child(first: int, count: int, run_case: RunCase) -> None:
+def run_child(first: int, count: int, run_case: RunCase, *, case_seconds: float = CASE_SECONDS) -> None:
     """Cases `first` to `first + count`, told line by line; memory and time are limited from here on."""
     size = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
     resource.setrlimit(resource.RLIMIT_AS, (size + MEMORY_BYTES, size + MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
     def too_long(*_: object) -> None:
-        raise FindingError(f"a case must end within {CASE_SECONDS} s of CPU")
+        raise FindingError(f"a case must end within {case_seconds} s of CPU")
 
     signal.signal(signal.SIGPROF, too_long)
     for seed in range(first, first + count):
         _say(f"start {seed}")
-        signal.setitimer(signal.ITIMER_PROF, CASE_SECONDS)
+        signal.setitimer(signal.ITIMER_PROF, case_seconds)
         try:
             _say(f"end {run_case(seed)}")
         except Exception:  # noqa: BLE001 - what is not ours is a finding
@@ -72,10 +72,15 @@ def _say(line: str) -> None:
 def run(
     module: str, first: int, count: int, *, seconds: float = 1e9, options: tuple[str, ...] = ()
 ) -> tuple[Counter[str], list[str]]:
-    """How many cases ended how, and the findings."""
+    """How many cases ended how, and the findings, which are also printed."""
     ended: Counter[str] = Counter()
     findings: list[str] = []
     until, seed = time.monotonic() + seconds, first
+
+    def found(what: str) -> None:  # told at once, as whoever stops a long run must not lose it
+        findings.append(what)
+        _say(what)
+
     while seed < first + count and time.monotonic() < until:
         folder = Path(tempfile.mkdtemp(prefix="zonebloom-fuzz-"))
         try:
@@ -89,10 +94,10 @@ def run(
                     ended[rest] += 1
                     seed += 1
                 elif what == "finding":
-                    findings.append(f"seed {seed}: {json.loads(rest)}")
+                    found(f"seed {seed}: {json.loads(rest)}")
                     seed += 1
                 elif what == "died":
-                    findings.append(f"seed {seed}: died {rest}")
+                    found(f"seed {seed}: died {rest}")
                     if not ended:
                         return ended, findings
                     seed += 1
@@ -164,8 +169,6 @@ def main(module: str, run_as_child: Callable[[Path, int, int, list[str]], None],
         return
     passed = [word for name, value in zip(options, values, strict=True) for word in (f"--{name}", value)]
     ended, findings = run(module, given.seed, given.count, seconds=given.seconds, options=tuple(passed))
-    for finding in findings:
-        _say(finding)
     for what, number in sorted(ended.items()):
         _say(f"{number:8} {what}")
     _say(f"{sum(ended.values())} cases of {module} from seed {given.seed}, {len(findings)} findings")

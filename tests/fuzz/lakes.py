@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 
 import zonebloom as zb
-from tests.fuzz.children import FindingError, main, run_child
+from tests.fuzz.children import CASE_SECONDS, FindingError, main, run_child
 from tests.fuzz.columns import KINDS, random_columns
 from tests.fuzz.conditions import (
     Condition,
@@ -257,7 +257,9 @@ def run_as_child(folder: Folder, first: int, count: int, options: list[str]) -> 
     sources = {name: SOURCES[name] for name in options[0].split(",")}
     for seed in range(3):  # warm
         run_case(folder, seed, sources)
-    run_child(first, count, lambda seed: run_case(folder, seed, sources, int(options[1])))
+    questions = int(options[1])
+    seconds = CASE_SECONDS * max(1, questions / QUESTIONS)
+    run_child(first, count, lambda seed: run_case(folder, seed, sources, questions), case_seconds=seconds)
 
 
 if __name__ == "__main__":
