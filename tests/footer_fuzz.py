@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import zonebloom as zb
+from tests.page_costs import every_page_pays
 from zonebloom.errors import DataFileError, ZoneBloomError
 from zonebloom.formats import DataFile
 from zonebloom.formats.parquet.column_mapping import StoredName
@@ -98,6 +99,7 @@ def damaged(whole: bytes, headers: list[int], step: int, seed: int, rounds: int)
 
 def main(folder: Path, step: int, seed: int, rounds: int, every: int) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    every_page_pays()
     num_read = num_refused = 0
     times = count(OLD_NS)
     for base in sorted(folder.glob("*.parquet")):

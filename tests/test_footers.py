@@ -280,8 +280,9 @@ def fuzzed(folder: Path, step: int, rounds: int, every: int) -> tuple[int, int]:
 def test_no_flipped_bit_of_a_footer_ends_the_process_or_raises_a_bare_error(tmp_path):
     """pyarrow 26 aborts for some of these where column chunks are asked of it one by one."""
     table = every_kind(20)
-    pq.write_table(table.select(["i"]), tmp_path / "number.parquet", row_group_size=10, store_schema=False)
-    pq.write_table(table.select(["s"]), tmp_path / "struct.parquet", store_schema=False, write_page_index=True)
+    pages = {"store_schema": False, "write_page_index": True, "data_page_size": 1, "write_batch_size": 5}
+    pq.write_table(table.select(["i"]), tmp_path / "number.parquet", row_group_size=10, **pages)
+    pq.write_table(table.select(["s"]), tmp_path / "struct.parquet", **pages)
     pq.write_table(table.select(["t"]), tmp_path / "text.parquet", store_schema=False)
     num_read, num_refused = fuzzed(tmp_path, step=2 if IS_DEEP else 10, rounds=at_depth(300), every=1000)
     assert num_read > at_depth(1000)

@@ -15,19 +15,17 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.depth import at_depth
+from tests.page_costs import every_page_pays
 from tests.test_pages import opened
 from zonebloom.errors import DataFileError
-from zonebloom.formats.parquet import page_index as page_map
-from zonebloom.formats.parquet import pages, thrift
+from zonebloom.formats.parquet import thrift
 from zonebloom.formats.parquet.footer import read_footer
 from zonebloom.formats.source import LocalSource
 
 
 @pytest.fixture(autouse=True)
-def every_page_pays(monkeypatch):
-    monkeypatch.setattr(pages, "_ROWS_PER_PAGE", 0)
-    monkeypatch.setattr(pages, "_BYTES_PER_PAGE", 0)
-    monkeypatch.setattr(page_map, "_ROWS_PER_HEADER", 1)
+def small_pages_pay(monkeypatch):
+    every_page_pays(monkeypatch.setattr)
 
 
 NUM_ROWS = 800

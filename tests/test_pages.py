@@ -25,11 +25,11 @@ from hypothesis import strategies as st
 
 import zonebloom as zb
 from tests.depth import at_depth
+from tests.page_costs import every_page_pays
 from zonebloom.errors import DataFileError
 from zonebloom.formats import DataFile, ParquetDataset
 from zonebloom.formats.local_folder import LocalFolder
 from zonebloom.formats.parquet import footer as footers
-from zonebloom.formats.parquet import page_index as page_map
 from zonebloom.formats.parquet import pages
 from zonebloom.formats.parquet.footer import read_footer
 from zonebloom.formats.recent import Recent
@@ -72,10 +72,8 @@ def opened(path: Path) -> Iterator[tuple[DataFile, CountingSource]]:
 
 
 @pytest.fixture(autouse=True)
-def every_page_pays(monkeypatch):
-    monkeypatch.setattr(pages, "_ROWS_PER_PAGE", 0)
-    monkeypatch.setattr(pages, "_BYTES_PER_PAGE", 0)
-    monkeypatch.setattr(page_map, "_ROWS_PER_HEADER", 1)
+def small_pages_pay(monkeypatch):
+    every_page_pays(monkeypatch.setattr)
 
 
 # --- whatever pyarrow writes ----------------------------------------------------------------------------------------

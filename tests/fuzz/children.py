@@ -37,6 +37,12 @@ class FindingError(Exception):
     """A promise that was broken."""
 
 
+def check_memory(error: BaseException) -> None:
+    """Refuse an error of ours whose cause is a memory that does not follow the size of the file."""
+    if "MemoryError" in str(error) or "malloc" in str(error):
+        raise FindingError(f"memory must follow the size of the file, got: {error}")
+
+
 # --- in the child -----------------------------------------------------------------------------------------------------
 
 

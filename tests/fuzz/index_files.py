@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 import xxhash
 
 import zonebloom as zb
-from tests.fuzz.children import FindingError, main, run_child
+from tests.fuzz.children import FindingError, check_memory, main, run_child
 from tests.fuzz.memory import MemoryStore, Objects
 from zonebloom.errors import ZoneBloomError
 from zonebloom.formats import open_dataset
@@ -272,13 +272,13 @@ def check(subject: Subject, chance: random.Random, *, is_author: bool) -> str:
             raise FindingError(f"{keys} must exist")
         index.exists("s", [f"text {key}" for key in range(0, 600, 2)])
     except ZoneBloomError as error:
-        _check_error(error)
+        check_memory(error)
         return f"refused by {type(error).__name__}"
     for use in chance.sample(_USES, chance.choice((0, 0, 1))):
         try:
             use(subject.lake, index)
         except ZoneBloomError as error:
-            _check_error(error)
+            check_memory(error)
             outcome = f"{outcome}, {use.__name__} refused"
     return outcome
 
@@ -301,14 +301,9 @@ def check_light(subject: Subject, files: dict[str, bytes], chance: random.Random
             raise FindingError(f"{keys} must exist")
         index.locate(column, values)
     except ZoneBloomError as error:
-        _check_error(error)
+        check_memory(error)
         return f"refused by {type(error).__name__}"
     return outcome
-
-
-def _check_error(error: BaseException) -> None:
-    if "MemoryError" in str(error) or "malloc" in str(error):
-        raise FindingError(f"memory must follow the size of the file, got: {error}")
 
 
 def zone_table(_lake: Path, index: zb.Index) -> None:

@@ -16,6 +16,7 @@ import math
 import random
 import shutil
 import warnings
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path as Folder
@@ -23,6 +24,7 @@ from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.dataset as pads
+import pytest
 
 import zonebloom as zb
 from tests.fuzz.children import CASE_SECONDS, FindingError, main, run_child
@@ -42,6 +44,7 @@ from tests.fuzz.conditions import (
 )
 from tests.fuzz.sources import Delta, Files, Iceberg, Row, Source, assert_same
 from tests.fuzz.writers import DUCKDB
+from tests.page_costs import every_page_pays
 from zonebloom.engines import polars as through_polars
 from zonebloom.errors import DataFileError
 
@@ -180,9 +183,10 @@ class Case:
             _assert_count(len(wanted) if count is None else count, wanted, "the table's own scan", condition)
         way = chance.choice(("", "arrow", "dataset", "polars", "duckdb"))
         if way == "arrow" and not has_null and rows:
-            memory = pa.Table.from_pylist(rows, pa.schema([one for one in schema if one.name in rows[0]]))
-            count = pads.dataset(memory).to_table(filter=as_expression(condition, types)).num_rows
-            _assert_count(count, wanted, "pyarrow in memory (then the oracle is wrong)", condition)
+            with suppress(pa.ArrowInvalid):  # a new file may have wider values than the schema before the refresh
+                memory = pa.Table.from_pylist(rows, pa.schema([one for one in schema if one.name in rows[0]]))
+                count = pads.dataset(memory).to_table(filter=as_expression(condition, types)).num_rows
+                _assert_count(count, wanted, "pyarrow in memory (then the oracle is wrong)", condition)
         if way == "dataset" and not has_null:
             found = index.dataset().to_table(filter=as_expression(condition, types), columns=names).to_pylist()
             assert_same(found, wanted, f"dataset {condition}", names=names, is_ordered=is_ordered)
@@ -235,8 +239,10 @@ def run_case(
     case = kind.of(place, seed, sources[name])
     case.questions = questions
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
             warnings.simplefilter("ignore")
+            if seed % 2:
+                every_page_pays(patch.setattr)
             case.source.created()
             case.build()
             case.ask()

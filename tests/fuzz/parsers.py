@@ -28,9 +28,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import zonebloom as zb
-from tests.fuzz.children import main, run_child
+from tests.fuzz.children import check_memory, main, run_child
 from tests.fuzz.conditions import as_expression, as_sql, random_condition
 from tests.fuzz.index_files import mutated_bytes
+from tests.page_costs import every_page_pays
 from zonebloom.errors import ZoneBloomError
 from zonebloom.formats.parquet.file import DataFile
 from zonebloom.formats.source import LocalSource
@@ -108,11 +109,13 @@ def use_file(target: Path, data: bytes) -> str:
             lambda: [file.num_nulls(0, leaf) for leaf in range(len(file.leaves))],
             lambda: [(file.column_ranges(name), file.integer_range(0, name, pa.int64())) for name in file.schema.names],
             lambda: [file.read_rows(group, [3], [4], file.schema.names) for group in range(len(file.row_group_rows))],
+            lambda: [file.read_rows(0, [0, 11], [2, 12], [name]) for name in file.schema.names],
             lambda: [len(one) for one in file.column_batches(file.schema.names, 0, file.num_rows)],
         ):
             try:
                 use()
             except ZoneBloomError as error:
+                check_memory(error)
                 outcome = type(error).__name__
     return outcome
 
@@ -134,6 +137,7 @@ def use_parquet(lake: Path, data: bytes) -> str:
         try:
             use()
         except ZoneBloomError as error:
+            check_memory(error)
             outcome = type(error).__name__
     return outcome
 
@@ -189,7 +193,8 @@ def parquet_files() -> tuple[bytes, ...]:
         path = Path(folder, "x.parquet")
         for version in ("1.0", "2.0"):
             for options in ({"write_page_index": True, "use_dictionary": False}, {"compression": "none"}):
-                pq.write_table(table, path, data_page_version=version, row_group_size=25, data_page_size=64, **options)
+                small: dict[str, int] = {"row_group_size": 25, "data_page_size": 1, "write_batch_size": 5}
+                pq.write_table(table, path, data_page_version=version, **small, **options)
                 found.append(path.read_bytes())
         pl.from_arrow(table).write_parquet(path, row_group_size=25)
         found.append(path.read_bytes())
@@ -240,6 +245,7 @@ def run_case(lake: Path, seed: int) -> str:
 
 def run_as_child(folder: Path, first: int, count: int, _options: list[str]) -> None:
     pa.set_cpu_count(1)
+    every_page_pays()
     lake = made_lake(folder)
     for seed in range(8):
         run_case(lake, seed)

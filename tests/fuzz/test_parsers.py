@@ -5,16 +5,18 @@ from __future__ import annotations
 from tests.depth import IS_DEEP
 from tests.fuzz.children import run
 from tests.fuzz.parsers import made_lake, run_case
+from tests.page_costs import every_page_pays
 
 CASES = 2000 if IS_DEEP else 60
 FIRST = 1_000_000
 
 
-def test_what_is_not_understood_is_refused_by_name(tmp_path, figure):
+def test_what_is_not_understood_is_refused_by_name(tmp_path, figure, monkeypatch):
     if not IS_DEEP:  # in this process, which has loaded everything
+        every_page_pays(monkeypatch.setattr)
         lake = made_lake(tmp_path)
         ended = {run_case(lake, seed) for seed in range(FIRST, FIRST + CASES)}
-        assert {"sql: understood", "sql: PredicateError", "expression: refused", "parquet: read"} <= ended
+        assert {"sql: understood", "sql: PredicateError", "expression: refused", "file: read"} <= ended
         return
     ended, findings = run("tests.fuzz.parsers", FIRST, CASES)
     assert not findings, "\n".join(findings)

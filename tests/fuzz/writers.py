@@ -24,9 +24,11 @@ def write_pyarrow(table: pa.Table, path: Folder, chance: random.Random) -> None:
 
 def write_by_pyarrow(table: pa.Table, path: Folder, chance: random.Random, codecs: tuple[str, ...]) -> None:
     options: dict[str, Any] = {"use_dictionary": chance.random() < 0.6}
-    plain = [one for one in table.schema if pa.types.is_integer(one.type) and one.type.bit_width >= 32]
-    if not options["use_dictionary"] and plain and chance.random() < 0.5:
-        options["column_encoding"] = {one.name: "DELTA_BINARY_PACKED" for one in plain}
+    encodings = {one.name: chance.choice(found) for one in table.schema if (found := _encodings_of(one.type))}
+    if not options["use_dictionary"] and encodings and chance.random() < 0.5:
+        options["column_encoding"] = encodings
+    if encodings and chance.random() < 0.3:
+        options["bloom_filter_options"] = {name: {"ndv": 40, "fpp": 0.05} for name in encodings}
     pq.write_table(
         table,
         path,
@@ -41,6 +43,16 @@ def write_by_pyarrow(table: pa.Table, path: Folder, chance: random.Random, codec
         store_schema=chance.random() < 0.7,
         **options,
     )
+
+
+def _encodings_of(arrow_type: pa.DataType) -> tuple[str, ...]:
+    """Those of Parquet that pyarrow writes such values in, besides plain and dictionaries."""
+    if pa.types.is_integer(arrow_type) and arrow_type.bit_width >= 32:
+        return "DELTA_BINARY_PACKED", "BYTE_STREAM_SPLIT"
+    if pa.types.is_floating(arrow_type):
+        return ("BYTE_STREAM_SPLIT",)
+    is_bytes = any(is_it(arrow_type) for is_it in (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary))
+    return ("DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY") if is_bytes else ()
 
 
 def write_polars(table: pa.Table, path: Folder, chance: random.Random) -> None:

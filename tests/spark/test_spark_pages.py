@@ -11,9 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import zonebloom as zb
+from tests.page_costs import every_page_pays
 from tests.test_pages import check_file
-from zonebloom.formats.parquet import page_index as page_map
-from zonebloom.formats.parquet import pages
 
 COLUMNS = [
     "id",
@@ -38,8 +37,7 @@ WRITERS = {"v1": ("snappy", "TIMESTAMP_MICROS"), "v2": ("zstd", "INT96")}
 @pytest.mark.parametrize("version", WRITERS)
 def test_files_of_spark_are_read_by_pages(spark, tmp_path, monkeypatch, version):
     codec, times = WRITERS[version]
-    for module, name in ((pages, "_ROWS_PER_PAGE"), (pages, "_BYTES_PER_PAGE"), (page_map, "_ROWS_PER_HEADER")):
-        monkeypatch.setattr(module, name, 0 if module is pages else 1)
+    every_page_pays(monkeypatch.setattr)
     spark.conf.set("spark.sql.parquet.outputTimestampType", times)
     frame = spark.range(0, 90_000, 1, 1).selectExpr(*COLUMNS)
     options = {"parquet.writer.version": version, "compression": codec}

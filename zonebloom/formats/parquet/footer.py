@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from zonebloom.arrow import parquet as pq
 from zonebloom.errors import DataFileError, first_line
+from zonebloom.formats.parquet import thrift
 from zonebloom.formats.parquet.column_mapping import StoredName, renamed_footer
 from zonebloom.formats.parquet.row_groups import RowGroups, part_offsets
 from zonebloom.formats.parquet.schema import StoredField, read_schema
@@ -33,6 +34,8 @@ _TAIL_BYTES = 1 << 16
 """Bytes that are read from the end at first: they have most footers, and the page index of small files."""
 _END = struct.Struct("<I4s")
 _MAGIC = b"PAR1"
+_CREATED_BY = 6
+"""Field of Parquet's FileMetaData."""
 
 
 class Footer:
@@ -105,6 +108,18 @@ class Footer:
             A column chunk cannot be read, or has more bytes than the file.
         """
         return tuple(self._row_groups[number].num_bytes(self.size) for number in range(self.metadata.num_row_groups))
+
+    @cached_property
+    def created_by(self) -> bytes:
+        """The name of the writer, in UTF-8 if it is well-formed: pyarrow raises UnicodeDecodeError if it is not.
+
+        Raises
+        ------
+        ThriftError
+            The footer is damaged.
+        """
+        position = thrift.find_field(self._raw, 0, _CREATED_BY)
+        return b"" if position is None else thrift.read_bytes(self._raw, position)
 
     @cached_property
     def fields(self) -> tuple[StoredField, ...]:

@@ -30,6 +30,7 @@ from zonebloom.formats.parquet.thrift import (
     STOP,
     STRUCT,
     Field,
+    ThriftError,
     write_fields,
     write_list,
     write_struct,
@@ -255,12 +256,12 @@ def _decoded(footer: Footer, found: Sequence[_Found], fetched: pa.Buffer) -> dic
         by_rows.setdefault(one.plan.num_wanted, []).append(one)
     for num_wanted, together in by_rows.items():
         numbers = tuple(one.plan.number for one in together)
-        written = _footer(footer, numbers, [chunk for one in together for chunk in one.chunks], num_wanted)
         fields = [footer.schema.field(number) for number in numbers]
         try:
+            written = _footer(footer, numbers, [chunk for one in together for chunk in one.chunks], num_wanted)
             reader = pq.ParquetFile(pa.BufferReader(fetched), metadata=metadata_of(written), pre_buffer=False)
             table = reader.read_row_group(0, use_threads=False)
-        except (pa.ArrowException, OSError):
+        except (pa.ArrowException, OSError, ThriftError):
             continue
         is_as_promised = table.num_rows == num_wanted and table.schema.names == [field.name for field in fields]
         if is_as_promised and table.schema.types == [field.type for field in fields]:
@@ -302,8 +303,8 @@ def _described(footer: Footer, numbers: tuple[int, ...]) -> tuple[bytes, bytes]:
             arrow = base64.b64encode(pa.schema([footer.schema.field(number) for number in numbers]).serialize())
             pair = write_struct({1: (BINARY, _ARROW_SCHEMA), 2: (BINARY, arrow)})
             tail[5] = LIST, write_list(STRUCT, [pair])
-        if footer.metadata.created_by:  # pyarrow reads pages of some old writers differently
-            tail[6] = BINARY, str(footer.metadata.created_by).encode()
+        if footer.created_by:  # pyarrow reads pages of some old writers differently
+            tail[6] = BINARY, footer.created_by
         head = write_fields({1: (I32, 2), 2: (LIST, write_list(STRUCT, [root, *elements]))})
         if len(known) == _MAX_DESCRIBED:
             known.clear()
