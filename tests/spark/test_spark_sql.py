@@ -197,6 +197,9 @@ PRUNED = {
     "SELECT * FROM events WHERE u = 'a' OR r > 1998": 0,
     "SELECT u FROM events e WHERE EXISTS (SELECT 1 FROM users s WHERE s.u = e.u)": 0,
     "WITH events AS (SELECT '0-7' AS u) SELECT * FROM events WHERE u = '0-7'": 0,
+    "SELECT input_file_name() LIKE '%.parquet' AS f, r FROM events WHERE u = '0-7'": 0,
+    "SELECT r FROM (SELECT r, input_file_block_length() AS n FROM events WHERE u = '0-7') WHERE n > 9": 0,
+    "SELECT r, _metadata.file_name FROM events WHERE u = '0-7'": 0,
 }
 """Queries, and how many of their scans are pruned."""
 

@@ -36,6 +36,8 @@ from zonebloom.predicates import And, Equals, IsIn, Or, Predicate
 
 _LEAF = re.compile(r"\((\w+)#\d+L? = (.*)\)|(\w+)#\d+L? IN(?: \((.*)\)|SET (.*))")
 """`(user#1 = u-7)`, `user#1 IN (a,b)` and `user#1 INSET a, b` of an optimized plan."""
+_OF_READS = re.compile(r"\b(input_file_(name|block_\w+)|monotonically_increasing_id|spark_partition_id)\(", re.IGNORECASE)
+"""Functions, as a plan prints them, whose values depend on how a row is read."""
 _FIELD = re.compile(r"\{(\w+)\}")
 _SCAN = "zonebloom_scan_"
 
@@ -178,7 +180,7 @@ class Query:
         places = range(len(scans))
         unknown = [opaque(self.spark, scans[place].lake.full_schema, f"{_SCAN}{place}") for place in places]
         plan = optimized_plan(self.run(text, unknown))
-        if plan is None:
+        if plan is None or _OF_READS.search(plan):
             return [None for _ in places]
         guesses = [_guess(plan, place, scans[place].lake) for place in places]
 
