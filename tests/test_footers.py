@@ -212,6 +212,21 @@ def test_a_footer_with_absurd_numbers_concerns_its_file_alone(tmp_path, kind):
         assert index.refresh().unreadable == ("b.parquet",)
 
 
+def test_a_page_that_claims_two_gigabytes_takes_no_memory(tmp_path):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"k": range(10)}), path, use_dictionary=False, compression="none", write_statistics=False)
+    whole = path.read_bytes()
+    size = thrift.find_field(whole, 4, 3)  # of the page as it is stored
+    claimed = thrift.write_list(thrift.I64, [2**31 - 1])[1:]
+    path.write_bytes(whole[:size] + claimed + whole[thrift.skip(whole, size, thrift.I32) :])
+    rewritten_footer(path, with_number((4, 1, 3, 7), read_footer(LocalSource(path)).row_group_bytes[0] + 4))
+    pool = pa.default_memory_pool()
+    before = pool.max_memory()
+    with DataFile(LocalSource(path)) as data, pytest.raises(DataFileError, match=r"smaller .* than expected"):
+        list(data.column_batches(["k"], 0, 10))
+    assert pool.max_memory() < max(before + 1, 1 << 30)
+
+
 # --- encrypted columns ------------------------------------------------------------------------------------------------
 
 

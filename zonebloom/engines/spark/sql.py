@@ -36,7 +36,9 @@ from zonebloom.predicates import And, Equals, IsIn, Or, Predicate
 
 _LEAF = re.compile(r"\((\w+)#\d+L? = (.*)\)|(\w+)#\d+L? IN(?: \((.*)\)|SET (.*))")
 """`(user#1 = u-7)`, `user#1 IN (a,b)` and `user#1 INSET a, b` of an optimized plan."""
-_OF_READS = re.compile(r"\b(input_file_(name|block_\w+)|monotonically_increasing_id|spark_partition_id)\(", re.IGNORECASE)
+_OF_READS = re.compile(
+    r"\b(input_file_(name|block_\w+)|monotonically_increasing_id|spark_partition_id)\(", re.IGNORECASE
+)
 """Functions, as a plan prints them, whose values depend on how a row is read."""
 _FIELD = re.compile(r"\{(\w+)\}")
 _SCAN = "zonebloom_scan_"

@@ -46,8 +46,6 @@ _MIN_BATCH_ROWS, _MAX_BATCH_ROWS = 1 << 14, 1 << 20
 _VALUE_BYTES = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8, "INT96": 8}
 _TEXT_BYTES = 128
 """Assumed bytes of a value without a fixed width: one such column is read in batches of 65 536 rows."""
-_READ_BYTES = 1 << 18
-"""Bytes: column chunks are read in pieces of this size; that takes less memory, and is faster by a tenth (int64)."""
 _MAX_SLICES = 64
 """Most ranges that are kept as slices of an array; more are gathered into a new array."""
 _DICTIONARY_BYTES_PER_VALUE = 6
@@ -207,7 +205,7 @@ class DataFile:
         alone = [leaf for name in columns if (leaf := self._leaf(name)) is not None]
         dictionaries = [leaf for leaf in alone if self._is_dictionary(leaf)]
         self._will_need(groups, leaves)
-        reader = self._reader(dictionaries, _READ_BYTES)
+        reader = self._reader(dictionaries)
         row_bytes = sum(4 if leaf in dictionaries else self._value_bytes(leaf) for leaf in leaves)
         batch_rows = max(_MIN_BATCH_ROWS, min(_BATCH_BYTES // row_bytes, _MAX_BATCH_ROWS))
         rows_before_last = sum(self.row_group_rows[number] for number in groups[:-1])
@@ -322,13 +320,16 @@ class DataFile:
             starts = [meta.get(DICTIONARY_OFFSET) or meta[DATA_OFFSET] for meta in metas]
             self._source.will_need([(start, meta[COMPRESSED_BYTES]) for start, meta in zip(starts, metas, strict=True)])
 
-    def _reader(self, dictionaries: list[int], buffer_size: int = 0, int96_unit: str = "ns") -> Any:
-        """A reader that takes numbers of leaves: to pyarrow a name with a dot may mean several leaves."""
+    def _reader(self, dictionaries: list[int], int96_unit: str = "ns") -> Any:
+        """A reader that takes numbers of leaves: to pyarrow a name with a dot may mean several leaves.
+
+        It reads whole chunks. In pieces of 256 KiB numbers are built faster by 3 to 8 %, but a damaged page may then
+        take 2 GiB of memory, however small the file.
+        """
         return pq.ParquetFile(
             self._source.arrow_file(),
             metadata=self._metadata,
             read_dictionary=dictionaries,
-            buffer_size=buffer_size,
             pre_buffer=False,
             coerce_int96_timestamp_unit=int96_unit,
         ).reader
