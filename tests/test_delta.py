@@ -247,6 +247,8 @@ def test_a_widened_column(tmp_path):
         assert index.to_table("id IS NOT NULL")["x"].to_pylist() == [*range(40), *range(2**40, 2**40 + 40)]
         assert index.to_table("x = 7")["id"].to_pylist() == [7]
         assert index.to_table(f"x = {2**40 + 1}")["id"].to_pylist() == [41]
+        assert index.locate("x", [7, 2**40 + 1, 41], exact=True)["path"].to_pylist() == ["a.parquet", "b.parquet", None]
+        assert index.files_for("x", [2**40 + 1]) == ["b.parquet"]
         index.refresh()
     index.refresh("full")
     assert index.column_type("x") == pa.int64()

@@ -24,7 +24,8 @@ def write_pyarrow(table: pa.Table, path: Folder, chance: random.Random) -> None:
 
 def write_by_pyarrow(table: pa.Table, path: Folder, chance: random.Random, codecs: tuple[str, ...]) -> None:
     options: dict[str, Any] = {"use_dictionary": chance.random() < 0.6}
-    encodings = {one.name: chance.choice(found) for one in table.schema if (found := _encodings_of(one.type))}
+    plain = [one for one in table.schema if "." not in one.name]  # pyarrow takes such a name for a path
+    encodings = {one.name: chance.choice(found) for one in plain if (found := _encodings_of(one.type))}
     if not options["use_dictionary"] and encodings and chance.random() < 0.5:
         options["column_encoding"] = encodings
     if encodings and chance.random() < 0.3:

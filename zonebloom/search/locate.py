@@ -91,19 +91,23 @@ def files_for(view: View, column: str, keys: Any) -> list[str]:
 
 
 def _ranges(view: View, column: str, array: pa.Array) -> tuple[Fitted, _Ranges]:
+    """The keys in the type of the data set, and the row ranges that may hold each."""
     probed = view.column(column)
     if probed is None:
         raise view.snapshot.not_indexed(column)
     assert probed.column_type is not None
-    fit = fitted(array, probed.column_type)
-    slots, hashes = key_hashes(fit)
+    hashed = fitted(array, probed.column_type)
+    slots, hashes = key_hashes(hashed)
     keys, zones = probed.zones.zones_of_each(hashes)
     view.snapshot.warn_of_damage()
     if probed.places is not None:
         zones = probed.places[zones]
         keys, zones = keys[zones >= 0], zones[zones >= 0]
     parts = [(slots[keys], probed.grid.firsts[zones], probed.grid.ends[zones])]
-    for unproved, rows in ((fit.slots, probed.grid.uncovered), (fit.misfits, view.universe)):
+    column_type = view.column_type(column)  # a table may have a wider one than was indexed
+    fit = hashed if column_type == probed.column_type else fitted(array, column_type)
+    unfiltered, everywhere = probed.grid.uncovered, view.universe
+    for unproved, rows in ((fit.slots, unfiltered), (fit.misfits, unfiltered), (hashed.misfits, everywhere)):
         firsts = (rows.fragment_ids << np.uint64(32)) + rows.starts
         ends = (rows.fragment_ids << np.uint64(32)) + rows.stops
         count = len(unproved)
