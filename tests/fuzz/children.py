@@ -27,7 +27,7 @@ CASE_SECONDS = 10
 SILENT_SECONDS = 300
 """A process that says nothing for longer waits for ever, on the slowest machine."""
 MEMORY_BYTES = 1 << 30
-"""More than a process has once it is warm; the files of a case have 2 MB together."""
+"""More than a process has once it is warm, and what may be resident; the files of a case have 2 MB together."""
 
 RunCase = Callable[[int], str]
 """From a seed to how the case ended, in a few words; raises what breaks a promise."""
@@ -46,10 +46,20 @@ def check_memory(error: BaseException) -> None:
 # --- in the child -----------------------------------------------------------------------------------------------------
 
 
-def run_child(first: int, count: int, run_case: RunCase, *, case_seconds: float = CASE_SECONDS) -> None:
-    """Cases `first` to `first + count`, told line by line; memory and time are limited from here on."""
+def run_child(
+    first: int,
+    count: int,
+    run_case: RunCase,
+    *,
+    case_seconds: float = CASE_SECONDS,
+    reserved_bytes: int = MEMORY_BYTES,
+) -> None:
+    """Cases `first` to `first + count`, told line by line; memory and time are limited from here on.
+
+    `reserved_bytes` may be allocated beyond what the process has now, and `MEMORY_BYTES` be resident.
+    """
     size = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
-    resource.setrlimit(resource.RLIMIT_AS, (size + MEMORY_BYTES, size + MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_AS, (size + reserved_bytes, size + reserved_bytes))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
     def too_long(*_: object) -> None:
@@ -59,12 +69,22 @@ def run_child(first: int, count: int, run_case: RunCase, *, case_seconds: float 
     for seed in range(first, first + count):
         _say(f"start {seed}")
         signal.setitimer(signal.ITIMER_PROF, case_seconds)
+        Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
         try:
-            _say(f"end {run_case(seed)}")
+            how = run_case(seed)
+            _check_peak()
+            _say(f"end {how}")
         except Exception:  # noqa: BLE001 - what is not ours is a finding
             signal.setitimer(signal.ITIMER_PROF, 0)
             _say(f"finding {json.dumps(traceback.format_exc())}")
         signal.setitimer(signal.ITIMER_PROF, 0)
+
+
+def _check_peak() -> None:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    peak = next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) >> 10
+    if peak > MEMORY_BYTES >> 20:
+        raise FindingError(f"a case must have at most {MEMORY_BYTES >> 20} MiB resident, got {peak} MiB")
 
 
 def _say(line: str) -> None:
