@@ -66,28 +66,30 @@ def puffin(path: Path, rows: Mapping[str, Iterable[int]]) -> None:
     path.write_bytes(bytes(data) + b"PFA1" + footer + struct.pack("<I", len(footer)) + b"\0\0\0\0PFA1")
 
 
-def commit_deletes(table: Table, path: Path, content: DataFileContent, *, partition: Record | None = None) -> None:
-    """Make a delete file a part of the table, as a new snapshot."""
+def commit_deletes(
+    table: Table, path: Path, content: DataFileContent, *, partition: Record | None = None, url: str | None = None
+) -> None:
+    """Make a delete file a part of the table, as a new snapshot; `url` is where a copy of it is."""
     current = table.current_snapshot()
     assert current is not None
     snapshot_id, sequence_number = uuid.uuid4().int >> 65, table.metadata.last_sequence_number + 1
-    folder = Path(table.location().removeprefix("file://")) / "metadata"
+    folder = f"{table.location()}/metadata"
     file_format = FileFormat.PUFFIN if path.suffix == ".puffin" else FileFormat.PARQUET
     deletes = DataFile.from_args(
         content=content,
-        file_path=f"file://{path}",  # pyiceberg decodes no location
+        file_path=url or f"file://{path}",  # pyiceberg decodes no location
         file_format=file_format,
         partition=partition or Record(),
         record_count=1,
         file_size_in_bytes=path.stat().st_size,
         equality_ids=[1] if content == DataFileContent.EQUALITY_DELETES else None,
     )
-    output = table.io.new_output((folder / f"{snapshot_id}-m0.avro").as_uri())
+    output = table.io.new_output(f"{folder}/{snapshot_id}-m0.avro")
     with _DeleteManifest(table.spec(), table.schema(), output, snapshot_id, "null") as writer:
         writer.add_entry(
             ManifestEntry.from_args(status=ManifestEntryStatus.ADDED, snapshot_id=snapshot_id, data_file=deletes)
         )
-    listed = table.io.new_output((folder / f"snap-{snapshot_id}.avro").as_uri())
+    listed = table.io.new_output(f"{folder}/snap-{snapshot_id}.avro")
     with write_manifest_list(2, listed, snapshot_id, current.snapshot_id, sequence_number, "null") as manifests:
         manifests.add_manifests([*current.manifests(table.io), writer.to_manifest_file()])
     snapshot = Snapshot(

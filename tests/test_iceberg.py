@@ -34,6 +34,7 @@ from pyiceberg.table import StaticTable, Table
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import DoubleType, IntegerType, LongType, NestedField, StringType
+from pyiceberg.utils.config import Config
 
 import zonebloom as zb
 from tests import tables
@@ -467,6 +468,11 @@ def test_an_index_opened_without_its_table_asks_the_catalog_of_that_name(table, 
     code = f"import zonebloom as zb; print(zb.open_index({str(place)!r}).to_table({user(7)!r})['id'].to_pylist())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[7]"
+    for uri in (f"sqlite:///{tmp_path}/gone/catalog.db", "http://127.0.0.1:9"):
+        monkeypatch.setenv("PYICEBERG_CATALOG__HERE__URI", uri)
+        monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())
+        with pytest.raises(StorageError, match="check that the catalog is up"):
+            zb.open_index(place).search(user(7))
 
 
 def test_a_metadata_file_stands_for_itself(table, place):
@@ -662,8 +668,8 @@ def test_a_table_in_an_object_store_is_read_by_its_own_file_io(s3, tmp_path):
     catalog.close()
 
 
-@pytest.mark.parametrize("num_answers", [0, 2, 4])
-def test_an_outage_of_the_store_is_told_as_one_and_changes_nothing(s3, tmp_path, place, num_answers):
+@pytest.mark.parametrize(("num_answers", "files"), [(0, "data"), (2, "data"), (4, "data"), (0, "deletes")])
+def test_an_outage_of_the_store_is_told_as_one_and_changes_nothing(s3, tmp_path, place, num_answers, files):
     catalog = catalog_in(s3, tmp_path)
     catalog.create_namespace("db")
     table = catalog.create_table("db.t", schema=rows(0, 1).schema)
@@ -671,11 +677,13 @@ def test_an_outage_of_the_store_is_told_as_one_and_changes_nothing(s3, tmp_path,
         table.append(rows(start, start + 20_000))
     index = build(table, place)
     table.append(rows(40_000, 60_000))
-    index.search(user(5))  # reads the manifests
+    position_deletes(tmp_path / "deletes.parquet", {file: [7] for file in files_of(table)})
+    s3.put("deletes.parquet", (tmp_path / "deletes.parquet").read_bytes())
+    commit_deletes(table, tmp_path / "deletes.parquet", DataFileContent.POSITION_DELETES, url=s3.url("deletes.parquet"))
     left = {}
 
     def fault(_method: str, path: str, _query: str) -> str | None:
-        if not path.endswith(".parquet"):
+        if not path.endswith("deletes.parquet" if files == "deletes" else ".parquet"):
             return None
         left[path] = left.get(path, num_answers) - 1
         return "deny" if left[path] < 0 else None
@@ -688,13 +696,16 @@ def test_an_outage_of_the_store_is_told_as_one_and_changes_nothing(s3, tmp_path,
         "verify": lambda: index.verify(sample=1.0),
         "build": lambda: build(table, place.parent / "other"),
     }
-    for call in calls.values():
+    for name, call in calls.items():
+        if files == "deletes" and name not in ("scan", "exists"):  # the others read no deletes
+            continue
         left.clear()
-        with s3.server.misbehaving(fault), pytest.raises(StorageError, match="cannot read data file"):
+        with s3.server.misbehaving(fault), pytest.raises(StorageError, match=r"cannot read (data|delete) file"):
             call()
     assert index.version == 1
     assert not list(place.parent.glob("other/versions/*"))
     assert_same(index.to_table(user(50)), rows(50, 51))
+    assert index.to_table(user(20_007)).num_rows == 0
     catalog.close()
 
 

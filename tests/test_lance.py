@@ -21,7 +21,7 @@ import pytest
 import zonebloom as zb
 from tests.depth import at_depth
 from tests.tables import ROWS_PER_ZONE, assert_same, rows, user
-from zonebloom.errors import DataFileError, InvalidArgumentError
+from zonebloom.errors import DataFileError, InvalidArgumentError, StorageError
 from zonebloom.formats import open_dataset
 from zonebloom.reasons import ReasonCode
 
@@ -362,6 +362,16 @@ def test_a_table_in_an_object_store(s3):
     assert found.to_table(user(87))["id"].to_pylist() == [87]
     assert found.to_table(user(8)).num_rows == 0
     assert index.location != url
+    lance.write_dataset(rows(120, 160), url, mode="append", storage_options=options)
+
+    def fault(method: str, path: str, _query: str) -> str | None:
+        return "deny" if method == "GET" and path.endswith(".lance") else None
+
+    for call in (lambda: found.to_table(user(130)), found.refresh, lambda: found.refresh("full")):
+        with s3.server.misbehaving(fault), pytest.raises(StorageError):
+            call()
+    assert found.version == 1
+    assert found.to_table(user(130))["id"].to_pylist() == [130]
 
 
 def test_random_commits_against_lances_own_scan(tmp_path):

@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from pyiceberg.table import FileScanTask, Table
 
 _FILE = re.compile(r"file:(//)?(?=/)")
-_CLIENTS = ("botocore.", "aiohttp.", "google.", "gcsfs.", "azure.")
-"""Modules whose exceptions a FileIO of fsspec raises for an unreachable store; they are no OSError."""
+_CLIENTS = ("botocore.", "aiohttp.", "google.", "gcsfs.", "azure.", "sqlalchemy.", "thrift.")
+"""Modules whose exceptions a FileIO or a catalog raises for an unreachable store; they are no OSError."""
 _UNREACHABLE = re.compile(r"NETWORK_CONNECTION|could not connect|connection refused|timed? ?out", re.IGNORECASE)
 _HADOOP_VERSION = re.compile(r"v(\d+)(\.gz)?\.metadata\.json")
 
@@ -108,17 +108,18 @@ class IcebergDataset(TableDataset):
     def _of_catalog(self, catalog: str) -> Table:
         _library()
         from pyiceberg.catalog import load_catalog  # noqa: PLC0415 - an extra
-        from pyiceberg.exceptions import NoSuchTableError  # noqa: PLC0415 - an extra
+        from pyiceberg.exceptions import NoSuchTableError, RESTError  # noqa: PLC0415 - an extra
 
+        name = ".".join(self._name)
         try:
             return load_catalog(catalog).load_table(tuple(self._name))
-        except OSError as error:
-            message = f"cannot read table {'.'.join(self._name)} of catalog {catalog}"
-            raise StorageError(f"{message}: {first_line(error)}; check that the catalog is up") from error
         except NoSuchTableError as error:
-            raise DataFileError(f"table {'.'.join(self._name)} must be in catalog {catalog}, got none") from error
+            raise DataFileError(f"table {name} must be in catalog {catalog}, got none") from error
         except Exception as error:  # catalogs' clients raise errors of any class
-            message = f"catalog {catalog} of pyiceberg's configuration must have table {'.'.join(self._name)}"
+            if isinstance(error, (OSError, RESTError)) or type(error).__module__.startswith(_CLIENTS):
+                message = f"cannot read table {name} of catalog {catalog}: {first_line(error)}"
+                raise StorageError(f"{message}; check that the catalog is up") from error
+            message = f"catalog {catalog} of pyiceberg's configuration must have table {name}"
             hint = "open the index with the table: open_index(path, dataset=table)"
             raise InvalidArgumentError(f"{message}, got: {first_line(error)}; {hint}") from error
 
