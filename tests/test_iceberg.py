@@ -492,8 +492,11 @@ def test_a_metadata_file_stands_for_itself(table, place):
         assert_agrees(opened, table)
 
 
-def test_metadata_of_format_3(table, place):
-    """Written by hand: pyiceberg 0.12 reads it, and writes none."""
+def test_metadata_of_format_3(table, place, tmp_path):
+    """Written by hand: pyiceberg 0.12 reads it, and writes none. Its deleted rows are deletion vectors."""
+    chosen = files_of(table)[0]
+    puffin(tmp_path / "v.puffin", {chosen: [3, 4]})
+    commit_deletes(table, tmp_path / "v.puffin", DataFileContent.POSITION_DELETES)
     path = Path(local(table.metadata_location))
     metadata = json.loads(path.read_text())
     metadata |= {"format-version": 3, "next-row-id": 120}
@@ -505,6 +508,7 @@ def test_metadata_of_format_3(table, place):
     assert table.format_version == 3
     index = build(table, place)
     assert_agrees(index, table)
+    assert index.to_table("id IS NOT NULL").num_rows == table.scan().to_arrow().num_rows == 118
     assert index.search(user(7)).num_zones_kept == 1
 
 

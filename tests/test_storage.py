@@ -335,6 +335,44 @@ def test_no_write_permission_in_the_folder_of_versions(open_lake, tmp_path):
     assert again.verify(sample=1.0).is_sound
 
 
+def test_an_index_that_may_only_be_read(open_lake, tmp_path):
+    """It answers, of new files too; what would change it is refused, and changes nothing."""
+    index = zb.build_index(open_lake.root, "user_id", rows_per_zone=64, levels=("zone", "locator"))
+    for name in ("known.parquet", "new.parquet"):
+        index.refresh()
+        shutil.copy(open_lake.root / open_lake.files[0], open_lake.root / name)
+    for path in (index.root, *index.root.rglob("*")):
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    script = """
+import sys, datetime, zonebloom as zb
+warmed = zb.build_index(sys.argv[1], "user_id", levels=("zone", "locator"), index=sys.argv[2])
+warmed.refresh("full")
+warmed.verify(sample=1.0)
+warmed.to_table("user_id IS NULL")
+{before}
+index = zb.open_index(sys.argv[1])
+key = index.to_table("amount IS NOT NULL", columns=["user_id"], limit=1)["user_id"][0]
+print(index.to_table(zb.col("user_id") == key).num_rows, index.verify(sample=1.0).is_sound)
+for change in (
+    index.refresh,
+    lambda: index.refresh("full"),
+    lambda: index.restore(1),
+    lambda: index.vacuum(older_than=datetime.timedelta(0)),
+    lambda: zb.delete_index(sys.argv[1]),
+):
+    try:
+        print(change())
+    except zb.ZoneBloomError as error:
+        print(type(error).__name__)
+print(zb.open_index(sys.argv[1]).to_table(zb.col("user_id") == key).num_rows)
+"""
+    first, *refused, last = run(script.format(before=DROP_PRIVILEGES), open_lake.root, tmp_path / "warm").splitlines()
+    assert (first, last) == ("3 True", "3")
+    assert refused == ["StorageError"] * 5
+    for path in (index.root, *index.root.rglob("*")):
+        path.chmod(0o755)
+
+
 def test_no_read_permission(open_lake):
     """A data file that this user may not read is kept by a search, and an error of a scan."""
     open_lake.root.chmod(0o755)
@@ -391,6 +429,52 @@ def test_a_full_disk_at_the_commit_leaves_the_version_before(flat_lake):
     assert names_in(index.root / "versions") == [f"{1:020d}.json"]
     commit(store, manifest)
     assert zb.open_index(flat_lake.root).version == 2
+
+
+FILL = """
+import os, shutil, sys, pathlib, datetime, pyarrow.dataset as pads, zonebloom as zb
+from zonebloom.errors import StorageError
+lake, device, new = map(pathlib.Path, sys.argv[1:])
+index = zb.build_index(lake, "user_id", index=device / "index", rows_per_zone=64)
+shutil.copy(new, lake / "new.parquet")
+status = os.statvfs(device)
+filler, told = device / "filler", []
+for left in (0, 4096, 16384):
+    filler.write_bytes(bytes(os.statvfs(device).f_bavail * status.f_frsize - left))
+    for change in (
+        index.refresh,
+        lambda: index.refresh("full"),
+        index.optimize,
+        lambda: zb.build_index(lake, "amount", index=device / "index"),
+    ):
+        try:
+            change()
+        except StorageError as error:
+            told.append(str(error))
+        assert zb.open_index(device / "index").version == 1
+    found = index.to_table("user_id IS NULL OR user_id IS NOT NULL", columns=["user_id"])
+    assert found.equals(pads.dataset(lake).to_table(columns=["user_id"])), found.num_rows
+    filler.unlink()
+assert len(told) >= 8, told
+assert all("No space left on device" in one and "\\n" not in one for one in told), told
+index.vacuum(older_than=datetime.timedelta(0))
+index.refresh()
+found = zb.open_index(device / "index")
+print(found.version, found.status().num_new, found.verify(sample=1.0).is_sound)
+"""
+MOUNTED = 'mount -t tmpfs -o size=400k none "$0" && exec "$@"'
+
+
+def test_a_device_that_is_full(flat_lake, tmp_path):
+    """Linux lets whoever may make a namespace of users mount a small one."""
+    if subprocess.run(["unshare", "-Urm", "true"], capture_output=True, check=False).returncode:
+        pytest.skip("this machine does not let its users mount file systems")
+    (device := tmp_path / "device").mkdir()
+    new = shutil.copy(flat_lake.root / flat_lake.files[0], tmp_path / "new.parquet")
+    command = ["unshare", "-Urm", "sh", "-c", MOUNTED, device, sys.executable, "-c", FILL, flat_lake.root, device, new]
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.split() == ["2", "0", "True"]
 
 
 def test_the_objects_of_a_whole_store_are_its_own(tmp_path):

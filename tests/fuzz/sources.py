@@ -279,9 +279,7 @@ class Delta(Source):
         is_odd = any(kind in ("double", "odd double", "float", "decimal", "struct", "bytes") for kind in kinds)
         has_null = "None" in repr([value for _, value in literals_of(condition)]) and "'in'" in repr(condition)
         shape = repr(condition)
-        is_simplified = (
-            "'not'" in shape and shape.count("'in'") > 1
-        )  # to FALSE, also of NULL: no value is in both lists
+        is_simplified = "'not'" in shape and shape.count("'in'") > 1  # no value is in both: FALSE, though NULL may be
         if is_odd or has_null or is_simplified or any(leaf[0] in self.partitions for leaf, _ in literals_of(condition)):
             return None
         try:
