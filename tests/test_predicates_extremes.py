@@ -115,6 +115,26 @@ def test_a_long_chain_of_conditions_takes_linear_time():
     )
 
 
+def test_a_scan_by_a_long_chain_takes_linear_time(tmp_path):
+    in_child(
+        """
+        import functools, sys, time
+        import pyarrow.parquet as pq
+        pq.write_table(pa.table({"k": range(1000)}), sys.argv[1] + "/a.parquet")
+        index = zb.build_index(sys.argv[1], "k")
+        def seconds(length):
+            chain = functools.reduce(operator.or_, [pc.field("k") == 3 * i for i in range(length)])
+            start = time.process_time()
+            assert index.to_table(chain).num_rows == 334
+            return time.process_time() - start
+        seconds(400)
+        few = min(seconds(1000) for _ in range(3))
+        assert seconds(8000) < 24 * few, few
+        """,
+        tmp_path,
+    )
+
+
 def test_a_thousand_levels_are_evaluated_and_more_are_refused_by_name(tmp_path):
     in_child(
         """

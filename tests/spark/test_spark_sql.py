@@ -143,7 +143,14 @@ def test_spark_is_told_how_large_row_ranges_are(spark, root):
     whole = sum(path.stat().st_size for path in root.rglob("*.parquet"))
     assert whole / 2 < sizes["r < 100000"] < 2 * whole
     assert sizes["u = '0-7'"] < whole / 10
-    assert "zonebloom: 50 of 4,000 rows, 1 of 2 files" in frame._jdf.queryExecution().toString()
+    assert "zonebloom: 50 of 4,000 rows, 1 of 80 zones, 1 of 2 files" in frame._jdf.queryExecution().toString()
+    for condition, is_broadcast in (("r < 100000", False), ("u = '0-7'", True)):
+        spark.conf.set("spark.sql.autoBroadcastJoinThreshold", sizes["r < 100000"] // 2)
+        try:
+            one, other = (lake.where(condition, method="row_ranges").select("r", name) for name in ("u", "pad"))
+            assert ("BroadcastHashJoin" in explained(one.join(other, "r"))) is is_broadcast, condition
+        finally:
+            spark.conf.unset("spark.sql.autoBroadcastJoinThreshold")
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------
@@ -363,6 +370,8 @@ def test_streams_are_read_batch_by_batch(spark, root, tmp_path):
     ):
         with pytest.raises(InvalidArgumentError, match=r"must be a batch, got a stream; .*foreachBatch"):
             call()
+    with pytest.raises(PySparkException, match=r"must be read as a batch, got a stream; .*foreachBatch"):
+        spark.readStream.format("zonebloom").load(str(root)).writeStream.format("noop").start().processAllAvailable()
     (tmp_path / "in/a.json").write_text('{"u": "0-7", "k": 1}\n{"u": "no", "k": 2}\n', "utf-8")
     seen = []
     writer = stream.writeStream.foreachBatch(

@@ -178,18 +178,27 @@ class Cluster:
 
 @contextmanager
 def described(spark: SparkSession, label: str) -> Iterator[None]:
-    """Give jobs of this thread the tag `zonebloom`, for interruption, and `label` in Spark's UI."""
-    context = getattr(spark, "sparkContext", None) if not is_connect(spark) else None
-    before = None if context is None else context.getLocalProperty(_DESCRIPTION)
-    spark.addTag(TAG)
-    if context is not None:
-        context.setJobDescription(label)
+    """Give jobs of this thread the tag `zonebloom`, by which any thread can end them, and `label` in Spark's UI.
+
+    Any thread: `sparkContext.cancelJobsWithTag`, or `interruptTag` of Spark Connect. A classic session's own tags are
+    those of one thread.
+    """
+    if is_connect(spark):
+        spark.addTag(TAG)
+        try:
+            yield
+        finally:
+            spark.removeTag(TAG)
+        return
+    context = spark.sparkContext
+    before = context.getLocalProperty(_DESCRIPTION)
+    context.addJobTag(TAG)
+    context.setJobDescription(label)
     try:
         yield
     finally:
-        spark.removeTag(TAG)
-        if context is not None:
-            context.setLocalProperty(_DESCRIPTION, before)
+        context.removeJobTag(TAG)
+        context.setLocalProperty(_DESCRIPTION, before)
 
 
 def is_connect(spark: SparkSession) -> bool:

@@ -29,6 +29,7 @@ from zonebloom.search.selection import RowSelection
 
 if TYPE_CHECKING:
     from zonebloom.engines.spark.catalog import Catalog, Place
+    from zonebloom.search.result import SearchResult
     from zonebloom.search.view import View
 
 Function = Callable[[Iterator[pa.RecordBatch]], Iterable[pa.RecordBatch]]
@@ -48,7 +49,7 @@ def candidates(catalog: Catalog, path: Any, condition: str | Column | Predicate,
     Spec: specs/spark.md#row-ranges
     """
     layout = Layout(catalog.view(path, index))
-    rows = _searched(catalog.spark, layout, condition)
+    rows = _searched(catalog.spark, layout, condition).row_ranges
     paths = [layout.view.paths[one] for one in rows.fragment_ids.tolist()]
     numbers = [pa.array(one.astype(np.int64)) for one in (rows.fragment_ids, rows.starts, rows.stops)]
     table = pa.table([pa.array(paths, pa.string()), *numbers], names=list(_NAMES))
@@ -92,9 +93,10 @@ def map_candidates(
     layout = Layout(catalog.view(path, index))
     if isinstance(wanted, DataFrame):
         wanted = wanted.toArrow()
-    is_given = isinstance(wanted, pa.Table)
-    rows = _given(layout.view, wanted) if is_given else _searched(catalog.spark, layout, wanted)
-    return mapped(catalog.spark, layout, rows, layout.schema(columns), function=function, schema=schema)
+    found = None if isinstance(wanted, pa.Table) else _searched(catalog.spark, layout, wanted)
+    rows = _given(layout.view, wanted) if found is None else found.row_ranges
+    asked = layout.schema(columns)
+    return mapped(catalog.spark, layout, rows, asked, function=function, schema=schema, found=found)
 
 
 def mapped(
@@ -106,10 +108,12 @@ def mapped(
     function: Function,
     schema: Any,
     wanted: Predicate = EVERY_ROW,
+    found: SearchResult | None = None,
 ) -> DataFrame:
     """`function` over the columns `asked` of `rows`, read by executors; rows that are not `wanted` may be missing.
 
-    Its plan names the rows that are read. Spark's planner gets about their number of bytes.
+    Its plan names the rows that are read, and the zones if a search `found` them. Spark's planner gets about their
+    number of bytes.
 
     Spec: specs/spark.md#estimates
     """
@@ -119,7 +123,8 @@ def mapped(
     each = _values_of_a_task(layout, tasks, asked)
     numbers = spark.range(0, len(sent) * each, 1, max(len(sent), 1)).where(f"id % {each} = 0")
     num_files = f"{len(np.unique(rows.fragment_ids)):,} of {len(layout.view.listing):,} files"
-    label = f"zonebloom: {rows.num_rows:,} of {layout.view.universe.num_rows:,} rows, {num_files}"
+    zones = f"{found.kept.zones:,} of {found.total.zones:,} zones, " if found else ""
+    label = f"zonebloom: {rows.num_rows:,} of {layout.view.universe.num_rows:,} rows, {zones}{num_files}"
     return numbers.mapInArrow(shipped(mapped_rows, narrowing, sent, each, function, label=label), schema)
 
 
@@ -144,13 +149,21 @@ def local_rows(layout: Layout, rows: RowSelection, asked: StructType, wanted: Pr
 
 
 def read_rows(
-    spark: SparkSession, layout: Layout, rows: RowSelection, asked: StructType, wanted: Predicate = EVERY_ROW
+    spark: SparkSession,
+    layout: Layout,
+    rows: RowSelection,
+    asked: StructType,
+    *,
+    wanted: Predicate = EVERY_ROW,
+    found: SearchResult | None = None,
 ) -> DataFrame:
     """The columns `asked` of `rows`, read by executors; rows that are not `wanted` may be missing.
 
     Spec: specs/spark.md#row-range-reads
     """
-    return mapped(spark, layout, rows, asked, function=lambda batches: batches, schema=asked, wanted=wanted)
+    return mapped(
+        spark, layout, rows, asked, function=lambda batches: batches, schema=asked, wanted=wanted, found=found
+    )
 
 
 def _given(view: View, table: pa.Table) -> RowSelection:
@@ -182,10 +195,10 @@ def _stale(path: str) -> StaleIndexError:
 # --- searching --------------------------------------------------------------------------------------------------------
 
 
-def _searched(spark: SparkSession, layout: Layout, condition: Any) -> RowSelection:
+def _searched(spark: SparkSession, layout: Layout, condition: Any) -> SearchResult:
     binder = Binder(layout.readable, layout.view)
     template = spark.createDataFrame([], layout.readable)
-    return layout.view.search(understand(condition, binder, template).predicate).row_ranges
+    return layout.view.search(understand(condition, binder, template).predicate)
 
 
 # --- on executors -----------------------------------------------------------------------------------------------------

@@ -418,7 +418,8 @@ class Lake:
         if method == "plain":
             frame = self._whole(plan.view, schema)
         elif method == "row_ranges":
-            frame = read_rows(self.spark, Layout(plan.view), self._rows(plan), schema, wanted)
+            rows = self._rows(plan)
+            frame = read_rows(self.spark, Layout(plan.view), rows, schema, wanted=wanted, found=plan.result)
         elif plan.paths:
             frame = local_frame(self.spark, local_rows(Layout(plan.view), self._rows(plan), schema, wanted), schema)
         else:
