@@ -48,10 +48,10 @@ test-deep: $(VENV)/test.stamp
 	ZONEBLOOM_DEPTH=deep $(PY) -m pytest -n 2 --dist loadscope -m deep $(PYTEST_ARGS)
 
 fuzz: $(VENV)/test.stamp
-	@set -e; for name in $(FUZZERS); do \
+	@failed=0; for name in $(FUZZERS); do \
 	    echo "== tests.fuzz.$$name from seed $(SEED)"; \
-	    $(PY) -m tests.fuzz.$$name --seed $(SEED) --seconds $$(( $(SECONDS) / $(words $(FUZZERS)) )); \
-	done
+	    $(PY) -m tests.fuzz.$$name --seed $(SEED) --seconds $$(( $(SECONDS) / $(words $(FUZZERS)) )) || failed=1; \
+	done; exit $$failed
 
 lint: $(VENV)/lint.stamp
 	$(PY) -m ruff check

@@ -7,7 +7,6 @@ from tests.fuzz.children import run
 from tests.fuzz.lakes import SOURCES, run_case
 
 LIVES = 150
-LIVES = 150
 FIRST = 1_000_002
 """The first of the lives of files, of a Delta table and of an Iceberg table."""
 
