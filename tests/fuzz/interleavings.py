@@ -188,7 +188,7 @@ class Actor:
             try:
                 self.outcomes.append(f"{work}: {self._do(work, store, lake)}")
             except ZoneBloomError as error:
-                if not self.world.may_fail(error):
+                if not (self.fault[1] or self.world.may_fail(error)):
                     raise
                 self.outcomes.append(f"{work}: {type(error).__name__}")
 
@@ -296,8 +296,7 @@ class World:
         self.num_killed = chance.choice((0, 0, 0, 1, 2))
         for victim in chance.sample(acting, self.num_killed):
             victim.dies_after = int(chance.triangular(1, 60, 15))
-        self.has_fault = chance.random() < 0.25
-        if self.has_fault:
+        if chance.random() < 0.25:
             victim = chance.choice(acting)
             victim.fault = (chance.choice((1, 2, 2, 3)), chance.choice(("lost", "twice", "twice", "refused")))
         self.is_even = chance.random() < 0.4
@@ -309,8 +308,8 @@ class World:
         return actor
 
     def may_fail(self, error: ZoneBloomError) -> bool:
-        """Whether a writer may be told so."""
-        if isinstance(error, ConcurrentCommitError) or self.is_reckless or self.has_fault:
+        """Whether a writer to whom the store answered right may be told so."""
+        if isinstance(error, ConcurrentCommitError) or self.is_reckless:
             return True
         text = str(error)
         return (
