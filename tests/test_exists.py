@@ -13,6 +13,7 @@ import uuid
 from decimal import Decimal
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -23,6 +24,8 @@ from hypothesis import strategies as st
 import zonebloom as zb
 from tests.depth import at_depth
 from zonebloom.errors import ColumnNotFoundError, InvalidArgumentError
+
+VIEW = pa.array(["a"], pa.string_view())
 
 
 @pytest.fixture
@@ -78,6 +81,22 @@ def test_false_is_certain_and_null_stays_null(build):
 )
 def test_values_of_each_kind(build, values, probes, expected, exact):
     assert build(values).exists("c", probes, exact=exact).to_pylist() == expected
+
+
+def test_values_of_a_dictionary_are_those_of_its_values(build):
+    """One by one too; pyarrow makes arrays of few kinds of them."""
+    values = pa.array([dt.datetime(2020, 1, 1)], pa.timestamp("ms"))  # noqa: DTZ001 - local
+    keys = pa.array([dt.datetime(2020, 1, 1), dt.datetime(2020, 1, 1, 0, 0, 0, 1)])  # noqa: DTZ001 - local
+    index = build(values)
+    for asked in (keys, keys.dictionary_encode(), list(keys), list(keys.dictionary_encode())):
+        one = zb.col("c").isin(asked)
+        assert (index.to_table(one).num_rows, index.to_table(~one).num_rows) == (1, 0)
+
+
+@pytest.mark.parametrize("probes", [["\ud800"], [pd.NaT], pa.RunEndEncodedArray.from_arrays([1], VIEW)])
+def test_values_that_arrow_does_not_have_are_refused(build, probes):
+    with pytest.raises(InvalidArgumentError, match="values must be"):
+        build(pa.array(["a"])).exists("c", probes)
 
 
 def test_uuids(build):

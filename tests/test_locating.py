@@ -5,7 +5,9 @@ Expected zones and rows come from all rows of the files, by brute force.
 
 from __future__ import annotations
 
+import tracemalloc
 import warnings
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +17,7 @@ import pytest
 
 import zonebloom as zb
 from tests.lives import assert_every_row_is_found, lake_of, rows_of, write
+from zonebloom.errors import DataFileError, PredicateError
 from zonebloom.storage.locator.reader import LocatorSegment
 
 ROWS_PER_ZONE = 10
@@ -295,6 +298,54 @@ def test_locate_reads_what_the_index_does_not_know(lake):
     index.refresh()
     assert located(index, keys, exact=True) == rows_with(lake, keys)
     assert index.files_for("k", [12345]) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "key"),
+    [
+        (pa.array([1], pa.int32()), pa.array([2**40]), 2**40),
+        (pa.array([1.5], pa.float32()), pa.array([0.1]), 0.1),
+        (pa.array([1]), pa.array([0.5]), 0.5),
+        (pa.array([1]), pa.array([2**63], pa.uint64()), 2**63),
+    ],
+    ids=lambda value: str(getattr(value, "type", "")),
+)
+def test_a_key_beyond_the_type_of_the_index_may_be_in_files_that_have_no_zones(tmp_path, old, new, key):
+    pq.write_table(pa.table({"x": old}), tmp_path / "a.parquet")
+    index = zb.build_index(tmp_path, "x")
+    pq.write_table(pa.table({"x": new}), tmp_path / "b.parquet")
+    for mode in ("quick", "incremental"):
+        assert "b.parquet" in index.files_for("x", [key])
+        assert "b.parquet" in index.locate("x", [key])["path"].to_pylist()
+        try:
+            assert index.locate("x", [key], exact=True)["path"].to_pylist() == ["b.parquet"]
+        except DataFileError as error:
+            assert "must convert to the data set's type" in str(error)  # noqa: PT017 - either is right
+        index.refresh(mode)
+
+
+def test_keys_that_cannot_be_compared_are_refused_by_each_door(tmp_path):
+    pq.write_table(pa.table({"u": ["123"]}), tmp_path / "a.parquet")
+    index = zb.build_index(tmp_path, "u")
+    for ask in (index.exists, index.locate, index.files_for, partial(index.locate, exact=True)):
+        with pytest.raises(PredicateError, match="put text in single quotes"):
+            ask("u", [123])
+
+
+def test_memory_for_many_keys_does_not_grow_with_the_new_files(tmp_path):
+    (tmp_path / "lake").mkdir()
+    for number in range(40):
+        pq.write_table(pa.table({"x": range(number * 10, number * 10 + 10)}), tmp_path / f"lake/{number:02}.parquet")
+        if not number:
+            index = zb.build_index(tmp_path / "lake", "x")
+    keys = pa.array(range(50_000))
+    tracemalloc.start()
+    try:
+        assert len(index.files_for("x", keys)) == 40
+        assert index.locate("x", keys, exact=True)["row"].null_count == 50_000 - 400
+        assert tracemalloc.get_traced_memory()[1] < 24 << 20  # a product of keys and files would be 48 MB
+    finally:
+        tracemalloc.stop()
 
 
 def test_locate_many_keys_of_every_kind(tmp_path):

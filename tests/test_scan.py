@@ -7,8 +7,10 @@ group's statistics, which leave NaN out, are 1.5 to 1.5.)
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 from dataclasses import dataclass, field
+from decimal import Decimal
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -370,6 +372,34 @@ def test_doubles_that_come_to_a_column_of_floats_are_refused_not_rounded(tmp_pat
         index.to_table("k = 1")
     index.refresh()
     assert index.to_table("c.x = 1e300" if is_nested else "c = 1e300")["c"].to_pylist() == values[:1]
+
+
+@pytest.mark.parametrize(
+    ("known", "kept", "cut"),
+    [
+        (pa.array([dt.date(2020, 1, 1)]), pa.array([dt.datetime(2020, 1, 2)]), pa.array([dt.datetime(2020, 1, 2, 5)])),  # noqa: DTZ001 - local
+        (pa.array([True]), pa.array([0]), pa.array([5])),
+        (pa.array([Decimal("1.50")]), pa.array([0.25]), pa.array([0.126])),
+        (pa.array([1]), pa.array(["7"]), pa.array(["007"])),
+    ],
+    ids=lambda value: str(getattr(value, "type", "")),
+)
+@pytest.mark.parametrize("is_nested", [False, True])
+def test_values_that_another_type_would_cut_are_an_error(tmp_path, known, kept, cut, is_nested):
+    """pyarrow casts these without a word, so a row had another value than its file says."""
+
+    def table(values: pa.Array) -> pa.Table:
+        nested = pa.StructArray.from_arrays([values, pa.array([math.nan] * len(values))], ["x", "f"])
+        return pa.table({"c": nested if is_nested else values, "k": [1]})
+
+    write_files(tmp_path / "lake", table(known))
+    index = zb.build_index(tmp_path / "lake", "k")
+    pq.write_table(table(cut), tmp_path / "lake/part-1.parquet")
+    with pytest.raises(DataFileError, match=r"of .*part-1\.parquet must convert .*which has not all of its values"):
+        index.to_table("k = 1")
+    if not is_nested:  # one NaN is not another, so such a struct is refused too
+        pq.write_table(table(kept), tmp_path / "lake/part-1.parquet")
+        assert index.to_table("k = 1")["c"][1] == kept.cast(known.type)[0]
 
 
 def test_values_that_overflow_the_first_files_type_lose_no_row(tmp_path):

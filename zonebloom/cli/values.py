@@ -31,7 +31,7 @@ def read_values(source: str, index: Any, column: str) -> pa.Array:
     """
     from zonebloom.bloom.hashing import resolve_column  # noqa: PLC0415 - `--help` must not load Arrow
 
-    wanted = resolve_column(index.schema, column).type
+    wanted = resolve_column(index.view().schema, column).type
     try:
         data = sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
     except OSError as error:

@@ -55,9 +55,7 @@ def exists(view: View, column: str, values: Any, *, exact: bool) -> pa.BooleanAr
     array = values_array(values)
     assert probed.column_type is not None
     fit = fitted(array, probed.column_type)
-    if len(fit.misfits):  # numbers that are too fine can be compared; what cannot is an error, as in a scan
-        misfits = IsIn(column, array.take(pa.array(fit.misfits)))
-        misfits.to_expression(view.plain_schema)
+    check_comparable(view, column, array, fit)
     maybe = _may_exist(probed, fit, len(array))
     view.snapshot.warn_of_damage()
     if exact:
@@ -73,16 +71,21 @@ def values_array(values: Any) -> pa.Array:
         raise InvalidArgumentError(f"values must be an array or a list of values, got {values!r:.80}")
     try:
         array = values if isinstance(values, (pa.Array, pa.ChunkedArray)) else pa.array(_unmixed(values))
+    except InvalidArgumentError:
+        raise
     except OverflowError:
         array = _large_integers(list(values))
-    except (pa.ArrowException, TypeError) as error:
+    except (pa.ArrowException, TypeError, ValueError) as error:
         message = f"values must be of one type, and one that Arrow has, got {type(values).__name__}: {error}"
         raise InvalidArgumentError(message) from error
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
     if not (pa.types.is_null(array.type) or hashing.is_supported(array.type)):
         raise InvalidArgumentError(f"values must be such as a column can be indexed by, got {array.type}")
-    array = plain_array(array)  # pyarrow 26 can take neither views nor runs
+    try:
+        array = plain_array(array)  # pyarrow 26 can take neither views nor runs
+    except pa.ArrowNotImplementedError as error:
+        raise InvalidArgumentError(f"values must be such as pyarrow can decode, got {array.type}") from error
     if pa.types.is_float16(array.type):  # nor sort this, nor the small decimals
         return array.cast(pa.float32())
     if pa.types.is_decimal32(array.type) or pa.types.is_decimal64(array.type):
@@ -149,6 +152,18 @@ def fitted(array: pa.Array, column_type: pa.DataType) -> Fitted:
             waiting += [run[:middle], run[middle:]]
     fitting = pa.concat_arrays(values) if values else fit_values([], column_type).values
     return Fitted(np.concatenate([np.zeros(0, np.int64), *slots]), fitting, np.array(misfits, np.int64))
+
+
+def check_comparable(view: View, column: str, array: pa.Array, fit: Fitted) -> None:
+    """Refuse values that cannot be compared with the column, as a scan does; numbers that are too fine can be.
+
+    Raises
+    ------
+    PredicateError
+        One cannot.
+    """
+    if len(fit.misfits):
+        IsIn(column, array.take(pa.array(fit.misfits))).to_expression(view.plain_schema)
 
 
 def key_hashes(fit: Fitted) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from zonebloom.arrow import from_numpy
 from zonebloom.bloom import hashing
 from zonebloom.formats.parquet.file import places_of
-from zonebloom.search.exists import comparable, comparable_keys, fitted, key_hashes, values_array
+from zonebloom.search.exists import check_comparable, comparable, comparable_keys, fitted, key_hashes, values_array
 from zonebloom.search.result import renumbered_ids
 from zonebloom.search.scan import read_candidates, tasks_of
 from zonebloom.search.selection import RowSelection
@@ -26,8 +26,6 @@ from zonebloom.search.view import View
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from zonebloom.search.exists import Fitted
 
 
 class _Ranges(NamedTuple):
@@ -41,7 +39,7 @@ class _Ranges(NamedTuple):
     """Address after the last row."""
 
     @classmethod
-    def joined(cls, parts: list[tuple[Any, Any, Any]]) -> _Ranges:
+    def joined(cls, parts: list[_Ranges]) -> _Ranges:
         """The ranges of all parts; adjacent ranges of a key are joined."""
         keys, firsts, ends = (np.concatenate([part[index] for part in parts]) for index in range(3))
         order = np.lexsort((firsts, keys))
@@ -61,13 +59,22 @@ def locate(view: View, column: str, keys: Any, *, exact: bool) -> pa.Table:
         The column is not indexed.
     InvalidArgumentError
         `keys` is no collection, or one of several types.
+    PredicateError
+        A key is of a kind that cannot be compared with the column.
 
     Spec: specs/locator.md#locate
     """
     array = values_array(keys)
-    fit, ranges = _ranges(view, column, array)
+    proved, unproved = _candidates_of(view, column, array)
     if exact:
-        return _rows(view, column, array, fit, ranges)
+        return _rows(view, column, array, _united(proved, unproved))
+    parts = [proved]
+    for slots, rows in unproved:
+        firsts = (rows.fragment_ids << np.uint64(32)) + rows.starts
+        ends = (rows.fragment_ids << np.uint64(32)) + rows.stops
+        count = len(slots)
+        parts.append(_Ranges(np.repeat(slots, len(rows)), np.tile(firsts, count), np.tile(ends, count)))
+    ranges = _Ranges.joined(parts)
     ids = ranges.firsts >> np.uint64(32)
     names, places = np.unique(ids, return_inverse=True)
     own_ids = ids if view.numbers is None else renumbered_ids(ids, view.numbers)
@@ -84,49 +91,58 @@ def locate(view: View, column: str, keys: Any, *, exact: bool) -> pa.Table:
 
 
 def files_for(view: View, column: str, keys: Any) -> list[str]:
-    """Paths of the files that may hold any of the keys, in order; all others certainly do not."""
-    _, ranges = _ranges(view, column, values_array(keys))
-    touched = np.unique(ranges.firsts >> np.uint64(32))
+    """Paths of the files that may hold any of the keys, in order; all others certainly do not.
+
+    Raises as `locate` does.
+    """
+    rows = _united(*_candidates_of(view, column, values_array(keys)))
+    touched = np.unique(rows.fragment_ids)
     return sorted(view.paths[one] for one in touched.tolist() if one in view.paths)
 
 
-def _ranges(view: View, column: str, array: pa.Array) -> tuple[Fitted, _Ranges]:
-    """The keys in the type of the data set, and the row ranges that may hold each."""
+def _candidates_of(
+    view: View, column: str, array: pa.Array
+) -> tuple[_Ranges, list[tuple[NDArray[np.int64], RowSelection]]]:
+    """The zones that may hold each key, and further rows with the keys that each of them may hold."""
     probed = view.column(column)
     if probed is None:
         raise view.snapshot.not_indexed(column)
     assert probed.column_type is not None
-    hashed = fitted(array, probed.column_type)
-    slots, hashes = key_hashes(hashed)
+    fit = fitted(array, probed.column_type)
+    check_comparable(view, column, array, fit)
+    slots, hashes = key_hashes(fit)
     keys, zones = probed.zones.zones_of_each(hashes)
     view.snapshot.warn_of_damage()
     if probed.places is not None:
         zones = probed.places[zones]
         keys, zones = keys[zones >= 0], zones[zones >= 0]
-    parts = [(slots[keys], probed.grid.firsts[zones], probed.grid.ends[zones])]
-    column_type = view.column_type(column)  # a table may have a wider one than was indexed
-    fit = hashed if column_type == probed.column_type else fitted(array, column_type)
-    unfiltered, everywhere = probed.grid.uncovered, view.universe
-    for unproved, rows in ((fit.slots, unfiltered), (fit.misfits, unfiltered), (hashed.misfits, everywhere)):
-        firsts = (rows.fragment_ids << np.uint64(32)) + rows.starts
-        ends = (rows.fragment_ids << np.uint64(32)) + rows.stops
-        count = len(unproved)
-        parts.append((np.repeat(unproved, len(rows)), np.tile(firsts, count), np.tile(ends, count)))
-    return fit, _Ranges.joined(parts)
+    # a file without filters may have values that neither the index's type nor the data set's has: it is not read here
+    asked = np.flatnonzero(pc.is_valid(array).to_numpy(zero_copy_only=False))
+    proved = _Ranges(slots[keys], probed.grid.firsts[zones], probed.grid.ends[zones])
+    return proved, [(asked, probed.grid.uncovered), (fit.misfits, view.universe)]
+
+
+def _united(proved: _Ranges, unproved: list[tuple[NDArray[np.int64], RowSelection]]) -> RowSelection:
+    """All rows that may hold some key."""
+    found = RowSelection.from_addresses(proved.firsts, proved.ends)
+    for slots, rows in unproved:
+        found = found | rows if len(slots) else found
+    return found
 
 
 # --- exact ------------------------------------------------------------------------------------------------------------
 
 
-def _rows(view: View, column: str, array: pa.Array, fit: Fitted, ranges: _Ranges) -> pa.Table:
+def _rows(view: View, column: str, array: pa.Array, candidates: RowSelection) -> pa.Table:
     """Each row that equals a key, in order of key, path and row; a key without rows has one line of nulls."""
-    slots, values = comparable_keys(array, fit, view.column_type(column))
+    column_type = view.column_type(column)  # a table may have a wider one than was indexed
+    slots, values = comparable_keys(array, fitted(array, column_type), column_type)
     distinct = values.unique()
     order = np.argsort(numbers := pc.index_in(values, distinct).to_numpy(), kind="stable")
     bounds = np.searchsorted(numbers[order], np.arange(len(distinct) + 1))
     keys, paths, rows = [], [], []
     names: list[str | None] = []
-    for path, offsets, found in _candidates(view, column, RowSelection.from_addresses(ranges.firsts, ranges.ends)):
+    for path, offsets, found in _candidates(view, column, candidates):
         place = pc.index_in(found, distinct)
         is_key = pc.is_valid(place).to_numpy(zero_copy_only=False) & pc.is_valid(found).to_numpy(zero_copy_only=False)
         if not is_key.any():

@@ -18,10 +18,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zonebloom.arrow import from_numpy, to_numpy, without_views
+from zonebloom.arrow import from_numpy, plain_array, to_numpy, unwrapped, without_views
+from zonebloom.bloom.hashing import stored_array
 from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, PredicateError, first_line
 from zonebloom.formats import OpenedFile
 from zonebloom.formats.parquet.file import places_of
+from zonebloom.formats.schema_evolution import keeps_values
 from zonebloom.options import num_cores
 from zonebloom.predicates import Predicate
 from zonebloom.predicates.matching import plain_matcher
@@ -318,22 +320,49 @@ def _as_type(column: pa.ChunkedArray, wanted: pa.DataType, name: str, path: str)
     if column.type == wanted:
         return column
     message = f"column {name} of {path} must convert to the data set's type {wanted}, got {column.type}"
-    if _has_narrower_floats(column.type, wanted):
+    if _some_leaf(_is_narrower_float, column.type, wanted):
         raise DataFileError(f"{message}, whose values it would round; refresh the index, so that it knows the file")
     try:
-        return column.cast(wanted)
+        converted = column.cast(wanted)
+        is_same = not _some_leaf(_is_unchecked, column.type, wanted) or _has_values_of(column, converted)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise DataFileError(f"{message}: {error}") from error
+    if not is_same:
+        raise DataFileError(f"{message}, which has not all of its values")
+    return converted
 
 
-def _has_narrower_floats(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether a cast rounds floats; all other casts fail where a value is lost."""
-    if pa.types.is_floating(found) and pa.types.is_floating(wanted):
-        return bool(found.bit_width > wanted.bit_width)
-    if pa.types.is_dictionary(found):
-        return _has_narrower_floats(found.value_type, wanted)
-    both = [[one.field(number).type for number in range(one.num_fields)] for one in (found, wanted)]
-    return any(_has_narrower_floats(*pair) for pair in zip(*both, strict=False))
+def _has_values_of(column: pa.ChunkedArray, converted: pa.ChunkedArray) -> bool:
+    """Whether `converted`, cast back, is `column`."""
+    if not len(column):
+        return True
+    before, after = (
+        pa.chunked_array([stored_array(plain_array(chunk)) for chunk in one.chunks]) for one in (column, converted)
+    )
+    return bool(after.cast(before.type).equals(before))
+
+
+def _some_leaf(is_so: Callable[[pa.DataType, pa.DataType], bool], found: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether `is_so` of some leaf in both of two types."""
+    found, wanted = unwrapped(found), unwrapped(wanted)
+    if pa.types.is_struct(found) and pa.types.is_struct(wanted):
+        known = {one.name: one.type for one in wanted}
+        return any(_some_leaf(is_so, one.type, known[one.name]) for one in found if one.name in known)
+    if pa.types.is_nested(found) and pa.types.is_nested(wanted) and found.num_fields == wanted.num_fields:
+        pairs = [(found.field(number).type, wanted.field(number).type) for number in range(found.num_fields)]
+        return any(_some_leaf(is_so, *pair) for pair in pairs)
+    return is_so(found, wanted)
+
+
+def _is_narrower_float(found: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether a cast rounds floats."""
+    are_floats = pa.types.is_floating(found) and pa.types.is_floating(wanted)
+    return are_floats and bool(found.bit_width > wanted.bit_width)
+
+
+def _is_unchecked(found: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether pyarrow may make other values without a word: days of times, decimals of floats, numbers of texts."""
+    return found != wanted and not pa.types.is_null(found) and not keeps_values(found, wanted)
 
 
 def _folder_value(known: Any, wanted: pa.DataType, name: str, path: str) -> pa.Scalar:

@@ -15,6 +15,7 @@ from zonebloom.arrow import from_values
 from zonebloom.predicates.coerce.reasons import MisfitError
 
 Number: TypeAlias = int | decimal.Decimal
+_ENCODED = (pa.DictionaryScalar, pa.RunEndEncodedScalar)
 
 
 def sources(values: Any) -> Iterator[pa.Array | list[Number]]:
@@ -38,6 +39,9 @@ def sources(values: Any) -> Iterator[pa.Array | list[Number]]:
 def _sources_of_objects(values: list[Any]) -> Iterator[pa.Array | list[Number]]:
     groups: dict[Any, list[Any]] = {}
     kinds = set(map(type, values))
+    if not kinds.isdisjoint(_ENCODED):
+        values = list(map(_value_of, values))
+        kinds = set(map(type, values))
     if len(kinds) == 1 and kinds <= {int, float, str, bytes}:
         groups[kinds.pop()] = values
     else:
@@ -46,6 +50,13 @@ def _sources_of_objects(values: list[Any]) -> Iterator[pa.Array | list[Number]]:
                 groups.setdefault(_group(value), []).append(value)
     for group in groups.values():
         yield _source_of_group(group)
+
+
+def _value_of(value: Any) -> Any:
+    """The value of a dictionary, or of a run, of which pyarrow makes few arrays."""
+    while isinstance(value, _ENCODED):
+        value = value.value
+    return value
 
 
 def _group(value: Any) -> Any:
