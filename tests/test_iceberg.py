@@ -338,8 +338,11 @@ def test_swapped_names_are_read_whole_until_a_refresh_makes_them_anew(catalog, p
     found = index.search("u = 'v7'")
     assert ReasonCode.COLUMN_NOT_INDEXED in {one.code for one in found.reasons}
     assert index.to_table("u = 'v7'")["id"].to_pylist() == [7]
+    assert index.locate("u", ["v7"], exact=True)["row"].to_pylist() == [7]
+    assert index.verify(sample=1.0).is_sound
     assert_agrees(index, table)
     index.refresh()
+    assert index.verify(sample=1.0).is_sound
     assert index.search("u = 'v7'").num_zones_kept == 1
     assert_agrees(index, table)
 

@@ -526,6 +526,8 @@ class Index(OpenedIndex):
     def zone_table(self, column: str, *, numbered_by_path: bool = False) -> ZoneTable:
         """The zones of `column` over the live fragments, in order of fragment and start.
 
+        They are of the column that had this name when it was indexed, and of the files of this version.
+
         Parameters
         ----------
         numbered_by_path
@@ -587,7 +589,8 @@ class Index(OpenedIndex):
     def dataset_filter(self, column: str) -> Sbbf:
         """The filter of all values of `column`, which others can load too: its file is the plain bitset.
 
-        It holds the values of the files as they were when they were built; what changed or came since is not in it.
+        It holds the values of the files, and of the column of this name, as they were when they were built; what
+        changed or came since is not in it.
 
         Raises
         ------

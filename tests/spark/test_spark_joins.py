@@ -384,6 +384,19 @@ def test_a_new_file_of_another_type_drops_nothing_and_says_so(spark, tmp_path):
     assert kept.count() == 1000
 
 
+def test_a_name_that_another_column_has_now_drops_nothing_and_says_so(spark, catalog, tmp_path):
+    data = pa.table({"key": range(100), "row": range(500, 600)})
+    table = catalog.create_table("db.t", schema=data.schema)
+    table.append(data)
+    index = zonebloom.build_index(table, "key", index=tmp_path / "index", levels=("zone", "dataset"))
+    for name, new in (("key", "other"), ("row", "key")):
+        with table.update_schema() as change:
+            change.rename_column(name, new)
+    with pytest.warns(RuntimeWarning, match=r"another column of that name .*; no row is dropped"):
+        kept = filter_by_index(Catalog(spark), spark.range(1000), index, "id", indexed_column="key")
+    assert kept.count() == 1000
+
+
 def test_a_damaged_filter_is_made_anew_from_the_files(spark, tmp_path):
     folder = tmp_path / "lake"
     index = lake_of(folder, list(range(100)))

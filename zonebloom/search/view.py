@@ -60,7 +60,8 @@ class View:
         self.dataset = dataset
         self.listing = listing
         self.declared = dataset.declared()
-        self._replaced = replaced_columns(snapshot.manifest, self.declared)
+        self.replaced = replaced_columns(snapshot.manifest, self.declared)
+        """Indexed columns whose name belongs to another column now; they are read whole."""
         self.files = Files.listed(snapshot.fragments, dataset, listing, snapshot.manifest.next_fragment_id)
         self.reasons: list[Reason] = [*snapshot.damage, *self.files.reasons]
         self.num_deleted = self.files.num_deleted
@@ -126,7 +127,7 @@ class View:
 
     def _probe_column(self, entry: ColumnEntry) -> ProbedColumn:
         loaded = self.snapshot.column(entry)
-        if entry.name in self._replaced:
+        if entry.name in self.replaced:
             message = f"{entry.name} is another column than the one that was indexed; it is read whole until a refresh"
             why = (Reason(ReasonCode.COLUMN_NOT_INDEXED, message, entry.name),)
             none_live = np.zeros(len(loaded), np.bool_)

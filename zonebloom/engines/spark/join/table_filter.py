@@ -56,6 +56,8 @@ def dataset_filters(index: Index, column: str, max_new_rows: int) -> list[Filter
     view = index.view()
     if not Names(view).is_same(column):
         return "columns or folders that Spark takes for this column and the index does not"
+    if column in view.replaced:
+        return "another column of that name than the one that was indexed"
     entry = view.snapshot.manifest.column(column)
     assert entry is not None
     levels = [level for level in entry.levels if level.name == "dataset"]
