@@ -77,7 +77,7 @@ class Life(RuleBasedStateMachine):
         if shape != "without s":
             columns["s"] = pa.array([text(key) for key in keys], pa.string())
         if shape == "more":
-            columns["extra"] = pa.array([1.5] * len(keys))
+            columns["extra"] = pa.array([1.5] * len(keys), pa.float64())
         target = self.root / path
         target.parent.mkdir(exist_ok=True)
         options = {"compression": "none", "use_dictionary": False, "write_statistics": False}
