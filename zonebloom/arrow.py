@@ -8,6 +8,7 @@ load.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -113,6 +114,18 @@ def plain_array(array: pa.Array) -> pa.Array:
             array = array.cast(without_views(array.type))
         else:
             return array
+
+
+def some_leaf(is_so: Callable[[pa.DataType, pa.DataType], bool], found: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether `is_so` of a pair of leaves that two types have; those of structs are matched by name."""
+    found, wanted = unwrapped(found), unwrapped(wanted)
+    if pa.types.is_struct(found) and pa.types.is_struct(wanted):
+        known = {one.name: one.type for one in wanted}
+        return any(some_leaf(is_so, one.type, known[one.name]) for one in found if one.name in known)
+    if pa.types.is_nested(found) and pa.types.is_nested(wanted) and found.num_fields == wanted.num_fields:
+        pairs = [(found.field(number).type, wanted.field(number).type) for number in range(found.num_fields)]
+        return any(some_leaf(is_so, *pair) for pair in pairs)
+    return is_so(found, wanted)
 
 
 def without_views(arrow_type: pa.DataType) -> pa.DataType:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import datetime as dt
 import itertools
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import types as spark_types
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -17,7 +19,7 @@ import zonebloom as zb
 from tests.spark.odd_lake import native, plan_of, rows_of
 from zonebloom.engines.spark.scan.types import arrow_schema
 from zonebloom.errors import DataFileError, UnsupportedTypeError
-from zonebloom.spark import register
+from zonebloom.spark import ZoneBloom, register
 
 
 def test_types_are_those_of_sparks_own_reader(spark, odd_lake):
@@ -150,3 +152,30 @@ def test_rows_of_the_old_calendar_are_refused_and_others_are_read(tmp_path):
             else:
                 assert rows_of(plan_of(folder))["born"].to_pylist() == [born]
             assert rows_of(plan_of(folder, columns="x")).num_rows == 1
+
+
+OF_OTHER_KINDS = {
+    "date": (pa.array([dt.date(2020, 1, 1)]), pa.array([dt.datetime(2020, 1, 2, 5)])),  # noqa: DTZ001 - local
+    "boolean": (pa.array([True]), pa.array([5])),
+    "number": (pa.array([1]), pa.array(["007"])),
+    "decimal": (pa.array([Decimal("1.50")]), pa.array([0.126])),
+}
+"""A column of a lake, and of a file that came since; pyarrow casts the second to the first, with other values."""
+
+
+def test_a_new_file_of_another_kind_is_refused_as_spark_refuses_it(spark, tmp_path):
+    for kind, (known, new) in OF_OTHER_KINDS.items():
+        (tmp_path / kind).mkdir()
+        pq.write_table(pa.table({"v": known, "k": [1]}), tmp_path / kind / "a.parquet")
+        zb.build_index(tmp_path / kind, "k")
+        pq.write_table(pa.table({"v": new, "k": [1]}), tmp_path / kind / "b.parquet")
+        lake = ZoneBloom(spark).read(str(tmp_path / kind))
+        with pytest.raises(Py4JJavaError, match="PARQUET_COLUMN_DATA_TYPE_MISMATCH"):
+            lake.where("k = 1", method="plain").collect()
+        for method in ("driver", "row_ranges"):
+            with pytest.raises((DataFileError, PySparkException), match="must convert to"):
+                lake.where("k = 1", method=method).collect()
+    pq.write_table(pa.table({"v": pa.array([7], pa.int32()), "k": [1]}), tmp_path / "number/b.parquet")
+    for method in ("plain", "driver", "row_ranges"):
+        rows = ZoneBloom(spark).read(str(tmp_path / "number")).where("k = 1", method=method).collect()
+        assert sorted(row.v for row in rows) == [1, 7]

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zonebloom.arrow import from_numpy, plain_array, to_numpy, unwrapped, without_views
+from zonebloom.arrow import from_numpy, plain_array, some_leaf, to_numpy, without_views
 from zonebloom.bloom.hashing import stored_array
 from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, PredicateError, first_line
 from zonebloom.formats import OpenedFile
@@ -320,11 +320,11 @@ def _as_type(column: pa.ChunkedArray, wanted: pa.DataType, name: str, path: str)
     if column.type == wanted:
         return column
     message = f"column {name} of {path} must convert to the data set's type {wanted}, got {column.type}"
-    if _some_leaf(_is_narrower_float, column.type, wanted):
+    if some_leaf(_is_narrower_float, column.type, wanted):
         raise DataFileError(f"{message}, whose values it would round; refresh the index, so that it knows the file")
     try:
         converted = column.cast(wanted)
-        is_same = not _some_leaf(_is_unchecked, column.type, wanted) or _has_values_of(column, converted)
+        is_same = not some_leaf(_is_unchecked, column.type, wanted) or _has_values_of(column, converted)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise DataFileError(f"{message}: {error}") from error
     if not is_same:
@@ -340,18 +340,6 @@ def _has_values_of(column: pa.ChunkedArray, converted: pa.ChunkedArray) -> bool:
         pa.chunked_array([stored_array(plain_array(chunk)) for chunk in one.chunks]) for one in (column, converted)
     )
     return bool(after.cast(before.type).equals(before))
-
-
-def _some_leaf(is_so: Callable[[pa.DataType, pa.DataType], bool], found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether `is_so` of some leaf in both of two types."""
-    found, wanted = unwrapped(found), unwrapped(wanted)
-    if pa.types.is_struct(found) and pa.types.is_struct(wanted):
-        known = {one.name: one.type for one in wanted}
-        return any(_some_leaf(is_so, one.type, known[one.name]) for one in found if one.name in known)
-    if pa.types.is_nested(found) and pa.types.is_nested(wanted) and found.num_fields == wanted.num_fields:
-        pairs = [(found.field(number).type, wanted.field(number).type) for number in range(found.num_fields)]
-        return any(_some_leaf(is_so, *pair) for pair in pairs)
-    return is_so(found, wanted)
 
 
 def _is_narrower_float(found: pa.DataType, wanted: pa.DataType) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 from pyspark.sql import types as spark
 
-from zonebloom.arrow import unwrapped
+from zonebloom.arrow import some_leaf, unwrapped
 from zonebloom.errors import DataFileError, UnsupportedTypeError
 
 _MAX_PRECISION = 38
@@ -172,4 +172,24 @@ def _as_type(column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
         column = pa.chunked_array(storage, column.type.storage_type)
     if column.type == wanted:
         return column
+    if some_leaf(_is_refused, column.type, wanted):
+        raise ValueError("Spark's own reader refuses the pair")
     return column.cast(wanted, safe=is_same_value(column.type))
+
+
+def _is_refused(found: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether Spark's reader refuses a file's type for a column; pyarrow makes days of times, and numbers of texts."""
+    t = pa.types
+    if t.is_null(found):
+        return False
+    if t.is_boolean(wanted) or t.is_date(wanted):
+        return not (t.is_boolean if t.is_boolean(wanted) else t.is_date)(found)
+    if t.is_integer(wanted):
+        return not (t.is_integer(found) or t.is_duration(found))
+    if t.is_floating(wanted):
+        return not (t.is_integer(found) or (t.is_floating(found) and found.bit_width <= wanted.bit_width))
+    if t.is_decimal(wanted):
+        return not (t.is_integer(found) or t.is_decimal(found))
+    if t.is_timestamp(wanted):
+        return not (t.is_timestamp(found) or t.is_date(found))
+    return t.is_primitive(found) and not t.is_primitive(wanted)
