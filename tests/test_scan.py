@@ -380,7 +380,7 @@ def test_doubles_that_come_to_a_column_of_floats_are_refused_not_rounded(tmp_pat
         (pa.array([dt.date(2020, 1, 1)]), pa.array([dt.datetime(2020, 1, 2)]), pa.array([dt.datetime(2020, 1, 2, 5)])),  # noqa: DTZ001 - local
         (pa.array([True]), pa.array([0]), pa.array([5])),
         (pa.array([Decimal("1.50")]), pa.array([0.25]), pa.array([0.126])),
-        (pa.array([1]), pa.array(["7"]), pa.array(["007"])),
+        (pa.array([1.5]), pa.array([Decimal("0.25")]), pa.array([Decimal("1.00000000000000000001")])),
     ],
     ids=lambda value: str(getattr(value, "type", "")),
 )

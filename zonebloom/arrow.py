@@ -101,14 +101,14 @@ def unwrapped(arrow_type: pa.DataType, *, keeps_uuid: bool = False) -> pa.DataTy
             return arrow_type
 
 
-def plain_array(array: pa.Array) -> pa.Array:
-    """The same values in a plain array: without dictionaries, run-end encoding, views and extension types but UUIDs."""
+def plain_array(array: pa.Array, *, keeps_uuid: bool = False) -> pa.Array:
+    """The same values without dictionaries, run-end encoding, views and extension types."""
     while True:
         if isinstance(array, pa.DictionaryArray):  # of views too, as Polars' categories are
             array = array.cast(without_views(array.type)).dictionary_decode()
         elif isinstance(array, pa.RunEndEncodedArray):
             array = compute.run_end_decode(array)
-        elif isinstance(array, pa.ExtensionArray) and not isinstance(array.type, pa.UuidType):
+        elif isinstance(array, pa.ExtensionArray) and not (keeps_uuid and isinstance(array.type, pa.UuidType)):
             array = array.storage
         elif pa.types.is_string_view(array.type) or pa.types.is_binary_view(array.type):  # which have few kernels
             array = array.cast(without_views(array.type))
@@ -117,7 +117,7 @@ def plain_array(array: pa.Array) -> pa.Array:
 
 
 def some_leaf(is_so: Callable[[pa.DataType, pa.DataType], bool], found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether `is_so` of a pair of leaves that two types have; those of structs are matched by name."""
+    """Whether `is_so` holds for two leaves at the same place of two types; fields of structs are matched by name."""
     found, wanted = unwrapped(found), unwrapped(wanted)
     if pa.types.is_struct(found) and pa.types.is_struct(wanted):
         known = {one.name: one.type for one in wanted}
@@ -126,6 +126,12 @@ def some_leaf(is_so: Callable[[pa.DataType, pa.DataType], bool], found: pa.DataT
         pairs = [(found.field(number).type, wanted.field(number).type) for number in range(found.num_fields)]
         return any(some_leaf(is_so, *pair) for pair in pairs)
     return is_so(found, wanted)
+
+
+def rounds_floats(found: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether a cast is from wider floats to narrower ones."""
+    are_floats = pa.types.is_floating(found) and pa.types.is_floating(wanted)
+    return are_floats and bool(found.bit_width > wanted.bit_width)
 
 
 def without_views(arrow_type: pa.DataType) -> pa.DataType:

@@ -16,7 +16,6 @@ import pyarrow as pa
 from zonebloom.arrow import parquet as pq
 from zonebloom.arrow import plain_array
 from zonebloom.bloom.hashing import hash_values, storage_type, to_hashes
-from zonebloom.bloom.hashing.buffers import stored_array
 from zonebloom.bloom.sbbf import Sbbf
 from zonebloom.errors import InvalidArgumentError, UnsupportedTypeError
 
@@ -101,7 +100,7 @@ def plain_values(values: pa.Array, plain: pa.DataType) -> pa.Array:
     pa.ArrowInvalid
         A value does not convert exactly.
     """
-    values = stored_array(plain_array(values)).drop_null()
+    values = plain_array(values).drop_null()
     if not pa.types.is_decimal(values.type):
         return values if values.type == plain else values.cast(plain)
     width = values.type.byte_width

@@ -49,7 +49,7 @@ def _wider(known: pa.DataType, found: pa.DataType) -> pa.DataType:
             common = pa.unify_schemas(both, promote_options=promotion).field(0).type
         except (pa.ArrowInvalid, pa.ArrowTypeError):
             continue
-        if promotion == "default" or (keeps_values(known, common) and keeps_values(found, common)):
+        if promotion == "default" or (_keeps_values(known, common) and _keeps_values(found, common)):
             return common
     return known
 
@@ -80,7 +80,7 @@ def conformed(values: pa.Array, column_type: pa.DataType) -> pa.Array | None:
         return values
     if pa.types.is_null(own):
         return pa.nulls(len(values), column_type)
-    if not keeps_values(own, wanted):
+    if not _keeps_values(own, wanted):
         return None
     try:
         plain = values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
@@ -91,17 +91,16 @@ def conformed(values: pa.Array, column_type: pa.DataType) -> pa.Array | None:
         return None
 
 
-def keeps_values(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether values keep what they are in another type, or pyarrow's cast is an error."""
+def _keeps_values(found: pa.DataType, wanted: pa.DataType) -> bool:
     t = pa.types
     if t.is_struct(found) and t.is_struct(wanted):
         pairs = zip(found, wanted, strict=False)
         return found.num_fields == wanted.num_fields and all(
-            one.name == other.name and (one.type == other.type or keeps_values(one.type, other.type))
+            one.name == other.name and (one.type == other.type or _keeps_values(one.type, other.type))
             for one, other in pairs
         )
     if t.is_dictionary(found) and t.is_dictionary(wanted):
-        return found.value_type == wanted.value_type or keeps_values(found.value_type, wanted.value_type)
+        return found.value_type == wanted.value_type or _keeps_values(found.value_type, wanted.value_type)
     if t.is_integer(found) and t.is_integer(wanted):
         return True
     if t.is_floating(found) and t.is_floating(wanted):

@@ -177,7 +177,8 @@ def _zone_values(
             while position + sum(map(len, held)) < end:
                 values = column_values(next(batches), entry.name, entry.column_type)
                 if values is None:
-                    raise CorruptIndexError(f"zones of column {entry.name} must be of values that {file.path} has")
+                    message = f"column {entry.name} of {file.path} must convert to the type of its zones"
+                    raise CorruptIndexError(f"{message}, {entry.column_type}")
                 held.append(values)
             rows = pa.chunked_array(held)
             yield rows.slice(first - position, end - first)

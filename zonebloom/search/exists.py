@@ -83,7 +83,7 @@ def values_array(values: Any) -> pa.Array:
     if not (pa.types.is_null(array.type) or hashing.is_supported(array.type)):
         raise InvalidArgumentError(f"values must be such as a column can be indexed by, got {array.type}")
     try:
-        array = plain_array(array)  # pyarrow 26 can take neither views nor runs
+        array = plain_array(array, keeps_uuid=True)  # pyarrow 26 can take neither views nor runs
     except pa.ArrowNotImplementedError as error:
         raise InvalidArgumentError(f"values must be such as pyarrow can decode, got {array.type}") from error
     if pa.types.is_float16(array.type):  # nor sort this, nor the small decimals
@@ -224,7 +224,7 @@ def comparable_keys(
 
 def comparable(values: pa.Array) -> pa.Array:
     """`values` as a type that Arrow's set lookup takes, with one zero."""
-    values = hashing.stored_array(plain_array(values))
+    values = plain_array(values)
     if pa.types.is_decimal32(values.type) or pa.types.is_decimal64(values.type):
         values = values.cast(pa.decimal128(values.type.precision, values.type.scale))
     if pa.types.is_floating(values.type):

@@ -27,6 +27,8 @@ from zonebloom.search.view import View
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from zonebloom.search.exists import Fitted
+
 
 class _Ranges(NamedTuple):
     """Row ranges of keys, in order of key and address."""
@@ -50,6 +52,58 @@ class _Ranges(NamedTuple):
         return cls(keys[numbers], firsts[numbers], np.maximum.reduceat(ends, numbers) if len(numbers) else ends)
 
 
+class _Candidates(NamedTuple):
+    """The rows that may hold each key."""
+
+    indexed_type: pa.DataType
+    """The type of the values that were indexed."""
+    fit: Fitted
+    """The keys in that type."""
+    zones: _Ranges
+    """The zones whose filter or locator has a key."""
+    others: tuple[tuple[NDArray[np.int64], RowSelection], ...]
+    """Further rows, with the indexes of the keys that each of them may hold."""
+
+    @classmethod
+    def of(cls, view: View, column: str, array: pa.Array) -> _Candidates:
+        """The candidates of the keys `array`."""
+        probed = view.column(column)
+        if probed is None:
+            raise view.snapshot.not_indexed(column)
+        assert probed.column_type is not None
+        fit = fitted(array, probed.column_type)
+        check_comparable(view, column, array, fit)
+        slots, hashes = key_hashes(fit)
+        keys, zones = probed.zones.zones_of_each(hashes)
+        view.snapshot.warn_of_damage()
+        if probed.places is not None:
+            zones = probed.places[zones]
+            keys, zones = keys[zones >= 0], zones[zones >= 0]
+        found = _Ranges(slots[keys], probed.grid.firsts[zones], probed.grid.ends[zones])
+        # files without zones may have a wider type than the index and the data set: they may hold any key
+        asked = np.flatnonzero(pc.is_valid(array).to_numpy(zero_copy_only=False))
+        return cls(probed.column_type, fit, found, ((asked, probed.grid.uncovered), (fit.misfits, view.universe)))
+
+    @property
+    def ranges(self) -> _Ranges:
+        """The row ranges of each key; as many as keys times rows without zones."""
+        parts = [self.zones]
+        for slots, rows in self.others:
+            firsts = (rows.fragment_ids << np.uint64(32)) + rows.starts
+            ends = (rows.fragment_ids << np.uint64(32)) + rows.stops
+            count = len(slots)
+            parts.append(_Ranges(np.repeat(slots, len(rows)), np.tile(firsts, count), np.tile(ends, count)))
+        return _Ranges.joined(parts)
+
+    @property
+    def rows(self) -> RowSelection:
+        """The rows that may hold some key."""
+        found = RowSelection.from_addresses(self.zones.firsts, self.zones.ends)
+        for slots, rows in self.others:
+            found = found | rows if len(slots) else found
+        return found
+
+
 def locate(view: View, column: str, keys: Any, *, exact: bool) -> pa.Table:
     """Row ranges that may hold each key, or, if `exact`, the rows that do; all other rows certainly do not.
 
@@ -65,16 +119,10 @@ def locate(view: View, column: str, keys: Any, *, exact: bool) -> pa.Table:
     Spec: specs/locator.md#locate
     """
     array = values_array(keys)
-    proved, unproved = _candidates_of(view, column, array)
+    candidates = _Candidates.of(view, column, array)
     if exact:
-        return _rows(view, column, array, _united(proved, unproved))
-    parts = [proved]
-    for slots, rows in unproved:
-        firsts = (rows.fragment_ids << np.uint64(32)) + rows.starts
-        ends = (rows.fragment_ids << np.uint64(32)) + rows.stops
-        count = len(slots)
-        parts.append(_Ranges(np.repeat(slots, len(rows)), np.tile(firsts, count), np.tile(ends, count)))
-    ranges = _Ranges.joined(parts)
+        return _rows(view, column, array, candidates)
+    ranges = candidates.ranges
     ids = ranges.firsts >> np.uint64(32)
     names, places = np.unique(ids, return_inverse=True)
     own_ids = ids if view.numbers is None else renumbered_ids(ids, view.numbers)
@@ -95,54 +143,26 @@ def files_for(view: View, column: str, keys: Any) -> list[str]:
 
     Raises as `locate` does.
     """
-    rows = _united(*_candidates_of(view, column, values_array(keys)))
+    rows = _Candidates.of(view, column, values_array(keys)).rows
     touched = np.unique(rows.fragment_ids)
     return sorted(view.paths[one] for one in touched.tolist() if one in view.paths)
-
-
-def _candidates_of(
-    view: View, column: str, array: pa.Array
-) -> tuple[_Ranges, list[tuple[NDArray[np.int64], RowSelection]]]:
-    """The zones that may hold each key, and further rows with the keys that each of them may hold."""
-    probed = view.column(column)
-    if probed is None:
-        raise view.snapshot.not_indexed(column)
-    assert probed.column_type is not None
-    fit = fitted(array, probed.column_type)
-    check_comparable(view, column, array, fit)
-    slots, hashes = key_hashes(fit)
-    keys, zones = probed.zones.zones_of_each(hashes)
-    view.snapshot.warn_of_damage()
-    if probed.places is not None:
-        zones = probed.places[zones]
-        keys, zones = keys[zones >= 0], zones[zones >= 0]
-    # a file without filters may have values that neither the index's type nor the data set's has: it is not read here
-    asked = np.flatnonzero(pc.is_valid(array).to_numpy(zero_copy_only=False))
-    proved = _Ranges(slots[keys], probed.grid.firsts[zones], probed.grid.ends[zones])
-    return proved, [(asked, probed.grid.uncovered), (fit.misfits, view.universe)]
-
-
-def _united(proved: _Ranges, unproved: list[tuple[NDArray[np.int64], RowSelection]]) -> RowSelection:
-    """All rows that may hold some key."""
-    found = RowSelection.from_addresses(proved.firsts, proved.ends)
-    for slots, rows in unproved:
-        found = found | rows if len(slots) else found
-    return found
 
 
 # --- exact ------------------------------------------------------------------------------------------------------------
 
 
-def _rows(view: View, column: str, array: pa.Array, candidates: RowSelection) -> pa.Table:
+def _rows(view: View, column: str, array: pa.Array, candidates: _Candidates) -> pa.Table:
     """Each row that equals a key, in order of key, path and row; a key without rows has one line of nulls."""
-    column_type = view.column_type(column)  # a table may have a wider one than was indexed
-    slots, values = comparable_keys(array, fitted(array, column_type), column_type)
+    column_type, fit = view.column_type(column), candidates.fit
+    if column_type != candidates.indexed_type:  # a table may have a wider one
+        fit = fitted(array, column_type)
+    slots, values = comparable_keys(array, fit, column_type)
     distinct = values.unique()
     order = np.argsort(numbers := pc.index_in(values, distinct).to_numpy(), kind="stable")
     bounds = np.searchsorted(numbers[order], np.arange(len(distinct) + 1))
     keys, paths, rows = [], [], []
     names: list[str | None] = []
-    for path, offsets, found in _candidates(view, column, candidates):
+    for path, offsets, found in _values_of(view, column, candidates.rows):
         place = pc.index_in(found, distinct)
         is_key = pc.is_valid(place).to_numpy(zero_copy_only=False) & pc.is_valid(found).to_numpy(zero_copy_only=False)
         if not is_key.any():
@@ -173,7 +193,7 @@ def _rows(view: View, column: str, array: pa.Array, candidates: RowSelection) ->
     )
 
 
-def _candidates(view: View, column: str, rows: RowSelection) -> Iterator[tuple[str, NDArray[np.int64], pa.Array]]:
+def _values_of(view: View, column: str, rows: RowSelection) -> Iterator[tuple[str, NDArray[np.int64], pa.Array]]:
     """The values of the rows, row group by row group: path, row offsets, values."""
     top = [name for name in view.schema.names if column == name or column.startswith(f"{name}.")]
     for task, table in read_candidates(view, tasks_of(view, rows), top):

@@ -18,12 +18,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zonebloom.arrow import from_numpy, plain_array, some_leaf, to_numpy, without_views
-from zonebloom.bloom.hashing import stored_array
+from zonebloom.arrow import from_numpy, plain_array, rounds_floats, some_leaf, to_numpy, without_views
 from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, PredicateError, first_line
 from zonebloom.formats import OpenedFile
 from zonebloom.formats.parquet.file import places_of
-from zonebloom.formats.schema_evolution import keeps_values
 from zonebloom.options import num_cores
 from zonebloom.predicates import Predicate
 from zonebloom.predicates.matching import plain_matcher
@@ -320,7 +318,7 @@ def _as_type(column: pa.ChunkedArray, wanted: pa.DataType, name: str, path: str)
     if column.type == wanted:
         return column
     message = f"column {name} of {path} must convert to the data set's type {wanted}, got {column.type}"
-    if some_leaf(_is_narrower_float, column.type, wanted):
+    if some_leaf(rounds_floats, column.type, wanted):
         raise DataFileError(f"{message}, whose values it would round; refresh the index, so that it knows the file")
     try:
         converted = column.cast(wanted)
@@ -336,21 +334,19 @@ def _has_values_of(column: pa.ChunkedArray, converted: pa.ChunkedArray) -> bool:
     """Whether `converted`, cast back, is `column`."""
     if not len(column):
         return True
-    before, after = (
-        pa.chunked_array([stored_array(plain_array(chunk)) for chunk in one.chunks]) for one in (column, converted)
-    )
+    before, after = (pa.chunked_array(list(map(plain_array, one.chunks))) for one in (column, converted))
     return bool(after.cast(before.type).equals(before))
 
 
-def _is_narrower_float(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether a cast rounds floats."""
-    are_floats = pa.types.is_floating(found) and pa.types.is_floating(wanted)
-    return are_floats and bool(found.bit_width > wanted.bit_width)
-
-
 def _is_unchecked(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether pyarrow may make other values without a word: days of times, decimals of floats, numbers of texts."""
-    return found != wanted and not pa.types.is_null(found) and not keeps_values(found, wanted)
+    """Whether pyarrow 26 casts to other values without an error, also where the cast is to be safe."""
+    t = pa.types
+    return bool(
+        (t.is_timestamp(found) and (t.is_date(wanted) or t.is_time(wanted)))
+        or (t.is_boolean(wanted) and (t.is_integer(found) or t.is_floating(found)))
+        or (t.is_floating(found) and t.is_decimal(wanted))
+        or (t.is_decimal(found) and t.is_floating(wanted))
+    )
 
 
 def _folder_value(known: Any, wanted: pa.DataType, name: str, path: str) -> pa.Scalar:

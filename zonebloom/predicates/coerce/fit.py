@@ -105,7 +105,7 @@ def _fit_source(source: pa.Array | list[Number], value_type: pa.DataType) -> Par
     stored = storage_type(value_type)
     if isinstance(source, list):
         return numbers.fit_numbers(source, stored)
-    source = plain_array(source).drop_null()
+    source = plain_array(source, keeps_uuid=True).drop_null()
     if not len(source):
         return pa.nulls(0, stored), 0
     source_family = _family(source.type)

@@ -53,7 +53,7 @@ def _sources_of_objects(values: list[Any]) -> Iterator[pa.Array | list[Number]]:
 
 
 def _value_of(value: Any) -> Any:
-    """The value of a dictionary, or of a run, of which pyarrow makes few arrays."""
+    """The plain scalar: pyarrow cannot make an array of scalars of dictionaries or runs for every type."""
     while isinstance(value, _ENCODED):
         value = value.value
     return value

@@ -96,26 +96,26 @@ def map_candidates(
     found = None if isinstance(wanted, pa.Table) else _searched(catalog.spark, layout, wanted)
     rows = _given(layout.view, wanted) if found is None else found.row_ranges
     asked = layout.schema(columns)
-    return mapped(catalog.spark, layout, rows, asked, function=function, schema=schema, found=found)
+    return read_rows(catalog.spark, layout, rows, asked, function=function, schema=schema, found=found)
 
 
-def mapped(
+def read_rows(
     spark: SparkSession,
     layout: Layout,
     rows: RowSelection,
     asked: StructType,
     *,
-    function: Function,
-    schema: Any,
+    function: Function = lambda batches: batches,
+    schema: Any = None,
     wanted: Predicate = EVERY_ROW,
     found: SearchResult | None = None,
 ) -> DataFrame:
-    """`function` over the columns `asked` of `rows`, read by executors; rows that are not `wanted` may be missing.
+    """The columns `asked` of `rows`, read by executors, or `function` over them with its `schema`.
 
-    Its plan names the rows that are read, and the zones if a search `found` them. Spark's planner gets about their
-    number of bytes.
+    Rows that are not `wanted` may be missing. The plan names the rows that are read, and the zones if a search `found`
+    them. Spark's planner gets about their number of bytes.
 
-    Spec: specs/spark.md#estimates
+    Spec: specs/spark.md#row-range-reads, specs/spark.md#estimates
     """
     reading, tasks = layout.tasks(rows, asked)
     sent = [pickled((reading.only(task), task)) for task in tasks]
@@ -125,7 +125,7 @@ def mapped(
     num_files = f"{len(np.unique(rows.fragment_ids)):,} of {len(layout.view.listing):,} files"
     zones = f"{found.kept.zones:,} of {found.total.zones:,} zones, " if found else ""
     label = f"zonebloom: {rows.num_rows:,} of {layout.view.universe.num_rows:,} rows, {zones}{num_files}"
-    return numbers.mapInArrow(shipped(mapped_rows, narrowing, sent, each, function, label=label), schema)
+    return numbers.mapInArrow(shipped(mapped_rows, narrowing, sent, each, function, label=label), schema or asked)
 
 
 def _values_of_a_task(layout: Layout, tasks: Sequence[tuple[Split, ...]], asked: StructType) -> int:
@@ -146,24 +146,6 @@ def local_rows(layout: Layout, rows: RowSelection, asked: StructType, wanted: Pr
     reading, tasks = layout.tasks(rows, asked)
     reading = replace(reading, narrowing=narrowing_of(layout.view, wanted))
     return pa.Table.from_batches((batch for task in tasks for batch in reading.batches(task)), arrow_schema(asked))
-
-
-def read_rows(
-    spark: SparkSession,
-    layout: Layout,
-    rows: RowSelection,
-    asked: StructType,
-    *,
-    wanted: Predicate = EVERY_ROW,
-    found: SearchResult | None = None,
-) -> DataFrame:
-    """The columns `asked` of `rows`, read by executors; rows that are not `wanted` may be missing.
-
-    Spec: specs/spark.md#row-range-reads
-    """
-    return mapped(
-        spark, layout, rows, asked, function=lambda batches: batches, schema=asked, wanted=wanted, found=found
-    )
 
 
 def _given(view: View, table: pa.Table) -> RowSelection:
@@ -205,7 +187,7 @@ def _searched(spark: SparkSession, layout: Layout, condition: Any) -> SearchResu
 
 
 def rows_of(narrowing: bytes, sent: bytes) -> Iterator[pa.RecordBatch]:
-    """On an executor: the rows of a task that `mapped` or `read_rows` packed."""
+    """On an executor: the rows of a task that `read_rows` packed."""
     reading, task = unpickled(sent)
     found: Iterator[pa.RecordBatch] = replace(reading, narrowing=unpickled(narrowing)).batches(task)
     return found

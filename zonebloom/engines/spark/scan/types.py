@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 from pyspark.sql import types as spark
 
-from zonebloom.arrow import some_leaf, unwrapped
+from zonebloom.arrow import rounds_floats, some_leaf, unwrapped
 from zonebloom.errors import DataFileError, UnsupportedTypeError
 
 _MAX_PRECISION = 38
@@ -173,23 +173,31 @@ def _as_type(column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
     if column.type == wanted:
         return column
     if some_leaf(_is_refused, column.type, wanted):
-        raise ValueError("Spark's own reader refuses the pair")
+        raise ValueError("Spark's own reader refuses such a file")
     return column.cast(wanted, safe=is_same_value(column.type))
 
 
-def _is_refused(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether Spark's reader refuses a file's type for a column; pyarrow makes days of times, and numbers of texts."""
+def _is_bytes(arrow_type: pa.DataType) -> bool:
+    """Whether Parquet stores the values as bytes; Spark reads either kind as a text or as bytes."""
     t = pa.types
-    if t.is_null(found):
-        return False
-    if t.is_boolean(wanted) or t.is_date(wanted):
-        return not (t.is_boolean if t.is_boolean(wanted) else t.is_date)(found)
-    if t.is_integer(wanted):
-        return not (t.is_integer(found) or t.is_duration(found))
-    if t.is_floating(wanted):
-        return not (t.is_integer(found) or (t.is_floating(found) and found.bit_width <= wanted.bit_width))
-    if t.is_decimal(wanted):
-        return not (t.is_integer(found) or t.is_decimal(found))
-    if t.is_timestamp(wanted):
-        return not (t.is_timestamp(found) or t.is_date(found))
-    return t.is_primitive(found) and not t.is_primitive(wanted)
+    kinds = (t.is_string, t.is_large_string, t.is_binary, t.is_large_binary, t.is_fixed_size_binary)
+    return any(is_it(arrow_type) for is_it in kinds)
+
+
+_TAKEN: list[tuple[Callable[[pa.DataType], bool], tuple[Callable[[pa.DataType], bool], ...]]] = [
+    (pa.types.is_boolean, (pa.types.is_boolean,)),
+    (pa.types.is_date, (pa.types.is_date,)),
+    (pa.types.is_timestamp, (pa.types.is_timestamp, pa.types.is_date)),
+    (pa.types.is_integer, (pa.types.is_integer, pa.types.is_duration)),
+    (pa.types.is_floating, (pa.types.is_floating, pa.types.is_integer)),
+    (pa.types.is_decimal, (pa.types.is_decimal, pa.types.is_integer)),
+    (_is_bytes, (_is_bytes,)),
+]
+"""By kind of a column, the kinds of files that Spark's reader takes for it. pyarrow takes times for days, too."""
+
+
+def _is_refused(found: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether Spark's reader refuses values of type `found` for a column of type `wanted`."""
+    taken = next((kinds for is_it, kinds in _TAKEN if is_it(wanted)), ())
+    is_taken = any(is_it(found) for is_it in taken) and not rounds_floats(found, wanted)
+    return not (is_taken or pa.types.is_null(found))
