@@ -1,5 +1,5 @@
 # Python 3.11 or newer and make are all a machine needs: each target makes .venv, installs what it uses, and runs.
-# `make demo` and `make test` are the two that matter; the rest is for those who change the code.
+# `make demo` and `make test` are the two that matter; the rest is for those who change the code. `make help` lists them.
 #
 #   PYTHON=/path/to/python3.12    another interpreter for .venv than the first that is new enough
 #   DEMO_ARGS="--rows 1000000"    options of `zonebloom demo`
@@ -29,42 +29,50 @@ FUZZERS := interleavings lakes index_files parsers spark_lakes
 SECONDS ?= 600
 SEED    := $(or $(SEED),$(shell date +%s))
 
-.PHONY: demo test test-deep fuzz lint docs bench clean
+# $(call debian,PACKAGES) installs programs that are no Python packages; it fails unless root runs it on Debian or Ubuntu.
+debian = { [ "$$(id -u)" = 0 ] && command -v apt-get && \
+    { apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $(1); }; } >/dev/null
+
+.PHONY: demo test test-deep fuzz lint docs bench clean help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
-demo: $(VENV)/demo.stamp
+demo: $(VENV)/demo.stamp ## a lake of 4 million events: build, search, scan, compared with the full scan
 	@$(VENV)/bin/zonebloom demo $(DEMO_ARGS)
 
-test: $(VENV)/test.stamp
+# The tests of the report look at it in a browser. Where none can be installed, they alone fail, and say so.
+test: $(VENV)/test.stamp ## every test, at the depth for a change
+	@$(PY) -m tests.browser 2>/dev/null || $(call debian,chromium fonts-dejavu-core) || $(PY) -m tests.browser || true
 	$(PY) -m pytest -n 2 --dist loadscope $(PYTEST_ARGS)
 
 # What `make test` does in part, in full. Spin checks the model of the commit protocol, by a program in C.
-test-deep: $(VENV)/test.stamp
-	@{ command -v spin && command -v cc; } >/dev/null || \
-	    { [ "$$(id -u)" = 0 ] && apt-get update -qq && apt-get install -qq -y spin gcc libc6-dev >/dev/null; } || \
+test-deep: $(VENV)/test.stamp ## what make test does in part, in full: more examples, faults, kills and sessions
+	@{ command -v spin && command -v cc; } >/dev/null || $(call debian,spin gcc libc6-dev) || \
 	    { echo "Spin and a C compiler must be installed for make test-deep; ask root for them" \
 	           "(Debian and Ubuntu: apt-get install spin gcc libc6-dev)" >&2; exit 1; }
 	ZONEBLOOM_DEPTH=deep $(PY) -m pytest -n 2 --dist loadscope -m deep $(PYTEST_ARGS)
 
-fuzz: $(VENV)/test.stamp
+fuzz: $(VENV)/test.stamp ## fuzzers: SECONDS=600 shared among them; seeds are printed
 	@failed=0; for name in $(FUZZERS); do \
 	    echo "== tests.fuzz.$$name from seed $(SEED)"; \
 	    $(PY) -m tests.fuzz.$$name --seed $(SEED) --seconds $$(( $(SECONDS) / $(words $(FUZZERS)) )) || failed=1; \
 	done; exit $$failed
 
-lint: $(VENV)/lint.stamp
+lint: $(VENV)/lint.stamp ## ruff check, ruff format --check, mypy --strict
 	$(PY) -m ruff check
 	$(PY) -m ruff format --check
 	$(PY) -m mypy
 
-docs: $(VENV)/docs.stamp
+docs: $(VENV)/docs.stamp ## the documentation as a site, in site/
 	$(PY) -m mkdocs build --strict --quiet
 
-bench: $(VENV)/bench.stamp
+bench: $(VENV)/bench.stamp ## the benchmarks; results go to bench/results/
 	@set -e; for name in $(BENCHES) report; do echo "== bench.$$name"; $(PY) -m bench.$$name; done
 
-clean:
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.* ## /make \1\t/p' Makefile | expand -t 16
+
+clean: ## everything that can be made again
 	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache .hypothesis dist build site
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

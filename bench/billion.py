@@ -33,7 +33,7 @@ import json, sys, time
 from pathlib import Path
 import zonebloom as zb
 began, cpu = time.perf_counter(), time.process_time()
-index = zb.build_index(sys.argv[1], "key", filters=False)
+index = zb.build_index(sys.argv[1], "key", kind="locator")
 seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
 lines = Path("/proc/self/status").read_text().splitlines()
 peak = 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
@@ -44,7 +44,7 @@ print(json.dumps([seconds, cpu, peak, index.info()["columns"][0]["index_bytes"]]
 def main(log2_rows: int = LOG2_ROWS) -> None:
     """Write the lake, build, ask."""
     num_rows = 1 << log2_rows
-    result = Result("billion", f"{num_rows:,} random int64 in {FILES} files, 8192 rows a zone, filters=False, warm.")
+    result = Result("billion", f"{num_rows:,} random int64 in {FILES} files, 8192 rows a zone, kind=locator, warm.")
     with scratch() as folder:
         lake = folder / "lake"
         _write(lake, num_rows)

@@ -19,6 +19,7 @@ import pyarrow as pa
 import zonebloom as zb
 from bench.harness import Result, scratch, spread
 from bench.slices import FPP, ROWS_PER_ZONE, keys_without_data
+from zonebloom.search.query import Query
 
 ZONES = (1024, 4096, 16_384, 65_536, 131_072)
 LANCE_ZONES = (1024, 4096, 16_384)
@@ -67,11 +68,13 @@ def _ours(root: Path, num_zones: int) -> list[list[Any]]:
     for name, version in (("zones", 1), ("slices", index.version)):
         opened, first = _timed(lambda version=version: zb.open_index(root, version=version))
         view = opened.view()
-        found, more = _timed(lambda view=view: view.search(zb.col("key") == 17))
+        found, more = _timed(lambda view=view: Query(view, zb.col("key") == 17).result)
         before = _read_so_far()
-        view.search(zb.col("key") == 18)
+        _ = Query(view, zb.col("key") == 18).result
         num_bytes = _read_so_far() - before if name == "slices" else num_zones * PAGE_BYTES
-        later = [_timed(lambda key=key, view=view: view.search(zb.col("key") == key))[1] for key in _absent(KEYS)]
+        later = [
+            _timed(lambda key=key, view=view: Query(view, zb.col("key") == key).result)[1] for key in _absent(KEYS)
+        ]
         measured.append(_row(name, num_zones, first + more, later, num_bytes))
         answers.append(found.row_ranges)
     assert answers[0] == answers[1]

@@ -27,8 +27,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import psutil
-
 import zonebloom
 
 RESULTS = Path(__file__).parent / "results"
@@ -121,6 +119,8 @@ def _sample(case: Callable[[], Any], prepare: Callable[[], Any] | None) -> Sampl
 
 def _own_cpu() -> float:
     """Of this process, of its children that ended, and of all processes that run below it, as Spark's do."""
+    import psutil  # the report and its test need nothing of the benches
+
     ended = os.times()
     total = time.process_time() + ended.children_user + ended.children_system
     for child in psutil.Process().children(recursive=True):

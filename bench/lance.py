@@ -21,6 +21,7 @@ from lance.indices import IndexConfig
 
 import zonebloom as zb
 from bench.harness import Result, compile_sources, interleaved, scratch, spread
+from zonebloom.lance import audit_lance
 
 ROWS_PER_ZONE, FPP, DISTINCT = 8192, 0.00057, 1000
 ZONES_PER_FRAGMENT = 128
@@ -63,7 +64,7 @@ def lances_own(root: Path) -> int:
     """Make Lance's own index; the bytes of its filters."""
     parameters = {"number_of_items": ROWS_PER_ZONE, "probability": FPP}
     lance.dataset(root).create_scalar_index("key", IndexConfig("bloomfilter", parameters))
-    return zb.audit_lance(root, sample=0.01).indexes[0].filter_bytes
+    return audit_lance(root, sample=0.01).indexes[0].filter_bytes
 
 
 def answers(root: Path, keys: list[int]) -> list[int]:
@@ -85,7 +86,7 @@ def sizes(result: Result, folder: Path) -> None:
             index = zb.build_index(root, "key", sizing=sizing, fpp=FPP, index=folder / f"{distinct}-{sizing}")
             num_bytes = index.export_lance(root, "key", overwrite=True).filter_bytes
             assert answers(root, keys) == expected
-            assert zb.audit_lance(root).is_sound
+            assert audit_lance(root).is_sound
             table.append([name, sizing, num_bytes * MB, own * MB, num_bytes / own])
     columns = ["table", "sizing", "exported, MB", "Lance's own, MB", "share"]
     result.table(
@@ -99,12 +100,12 @@ def one_key(result: Result, folder: Path, num_zones: int) -> None:
     """First and later queries for the rows of one key, by our index and by Lance's, of the same table."""
     root = folder / "large.lance"
     present = write(root, num_zones)
-    index = zb.build_index(root, "key", fpp=FPP, locator=True)
+    index = zb.build_index(root, "key", fpp=FPP, kind="both")
     index.optimize()
     lances_own(root)
     small = folder / "small.lance"
     lance.write_dataset(pa.table({"key": [1]}), small)
-    zb.build_index(small, "key", locator=True)
+    zb.build_index(small, "key", kind="both")
     question = json.dumps([list(range(100)), present[:50]])
     runs: dict[str, list[Any]] = {"ours": [], "lance": []}
 

@@ -21,7 +21,7 @@ from zonebloom.storage.locator.build import LocatorBuilder
 from zonebloom.storage.locator.merge import merge_locators
 from zonebloom.storage.locator.reader import LocatorSegment
 from zonebloom.storage.segment import SegmentEntry
-from zonebloom.storage.stores.local import LocalStore
+from zonebloom.stores.local import LocalStore
 
 ROWS_PER_ZONE = 8192
 BATCH = 1 << 16

@@ -24,12 +24,12 @@ import zonebloom as zb
 from bench.harness import Result, interleaved, scratch, spread
 from zonebloom.bloom.zones import ZoneBuilder
 from zonebloom.formats import ParquetDataset
-from zonebloom.formats.local_folder import LocalFolder
 from zonebloom.search.view import View
-from zonebloom.storage.fragments import Fingerprint, Fragment, FragmentTable, write_fragments
+from zonebloom.storage.fragments import Fragment, FragmentTable, write_fragments
 from zonebloom.storage.manifest import ColumnEntry, Manifest, commit, version_path
-from zonebloom.storage.stores.local import LocalStore
 from zonebloom.storage.zone_segment import ZoneSegmentWriter
+from zonebloom.stores.fingerprint import Fingerprint
+from zonebloom.stores.local import LocalStore
 
 ROWS = 1000
 NEW_FILES = 10
@@ -76,7 +76,7 @@ class Opened:
 def refresh_a_lake(result: Result, root: Path, num_files: int) -> None:
     write(root, 0, num_files)
     zb.build_index(root, "key")
-    dataset = ParquetDataset(LocalFolder(root), "folder")
+    dataset = ParquetDataset(LocalStore(root), "folder")
     state = {"files": num_files}
 
     def add() -> None:
@@ -179,7 +179,7 @@ def open_many(result: Result, root: Path, num_fragments: int) -> None:
         segments = writer.finish()
     entry = write_fragments(store, table)
     column = ColumnEntry("key", pa.int64(), 10**6, 0.01, "adaptive", tuple(segments))
-    described = {**ParquetDataset(LocalFolder(root), "folder").to_json(store.location), "partition_columns": ["day"]}
+    described = {**ParquetDataset(LocalStore(root), "folder").to_json(store.location), "partition_columns": ["day"]}
     schema = pa.schema([("key", pa.int64()), ("day", pa.int32())])
     commit(store, Manifest(1, "build", described, schema, num_fragments, (column,), (entry,)))
     opened: dict[str, Any] = {}

@@ -15,10 +15,9 @@ from bench.harness import RESULTS, cell_text
 
 ORDER = (
     *("demo", "kernels", "emitters", "build", "memory", "startup", "search", "pages", "slices", "growth"),
-    *("lance", "levels", "refresh", "locator", "billion", "upserts"),
-    *("stores", "engines"),
-    *("spark_build", "spark_lookup_40_string", "spark_lookup_400_long", "spark_choice", "spark_files"),
-    *("spark_join", "spark_source"),
+    *("lance", "refresh", "locator", "billion", "upserts"),
+    *("stores", "rounds", "engines"),
+    *("spark_build", "spark_lookup_40_string", "spark_lookup_400_long", "spark_choice", "spark_files", "spark_join"),
 )
 HERE = Path(__file__).parent
 HEADLINE = {
@@ -50,8 +49,6 @@ def main() -> None:
     (HERE / "README.md").write_text("\n".join(full_report(results)), encoding="utf-8")
     readme = HERE.parent / "README.md"
     text = with_table(readme.read_text(encoding="utf-8"), "bench", headline(results))
-    demo = next(one for one in results if one["bench"] == "demo")["tables"][0]
-    text = with_table(text, "demo", list(_table(demo["columns"], demo["rows"])))
     readme.write_text(text, encoding="utf-8")
 
 
@@ -133,12 +130,6 @@ def full_report(results: Sequence[dict[str, Any]]) -> Iterator[str]:
         yield ""
         yield f"Machine: {one['cpu']}, {one['cores']} cores, {one['memory_gib']} GiB, {one['system']};"
         yield f"Python {one['python']}, {packages}."
-    targets = [target for one in results for target in one["targets"]]
-    if targets:
-        yield ""
-        yield "## What was asked for"
-        yield ""
-        yield from _table(["", "measured", "asked", ""], [_target_row(target) for target in targets])
     for one in results:
         yield ""
         yield f"## {one['bench']}"
@@ -159,6 +150,12 @@ def full_report(results: Sequence[dict[str, Any]]) -> Iterator[str]:
             if table["note"]:
                 yield ""
                 yield table["note"]
+    targets = [target for one in results for target in one["targets"]]
+    if targets:
+        yield ""
+        yield "## Targets"
+        yield ""
+        yield from _table(["", "measured", "target", ""], [_target_row(target) for target in targets])
     yield ""
 
 

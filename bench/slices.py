@@ -12,9 +12,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
-from functools import partial
-from operator import and_, or_
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +24,12 @@ import zonebloom as zb
 from bench.harness import Result, compile_sources, interleaved, scratch, seconds_of, spread
 from zonebloom.bloom.zones import ZoneBuilder
 from zonebloom.formats import open_dataset
-from zonebloom.search.selection import RowSelection
+from zonebloom.search.query import Query
 from zonebloom.search.view import View
-from zonebloom.search.zone_bitmap import ZoneSet
 from zonebloom.storage.fragments import Fragment, FragmentTable, write_fragments
 from zonebloom.storage.manifest import ColumnEntry, Manifest, commit
-from zonebloom.storage.stores.local import LocalStore
 from zonebloom.storage.zone_segment import ZoneSegmentWriter
+from zonebloom.stores.local import LocalStore
 
 ROWS_PER_ZONE, ZONES_PER_FILE, FPP = 8192, 1024, 0.00057
 LARGE, SHARED = 131_072, 65_536
@@ -83,17 +80,12 @@ def large_index(result: Result, root: Path) -> None:
         if name == "slices":
             _targets(result, measured, num_bytes)
             process = _process(result, root)
-            joints = _joints(result, view)
     _same_answers(root)
     columns = ["layout", "open + first, ms", "Equals warm, ms", "with listing, ms", "Equals cold, ms"]
     columns += [f"IsIn-{KEYS} warm, new keys, ms", f"IsIn-{KEYS} again, ms", "bytes for a key, MB"]
     note = "From literal to row ranges; `with listing` is `Index.search`, which lists 128 files each time."
     result.table(f"One key among {num_rows:,} rows, {LARGE:,} zones", columns, rows, note)
     result.table("`zonebloom search` for one key, the whole process", ["wall, ms", "CPU, ms"], [process])
-    columns = ["keys a side", "zones a side", "AND of zones, ms", "AND of row ranges, ms", "OR of zones, ms"]
-    columns += ["OR of row ranges, ms", "AND, whole search, ms"]
-    note = "From the zones that each side keeps to row ranges: combined as zones first, or as row ranges at once."
-    result.table(f"AND and OR of two IsIn, {LARGE:,} zones", columns, joints, note)
     cpu = done["cpu"] / num_rows * 1e9
     memory = [[f"{cpu:.2f}", f"{done['wall']:.1f}", done["anonymous"] * MB, done["peak"] * MB, done["bytes"] * GB]]
     columns = ["CPU, ns a row", "wall, s", "anonymous memory, MB", "peak with mapped files, MB", "index, GB"]
@@ -205,38 +197,11 @@ def _process(result: Result, root: Path) -> list[Any]:
     return [rounds.wall("search", 1e-3), rounds.cpu("search", 1e-3)]
 
 
-def _joints(result: Result, view: View) -> list[list[Any]]:
-    """For few and many zones a side, what row ranges of an AND or OR cost, from the zones that two leaves gave."""
-    column = view.column("key")
-    assert column is not None
-    grid = column.grid
-    forms: list[Callable[[Any], RowSelection]] = [
-        grid.rows_of,
-        lambda numbers: RowSelection.from_addresses(grid.firsts[numbers], grid.ends[numbers]),
-    ]
-
-    def made(joint: Callable[..., RowSelection], form: Callable[[Any], RowSelection], numbers: list[Any]) -> None:
-        for _ in range(10):
-            len(joint(*map(form, numbers)))  # which asks for row ranges
-
-    table = []
-    for count in (5, 300, 20_000):
-        sides = [zb.col("key").isin(_absent(count, 300 + seed)) for seed in range(2)]
-        numbers = [rows.numbers for rows in (view.search(one).row_ranges for one in sides) if isinstance(rows, ZoneSet)]
-        assert all(joint(*map(forms[0], numbers)) == joint(*map(forms[1], numbers)) for joint in (and_, or_))
-        cases = [partial(made, joint, form, numbers) for joint in (and_, or_) for form in forms]
-        cases.append(partial(view.search, sides[0] & sides[1]))
-        rounds = result.note_load(interleaved({str(number): case for number, case in enumerate(cases)}, rounds=9))
-        times = [rounds.wall(str(number), 1e-2) for number in range(4)]
-        table.append([count, len(numbers[0]), *times, rounds.wall("4", 1e-3)])
-    return table
-
-
 def _check_present(view: View, present: Sequence[int]) -> None:
     """Key number i was taken from rows [i * BATCH, (i + 1) * BATCH)."""
     for number in range(0, len(present), max(1, len(present) // 50)):
         fragment, batch = divmod(number, ZONES_PER_FILE * ROWS_PER_ZONE // BATCH)
-        found = view.search(zb.col("key") == present[number]).row_ranges.fragment(fragment)
+        found = Query(view, zb.col("key") == present[number]).result.row_ranges.fragment(fragment)
         starts, stops = found.starts.tolist(), found.stops.tolist()
         assert any(a < (batch + 1) * BATCH and b > batch * BATCH for a, b in zip(starts, stops, strict=True))
 
@@ -267,8 +232,8 @@ def _many(view: View, count: int) -> tuple[list[float], list[float]]:
     new, again = [], []
     for seed in range(count):
         predicate = zb.col("key").isin(_absent(KEYS, 100 + seed))
-        new.append(seconds_of(lambda one=predicate: view.search(one)))
-        again.append(seconds_of(lambda one=predicate: view.search(one)))
+        new.append(seconds_of(lambda one=predicate: Query(view, one).result))
+        again.append(seconds_of(lambda one=predicate: Query(view, one).result))
     skipped = count // 4  # the first lists pay for Numba and for mapping the file
     return new[skipped:], again[skipped:]
 
@@ -287,7 +252,7 @@ def _bytes_read(view: View) -> int:
 
     idle = -(count() - count())
     before = count()
-    view.search(zb.col("key") == 17)
+    _ = Query(view, zb.col("key") == 17).result
     return count() - before - idle
 
 
@@ -343,7 +308,7 @@ index.to_table(zb.col("key") == keys[0])
 first_rows = time.perf_counter() - began
 later = [run(lambda: index.search(zb.col("key") == key))[0] for key in keys[1:]]
 view = index.view()
-unlisted = [run(lambda: view.search(zb.col("key") == key))[0] for key in keys[1:]]
+unlisted = [run(lambda: Query(view, zb.col("key") == key).result)[0] for key in keys[1:]]
 absent = [run(lambda: index.to_table(zb.col("key") == key))[0] for key in keys[1:]]
 found = [run(lambda: index.to_table(zb.col("key") == key)) for key in present]
 assert all(table.num_rows == 1 for _, table in found)
@@ -376,7 +341,7 @@ def against_lance(result: Result, folder: Path) -> None:
     data.create_scalar_index("key", IndexConfig(index_type="bloomfilter", parameters=parameters))
     located = folder / "located"
     _warm(index)
-    _warm(zb.build_index(folder / "lake", "key", index=located, rows_per_zone=ROWS_PER_ZONE, filters=False))
+    _warm(zb.build_index(folder / "lake", "key", index=located, rows_per_zone=ROWS_PER_ZONE, kind="locator"))
     question = folder / "question.json"
     lists = [_absent(KEYS, 20 + seed) for seed in range(40)]
     question.write_text(json.dumps([_absent(100, 8), lists, present[:8]]), "utf-8")

@@ -45,7 +45,7 @@ with cluster.running(MASTER) as spark:
     zonebloom = ZoneBloom(spark)
     zonebloom.create_index(sys.argv[1], ["key"], index=sys.argv[2] + ".first")
     before = peak()
-    index = zonebloom.create_index(sys.argv[2], ["key"], levels=("zone", "fragment", "dataset"))
+    index = zonebloom.create_index(sys.argv[2], ["key"])
     info = index.info()
     print(json.dumps([before, peak(), info["num_fragments"], info["num_rows"], info["columns"][0]["index_bytes"]]))
 """
@@ -163,10 +163,7 @@ def _memory(result: Result, folder: Path, num_rows: int) -> None:
     growth = 100 * (peaks[1] / peaks[0] - 1)
     result.target("growth of the driver's peak from 40 to 400 files", growth, 10, "%")
     columns = ["files", "rows", "index, MiB", "before, MiB", "peak, MiB"]
-    note = (
-        "The driver's Python process, in a process of its own, with levels of fragments and of the data set. Before: "
-        "after a build of two small files."
-    )
+    note = "The driver's Python process, in a process of its own. Before: after a build of two small files."
     result.table("Memory of the driver", columns, rows, note)
 
 

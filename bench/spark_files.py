@@ -30,7 +30,7 @@ from zonebloom.spark import read
 ROWS = 64
 MANY = (1, 30, 100, 300, 1000)
 """Files with a row of the same key."""
-WAYS = ("row_ranges", "candidates")
+WAYS = ("row_ranges", "files")
 LISTING, FIRST, PRESENT, ABSENT = "the listing alone", "first query of a lake", "one key", "an absent key"
 
 

@@ -41,9 +41,9 @@ def main(files: int = FILES, rows_per_file: int = ROWS_PER_FILE, keys: int = KEY
                 ("theirs", (files, rows_per_file)),
             )
         )
-        zb.build_index(warm, "id", index=folder / "warm", filters=False)
+        zb.build_index(warm, "id", index=folder / "warm", kind="locator")
         iceberg.upsert(warm, _rows(np.arange(2000), "new"), "id", index=folder / "warm")  # imports, and loads kernels
-        built = seconds_of(lambda: zb.build_index(ours, "id", index=folder / "index", filters=False))
+        built = seconds_of(lambda: zb.build_index(ours, "id", index=folder / "index", kind="locator"))
         chosen = np.concatenate(
             [
                 number * rows_per_file + np.arange(keys // FILES_WITH_KEYS) * rows_per_file * FILES_WITH_KEYS // keys

@@ -1,4 +1,4 @@
-"""For mkdocstrings: the line `Spec: specs/x.md#y` of a docstring comes before its sections, as a link."""
+"""For mkdocstrings: a line `Spec: specs/x.md#y` or `Design: docs/design/x.md#y` becomes a link before the sections."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 import griffe
 
-_SPEC = re.compile(r"\n*^Spec: (.*)$", re.MULTILINE)
-_PATH = re.compile(r"specs/([\w-]+)\.md((?:#[\w-]+)?)")
+_SPEC = re.compile(r"\n*^(Spec|Design): (.*)$", re.MULTILINE)
+_PATH = re.compile(r"(?:docs/)?(specs|design)/([\w-]+)\.md((?:#[\w-]+)?)")
 _SECTION = re.compile(r"\n\n(?=\w+\n-{3,}\n)")
 
 
@@ -19,7 +19,7 @@ class SpecLines(griffe.Extension):
         """Change the docstring of `obj`, if it has such a line."""
         if obj.docstring and (found := _SPEC.search(obj.docstring.value)):
             text = _SPEC.sub("", obj.docstring.value)
-            line = "\n\nSpec: " + _PATH.sub(r"[\1\2](../specs/\1.md\2)", found[1])
+            line = f"\n\n{found[1]}: " + _PATH.sub(r"[\2\3](../\1/\2.md\3)", found[2])
             start = _SECTION.search(text)
             place = start.start() if start else len(text)
             obj.docstring.value = text[:place] + line + text[place:]

@@ -2,6 +2,7 @@
 
 `with Browser() as browser: page = browser.open(path)`; then `page.evaluate`, `page.press`, `page.screenshot`. What the
 page writes to its console is in `page.console`, and what it asks of a network in `page.requests`.
+`python -m tests.browser` fails if the machine has no browser.
 """
 
 from __future__ import annotations
@@ -12,26 +13,37 @@ import os
 import select
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
 
+import pytest
+
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 _SECONDS = 120
 """Time for one answer, on a machine with other work: an answer takes milliseconds."""
 _KEYS = {"ArrowRight": 39, "ArrowLeft": 37, "ArrowUp": 38, "ArrowDown": 40, "Tab": 9, "Enter": 13}
+MISSING = (
+    "the tests of the report need a browser, and fail without one: ask root for Chromium "
+    "(Debian and Ubuntu: apt-get install chromium)"
+)
+
+
+def browser_program() -> str | None:
+    """Path of the first browser that the machine has."""
+    return next(filter(None, map(shutil.which, _NAMES)), None)
 
 
 class Browser:
     """A browser of its own profile; closed at the end of the block."""
 
     def __init__(self, width: int = 1200, height: int = 900) -> None:
-        program = next(filter(None, map(shutil.which, _NAMES)), None)
+        program = browser_program()
         if program is None:
-            message = f"the report is tested in a browser, which must be one of {', '.join(_NAMES)}, got none"
-            raise RuntimeError(f"{message}; install it (Debian: apt-get install chromium)")
+            pytest.fail(MISSING, pytrace=False)
         self._profile = tempfile.TemporaryDirectory(prefix="zonebloom-browser-", ignore_cleanup_errors=True)
         out_of, self._send = os.pipe()
         self._receive, into = os.pipe()
@@ -158,3 +170,7 @@ class Page:
         """What was asked of a network or of other files."""
         urls = [one["request"]["url"] for one in self._events("Network.requestWillBeSent")]
         return [url for url in urls[1:] if not url.startswith("data:")]
+
+
+if __name__ == "__main__" and browser_program() is None:
+    sys.exit(MISSING)

@@ -221,7 +221,7 @@ def figure(record_property: Callable[[str, object], None]) -> Callable[[str], No
     return lambda text: record_property("figure", text)
 
 
-_SPARK, _REMOTE = "tests/spark/", "tests/test_remote_lakes.py"
+_SPARK, _REMOTE = "tests/spark/", "tests/whole/test_remote_lakes.py"
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -1,4 +1,4 @@
-"""Delete files committed by hand, after the Iceberg spec: what pyiceberg reads but does not write."""
+"""Delete files committed by hand, after the Iceberg spec: what pyiceberg reads but does not write; and races."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import json
 import struct
 import uuid
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pyroaring
+from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.manifest import (
     DataFile,
     DataFileContent,
@@ -33,6 +35,30 @@ _POSITIONS = pa.schema(
         pa.field("pos", pa.int64(), nullable=False, metadata={"PARQUET:field_id": "2147483545"}),
     ]
 )
+
+
+class RacingCatalog(SqlCatalog):
+    """A catalog in which others commit after a writer has planned and before its commit lands."""
+
+    rounds: list[list[Callable[[], Any]]]
+    """What the others do before the next commit, before the one after it, and so on."""
+    instead: Exception | None
+    """What the writer gets in place of the answer to the next commit, which lands."""
+
+    def __init__(self, *args: Any, **properties: str) -> None:
+        super().__init__(*args, **properties)
+        self.rounds, self.instead = [], None
+
+    def commit_table(self, table: Any, requirements: Any, updates: Any) -> Any:
+        rounds, self.rounds = self.rounds, []
+        for other in rounds[0] if rounds else ():
+            other()
+        self.rounds = rounds[1:]
+        answer = super().commit_table(table, requirements, updates)
+        if self.instead is None:
+            return answer
+        error, self.instead = self.instead, None
+        raise error
 
 
 class _DeleteManifest(ManifestWriterV2):

@@ -63,7 +63,7 @@ def build(root: str) -> None:
 
 def rebuild(root: str) -> None:
     while True:
-        zb.build_index(root, "s", rows_per_zone=10, overwrite=True, filters=False, workers=2)
+        zb.build_index(root, "s", rows_per_zone=10, overwrite=True, kind="locator", workers=2)
 
 
 def refresh(root: str) -> None:

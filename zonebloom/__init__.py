@@ -13,51 +13,44 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from zonebloom.bloom.sbbf import Sbbf
-    from zonebloom.build.advise import Forecast, whatif
+    from zonebloom.doors import build_index, delete_index, import_index, open_index
     from zonebloom.errors import ZoneBloomError
-    from zonebloom.formats.parquet.bloom import parquet_bloom, parquet_blooms
     from zonebloom.formats.parquet.bloom_writer import add_parquet_blooms
-    from zonebloom.index import Index, build_index, dataset, delete_index, import_index, open_index
-    from zonebloom.maintain.lance_audit import LanceAudit, audit_lance
-    from zonebloom.predicates import And, Equals, IsIn, IsNull, Not, Or, Predicate, col
+    from zonebloom.formats.parquet_blooms import parquet_bloom, parquet_blooms
+    from zonebloom.index import Index
+    from zonebloom.indexing.whatif import whatif
+    from zonebloom.predicates import Equals, IsIn, IsNull, col
+    from zonebloom.predicates.selection import Kind, RowSelection
     from zonebloom.reasons import Reason, ReasonCode
-    from zonebloom.search.lake import Lake, open_lake
     from zonebloom.search.result import SearchResult
-    from zonebloom.search.selection import Kind, RowSelection
+    from zonebloom.search.unindexed_lake import open_lake
     from zonebloom.search.zone_table import ZoneBuilder, ZoneTable
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "zonebloom.errors": ("ZoneBloomError",),
-    "zonebloom.index": ("Index", "build_index", "dataset", "delete_index", "import_index", "open_index"),
-    "zonebloom.formats.parquet.bloom": ("parquet_bloom", "parquet_blooms"),
-    "zonebloom.formats.parquet.bloom_writer": ("add_parquet_blooms",),
-    "zonebloom.maintain.lance_audit": ("LanceAudit", "audit_lance"),
-    "zonebloom.predicates": ("And", "Equals", "IsIn", "IsNull", "Not", "Or", "Predicate", "col"),
-    "zonebloom.build.advise": ("Forecast", "whatif"),
-    "zonebloom.search.lake": ("Lake", "open_lake"),
-    "zonebloom.search.result": ("SearchResult",),
-    "zonebloom.reasons": ("Reason", "ReasonCode"),
     "zonebloom.bloom.sbbf": ("Sbbf",),
-    "zonebloom.search.selection": ("Kind", "RowSelection"),
+    "zonebloom.doors": ("build_index", "delete_index", "import_index", "open_index"),
+    "zonebloom.errors": ("ZoneBloomError",),
+    "zonebloom.formats.parquet.bloom_writer": ("add_parquet_blooms",),
+    "zonebloom.formats.parquet_blooms": ("parquet_bloom", "parquet_blooms"),
+    "zonebloom.index": ("Index",),
+    "zonebloom.indexing.whatif": ("whatif",),
+    "zonebloom.predicates": ("Equals", "IsIn", "IsNull", "col"),
+    "zonebloom.predicates.selection": ("Kind", "RowSelection"),
+    "zonebloom.reasons": ("Reason", "ReasonCode"),
+    "zonebloom.search.result": ("SearchResult",),
+    "zonebloom.search.unindexed_lake": ("open_lake",),
     "zonebloom.search.zone_table": ("ZoneBuilder", "ZoneTable"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
-    "And",
     "Equals",
-    "Forecast",
     "Index",
     "IsIn",
     "IsNull",
     "Kind",
-    "Lake",
-    "LanceAudit",
-    "Not",
-    "Or",
-    "Predicate",
     "Reason",
     "ReasonCode",
     "RowSelection",
@@ -67,10 +60,8 @@ __all__ = [
     "ZoneBuilder",
     "ZoneTable",
     "add_parquet_blooms",
-    "audit_lance",
     "build_index",
     "col",
-    "dataset",
     "delete_index",
     "import_index",
     "open_index",

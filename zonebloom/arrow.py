@@ -1,9 +1,9 @@
-"""Arrow without what is slow to load: arrays to NumPy and back without pandas, modules when they are used.
+"""Arrow without slow imports: arrays to NumPy and back without pandas, and modules that load on first use.
 
-`pa.array`, `pa.scalar` and `to_numpy` import pandas where it is installed, which takes longer than a search does
-(measured 2026-11-21: 0.1 s of 0.3 s for a whole `zonebloom search`). These do not, and share memory.
-`compute` and `parquet` are the modules of pyarrow, of which a search of one key has no need, and which take 30 ms to
-load.
+`pa.array`, `pa.scalar` and `to_numpy` import pandas if it is installed. The import takes longer than a search (measured
+2026-11-21: 0.1 s of 0.3 s for a whole `zonebloom search`). The functions here do not import pandas, and share memory.
+`compute` and `parquet` load the pyarrow modules of those names on first use. They take 30 ms, and a search for one key
+does not need them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _Item = TypeVar("_Item", np.int64, np.uint64)
 
 
 class _Lazy:
-    """A module that is loaded by the first use of it."""
+    """A module that is loaded on first use."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -38,17 +38,17 @@ parquet: Any = _Lazy("pyarrow.parquet")
 
 
 def is_text(arrow_type: pa.DataType) -> bool:
-    """Whether it is one of Arrow's types of text."""
+    """Whether `arrow_type` is one of Arrow's types of text."""
     return arrow_type in (pa.string(), pa.large_string(), pa.string_view())
 
 
 def type_name(arrow_type: pa.DataType) -> str:
-    """What people call it."""
+    """The name of `arrow_type` for people."""
     return "uuid" if isinstance(arrow_type, pa.UuidType) else str(arrow_type)
 
 
 def to_numpy(array: pa.Array, dtype: type[np.generic]) -> NDArray[Any]:
-    """The values of a primitive or boolean array without nulls, as `dtype`, which must be its own width."""
+    """The values of a primitive or boolean array without nulls, as `dtype` of the same width."""
     _, values = array.buffers()
     if values is None or not len(array):
         return np.zeros(0, dtype)
@@ -59,7 +59,7 @@ def to_numpy(array: pa.Array, dtype: type[np.generic]) -> NDArray[Any]:
 
 
 def distinct(values: NDArray[_Item]) -> NDArray[_Item]:
-    """The values in order, each once. NumPy's `unique` hashes integers since 2.3, and takes 4 to 14 times as long."""
+    """The distinct values, in order. NumPy's `unique` hashes integers since 2.3, and takes 4 to 14 times as long."""
     ascending = np.sort(values)
     is_first = np.ones(len(ascending), np.bool_)
     is_first[1:] = ascending[1:] != ascending[:-1]
@@ -67,12 +67,12 @@ def distinct(values: NDArray[_Item]) -> NDArray[_Item]:
 
 
 def from_numpy(values: NDArray[Any], arrow_type: pa.DataType) -> pa.Array:
-    """`values`, which are contiguous and as wide as `arrow_type`, as an Arrow array without nulls."""
+    """`values` as an Arrow array without nulls. They must be contiguous and as wide as `arrow_type`."""
     return pa.Array.from_buffers(arrow_type, len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
 
 
 def from_values(values: list[Any], arrow_type: pa.DataType) -> pa.Array:
-    """Python values as an Arrow array; NaN stays a value. One value, as most searches have, does without pandas."""
+    """Python values as an Arrow array; NaN stays a value. For one value, as in most searches, pandas is not loaded."""
     if len(values) == 1:
         value = values[0]
         if arrow_type == pa.int64() and -(2**63) <= value < 2**63:
@@ -89,7 +89,7 @@ def from_values(values: list[Any], arrow_type: pa.DataType) -> pa.Array:
 
 
 def unwrapped(arrow_type: pa.DataType, *, keeps_uuid: bool = False) -> pa.DataType:
-    """The type of one value: extension types, dictionaries and run-end encoding are taken off, views stay."""
+    """The type of one value: without extension types, dictionaries and run-end encoding. Views stay."""
     while True:
         if keeps_uuid and isinstance(arrow_type, pa.UuidType):
             return arrow_type
@@ -104,20 +104,20 @@ def unwrapped(arrow_type: pa.DataType, *, keeps_uuid: bool = False) -> pa.DataTy
 def plain_array(array: pa.Array, *, keeps_uuid: bool = False) -> pa.Array:
     """The same values without dictionaries, run-end encoding, views and extension types."""
     while True:
-        if isinstance(array, pa.DictionaryArray):  # of views too, as Polars' categories are
+        if isinstance(array, pa.DictionaryArray):  # also of views, for example categories of Polars
             array = array.cast(without_views(array.type)).dictionary_decode()
         elif isinstance(array, pa.RunEndEncodedArray):
             array = compute.run_end_decode(array)
         elif isinstance(array, pa.ExtensionArray) and not (keeps_uuid and isinstance(array.type, pa.UuidType)):
             array = array.storage
-        elif pa.types.is_string_view(array.type) or pa.types.is_binary_view(array.type):  # which have few kernels
+        elif pa.types.is_string_view(array.type) or pa.types.is_binary_view(array.type):  # views have few kernels
             array = array.cast(without_views(array.type))
         else:
             return array
 
 
 def some_leaf(is_so: Callable[[pa.DataType, pa.DataType], bool], found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether `is_so` holds for two leaves at the same place of two types; fields of structs are matched by name."""
+    """Whether `is_so` holds for two leaves at one place of the two types. Fields of structs are matched by name."""
     found, wanted = unwrapped(found), unwrapped(wanted)
     if pa.types.is_struct(found) and pa.types.is_struct(wanted):
         known = {one.name: one.type for one in wanted}
@@ -164,7 +164,7 @@ def without_views(arrow_type: pa.DataType) -> pa.DataType:
 
 
 def python_value(scalar: pa.Scalar) -> Any:
-    """The value of `scalar` for people: as Python has it, or as text where Python has none (times in nanoseconds)."""
+    """The value of `scalar` for people: a Python value, or text if Python has none (times in nanoseconds)."""
     try:
         return scalar.as_py()
     except (ValueError, OverflowError):

@@ -1,28 +1,113 @@
 """Every exception that zonebloom raises.
 
-Two kinds, told apart by their base class:
+There are two kinds, which have different base classes:
 
 - **The caller's mistake** is also a builtin ``ValueError``, ``TypeError`` or ``LookupError``: change the call.
-- **The data's or the environment's fault** never is: the call was right, something it met was not.
+- **The data's or the environment's fault** is none of these: the call was right; the data or the environment was not.
 
-Messages read ``<what must hold>, got <value>[; <what to do>]`` and name the path, column or zone concerned.
+`X(must, got=value, do=advice)` reads ``<what must hold>, got <value>; <what to do>`` and names the path, column or zone
+concerned. A `Words` is a phrase that differs between Python and the command.
 """
 
 from __future__ import annotations
 
+import contextlib
 import difflib
-from collections.abc import Iterable
+import enum
+import re
+from collections.abc import Iterable, Iterator
+from typing import ClassVar
+
+_NOTHING = object()
+
+
+class Words(enum.Enum):
+    """Phrases of messages in the words of the called interface: Python or the command.
+
+    Examples
+    --------
+    >>> f"{Words.OVERWRITE}", Words.BUILD_COLUMN.of("user_id")
+    ('overwrite=True', "build_index(path, 'user_id')")
+    """
+
+    REFRESH = "refresh the index", "run `zonebloom refresh PATH`"
+    REFRESH_OR_OVERWRITE = (
+        "refresh it, or build with overwrite=True",
+        "`zonebloom refresh` brings it up to date; or add --overwrite",
+    )
+    BUILD = "make one with build_index", "make one with `zonebloom build`"
+    BUILD_COLUMN = "build_index(path, {!r})", "zonebloom build PATH --column {}"
+    ADD_FILTERS = (
+        'a refresh with mode="full", kind="both" makes them',
+        "`zonebloom refresh PATH --mode full --kind both`",
+    )
+    ADD_PARQUET_BLOOMS = "add_parquet_blooms writes copies that do", "--add writes copies that do"
+    CONDITION = (
+        "give a predicate, or both column= and values=",
+        "give --where \"user_id = '…'\", or both --column and --values",
+    )
+    OVERWRITE = "overwrite=True", "--overwrite"
+    OUTPUT = "path", "--output"
+    INDEX = "index=", "--index FOLDER"
+    DATASET = "dataset=", "PATH"
+    OLDER_THAN = "older_than", "--older-than"
+
+    def __str__(self) -> str:
+        return str(self.value[_Interface.number])
+
+    def of(self, name: str) -> str:
+        """The phrase about `name`; for the command line, `name` is quoted."""
+        is_word = re.fullmatch(r"[\w.-]+", name)
+        return str(self).format(name if is_word or not _Interface.number else "'{}'".format(name.replace("'", "'\\''")))
+
+
+class _Interface:
+    """The interface that messages are made for: 0 is Python, 1 the command."""
+
+    number: ClassVar[int] = 0
+
+
+@contextlib.contextmanager
+def in_words_of_the_command() -> Iterator[None]:
+    """Messages made in this block name options and commands; the command runs in it."""
+    _Interface.number = 1
+    try:
+        yield
+    finally:
+        _Interface.number = 0
 
 
 class ZoneBloomError(Exception):
-    """Base of every exception that zonebloom raises on purpose."""
+    """Base of every exception that zonebloom raises on purpose.
+
+    Parameters
+    ----------
+    must
+        What must hold, or what is wrong.
+    got
+        The actual value, or a text about it.
+    do
+        Advice to the caller, as text or `Words`.
+    """
+
+    got: str | None
+    do: str | None
+
+    def __init__(self, must: str, *, got: object = _NOTHING, do: str | Words | None = None) -> None:
+        super().__init__(must)
+        self.got = None if got is _NOTHING else str(got)
+        self.do = None if do is None else str(do)
+
+    def __str__(self) -> str:
+        said = self.args[0] if self.got is None else f"{self.args[0]}, got {self.got}"
+        return said if self.do is None else f"{said}; {self.do}"
 
 
 # --- the caller's mistake ---------------------------------------------------------------------------------------------
 
 
 class InvalidArgumentError(ZoneBloomError, ValueError):
-    """An argument is outside what the function takes."""
+    """An argument is not one that the function accepts."""
 
 
 class PredicateError(ZoneBloomError, ValueError):
@@ -34,42 +119,43 @@ class UnsupportedTypeError(ZoneBloomError, TypeError):
 
 
 class ColumnNotFoundError(ZoneBloomError, LookupError):
-    """A column that was named does not exist; the message offers the nearest names."""
+    """A named column does not exist; the message suggests the nearest names."""
 
     @classmethod
     def among(cls, name: str, names: Iterable[str], where: str) -> ColumnNotFoundError:
         """The error for `name`, which is none of `names` of `where` (a data set, an index, a table)."""
-        known = sorted(set(names))
-        folded = {one.casefold(): one for one in known}
-        near = [folded[one] for one in difflib.get_close_matches(name.casefold(), folded, n=3, cutoff=0.5)]
-        hint = f"columns: {', '.join(known[:20]) or 'none'}"
+        columns = sorted(set(names))
+        folded = {column.casefold(): column for column in columns}
+        asked = str(name).casefold()
+        near = [folded[column] for column in difflib.get_close_matches(asked, folded, n=3, cutoff=0.5)]
+        hint = f"columns: {', '.join(columns[:20]) or 'none'}"
         if near:
-            hint = f"did you mean {' or '.join(map(repr, near))}?"
-            hint += " Names are case-sensitive" if name.casefold() in folded else ""
-        return cls(f"a column must exist in {where}, got {name!r}; {hint}")
+            hint = f"did you mean {' or '.join(near)}?"
+            hint += " Names are case-sensitive" if asked in folded else ""
+        return cls(f"no column {name} in {where}", do=hint)
 
 
 class IndexExistsError(ZoneBloomError, ValueError):
-    """An index is already there, and the call would have to replace part of it."""
+    """An index exists already, and the call would have to replace part of it."""
 
 
 class IndexNotFoundError(ZoneBloomError, LookupError):
-    """No index is found where one was asked for."""
+    """There is no index at the given place."""
 
 
 class MissingDependencyError(ZoneBloomError, ImportError):
-    """An optional dependency is not installed; the message says which extra brings it."""
+    """An optional dependency is not installed; the message names the extra to install."""
 
 
 # --- the data's or the environment's fault ----------------------------------------------------------------------------
 
 
 class DataFileError(ZoneBloomError):
-    """A data file is missing, truncated, or not what its name says."""
+    """A data file is missing, truncated, or of another format than its name says."""
 
 
 class InvalidZoneTableError(ZoneBloomError):
-    """A table that came from outside breaks an invariant of specs/zones.md."""
+    """An external table breaks an invariant of specs/zones.md."""
 
 
 class CorruptIndexError(ZoneBloomError):
@@ -81,7 +167,7 @@ class UnsupportedFormatError(ZoneBloomError):
 
 
 class StorageError(ZoneBloomError):
-    """The store refused: no permission, no space, no connection."""
+    """The store failed: no permission, no space, no connection."""
 
 
 class ConcurrentCommitError(ZoneBloomError):
@@ -89,12 +175,19 @@ class ConcurrentCommitError(ZoneBloomError):
 
 
 class StaleIndexError(ZoneBloomError):
-    """The data set moved on since the last refresh, and the caller asked for strictness."""
+    """The data set changed since the last refresh, and the call was strict."""
+
+
+# --- warnings ---------------------------------------------------------------------------------------------------------
+
+
+class StaleWarning(RuntimeWarning):
+    """New or changed files make an answer less certain, and the answer has no reasons to say so."""
 
 
 # --- the errors of others ---------------------------------------------------------------------------------------------
 
 
 def first_line(error: BaseException) -> str:
-    """What an error says, in one line; its type where it says nothing."""
+    """The message of an error in one line; its type if the message is empty."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]

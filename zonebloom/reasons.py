@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 _WIDTH = 80
+_LEAST_PERCENT = 0.001
 
 
 class ReasonCode(enum.StrEnum):
@@ -43,11 +44,13 @@ class ReasonCode(enum.StrEnum):
     NAN_LITERAL = "NAN_LITERAL"
     """NaN has many bit patterns, and engines disagree on whether NaN equals NaN."""
     PARTITION_COLUMN_IN_FILE = "PARTITION_COLUMN_IN_FILE"
-    """The column is in names of folders and in files, whose values may differ; it has no filters."""
+    """The column has no filters. Folder names and files both hold it, and their values may differ."""
     OR_WITH_UNINDEXED_BRANCH = "OR_WITH_UNINDEXED_BRANCH"
     """No filter can evaluate one side of an OR, so the other side prunes nothing."""
     SATURATED_FILTER = "SATURATED_FILTER"
-    """Most bits of the filter are set, so that nearly every value may match."""
+    """Most bits of the filter are set, so nearly every value may match."""
+    VALUES_IN_MANY_ZONES = "VALUES_IN_MANY_ZONES"
+    """Most zones hold one of the values, so no index can exclude these zones."""
 
 
 OF_CONDITIONS = frozenset(
@@ -60,12 +63,12 @@ OF_CONDITIONS = frozenset(
         ReasonCode.TYPE_MISMATCH,
     }
 )
-"""Reasons for which a part of a condition met no filter; the others are about files and the index."""
+"""Codes for a part of a condition that no filter evaluated; other codes are about files and the index."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One cause for which rows were kept, and what it concerns."""
+    """One cause for which rows were kept, and its column or file."""
 
     code: ReasonCode
     """The cause, for programs."""
@@ -95,6 +98,26 @@ def counted(count: int, noun: str) -> str:
     ('1 file', '0 files', '4,096 zones')
     """
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def percent(part: float, whole: float) -> str:
+    """The share in percent, to three significant digits.
+
+    Examples
+    --------
+    >>> percent(2, 28), percent(28, 28), percent(1, 10**9), percent(0, 28), percent(0, 0)
+    ('7.14%', '100%', 'below 0.001%', '0%', '-')
+    """
+    if not whole:
+        return "-"
+    share = 100 * part / whole
+    return f"{share:.3g}%" if not 0 < share < _LEAST_PERCENT else f"below {_LEAST_PERCENT:g}%"
+
+
+def gone_zones(count: int) -> str:
+    """A sentence about zones whose files are gone."""
+    are = "zone is" if count == 1 else "zones are"
+    return f"{count:,} {are} of files that are gone; optimize removes them"
 
 
 def summed_up(reasons: Iterable[Reason]) -> list[str]:

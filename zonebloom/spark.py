@@ -5,6 +5,6 @@ from typing import TYPE_CHECKING
 from zonebloom.engines.spark import __dir__, __getattr__
 
 if TYPE_CHECKING:
-    from zonebloom.engines.spark import ZoneBloom, read, register
+    from zonebloom.engines.spark import ZoneBloom, read
 
-__all__ = ["ZoneBloom", "__dir__", "__getattr__", "read", "register"]
+__all__ = ["ZoneBloom", "__dir__", "__getattr__", "read"]

@@ -9,9 +9,11 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 import functools
+import json
 import os
 import pickle
 import re
+import subprocess
 import sys
 import uuid
 from collections.abc import Callable
@@ -33,6 +35,7 @@ from pyarrow import fs
 
 import zonebloom as zb
 from tests.depth import some
+from tests.engines.takers import TAKERS
 from zonebloom.engines.datafusion import register as register_in_datafusion
 from zonebloom.engines.duckdb import register as register_in_duckdb
 from zonebloom.engines.duckdb import relation, semi_join
@@ -491,6 +494,30 @@ def test_file_names_mean_only_themselves(tmp_path, name):
         assert relation(duckdb.connect(), index, f"id = {key}").select("id").fetchall() == [(key,)]
 
 
+@pytest.mark.parametrize(
+    "folders",
+    [["p=x", r"p=\N", r"p=a\b", "p=a=b", "p=%E9", "p=it's", "p=NULL"], ["x=1/x=2", "x=3"], ["p=1/q=2", "q=3"]],
+)
+def test_a_relation_has_the_partition_values_of_the_index(tmp_path, folders):
+    """DuckDB reads some names of folders otherwise, and refuses others."""
+    for number, folder in enumerate(folders):
+        write(tmp_path, f"{folder}/a.parquet", pa.table({"id": [2 * number, 2 * number + 1]}))
+    write(tmp_path, f"{folders[0]}/b.parquet", pa.table({"id": range(100, 2000)}))
+    index, connection = zb.build_index(tmp_path, "id", rows_per_zone=1), duckdb.connect()
+    rows = index.to_table("id >= 0")
+    *_, key = rows.column_names
+    wheres = ["id = 3", "id IN (0, 1999)", "id >= 0", f"{key} IS NULL", *(f"id = {2 * i}" for i in range(len(folders)))]
+    texts = {str(one) for one in rows[key].to_pylist() if one is not None}
+    wheres += [f"{key} = '{text.replace(chr(39), chr(39) * 2)}'" for text in texts]
+    for where in wheres:
+        expected = shown(index.to_table(where).to_pylist())
+        ours = relation(connection, index, where)
+        assert answer(ours) == expected, where
+        keys = connection.from_arrow(index.to_table(where).select(["id"]))
+        assert answer(semi_join(connection, index, "id", keys)) == expected, where
+    assert row_groups_read(relation(connection, index, "id = 3")) == 1
+
+
 def test_columns_of_a_relation_have_the_types_of_all_files(tmp_path):
     """Also where the files that are read hold narrower ones: 0.1 equals the float 0.1, and not the double of it."""
     narrow = {"id": pa.array([1], pa.int32()), "x": pa.array([0.1], pa.float32()), "s": [{"a": 1}], "n": pa.nulls(1)}
@@ -541,7 +568,7 @@ def test_every_way_to_scan_gives_the_same_rows(flat):
     for _ in range(2):
         assert scanner.to_table() == expected
     assert scanner.to_reader().read_all() == expected
-    assert pa.Table.from_batches(one.record_batch for one in scanner.scan_batches()) == expected
+    assert pa.table(scanner) == expected
     assert scanner.head(1) == expected.slice(0, 1)
     assert scanner.head(0).num_rows == 0
     assert scanner.take([1]) == expected.take([1])
@@ -552,6 +579,7 @@ def test_every_way_to_scan_gives_the_same_rows(flat):
     assert ours.to_table(filter=where).to_pandas()["row"].tolist() == expected["row"].to_pylist()
     doubled = {"twice": F("row") * 2}
     assert ours.to_table(columns=doubled, filter=where) == flat.plain.to_table(columns=doubled, filter=where)
+    assert ours.to_table(columns={"one": pc.scalar(1)}, filter=where)["one"].to_pylist() == [1, 1]
     fragments = list(ours.get_fragments(filter=where))
     assert [one.path for one in fragments] == sorted(flat.plain.files) == ours.files
     for options in ({"filter": where}, {}, {"filter": F("number") > 3}):
@@ -562,7 +590,7 @@ def test_every_way_to_scan_gives_the_same_rows(flat):
 
 
 def test_counting_and_the_first_rows_read_no_more_than_they_need(flat, rows_read):
-    ours = zb.dataset(flat.index.data.location)
+    ours = zb.open_index(flat.index.data.location).dataset()
     assert ours.count_rows() == 2 * NUM_ROWS
     assert not rows_read
     assert shown(ours.head(3).to_pylist()) == shown(flat.plain.head(3).to_pylist())
@@ -580,17 +608,16 @@ def test_a_dataset_sees_files_that_come_after_it(tmp_path):
     assert relation(duckdb.connect(), lake.index, "id = 900042").select("id").fetchall() == [(900_042,)]
 
 
-@pytest.mark.parametrize(
-    "misuse",
-    [
-        lambda ours: ours.sort_by("id"),
-        lambda ours: pads.dataset([ours, ours]).to_table(),
-        lambda ours: pads.Scanner.from_dataset(ours).to_table(),
-    ],
-)
-def test_what_would_read_past_the_index_fails_and_says_so(flat, misuse):
-    with pytest.raises(FileNotFoundError, match="only its own scanner"):
-        misuse(flat.index.dataset())
+def test_no_function_that_takes_data_sets_ends_the_process(tmp_path):
+    """Each gives the rows or says what to pass on; in a child, as pyarrow ends the process where a pointer is null."""
+    child = subprocess.run(
+        [sys.executable, "-m", "tests.engines.takers", tmp_path], capture_output=True, text=True, check=False
+    )
+    ended = [json.loads(line) for line in child.stdout.splitlines()]
+    assert child.returncode == 0, (child.stderr[-2000:], ended)
+    for name, outcome, expected in ended:
+        assert outcome == expected or (isinstance(expected, str) and re.search(expected, str(outcome))), name
+    assert len(ended) == len(TAKERS)
 
 
 def test_no_copy_of_a_dataset_is_made(flat):
@@ -603,7 +630,7 @@ def test_no_copy_of_a_dataset_is_made(flat):
 
 def test_columns_that_are_not_there_are_named(flat):
     ours = flat.index.dataset()
-    with pytest.raises(zb.ZoneBloomError, match="did you mean 'text'"):
+    with pytest.raises(zb.ZoneBloomError, match="did you mean text"):
         ours.to_table(columns=["txt"])
 
 
@@ -660,6 +687,16 @@ def test_polars_is_in_of_any_size_prunes(flat, rows_read):
     found = scan(flat.index).filter(C("id").is_in([*range(10**9, 10**9 + 200), 42])).select("id").collect()
     assert found["id"].to_list() == [42]
     assert 0 < sum(rows_read.values()) < 2 * NUM_ROWS
+
+
+def test_a_scan_without_a_condition_says_so(flat):
+    dataset = flat.index.dataset()
+    assert dataset.to_table(columns=["row"]).num_rows == 2 * NUM_ROWS
+    (reason,) = dataset.last_scan.reasons
+    assert (reason.code, reason.message) == (
+        "PREDICATE_NOT_SUPPORTED",
+        "no condition was handed over, so every row is read",
+    )
 
 
 def test_datafusion_finds_a_registered_table(flat):

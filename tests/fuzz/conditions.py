@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import zonebloom as zb
+from zonebloom.predicates import Predicate
 
 Condition = tuple[Any, ...]
 Path = tuple[str, ...]
@@ -105,7 +106,7 @@ def random_condition(chance: random.Random, columns: dict[Path, list[Any]], dept
 # --- spelling them ----------------------------------------------------------------------------------------------------
 
 
-def as_terms(condition: Condition) -> zb.Predicate:
+def as_terms(condition: Condition) -> Predicate:
     """As zonebloom's own terms."""
     match condition:
         case ("not", one):
@@ -221,15 +222,15 @@ def as_polars(condition: Condition) -> pl.Expr:
         case ("or", one, other):
             return as_polars(one) | as_polars(other)
         case ("null", column):
-            return _polars_column(column).is_null()
+            return polars_column(column).is_null()
         case ("in", column, values):
             return reduce(operator.or_, [as_polars(("=", column, one)) for one in values])
         case (comparison, column, value):
-            return _COMPARISONS[comparison](_polars_column(column), pl.lit(value))
+            return _COMPARISONS[comparison](polars_column(column), pl.lit(value))
     raise AssertionError(condition)
 
 
-def _polars_column(column: Path) -> pl.Expr:
+def polars_column(column: Path) -> pl.Expr:
     found = pl.col(column[0])
     for name in column[1:]:
         found = found.struct.field(name)

@@ -30,7 +30,8 @@ from tests.fuzz.children import FindingError, check_memory, main, run_child
 from tests.fuzz.memory import MemoryStore, Objects
 from zonebloom.errors import ZoneBloomError
 from zonebloom.formats import open_dataset
-from zonebloom.search.snapshot import load_snapshot
+from zonebloom.storage.manifest import FORMAT_VERSION
+from zonebloom.storage.snapshot import load_snapshot
 
 KINDS = (
     "version",
@@ -38,9 +39,7 @@ KINDS = (
     "zones",
     "slices",
     "slices metadata",
-    "fragment level",
-    "dataset level",
-    "locator level",
+    "locator",
 )
 KEYS = {"k": 600, "s": 600}
 LIGHT = 0.5
@@ -53,6 +52,10 @@ _PATHS = ("../x.arrow", "/etc/passwd", "fragments/../../x", "columns/k/../../../
 # --- an index with a file of each kind --------------------------------------------------------------------------------
 
 
+FIRST_ROWS = 448
+"""Rows of the first file: with a row a zone, the fewest zones that are sliced on a disk."""
+
+
 @dataclass(frozen=True)
 class Subject:
     """A small lake with an index of every kind of file, as bytes that a case changes and puts back."""
@@ -63,15 +66,14 @@ class Subject:
 
     @classmethod
     def made(cls, folder: Path) -> Subject:
-        """Two files of 300 rows, one by a refresh; column `k` is sliced, `s` has a locator; both have levels."""
+        """Two files of 448 and 152 rows, one by a refresh; column `k` is sliced, `s` has filters and locators."""
         lake = folder / "lake"
         lake.mkdir()
-        levels = ("zone", "locator")
         for number in range(2):
             if number:
-                zb.build_index(lake, "k", rows_per_zone=1, levels=("zone", "fragment", "dataset"), workers=1).optimize()
-                zb.build_index(lake, "s", rows_per_zone=20, levels=levels, optimize=False, workers=1)
-            keys = range(300 * number, 300 * number + 300)
+                zb.build_index(lake, "k", rows_per_zone=1, workers=1).optimize()
+                zb.build_index(lake, "s", rows_per_zone=20, kind="both", optimize=False, workers=1)
+            keys = (range(FIRST_ROWS), range(FIRST_ROWS, 600))[number]
             table = pa.table({"k": pa.array(keys, pa.int64()), "s": [f"text {key}" for key in keys]})
             pq.write_table(table, lake / f"part-{number}.parquet", row_group_size=100)
         zb.open_index(lake).refresh()
@@ -108,13 +110,7 @@ class Subject:
 
 def segments_of(body: dict[str, Any], kind: str) -> list[dict[str, Any]]:
     """Entries of the segments of one kind of file."""
-    columns = body["columns"]
-    if "level" in kind:
-        name = kind.split(maxsplit=1)[0]
-        levels = [level for column in columns for level in column["levels"] if level["name"] == name]
-        return [segment for level in levels for segment in level["segments"]]
-    wanted = kind.split(maxsplit=1)[0]
-    return [segment for column in columns for segment in column["segments"] if segment["kind"] == wanted]
+    return [segment for column in body["columns"] for segment in column["segments"] if segment["kind"] == kind]
 
 
 # --- mutations --------------------------------------------------------------------------------------------------------
@@ -200,7 +196,7 @@ def repaired(files: dict[str, bytes], version: str) -> None:
         if entry[0] in files:
             entry[2:] = [len(files[entry[0]]), xxhash.xxh3_64_hexdigest(files[entry[0]])]
     for column in body["columns"]:
-        for entry in [*column["segments"], *(one for level in column["levels"] for one in level["segments"])]:
+        for entry in column["segments"]:
             data, start, last = files.get(entry["path"], b""), 0, len(entry["spans"]) - 1
             for number, span in enumerate(entry["spans"]):
                 span[0] = max(len(data) - start, 0) if number == last else span[0]
@@ -214,7 +210,9 @@ def sealed(body: Any) -> bytes:
     """A version file with any body, and the checksum of that."""
     canonical = json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
     digest = xxhash.xxh3_64_hexdigest(canonical)
-    return json.dumps({"format": "zonebloom", "format_version": 1, "checksum": digest, "body": body}).encode()
+    return json.dumps(
+        {"format": "zonebloom", "format_version": FORMAT_VERSION, "checksum": digest, "body": body}
+    ).encode()
 
 
 def shifted(entry: dict[str, Any], by: int) -> None:
@@ -236,7 +234,7 @@ def mutated(subject: Subject, kind: str, chance: random.Random, *, is_author: bo
     if kind == "fragments":
         path = chance.choice(body["fragments"])[0]
     else:
-        entry = chance.choice(segments_of(body, kind))
+        entry = chance.choice(segments_of(body, kind.split(maxsplit=1)[0]))
         path = entry["path"]
     if kind == "slices metadata":
         files[path] = mutated_slice_metadata(files[path], chance)
@@ -289,13 +287,13 @@ def check_light(subject: Subject, files: dict[str, bytes], chance: random.Random
     objects = Objects({path: (data, 0.0) for path, data in files.items()})
     outcome = "whole"
     try:
-        index = zb.Index(load_snapshot(MemoryStore(objects), None), None, open_dataset(subject.lake))
+        index = zb.Index(load_snapshot(MemoryStore(objects), None), open_dataset(subject.lake))
         column, values = chance.choice((("k", keys), ("s", [f"text {key}" for key in keys])))
         found = index.search(zb.IsIn(column, values))
         outcome = "damaged" if found.reasons else outcome
         kept = found.to_arrow().to_pylist()
         rows = {(one["path"], row) for one in kept for row in range(one["start"], one["stop"])}
-        if not is_author and not rows >= {(f"part-{key // 300}.parquet", key % 300) for key in keys}:
+        if not is_author and not rows >= {(f"part-{key // FIRST_ROWS}.parquet", key % FIRST_ROWS) for key in keys}:
             raise FindingError(f"the rows of {keys} must be kept by {column}, got {kept}")
         if not all(index.exists(column, values).to_pylist()) and not is_author:
             raise FindingError(f"{keys} must exist")

@@ -27,14 +27,13 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cache, cached_property, lru_cache
-from typing import Any, Self
+from typing import Any
 from unittest.mock import patch
 
 from greenlet import GreenletExit, getcurrent, greenlet
 
 import zonebloom as zb
 from tests.fuzz.memory import ROWS_OF_A_FILE, MemoryLake, MemoryStore, Objects
-from zonebloom.build.create import build
 from zonebloom.errors import (
     ConcurrentCommitError,
     CorruptIndexError,
@@ -45,10 +44,13 @@ from zonebloom.errors import (
     ZoneBloomError,
 )
 from zonebloom.index import Index
-from zonebloom.options import BuildOptions, IndexOptions
-from zonebloom.search.snapshot import load_snapshot
+from zonebloom.indexing.create import build
+from zonebloom.options import BuildOptions, IndexOptions, Kind
+from zonebloom.predicates import And
+from zonebloom.search.query import Query
 from zonebloom.storage.fragments import read_fragments
 from zonebloom.storage.manifest import Manifest, _parsed, list_versions, read_version
+from zonebloom.storage.snapshot import load_snapshot
 
 PATHS = tuple(f"f{number}.parquet" for number in range(6))
 
@@ -65,11 +67,6 @@ class _Inline:
 
     def __init__(self, *_: Any, **__: Any) -> None: ...
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None: ...
-
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
         future: Future[Any] = Future()
         try:
@@ -78,8 +75,7 @@ class _Inline:
             future.set_exception(error)
         return future
 
-    def map(self, function: Callable[..., Any], *many: Any) -> Iterator[Any]:
-        return map(function, *many)
+    def shutdown(self, **_: bool) -> None: ...
 
 
 @contextmanager
@@ -89,9 +85,8 @@ def single_threaded() -> Iterator[None]:
     Equal bytes of a version are parsed once, which takes a tenth off the time.
     """
     with ExitStack() as stack:
-        for module in ("build.fill", "search.freshness", "maintain.optimize"):
-            stack.enter_context(patch(f"zonebloom.{module}.ThreadPoolExecutor", _Inline))
-        stack.enter_context(patch("zonebloom.maintain.commit._pause", lambda *_: None))
+        stack.enter_context(patch("zonebloom.threads.ThreadPoolExecutor", _Inline))
+        stack.enter_context(patch("zonebloom.storage.commit._pause", lambda *_: None))
         stack.enter_context(patch("zonebloom.storage.manifest._parsed", lru_cache(256)(_parsed)))
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore")
@@ -102,24 +97,24 @@ def single_threaded() -> Iterator[None]:
 
 
 def opened(store: MemoryStore, lake: MemoryLake) -> Index:
-    return Index(load_snapshot(store, None), None, lake)
+    return Index(load_snapshot(store, None), lake)
 
 
-def make(store: MemoryStore, lake: MemoryLake, column: str, levels: tuple[str, ...] = ("zone",)) -> None:
-    options = IndexOptions(rows_per_zone=2, fpp=0.0001, levels=levels)
+def make(store: MemoryStore, lake: MemoryLake, column: str, kind: Kind = "bloom") -> None:
+    options = IndexOptions(rows_per_zone=2, fpp=0.0001, kind=kind)
     build(lake, store, column, options, BuildOptions(workers=1))
 
 
-def _started(*, levels: tuple[str, ...] = ("zone",)) -> tuple[Objects, MemoryStore, MemoryLake]:
+def _started(kind: Kind = "bloom") -> tuple[Objects, MemoryStore, MemoryLake]:
     objects = Objects()
     store, lake = MemoryStore(objects), MemoryLake(objects.files)
     for path in PATHS[:3]:
         objects.files.write(path)
-    make(store, lake, "k", levels)
+    make(store, lake, "k", kind)
     return objects, store, lake
 
 
-_LEVELS = {"leveled": ("fragment", "dataset"), "located": ("dataset", "locator")}
+_KINDS: dict[str, Kind] = {"located": "locator", "twice": "both"}
 
 
 @cache
@@ -130,7 +125,7 @@ def base(name: str) -> Objects:
         for path in PATHS[:3]:
             objects.files.write(path)
         return objects
-    objects, store, lake = _started(levels=("zone", *_LEVELS.get(name, ())))
+    objects, store, lake = _started(_KINDS.get(name, "bloom"))
     if name != "young":  # several lists and segments, dead fragments, a second column, a file that is not known
         objects.files.write(PATHS[3])
         opened(store, lake).refresh(workers=1)
@@ -143,7 +138,7 @@ def base(name: str) -> Objects:
     return objects
 
 
-BASES = ("none", "young", "young", "grown", "grown", "grown", "leveled", "located")
+BASES = ("none", "young", "young", "grown", "grown", "grown", "located", "twice")
 
 
 # --- what actors do ---------------------------------------------------------------------------------------------------
@@ -262,7 +257,7 @@ def search_all(index: Index) -> None:
     view = index.view()
     keys = [10 * one.mtime_ns + row for one in view.listing.values() for row in (0, ROWS_OF_A_FILE - 1)]
     values = {"k": keys, "s": [f"text {key}" for key in keys]}
-    found = view.search(zb.And(tuple(zb.IsIn(column, values[column]) for column in index.columns))).row_ranges
+    found = Query(view, And(tuple(zb.IsIn(column, values[column]) for column in index.columns))).result.row_ranges
     if found != view.files.rows():
         known = {path: view.files[path].is_known for path in view.listing}
         message = f"version {index.version} must keep {view.files.rows()} of {view.listing}"
@@ -422,7 +417,7 @@ class World:
         key = 10 * next(iter(view.listing.values())).mtime_ns
         for column, value in (("k", key), ("s", f"text {key}")):
             if column in index.columns:
-                found = view.search(zb.Equals(column, value))
+                found = Query(view, zb.Equals(column, value)).result
                 if found.reasons or found.row_ranges.num_rows > ROWS_OF_A_FILE:
                     raise FindingError(f"a refresh must make all zones, got {found.reasons}, {found.row_ranges}")
 
@@ -435,7 +430,7 @@ class _Version:
     live: dict[int, tuple[str, int]]
     """By id, path and number of the file's version."""
     covered: dict[str, Counter[int]]
-    """By column, how many segments have zones of a fragment."""
+    """By column, how many segments of one kind have zones of a fragment."""
     files: dict[str, int]
     """The lake when it was committed."""
 
@@ -461,8 +456,10 @@ class _Version:
                 live.pop(one, None)
         covered = {}
         for column in manifest.columns:
-            runs = [run for segment in column.segments for run in segment.fragments]
-            covered[column.name] = Counter(one for run in runs for one in range(*run))
+            counts = [Counter[int](), Counter[int]()]  # by filters, and by locators: a fragment may have both
+            for segment in column.segments:
+                counts[segment.kind == "locator"].update(one for run in segment.fragments for one in range(*run))
+            covered[column.name] = counts[0] | counts[1]
         return cls(manifest, live, covered, files)
 
     def is_rebuilt(self, before: _Version, column: str) -> bool:

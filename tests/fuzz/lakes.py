@@ -1,7 +1,7 @@
 """Lakes and their lives: what every writer writes, asked through every entrance and in every way to read.
 
 One case is one seed: rows of awkward names and types in files, a Delta table or an Iceberg table, an index of some of
-the columns, and a life: rows come, change and go; refresh, optimize, vacuum, restore, other levels. After each event
+the columns, and a life: rows come, change and go; refresh, optimize, vacuum, restore, another kind. After each event
 random conditions are asked. The oracle is `conditions.truth_of` over all rows as their own reader has them. pyarrow 26
 and DuckDB 2.0, asked over rows in memory, must agree with it, or the finding is of the oracle. So must the filtered
 scans of deltalake 1.6 and pyiceberg 0.12, where these compare as SQL does.
@@ -27,6 +27,7 @@ import pyarrow.dataset as pads
 import pytest
 
 import zonebloom as zb
+from tests.formats.page_costs import every_page_pays
 from tests.fuzz.children import CASE_SECONDS, FindingError, main, run_child
 from tests.fuzz.columns import KINDS, random_columns
 from tests.fuzz.conditions import (
@@ -42,9 +43,9 @@ from tests.fuzz.conditions import (
     truth_of,
     value_of,
 )
+from tests.fuzz.engines import ask_engine
 from tests.fuzz.sources import Delta, Files, Iceberg, Row, Source, assert_same
 from tests.fuzz.writers import DUCKDB
-from tests.page_costs import every_page_pays
 from zonebloom.engines import polars as through_polars
 from zonebloom.errors import DataFileError
 
@@ -78,10 +79,7 @@ class Case:
         options: dict[str, Any] = {
             "rows_per_zone": chance.choice((1, 2, 5, 8)),
             "sizing": chance.choice(("power_of_two", "exact", "adaptive", "parquet")),
-            "levels": (
-                "zone",
-                *chance.sample(("dataset", chance.choice(("fragment", "locator"))), chance.choice((0, 0, 1, 2))),
-            ),
+            "kind": chance.choice(("bloom", "locator", "both")),
             "fpp": chance.choice((0.001, 0.2)),
         }
         self.source.log.append(f"index of {chosen}: {options}")
@@ -95,7 +93,7 @@ class Case:
         if chance.random() < 0.5:
             self.source.change(chance.choice(self.source.CHANGES))
             return
-        what = chance.choice(("refresh", "refresh", "refresh", "rewrite", "optimize", "vacuum", "restore", "levels"))
+        what = chance.choice(("refresh", "refresh", "refresh", "rewrite", "optimize", "vacuum", "restore", "kind"))
         self.source.log.append(what)
         if what == "refresh":
             mode = chance.choice(("incremental", "incremental", "quick", "full"))
@@ -108,9 +106,8 @@ class Case:
             index.vacuum(older_than=timedelta(0))
         elif what == "restore":
             index.restore(chance.choice(index.versions()).number)
-        elif what == "levels":
-            levels = ("zone", "locator") if chance.random() < 0.5 else ("zone",)
-            index.refresh("full", levels=levels, workers=1)
+        elif what == "kind":
+            index.refresh("full", kind=chance.choice(("bloom", "locator", "both")), workers=1)
         if chance.random() < 0.3:
             self.index = zb.open_index(self.source.index or self.source.data, dataset=self.source.data)
 
@@ -181,7 +178,16 @@ class Case:
         else:
             count = self.source.count(condition)
             _assert_count(len(wanted) if count is None else count, wanted, "the table's own scan", condition)
-        way = chance.choice(("", "arrow", "dataset", "polars", "duckdb"))
+        way = chance.choice(("", "arrow", "dataset", "polars", "duckdb", "engine", "engine"))
+        is_foldable = len({name.casefold() for name in schema.names}) == len(schema.names)
+        if way == "engine" and rows and is_textual and is_foldable:
+            memory = None
+            with suppress(pa.ArrowInvalid):  # as below
+                memory = pa.Table.from_pylist(
+                    rows, pa.schema([one for one in index.view().plain_schema if one.name in rows[0]])
+                )
+            if memory is not None and memory.column_names == schema.names:
+                ask_engine(chance, index, memory, condition)
         if way == "arrow" and not has_null and rows:
             with suppress(pa.ArrowInvalid):  # a new file may have wider values than the schema before the refresh
                 memory = pa.Table.from_pylist(rows, pa.schema([one for one in schema if one.name in rows[0]]))
@@ -194,7 +200,6 @@ class Case:
             count = len(through_polars.scan(index).filter(as_polars(condition)).collect())
             _assert_count(count, wanted, "Polars", condition)
         is_odd = any(isinstance(value, bytes) or getattr(value, "tzinfo", None) for value in values)
-        is_foldable = len({name.casefold() for name in schema.names}) == len(schema.names)
         if way == "duckdb" and is_textual and is_foldable and not (has_nan or is_odd):
             _assert_count(self._count_by_duckdb(condition, index.dataset()), wanted, "DuckDB", condition)
             memory = index.dataset().to_table()

@@ -19,8 +19,8 @@ import pyarrow as pa
 
 from zonebloom.errors import DataFileError, StorageError
 from zonebloom.formats.dataset import DatasetSnapshot
-from zonebloom.storage.fragments import Fingerprint
-from zonebloom.storage.stores.store import Traffic
+from zonebloom.stores.fingerprint import Fingerprint
+from zonebloom.stores.store import Traffic
 
 Step = Callable[[str], str]
 """Told what is about to be done, lets others go first; says what fails: "" (nothing), "refused", "lost" or "twice"."""
@@ -137,10 +137,10 @@ class MemoryStore:
         found = (path[len(folder) + 1 :] for path in self.objects.found if path.startswith(f"{folder}/"))
         return sorted(name for name in found if "/" not in name)
 
-    def files(self, folder: str) -> dict[str, tuple[int, float]]:
+    def files(self, folder: str) -> dict[str, Fingerprint]:
         self._do("list", folder)
-        found = self.objects.found.items()
-        return {path: (len(data), at) for path, (data, at) in sorted(found) if path.startswith(f"{folder}/")}
+        found = sorted(item for item in self.objects.found.items() if item[0].startswith(f"{folder}/"))
+        return {path: Fingerprint(len(data), int(at * 1e9)) for path, (data, at) in found}
 
     def prune(self) -> None: ...
 

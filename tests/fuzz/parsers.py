@@ -28,16 +28,17 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import zonebloom as zb
+from tests.formats.page_costs import every_page_pays
 from tests.fuzz.children import check_memory, main, run_child
 from tests.fuzz.conditions import as_expression, as_sql, random_condition
 from tests.fuzz.index_files import mutated_bytes
-from tests.page_costs import every_page_pays
 from zonebloom.errors import ZoneBloomError
 from zonebloom.formats.parquet.file import DataFile
-from zonebloom.formats.source import LocalSource
 from zonebloom.predicates import parse_predicate
 from zonebloom.predicates.arrow_pickle import UnreadableExpressionError, take_apart
 from zonebloom.predicates.arrow_pickle import _metadata as entries_of
+from zonebloom.predicates.row_filter import to_expression
+from zonebloom.stores.local_file import LocalFile
 
 KINDS = (*("sql", "expression") * 2, *("file",) * 15, "parquet")
 ROWS = 60
@@ -59,7 +60,7 @@ def use_sql(text: str) -> str:
     """The condition is parsed and evaluated, or refused."""
     try:
         tree = parse_predicate(text)
-        expression = tree.to_expression(_SCHEMA)
+        expression = to_expression(tree, _SCHEMA)
         with suppress(pa.ArrowException):  # of values: a scan says so
             pa.table([[1], ["x"], [{"x": 1.0}]], schema=_SCHEMA).filter(expression)
     except ZoneBloomError as error:
@@ -98,7 +99,7 @@ def use_file(target: Path, data: bytes) -> str:
     """Each reader of one file is asked, some twenty times as many files in the time as through an index."""
     target.write_bytes(data)
     try:
-        file = DataFile(LocalSource(target))
+        file = DataFile(LocalFile(target))
     except ZoneBloomError:
         return "refused"
     outcome = "read"
@@ -266,7 +267,7 @@ def run_as_child(folder: Path, first: int, count: int, _options: list[str]) -> N
 def run_guided(kind: str, options: list[str]) -> None:
     """Until libFuzzer's limits; it ends with an error and keeps the input of the first crash, hang or foreign error."""
     atheris = importlib.import_module("atheris")  # has no wheel for every Python, so nothing depends on it
-    rooms = ("zonebloom.predicates", "zonebloom.formats.parquet", "zonebloom.bloom.parquet")
+    rooms = ("zonebloom.predicates", "zonebloom.formats.parquet", "zonebloom.bloom.physical_values")
     with atheris.instrument_imports(include=[*rooms, "zonebloom.search"]):
         for name in [one for one in sys.modules if one.startswith(rooms)]:
             del sys.modules[name]

@@ -35,7 +35,7 @@ UTC = dt.UTC
 _TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
 _DICTIONARIES = "parquet.filter.dictionary.enabled"
 """Off: by a dictionary Spark itself drops rows of -0.0 where x = 0.0 is asked."""
-WAYS = ("auto", "driver", "row_ranges", "candidates", "plain")
+WAYS = ("auto", "driver", "row_ranges", "files", "plain")
 
 
 def write_plainly(table: pa.Table, path: Folder, chance: random.Random) -> None:
@@ -48,12 +48,8 @@ class SparkFiles(Files):
     session: SparkSession
     CHANGES = (*Files.CHANGES, "write_by_spark", "write_by_spark")
 
-    def fewer_columns(self) -> list[Column]:
-        """All: Spark takes the columns of one file."""
-        return self.columns
-
     def some(self, columns: list[Column] | None = None, *, at_least: int = 1) -> pa.Table:
-        """Random rows in the columns' own types, for the same reason."""
+        """Random rows in the columns' own types: Spark takes the types of one file."""
         return self.rows_of(columns or self.columns, max(self.chance.choice((1, 5, 12, 40)), at_least))
 
     @staticmethod
@@ -139,13 +135,10 @@ class SparkCase(lakes.Case):
     def _frame(self, zb: ZoneBloom, lake: Any, condition: Condition) -> Any:
         """The rows of a condition, through one of the entrances."""
         chance, text = self.chance, as_sql(condition, SPARK)
-        entrance = chance.choice(("text", "column", "terms", "sql", "format"))
+        entrance = chance.choice(("text", "column", "terms", "sql"))
         self.source.log.append(f"Spark by {entrance}: {text}")
         if entrance == "sql":
             return zb.sql(f"SELECT * FROM {{lake}} WHERE {text}", lake=lake)
-        if entrance == "format" and isinstance(self.source.data, Folder):
-            reader = self.session.read.format("zonebloom").option("where", text)
-            return reader.load(str(self.source.data)).where(text)
         from pyspark.sql import functions
 
         given = {"text": text, "terms": as_terms(condition)}.get(entrance, functions.expr(text))

@@ -10,7 +10,7 @@ import pytest
 from tests.depth import IS_DEEP
 from tests.fuzz.interleavings import World, run, single_threaded
 from tests.fuzz.memory import MemoryStore
-from zonebloom.maintain.transaction import Rebase
+from zonebloom.storage.transaction import Rebase
 
 INTERLEAVINGS = 2000 if IS_DEEP else 40
 FIRST = 1_000_000
@@ -57,10 +57,10 @@ _following = Rebase.following
 
 
 MUTANTS = [
-    pytest.param("zonebloom.maintain.transaction.Rebase.following", _without_rebase, id="no rebase"),
+    pytest.param("zonebloom.storage.transaction.Rebase.following", _without_rebase, id="no rebase"),
     pytest.param("tests.fuzz.memory.MemoryStore.create", _overwrites, id="commits overwrite"),
     pytest.param("zonebloom.storage.manifest._holds", lambda *_: False, id="a lost answer is a lost race"),
-    pytest.param("zonebloom.maintain.commit._may_exist", lambda *_: False, id="an error deletes what was written"),
+    pytest.param("zonebloom.storage.commit._may_exist", lambda *_: False, id="an error deletes what was written"),
 ]
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tests.depth import IS_DEEP
+from tests.formats.page_costs import every_page_pays
 from tests.fuzz.children import run
 from tests.fuzz.parsers import made_lake, run_case
-from tests.page_costs import every_page_pays
 
 CASES = 2000 if IS_DEEP else 60
 FIRST = 1_000_000

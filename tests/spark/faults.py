@@ -1,7 +1,7 @@
 """What goes wrong on executors, once: they import this module, for `cluster` puts the repository on their path.
 
-Each function takes the place of `zonebloom.engines.spark.build.tasks.build`, and does the same work; the first attempt
-of one task dies. A file beside the index says which attempt is first.
+Each function takes the place of `build_units`, and does the same work; the first attempt of one task dies. A file
+beside the index says which attempt is first.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from zonebloom.engines.spark.build import tasks
 from zonebloom.errors import StorageError
+from zonebloom.indexing.fill import BuildPlan, build_units
 
 
-def is_first(work: tasks.Work) -> bool:
+def is_first(plan: BuildPlan) -> bool:
     """True for one caller of all."""
     try:
-        os.close(os.open(f"{work.plan.store.location}.first", os.O_CREAT | os.O_EXCL))
+        os.close(os.open(f"{plan.store.location}.first", os.O_CREAT | os.O_EXCL))
     except FileExistsError:
         return False
     return True
@@ -54,47 +54,47 @@ class Deadly:
         return self.inner.path_values(path)
 
 
-def deadly(work, *, kills_executor):
-    """The work, whose data set is deadly to the first caller of all."""
-    if not is_first(work):
-        return work
-    return replace(work, plan=replace(work.plan, dataset=Deadly(work.plan.dataset, kills_executor, [])))
+def deadly(plan, *, kills_executor):
+    """The plan, whose data set is deadly to the first caller of all."""
+    if not is_first(plan):
+        return plan
+    return replace(plan, dataset=Deadly(plan.dataset, kills_executor, []))
 
 
-def build_or_die(work, units):
+def build_or_die(plan, units):
     """The Python worker is killed in the middle."""
-    return tasks.build(deadly(work, kills_executor=False), units)
+    return build_units(deadly(plan, kills_executor=False), units)
 
 
-def build_or_kill_the_executor(work, units):
+def build_or_kill_the_executor(plan, units):
     """The executor, with all that runs there, is killed in the middle."""
-    return tasks.build(deadly(work, kills_executor=True), units)
+    return build_units(deadly(plan, kills_executor=True), units)
 
 
-def build_twice(work, units):
+def build_twice(plan, units):
     """The work is done, and its result is lost."""
-    built = tasks.build(work, units)
-    if is_first(work):
+    built = build_units(plan, units)
+    if is_first(plan):
         os.kill(os.getpid(), signal.SIGKILL)
     return built
 
 
-def build_at_the_second_attempt(work, units):
+def build_at_the_second_attempt(plan, units):
     """The store refuses."""
-    if is_first(work):
+    if is_first(plan):
         raise StorageError("the store must be there, got none; this one time")
-    return tasks.build(work, units)
+    return build_units(plan, units)
 
 
-def refuse(work, units):
+def refuse(plan, units):
     """The store refuses, always."""
     raise StorageError("the store must be there, got none")
 
 
-def refuse_the_last_file(work, units):
+def refuse_the_last_file(plan, units):
     """The store refuses whoever builds the file that is the last in order of path."""
-    last = max(work.plan.dataset.list())
-    return refuse(work, units) if any(unit.fragment.path == last for unit in units) else tasks.build(work, units)
+    last = max(plan.dataset.list())
+    return refuse(plan, units) if any(unit.fragment.path == last for unit in units) else build_units(plan, units)
 
 
 def where_zonebloom_is(shared, argument):
@@ -104,7 +104,7 @@ def where_zonebloom_is(shared, argument):
     return zonebloom.__file__
 
 
-def build_for_ever(work, units):
+def build_for_ever(plan, units):
     """The task ends when Spark kills its worker."""
-    is_first(work)
+    is_first(plan)
     signal.pause()

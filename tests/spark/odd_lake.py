@@ -1,4 +1,4 @@
-"""A lake of all that is odd, and how the data source plans and reads it without Spark."""
+"""A lake of all that is odd, and how its row ranges are planned and read without Spark."""
 
 from __future__ import annotations
 
@@ -13,10 +13,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import zonebloom as zb
-from zonebloom.engines.spark.scan.own_scans import escaped, url_of
-from zonebloom.engines.spark.scan.source import Options, ZoneBloomReader, ZoneBloomSource
+from zonebloom.engines.spark.pushdown.sql_text import predicate_of_text
+from zonebloom.engines.spark.pushdown.translate import bound
+from zonebloom.engines.spark.pushdown.types import Binder
+from zonebloom.engines.spark.scan.layout import Layout
+from zonebloom.engines.spark.scan.readers import escaped, url_of
 from zonebloom.engines.spark.scan.splits import Reading, Split
 from zonebloom.engines.spark.scan.types import arrow_schema
+from zonebloom.search.query import Query
 
 UTC = dt.UTC
 ROWS_PER_FILE, ROWS_PER_ZONE = 400, 50
@@ -83,7 +87,7 @@ def native(session: Any, root: Path) -> Any:
 
 @dataclass(frozen=True)
 class Plan:
-    """The tasks of a read of the data source."""
+    """The tasks of a read of row ranges."""
 
     reading: Reading
     tasks: list[tuple[Split, ...]]
@@ -102,21 +106,19 @@ class Plan:
         return sum(split.num_rows for split in self.splits)
 
 
-def plan_of(root: Path, where: str | None = None, columns: str | None = None) -> Plan:
-    given = {"path": str(root), "where": where, "columns": columns}
-    options = {name: text for name, text in given.items() if text is not None}
-    return planned(options, ZoneBloomSource(options).schema())
-
-
-def planned(options: dict[str, str], schema: Any) -> Plan:
-    reader = ZoneBloomReader(Options.of(options), schema)
-    return Plan(*reader.tasks(), reader.options.view().universe.num_rows)
+def plan_of(root: Path, where: str | None = None, columns: list[str] | None = None) -> Plan:
+    """The read of the rows that may match `where`, as sqlglot reads it."""
+    layout = Layout(zb.open_index(root).view())
+    view = layout.view
+    binder = Binder(layout.readable, view)
+    rows = (
+        view.universe
+        if where is None
+        else Query(view, bound(predicate_of_text(where, binder), binder)).result.row_ranges
+    )
+    return Plan(*layout.tasks(rows, layout.schema(columns)), view.universe.num_rows)
 
 
 def rows_of(plan: Plan) -> pa.Table:
     batches = [batch for task in plan.tasks for batch in plan.reading.batches(task)]
     return pa.Table.from_batches(batches, arrow_schema(plan.reading.schema))
-
-
-def numbers_of(frame: Any) -> list[int]:
-    return sorted(row["n"] for row in frame.select("n").collect())

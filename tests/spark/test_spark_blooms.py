@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import zonebloom as zb
-from zonebloom.bloom.parquet import ParquetSbbf
+from zonebloom.bloom.physical_values import ParquetSbbf
 
 COLUMNS = [
     "id * 7919 % 100003 AS key",

@@ -18,10 +18,10 @@ import pytest
 import zonebloom
 from tests.conftest import index_of, make_rows
 from tests.spark import faults
-from zonebloom.engines.spark.build import driver as building
-from zonebloom.engines.spark.build import tasks
-from zonebloom.engines.spark.build.driver import SparkRunner
 from zonebloom.engines.spark.executors import is_connect
+from zonebloom.engines.spark.indexing import driver as building
+from zonebloom.engines.spark.indexing import tasks
+from zonebloom.engines.spark.indexing.driver import SparkRunner
 from zonebloom.errors import (
     ColumnNotFoundError,
     IndexExistsError,
@@ -30,12 +30,11 @@ from zonebloom.errors import (
     StorageError,
     UnsupportedTypeError,
 )
-from zonebloom.maintain.optimize import finish
+from zonebloom.indexing.optimize import finish
 from zonebloom.spark import ZoneBloom
-from zonebloom.storage.stores.local import LocalStore
+from zonebloom.stores.local import LocalStore
 
 COLUMNS = ["user_id", "device_id", "amount"]
-LEVELS = ("zone", "fragment", "dataset")
 
 
 def files_of(index) -> set[str]:
@@ -49,36 +48,17 @@ def named_files(index) -> set[str]:
     return {path.rpartition("/")[2] for entry in manifest.columns for path in entry.files}
 
 
-def fragment_level(index, column):
-    """Rows of the filters of fragments, in order of fragment."""
-    snapshot = zonebloom.open_index(index)._snapshot
-    (level,) = [one for one in snapshot.manifest.column(column).levels if one.name == "fragment"]
-    tables = [pa.ipc.open_file(index / segment.path).read_all() for segment in level.segments]
-    return pa.concat_tables(tables).sort_by("fragment_id").combine_chunks().to_pydict()
-
-
-def dataset_level(index, column):
-    """The filters of the data set, of the build and of refreshes."""
-    entry = zonebloom.open_index(index)._snapshot.manifest.column(column)
-    (level,) = [one for one in entry.levels if one.name == "dataset"]
-    return [(segment.fragments, (index / segment.path).read_bytes()) for segment in level.segments]
-
-
-def assert_same_index(made, wanted, columns=COLUMNS, levels=()):
+def assert_same_index(made, wanted, columns=COLUMNS):
     ours, theirs = zonebloom.open_index(made), zonebloom.open_index(wanted)
     for column in columns:
         assert ours.zone_table(column).to_arrow().equals(theirs.zone_table(column).to_arrow())
-        if "fragment" in levels:
-            assert fragment_level(made, column) == fragment_level(wanted, column)
-        if "dataset" in levels:
-            assert dataset_level(made, column) == dataset_level(wanted, column)
 
 
 # --- the same index ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("source", ["path", "files", "frame"])
-def test_zones_and_levels_equal_the_librarys(any_spark, make_lake, tmp_path, source):
+def test_zones_equal_the_librarys(any_spark, make_lake, tmp_path, source):
     lake = make_lake((5000, 3000, 1, 0, 700), partition_by_day=True, row_group_size=1024, name="lake é [1] 100%")
     given = {
         "path": lake.root,
@@ -86,27 +66,25 @@ def test_zones_and_levels_equal_the_librarys(any_spark, make_lake, tmp_path, sou
         "frame": any_spark.read.parquet(str(lake.root).replace("[", r"\[").replace("]", r"\]")),
     }[source]
     made, wanted = tmp_path / "made", tmp_path / "wanted"
-    options = {"rows_per_zone": 512, "levels": LEVELS}
+    options = {"rows_per_zone": 512}
     index = ZoneBloom(any_spark).create_index(given, COLUMNS, index=made, **options)
     zonebloom.build_index(lake.root, COLUMNS, index=wanted, **options)
-    assert_same_index(made, wanted, levels=LEVELS)
+    assert_same_index(made, wanted)
     assert index.version == 1
     assert index.search(zonebloom.col("user_id") == lake.table["user_id"][77].as_py()).num_zones_kept < 3
     assert files_of(made) == named_files(made)
 
 
-@pytest.mark.parametrize(
-    "how", [{"locator": True, "levels": ("zone", "dataset")}, {"filters": False}], ids=["beside", "instead"]
-)
-def test_locators_equal_the_librarys_once_they_are_merged(spark, make_lake, tmp_path, how):
+@pytest.mark.parametrize("kind", ["both", "locator"])
+def test_locators_equal_the_librarys_once_they_are_merged(spark, make_lake, tmp_path, kind):
     lake = make_lake((5000, 3000, 1, 0, 700), row_group_size=1024)
     made, wanted = tmp_path / "made", tmp_path / "wanted"
-    options = {"rows_per_zone": 512, **how}
+    options = {"rows_per_zone": 512, "kind": kind}
     ZoneBloom(spark).create_index(lake.root, "user_id", index=made, tasks=3, **options)
     zonebloom.build_index(lake.root, "user_id", index=wanted, **options)
     assert files_of(made) == named_files(made)
-    if "levels" in how:
-        assert_same_index(made, wanted, ["user_id"], how["levels"])
+    if kind == "both":
+        assert_same_index(made, wanted, ["user_id"])
     merged = []
     for place in (made, wanted):
         index = zonebloom.open_index(place)
@@ -138,7 +116,7 @@ def test_a_large_file_among_small_ones_is_no_single_task(spark, tmp_path, monkey
         table = pa.table({"key": random.integers(-(2**62), 2**62, rows)})
         pq.write_table(table, root / f"{number}.parquet", row_group_size=300_000, use_dictionary=False)
     shares = []
-    monkeypatch.setattr(tasks, "build", faults.build_at_the_second_attempt)
+    monkeypatch.setattr(building, "build_units", faults.build_at_the_second_attempt)
     runner = SparkRunner(spark, num_tasks=6)
     cut = runner._shares
 
@@ -147,24 +125,13 @@ def test_a_large_file_among_small_ones_is_no_single_task(spark, tmp_path, monkey
         return shares
 
     monkeypatch.setattr(runner, "_shares", noted)
-    options = {"rows_per_zone": 8192, "levels": LEVELS, "sizing": "exact"}
+    options = {"rows_per_zone": 8192, "sizing": "exact"}
     made, wanted = tmp_path / "made", tmp_path / "wanted"
     zonebloom.build_index(root, "key", index=made, runner=runner, **options)
     zonebloom.build_index(root, "key", index=wanted, **options)
     assert len(shares) >= 3
     assert max(sum(unit.stop - unit.start for unit in share) for share in shares) < 1_600_000
-    assert_same_index(made, wanted, ["key"], LEVELS)
-    assert not list(made.glob("columns/*/*.partial"))
-
-
-def test_a_large_data_set_gets_several_filters_as_the_library_makes_them(spark, make_lake, tmp_path, monkeypatch):
-    lake = make_lake((3000, 2500, 2000, 1500))
-    monkeypatch.setattr("zonebloom.storage.levels.fill._FILTER_ROWS", 5000)
-    made, wanted = tmp_path / "made", tmp_path / "wanted"
-    ZoneBloom(spark).create_index(lake.root, "user_id", index=made, rows_per_zone=256, levels=LEVELS)
-    whole = zonebloom.build_index(lake.root, "user_id", index=wanted, rows_per_zone=256, levels=LEVELS)
-    assert [one["num_filters"] for one in whole.info()["columns"][0]["levels"]] == [4, 3]
-    assert_same_index(made, wanted, ["user_id"], LEVELS)
+    assert_same_index(made, wanted, ["key"])
 
 
 def test_the_size_of_all_steps_together_is_limited(spark, make_lake, tmp_path):
@@ -189,9 +156,9 @@ def test_footers_of_many_files_are_read_by_executors(spark, make_lake, tmp_path,
 
 
 def test_what_a_task_gives_back_does_not_grow_with_its_filters(flat_lake, tmp_path):
-    from zonebloom.build.fill import BuildPlan, Unit, inspect
     from zonebloom.engines.spark.executors import perform, pickled
     from zonebloom.formats import open_dataset
+    from zonebloom.indexing.fill import BuildPlan, Unit, inspect
     from zonebloom.options import IndexOptions
 
     dataset = open_dataset(flat_lake.root).pin()
@@ -199,9 +166,9 @@ def test_what_a_task_gives_back_does_not_grow_with_its_filters(flat_lake, tmp_pa
     units = [Unit(fragments[0], 0, fragments[0].num_rows)]
     sizes = []
     for fpp in (0.05, 1e-6):
-        store, options = LocalStore(tmp_path / str(fpp)), IndexOptions(64, fpp, levels=LEVELS)
-        work = tasks.Work(BuildPlan(dataset, store, {"user_id": pa.string()}, options, workers=1), 8001)
-        common = pickled(("zonebloom.engines.spark.build.tasks", "build", work))
+        store, options = LocalStore(tmp_path / str(fpp)), IndexOptions(64, fpp, kind="both")
+        plan = BuildPlan(dataset, store, {"user_id": pa.string()}, options, workers=1)
+        common = pickled(("zonebloom.indexing.fill", "build_units", plan))
         batch = pa.RecordBatch.from_pydict({"id": [0]})
         sizes.append(sum(made.nbytes for made in perform(common, [pickled(units)], [batch])))
         assert sum(path.stat().st_size for path in (tmp_path / str(fpp)).rglob("*.*")) > 10 * sizes[-1]
@@ -228,22 +195,22 @@ def test_a_task_that_is_run_again_changes_nothing(spark, make_lake, tmp_path, mo
 def assert_survives(spark, make_lake, tmp_path, monkeypatch, fault):
     lake = make_lake((3000, 2500, 2000, 1500, 1000, 500))
     made, wanted = tmp_path / "made", tmp_path / "wanted"
-    monkeypatch.setattr(tasks, "build", getattr(faults, fault))
-    ZoneBloom(spark).create_index(lake.root, COLUMNS, index=made, rows_per_zone=256, levels=LEVELS, tasks=2)
-    zonebloom.build_index(lake.root, COLUMNS, index=wanted, rows_per_zone=256, levels=LEVELS)
+    monkeypatch.setattr(building, "build_units", getattr(faults, fault))
+    ZoneBloom(spark).create_index(lake.root, COLUMNS, index=made, rows_per_zone=256, tasks=2)
+    zonebloom.build_index(lake.root, COLUMNS, index=wanted, rows_per_zone=256)
     assert faults.was_first(made)
-    assert_same_index(made, wanted, levels=LEVELS)
+    assert_same_index(made, wanted)
     orphans = files_of(made) - named_files(made)
     assert orphans or fault != "build_twice"  # who dies before the first batch of zones is full has written nothing
     ZoneBloom(spark).vacuum_index(made, older_than=timedelta(0))
     assert files_of(made) == named_files(made)
-    assert_same_index(made, wanted, levels=LEVELS)
+    assert_same_index(made, wanted)
 
 
 def test_a_build_that_fails_leaves_the_index_as_it_was(any_spark, flat_lake, monkeypatch):
     zb = ZoneBloom(any_spark)
     zb.create_index(flat_lake.root, "user_id")
-    monkeypatch.setattr(tasks, "build", faults.refuse)
+    monkeypatch.setattr(building, "build_units", faults.refuse)
     with pytest.raises(StorageError, match=r"the store must be there, got none$"):
         zb.create_index(flat_lake.root, "device_id")
     index = zb.open_index(flat_lake.root)
@@ -253,7 +220,7 @@ def test_a_build_that_fails_leaves_the_index_as_it_was(any_spark, flat_lake, mon
 def test_a_cancelled_build_is_an_error_of_one_line(any_spark, flat_lake, tmp_path, monkeypatch):
     """The same call builds afterwards; a vacuum removes what tasks left; descriptions of the user's jobs return."""
     made, context = tmp_path / "made", None if is_connect(any_spark) else any_spark.sparkContext
-    monkeypatch.setattr(tasks, "build", faults.build_for_ever)
+    monkeypatch.setattr(building, "build_units", faults.build_for_ever)
     if context is not None:
         context.setJobDescription("of the user")
 
@@ -265,7 +232,7 @@ def test_a_cancelled_build_is_an_error_of_one_line(any_spark, flat_lake, tmp_pat
     thread = threading.Thread(target=cancel, daemon=True)
     thread.start()
     with pytest.raises(
-        StorageError, match="job 'zonebloom build_for_ever: 1 tasks' must run to its end, got: "
+        StorageError, match="job 'zonebloom build_for_ever: 1 tasks' must run to its end, got "
     ) as caught:
         ZoneBloom(any_spark).create_index(flat_lake.root, "user_id", index=made, tasks=1)
     thread.join()
@@ -284,9 +251,9 @@ def test_a_build_in_steps_that_fails_goes_on_where_it_ended(spark, make_lake, tm
     lake = make_lake((3000, 2500, 2000, 1500))
     made, wanted = tmp_path / "made", tmp_path / "wanted"
     columns = ["user_id", "amount"]
-    options = {"rows_per_zone": 2, "commit_every": 4000, "levels": LEVELS}
+    options = {"rows_per_zone": 2, "commit_every": 4000}
     read = []
-    monkeypatch.setattr(tasks, "build", faults.refuse_the_last_file)
+    monkeypatch.setattr(building, "build_units", faults.refuse_the_last_file)
     with pytest.raises(StorageError, match="the store must be there"):
         ZoneBloom(spark).create_index(lake.root, columns, index=made, **options)
     assert zonebloom.open_index(made).num_fragments == 2
@@ -359,7 +326,7 @@ def test_a_frame_that_is_no_plain_scan_is_refused(any_spark, flat_lake):
         lambda frame: zb.create_index(frame, "user_id"),
         zb.refresh_index,
         zb.delete_index,
-        lambda frame: zb.candidates(frame, "user_id = 'x'"),
+        lambda frame: zb.search(frame, "user_id = 'x'"),
         lambda frame: zb.map_candidates(frame, "user_id = 'x'", lambda batches: batches, plain.schema),
     ]
     for number, frame in enumerate((any_spark.range(3), *others)):
@@ -381,25 +348,25 @@ def test_refresh_makes_what_the_librarys_makes(any_spark, make_lake, tmp_path, m
     zb, lake = ZoneBloom(any_spark), make_lake((3000, 2000, 1000))
     places = made, wanted = tmp_path / "made", tmp_path / "wanted"
     for place in places:  # by one thread, as several share the files out by chance, and so the zones of what is dropped
-        zonebloom.build_index(lake.root, COLUMNS, index=place, rows_per_zone=256, levels=LEVELS, workers=1)
+        zonebloom.build_index(lake.root, COLUMNS, index=place, rows_per_zone=256, workers=1)
     pq.write_table(make_rows(700, seed=50), lake.root / lake.files[1])
     (lake.root / lake.files[0]).unlink()
     pq.write_table(make_rows(900, seed=51), lake.root / "part-9.parquet")
     ours, theirs = zb.refresh_index(made, mode), zonebloom.open_index(wanted).refresh(mode)
     assert ours == theirs
     assert ours.num_zones_added == {"incremental": 3 * 7, "full": 3 * 11, "quick": 0}[mode]
-    assert_same_index(made, wanted, levels=LEVELS)
+    assert_same_index(made, wanted)
 
 
 def test_a_full_refresh_takes_new_parameters(any_spark, flat_lake, tmp_path):
     zb = ZoneBloom(any_spark)
     zb.create_index(flat_lake.root, "user_id", rows_per_zone=256)
-    wanted = {"rows_per_zone": 512, "fpp": 0.01, "sizing": "exact", "levels": LEVELS}
+    wanted = {"rows_per_zone": 512, "fpp": 0.01, "sizing": "exact"}
     with pytest.raises(InvalidArgumentError, match="new parameters must come with a full refresh"):
         zb.refresh_index(flat_lake.root, rows_per_zone=512)
     zb.refresh_index(flat_lake.root, "full", **wanted)
     zonebloom.build_index(flat_lake.root, "user_id", index=tmp_path / "wanted").refresh("full", **wanted)
-    assert_same_index(index_of(flat_lake.root), tmp_path / "wanted", ["user_id"], LEVELS)
+    assert_same_index(index_of(flat_lake.root), tmp_path / "wanted", ["user_id"])
     assert zb.open_index(flat_lake.root, version=1).info()["columns"][0]["rows_per_zone"] == 256
 
 
@@ -438,7 +405,7 @@ def test_indexes_have_names_in_a_system_path(any_spark, flat_lake, tmp_path):
     zb = ZoneBloom(any_spark, system_path=tmp_path / "indexes")
     frame = any_spark.read.parquet(str(flat_lake.root))
     zb.create_index(frame, "user_id", index="users", rows_per_zone=1024, fpp=0.001)
-    zb.create_index(flat_lake.root, ["device_id", "note"], index="devices", levels=("zone", "dataset"))
+    zb.create_index(flat_lake.root, ["device_id", "note"], index="devices", kind="both")
     zb.create_index(flat_lake.root, "trace")
     rows = {row.name: row for row in zb.indexes(flat_lake.root).collect()}
     assert rows.keys() == {"users", "devices", None}
@@ -447,7 +414,9 @@ def test_indexes_have_names_in_a_system_path(any_spark, flat_lake, tmp_path):
     assert rows["users"].num_rows == flat_lake.table.num_rows
     assert (tmp_path / "indexes/users/versions").is_dir()
     (column,) = zb.index("users").collect()
-    assert (column.name, column.rows_per_zone, column.fpp, column.levels) == ("user_id", 1024, 0.001, [])
+    assert (column.name, column.kind, column.rows_per_zone, column.fpp) == ("user_id", "bloom", 1024, 0.001)
+    on_disk = sum(path.stat().st_size for path in (tmp_path / "indexes/devices/columns").rglob("*.*"))
+    assert rows["devices"].index_bytes == sum(row.index_bytes for row in zb.index("devices").collect()) == on_disk
     zb.delete_index("users")
     assert {row.name for row in zb.indexes().collect()} == {"devices"}
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import re
 from dataclasses import replace
+from pathlib import Path
+from typing import get_args
 
 import pytest
 
-from zonebloom.engines.spark.scan.choice import Kept, choose
-from zonebloom.engines.spark.scan.open import ForeignLake
+from zonebloom.engines.spark.scan.choice import Kept, Method, choose
 from zonebloom.errors import InvalidArgumentError
 
 MIB = 1 << 20
@@ -15,52 +18,80 @@ FEW = Kept(
     files=2,
     of_files=10_000,
     rows=8192,
-    rows_of_files=400_000,
-    is_narrowed=True,
+    of_rows=400_000_000,
     bytes=20 * MIB,
-    of_bytes=100_000 * MIB,
     is_local=True,
     obstacle=None,
     lack=lambda: None,
 )
-HALF = {"files": 10, "rows": 1_000_000, "rows_of_files": 2_000_000, "bytes": 100 * MIB}
-WHOLE = {**HALF, "rows": 2_000_000}
+MANY = {"files": 300, "rows": 2_000_000, "bytes": 100 * MIB}
 
 
 @pytest.mark.parametrize(
     ("changed", "method"),
     [
         ({}, "driver"),
-        ({"files": 0, "rows": 0, "rows_of_files": 0, "bytes": 0, "obstacle": "INT96"}, "driver"),
-        ({"files": 256, "rows": 4096, "rows_of_files": 4096, "bytes": MIB}, "driver"),
-        ({"files": 257, "rows": 4096, "rows_of_files": 4096, "bytes": MIB}, "row_ranges"),
-        ({"files": 9000, "rows": 600_000, "rows_of_files": 600_000, "bytes": 90 * MIB}, "row_ranges"),
-        ({"files": 300, "rows": 4096, "rows_of_files": 4096, "bytes": MIB, "obstacle": "INT96"}, "candidates"),
-        ({"files": 300, "rows": 4096, "rows_of_files": 4096, "bytes": MIB, "lack": lambda: "none"}, "candidates"),
-        ({"bytes": 513 * MIB, "rows_of_files": 8192}, "candidates"),
-        (HALF, "row_ranges"),
-        ({**HALF, "is_narrowed": False}, "candidates"),
-        (WHOLE, "candidates"),
-        ({**WHOLE, "files": 2000, "bytes": 12_000 * MIB}, "row_ranges"),
-        ({**WHOLE, "files": 2000, "bytes": 20_000 * MIB}, "plain"),
-        ({**WHOLE, "files": 2000, "obstacle": "INT96"}, "plain"),
-        ({**WHOLE, "of_files": 10}, "plain"),
+        ({"files": 0, "rows": 0, "obstacle": "INT96"}, "driver"),
+        ({"files": 256, "rows": 4096, "bytes": MIB}, "driver"),
+        ({"files": 257, "rows": 4096, "bytes": MIB}, "row_ranges"),
+        ({"bytes": 513 * MIB}, "row_ranges"),
+        ({"is_wide": True}, "row_ranges"),
+        (MANY, "row_ranges"),
+        ({**MANY, "of_rows": 4_000_000}, "row_ranges"),
+        ({**MANY, "of_rows": 3_999_999}, "files"),
+        ({**MANY, "obstacle": "INT96"}, "files"),
+        ({**MANY, "lack": lambda: "none"}, "files"),
+        ({**MANY, "files": 1025, "obstacle": "INT96"}, "plain"),
+        ({**MANY, "of_rows": 2_000_000, "of_files": 300}, "plain"),
         ({"is_local": False, "obstacle": "rand()"}, "plain"),
+        ({"is_native": False, "files": 64}, "driver"),
+        ({"is_native": False, "files": 65}, "row_ranges"),
+        ({"is_native": False, **MANY, "of_rows": 2_000_000, "lack": lambda: "none"}, "row_ranges"),
     ],
 )
 def test_the_way_follows_from_what_is_kept(changed, method):
     assert choose(replace(FEW, **changed), "auto").method == method
 
 
-@pytest.mark.parametrize(("files", "method"), [(64, "driver"), (65, "row_ranges")])
-def test_the_driver_opens_fewer_files_of_a_table_or_a_store(files, method):
-    kept = replace(FEW, files=files, rows=files, rows_of_files=4096)
-    assert choose(kept, "auto").method == "driver"
-    assert ForeignLake._choose(object(), kept, "auto").method == method
+def test_what_spark_does_not_read_is_never_left_to_spark():
+    foreign = replace(FEW, is_native=False)
+    assert choose(foreign, "files").method == "row_ranges"
+    for asked in ("auto", "plain"):
+        with pytest.raises(InvalidArgumentError, match="must be determined by its columns"):
+            choose(replace(foreign, is_local=False, obstacle="rand()"), asked)
 
 
 def test_a_way_that_cannot_read_is_refused():
     for kept, asked in ((replace(FEW, obstacle="INT96"), "driver"), (replace(FEW, lack=lambda: "none"), "row_ranges")):
-        with pytest.raises(InvalidArgumentError, match=r"got: (INT96|none); use method auto"):
+        with pytest.raises(InvalidArgumentError, match=r"got (INT96|none); use method auto"):
             choose(kept, asked)
     assert choose(FEW, "plain").method == "plain"
+
+
+BENCH = Path(__file__).parents[2] / "bench"
+RESULTS = sorted(BENCH.glob("results/spark_*.json"))
+METHODS = {"auto", *get_args(Method)}
+
+
+@pytest.mark.parametrize("path", RESULTS, ids=lambda path: path.stem)
+def test_results_name_no_way_to_read_that_is_gone(path):
+    for table in json.loads(path.read_text("utf-8"))["tables"]:
+        columns = table["columns"]
+        assert {name[:-4] for name in columns if re.fullmatch("[a-z_]+, ms", name)} <= METHODS
+        named = [columns.index(name) for name in ("fastest", "chosen") if name in columns]
+        assert {row[place] for row in table["rows"] for place in named} <= METHODS
+        if path.stem.startswith("spark_lookup"):
+            ways = {row[0] for row in table["rows"] if row[0].startswith("zonebloom, ")}
+            source = (BENCH / "spark_lookup.py").read_text("utf-8")
+            assert [way for way in ways if f'"{way}"' not in source] == []
+
+
+def test_the_rule_chooses_what_was_the_fastest_and_beyond_its_rows_the_next():
+    tables = json.loads((BENCH / "results/spark_choice.json").read_text("utf-8"))["tables"]
+    cells = [dict(zip(table["columns"], row, strict=True)) for table in tables for row in table["rows"]]
+    for cell in cells:
+        num_rows = cell["rows kept"]
+        kept = replace(FEW, files=cell["files kept"], rows=num_rows, bytes=int(cell["MiB of row groups"] * MIB))
+        in_order = sorted(("driver", "row_ranges", "files"), key=lambda way: cell[f"{way}, ms"]["median"])
+        assert choose(kept, "auto").method == in_order[num_rows > 1 << 20], cell
+    assert len(cells) > 15

@@ -26,7 +26,7 @@ from tests.depth import IS_DEEP, deep_only
 from tests.spark import cluster, faults
 from tests.spark.test_spark_build import assert_survives
 from zonebloom.engines.spark.executors import Cluster, unpickled
-from zonebloom.engines.spark.scan.open import read
+from zonebloom.engines.spark.scan.read import read
 from zonebloom.errors import InvalidArgumentError, MissingDependencyError
 from zonebloom.spark import ZoneBloom
 
@@ -121,9 +121,9 @@ def test_a_read_does_without_executors_that_lack_zonebloom(remote, tmp_path, mon
     zonebloom.build_index(root, "key", rows_per_zone=10)
     remote.addArtifacts(zipped(tmp_path / "none.zip", "raise ImportError('No module named zonebloom')"), pyfile=True)
     lake = read(remote, str(root))
-    assert lake.prepare("key = 1007").method == "candidates"
+    assert lake.prepare("key = 1007").method == "files"
     assert lake.where("key = 1007").count() == 1
-    with pytest.raises(InvalidArgumentError, match="got: executors must have zonebloom"):
+    with pytest.raises(InvalidArgumentError, match="got executors must have zonebloom"):
         lake.where("key = 1007", method="row_ranges")
 
 
@@ -209,7 +209,7 @@ def test_the_library_works_without_pandas_and_spark(flat_lake):
 
         sys.meta_path.insert(0, Missing)
         import zonebloom, zonebloom.spark
-        index = zonebloom.build_index({str(flat_lake.root)!r}, ["user_id", "amount"], levels=("zone", "dataset"))
+        index = zonebloom.build_index({str(flat_lake.root)!r}, ["user_id", "amount"], kind="both")
         print(index.to_table("amount = 0.0 OR user_id = 'nobody'").num_rows, len(index.exists("user_id", ["x"])))
         index.refresh(); index.optimize(); index.verify(); print(index.explain("user_id = 'x'"))
         try:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.documents import DOCS, run_page, write_lake
+import pytest
+
+from tests.docs.documents import DOCS, run_page
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pathlib import Path
 
 
-def test_what_the_page_about_spark_shows_runs(spark: SparkSession, tmp_path: Path) -> None:
-    write_lake(tmp_path)
-    run_page(DOCS / "how-to" / "spark.md", tmp_path, spark=spark)
+@pytest.mark.usefixtures("spark")
+def test_what_the_page_about_spark_shows_runs(tmp_path: Path) -> None:
+    run_page(DOCS / "how-to" / "spark.md", tmp_path)

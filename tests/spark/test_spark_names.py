@@ -14,14 +14,11 @@ import pytest
 import zonebloom as zb
 from tests.spark.rows import shown
 from zonebloom.engines.spark.pushdown.names import respelled
-from zonebloom.engines.spark.pushdown.translate import predicate_of_option
-from zonebloom.engines.spark.pushdown.types import Binder
-from zonebloom.engines.spark.scan.open import read
-from zonebloom.engines.spark.scan.own_scans import url_of
-from zonebloom.engines.spark.scan.schema import Layout
+from zonebloom.engines.spark.scan.read import read
+from zonebloom.engines.spark.scan.readers import url_of
 from zonebloom.spark import ZoneBloom
 
-WAYS = ("auto", "candidates", "plain")
+WAYS = ("auto", "files", "plain")
 
 
 def write(root: Path, name: str, table: pa.Table) -> None:
@@ -44,7 +41,7 @@ def two_cases(tmp_path) -> Path:
     """1000 rows with `key` and `s.x`, and two with `KEY` and `s.X`, which Spark takes for the same."""
     numbers = range(1000)
     write(tmp_path, "a.parquet", pa.table({"key": numbers, "o": numbers, "s": [{"x": one} for one in numbers]}))
-    zb.build_index(tmp_path, ["key", "o", "s.x"], rows_per_zone=50, levels=("zone", "dataset"))
+    zb.build_index(tmp_path, ["key", "o", "s.x"], rows_per_zone=50)
     write(tmp_path, "b.parquet", pa.table({"KEY": [5005, 5006], "o": [7, 8], "s": [{"X": 5005}, {"X": 6}]}))
     return tmp_path
 
@@ -70,23 +67,14 @@ def test_a_pruned_join_finds_columns_of_another_case(spark, cased_lake):
         assert found.count() == 2
 
 
-def test_a_filter_knows_of_columns_of_another_case(spark, cased_lake):
-    zonebloom, keys = ZoneBloom(spark), spark.createDataFrame([(1,), (5005,), (9999,)], "key long")
-    for column in ("key", "s.x"):
-        with pytest.warns(RuntimeWarning, match=r"no row is dropped"):
-            assert zonebloom.filter_by_index(keys, str(cased_lake), "key", indexed_column=column).count() == 3
-
-
 @pytest.mark.filterwarnings("ignore:prune_join:RuntimeWarning")
 def test_folders_that_are_named_like_columns_prune_no_join(spark, tmp_path):
     for number in (1, 2):
         write(tmp_path, f"day={number}/a.parquet", pa.table({"day": pa.array([7, 8], pa.int32())}))
-    zb.build_index(tmp_path, ["day"], levels=("zone", "dataset"))
+    zb.build_index(tmp_path, ["day"])
     keys = spark.createDataFrame([(1,), (7,)], "day int")
     zonebloom, plain = ZoneBloom(spark), spark.read.parquet(url_of(str(tmp_path)))
     assert plain.join(keys, "day").count() == 2
-    with pytest.warns(RuntimeWarning, match="that Spark takes for this column"):
-        assert zonebloom.filter_by_index(keys, str(tmp_path), "day").count() == 2
     assert zonebloom.prune_join(str(tmp_path), keys, "day").count() == 2
 
 
@@ -116,7 +104,7 @@ def test_columns_that_spark_finds_by_their_ids_lose_no_row(spark, tmp_path):
         field = types.StructField(name, types.LongType(), True, {"parquet.field.id": 1})
         frame = spark.createDataFrame([(number,)], types.StructType([field]))
         frame.write.mode("append").parquet(url_of(str(tmp_path / "lake")))
-    zb.build_index(tmp_path / "lake", ["a", "b"], levels=("zone", "dataset"))
+    zb.build_index(tmp_path / "lake", ["a", "b"])
     setting = "spark.sql.parquet.fieldId.read.enabled"
     lake = read(spark, str(tmp_path / "lake"))
     name = lake.columns[0]
@@ -124,10 +112,6 @@ def test_columns_that_spark_finds_by_their_ids_lose_no_row(spark, tmp_path):
     spark.conf.set(setting, "true")
     try:
         check(spark, tmp_path / "lake", f"{name} = 1", f"{name} = 5")
-        keys = spark.createDataFrame([(1,), (5,)], "k long")
-        with pytest.warns(RuntimeWarning, match="by their ids"):
-            found = ZoneBloom(spark).filter_by_index(keys, str(tmp_path / "lake"), "k", indexed_column=name)
-        assert found.count() == 2
     finally:
         spark.conf.unset(setting)
 
@@ -152,16 +136,3 @@ def test_a_variable_that_spark_replaces_in_a_text_loses_no_row(variable, tmp_pat
     lake = read(variable, str(tmp_path))
     assert lake.plan("key = 'b'").result.kept.files == 1
     assert lake.plan(zb.col("key") == "${my.word}").result.kept.files == 1
-    condition = "key = '${my.word}'"
-    ZoneBloom(variable)
-    frame = variable.read.format("zonebloom").option("where", condition).load(str(tmp_path))
-    assert [row.key for row in frame.where(condition).collect()] == ["b"]
-
-
-def test_a_variable_in_a_condition_on_folders_is_not_read(tmp_path):
-    for word in ("b", "x"):
-        write(tmp_path, f"word={word}/a.parquet", pa.table({"key": [1]}))
-    view = zb.build_index(tmp_path, ["key"]).view()
-    binder = Binder(Layout(view).readable, view)
-    for text, num_files in (("< '${my.word}'", 2), ("= '${my.word}'", 2), ("< 'c'", 1), ("= 'b'", 1)):
-        assert len(view.search(predicate_of_option(f"word {text}", binder)).files) == num_files

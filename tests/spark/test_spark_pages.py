@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import zonebloom as zb
-from tests.page_costs import every_page_pays
-from tests.test_pages import check_file
+from tests.formats.page_costs import every_page_pays
+from tests.formats.test_pages import check_file
 
 COLUMNS = [
     "id",

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import zonebloom
+from zonebloom.engines.spark.join.keys import check_local_times, check_pair, column_of
 from zonebloom.errors import ColumnNotFoundError, InvalidArgumentError
 from zonebloom.spark import ZoneBloom
 
@@ -237,7 +238,7 @@ def test_more_keys_than_the_driver_may_hold(spark, lake):
     small = small_of(spark, [8, 16, 24])
     zb = ZoneBloom(spark)
     found = warned(
-        lambda: zb.prune_join(str(lake), small, "key", max_keys=2), "more than 2 distinct keys; filter_by_index"
+        lambda: zb.prune_join(str(lake), small, "key", max_keys=2), "more than 2 distinct keys; raise max_keys"
     )
     assert shown(found) == shown(spark.read.parquet(str(lake)).join(small, "key"))
 
@@ -247,12 +248,12 @@ def test_keys_that_every_file_holds(spark, lake):
     folder = lake.parent / "wide"
     folder.mkdir()
     for number in range(3):
-        pq.write_table(pa.table({"key": np.arange(150_000) * 3 + number}), folder / f"{number}.parquet")
+        pq.write_table(pa.table({"key": np.arange(400_000) * 3 + number}), folder / f"{number}.parquet")
     zonebloom.build_index(folder, "key")
-    small = spark.range(0, 450_000, 100).withColumnRenamed("id", "key")
+    small = spark.range(0, 1_200_000, 100).withColumnRenamed("id", "key")
     zb = ZoneBloom(spark)
-    found = warned(lambda: zb.prune_join(str(folder), small, "key"), "3 of 3 files may hold one of 4,500 keys, 100%")
-    assert found.count() == 4500
+    found = warned(lambda: zb.prune_join(str(folder), small, "key"), "3 of 3 files may hold one of 12,000 keys, 100%")
+    assert found.count() == 12_000
 
 
 @pytest.mark.parametrize(("value", "kind", "says"), [
@@ -276,9 +277,56 @@ def test_joins_that_need_all_of_the_big_side_are_refused(spark, lake):
             ZoneBloom(spark).prune_join(str(lake), small_of(spark, [1]), "key", how=how)
 
 
+REFUSED = {
+    "text to int": ("cast(id as string)", pa.int64()),
+    "int to text": ("id", pa.string()),
+    "int to double": ("id", pa.float64()),
+    "double to int": ("cast(id as double)", pa.int64()),
+    "date to timestamp": ("date'2024-01-01'", pa.timestamp("us")),
+    "timestamp to local": ("timestamp'2024-01-01'", pa.timestamp("us")),
+    "local to timestamp": ("timestamp_ntz'2024-01-01'", pa.timestamp("us", "UTC")),
+    "timestamp to nanoseconds": ("timestamp_ntz'2024-01-01'", pa.timestamp("ns")),
+    "decimal without common type": ("cast(id as decimal(38,20))", pa.decimal128(30, 2)),
+    "decimal to int": ("cast(id as decimal(9,2))", pa.int64()),
+    "collated": ("cast(id as string) collate utf8_lcase", pa.string()),
+    "text to binary": ("cast(id as string)", pa.binary()),
+    "time": ("time'10:00'", pa.time64("us")),
+}
+
+
 def test_types_that_spark_converts_are_refused(spark, lake):
-    with pytest.raises(InvalidArgumentError, match="column key must be of a type that Spark compares by value"):
+    message = "column key must be of a type that Spark compares by value"
+    with pytest.raises(InvalidArgumentError, match=message):
         ZoneBloom(spark).prune_join(str(lake), small_of(spark, ["8"], "string"), "key")
+    for expression, indexed in REFUSED.values():
+        _, field = column_of(spark.range(3).selectExpr(f"{expression} as key"), "key")
+        with pytest.raises(InvalidArgumentError, match=message):
+            check_pair(field, indexed)
+
+
+def test_padded_text_is_refused_by_name(spark):
+    spark.sql("create table padded (key char(5)) using parquet")
+    try:
+        with pytest.raises(InvalidArgumentError, match=r"got char\(5\)"):
+            check_pair(column_of(spark.table("padded"), "key")[1], pa.string())
+    finally:
+        spark.sql("drop table padded")
+
+
+def test_local_times_that_spark_reads_as_instants_are_refused(spark):
+    _, field = column_of(spark.range(3).selectExpr("timestamp_ntz'2024-01-01' AS key"), "key")
+    check_local_times(spark, field)
+    spark.conf.set("spark.sql.parquet.inferTimestampNTZ.enabled", "false")
+    try:
+        with pytest.raises(InvalidArgumentError, match="inferTimestampNTZ"):
+            check_local_times(spark, field)
+    finally:
+        spark.conf.unset("spark.sql.parquet.inferTimestampNTZ.enabled")
+
+
+def test_names_that_spark_substitutes_are_refused(spark):
+    with pytest.raises(InvalidArgumentError, match="which Spark substitutes"):
+        column_of(spark.range(3).withColumnRenamed("id", "${spark.app.name}"), "${spark.app.name}")
 
 
 def test_bad_names_are_refused(spark, lake):

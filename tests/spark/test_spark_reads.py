@@ -22,14 +22,15 @@ import zonebloom as zb
 from tests.depth import IS_DEEP, at_depth, some
 from tests.spark.rows import of_lake, of_plain_read, rows_of_each, shown
 from zonebloom.engines.spark.pushdown.translate import keys_condition
-from zonebloom.engines.spark.scan.open import read
-from zonebloom.engines.spark.scan.own_scans import escaped, local_frame, url_of
-from zonebloom.errors import InvalidArgumentError, PredicateError, StaleIndexError
+from zonebloom.engines.spark.scan.read import read
+from zonebloom.engines.spark.scan.readers import escaped, local_frame, url_of
+from zonebloom.errors import InvalidArgumentError, PredicateError, StaleIndexError, ZoneBloomError
+from zonebloom.search.query import Query
 from zonebloom.spark import ZoneBloom
 
 PUSHDOWN = "spark.sql.parquet.filterPushdown"
 """Left on, Spark's own read loses NaN: `x = double('NaN')` is TRUE for Spark, and Parquet's statistics know no NaN."""
-WAYS = ("driver", "row_ranges", "candidates", "plain")
+WAYS = ("driver", "row_ranges", "files", "plain")
 MOMENT = dt.datetime(2026, 3, 29, 1, 30, tzinfo=dt.UTC)  # 02:30 in Berlin, when clocks went forward
 ODD = "A b.`c"
 INDEXED = [
@@ -151,6 +152,9 @@ LEAVES = [
     "'u-{s}-{a}' = user_id",
     "user_id <=> 'u-{s}-{a}'",
     "user_id <=> NULL",
+    "user_id = 'u-1-{a}' AND 'a' < user_id",
+    "user_id = 'u-1-{a}' AND flag IS NOT TRUE",
+    "user_id = 'u-1-{a}' AND user_id IS DISTINCT FROM NULL",
     "user_id = ''",
     "user_id IS NULL",
     "user_id IS NOT NULL",
@@ -274,7 +278,7 @@ def test_each_leaf_gives_the_rows_of_a_plain_read(spark, hard_lake):
     values = {"a": 8, "b": 11, "s": 2, "d": 9, "h": 8, "p": 2, "x": "08", "big": 8 * 2**40 + 2}
     leaf_of = {leaf.format(**values, u32=8 + 2**32 - 50, u64=8 + 2**64 - 50): leaf for leaf in LEAVES}
     expected = of_plain_read(plain, list(leaf_of))
-    for way in ("auto", "candidates"):
+    for way in ("auto", "files"):
         asked = [one for one in expected if way == "auto" or "NaN" not in one]  # see PUSHDOWN
         asked = asked if way == "auto" else some(asked, 3)
         found = of_lake(lake, asked, way)
@@ -512,7 +516,7 @@ def test_new_changed_and_deleted_files_give_exact_answers(any_spark, small_lake,
     assert shown(lake.where(condition)) == expected
 
 
-@pytest.mark.parametrize("way", ["driver", "candidates"])
+@pytest.mark.parametrize("way", ["driver", "files"])
 def test_files_that_change_between_listing_and_read_lose_no_row(spark, small_lake, way, monkeypatch):
     """The candidate is overwritten, a file that cannot match is too, one comes and one goes after the search."""
     lake = read(spark, str(small_lake), method=way)
@@ -531,12 +535,12 @@ def test_files_that_change_between_listing_and_read_lose_no_row(spark, small_lak
 
     monkeypatch.setattr(lake, "_planned", planned)
     found = len(shown(lake.where("key = 'k-1-7'")))
-    assert found >= {"driver": 3, "candidates": 1}[way]
+    assert found >= {"driver": 3, "files": 1}[way]
     assert len(shown(lake.where("key = 'k-1-7'"))) == 3
 
 
 def test_a_candidate_that_vanishes_is_listed_anew(spark, small_lake, monkeypatch):
-    for way in ("driver", "candidates"):
+    for way in ("driver", "files"):
         lake = read(spark, str(small_lake), method=way)
         searched, gone = lake._planned, small_lake / f"part-{len(way) % 6}.parquet"
 
@@ -550,15 +554,15 @@ def test_a_candidate_that_vanishes_is_listed_anew(spark, small_lake, monkeypatch
         assert shown(lake.where(f"key = 'k-{name}-7'")) == []
 
 
-def test_an_old_frame_that_is_pruned_reads_files_that_changed_since(spark, small_lake):
+def test_an_old_frame_reads_files_that_changed_since(spark, small_lake):
     frame = plain_read(spark, small_lake)
     write(small_lake, "part-2.parquet", pa.table({"key": ["k-1-7", "x", "y"]}))
-    assert len(shown(ZoneBloom(spark).prune(frame, "key = 'k-1-7'"))) == 2
+    assert len(shown(ZoneBloom(spark).read(frame).where("key = 'k-1-7'"))) == 2
     zb.open_index(small_lake).refresh()
     frame = plain_read(spark, small_lake)
     write(small_lake, "part-3.parquet", pa.table({"key": ["k-1-7", "x", "y", "z"]}))
     zb.open_index(small_lake).refresh()
-    assert len(shown(ZoneBloom(spark).prune(frame, "key = 'k-1-7'"))) == 3
+    assert len(shown(ZoneBloom(spark).read(frame).where("key = 'k-1-7'"))) == 3
 
 
 def test_files_that_spark_skips_are_skipped(spark, tmp_path):
@@ -574,7 +578,7 @@ def test_files_that_spark_skips_are_skipped(spark, tmp_path):
         lake, plain = read(spark, str(root)), plain_read(spark, root)
         asked = ["key = 'a'", "key = 'b'", "key = 'c'", "key = 'd'", "key = 'x'"]
         expected = of_plain_read(plain, asked)
-        for way in ("auto", "candidates", "plain"):
+        for way in ("auto", "files", "plain"):
             assert of_lake(lake, asked, way) == expected, way
 
 
@@ -585,7 +589,7 @@ def test_a_file_of_no_bytes_and_one_of_no_rows_harm_nothing(spark, tmp_path):
     (tmp_path / "void.parquet").touch()
     lake, plain = read(spark, str(tmp_path)), plain_read(spark, tmp_path)
     expected, *found = rows_of_each(
-        [plain.where("key = 'b'"), *(lake.where("key = 'b'", method=way) for way in ("auto", "candidates", "plain"))]
+        [plain.where("key = 'b'"), *(lake.where("key = 'b'", method=way) for way in ("auto", "files", "plain"))]
     )
     assert found == [expected] * 3
 
@@ -610,7 +614,7 @@ def test_many_candidates_are_read_without_a_setting_of_the_session(spark, tmp_pa
     for number in range(70):
         write(tmp_path, f"p-{number:03}.parquet", pa.table({"key": [f"k-{number}", f"odd {number % 2}"]}))
     zb.build_index(tmp_path, ["key"])
-    lake = read(spark, str(tmp_path), method="candidates")
+    lake = read(spark, str(tmp_path), method="files")
     name = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
     before = spark.conf.get(name)
     assert lake.where("key = 'odd 1'").count() == 35
@@ -680,7 +684,7 @@ def test_lists_of_old_dates_prune_nothing(spark, tmp_path):
         assert lake.where_in("at", [day]).count() == 3
         view, binder = lake._state(strict=False)
         condition = keys_condition(("at",), pa.array([day]), binder)
-        assert view.search(condition.predicate).kept.files == files
+        assert Query(view, condition.predicate).result.kept.files == files
 
 
 def test_a_local_relation_keeps_the_rows_after_an_empty_batch(any_spark):
@@ -714,7 +718,7 @@ def test_a_lookup_by_the_driver_needs_no_job(spark, small_lake):
 
 
 def test_candidates_are_the_only_files_that_are_opened(spark, small_lake):
-    frame = read(spark, str(small_lake)).where("key = 'k-1-7'", method="candidates")
+    frame = read(spark, str(small_lake)).where("key = 'k-1-7'", method="files")
     opened = [row.name for row in frame.selectExpr("input_file_name() AS name").collect()]
     assert [Path(name).stem for name in opened] == ["part-1"]
     spark.conf.set("spark.sql.files.openCostInBytes", str(1 << 30))  # a file to each partition
@@ -727,9 +731,7 @@ def test_candidates_are_the_only_files_that_are_opened(spark, small_lake):
         spark.conf.unset("spark.sql.files.minPartitionNum")
 
 
-@pytest.mark.parametrize(
-    ("way", "num_keys"), [("auto", 3000), ("candidates", 3000), ("plain", at_depth(100_000, 20_000))]
-)
+@pytest.mark.parametrize(("way", "num_keys"), [("auto", 3000), ("files", 3000), ("plain", at_depth(100_000, 20_000))])
 def test_long_lists_get_no_literal_into_the_plan(any_spark, small_lake, way, num_keys, capsys):
     keys = [f"k-1-{n}" for n in range(100, 100 + num_keys)]
     lake = read(any_spark, str(small_lake), method=way)
@@ -800,8 +802,10 @@ def test_prune_takes_a_plain_scan_and_nothing_else(any_spark, small_lake):
     from pyspark.sql import functions as f
 
     frame = plain_read(any_spark, small_lake)
-    assert ZoneBloom(any_spark).prune(frame, "key = 'k-1-7'").count() == 1
-    assert ZoneBloom(any_spark).prune(frame, frame.key == "k-1-7").count() == 1
+    lake = ZoneBloom(any_spark).read(frame)
+    assert lake.where("key = 'k-1-7'").count() == 1
+    assert lake.where(frame.key == "k-1-7").count() == 1
+    assert lake.prepare(frame.key == "k-1-7").plan.result.kept.zones == 1
     write(small_lake, "part-2.parquet", pa.table({"key": ["k-1-7", "x", "y"]}))
     for derived in [
         frame.where("key > 'a'"),
@@ -813,24 +817,23 @@ def test_prune_takes_a_plain_scan_and_nothing_else(any_spark, small_lake):
         any_spark.read.option("mergeSchema", "true").parquet(escaped(url_of(str(small_lake)))),
     ]:
         with pytest.raises(InvalidArgumentError, match="plain scan"):
-            ZoneBloom(any_spark).prune(derived, "key = 'k-1-7'")
+            ZoneBloom(any_spark).read(derived)
 
 
-def test_explain_and_why_not_say_what_is_read_and_why(any_spark, small_lake):
+def test_explain_says_what_is_read_and_why(any_spark, small_lake):
     lake = read(any_spark, str(small_lake))
     told = ZoneBloom(any_spark).explain(lake, "key = 'k-1-7'")
-    assert "1 of                6" in str(told)
+    assert re.search(r"files +1 +6 +16.7%", str(told))
     assert told.to_dict()["method"] == "driver"
     rows = {row.part: row for row in told.to_df().collect()}
     assert (rows["files"].kept, rows["files"].total) == (1, 6)
     assert (rows["zones"].kept, rows["zones"].total) == (1, 24)
     assert rows["method"].code == "driver"
     write(small_lake, "part-9.parquet", pa.table({"key": ["new"]}))
-    reasons = ZoneBloom(any_spark).why_not(str(small_lake), "lower(key) = 'k-1-7'").to_df().collect()
-    assert {row.code for row in reasons} == {"PREDICATE_NOT_SUPPORTED", "FILE_NOT_INDEXED"}
-    assert "FILE_NOT_INDEXED" in str(ZoneBloom(any_spark).why_not(plain_read(any_spark, small_lake), "key = 'k-1-7'"))
-    (small_lake / "part-9.parquet").unlink()
-    assert "nothing more" in str(ZoneBloom(any_spark).why_not(lake, "key = 'k-1-7'"))
+    reasons = ZoneBloom(any_spark).explain(str(small_lake), "lower(key) = 'k-1-7'").to_df().where("part = 'reason'")
+    assert {row.code for row in reasons.collect()} == {"PREDICATE_NOT_SUPPORTED", "FILE_NOT_INDEXED"}
+    frame = plain_read(any_spark, small_lake)
+    assert "FILE_NOT_INDEXED" in str(ZoneBloom(any_spark).explain(frame, frame.key == "k-1-7"))
 
 
 def test_a_method_can_be_asked_for_wherever_one_is_chosen(spark, small_lake):
@@ -879,15 +882,15 @@ def test_a_condition_that_depends_on_how_a_row_is_read_gives_the_rows_of_a_plain
     plain, lake = plain_read(any_spark, small_lake), read(any_spark, str(small_lake))
     for number, piece in enumerate(BY_READING):
         condition = f"key IN ('k-1-6', 'k-1-7', 'k-4-8', 'k-4-9') AND {piece}"
-        for one in ("auto", "candidates", "plain"):
+        for one in ("auto", "files", "plain"):
             assert lake.prepare(condition, method=one).method == "plain"
         if IS_DEEP or number % 3 == 0:
             expected = shown(plain.where(condition))
             assert expected, piece
-            way = ("auto", "candidates", "plain")[number // 3 % 3]
+            way = ("auto", "files", "plain")[number // 3 % 3]
             assert shown(lake.where(condition, method=way)) == expected, (piece, way)
         if number % 5 == 0:
-            assert shown(ZoneBloom(any_spark).prune(plain, condition)) == shown(plain.where(condition))
+            assert shown(ZoneBloom(any_spark).read(plain).where(condition)) == shown(plain.where(condition))
         for one in ("driver", "row_ranges"):
             with pytest.raises(InvalidArgumentError, match="not determined by the columns of the data set"):
                 lake.where(condition, method=one)
@@ -920,9 +923,8 @@ def test_what_is_no_condition_is_refused_as_spark_refuses_it(any_spark, small_la
         lake.where,
         lambda given: lake.where(given, method="row_ranges"),
         lambda given: ZoneBloom(any_spark).explain(lake, given),
-        lambda given: ZoneBloom(any_spark).why_not(str(small_lake), given),
-        lambda given: ZoneBloom(any_spark).prune(frame, given),
-        lambda given: zonebloom.candidates(str(small_lake), given),
+        ZoneBloom(any_spark).read(frame).where,
+        lambda given: zonebloom.search(str(small_lake), given),
         lambda given: zonebloom.map_candidates(str(small_lake), given, lambda batches: batches, "key string"),
     )
     with pytest.raises(TypeError):
@@ -938,6 +940,34 @@ def test_a_long_list_with_escapes_is_sparks_alone(spark, small_lake):
     found = read(spark, str(small_lake)).prepare(condition)
     assert found.method == "plain"
     assert found.frame.count() == 1
+
+
+def test_a_lake_has_the_methods_of_a_frame(any_spark, small_lake, capsys):
+    lake, frame = read(any_spark, str(small_lake)), plain_read(any_spark, small_lake)
+    assert shown(lake.filter("key = 'k-1-7'")) == shown(frame.filter("key = 'k-1-7'")) != []
+    assert (lake.dtypes, lake.columns, lake.count()) == (frame.dtypes, frame.columns, frame.count())
+    assert lake.select("KEY").dtypes == frame.select("key").dtypes
+    assert shown(lake.join(frame.where("key = 'k-1-7'"), "key", "left_semi")) == shown(frame.where("key = 'k-1-7'"))
+    frame.printSchema()
+    expected = capsys.readouterr().out
+    lake.printSchema()
+    assert capsys.readouterr().out == expected
+    lake.show(1)
+    assert all(f"|{name}" in capsys.readouterr().out.replace(" ", "") for name in lake.columns[:1])
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("no_such_table", "must be a table of Spark's catalog, a path, .* got no_such_table; see spark.catalog"),
+        ("default.no_such_table", "must be a table of Spark's catalog, a path, .* got default.no_such_table"),
+        ("/lake/day=*", r"must name one folder or file, not a pattern, got /lake/day=\*; pass the folder above"),
+        (["/tmp"], "each path of a list must be a file, got the folder /tmp; pass the folder above"),
+    ],
+)
+def test_what_names_no_data_set_is_told_what_is_possible(spark, source, message):
+    with pytest.raises(ZoneBloomError, match=message):
+        ZoneBloom(spark).read(source)
 
 
 def test_an_unknown_method_is_refused(spark, small_lake):

@@ -15,8 +15,8 @@ import pytest
 import zonebloom as zb
 from tests.spark.rows import shown
 from zonebloom.engines.spark.pushdown.translate import EVERY_ROW
-from zonebloom.engines.spark.scan.open import read
-from zonebloom.engines.spark.scan.schema import Layout
+from zonebloom.engines.spark.scan.layout import Layout
+from zonebloom.engines.spark.scan.read import read
 from zonebloom.engines.spark.scan.splits import narrowing_of, packed, splits_of
 from zonebloom.engines.spark.scan.types import arrow_schema
 from zonebloom.errors import DataFileError, InvalidArgumentError
@@ -121,7 +121,7 @@ def test_a_file_that_changes_before_the_action_fails_it(spark, lake):
 def test_what_spark_alone_can_read_is_refused_by_name(spark, lake, few):
     opened = read(spark, str(lake))
     with pytest.raises(
-        InvalidArgumentError, match="got: the condition is not determined by the columns of the data set; use"
+        InvalidArgumentError, match="got the condition is not determined by the columns of the data set; use"
     ):
         opened.where("key = 8 AND _metadata.file_size > 0", method="row_ranges")
     assert opened.prepare("key = 8 AND _metadata.file_size > 0").method != "row_ranges"

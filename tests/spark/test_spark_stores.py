@@ -15,7 +15,6 @@ from pyspark.errors import PySparkException
 
 import zonebloom
 from tests.spark.rows import of_lake, of_plain_read, shown
-from zonebloom.errors import InvalidArgumentError
 from zonebloom.spark import ZoneBloom
 
 ROWS_PER_ZONE = 64
@@ -69,7 +68,7 @@ def few(monkeypatch):
 def test_a_lake_in_a_store_lives_as_one_on_a_disk(any_spark, s3, copy, tmp_path):
     url = s3.upload(copy, "lake é")
     zb = ZoneBloom(any_spark, storage_options=s3.options)
-    index = zb.create_index(url, ["user", "key"], rows_per_zone=ROWS_PER_ZONE, levels=("zone", "dataset"))
+    index = zb.create_index(url, ["user", "key"], rows_per_zone=ROWS_PER_ZONE)
     wanted = zonebloom.build_index(copy, ["user", "key"], index=tmp_path / "wanted", rows_per_zone=ROWS_PER_ZONE)
     zones = [one.zone_table("user").to_arrow().drop_columns("fragment_id") for one in (index, wanted)]
     assert zones[0].equals(zones[1])
@@ -100,7 +99,7 @@ def test_every_way_gives_the_rows_of_a_plain_read(spark, s3, copy):
     expected = of_plain_read(plain(spark, copy), CONDITIONS)
     for method in ("driver", "row_ranges", "plain"):
         assert of_lake(lake, CONDITIONS, method) == expected, method
-    assert lake.prepare("key = 77", method="candidates").method == "row_ranges"
+    assert lake.prepare("key = 77", method="files").method == "row_ranges"
 
 
 def test_what_is_chosen_and_skipped(any_spark, s3, copy, few):
@@ -116,9 +115,7 @@ def test_what_is_chosen_and_skipped(any_spark, s3, copy, few):
     assert lake.where_in("key", [5, 1203, 99_999]).count() == 2
     keys = any_spark.createDataFrame([(5,), (1203,), (99_999,)], "key long")
     assert lake.where_in("key", keys).count() == 2
-    assert "1 of" in str(zb.explain(url, "user = 'u 1203'"))
-    with pytest.raises(InvalidArgumentError, match="must scan Parquet files of this machine"):
-        lake.check_plain_scan(keys)
+    assert "zones" in str(zb.explain(url, "user = 'u 1203'"))
 
 
 def test_a_new_file_that_spells_a_column_otherwise_fails_the_read_by_its_name(spark, s3, copy):
@@ -134,22 +131,16 @@ def test_a_new_file_that_spells_a_column_otherwise_fails_the_read_by_its_name(sp
 def test_joins_with_a_lake_in_a_store(any_spark, s3, copy):
     url = s3.upload(copy, "lake")
     zb = ZoneBloom(any_spark, storage_options=s3.options)
-    zb.create_index(url, ["user", "key"], rows_per_zone=ROWS_PER_ZONE, levels=("zone", "dataset"))
+    zb.create_index(url, ["user", "key"], rows_per_zone=ROWS_PER_ZONE)
     small = any_spark.createDataFrame([(one, f"s{one}") for one in (5, 1203, 99_999)], "key long, mark string")
     joined = plain(any_spark, copy).join(small, "key")
     assert shown(zb.prune_join(url, small, on="key")) == shown(joined)
-    kept = zb.filter_by_index(small, url, "key")
-    assert sorted(row.key for row in kept.collect()) == [5, 1203]
 
 
-def test_the_data_source_and_functions_over_row_ranges(spark, s3, copy):
+def test_functions_over_row_ranges(spark, s3, copy):
     url = s3.upload(copy, "lake")
     zb = ZoneBloom(spark, storage_options=s3.options)
     zb.create_index(url, ["user", "key"], rows_per_zone=ROWS_PER_ZONE)
-    storage = {f"storage.{name}": value for name, value in s3.options.items()}
-    source = spark.read.format("zonebloom").options(**storage, where="key = 77").load(url)
-    assert shown(source.where("key = 77")) == shown(plain(spark, copy).where("key = 77"))
-    assert source.count() <= 2 * ROWS_PER_ZONE
     mapped = zb.map_candidates(url, "key = 1203", lambda batches: batches, "key long", columns=["key"])
     assert 1203 in {row.key for row in mapped.collect()}
     assert mapped.count() <= 2 * ROWS_PER_ZONE

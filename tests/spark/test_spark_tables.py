@@ -23,7 +23,7 @@ from tests.conftest import make_rows
 from tests.iceberg_log import commit_deletes, position_deletes, puffin
 from tests.spark.rows import rows_of_each
 from zonebloom.errors import InvalidArgumentError
-from zonebloom.formats.places import places_of
+from zonebloom.formats.index_location import places_of
 from zonebloom.spark import ZoneBloom
 
 ROWS_PER_ZONE = 256
@@ -152,7 +152,7 @@ def assert_agrees(lake, table) -> None:
 def test_a_table_is_built_and_refreshed_as_by_the_library(any_spark, table, tmp_path):
     zb = ZoneBloom(any_spark)
     places = made, wanted = tmp_path / "made", tmp_path / "wanted"
-    options = {"rows_per_zone": ROWS_PER_ZONE, "levels": ("zone", "fragment", "dataset")}
+    options = {"rows_per_zone": ROWS_PER_ZONE, "kind": "both"}
     zb.create_index(table.source, "key", index=made, **options)
     zonebloom.build_index(table.source, "key", index=wanted, **options)
     table.append(numbered(6000, 7000))
@@ -219,11 +219,11 @@ def test_few_zones_are_read_and_explained(spark, table):
     by_tasks = lake.prepare(f"key = '{key(4321)}'", method="row_ranges")
     assert by_tasks.frame.rdd.getNumPartitions() == 1
     assert ids_of(by_tasks.frame) == [4321]
-    assert lake.where("key = 'nobody'", method="candidates").count() == 0
+    assert lake.where("key = 'nobody'", method="files").count() == 0
     said = zb.explain(table.source, f"key = '{key(4321)}'", index=table.index)
     assert "read by: driver" in str(said)
     assert {row.part for row in said.to_df().collect()} >= {"files", "zones", "rows", "bytes", "method"}
-    assert str(zb.why_not(table.source, "id + 1 = 3", index=table.index))
+    assert str(zb.explain(table.source, "id + 1 = 3", index=table.index))
 
 
 def test_a_delta_table_is_joined_by_keys(spark, tmp_path):
@@ -236,26 +236,6 @@ def test_a_delta_table_is_joined_by_keys(spark, tmp_path):
     assert sorted((row.id, row.was) for row in joined.collect()) == [(i, i) for i in (0, 15, 4500) if i in every]
 
 
-def test_the_data_source_reads_the_rows_of_the_log(any_spark, tmp_path):
-    table = Delta(tmp_path)
-    ZoneBloom(any_spark).create_index(table.root, "key", rows_per_zone=ROWS_PER_ZONE)
-    every = sorted(table.rows()["id"].to_pylist())
-    condition = f"key = '{key(1003)}'"
-    frame = any_spark.read.format("zonebloom").option("where", condition).load(str(table.root))
-    assert ids_of(frame.where(condition)) == [1003]
-    assert frame.count() <= ROWS_PER_ZONE
-    whole = any_spark.read.format("zonebloom").option("where", "key IS NOT NULL").load(str(table.root))
-    assert ids_of(whole) == every
-
-
-def test_the_data_source_reads_iceberg_by_its_metadata(spark, tmp_path):
-    table = Iceberg(tmp_path)
-    metadata = table.source.metadata_location.removeprefix("file://")
-    ZoneBloom(spark).create_index(metadata, "key", index=table.index, rows_per_zone=ROWS_PER_ZONE)
-    frame = spark.read.format("zonebloom").option("index", str(table.index)).option("where", "key IS NOT NULL")
-    assert ids_of(frame.load(metadata)) == sorted(table.rows()["id"].to_pylist())
-
-
 # --- what cannot be read ----------------------------------------------------------------------------------------------
 
 
@@ -263,9 +243,10 @@ def test_a_scan_of_a_tables_files_is_not_pruned(spark, tmp_path):
     table = Delta(tmp_path)
     zb = ZoneBloom(spark)
     zb.create_index(table.root, "key")
-    frame = spark.read.parquet(*map(str, table.root.rglob("*.parquet")))
-    with pytest.raises(InvalidArgumentError, match=r"must scan Parquet files.*read\(place\)\.where"):
-        zb.prune(frame, "key = 'x'")
+    frame = spark.read.parquet(*map(str, table.root.rglob("*.parquet")))  # deletion vectors: it has the deleted rows
+    assert frame.count() > table.rows().num_rows
+    with pytest.raises(InvalidArgumentError, match="must be the table's own read, which leaves out deleted rows"):
+        zb.read(frame)
 
 
 def test_a_condition_that_depends_on_how_a_row_is_read_is_refused(spark, tmp_path):

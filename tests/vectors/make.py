@@ -18,12 +18,11 @@ import pyarrow.parquet as pq
 
 import zonebloom as zb
 from tests import reference
-from tests.test_hashing import INPUTS
+from tests.bloom.test_hashing import INPUTS
 
 HERE = Path(__file__).parent
 WRITTEN = 1_700_000_000_000_000_000
 """Nanoseconds: when the data files were last written; a checkout does not keep it, so a copy must be given it."""
-LEVELS = ("zone", "fragment", "dataset", "locator")
 SIZES = [(1, 0.01), (100, 0.01), (8192, 0.00057), (8192, 0.05), (1_000_000, 0.00057)]
 ANSWERS = {
     "id = 300": [300],
@@ -79,15 +78,15 @@ def _size(rows: int, fpp: float) -> dict[str, Any]:
 
 
 def _index(lake: Path) -> zb.Index:
-    """600 rows in two files: `id` sliced, `name` not; every level; a second version added the second file."""
+    """600 rows in two files: `id` sliced, `name` not, both with locators; a second version added the second file."""
     for old in (lake, lake.with_name(f"_{lake.name}.zonebloom")):
         shutil.rmtree(old, ignore_errors=True)
     lake.mkdir()
     for number in range(2):
         if number:
-            zb.build_index(lake, "id", rows_per_zone=1, levels=LEVELS, workers=1).optimize()
-            zb.build_index(lake, "name", rows_per_zone=20, levels=LEVELS, optimize=False, workers=1)
-        ids = range(300 * number, 300 * number + 300)
+            zb.build_index(lake, "id", rows_per_zone=1, kind="both", workers=1).optimize()
+            zb.build_index(lake, "name", rows_per_zone=20, kind="both", optimize=False, workers=1)
+        ids = (range(448), range(448, 600))[number]  # 448 zones are the fewest that are sliced
         names = [None if one % 50 == 0 else f"n {one}" for one in ids]
         path = lake / f"part-{number}.parquet"
         pq.write_table(pa.table({"id": pa.array(ids, pa.int64()), "name": names}), path)
@@ -115,10 +114,9 @@ def _malformed(index: Path, folder: Path) -> None:
     add("version-checksum", version, whole[version].replace(b'"rows_per_zone": 20', b'"rows_per_zone": 21'))
     add("version-of-the-future", version, json.dumps({**document, "format_version": 99}).encode())
     for column in document["body"]["columns"]:
-        levels = {level["name"]: level["segments"] for level in column["levels"]}
-        for kind, segments in {"zone": column["segments"], **levels}.items():
-            path = segments[0]["path"]
-            name = f"{column['name']}-{kind}-{segments[0]['kind']}"
+        for segment in column["segments"]:
+            path = segment["path"]
+            name = f"{column['name']}-{segment['kind']}"
             if not any(one["file"].startswith(name) for one in told):
                 add(f"{name}-cut", path, whole[path][:-8])
                 middle = len(whole[path]) // 2

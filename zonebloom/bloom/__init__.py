@@ -7,7 +7,7 @@ module         what lives there
 ``sizing``     false positive probability of (ndv, blocks), and its inverse
 ``hashing/``   Arrow values to uint64 hashes
 ``sbbf``       `Sbbf`, one filter
-``parquet``    the bytes that Parquet hashes for its own filters
+``physical_values``  the bytes that Parquet hashes for its own filters
 ``zones/``     one filter for each zone of a column
 ``kernels/``   the only place that imports Numba
 =============  ==================================================================================

@@ -76,7 +76,7 @@ class Sbbf:
         if not fits or blocks.ndim != 2 or blocks.shape[1] != 8 or not 1 <= len(blocks) <= MAX_BLOCKS:  # noqa: PLR2004
             got = f"{blocks.dtype} of shape {blocks.shape}" if isinstance(blocks, np.ndarray) else type(blocks).__name__
             raise InvalidArgumentError(
-                f"blocks must be a contiguous uint32 array of shape (1 to {MAX_BLOCKS}, 8), got {got}"
+                f"blocks must be a contiguous uint32 array of shape (1 to {MAX_BLOCKS}, 8)", got=got
             )
         self._blocks = blocks
 
@@ -107,7 +107,7 @@ class Sbbf:
             If there are none, or too many.
         """
         if isinstance(num_blocks, bool) or not isinstance(num_blocks, int) or not 1 <= num_blocks <= MAX_BLOCKS:
-            raise InvalidArgumentError(f"num_blocks must be an integer from 1 to {MAX_BLOCKS}, got {num_blocks!r}")
+            raise InvalidArgumentError(f"num_blocks must be an integer from 1 to {MAX_BLOCKS}", got=f"{num_blocks!r}")
         return cls(np.zeros((num_blocks, 8), np.uint32))
 
     @classmethod
@@ -125,7 +125,7 @@ class Sbbf:
         """
         num_bytes = memoryview(bitset).nbytes
         if num_bytes == 0 or num_bytes % BLOCK_BYTES or num_bytes > MAX_BLOCKS * BLOCK_BYTES:
-            raise InvalidArgumentError(f"a bitset must be 32 bytes times 1 to {MAX_BLOCKS}, got {num_bytes} bytes")
+            raise InvalidArgumentError(f"a bitset must be 32 bytes times 1 to {MAX_BLOCKS}", got=f"{num_bytes} bytes")
         return cls(np.frombuffer(bitset, "<u4").reshape(-1, 8).astype(np.uint32))
 
     @classmethod
@@ -135,7 +135,8 @@ class Sbbf:
         Raises
         ------
         InvalidArgumentError
-            If it is no header of an uncompressed split-block filter of XXH64, or the bitset has not its size.
+            The header is not that of an uncompressed split-block XXH64 filter, or the bitset has another size than the
+            header says.
 
         Notes
         -----
@@ -145,10 +146,10 @@ class Sbbf:
         for start in _HEADER_LENGTHS:
             if start < len(raw) and raw.startswith(_header(len(raw) - start)):
                 return cls.from_bytes(raw[start:])
-        message = (
-            "a filter must be the header of an uncompressed split-block filter of XXH64, and as many bytes as it says"
+        raise InvalidArgumentError(
+            "a filter must be the header of an uncompressed split-block filter of XXH64, and as many bytes as it says",
+            got=f"{len(raw)} bytes that begin with {raw[:20].hex() or 'nothing'}",
         )
-        raise InvalidArgumentError(f"{message}, got {len(raw)} bytes that begin with {raw[:20].hex() or 'nothing'}")
 
     def to_parquet_bytes(self) -> bytes:
         """Header and bitset, as a Parquet file has them; `bloom_filter_length` is their length.
@@ -300,8 +301,11 @@ class Sbbf:
         if not isinstance(other, Sbbf):
             return NotImplemented
         if other.num_blocks != self.num_blocks:
-            wanted = f"filters must be of equal size to be united, got {self.num_blocks} and {other.num_blocks} blocks"
-            raise InvalidArgumentError(f"{wanted}; fold the larger one")
+            raise InvalidArgumentError(
+                "filters must be of equal size to be united",
+                got=f"{self.num_blocks} and {other.num_blocks} blocks",
+                do="fold the larger one",
+            )
         np.bitwise_or(self._blocks, other._blocks, out=self._blocks)
         return self
 

@@ -73,7 +73,7 @@ def num_blocks_for(ndv: int, fpp: float, sizing: str) -> int:
     check_sizing(sizing)
     check_fpp(fpp)
     if isinstance(ndv, bool) or not isinstance(ndv, int) or ndv < 0:
-        raise InvalidArgumentError(f"ndv must be an integer of 0 or more, got {ndv!r}")
+        raise InvalidArgumentError("ndv must be an integer of 0 or more", got=f"{ndv!r}")
     if sizing == "power_of_two":
         return _power_of_two_blocks(ndv, fpp)
     if sizing == "parquet":
@@ -184,14 +184,14 @@ def _least_blocks(ndv: int, fpp: float) -> int:
 def _values_per_block(fpp: float) -> float:
     """The mean number of values in a block at `fpp`, for many blocks."""
     # 2^20 blocks stand for infinitely many: binomial and Poisson then agree to 1 part in 10^6.
-    many = 1 << 20
-    low, high = 0, many
-    while expected_fpp(high, many) <= fpp:
+    num_blocks = 1 << 20
+    low, high = 0, num_blocks
+    while expected_fpp(high, num_blocks) <= fpp:
         high *= 2
     while high - low > 1:
         middle = (low + high) // 2
-        if expected_fpp(middle, many) <= fpp:
+        if expected_fpp(middle, num_blocks) <= fpp:
             low = middle
         else:
             high = middle
-    return max(low, 1) / many
+    return max(low, 1) / num_blocks

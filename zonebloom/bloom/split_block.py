@@ -76,7 +76,7 @@ def fold(filters: NDArray[np.uint32], factor: int) -> NDArray[np.uint32]:
     """
     *lead, num_blocks, words = filters.shape
     if isinstance(factor, bool) or not isinstance(factor, int) or factor < 1 or num_blocks % factor:
-        raise InvalidArgumentError(f"factor must divide the {num_blocks} blocks, got {factor!r}")
+        raise InvalidArgumentError(f"factor must divide the {num_blocks} blocks", got=f"{factor!r}")
     grouped = filters.reshape(*lead, num_blocks // factor, factor, words)
     folded: NDArray[np.uint32] = np.bitwise_or.reduce(grouped, axis=-2)
     return folded

@@ -11,7 +11,7 @@ from zonebloom.cli.options import common_options, is_json, path_argument, storag
 from zonebloom.cli.output import print_json, say
 from zonebloom.cli.root import app
 from zonebloom.cli.values import typed_value
-from zonebloom.errors import InvalidArgumentError
+from zonebloom.errors import InvalidArgumentError, Words
 from zonebloom.options import Sizing
 from zonebloom.reasons import counted
 
@@ -50,7 +50,7 @@ def blooms(
     """
     if add != (output is not None) or (add and (value is not None or not column)):
         raise InvalidArgumentError(
-            "--add must come with --output and --column, and with no --value, got another choice"
+            "--add must come with --output and --column, and with no --value", got="another choice"
         )
     if add and output is not None:
         from zonebloom.formats.parquet.bloom_writer import add_parquet_blooms  # noqa: PLC0415 - as below
@@ -59,12 +59,12 @@ def blooms(
         say(copies, *copies)
         return
     if len(column) > 1 or (value is not None and not column):
-        raise InvalidArgumentError(f"--value must come with one --column to look it up in, got {len(column)}")
+        raise InvalidArgumentError("--value must come with one --column to look it up in", got=len(column))
     _print_list(path, column[0] if column else None, value)
 
 
 def _print_list(path: str, column: str | None, value: str | None) -> None:
-    from zonebloom.formats.parquet.bloom import parquet_blooms  # noqa: PLC0415 - `--help` must not load Arrow
+    from zonebloom.formats.parquet_blooms import parquet_blooms  # noqa: PLC0415 - `--help` must not load Arrow
 
     wanted = None if value is None or column is None else _literal(path, column, value)
     found = parquet_blooms(path, column=column, value=wanted, storage_options=storage_options())
@@ -79,7 +79,7 @@ def _print_list(path: str, column: str | None, value: str | None) -> None:
     summary = f"{counted(len(rows), 'filter')}, {num_usable:,} usable, {num_bytes:,} bytes"
     if value is not None:
         summary += f"; {sum(row['excluded'] is True for row in rows):,} exclude the value"
-    click.echo(summary, err=True)
+    click.echo(summary if rows else f"no file has one; {Words.ADD_PARQUET_BLOOMS}", err=True)
 
 
 def _literal(path: str, column: str, text: str) -> Any:
@@ -89,7 +89,7 @@ def _literal(path: str, column: str, text: str) -> Any:
     from zonebloom.formats import open_dataset  # noqa: PLC0415 - as above
     from zonebloom.formats.parquet.file import open_parquet  # noqa: PLC0415 - as above
 
-    dataset = open_dataset(path, storage_options()).pin()
+    dataset = open_dataset(path, storage_options(), as_files=True).pin()
     for name, listed in dataset.list().items():
         with open_parquet(dataset, name, listed) as file:
             leaf = file.leaf_of(column)

@@ -1,7 +1,7 @@
-"""The demo: a generated lake, indexed and searched, every answer compared with the full scan's.
+"""The demo: a generated lake, indexed and searched. Every answer is compared with that of a full scan.
 
-Events lie in hive folders, one file a day. `user_id` is a random UUID and `device_id` a random int64, so the files are
-sorted by neither and their minima and maxima say nothing. Everything is made in a temporary folder, and deleted.
+Events lie in hive folders, one file a day. `user_id` is a random UUID and `device_id` a random int64. The files are
+sorted by neither, so minima and maxima exclude nothing. All files are made in a temporary folder and deleted.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ import pyarrow.parquet as pq
 from rich.console import Console
 from rich.table import Table
 
+from zonebloom.doors import build_index
 from zonebloom.errors import InvalidArgumentError, ZoneBloomError
-from zonebloom.index import Index, build_index
+from zonebloom.index import Index
 from zonebloom.reasons import counted
 from zonebloom.search.result import Counts
 
@@ -50,9 +51,9 @@ class MeasuredSearch:
     num_matches: int
     """Rows that match."""
     kept: Counts
-    """What had to be read."""
+    """The parts that had to be read."""
     total: Counts
-    """What there is."""
+    """All parts of the lake."""
     search_seconds: float
     """The index alone: which rows may match."""
     scan_seconds: float
@@ -63,7 +64,7 @@ class MeasuredSearch:
 
 @dataclass(frozen=True, slots=True)
 class DemoReport:
-    """What the demo measured."""
+    """The measurements of the demo."""
 
     num_rows: int
     """Rows of the lake."""
@@ -114,7 +115,7 @@ def run_demo(
     keep: Path | None = None,
     console: Console | None = None,
 ) -> DemoReport:
-    """What an index saves on a lake of `rows` events in `files` files, printed and returned; nothing is left behind.
+    """Measure and print how much an index saves on a lake of `rows` events in `files` files. Leaves no files behind.
 
     Needs about 70 bytes of disk a row, and a minute at the defaults.
 
@@ -123,25 +124,27 @@ def run_demo(
     keep
         A new folder where lake and index stay.
     directory
-        Where the temporary folder is made; by default where the system has such folders.
+        The parent of the temporary folder; by default the system's folder for temporary files.
     console
         Where to print; stdout by default.
 
     Raises
     ------
     InvalidArgumentError
-        `files` is below 1, or above `rows`.
+        `rows` or `files` is below 1, or `files` above `rows`.
     ZoneBloomError
         An answer differs from the full scan's.
     """
+    if rows < 1:
+        raise InvalidArgumentError("--rows must be at least 1", got=rows)
     if not 1 <= files <= rows:
-        raise InvalidArgumentError(f"files must be from 1 to the {rows} rows, got {files}")
+        raise InvalidArgumentError(f"--files must be from 1 to the {rows} rows", got=files)
     if console is None:
         console = Console()
         if not console.is_terminal:
             console = Console(width=_WIDTH_OF_A_PIPE)
     if keep is not None and keep.exists():
-        raise InvalidArgumentError(f"keep must be a new folder, got {keep}, which exists")
+        raise InvalidArgumentError("keep must be a new folder", got=f"{keep}, which exists")
     with tempfile.TemporaryDirectory(prefix="zonebloom-demo-", dir=directory) as folder:
         console.print(f"Writing {rows:,} events with random keys to {counted(files, 'Parquet file')} …")
         lake = _write_lake((keep or Path(folder)) / "events", rows, files)
@@ -179,7 +182,7 @@ def _write_lake(root: Path, rows: int, files: int) -> _Lake:
         num_rows = rows * (number + 1) // files - rows * number // files
         batches = _events(random, num_rows)
         first = next(batches)
-        # Plain keys, as writers leave them that gave up on a dictionary of random values.
+        # Plain keys: most writers give up on a dictionary of random values.
         with pq.ParquetWriter(path, first.schema, use_dictionary=["event"]) as writer:
             writer.write_batch(first)
             for batch in batches:
@@ -225,7 +228,7 @@ def _warm_up(root: Path) -> float:
 
 
 def _read_keys(lake: _Lake) -> int:
-    """Reads the keys and does nothing with them: what no build can beat on one thread."""
+    """Read the keys only: the least time of any build on one thread."""
     num_rows = 0
     for file in lake.files:
         with pq.ParquetFile(file) as source:
@@ -253,7 +256,7 @@ def _searches(lake: _Lake) -> list[_Search]:
 
 
 def _measure(index: Index, lake: _Lake, search: _Search) -> MeasuredSearch:
-    """The three ways in turn, so that none has the machine to itself; their answers are compared first."""
+    """Measure the three ways in turn, under equal conditions. Their answers are compared first."""
     dataset = pads.dataset(lake.root, format="parquet", partitioning="hive")
     found = index.search(search.where)
     rows = index.to_table(search.where)
@@ -273,8 +276,11 @@ def _measure(index: Index, lake: _Lake, search: _Search) -> MeasuredSearch:
 def _check_equal(rows: pa.Table, expected: pa.Table, title: str) -> None:
     order = [("user_id", "ascending")]
     if rows.sort_by(order) != expected.cast(rows.schema).sort_by(order):
-        counts = f"{counted(rows.num_rows, 'row')} where the full scan gives {expected.num_rows}"
-        raise ZoneBloomError(f"a scan must equal the full scan, got {counts} for {title}; please report this")
+        raise ZoneBloomError(
+            "a scan must equal the full scan",
+            got=f"{counted(rows.num_rows, 'row')} where the full scan gives {expected.num_rows} for {title}",
+            do="please report this",
+        )
 
 
 def _seconds(call: Callable[[], T]) -> tuple[float, T]:

@@ -1,4 +1,4 @@
-"""What concerns Lance's own index of a table: the command `audit`, and `export --to-lance`."""
+"""Commands for Lance's own index of a table: `audit`, and `export --to-lance`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def audit(path: str, column: str | None, sample: float, replace: bool) -> None:
 
     Lance does not find rows that are missing from an index; 1.0.4 and older wrote such indexes. PATH is the table.
     """
-    from zonebloom.maintain.lance_audit import audit_lance  # noqa: PLC0415 - `--help` must not load Arrow
+    from zonebloom.indexing.lance_audit import audit_lance  # noqa: PLC0415 - `--help` must not load Arrow
 
     with busy("auditing"):
         found = audit_lance(path, column=column, sample=sample, storage_options=storage_options())
@@ -58,10 +58,10 @@ def _print_index(one: Any) -> None:
 
 
 def _replaced(path: str, column: str) -> dict[str, Any]:
-    """What was committed in the place of Lance's index of a column."""
+    """Replace Lance's index of a column; returns a summary of the commit."""
     import tempfile  # noqa: PLC0415 - it loads much
 
-    from zonebloom.index import build_index  # noqa: PLC0415 - as above
+    from zonebloom.doors import build_index  # noqa: PLC0415 - as above
 
     with tempfile.TemporaryDirectory() as folder:
         index = build_index(path, column, index=f"{folder}/index", storage_options=storage_options())
@@ -69,7 +69,7 @@ def _replaced(path: str, column: str) -> dict[str, Any]:
 
 
 def export_to_lance(index: Index, column: str, *, per_fragment: bool, overwrite: bool) -> None:
-    """Do and print `export --to-lance`."""
+    """Run `export --to-lance` and print its result."""
     done = index.export_lance(index.data.location, column, per_fragment=per_fragment, overwrite=overwrite)
     parts = f"{counted(done.num_zones, 'zone')} in {counted(done.num_segments, 'segment')}"
     size = f"{parts}, {done.filter_bytes:,} bytes of filters"

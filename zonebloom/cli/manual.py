@@ -1,4 +1,4 @@
-"""Commands about the command: shell completion and a man page, both made from what click knows of the others."""
+"""Commands about the command: shell completion and a man page, both generated from click's data."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def man(context: click.Context) -> None:
 
 
 def _escaped(text: str) -> str:
-    """`text` without what troff would take for commands."""
+    """`text` with the characters escaped that troff would read as commands."""
     shown = (
         "\n".join(line.strip() for line in text.replace("\b", "").splitlines()).replace("\\", "\\e").replace("-", "\\-")
     )

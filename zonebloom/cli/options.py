@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sys
 import threading
@@ -13,7 +14,7 @@ from typing import Any, TypeVar
 import click
 
 from zonebloom.errors import InvalidArgumentError
-from zonebloom.storage.stores.locations import absolute, is_url
+from zonebloom.stores.locations import absolute, is_url
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _Decorator = Callable[[_Command], _Command]
@@ -62,13 +63,26 @@ def _written_out(_context: click.Context, _option: click.Parameter, given: Any) 
     return None if given is None else _condition(given)
 
 
+def read_input(source: str) -> bytes:
+    """The bytes of the file `source`, or of stdin if `source` is `-`.
+
+    Raises
+    ------
+    OSError
+        The file cannot be read, or stdin is closed.
+    """
+    if source != "-":
+        return Path(source).read_bytes()
+    if sys.stdin is None:
+        raise OSError(errno.EBADF, "stdin is closed")
+    return sys.stdin.buffer.read()
+
+
 def _condition(text: str) -> str:
     if not text.startswith("@"):
         return text
     try:
-        with click.open_file(text[1:], "rb") as file:  # as text, line ends inside quotes would change
-            data: bytes = file.read()
-        return data.decode("utf-8-sig").strip()
+        return read_input(text[1:]).decode("utf-8-sig").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise click.BadParameter(f"@FILE must be a text file that can be read, got {text}: {error}") from error
 
@@ -91,7 +105,7 @@ columns_option: _Decorator[Any] = click.option(
 
 
 def common_options(command: _Command) -> _Command:
-    """What every command has that is about one PATH: how to print, and options for its store."""
+    """The options of every command about one PATH: the output format, and options of the store."""
     decorated: _Command = _format_option(_storage_option(command))
     return decorated
 
@@ -101,7 +115,7 @@ def values_options(command: _Command) -> _Command:
     column = click.option("--column", "-c", help="With --values: the column that holds them.")
     values = click.option(
         "--values",
-        metavar="FILE",
+        metavar="FILE[:COLUMN]",
         help="Values to look for; - is stdin. Text with one a line, CSV with a header, Arrow or Parquet.",
     )
     decorated: _Command = column(values(command))
@@ -129,12 +143,12 @@ def work_options(command: _Command) -> _Command:
 
 
 def storage_options() -> dict[str, str] | None:
-    """What `--storage-option` gave the command that runs."""
+    """The store's options of the running command, from `--storage-option`."""
     return click.get_current_context().meta.get(_OPTIONS) or None
 
 
 def is_json() -> bool:
-    """Whether the command that runs prints JSON."""
+    """Whether the running command prints JSON."""
     return bool(click.get_current_context().meta[_FORMAT] == "json")
 
 
@@ -146,48 +160,54 @@ def listed(text: str | None) -> list[str] | None:
 
     names = [name.strip() for name in next(csv.reader([text], skipinitialspace=True), [])]
     if not names or "" in names:
-        raise InvalidArgumentError(f"a list of names must be like user_id,amount, got {text!r}")
+        raise InvalidArgumentError("a list of names must be like user_id,amount", got=f"{text!r}")
+    if len(set(names)) < len(names):
+        raise InvalidArgumentError("a list of names must have each name once", got=f"{text!r}")
     return names
 
 
 def open_it(path: str, index: str | None) -> Any:
-    """The index that a command is about, which must be of the data set that it names."""
-    from zonebloom.index import open_index  # noqa: PLC0415 - `--help` must not load Arrow
+    """Open the index of a command. It must belong to the data set that the command names."""
+    from zonebloom.doors import open_index  # noqa: PLC0415 - `--help` must not load Arrow
 
-    table = path if index and path.endswith(".metadata.json") else None  # which snapshot of Iceberg's is meant
+    table = path if index and path.endswith(".metadata.json") else None  # this names a snapshot of Iceberg
     opened = open_index(index or path, storage_options=storage_options(), dataset=table)
-    if index and table is None and opened.info()["dataset_kind"] != "iceberg":  # whose place only its catalog knows
+    if index and table is None and opened.info()["dataset_kind"] != "iceberg":  # only its catalog knows its place
         place = opened.data.location
         if not any(_is_in(absolute(path), one) for one in (place, opened.location)):
-            message = f"PATH must be the data set of the index {opened.location}, which is {place}, got {path}"
-            raise InvalidArgumentError(f"{message}; name that, or build an index of {path}")
+            raise InvalidArgumentError(
+                f"PATH must be the data set of the index {opened.location}, which is {place}",
+                got=path,
+                do=f"name that, or build an index of {path}",
+            )
     return opened
 
 
-def check_output(path: Path, opened: Any, *, overwrite: bool) -> None:
-    """Refuse a file of rows or zones that would be data or part of the index, or that exists, before any work."""
-    from zonebloom.maintain import outputs  # noqa: PLC0415 - `--help` must not load Arrow
+def check_output(
+    path: Path, opened: Any, *, overwrite: bool, endings: tuple[str, ...] = (".arrow", ".parquet")
+) -> None:
+    """Refuse, before any work, an output file that exists, or that would be read as data or as part of the index."""
+    from zonebloom.report import output_path as outputs  # noqa: PLC0415 - `--help` must not load Arrow
 
-    endings = (".arrow", ".parquet")
     outputs.check_output(path, opened.data.pin(), opened.location, endings=endings, overwrite=overwrite)
 
 
 def _is_in(path: str, place: str) -> bool:
-    """Whether `path` is `place` or lies in it, by name or by what links lead to."""
+    """Whether `path` is `place` or lies in it, by name or after links are resolved."""
     resolved = (path, place) if is_url(place) else (os.path.realpath(path), os.path.realpath(place))
     return any(f"{inner}/".startswith(f"{outer.rstrip('/')}/") for inner, outer in ((path, place), resolved))
 
 
 @contextlib.contextmanager
 def busy(doing: str) -> Iterator[None]:
-    """A sign of life on a terminal while the block runs, if it lasts for over a second."""
+    """Show activity on a terminal while the block runs, if it takes more than a second."""
     if not sys.stderr.isatty():
         yield
         return
     shown = contextlib.ExitStack()
 
     def show() -> None:
-        from rich import console, progress  # noqa: PLC0415 - only what lasts pays for it
+        from rich import console, progress  # noqa: PLC0415 - only long work loads it
 
         columns = (progress.SpinnerColumn(), progress.TextColumn("{task.description}"), progress.TimeElapsedColumn())
         bar = progress.Progress(*columns, console=console.Console(stderr=True), transient=True)

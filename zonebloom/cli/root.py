@@ -1,6 +1,6 @@
-"""The root of all commands, and what becomes of an error.
+"""The root of all commands, and the handling of errors.
 
-click and not typer, which loads pydantic: a search of one key would spend more time on that than on all the rest.
+click, not typer: typer loads pydantic, which takes longer than all other work of a search for one key.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ import contextlib
 import gc
 import logging
 import os
-import re
 import sys
 import warnings
 from collections.abc import Sequence
@@ -46,35 +45,12 @@ ARGUMENTS = {
     "version": "Number of a version that `zonebloom versions` lists.",
     "shell": "The shell that runs the script.",
 }
-"""What the arguments of commands are, by name."""
+"""Descriptions of the commands' arguments, by name."""
 
 _CALLERS_MISTAKES = (ValueError, TypeError, LookupError, ImportError)
 _WIDTH = 80
 _STOPPED, _PIPE_CLOSED = 130, 141
 """Exit statuses of a shell for the signals INT and PIPE."""
-
-_IN_WORDS_OF_THE_COMMAND = [
-    (re.compile(pattern), words)
-    for pattern, words in (
-        (r"refresh it, or build with overwrite=True", "`zonebloom refresh` brings it up to date; or add --overwrite"),
-        (r"build_index\(path, '([^']+)'\)", r"zonebloom build PATH --column \1"),
-        (r"refresh the index", "run `zonebloom refresh PATH`"),
-        (r"\bbuild_index\b", "`zonebloom build`"),
-        (r"overwrite=True", "--overwrite"),
-        (r"\boutput must", "--output must"),
-        (r"\bindex=(?!\w)", "--index FOLDER"),
-        (r"\bdataset=(?!\w)", "PATH"),
-        (r"column= and values=", "--column and --values"),
-        (r"a predicate, or --column", "--where, or --column"),
-    )
-]
-
-
-def as_command(message: str) -> str:
-    """A message of the library in the words of the command."""
-    for pattern, words in _IN_WORDS_OF_THE_COMMAND:
-        message = pattern.sub(words, message)
-    return message
 
 
 def _be_verbose(_context: click.Context, _option: click.Parameter, is_verbose: bool) -> None:
@@ -102,7 +78,7 @@ class Command(click.Command):
         self.params.append(_verbose_option())
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """As click does, but an option that counts once must not be given twice: the last would win silently."""
+        """As click does, but refuse a single option that is given twice: the last would silently win."""
         for option in self.params:
             if isinstance(option, click.Option) and not option.multiple and not option.is_flag:
                 names = [one for one in args if one.partition("=")[0] in option.opts]
@@ -173,7 +149,7 @@ class _State:
 
     @classmethod
     def be_quiet(cls) -> None:
-        """As before `--verbose`, for a caller that runs the command in its own process."""
+        """Undo `--verbose`, for a caller that runs the command in its own process."""
         for handler in cls.handlers:
             handler.stream.flush()
             logging.getLogger("zonebloom").removeHandler(handler)
@@ -181,11 +157,12 @@ class _State:
 
 
 def _show_warning(message: Warning | str, *_: Any) -> None:
-    click.echo(f"zonebloom: warning: {as_command(str(message))}", err=True)
+    sign = click.style("warning:", fg="yellow", bold=True) if _is_colourful() else "zonebloom: warning:"
+    click.echo(f"{sign} {message}", err=True)
 
 
 def main() -> NoReturn:
-    """Run the command as all that this process does."""
+    """Run the command as the only work of this process."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # NumPy would start threads that spin, and we multiply no matrix
     _use_utf8()
     status = run()
@@ -194,7 +171,7 @@ def main() -> NoReturn:
 
 
 def _use_utf8() -> None:
-    """Names of files and columns are UTF-8 in any locale; a stream that is closed takes what it gets."""
+    """Use UTF-8 for names of files and columns in any locale. A missing stream is replaced by the null device."""
     if sys.getfilesystemencoding() != "utf-8" and os.name == "posix":
         os.environ["PYTHONUTF8"] = "1"
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - this process once more
@@ -208,7 +185,7 @@ def _use_utf8() -> None:
 
 def run() -> int:
     """Run the command, and give its exit status; every error is one line on stderr."""
-    with warnings.catch_warnings():
+    with errors.in_words_of_the_command(), warnings.catch_warnings():
         warnings.simplefilter("always", RuntimeWarning)
         warnings.showwarning = _show_warning  # type: ignore[assignment]
         try:
@@ -217,11 +194,11 @@ def run() -> int:
         except click.exceptions.NoArgsIsHelpError as error:
             click.echo(error.format_message(), err=True)
             status = 2
-        except (Exception, KeyboardInterrupt, SystemExit) as error:  # noqa: BLE001 - the last to be told
-            cause = BrokenPipeError() if isinstance(error, SystemExit) else error  # so click tells of a closed pipe
+        except (Exception, KeyboardInterrupt, SystemExit) as error:  # noqa: BLE001 - the last handler
+            cause = BrokenPipeError() if isinstance(error, SystemExit) else error  # click's sign of a closed pipe
             message, status = _told(cause)
             _fail(message)
-            if isinstance(cause, OSError):  # what is left must not fail again as Python ends
+            if isinstance(cause, OSError):  # the rest of the output must not fail again when Python ends
                 with contextlib.suppress(OSError, ValueError):
                     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         finally:
@@ -230,7 +207,7 @@ def run() -> int:
 
 
 def _told(error: BaseException) -> tuple[str, int]:
-    """What to say of an error, and the exit status."""
+    """The message of an error, and the exit status."""
     if isinstance(error, click.UsageError):
         message = error.format_message().rstrip(".")
         if (
@@ -246,14 +223,14 @@ def _told(error: BaseException) -> tuple[str, int]:
     if isinstance(error, BrokenPipeError):
         return "", _PIPE_CLOSED
     if isinstance(error, errors.ZoneBloomError):
-        return as_command(str(error)), 2 if isinstance(error, _CALLERS_MISTAKES) else 1
+        return str(error), 2 if isinstance(error, _CALLERS_MISTAKES) else 1
     if isinstance(error, OSError):
         return f"cannot read or write: {error.strerror or error}", 1
     return f"internal error: {type(error).__name__}: {error}; add --verbose to see where", 1
 
 
 def _left_over() -> str:
-    """What a stopped command leaves behind."""
+    """The sentence about what a stopped command leaves behind."""
     is_writer = any(name in sys.argv[1:] for name in ("build", "refresh"))
     return "; what was committed stays, and the same command goes on from there" if is_writer else ""
 
@@ -265,4 +242,10 @@ def _fail(message: str) -> None:
         traceback.print_exc()
     if message:
         with contextlib.suppress(OSError, ValueError):
-            click.echo(f"zonebloom: {' '.join(message.split())}", err=True)
+            sign = click.style("error:", fg="red", bold=True) if _is_colourful() else "zonebloom:"
+            click.echo(f"{sign} {' '.join(message.split())}", err=True)
+
+
+def _is_colourful() -> bool:
+    """Whether stderr is a terminal and colours are wanted. A log gets the name of the command instead."""
+    return sys.stderr.isatty() and not os.environ.get("NO_COLOR")

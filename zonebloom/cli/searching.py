@@ -1,7 +1,8 @@
-"""Commands that ask an index: search, scan, exists, locate, explain."""
+"""Commands that search an index: search, scan, exists, locate, explain."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,18 +25,17 @@ from zonebloom.cli.options import (
     where_option,
 )
 from zonebloom.cli.output import (
-    print_csv,
     print_json,
     print_list,
-    print_reasons,
     printable,
     python_rows,
-    say,
+    show,
+    write_csv,
     write_table,
 )
-from zonebloom.cli.root import app, as_command
+from zonebloom.cli.root import app
 from zonebloom.cli.values import read_values
-from zonebloom.errors import InvalidArgumentError
+from zonebloom.errors import InvalidArgumentError, Words
 from zonebloom.reasons import counted
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 def _wanted(opened: Any, where: str | None, column: str | None, values: str | None) -> dict[str, Any]:
-    """What a search is asked, as the library's arguments."""
+    """The condition of a search, as the library's arguments."""
     found = None if column is None or values is None else read_values(values, opened, column)
     if values is not None and column is None:
         raise click.UsageError("--values needs --column.")
@@ -74,7 +74,7 @@ def search(
 ) -> None:
     """Print the row ranges that may match; no other row does."""
     if limit is not None and limit < 0:
-        raise InvalidArgumentError(f"limit must be 0 or more, got {limit}")
+        raise InvalidArgumentError("limit must be 0 or more", got=limit)
     opened = open_it(path, index)
     found = opened.search(**_wanted(opened, where, column, values), strict=strict)
     document = found.to_dict()
@@ -85,17 +85,14 @@ def search(
     kept, total = found.kept, found.total
     for row in document["row_ranges"]:
         click.echo(f"{row['path']}\t{row['start']}\t{row['stop']}")
-    click.echo(
+    counts = (
         f"{found.kind}: {kept.files:,} of {counted(total.files, 'file')}, "
         f"{kept.zones:,} of {counted(total.zones, 'zone')}, "
-        f"{kept.rows:,} of {counted(total.rows, 'row')}, {kept.bytes:,} of {total.bytes:,} bytes; {found.kind.meaning}",
-        err=True,
+        f"{kept.rows:,} of {counted(total.rows, 'row')}, {kept.bytes:,} of {total.bytes:,} bytes; {found.kind.meaning}"
     )
-    if kept.unreadable:
-        click.echo(
-            f"and the rows of {counted(kept.unreadable, 'file')} that cannot be read: how many is unknown", err=True
-        )
-    print_reasons(found.reasons)
+    click.echo(counts if found.row_ranges else found.headline, err=True)
+    for note in found.notes():
+        click.echo(note, err=True)
 
 
 @app.command(
@@ -110,7 +107,7 @@ def search(
 @columns_option
 @limit_option
 @click.option(
-    "--output", "-o", metavar="FILE", type=click.Path(path_type=Path), help="Write .arrow or .parquet instead."
+    "--output", "-o", metavar="FILE", type=click.Path(path_type=Path), help="Write .csv, .arrow or .parquet instead."
 )
 @output_options
 @strict_option
@@ -134,8 +131,9 @@ def scan(
     """
     opened = open_it(path, index)
     if output is not None:
-        check_output(output, opened, overwrite=overwrite)
-    wanted = _wanted(opened, where, column, values)
+        check_output(output, opened, overwrite=overwrite, endings=(".csv", ".arrow", ".parquet"))
+    is_all = limit is not None and where is column is values is None
+    wanted = _wanted(opened, "TRUE" if is_all else where, column, values)
     reader = opened.scan(**wanted, columns=listed(columns), limit=limit, strict=strict)
     if output is not None:
         with busy("scanning"):
@@ -146,7 +144,7 @@ def scan(
             for row in python_rows(batch):
                 print_json(row, indent=None)
     else:
-        print_csv(reader)
+        write_csv(reader, sys.stdout)
     _say_what_was_read_whole(opened)
 
 
@@ -154,7 +152,7 @@ def _say_what_was_read_whole(opened: Any) -> None:
     unknown = opened.view().files.unknown_paths
     if unknown:
         message = f"read whole: {counted(len(unknown), 'new or changed file')}, such as {unknown[0]}"
-        click.echo(as_command(f"zonebloom: warning: {message}; refresh the index"), err=True)
+        click.echo(f"zonebloom: warning: {message}; {Words.REFRESH}", err=True)
 
 
 def _python_values(values: pa.Array) -> list[Any]:
@@ -167,7 +165,7 @@ _column_option = click.option("--column", "-c", required=True, help="An indexed 
 _values_option = click.option(
     "--values",
     required=True,
-    metavar="FILE",
+    metavar="FILE[:COLUMN]",
     help="Values to ask for; - is stdin. Text with one a line, CSV with a header, Arrow or Parquet.",
 )
 
@@ -188,21 +186,25 @@ _values_option = click.option(
 def locate(path: str, column: str, values: str, exact: bool, strict: bool, index: str | None) -> None:
     """Print for each value of a file the files and row ranges that can hold it.
 
-    The rest certainly do not.
+    The rest certainly do not. Row ranges without a value can hold any of them.
     """
     opened = open_it(path, index)
     opened.column_type(column)  # an error here names the indexed columns
     wanted = read_values(values, opened, column)
     with busy("asking"):
         found = opened.locate(column, wanted, exact=exact, strict=strict)
+    if exact:  # else the library says it
+        _say_what_was_read_whole(opened)
     given = _python_values(wanted)
-    names = [given[place] for place in found.column("key_index").to_pylist()]
+    places = found.column("key_index").to_pylist()
     rows = found.drop_columns("key_index").to_pylist()
     if is_json():
-        print_list({"value": value, **row} for value, row in zip(names, rows, strict=True))
+        asked = (None if place is None else given[place] for place in places)
+        print_list({"value": value, **row} for value, row in zip(asked, rows, strict=True))
         return
-    for value, row in zip(names, rows, strict=True):
-        click.echo("\t".join([f"{printable(value)}", *("" if one is None else str(one) for one in row.values())]))
+    for place, row in zip(places, rows, strict=True):
+        value = "" if place is None else str(printable(given[place]))
+        click.echo("\t".join([value, *("" if cell is None else str(cell) for cell in row.values())]))
 
 
 @app.command(
@@ -228,6 +230,8 @@ def exists(path: str, column: str, values: str, exact: bool, strict: bool, index
     wanted = read_values(values, opened, column)
     with busy("asking"):
         found = opened.exists(column, wanted, exact=exact, strict=strict)
+    if exact:  # else the library says it
+        _say_what_was_read_whole(opened)
     rows = zip(_python_values(wanted), found.to_pylist(), strict=True)
     if is_json():
         print_list({"value": value, "exists": answer} for value, answer in rows)
@@ -260,4 +264,4 @@ def explain(
     """Print what a search leaves out, and why not more."""
     opened = open_it(path, index)
     found = opened.explain(**_wanted(opened, where, column, values), strict=strict)
-    say(found.to_dict(), as_command(str(found)))
+    show(found)

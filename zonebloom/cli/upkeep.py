@@ -1,11 +1,10 @@
-"""Commands that look after an index: status, info, refresh, optimize, verify, versions, restore, vacuum, delete."""
+"""Commands that maintain an index: status, info, refresh, optimize, verify, versions, restore, vacuum, delete."""
 
 from __future__ import annotations
 
 import contextlib
-import re
 import sys
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, get_args
 
 import click
 
@@ -19,16 +18,14 @@ from zonebloom.cli.options import (
     storage_options,
     work_options,
 )
-from zonebloom.cli.output import print_aligned, print_info, print_json, print_list, say
-from zonebloom.cli.root import app, as_command
-from zonebloom.errors import IndexNotFoundError
-from zonebloom.options import Sizing
+from zonebloom.cli.output import print_list, print_skipped, say, show
+from zonebloom.cli.root import app
+from zonebloom.errors import IndexNotFoundError, Words
+from zonebloom.options import KINDS, Kind, Sizing
 from zonebloom.reasons import counted
 
 if TYPE_CHECKING:
-    from datetime import timedelta
-
-    from zonebloom.build.plan import Mode
+    from zonebloom.indexing.plan import Mode
 
 
 @app.command(examples=("status events/", "status events/ --check || zonebloom refresh events/"))
@@ -40,7 +37,7 @@ def status(path: str, check: bool, index: str | None) -> None:
     """Print what the index covers now, and what is read whole."""
     with busy("listing"):
         found = open_it(path, index).status()
-    say(found.to_dict(), as_command(str(found)))
+    show(found)
     if check and not found.is_fresh:
         raise click.exceptions.Exit(1)
 
@@ -52,20 +49,10 @@ def status(path: str, check: bool, index: str | None) -> None:
 def info(path: str, index: str | None) -> None:
     """Print version, and parameters and size of each column."""
     opened = open_it(path, index)
-    found = {**opened.info(), "num_skipped_files": opened.data.pin().num_skipped()}
-    if is_json():
-        print_json(found)
-        return
-    table = [f"{key.replace('_', ' ')} {found[key]}" for key in ("table_version", "snapshot_id") if key in found]
-    kind = ", ".join([found["dataset_kind"], *table])
-    click.echo(f"index    {found['index']}\ndata set {found['dataset']} ({kind})")
-    click.echo(
-        f"version {found['version']}, {counted(found['num_fragments'], 'file')}, {counted(found['num_rows'], 'row')}"
-    )
-    print_info(found)
-    for column in found["columns"]:
-        if column["is_unfinished"]:
-            click.echo(f"  {column['name']}: its build is unfinished; `zonebloom refresh` goes on")
+    info = opened.info()
+    info["num_skipped_files"] = opened.data.pin().num_skipped()
+    show(info)
+    print_skipped(0 if is_json() else info["num_skipped_files"])
 
 
 @app.command(
@@ -80,10 +67,10 @@ def info(path: str, index: str | None) -> None:
 )
 @click.option("--part", multiple=True, metavar="NAME", help="Only this file or folder in PATH; repeatable.")
 @click.option("--partition", multiple=True, metavar="KEY=VALUE", help="Only this partition; repeatable.")
+@click.option("--kind", type=click.Choice(KINDS), help="With full: bloom filters, locators or both from now on.")
 @click.option("--rows-per-zone", type=int, help="With full: rows of a zone from now on.")
 @click.option("--fpp", type=float, help="With full: false positive probability of a zone from now on.")
 @click.option("--sizing", type=click.Choice(get_args(Sizing)), help="With full: how large a filter is from now on.")
-@click.option("--levels", help="With full: zone, and fragment, dataset or locator; or locator alone.")
 @click.option("--check", is_flag=True, help="Read the index whole first, and mend it.")
 @work_options
 @index_option
@@ -93,10 +80,10 @@ def refresh(
     mode: Mode,
     part: tuple[str, ...],
     partition: tuple[str, ...],
+    kind: Kind | None,
     rows_per_zone: int | None,
     fpp: float | None,
     sizing: Sizing | None,
-    levels: str | None,
     check: bool,
     workers: int | None,
     commit_every: int,
@@ -120,20 +107,16 @@ def refresh(
         mode,
         paths=part or None,
         partitions=partition or None,
+        kind=kind,
         rows_per_zone=rows_per_zone,
         fpp=fpp,
         sizing=sizing,
-        levels=[name.strip() for name in levels.split(",")] if levels else None,
         check=check,
         workers=workers,
         commit_every=commit_every,
         progress=sys.stderr.isatty(),
     )
-    say(
-        done.to_dict(),
-        f"version {done.version}: {counted(done.num_files_added, 'file')} added, {done.num_files_dropped:,} dropped, "
-        f"{done.num_files_kept:,} kept; {counted(done.num_zones_added, 'zone')} added, {done.num_zones:,} in the index",
-    )
+    say(done.to_dict(), done.headline)
 
 
 @app.command(examples=("optimize events/",))
@@ -154,24 +137,7 @@ def optimize(path: str, dry_run: bool, index: str | None) -> None:
         return
     with busy("optimizing"):
         done = opened.optimize()
-    if is_json():
-        print_json(done.to_dict())
-        return
-    if not done.columns:
-        click.echo(f"nothing to do: version {done.version} stays")
-        return
-    click.echo(f"version {done.version}")
-    for column in done.columns:
-        click.echo(
-            f"  {column.name}: {counted(column.num_zones_rewritten, 'zone')} rewritten, "
-            f"{column.num_zones_dropped:,} dropped; "
-            f"{counted(column.num_segments_before, 'segment')} became {column.num_segments:,}, "
-            f"{column.index_bytes_before:,} bytes became {column.index_bytes:,}"
-        )
-        for level in column.merged_levels:
-            click.echo(f"  {column.name}: filters of the level {level} merged")
-        for message in column.damage:
-            click.echo(f"  damaged, left as it is: {message}", err=True)
+    show(done)
 
 
 @app.command(examples=("verify events/ --all", "verify events/ --sample 0.01 -f json"))
@@ -186,26 +152,8 @@ def verify(path: str, sample: float, all_files: bool, index: str | None) -> None
     with busy("verifying"):
         found = opened.verify(sample=1.0 if all_files else sample)
     num_unknown = len(opened.view().files.unknown_paths)
-    if is_json():
-        print_json(found.to_dict() | {"num_not_indexed": num_unknown})
-    else:
-        click.echo(
-            f"{'sound' if found.is_sound else 'NOT SOUND'}: "
-            f"read {found.num_files_read} of {counted(found.num_files, 'file')}"
-        )
-        for column in found.columns:
-            click.echo(
-                f"  {column.name}: {column.num_missing:,} of {counted(column.num_values, 'value')} missing in "
-                f"{counted(column.num_zones, 'zone')}\n    fpp expected {column.expected_fpp:.3g}, "
-                f"measured {column.measured_fpp:.3g} by bits, {column.measured_false_positives:.3g} by probing"
-            )
-        for message in found.damage:
-            click.echo(f"  damaged: {message}")
-        if num_unknown:
-            click.echo(
-                f"  not indexed, so not verified: {counted(num_unknown, 'new or changed file')}; "
-                "run `zonebloom refresh`"
-            )
+    unknown = f"not indexed, so not verified: {counted(num_unknown, 'new or changed file')}; {Words.REFRESH}"
+    say(found.to_dict() | {"num_not_indexed": num_unknown}, str(found), *([f"  {unknown}"] if num_unknown else []))
     if not found.is_sound:
         raise click.exceptions.Exit(1)
 
@@ -219,18 +167,8 @@ def versions(path: str, index: str | None) -> None:
     found = open_it(path, index).versions()
     if is_json():
         print_list(version.to_dict() for version in found)
-        return
-    rows = [
-        (
-            str(one.number),
-            f"{one.committed_at:%Y-%m-%d %H:%M:%S}Z",
-            one.operation,
-            str(one.num_files),
-            str(one.index_bytes),
-        )
-        for one in found
-    ]
-    print_aligned([("version", "committed", "operation", "files", "bytes"), *rows])
+    else:
+        click.echo(found)
 
 
 @app.command(examples=("restore events/ 3",))
@@ -244,31 +182,13 @@ def restore(path: str, version: int, index: str | None) -> None:
     say({"version": number, "restored": version}, f"version {number}")
 
 
-class _Duration(click.ParamType["timedelta"]):
-    name = "duration"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
-        from datetime import timedelta  # noqa: PLC0415 - only here
-
-        if isinstance(value, timedelta):
-            return value
-        match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([dhm]?)", value)
-        if match is None:
-            self.fail(f"must be like 7d, 12h or 30m, got {value!r}", param, ctx)
-        unit = {"": "days", "d": "days", "h": "hours", "m": "minutes"}[match[2]]
-        try:
-            return timedelta(**{unit: float(match[1])})
-        except OverflowError:
-            self.fail(f"must be a time that can be, got {value!r}", param, ctx)
-
-
 @app.command(examples=("vacuum events/ --dry-run", "vacuum events/ --older-than 12h"))
 @path_argument
-@click.option("--older-than", type=_Duration(), default="7d", help="Time since a version was superseded: 7d, 12h, 30m.")
+@click.option("--older-than", default="7d", help="Time since a version was superseded: 7d, 12h, 30m.")
 @click.option("--dry-run", is_flag=True, help="Remove nothing, only say what.")
 @index_option
 @common_options
-def vacuum(path: str, older_than: timedelta, dry_run: bool, index: str | None) -> None:
+def vacuum(path: str, older_than: str, dry_run: bool, index: str | None) -> None:
     """Remove old versions, and files that no version needs."""
     try:
         opened = open_it(path, index)
@@ -276,9 +196,7 @@ def vacuum(path: str, older_than: timedelta, dry_run: bool, index: str | None) -
         message = str(error).partition("; ")[0]
         raise IndexNotFoundError(f"{message}: nothing to remove") from error
     done = opened.vacuum(older_than=older_than, dry_run=dry_run)
-    verb = "would remove" if done.is_dry_run else "removed"
-    files = f"{counted(len(done.versions), 'version')} and {counted(len(done.files), 'file')}"
-    say(done.to_dict(), f"{verb} {files}, {done.num_bytes:,} bytes")
+    say(done.to_dict(), done.headline)
 
 
 @app.command(examples=("delete events/", "delete events/ --yes"))
@@ -292,7 +210,7 @@ def delete(path: str, yes: bool, dry_run: bool, index: str | None) -> None:
 
     Also what is left of a build that was killed before its first commit.
     """
-    from zonebloom.index import delete_index  # noqa: PLC0415 - `--help` must not load Arrow
+    from zonebloom.doors import delete_index  # noqa: PLC0415 - `--help` must not load Arrow
 
     if index is not None:
         with contextlib.suppress(IndexNotFoundError):  # what is left of a build names no data set
@@ -302,5 +220,4 @@ def delete(path: str, yes: bool, dry_run: bool, index: str | None) -> None:
         if not yes:
             click.confirm(f"Remove the index {found.location}?", abort=True, err=True)
         found = delete_index(index or path, storage_options=storage_options())
-    verb = "would remove" if dry_run else "removed"
-    say(found.to_dict(), f"{verb} {counted(found.num_files, 'file')} of {found.location}")
+    say(found.to_dict(), found.headline)

@@ -1,74 +1,130 @@
-"""Values in a file or on stdin: text, CSV, Arrow, Parquet; told apart by what they begin with.
+"""Values in a file or on stdin: text, CSV, Arrow or Parquet, distinguished by their first bytes.
 
-Text is compared by the library's one rule for literals: what spells a value of the column's type is that value.
+Text follows the library's rule for literals: a text that spells a value of the column's type is that value.
 """
 
 from __future__ import annotations
 
 import io
-import sys
-from collections.abc import Sequence
+import re
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from zonebloom.cli.blobs import blob_of
+from zonebloom.cli.bytes_text import blob_of
+from zonebloom.cli.options import read_input
 from zonebloom.cli.output import read_table
 from zonebloom.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_TABLES = (b"PAR1", b"ARROW1")
+_ARROW, _PARQUET = b"ARROW1\0\0", b"PAR1"
+"""First bytes of Arrow files, and first and last bytes of Parquet files. A text may begin with either."""
+_QUOTED = re.compile(r"""(["'])(.*)\1""", re.DOTALL)
 
 
 def read_values(source: str, index: Any, column: str) -> pa.Array:
-    """The values in the file `source`, or on stdin where it is `-`, for a column of the index's data set.
+    """The values in the file `source`, or on stdin if `source` is `-`, for a column of the index's data set.
+
+    `FILE:NAME` takes the column `NAME` of a file. By default it is the column of the same name, or the only column.
 
     Raises
     ------
     InvalidArgumentError
-        The file cannot be read, or has no such column, or a line is no value of the column's type.
+        The file cannot be read, or has no such column, or a line is not a value of the column's type.
     """
-    from zonebloom.bloom.hashing import resolve_column  # noqa: PLC0415 - `--help` must not load Arrow
+    from zonebloom.arrow import unwrapped  # noqa: PLC0415 - `--help` must not load Arrow
+    from zonebloom.bloom.hashing import resolve_column  # noqa: PLC0415 - as above
 
-    wanted = resolve_column(index.view().schema, column).type
+    wanted = unwrapped(resolve_column(index.view().schema, column).type, keeps_uuid=True)
+    path, chosen = _chosen(source)
     try:
-        data = sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
+        data = read_input(path)
     except OSError as error:
-        raise InvalidArgumentError(f"--values must be a readable file, got {source}: {error.strerror}") from error
-    if data.startswith(_TABLES) or source.endswith((".arrow", ".parquet")):
-        return _column_of(read_table(source, data), column, source)
+        raise InvalidArgumentError("--values must be a readable file", got=f"{path}: {error.strerror}") from error
+    if data.startswith(_ARROW) or data[:4] == data[-4:] == _PARQUET or path.endswith((".arrow", ".parquet")):
+        table = read_table(path, data)
+        is_only = chosen is None and table.num_columns == 1
+        found = table.column(0 if is_only else _place(table.column_names, chosen or column, path))
+        return found.combine_chunks()
     try:
         text = data.decode("utf-8-sig")  # a mark of the byte order is no part of the first value
     except UnicodeDecodeError as error:
-        message = f"--values must be text of UTF-8, CSV, Arrow or Parquet, got {source}: {error}"
-        raise InvalidArgumentError(message) from error
-    lines = _csv_lines(text, column, source)
-    if lines is None:  # splitlines() also cuts at characters inside a value
-        lines = list(enumerate(text.replace("\r\n", "\n").split("\n"), 1))
-    return _typed([(number, line) for number, line in lines if line], wanted, source)
+        raise InvalidArgumentError(
+            "--values must be text of UTF-8, CSV, Arrow or Parquet", got=f"{path}: {error}"
+        ) from error
+    lines = _csv_values(text, chosen, column, wanted, path)
+    return _typed(_lines(text) if lines is None else lines, wanted, path)
 
 
-def _csv_lines(text: str, column: str, source: str) -> list[tuple[int, str]] | None:
-    """The values of `column`, with their line numbers; None where the text is no CSV with a header that has it."""
+def _chosen(source: str) -> tuple[str, str | None]:
+    """The file and the column's name in `source`; None if it names no column."""
+    path, colon, name = source.rpartition(":")
+    if not (colon and path and name) or Path(source).exists():
+        return source, None
+    return path, name
+
+
+def _lines(text: str) -> list[tuple[int, str]]:
+    """The numbered lines that are not empty, without blanks around them and without one pair of quotes."""
+    numbered = enumerate(text.replace("\r\n", "\n").split("\n"), 1)  # splitlines() also cuts inside a value
+    trimmed = [(number, line.strip(" \t")) for number, line in numbered]
+    return [(number, _QUOTED.sub(r"\2", line) if _QUOTED.fullmatch(line) else line) for number, line in trimmed if line]
+
+
+def _csv_values(
+    text: str, chosen: str | None, column: str, wanted: pa.DataType, source: str
+) -> list[tuple[int, str]] | None:
+    """The values of a column of CSV with their line numbers; None if the text is not CSV with a header."""
     import csv  # noqa: PLC0415 - a search of one key does without
 
-    rows = csv.reader(io.StringIO(text, newline="\n"))  # which keeps line ends inside quotes
+    rows = csv.reader(io.StringIO(text, newline="\n"))  # keeps line ends inside quotes
     try:
         header = next(rows, [])
     except csv.Error:
         header = []
-    if column not in header and not source.endswith(".csv"):
+    if chosen is None and column not in header and not source.endswith(".csv"):
         return None
-    place = _place(header, column, source)
+    if chosen is None and len(header) == 1:
+        place = 0
+        _check_header(header[0], column, wanted, source)
+    else:
+        place = _place(header, chosen or column, source)
+    values = []
     try:
-        return [(rows.line_num, row[place]) for row in rows if len(row) > place]
+        for row in rows:
+            if row and len(row) <= place:
+                raise InvalidArgumentError(
+                    f"each line of {source} must have the column {header[place]}",
+                    got=f"{len(row)} of {len(header)} in line {rows.line_num}",
+                )
+            values += [(rows.line_num, row[place])] if row else []
     except csv.Error as error:
-        raise InvalidArgumentError(f"--values must be CSV, got line {rows.line_num} of {source}: {error}") from error
+        raise InvalidArgumentError("--values must be CSV", got=f"line {rows.line_num} of {source}: {error}") from error
+    return values
+
+
+def _check_header(name: str, column: str, wanted: pa.DataType, source: str) -> None:
+    """Refuse a first line that is a value. If any line could be a value, report that the first is read as a header."""
+    from zonebloom.arrow import is_text  # noqa: PLC0415 - `--help` must not load Arrow
+    from zonebloom.predicates.coerce import fit_values  # noqa: PLC0415 - as above
+
+    if name == column:
+        return
+    if is_text(wanted) or _is_blob(wanted):
+        message = f"the first line of {source}, {name!r:.80}, is taken for a header"
+        warnings.warn(f"{message}; name it {column}, or end the name of the file in .txt", RuntimeWarning, stacklevel=2)
+    elif fit_values([name], wanted).reason is None:
+        raise InvalidArgumentError(
+            "a file .csv must begin with a header",
+            got=f"the value {name!r:.80} in line 1 of {source}",
+            do="end the name of the file in .txt",
+        )
 
 
 def typed_value(text: str, wanted: pa.DataType, name: str) -> pa.Array:
-    """The value of type `wanted` that `text` stands for, as an array; `name` says in an error whose it is."""
+    """The value of type `wanted` that `text` spells, as an array; `name` is the column in errors."""
     import pyarrow as pa  # noqa: PLC0415 - `--help` must not load Arrow
 
     from zonebloom.arrow import is_text, type_name  # noqa: PLC0415 - as above
@@ -79,24 +135,27 @@ def typed_value(text: str, wanted: pa.DataType, name: str) -> pa.Array:
         array = pa.array([text], pa.string())
         return array if is_text(wanted) else array.cast(wanted)
     except (ValueError, pa.ArrowNotImplementedError) as error:
-        raise InvalidArgumentError(f"{name} must be of the type {type_name(wanted)}, got: {error}") from error
+        raise InvalidArgumentError(f"{name} must be of the type {type_name(wanted)}", got=error) from error
 
 
-def _column_of(table: pa.Table, column: str, source: str) -> pa.Array:
-    found = table.column(_place(table.column_names, column, source) if table.num_columns != 1 else 0)
-    return found.combine_chunks()
-
-
-def _place(names: Sequence[str], column: str, source: str) -> int:
-    """Where `column` is among the columns of a file."""
+def _place(names: list[str], column: str, source: str) -> int:
+    """The position of `column` among the columns of a file."""
+    if names.count(column) > 1:
+        raise InvalidArgumentError(
+            f"--values must have the column {column} once", got=f"{source} with it twice", do="rename one"
+        )
     if column in names:
-        return list(names).index(column)
+        return names.index(column)
     shown = ", ".join(names) or "none"
-    raise InvalidArgumentError(f"--values must have a column {column}, got {source} with {shown}; rename one")
+    raise InvalidArgumentError(
+        f"--values must have a column {column}",
+        got=f"{source} with {shown}",
+        do=f"choose one by --values {source}:{(names[0] if names else 'NAME')}",
+    )
 
 
 def _typed(lines: list[tuple[int, str]], wanted: pa.DataType, source: str) -> pa.Array:
-    """The lines as values for a column of the type `wanted`."""
+    """The lines as values of type `wanted`. An empty line is null if the type has no empty value."""
     import pyarrow as pa  # noqa: PLC0415 - `--help` must not load Arrow
 
     from zonebloom.arrow import is_text, type_name  # noqa: PLC0415 - as above
@@ -105,24 +164,39 @@ def _typed(lines: list[tuple[int, str]], wanted: pa.DataType, source: str) -> pa
     if is_text(wanted):
         return pa.array([line for _, line in lines], pa.string())
     if _is_blob(wanted):
-        return pa.array([_blob(line, number, source) for number, line in lines], pa.binary())
-    plain = [(number, line.strip(" \t\"'")) for number, line in lines]
-    texts = pa.array([line for _, line in plain], pa.string())
+        return pa.array([_blob(line, wanted, number, source) for number, line in lines], pa.binary())
+    texts = pa.array([line.strip(" \t") or None for _, line in lines], pa.string())
     if fit_values(texts, wanted).reason is not None:
-        for number, line in plain:
-            if fit_values([line], wanted).reason is not None:
-                message = f"each value must be of the type {type_name(wanted)}, got {line!r:.80}"
-                raise InvalidArgumentError(f"{message} in line {number} of {source}")
+        for (number, line), text in zip(lines, texts, strict=True):
+            if fit_values([text], wanted).reason is not None:
+                raise InvalidArgumentError(
+                    f"each value must be of the type {type_name(wanted)}",
+                    got=f"{line!r:.80} in line {number} of {source}",
+                )
     return texts
 
 
-def _blob(line: str, number: int, source: str) -> bytes:
+def _blob(line: str, wanted: pa.DataType, number: int, source: str) -> bytes | None:
+    """The bytes of a line. For a column of n bytes, 2 n hex digits are read as bytes."""
+    import pyarrow as pa  # noqa: PLC0415 - `--help` must not load Arrow
+
+    width = wanted.byte_width if pa.types.is_fixed_size_binary(wanted) else None
+    if width and re.fullmatch(f"[0-9A-Fa-f]{{{2 * width}}}", line):
+        return bytes.fromhex(line)
     try:
-        return blob_of(line)
+        value = blob_of(line)
     except ValueError as error:
         raise InvalidArgumentError(
-            f"line {number} of {source} must be bytes as text, got {line!r:.80}: {error}"
+            f"line {number} of {source} must be bytes as text", got=f"{line!r:.80}: {error}"
         ) from error
+    if width is None or len(value) == width:
+        return value
+    if not line:
+        return None
+    raise InvalidArgumentError(
+        f"each value must be {width} bytes, or {2 * width} hex digits",
+        got=f"{line!r:.80} of {len(value)} bytes in line {number} of {source}",
+    )
 
 
 def _is_blob(column_type: pa.DataType) -> bool:

@@ -1,9 +1,9 @@
-"""DataFusion: an indexed data set as a table, of which only the rows that may match are read.
+"""DataFusion: an indexed data set as a table. A query reads only the rows that may match.
 
-DataFusion hands the filters that pyarrow can express to the data set and does not apply them again, so they mean what
-pyarrow means by them: NaN equals nothing.
+DataFusion hands the filters that pyarrow can express to the data set, and does not apply them again. So they have
+pyarrow's semantics: NaN equals nothing.
 
-Spec: specs/engines.md#datafusion
+Design: docs/design/engines.md#datafusion
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from zonebloom.index import Index, open_index
+from zonebloom.doors import open_index
+from zonebloom.index import Index
 from zonebloom.search.arrow_dataset import IndexedDataset
 
 if TYPE_CHECKING:
@@ -28,12 +29,12 @@ def register(
     *,
     storage_options: Mapping[str, str] | None = None,
 ) -> IndexedDataset:
-    """Have `context` know the indexed data set `source`, a path or an `Index`, as table `name`.
+    """Register the indexed data set `source`, a path or an `Index`, in `context` as table `name`.
 
     Returns
     -------
     IndexedDataset
-        What was registered; its `last_scan` tells what a query kept of how much.
+        The registered data set. Its `last_scan` has the counts of the last query: kept and total.
 
     Examples
     --------
@@ -51,7 +52,7 @@ def register(
     >>> events.last_scan.kept.rows
     8192
 
-    Spec: specs/engines.md#datafusion
+    Design: docs/design/engines.md#datafusion
     """
     index = source if isinstance(source, Index) else open_index(source, storage_options=storage_options)
     dataset = index.dataset()

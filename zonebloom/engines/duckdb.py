@@ -1,13 +1,13 @@
-"""DuckDB: an indexed data set by name, as a relation that DuckDB's own reader fills, and joined with keys.
+"""DuckDB: an indexed data set as a view, as a relation of DuckDB's own reader, and joined with keys.
 
-- `register`: by name. DuckDB hands its filters to the data set; best for few matching rows.
+- `register`: a view. DuckDB hands its filters to the data set; best for few matching rows.
 - `relation`: DuckDB reads the Parquet files itself, but only the row groups that may match; best for many.
-- `semi_join`: the rows whose key is among those of a relation, of which DuckDB tells a data set nothing.
+- `semi_join`: the rows whose key is in a relation. DuckDB does not hand the keys of a join to a data set.
 
-Which rows may match, `relation` learns from DuckDB too: it runs the condition over a data set without rows, and looks
-which filter DuckDB hands to it. So texts, times and decimals in it mean what DuckDB means by them.
+`relation` lets DuckDB interpret the condition: it runs the condition over a data set without rows, and takes the filter
+that DuckDB hands to that data set. So texts, times and decimals in the condition have DuckDB's meaning.
 
-Spec: specs/engines.md#duckdb
+Design: docs/design/engines.md#duckdb
 """
 
 from __future__ import annotations
@@ -23,13 +23,16 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pads
 
 from zonebloom.bloom.hashing import resolve_column
+from zonebloom.doors import open_index
 from zonebloom.formats import ParquetDataset
-from zonebloom.index import Index, open_index
+from zonebloom.index import Index
 from zonebloom.predicates import IsIn, Predicate
 from zonebloom.predicates.coerce import fit_values
+from zonebloom.predicates.row_filter import to_expression
+from zonebloom.predicates.selection import RowSelection
 from zonebloom.search.arrow_dataset import IndexedDataset, as_predicate
+from zonebloom.search.query import Query
 from zonebloom.search.scan import tasks_of
-from zonebloom.search.selection import RowSelection
 from zonebloom.search.view import View
 
 if TYPE_CHECKING:
@@ -38,12 +41,14 @@ if TYPE_CHECKING:
 __all__ = ["register", "relation", "semi_join"]
 
 _MAX_PARTS = 64
-"""Files that are read by row groups; further ones are read whole, as each of the former is a scan of its own."""
+"""Files that are read by row groups. Each is a scan of its own, so further files are read whole."""
 _GLOB = re.compile(r"[*?\[\]]")
+_VIRTUAL = {"filename", "file_index", "file_row_number"}
+"""Columns that DuckDB adds to the columns of Parquet files."""
 _FILES_ONLY = re.compile("halffloat|decimal256")
-"""Arrow types that DuckDB has in Parquet files alone."""
+"""Arrow types that DuckDB reads from Parquet files only."""
 _AS_READ = re.compile(r"INTERVAL|TIMESTAMP_NS|\[\d+\]")
-"""Types that DuckDB gives an Arrow column, and not the same column of a Parquet file."""
+"""Types that DuckDB gives an Arrow column, but not the same column of a Parquet file."""
 
 
 def register(
@@ -53,15 +58,15 @@ def register(
     *,
     storage_options: Mapping[str, str] | None = None,
 ) -> IndexedDataset:
-    """Have `connection` know the indexed data set `source`, a path or an `Index`, as view `name`.
+    """Register the indexed data set `source`, a path or an `Index`, in `connection` as view `name`.
 
-    DuckDB hands over comparisons with constants, IN lists, IS NULL, AND and OR; not those of UUIDs, and no IN list of
-    decimals: `semi_join` takes both.
+    DuckDB hands over comparisons with constants, IN lists, IS NULL, AND and OR. It hands over no comparison of UUIDs
+    and no IN list of decimals; `semi_join` takes both.
 
     Returns
     -------
     IndexedDataset
-        What was registered; its `last_scan` tells what a query kept of how much.
+        The registered data set. Its `last_scan` has the counts of the last query: kept and total.
 
     Examples
     --------
@@ -78,7 +83,7 @@ def register(
     >>> events.last_scan.kept.rows
     8192
 
-    Spec: specs/engines.md#duckdb
+    Design: docs/design/engines.md#duckdb
     """
     dataset = _opened(source, storage_options).dataset()
     connection.register(name, dataset)
@@ -94,10 +99,9 @@ def relation(
 ) -> DuckDBPyRelation:
     """The rows of the indexed data set `source` for which `where`, a condition in DuckDB's SQL, is true.
 
-    DuckDB reads the Parquet files itself: those that have candidate rows, and of these the row groups that have some.
-    Tables, object stores, and names that DuckDB spells otherwise are read by `Index.dataset` instead. Files are listed,
-    and the condition is evaluated for pruning, at the call: a relation that is used after files changed, or after
-    variables and tables of its condition did, may miss rows, so make it again.
+    DuckDB itself reads the row groups of the Parquet files that have candidate rows. `Index.dataset` reads tables,
+    object stores, and names that DuckDB spells otherwise. This call lists the files and evaluates the condition for
+    pruning. If files change later, or variables or tables of the condition, the relation may miss rows: make it again.
 
     Examples
     --------
@@ -110,14 +114,14 @@ def relation(
     >>> relation(duckdb.connect(), lake, "id IN (7, 40000)").aggregate("count(*)").fetchall()
     [(2,)]
 
-    Spec: specs/engines.md#relation
+    Design: docs/design/engines.md#relation
     """
     index = _opened(source, storage_options)
     view = index.view()
     if not _is_native(view):
         return connection.from_arrow(index.dataset()).filter(where)
     predicate = _handed_over(connection, view.plain_schema, where)
-    rows = view.universe if predicate is None else view.search(predicate).row_ranges
+    rows = view.universe if predicate is None else Query(view, predicate, own_filters=False).result.row_ranges
     return _read_natively(connection, view, rows).filter(where)
 
 
@@ -131,8 +135,8 @@ def semi_join(
 ) -> DuckDBPyRelation:
     """The rows of the indexed data set `source` whose `column` is among the values of the first column of `keys`.
 
-    Each key is cast to the type of `column`, as DuckDB casts; rows with a null key are in no result. The keys are read
-    once at the call, and the rows as by `relation`.
+    DuckDB casts each key to the type of `column`. Rows with a null key are in no result. This call reads the keys once;
+    the rows are read as by `relation`.
 
     Examples
     --------
@@ -147,7 +151,7 @@ def semi_join(
     >>> semi_join(connection, index, "id", wanted).fetchall()
     [(40000,)]
 
-    Spec: specs/engines.md#semi_join
+    Design: docs/design/engines.md#semi_join
     """
     index = _opened(source, storage_options)
     view = index.view()
@@ -159,11 +163,11 @@ def semi_join(
     wanted = IsIn(column, values["key"])
     is_exact = fit_values(wanted.values, field.type).reason is None and not _is_collated(connection)
     if _is_native(view):
-        rows = view.search(wanted).row_ranges if is_exact else view.universe
+        rows = Query(view, wanted, own_filters=False).result.row_ranges if is_exact else view.universe
         lake = _read_natively(connection, view, rows)
     else:
         dataset = index.dataset()
-        lake = connection.from_arrow(dataset.filter(wanted.to_expression(view.schema)) if is_exact else dataset)
+        lake = connection.from_arrow(dataset.filter(to_expression(wanted, view.schema)) if is_exact else dataset)
     listed = connection.from_arrow(values).select(f"key::{kind} AS key")
     return lake.set_alias("lake").join(listed.set_alias("listed"), f"lake.{name} = listed.key", how="semi")
 
@@ -181,13 +185,13 @@ def _text(value: str) -> str:
 
 
 def _is_collated(connection: DuckDBPyConnection) -> bool:
-    """Whether equal texts may be written in several ways."""
+    """Whether DuckDB may find texts equal that differ in their bytes."""
     (found,) = connection.sql("SELECT current_setting('default_collation')").fetchall()
     return bool(found[0])
 
 
 class _Asked(pads.InMemoryDataset):  # type: ignore[misc]  # pyarrow has no types
-    """A data set without rows, which remembers the filter that it is asked with."""
+    """A data set without rows that records the filter DuckDB hands to it."""
 
     def __init__(self, schema: pa.Schema) -> None:
         super().__init__(schema.empty_table())
@@ -209,13 +213,13 @@ def _known(schema: pa.Schema) -> pa.Schema:
 
 
 def _handed_over(connection: DuckDBPyConnection, schema: pa.Schema, where: str) -> Predicate | None:
-    """What DuckDB asks of a data set of `schema` for `where`: true in all rows in which `where` is, maybe in more."""
+    """The filter that DuckDB hands to a data set of `schema`: true in all rows of `where`, and maybe in more."""
     import duckdb  # noqa: PLC0415 - an optional dependency
 
     asked = _Asked(_known(schema))
     try:
         connection.from_arrow(asked).filter(where).fetchall()
-    except duckdb.Error:  # of a column that DuckDB has in files only; what is wrong in itself is so there too
+    except duckdb.Error:  # a column that DuckDB has in files only; the read itself reports other mistakes
         return None
     return as_predicate(schema, asked.given)
 
@@ -228,12 +232,13 @@ def _is_native(view: View) -> bool:
     names = [name.lower() for name in view.schema.names]
     keys = {field.name for field in view.partition_fields}
     return (
-        isinstance(view.dataset, ParquetDataset)
-        and not view.dataset.is_remote
-        and len(set(names)) == len(names)
-        and not {"file_row_number", "filename"} & set(names)
-        and not any(_GLOB.search(view.dataset.absolute(path)) for path in view.listing)
-        and all(set(view.dataset.path_values(path)) == keys for path in view.listing)
+        isinstance(view.dataset, ParquetDataset)  # files of tables have deleted rows and other names
+        and not view.dataset.is_remote  # DuckDB's own S3 client has other options
+        and len(set(names)) == len(names)  # DuckDB takes `a` and `A` for one column
+        and not _VIRTUAL & set(names)  # the file's column would hide DuckDB's
+        and not any(_GLOB.search(view.dataset.absolute(path)) for path in view.listing)  # DuckDB would list other files
+        and all(view.dataset.path_values(path).keys() <= keys for path in view.listing)  # a folder is a file's column
+        and all(view.dataset.partition_values(path, view.partition_fields) is not None for path in view.listing)
     )
 
 
@@ -265,7 +270,7 @@ def _read_natively(connection: DuckDBPyConnection, view: View, rows: RowSelectio
 
 
 def _widened(connection: DuckDBPyConnection, schema: pa.Schema, held: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """The columns that the files read do not have, or have in a narrower type than other files, with casts."""
+    """Casts for columns that the files to read do not have, or have in a narrower type than other files."""
     known = _known(schema)
     kinds = dict(zip(known.names, map(str, connection.from_arrow(known.empty_table()).types), strict=True))
     for name in schema.names:
@@ -275,10 +280,16 @@ def _widened(connection: DuckDBPyConnection, schema: pa.Schema, held: Mapping[st
 
 
 def _select(connection: DuckDBPyConnection, view: View, paths: Iterable[str]) -> str:
-    files = ", ".join(_text(view.dataset.absolute(path)) for path in paths)
-    options = "union_by_name = true, hive_partitioning = false"
-    if fields := view.partition_fields:
+    """All columns of the files, with the view's partition values because DuckDB decodes some folders otherwise."""
+    chosen, fields, columns = list(paths), view.partition_fields, ["*"]
+    if fields:
+        rows = [view.dataset.partition_values(path, fields) or {} for path in chosen]
         types = connection.from_arrow(pa.schema(fields).empty_table()).types
-        named = [f"{_text(field.name)}: {_text(str(kind))}" for field, kind in zip(fields, types, strict=True)]
-        options = f"union_by_name = true, hive_partitioning = true, hive_types = {{{', '.join(named)}}}"
-    return f"SELECT * FROM read_parquet([{files}], {options})"  # noqa: S608 - texts and names are quoted
+        columns = [f"COLUMNS(lambda name: lower(name) NOT IN ({', '.join(_text(one.name.lower()) for one in fields)}))"]
+        for field, kind in zip(fields, types, strict=True):
+            values = [row[field.name].as_py() for row in rows]
+            literals = ", ".join("NULL" if value is None else _text(str(value)) for value in values)
+            columns.append(f"([{literals}]::{kind}[])[file_index::BIGINT + 1] AS {_quoted(field.name)}")
+    files = ", ".join(_text(view.dataset.absolute(path)) for path in chosen)
+    source = f"read_parquet([{files}], union_by_name = true, hive_partitioning = false)"
+    return f"SELECT {', '.join(columns)} FROM {source}"  # noqa: S608 - texts and names are quoted

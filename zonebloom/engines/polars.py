@@ -1,13 +1,13 @@
-"""Polars: an indexed data set as a LazyFrame, of which only the rows that may match are read.
+"""Polars: an indexed data set as a LazyFrame. A collect reads only the rows that may match.
 
-Polars hands over the whole predicate. What the index can evaluate of it prunes, whatever the length of an `is_in`, and
-Polars' own filter is applied to what was read. So the answer is that of Polars, also where it compares as pyarrow does
-not (NaN equals NaN).
+Polars hands over the whole predicate. The parts that the index can evaluate prune; an `is_in` may have any length.
+Polars applies its own filter to the rows that were read. So the answer has Polars' semantics, also if they differ from
+pyarrow's (NaN equals NaN).
 
-An expression is taken apart by Polars' public means alone: `meta.pop` gives its operands, and `meta.eq` tells whether
-an operation of theirs is the expression again.
+Only Polars' public functions decompose an expression: `meta.pop` gives its operands, and `meta.eq` checks that an
+operation on these operands is the same expression.
 
-Spec: specs/engines.md#polars
+Design: docs/design/engines.md#polars
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from zonebloom.bloom.hashing import leaf_paths, resolve_column
+from zonebloom.doors import open_index
 from zonebloom.errors import MissingDependencyError
-from zonebloom.index import Index, open_index
+from zonebloom.index import Index
 from zonebloom.predicates import And, IsIn, IsNull, Or, Predicate
 from zonebloom.predicates.coerce import fit_values
 
@@ -30,11 +31,11 @@ if TYPE_CHECKING:
 __all__ = ["necessary", "scan"]
 
 _MAX_DEPTH = 200
-"""Levels of an expression that are looked into; what lies deeper prunes nothing."""
+"""Levels of an expression that are examined; deeper parts prune nothing."""
 
 
 def scan(source: str | os.PathLike[str] | Index, *, storage_options: Mapping[str, str] | None = None) -> pl.LazyFrame:
-    """The rows of the indexed data set `source`, a path or an `Index`; each collect reads it as it is then.
+    """The rows of the indexed data set `source`, a path or an `Index`. Each collect lists its files anew.
 
     Zones that cannot match the filter are not read; all that match are. Partition columns are among the columns.
 
@@ -56,20 +57,21 @@ def scan(source: str | os.PathLike[str] | Index, *, storage_options: Mapping[str
     >>> scan(lake).filter(pl.col("id").is_in([7, 40_000])).collect()["id"].to_list()
     [7, 40000]
 
-    Spec: specs/engines.md#polars
+    Design: docs/design/engines.md#polars
     """
     try:
         from polars.io.plugins import register_io_source  # noqa: PLC0415 - an optional dependency
     except ImportError as error:
-        message = 'Polars must be installed, got no such module; pip install "zonebloom[polars]"'
-        raise MissingDependencyError(message) from error
+        raise MissingDependencyError(
+            "Polars must be installed", got="no such module", do='pip install "zonebloom[polars]"'
+        ) from error
     index = source if isinstance(source, Index) else open_index(source, storage_options=storage_options)
     dataset = index.dataset()
 
     def read(
         names: list[str] | None, predicate: pl.Expr | None, num_rows: int | None, _batch_size: int | None
     ) -> Iterator[pl.DataFrame]:
-        # the rows that a limit counts are those before the filter
+        # the limit counts rows before the filter
         wanted = None if predicate is None or num_rows is not None else necessary(predicate, dataset.schema)
         for batch in dataset.read(wanted, names, num_rows):
             frame = _frame(batch)
@@ -88,7 +90,7 @@ def _frame(rows: pa.Table | pa.RecordBatch) -> pl.DataFrame:
 
 
 def necessary(expression: pl.Expr, schema: pa.Schema) -> Predicate | None:
-    """A predicate that is true wherever `expression` is, over a table of `schema`; None where nothing is known."""
+    """A predicate that is true in every row of a table of `schema` in which `expression` is; None if none is known."""
     return _necessary(expression, schema, _MAX_DEPTH)
 
 
@@ -109,7 +111,7 @@ def _necessary(expression: pl.Expr, schema: pa.Schema, depth: int) -> Predicate 
 
 
 def _comparison(expression: pl.Expr, left: pl.Expr, right: pl.Expr, schema: pa.Schema) -> Predicate | None:
-    """What an equality of a column and a literal says, or an `is_in`; None of anything else."""
+    """The predicate of an equality of a column and a literal, or of an `is_in`; None for any other expression."""
     import polars as pl  # noqa: PLC0415 - an optional dependency
 
     column, literal = (left, right) if right.meta.is_literal(allow_aliasing=True) else (right, left)
@@ -131,7 +133,7 @@ def _comparison(expression: pl.Expr, left: pl.Expr, right: pl.Expr, schema: pa.S
 
 
 def _column(expression: pl.Expr, schema: pa.Schema) -> str | None:
-    """The name of a column, or the dotted path of a field of a struct; None of what is neither, or ambiguous."""
+    """The name of a column, or the dotted path of a struct's field; None if it is neither or ambiguous."""
     path: list[str] = []
     while not expression.meta.is_column():
         inner = expression.meta.pop()

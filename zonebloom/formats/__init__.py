@@ -1,10 +1,10 @@
 """Data sets: data files with fingerprints, reading a column, reading row ranges.
 
 `dataset` has the interfaces. `folder` is a folder of Parquet files (hive-partitioned or not), one file, or a list of
-files, in a `local_folder` or an `object_folder`; `hive` turns `key=value` folders into columns. `delta`, `iceberg` and
-`lance` are tables; their logs list the data files. `table` has the common part; `table_marks` detects table folders;
-`lance_index` reads the indexes that a Lance table has itself. `parquet` reads one Parquet file; `source` provides its
-bytes; `recent` keeps what was parsed last. `detect` finds the data set that a user or a version file names.
+files; `hive` turns `key=value` folders into columns. `delta`, `iceberg` and `lance` are tables: their logs list the
+data files. `table` has the common part; `table_folders` detects their folders; `lance_index` reads the indexes that a
+Lance table has itself. `parquet` reads one Parquet file; `parquet_blooms` shows the filters in it. `index_location`
+says where the index lies. `detect` finds the data set that is named.
 """
 
 from typing import TYPE_CHECKING, Any

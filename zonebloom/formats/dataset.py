@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import pyarrow as pa
 
-from zonebloom.storage.fragments import Fingerprint
-from zonebloom.storage.stores.store import Located, Traffic
+from zonebloom.stores.fingerprint import Fingerprint
+from zonebloom.stores.store import Located, Traffic
 
 if TYPE_CHECKING:
     import numpy as np
@@ -49,7 +49,7 @@ class OpenedFile(Protocol):
 
     @property
     def fingerprint(self) -> Fingerprint:
-        """Of the version that is being read."""
+        """Size, time and tag of the version that is open."""
 
     def check_unchanged(self) -> None:
         """Raise `DataFileError` if the file was written to since it was opened."""
@@ -75,7 +75,7 @@ class OpenedFile(Protocol):
         """`schema` without the columns that hold two fields of one name."""
 
     def column_batches(self, columns: Sequence[str], start: int, stop: int) -> Iterator[pa.RecordBatch]:
-        """Rows `[start, stop)` of `columns` (leaves of structs have dots), in order; the file may lack some columns.
+        """Rows `[start, stop)` of `columns` (leaves of structs have dots), in order; a file may have only some.
 
         Raises
         ------
@@ -84,7 +84,7 @@ class OpenedFile(Protocol):
         """
 
     def read_rows(self, group: int, starts: ArrayLike, stops: ArrayLike, columns: Sequence[str]) -> pa.Table:
-        """The rows `[starts[i], stops[i])` of one row group, in order, of top-level `columns`; the file may lack some.
+        """The rows `[starts[i], stops[i])` of one row group, in order, of top-level `columns` in the file.
 
         Raises
         ------
@@ -93,7 +93,7 @@ class OpenedFile(Protocol):
         """
 
     def integer_range(self, group: int, column: str, wanted: pa.DataType) -> tuple[int, int] | None:
-        """Bounds of a column's values in a row group, as integers that `wanted` stores them as; None where unknown."""
+        """Bounds of a column's values in a row group, as integers that `wanted` stores them as; None if unknown."""
 
 
 class Dataset(Protocol):
@@ -176,7 +176,7 @@ class DatasetSnapshot(Located, Protocol):
         """
 
     def own_number(self, path: str) -> int | None:  # noqa: ARG002 - tables override it
-        """What the table itself numbers the fragment at `path`, where fragments have numbers; else None."""
+        """The table's own number of the fragment at `path`; None if fragments have no numbers."""
         return None
 
     def deleted_rows(self, path: str) -> NDArray[np.int64] | None:  # noqa: ARG002 - tables override it
@@ -199,7 +199,7 @@ class DatasetSnapshot(Located, Protocol):
         """Possible locations of the index, the default first; empty if the caller must name one."""
 
     def check_index(self, location: str) -> None:
-        """Refuse a location where readers would take the index for data.
+        """Refuse a location at which readers would take the index for data.
 
         Raises
         ------

@@ -3,7 +3,7 @@
 `deltalake` reads the log. A path is the newest version at each call; a `DeltaTable` is the version that it has loaded,
 until its `update_incremental` is called.
 
-Spec: specs/tables.md#delta
+Design: docs/design/tables.md#delta
 """
 
 from __future__ import annotations
@@ -24,11 +24,13 @@ import pyarrow as pa
 from zonebloom.errors import DataFileError, InvalidArgumentError, first_line
 from zonebloom.formats.dataset import Declared
 from zonebloom.formats.parquet.column_mapping import StoredName
-from zonebloom.formats.places import root_of
-from zonebloom.formats.table import SourceOpener, TableDataset, TableFile, TableSnapshot, library, raise_store_error
-from zonebloom.formats.table_marks import LOG_FOLDER
-from zonebloom.storage.fragments import Fingerprint
-from zonebloom.storage.stores.locations import Url, absolute, is_url, joined
+from zonebloom.formats.table import TableDataset, TableFile, TableSnapshot, library, raise_store_error
+from zonebloom.formats.table_folders import LOG_FOLDER
+from zonebloom.stores.fingerprint import Fingerprint
+from zonebloom.stores.locations import Url, absolute, is_url, joined
+from zonebloom.stores.open import open_store
+from zonebloom.stores.store import Store
+from zonebloom.stores.stored_file import StoredFile
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -66,12 +68,9 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 class DeltaDataset(TableDataset):
     """A Delta table."""
 
-    def __init__(
-        self, location: str, storage_options: Mapping[str, str] | None = None, *, table: DeltaTable | None = None
-    ) -> None:
-        super().__init__(absolute(location).rstrip("/"))
-        self.storage_options = dict(storage_options or {})
-        self.opener = SourceOpener(self.storage_options)
+    def __init__(self, store: Store, *, table: DeltaTable | None = None) -> None:
+        super().__init__(store.location)
+        self.store = store
         self._table = table
         self._stamp: tuple[int, ...] | None = None
 
@@ -79,24 +78,17 @@ class DeltaDataset(TableDataset):
     def of_table(cls, table: DeltaTable) -> DeltaDataset:
         """The table that a `DeltaTable` has loaded."""
         location = unquote(table.table_uri) if is_url(table.table_uri) else table.table_uri
-        return cls(location, table._storage_options, table=table)  # noqa: SLF001 - it has no public name
-
-    @classmethod
-    def from_json(
-        cls, described: Mapping[str, Any], index_location: str, storage_options: Mapping[str, str] | None = None
-    ) -> DeltaDataset:
-        """The table that a version file describes, as it is now."""
-        return cls(root_of(described["root"], index_location.rstrip("/")), storage_options)
+        return cls(open_store(location, table._storage_options), table=table)  # noqa: SLF001 - it has no public name
 
     def load(self, last: TableSnapshot | None) -> TableSnapshot:
         """The newest version, or the version that the given `DeltaTable` has loaded."""
         if self._table is not None:
             is_same = last is not None and last.identity == _identity(self._table)
-            return last if last is not None and is_same else _snapshot(self._table, self)
+            return last if last is not None and is_same else _snapshot(self._table, self.store)
         if last is not None and self._stamp is not None and self._stamp == self._stamp_of(last.identity[-1]):
             return last
         started = time.time_ns()
-        newest = _snapshot(_opened(self.location, self.storage_options), self)
+        newest = _snapshot(_opened(self.store), self.store)
         stamp = self._stamp_of(newest.identity[-1])
         self._stamp = stamp if stamp is not None and stamp[1] + _SETTLED_NS < started else None
         return newest
@@ -105,7 +97,7 @@ class DeltaDataset(TableDataset):
         """Version, time, size and inode of a local log's last entry; None if the log does not end with `version`."""
         if is_url(self.location):
             return None
-        last, following = (f"{self.location}/{LOG_FOLDER}/{one:020d}.json" for one in (version, version + 1))
+        last, following = (f"{self.location}/{LOG_FOLDER}/{number:020d}.json" for number in (version, version + 1))
         try:
             status = os.stat(last)  # noqa: PTH116 - called at each search
         except OSError:
@@ -115,17 +107,21 @@ class DeltaDataset(TableDataset):
         return (version, status.st_mtime_ns, status.st_size, status.st_ino)
 
 
-def _opened(location: str, storage_options: Mapping[str, str], version: int | None = None) -> DeltaTable:
+def _opened(store: Store, version: int | None = None) -> DeltaTable:
+    location = store.location
     if unquote(location) != location:
-        message = f"the location of a Delta table must have no % before two hexadecimal digits, got {location}"
-        raise InvalidArgumentError(f"{message}; deltalake reads another folder there: move or rename it")
+        raise InvalidArgumentError(
+            "the location of a Delta table must have no % before two hexadecimal digits",
+            got=location,
+            do="deltalake reads another folder there: move or rename it",
+        )
     opened = _library().DeltaTable
     with _explained(location, "the log"):
         if not is_url(location):
             local: DeltaTable = opened(location, version)
             return local
         url = Url.parse(location)
-        remote: DeltaTable = opened(f"{url.root}/{quote(url.key)}", version, {**_RETRIES, **storage_options})
+        remote: DeltaTable = opened(f"{url.root}/{quote(url.key)}", version, {**_RETRIES, **(store.options or {})})
         return remote
 
 
@@ -144,7 +140,7 @@ def _explained(location: str, what: str) -> Iterator[None]:
         yield
     except (_library().exceptions.DeltaError, pa.ArrowException, OSError, ValueError) as error:
         raise_store_error(location, _ORNAMENT.sub(": ", str(error)))
-        raise DataFileError(f"{what} of {location} must be readable, got: {first_line(error)}") from error
+        raise DataFileError(f"{what} of {location} must be readable", got=first_line(error)) from error
 
 
 def _library() -> Any:
@@ -155,14 +151,14 @@ def _identity(table: DeltaTable) -> tuple[Any, ...]:
     return ("delta", str(table.metadata().id), table.version())
 
 
-def _snapshot(table: DeltaTable, dataset: DeltaDataset) -> TableSnapshot:
+def _snapshot(table: DeltaTable, store: Store) -> TableSnapshot:
     """The version that `table` has loaded."""
-    location, options = dataset.location, dataset.storage_options
+    location = store.location
     features = _reader_features(table, location)
     schema = json.loads(table.schema().to_json())
     mode = table.metadata().configuration.get(f"{_MAPPING}.mode", "none")
     if mode not in ("none", "name", "id"):
-        raise DataFileError(f"{_MAPPING}.mode of {location} must be none, name or id, got {mode}")
+        raise DataFileError(f"{_MAPPING}.mode of {location} must be none, name or id", got=mode)
     names = _Names(schema, mode)
     version = table.version()
     with _explained(location, "the log"):
@@ -174,7 +170,7 @@ def _snapshot(table: DeltaTable, dataset: DeltaDataset) -> TableSnapshot:
         names.ids,
         {"table_version": version},
     )
-    deletes = partial(_deleted_rows, location, options, version) if "deletionVectors" in features else None
+    deletes = partial(_deleted_rows, store, version) if "deletionVectors" in features else None
     if deletes is not None and not features <= _READ_WITH_VECTORS:
         deletes()  # deltalake may fail with other features: an error now is better than at the first scan
     return TableSnapshot(
@@ -182,19 +178,27 @@ def _snapshot(table: DeltaTable, dataset: DeltaDataset) -> TableSnapshot:
         _identity(table),
         declared,
         files,
-        dataset.opener,
+        partial(_open, store),
         deletes,
         {"kind": "delta"},
         is_index_inside=True,
+        store=store,
     )
+
+
+def _open(store: Store, location: str) -> StoredFile:
+    return store.open(location[len(store.location) + 1 :])
 
 
 def _reader_features(table: DeltaTable, location: str) -> frozenset[str]:
     features = frozenset(table.protocol().reader_features or ())
     strange = sorted(features - _READER_FEATURES)
     if strange:
-        message = f"the Delta table {location} must ask its readers for known features only"
-        raise DataFileError(f"{message}, got {', '.join(strange)}; its files must be read by an engine that knows them")
+        raise DataFileError(
+            f"the Delta table {location} must ask its readers for known features only",
+            got=", ".join(strange),
+            do="its files must be read by an engine that knows them",
+        )
     return features
 
 
@@ -207,16 +211,16 @@ def _files(table: DeltaTable, location: str, naming: Callable[[StoredName], str 
     parts: list[tuple[str, pa.ChunkedArray]] = []
     if "partition" in actions.column_names:
         struct = actions["partition"].combine_chunks()
-        parts = [(one.name, struct.field(one.name)) for one in struct.type]
-    found = {}
+        parts = [(field.name, struct.field(field.name)) for field in struct.type]
+    files = {}
     for row, (encoded, size, at) in enumerate(zip(written, sizes, written_at, strict=True)):
         path = _relative(encoded, location)
         values = {name: column[row] for name, column in parts}
         fingerprint = Fingerprint(size, at * _NS_OF_MS)
-        found[path] = TableFile(fingerprint, joined(location, path), values, naming)
-    if len(found) != len(written):
-        raise DataFileError(f"a version of {location} must list each file once, got some twice")
-    return dict(sorted(found.items()))
+        files[path] = TableFile(fingerprint, joined(location, path), values, naming)
+    if len(files) != len(written):
+        raise DataFileError(f"a version of {location} must list each file once", got="some twice")
+    return dict(sorted(files.items()))
 
 
 def _relative(encoded: str, location: str) -> str:
@@ -231,27 +235,30 @@ def _relative(encoded: str, location: str) -> str:
     if path.startswith("/") or _SCHEME.match(encoded):
         whole = absolute(encoded) if _SCHEME.match(encoded) else path
         if not whole.startswith(f"{location}/"):
-            message = f"files of the Delta table {location} must lie in its folder, got {path}"
-            raise DataFileError(f"{message}; index the table that it was cloned from")
+            raise DataFileError(
+                f"files of the Delta table {location} must lie in its folder",
+                got=path,
+                do="index the table that it was cloned from",
+            )
         path = whole[len(location) + 1 :]
     return path
 
 
-def _deleted_rows(location: str, storage_options: Mapping[str, str], version: int) -> Mapping[str, NDArray[np.int64]]:
+def _deleted_rows(store: Store, version: int) -> Mapping[str, NDArray[np.int64]]:
     """The deleted rows of the files that have some, by path."""
-    table = _opened(location, storage_options, version)
+    table, location = _opened(store, version), store.location
     root = f"{table.table_uri.rstrip('/')}/"
-    known = _files(table, location, None)
-    found: dict[str, NDArray[np.int64]] = {}
+    files = _files(table, location, None)
+    deleted: dict[str, NDArray[np.int64]] = {}
     with _explained(location, "the deletion vectors"):
         for batch in pa.RecordBatchReader.from_stream(table.deletion_vectors()):
             for uri, kept in zip(batch["filepath"].to_pylist(), batch["selection_vector"], strict=True):
                 path = unquote(uri.removeprefix(root))  # deltalake encodes the path once, though the log may have it so
-                if not uri.startswith(root) or path not in known or path in found:
-                    raise DataFileError(f"deleted rows must be of one file of {location}, got {uri}")
+                if not uri.startswith(root) or path not in files or path in deleted:
+                    raise DataFileError(f"deleted rows must be of one file of {location}", got=uri)
                 mask = kept.values.to_numpy(zero_copy_only=False)
-                found[path] = np.flatnonzero(~mask)
-    return found
+                deleted[path] = np.flatnonzero(~mask)
+    return deleted
 
 
 # --- column mapping ---------------------------------------------------------------------------------------------------
@@ -274,17 +281,17 @@ class _Names:
     def _collect(
         self, struct: Mapping[str, Any], logical: tuple[str, ...], physical: tuple[str, ...], *, is_item: bool
     ) -> None:
-        for one in struct["fields"]:
-            metadata = one.get("metadata", {})
-            name, stored = one["name"], metadata.get(f"{_MAPPING}.physicalName", one["name"])
-            here, there = (*logical, name), (*physical, stored)
-            self._by_path[there] = name
+        for field in struct["fields"]:
+            metadata = field.get("metadata", {})
+            name, stored = field["name"], metadata.get(f"{_MAPPING}.physicalName", field["name"])
+            logical_path, stored_path = (*logical, name), (*physical, stored)
+            self._by_path[stored_path] = name
             if f"{_MAPPING}.id" in metadata:
                 self._by_id[int(metadata[f"{_MAPPING}.id"])] = name
             if not is_item:
-                self.ids[".".join(here)] = ".".join(there)
-            for inner, place in _structs(one["type"], ()):
-                self._collect(inner, (*here, *place), (*there, *place), is_item=is_item or bool(place))
+                self.ids[".".join(logical_path)] = ".".join(stored_path)
+            for inner, place in _structs(field["type"], ()):
+                self._collect(inner, (*logical_path, *place), (*stored_path, *place), is_item=is_item or bool(place))
 
     def name_of(self, stored: StoredName) -> str | None:
         """The table's name of a stored column; None if the table has dropped the column."""
@@ -292,7 +299,7 @@ class _Names:
             return self._by_path.get(stored.path)
         if stored.field_id is None:
             raise DataFileError(
-                f"columns of a table in mapping mode id must have field ids, got none for {stored.path}"
+                "columns of a table in mapping mode id must have field ids", got=f"none for {stored.path}"
             )
         return self._by_id.get(stored.field_id)
 

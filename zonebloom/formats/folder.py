@@ -1,26 +1,37 @@
 """`ParquetDataset`: Parquet files below a folder as a data set, on this machine or in an object store.
 
 A data set is a folder (hive-partitioned or not), one file, or a list of files. Names that begin with `_` or `.` are
-skipped in a folder, as by Spark and pyarrow. DuckDB and Polars do not skip them. Every other file is a data file.
+skipped in a folder, as by Spark and pyarrow. DuckDB and Polars do not skip them. Every other file is a data file. In an
+object store also objects of 0 bytes are skipped: some tools mark folders by them.
+
+Spec: specs/index-format.md#object-data
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+import posixpath
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
-from zonebloom.errors import InvalidArgumentError
+from zonebloom.errors import DataFileError, InvalidArgumentError
 from zonebloom.formats import hive as partitions
 from zonebloom.formats.dataset import DatasetSnapshot
-from zonebloom.formats.places import is_under, places_of, written_root
-from zonebloom.formats.source import Source
-from zonebloom.storage.fragments import Fingerprint
-from zonebloom.storage.stores.locations import is_url
-from zonebloom.storage.stores.store import Located, Traffic
+from zonebloom.formats.index_location import is_under, places_of, written_root
+from zonebloom.formats.table_folders import (
+    LOG_FOLDER,
+    TABLE_MARKS,
+    is_table_folder,
+    table_among_files,
+    table_of_object,
+)
+from zonebloom.stores.fingerprint import Fingerprint
+from zonebloom.stores.locations import Url, is_url
+from zonebloom.stores.open import open_store
+from zonebloom.stores.store import Store, Traffic
 
 if TYPE_CHECKING:
     from zonebloom.formats.parquet.file import DataFile
@@ -29,37 +40,12 @@ Wanted: TypeAlias = Sequence[Mapping[str, str | None]]
 """Partitions, with values as in names of folders."""
 
 
-class Folder(Located, Protocol):
-    """The folder of a data set; paths of files are relative to it, with `/`."""
-
-    def walk(self, wanted: Wanted | None) -> Iterable[tuple[str, Fingerprint]]:
-        """All data files below it; if the store has folders, only files that may be of the partitions `wanted`."""
-
-    def paths(self) -> Iterable[str]:
-        """All files below it, also those that readers skip."""
-
-    def below(self, path: str) -> Mapping[str, Fingerprint]:
-        """The data file at `path`, or all data files in the folder at `path`."""
-
-    def fingerprints(self, paths: Sequence[str]) -> dict[str, Fingerprint]:
-        """The fingerprints of the files among `paths`."""
-
-    def absolute(self, path: str) -> str:
-        """The absolute path or URL of a file."""
-
-    def relative(self, given: str) -> str | None:
-        """`given`, absolute or relative to the folder, as a path relative to it; None if it is outside."""
-
-    def open(self, path: str, listed: Fingerprint | None) -> Source:
-        """The file at `path`; see `DatasetSnapshot.open`."""
-
-
 @dataclass(frozen=True)
 class ParquetDataset(DatasetSnapshot):
     """Parquet files below a folder; plain files have no versions, so this is its own snapshot."""
 
-    folder: Folder
-    """The root: all files are below it."""
+    store: Store
+    """The store at the root: all files are below it."""
     layout: str
     """`folder`: every file below the root; `file`: the one file in `files`; `files`: the files in `files`."""
     files: tuple[str, ...] = ()
@@ -72,17 +58,17 @@ class ParquetDataset(DatasetSnapshot):
     @property
     def location(self) -> str:
         """The root."""
-        return self.folder.location
+        return self.store.location
 
     @property
     def is_remote(self) -> bool:
-        """As the folder is."""
-        return self.folder.is_remote
+        """Whether the store is remote."""
+        return self.store.is_remote
 
     @property
     def traffic(self) -> Traffic:
         """The network traffic so far."""
-        return self.folder.traffic
+        return self.store.traffic
 
     def partition_values(self, path: str, fields: Iterable[pa.Field]) -> dict[str, pa.Scalar] | None:
         """The `key=value` folders of `path` in the types of `fields`; None if a value does not convert to its type."""
@@ -106,36 +92,67 @@ class ParquetDataset(DatasetSnapshot):
             The bucket is gone, or cannot be listed.
         """
         if self.layout == "folder":
-            return dict(sorted(self.folder.walk(None)))
-        return self.folder.fingerprints(self.files)
+            return dict(sorted(self._below("")))
+        return self.store.stats(self.files)
 
     def num_skipped(self) -> int:
         """The number of Parquet files in the folder that are skipped, since a name begins with `_` or `.`."""
         if self.layout != "folder":
             return 0
-        skipped = (path for path in self.folder.paths() if path.endswith(".parquet"))
+        skipped = (path for path in self.store.files("") if path.endswith(".parquet"))
         return sum(any(map(is_hidden, path.split("/"))) for path in skipped)
 
     def list_under(self, paths: Sequence[str]) -> dict[str, Fingerprint]:
         """As `list`, but only the files at `paths` and in the folders at `paths` (relative to the root, with `/`)."""
         if self.layout != "folder":
-            return self.folder.fingerprints([path for path in self.files if is_under(path, paths)])
+            return self.store.stats([path for path in self.files if is_under(path, paths)])
         if "." in paths:
             return self.list()
-        found: dict[str, Fingerprint] = {}
+        listing: dict[str, Fingerprint] = {}
         for path in paths:
             if not any(map(is_hidden, path.split("/"))):
-                found.update(self.folder.below(path))
-        return dict(sorted(found.items()))
+                below = dict(self._below(f"{path}/")) if self.store.may_be_folder(path) else {}
+                listing.update(below or self.store.stats([path]))
+        return dict(sorted(listing.items()))
 
     def list_partitions(self, wanted: Wanted) -> dict[str, Fingerprint]:
         """As `list`, but only files in folders that agree with one of `wanted`; no other folder is listed."""
-        found = self.folder.walk(wanted) if self.layout == "folder" else self.list().items()
-        return dict(sorted((path, one) for path, one in found if partitions.agrees(path, wanted)))
+        files = self._below("", wanted) if self.layout == "folder" else self.list().items()
+        return dict(sorted((path, fingerprint) for path, fingerprint in files if partitions.agrees(path, wanted)))
+
+    def _below(self, folder: str, wanted: Wanted | None = None) -> Iterator[tuple[str, Fingerprint]]:
+        """The data files in `folder` and below, in no order; with `wanted` only those that may be of such partitions.
+
+        A store without folders is listed at once, if all files are wanted.
+        """
+        if self.is_remote and (wanted is None or partitions.agrees(folder, wanted)):
+            yield from self._listed(folder)
+            return
+        files, folders = self.store.level(folder, is_hidden)
+        if self.is_remote:
+            files = [file for file in files if file[1].size]
+            if LOG_FOLDER in folders:
+                list(self._listed(f"{folder}{LOG_FOLDER}/"))
+        elif not TABLE_MARKS.isdisjoint(folders) and is_table_folder(self.absolute(folder)):
+            raise table_among_files(self.absolute(folder))
+        yield from files
+        for name in folders:
+            below = f"{folder}{name}/"
+            if not is_hidden(name) and (wanted is None or partitions.may_hold(below, wanted)):
+                yield from self._below(below, wanted)
+
+    def _listed(self, folder: str) -> Iterator[tuple[str, Fingerprint]]:
+        """The data files in `folder` and below, by one listing of an object store."""
+        for path, fingerprint in self.store.files(folder.rstrip("/")).items():
+            table = table_of_object(path)
+            if table is not None:
+                raise table_among_files(f"{self.location}/{table}")
+            if fingerprint.size and not any(is_hidden(name) for name in path.split("/")):
+                yield path, fingerprint
 
     def absolute(self, path: str) -> str:
         """The absolute path or the URL of a data file."""
-        return self.folder.absolute(path)
+        return self.store.absolute(path)
 
     def open(self, path: str, listed: Fingerprint | None = None) -> DataFile:
         """The data file at `path`, opened; close it, or use it as a context manager.
@@ -147,7 +164,7 @@ class ParquetDataset(DatasetSnapshot):
         """
         from zonebloom.formats.parquet.file import DataFile  # noqa: PLC0415 - a plain search opens no file
 
-        return DataFile(self.folder.open(path, listed))
+        return DataFile(self.store.open(path, listed))
 
     def relative(self, path: str | os.PathLike[str]) -> str:
         """`path`, which is absolute or relative to the root, as a path relative to the root.
@@ -157,9 +174,9 @@ class ParquetDataset(DatasetSnapshot):
         InvalidArgumentError
             The path is outside of the root.
         """
-        inside = self.folder.relative(os.fspath(path))
+        inside = self.store.relative(os.fspath(path))
         if inside is None:
-            raise InvalidArgumentError(f"paths must lie in the data set {self.location}, got {os.fspath(path)}")
+            raise InvalidArgumentError(f"paths must lie in the data set {self.location}", got=os.fspath(path))
         return inside
 
     def index_places(self) -> tuple[str, ...]:
@@ -172,10 +189,11 @@ class ParquetDataset(DatasetSnapshot):
         """Refuse a folder below the root whose name does not hide it: readers would take the index for data."""
         if self.layout != "folder" or is_url(location) != self.is_remote:
             return
-        inside = self.folder.relative(location)
+        inside = self.store.relative(location)
         if inside is not None and not any(is_hidden(name) for name in inside.split("/") if name != "."):
-            message = "an index inside the data set must be in a folder whose name begins with _ or ."
-            raise InvalidArgumentError(f"{message}, got {location}")
+            raise InvalidArgumentError(
+                "an index inside the data set must be in a folder whose name begins with _ or .", got=location
+            )
 
     def to_json(self, index_location: str) -> dict[str, Any]:
         """The description of the data set in a version file; see `written_root`."""
@@ -186,3 +204,47 @@ class ParquetDataset(DatasetSnapshot):
 def is_hidden(name: str) -> bool:
     """Whether readers skip files and folders of this name."""
     return name.startswith(".") or (name.startswith("_") and "=" not in name)
+
+
+def dataset_at(location: str, storage_options: Mapping[str, str] | None) -> ParquetDataset:
+    """The folder or the file at a URL.
+
+    Raises
+    ------
+    DataFileError
+        There is no such object or folder.
+    """
+    store = open_store(location, storage_options)
+    if not Url.parse(location).key or any(store.level("", lambda _name: False)):
+        return ParquetDataset(store, "folder")
+    folder, _, name = location.rpartition("/")
+    store = open_store(folder, storage_options)
+    if not store.stats([name]):
+        raise DataFileError("a data set must be a folder or a Parquet file", got=f"{location}, which does not exist")
+    return ParquetDataset(store, "file", (name,))
+
+
+def dataset_of_files(locations: Sequence[str], storage_options: Mapping[str, str] | None) -> ParquetDataset:
+    """The files at locations: all on this machine, or all in one bucket.
+
+    Raises
+    ------
+    DataFileError
+        One of them does not exist.
+    InvalidArgumentError
+        They are in different buckets.
+    """
+    roots = [Url.parse(location).root if is_url(location) else "" for location in locations]
+    if len(set(roots)) > 1:
+        raise InvalidArgumentError("files of a list must be in one bucket", got=f"{roots[0]} and others")
+    paths = [location[len(roots[0]) :] for location in locations]
+    common = posixpath.commonpath(map(posixpath.dirname, paths))
+    while "=" in posixpath.basename(common):  # a partition that all files share is a column like the others
+        common = posixpath.dirname(common)
+    store = open_store(f"{roots[0]}{common}", storage_options)
+    files = [posixpath.relpath(path, common) for path in paths]
+    stats = store.stats(sorted(set(files)))
+    missing = [location for location, path in zip(locations, files, strict=True) if path not in stats]
+    if missing:
+        raise DataFileError("each path of a list must be a file", got=f"{missing[0]}, which is none")
+    return ParquetDataset(store, "files", tuple(stats))

@@ -61,18 +61,18 @@ def typed(path: str, fields: Iterable[pa.Field]) -> dict[str, pa.Scalar] | None:
     A key that the path does not have is null, as it is for pyarrow.
     """
     values = partition_values(path)
-    found: dict[str, pa.Scalar] = {}
+    scalars: dict[str, pa.Scalar] = {}
     for field in fields:
         text = values.get(field.name)
         if text is None:
-            found[field.name] = pa.scalar(None, field.type)
+            scalars[field.name] = pa.scalar(None, field.type)
         elif field.type == pa.int32():
             if not _is_int32(text):
                 return None
-            found[field.name] = pa.scalar(int(text), pa.int32())
+            scalars[field.name] = pa.scalar(int(text), pa.int32())
         else:
-            found[field.name] = pa.scalar(text, field.type)
-    return found
+            scalars[field.name] = pa.scalar(text, field.type)
+    return scalars
 
 
 def wanted_partitions(partitions: Partitions, columns: Iterable[str]) -> list[dict[str, str | None]]:
@@ -87,35 +87,35 @@ def wanted_partitions(partitions: Partitions, columns: Iterable[str]) -> list[di
     [{'day': '3'}, {'day': '4', 'city': 'São'}, {'day': None}]
     """
     several = [partitions] if isinstance(partitions, (str, Mapping)) else list(partitions)
-    found: list[dict[str, str | None]] = []
-    for one in several:
-        if isinstance(one, str):
-            values = partition_values(f"{one.strip('/')}/")
-        elif isinstance(one, Mapping):
-            values = {str(key): None if value is None else str(value) for key, value in one.items()}
+    wanted: list[dict[str, str | None]] = []
+    for partition in several:
+        if isinstance(partition, str):
+            values = partition_values(f"{partition.strip('/')}/")
+        elif isinstance(partition, Mapping):
+            values = {str(key): None if value is None else str(value) for key, value in partition.items()}
         else:
-            raise InvalidArgumentError(f"a partition must be a dict or a text such as day=3, got {one!r}")
+            raise InvalidArgumentError("a partition must be a dict or a text such as day=3", got=f"{partition!r}")
         strange = values.keys() - set(columns)
         if strange or not values:
             names = ", ".join(columns) or "none"
-            raise InvalidArgumentError(f"partitions must be of the partition columns ({names}), got {one!r}")
-        found.append(values)
-    return found
+            raise InvalidArgumentError(f"partitions must be of the partition columns ({names})", got=f"{partition!r}")
+        wanted.append(values)
+    return wanted
 
 
 def agrees(path: str, wanted: Sequence[Mapping[str, str | None]]) -> bool:
     """Whether the file at `path` is in one of the partitions `wanted`; integers are compared without leading zeros."""
     values = partition_values(path)
-    return any(all(key in values and _is_same(values[key], one[key]) for key in one) for one in wanted)
+    return any(all(key in values and _is_same(values[key], part[key]) for key in part) for part in wanted)
 
 
 def may_hold(folder: str, wanted: Sequence[Mapping[str, str | None]]) -> bool:
     """Whether files of the partitions `wanted` may be below `folder`, which ends with `/`."""
     values = partition_values(folder)
-    return any(all(key not in values or _is_same(values[key], one[key]) for key in one) for one in wanted)
+    return any(all(key not in values or _is_same(values[key], part[key]) for key in part) for part in wanted)
 
 
-def _is_same(found: str | None, wanted: str | None) -> bool:
-    if found is None or wanted is None:
-        return found is wanted
-    return found == wanted or (_is_int32(found) and _is_int32(wanted) and int(found) == int(wanted))
+def _is_same(value: str | None, wanted: str | None) -> bool:
+    if value is None or wanted is None:
+        return value is wanted
+    return value == wanted or (_is_int32(value) and _is_int32(wanted) and int(value) == int(wanted))

@@ -7,7 +7,7 @@
 - The folder of a table without a catalog is the newest metadata in it.
 - An index of a catalog's table, opened without the table, asks the catalog of that name in pyiceberg's configuration.
 
-Spec: specs/tables.md#iceberg
+Design: docs/design/tables.md#iceberg
 """
 
 from __future__ import annotations
@@ -24,25 +24,38 @@ import pyarrow as pa
 
 from zonebloom.arrow import distinct
 from zonebloom.arrow import parquet as pq
-from zonebloom.errors import DataFileError, InvalidArgumentError, StorageError, first_line
+from zonebloom.bloom.addresses import MAX_ROWS
+from zonebloom.errors import (
+    DataFileError,
+    InvalidArgumentError,
+    MissingDependencyError,
+    StorageError,
+    Words,
+    ZoneBloomError,
+    first_line,
+)
 from zonebloom.formats.dataset import Declared
 from zonebloom.formats.parquet.column_mapping import StoredName
-from zonebloom.formats.source import LocalSource, Source, SourceFile
 from zonebloom.formats.table import TableDataset, TableFile, TableSnapshot, library
-from zonebloom.formats.table_marks import METADATA_SUFFIX
-from zonebloom.storage.fragments import Fingerprint
-from zonebloom.storage.stores.locations import is_url
+from zonebloom.formats.table_folders import METADATA_SUFFIX
+from zonebloom.stores.fingerprint import Fingerprint
+from zonebloom.stores.local_file import LocalFile
+from zonebloom.stores.locations import is_url
+from zonebloom.stores.stored_file import SeekableFile, StoredFile
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pyiceberg.io import FileIO
     from pyiceberg.manifest import DataFile as LoggedFile
+    from pyiceberg.manifest import ManifestEntry
     from pyiceberg.schema import Schema
     from pyiceberg.table import FileScanTask, Table
 
 _FILE = re.compile(r"file:(//)?(?=/)")
 _CLIENTS = ("botocore.", "aiohttp.", "google.", "gcsfs.", "azure.", "sqlalchemy.", "thrift.")
 """Modules whose exceptions a FileIO or a catalog raises for an unreachable store; they are no OSError."""
+_UNFIT = (ValueError, TypeError, NotImplementedError, LookupError, AttributeError)
+"""Errors of pyiceberg for metadata, files and types that it cannot parse or write."""
 _UNREACHABLE = re.compile(r"NETWORK_CONNECTION|could not connect|connection refused|timed? ?out", re.IGNORECASE)
 _HADOOP_VERSION = re.compile(r"v(\d+)(\.gz)?\.metadata\.json")
 
@@ -83,8 +96,8 @@ class IcebergDataset(TableDataset):
     @classmethod
     def from_json(cls, described: Mapping[str, Any]) -> IcebergDataset:
         """The table that a version file describes, as it is now."""
-        known = {key: described[key] for key in ("metadata", "catalog", "name")}
-        return cls(described["root"], **known)
+        settings = {key: described[key] for key in ("metadata", "catalog", "name")}
+        return cls(described["root"], **settings)
 
     def load(self, last: TableSnapshot | None) -> TableSnapshot:
         """The current snapshot of the loaded metadata, or of the newest metadata in the folder or the catalog."""
@@ -100,13 +113,13 @@ class IcebergDataset(TableDataset):
         location = self._metadata or self.location
         if not location.endswith(METADATA_SUFFIX):
             location = _newest_metadata(location)
-        static_table = _library().StaticTable
-        with _explained("Iceberg metadata", location):
-            found: Table = static_table.from_metadata(location)
-        return found
+        static_table = pyiceberg_tables().StaticTable
+        with explained("Iceberg metadata", location):
+            table: Table = static_table.from_metadata(location)
+        return table
 
     def _of_catalog(self, catalog: str) -> Table:
-        _library()
+        pyiceberg_tables()
         from pyiceberg.catalog import load_catalog  # noqa: PLC0415 - an extra
         from pyiceberg.exceptions import NoSuchTableError, RESTError  # noqa: PLC0415 - an extra
 
@@ -114,41 +127,63 @@ class IcebergDataset(TableDataset):
         try:
             return load_catalog(catalog).load_table(tuple(self._name))
         except NoSuchTableError as error:
-            raise DataFileError(f"table {name} must be in catalog {catalog}, got none") from error
+            raise DataFileError(f"table {name} must be in catalog {catalog}", got="none") from error
         except Exception as error:  # catalogs' clients raise errors of any class
             if isinstance(error, (OSError, RESTError)) or type(error).__module__.startswith(_CLIENTS):
-                message = f"cannot read table {name} of catalog {catalog}: {first_line(error)}"
-                raise StorageError(f"{message}; check that the catalog is up") from error
+                raise StorageError(
+                    f"cannot read table {name} of catalog {catalog}: {first_line(error)}",
+                    do="check that the catalog is up",
+                ) from error
             message = f"catalog {catalog} of pyiceberg's configuration must have table {name}"
-            hint = "open the index with the table: open_index(path, dataset=table)"
-            raise InvalidArgumentError(f"{message}, got: {first_line(error)}; {hint}") from error
+            raise InvalidArgumentError(
+                f"{message}", got=first_line(error), do=f"open the index with the table, by {Words.DATASET}"
+            ) from error
 
 
-def _library() -> Any:
+def pyiceberg_tables() -> Any:
+    """The module `pyiceberg.table`.
+
+    Raises
+    ------
+    MissingDependencyError
+        pyiceberg is not installed.
+    """
     return library("pyiceberg.table", "pyiceberg", "Iceberg")
 
 
 @contextlib.contextmanager
-def _explained(what: str, location: str) -> Iterator[None]:
+def explained(what: str, location: str, *, verb: str = "read") -> Iterator[None]:
     """Raise errors of pyiceberg in the block, which reads `what` at `location`, as errors of zonebloom.
 
     Raises
     ------
     DataFileError
-        The file is missing, or cannot be parsed.
+        The file is missing, or pyiceberg cannot do with it what `verb` says.
     StorageError
-        The store cannot be reached or refuses.
+        The store or the catalog cannot be reached or refuses.
+    MissingDependencyError
+        pyiceberg asks for a package that is not installed.
     """
+    from pyiceberg.exceptions import NoSuchTableError, NotInstalledError, RESTError  # noqa: PLC0415 - an extra
+
     try:
         yield
-    except FileNotFoundError as error:
-        raise DataFileError(f"{what} {location} must exist, got no such file") from error
+    except ZoneBloomError:
+        raise
+    except (FileNotFoundError, NoSuchTableError) as error:
+        raise DataFileError(f"{what} {location} must exist", got=first_line(error)) from error
+    except NotInstalledError as error:
+        raise MissingDependencyError(
+            f"what pyiceberg needs to {verb} {what} {location} must be installed", got=first_line(error)
+        ) from error
     except Exception as error:
-        if isinstance(error, OSError) or type(error).__module__.startswith(_CLIENTS):
+        if isinstance(error, (OSError, RESTError)) or type(error).__module__.startswith(_CLIENTS):
             why = "no answer; check the endpoint and the network: " if _UNREACHABLE.search(str(error)) else ""
-            raise StorageError(f"cannot read {what} {location}: {why}{first_line(error)[:300]}") from error
-        if isinstance(error, ValueError):
-            raise DataFileError(f"{what} {location} must be readable, got: {first_line(error)}") from error
+            raise StorageError(f"cannot {verb} {what} {location}: {why}{first_line(error)[:300]}") from error
+        if isinstance(error, _UNFIT) or type(error).__module__.startswith("pyiceberg."):
+            raise DataFileError(
+                f"{what} {location} must be one that pyiceberg can {verb}", got=first_line(error)
+            ) from error
         raise
 
 
@@ -169,19 +204,23 @@ def _newest_metadata(folder: str) -> str:
         The table has a catalog, and only the catalog knows the current file.
     """
     if is_url(folder):
-        message = f"an Iceberg table in an object store must be given as a Table or by its metadata file, got {folder}"
-        raise InvalidArgumentError(message)
+        raise InvalidArgumentError(
+            "an Iceberg table in an object store must be given as a Table or by its metadata file", got=folder
+        )
     root = Path(folder) / "metadata"
     try:
-        names = sorted(one.name for one in root.iterdir() if one.name.endswith(METADATA_SUFFIX))
+        names = sorted(file.name for file in root.iterdir() if file.name.endswith(METADATA_SUFFIX))
     except OSError as error:
-        raise DataFileError(f"{folder} must be the folder of an Iceberg table, got: {first_line(error)}") from error
+        raise DataFileError(f"{folder} must be the folder of an Iceberg table", got=first_line(error)) from error
     numbered = {int(match[1]): name for name in names if (match := _HADOOP_VERSION.fullmatch(name))}
     if len(numbered) == len(names) and names:
         return str(root / numbered[max(numbered)])
     message = f"{folder} must be a table that no catalog keeps, with metadata files v1{METADATA_SUFFIX} and on"
-    hint = "give the Table of the catalog, or the path of the metadata file that is current"
-    raise InvalidArgumentError(f"{message}, got {names[-1] if names else 'none'}; {hint}")
+    raise InvalidArgumentError(
+        f"{message}",
+        got=names[-1] if names else "none",
+        do="give the Table of the catalog, or the path of the metadata file that is current",
+    )
 
 
 def _identity(table: Table) -> tuple[Any, ...]:
@@ -201,20 +240,26 @@ def _snapshot(table: Table, described: Mapping[str, Any]) -> TableSnapshot:
 
     schema, location = table.schema(), _plain(table.location())
     _refuse_defaults(schema, location)
-    with _explained("the manifests of", location):
+    with explained("the manifests of", location):
         try:
-            tasks = list(table.scan().plan_files()) if table.metadata.current_snapshot_id is not None else []
+            tasks, origins = planned(table)
             arrow = schema_to_pyarrow(schema, include_field_ids=False)
         except (ValueError, NotImplementedError, TypeError) as error:  # pyiceberg knows no equality deletes
-            message = f"table {location} must have position deletes and known types only, got: {first_line(error)}"
-            raise DataFileError(f"{message}; rewrite its data files with the engine that wrote them") from error
+            raise DataFileError(
+                f"table {location} must have position deletes and known types only",
+                got=first_line(error),
+                do="rewrite its data files with the engine that wrote them",
+            ) from error
     identities = _Identities(table, arrow)
     naming = _Names(table).name_of
     files = {
-        relative_path(one.file.file_path, location): _file(one.file, identities, naming, location) for one in tasks
+        relative_path(task.file.file_path, location): _file(
+            task.file, origins[task.file.file_path], identities, naming, location
+        )
+        for task in tasks
     }
     if len(files) != len(tasks):
-        raise DataFileError(f"a snapshot of {location} must list each file once, got some twice")
+        raise DataFileError(f"a snapshot of {location} must list each file once", got="some twice")
     with_deletes = [task for task in tasks if task.delete_files]
     return TableSnapshot(
         location,
@@ -224,7 +269,11 @@ def _snapshot(table: Table, described: Mapping[str, Any]) -> TableSnapshot:
             (),
             {name: str(schema.find_field(name).field_id) for name in schema.column_names},
             {"snapshot_id": table.metadata.current_snapshot_id},
-            tuple(one.name for one in arrow if one.name in identities.columns and not pa.types.is_floating(one.type)),
+            tuple(
+                field.name
+                for field in arrow
+                if field.name in identities.columns and not pa.types.is_floating(field.type)
+            ),
         ),
         dict(sorted(files.items())),
         partial(_opened, table.io),
@@ -234,13 +283,35 @@ def _snapshot(table: Table, described: Mapping[str, Any]) -> TableSnapshot:
     )
 
 
+def planned(table: Table) -> tuple[list[FileScanTask], dict[str, str]]:
+    """The data files of the current snapshot, each with its deletes, and the origin of each file by its path.
+
+    The origin is the table's UUID and the snapshot that added the file. The bytes under a name are the same as long as
+    the origin is: a table made anew has another UUID, and a file that came back under its name another snapshot.
+    """
+    origins: dict[str, str] = {}
+
+    def is_noted(entry: ManifestEntry) -> bool:
+        origins[entry.data_file.file_path] = f"{table.metadata.table_uuid}:{entry.snapshot_id}"
+        return True
+
+    snapshot = table.metadata.current_snapshot()
+    manifests = [] if snapshot is None else snapshot.manifests(table.io)
+    planner = pyiceberg_tables().ManifestGroupPlanner(table.metadata, table.io)
+    return list(planner.plan_files(manifests, is_noted)), origins
+
+
 def _file(
-    logged: LoggedFile, identities: _Identities, naming: Callable[[StoredName], str | None], location: str
+    logged: LoggedFile,
+    origin: str,
+    identities: _Identities,
+    naming: Callable[[StoredName], str | None],
+    location: str,
 ) -> TableFile:
     kind = str(logged.file_format).rpartition(".")[2].upper()
     if kind != "PARQUET":
-        raise DataFileError(f"data files of {location} must be Parquet, got {kind}: {logged.file_path}")
-    fingerprint = Fingerprint(logged.file_size_in_bytes, 0, f"rows={logged.record_count}")
+        raise DataFileError(f"data files of {location} must be Parquet", got=f"{kind}: {logged.file_path}")
+    fingerprint = Fingerprint(logged.file_size_in_bytes, 0, origin)
     return TableFile(fingerprint, _plain(logged.file_path), identities.values(logged), naming)
 
 
@@ -252,10 +323,12 @@ def relative_path(path: str, location: str) -> str:
 
 def _refuse_defaults(schema: Schema, location: str) -> None:
     for name in schema.column_names:
-        one = schema.find_field(name)
-        if one.initial_default is not None:
-            message = f"columns of {location} must be null in files that lack them"
-            raise DataFileError(f"{message}, got {name} with the initial default {one.initial_default!r}")
+        field = schema.find_field(name)
+        if field.initial_default is not None:
+            raise DataFileError(
+                f"columns of {location} must be null in files without them",
+                got=f"{name} with the initial default {field.initial_default!r}",
+            )
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
@@ -268,10 +341,10 @@ class _FileIOSource:
 
     def __init__(self, io: FileIO, location: str) -> None:
         self.path = location
-        with _explained("data file", location):
-            found = io.new_input(location)
-            self.fingerprint = Fingerprint(len(found), 0)
-            file = found.open(seekable=True)
+        with explained("data file", location):
+            input_file = io.new_input(location)
+            self.fingerprint = Fingerprint(len(input_file), 0)
+            file = input_file.open(seekable=True)
         self._file = file if isinstance(file, pa.NativeFile) else pa.PythonFile(file, "r")
 
     def current_fingerprint(self) -> Fingerprint:
@@ -283,7 +356,7 @@ class _FileIOSource:
         return [self._read(offset, length) for offset, length in ranges]
 
     def _read(self, offset: int, length: int) -> bytes:
-        with _explained("data file", self.path):
+        with explained("data file", self.path):
             data: bytes = self._file.read_at(length, offset)
         return data
 
@@ -292,21 +365,21 @@ class _FileIOSource:
 
     def arrow_file(self) -> Any:
         """The opened file, with its own position."""
-        return pa.PythonFile(SourceFile(self.fingerprint.size, self._read), mode="r")
+        return pa.PythonFile(SeekableFile(self.fingerprint.size, self._read), mode="r")
 
     def close(self) -> None:
         """Close the file."""
         self._file.close()
 
 
-def _opened(io: FileIO, location: str) -> Source:
-    return _FileIOSource(io, location) if is_url(location) else LocalSource(Path(location))
+def _opened(io: FileIO, location: str) -> StoredFile:
+    return _FileIOSource(io, location) if is_url(location) else LocalFile(Path(location))
 
 
 def _deleted_rows(io: FileIO, location: str, tasks: Iterable[FileScanTask]) -> Mapping[str, NDArray[np.int64]]:
     """The deleted rows of the files that have some, by path; each delete file is read once."""
     read: dict[str, Mapping[str, NDArray[np.int64]]] = {}
-    found: dict[str, NDArray[np.int64]] = {}
+    deleted: dict[str, NDArray[np.int64]] = {}
     for task in tasks:
         parts = []
         for deletes in task.delete_files:
@@ -314,24 +387,25 @@ def _deleted_rows(io: FileIO, location: str, tasks: Iterable[FileScanTask]) -> M
                 read[deletes.file_path] = _positions(io, deletes)
             parts.append(read[deletes.file_path].get(task.file.file_path, np.zeros(0, np.int64)))
         rows = distinct(np.concatenate(parts))
+        rows = rows[(rows >= 0) & (rows < MAX_ROWS)]  # others delete nothing, for pyiceberg too
         if len(rows):
-            found[relative_path(task.file.file_path, location)] = rows
-    return found
+            deleted[relative_path(task.file.file_path, location)] = rows
+    return deleted
 
 
 def _positions(io: FileIO, deletes: LoggedFile) -> dict[str, NDArray[np.int64]]:
     """The positions in one delete file, by data file."""
     kind = str(deletes.file_format).rpartition(".")[2].upper()
     if kind not in ("PUFFIN", "PARQUET"):
-        raise DataFileError(f"delete files must be Parquet or Puffin, got {kind}: {deletes.file_path}")
-    with _explained("delete file", deletes.file_path), io.new_input(deletes.file_path).open() as file:
+        raise DataFileError("delete files must be Parquet or Puffin", got=f"{kind}: {deletes.file_path}")
+    with explained("delete file", deletes.file_path), io.new_input(deletes.file_path).open() as file:
         payload = file.read()
     try:
         if kind == "PUFFIN":
             return _vectors(payload)
         return _grouped(pq.read_table(pa.BufferReader(payload), columns=["file_path", "pos"]))
     except (OSError, ValueError, KeyError, pa.ArrowException) as error:
-        raise DataFileError(f"delete file {deletes.file_path} must be readable, got: {first_line(error)}") from error
+        raise DataFileError(f"delete file {deletes.file_path} must be readable", got=first_line(error)) from error
 
 
 def _vectors(payload: bytes) -> dict[str, NDArray[np.int64]]:
@@ -339,7 +413,7 @@ def _vectors(payload: bytes) -> dict[str, NDArray[np.int64]]:
     from pyiceberg.table.puffin import PuffinFile  # noqa: PLC0415 - an extra
 
     vectors = deletion_vectors_from_puffin_file(PuffinFile(payload))
-    return {one.referenced_data_file: one.to_vector().to_numpy().astype(np.int64) for one in vectors}
+    return {vector.referenced_data_file: vector.to_vector().to_numpy().astype(np.int64) for vector in vectors}
 
 
 def _grouped(table: pa.Table) -> dict[str, NDArray[np.int64]]:
@@ -360,7 +434,8 @@ class _Names:
 
     def __init__(self, table: Table) -> None:
         schema = table.schema()
-        self._by_id = {one.field_id: one.name for one in (schema.find_field(name) for name in schema.column_names)}
+        fields = [schema.find_field(name) for name in schema.column_names]
+        self._by_id = {field.field_id: field.name for field in fields}
         self._location = table.location()
         self._by_path: dict[tuple[str, ...], int] | None = None
         mapping = table.name_mapping()
@@ -372,37 +447,39 @@ class _Names:
         field_id = stored.field_id
         if field_id is None:
             if self._by_path is None:
-                message = f"files of {self._location} must have field ids, or the table a name mapping"
-                raise DataFileError(f"{message}, got none for {'.'.join(stored.path)}")
+                raise DataFileError(
+                    f"files of {self._location} must have field ids, or the table a name mapping",
+                    got=f"none for {'.'.join(stored.path)}",
+                )
             field_id = self._by_path.get(stored.path)
         return None if field_id is None else self._by_id.get(field_id)
 
 
 def _mapped(fields: Iterable[Any], path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], int]]:
-    for one in fields:
-        for name in one.names:
-            if one.field_id is not None:
-                yield (*path, name), one.field_id
-            yield from _mapped(one.fields, (*path, name))
+    for field in fields:
+        for name in field.names:
+            if field.field_id is not None:
+                yield (*path, name), field.field_id
+            yield from _mapped(field.fields, (*path, name))
 
 
 class _Identities:
     """Partitions by a column's own value: the value excludes files, and is used for files without the column.
 
-    If a file has the column, its own values count. Floating-point values exclude nothing: pyiceberg 0.12 writes a
-    double into the log as a float, and one of both zeros for files with either.
+    If a file has the column, its own values count. Floating-point values exclude nothing: pyiceberg 0.12 reads a
+    double in the log as a float, and writes one of both zeros for files with either.
     """
 
     def __init__(self, table: Table, arrow: pa.Schema) -> None:
         from pyiceberg.transforms import IdentityTransform  # noqa: PLC0415 - an extra
 
         schema = table.schema()
-        top = {one.field_id: arrow.field(one.name) for one in schema.fields}
+        top = {field.field_id: arrow.field(field.name) for field in schema.fields}
         self._places = {
             spec_id: [
-                (place, top[one.source_id])
-                for place, one in enumerate(spec.fields)
-                if isinstance(one.transform, IdentityTransform) and one.source_id in top
+                (place, top[field.source_id])
+                for place, field in enumerate(spec.fields)
+                if isinstance(field.transform, IdentityTransform) and field.source_id in top
             ]
             for spec_id, spec in table.specs().items()
         }

@@ -4,7 +4,7 @@ The files of the data set are Lance's fragments. Path `fragments/0000000017` is 
 Lance's physical ones: deleted rows count. A path stands for the newest version at each call; a `lance.LanceDataset` for
 the version that it has loaded.
 
-Spec: specs/tables.md#lance
+Design: docs/design/tables.md#lance
 """
 
 from __future__ import annotations
@@ -26,14 +26,15 @@ import pyarrow as pa
 
 from zonebloom.arrow import to_numpy
 from zonebloom.bloom import hashing
-from zonebloom.errors import DataFileError, first_line
+from zonebloom.errors import DataFileError, InvalidArgumentError, first_line
 from zonebloom.formats.dataset import Declared
+from zonebloom.formats.index_location import root_of
 from zonebloom.formats.parquet.file import has_column, places_of
-from zonebloom.formats.places import root_of
-from zonebloom.formats.table import SourceOpener, TableDataset, TableFile, TableSnapshot, library, raise_store_error
-from zonebloom.formats.table_marks import VERSIONS_FOLDER
-from zonebloom.storage.fragments import Fingerprint
-from zonebloom.storage.stores.locations import absolute, is_url
+from zonebloom.formats.table import TableDataset, TableFile, TableSnapshot, library, raise_store_error
+from zonebloom.formats.table_folders import VERSIONS_FOLDER
+from zonebloom.stores.fingerprint import Fingerprint
+from zonebloom.stores.local_file import LocalFile
+from zonebloom.stores.locations import absolute, is_url
 
 if TYPE_CHECKING:
     from lance import LanceDataset as LanceTable
@@ -46,8 +47,10 @@ _GROUP_ROWS = 1 << 17
 _BATCH_ROWS = 1 << 16
 _TAKEN_ROWS = 256
 """Rows a range, on average, up to which rows are taken by number: 2 µs each, and a range 0.5 ms (pylance 14)."""
+_BLOBS: dict[str, Any] = {"blob_handling": "all_binary"}
+"""Options of a scan that gives blobs as bytes, in each format; by default it gives their places."""
 _MUTABLE = ("deletion_file", "row_id_meta", "created_at_version_meta", "last_updated_at_version_meta")
-"""What a fragment may change of, while its values stay where they are."""
+"""Fields of a fragment's metadata that may change while its rows keep their addresses."""
 _PLAIN_PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
 """Columns and leaves that Lance finds by their bare names."""
 _SETTLED_NS = 2_000_000_000
@@ -61,6 +64,12 @@ class LanceDataset(TableDataset):
         self, location: str, storage_options: Mapping[str, str] | None = None, *, table: LanceTable | None = None
     ) -> None:
         super().__init__(absolute(location).rstrip("/"))
+        if is_url(self.location) and set("#?") & set(self.location):
+            raise InvalidArgumentError(
+                "the URL of a Lance table must have no # and no ?",
+                got=self.location,
+                do="Lance cuts the URL there and would write over other objects",
+            )
         self.storage_options = dict(storage_options or {})
         self._table = table
         self._stamp: tuple[int, int] | None = None
@@ -78,7 +87,7 @@ class LanceDataset(TableDataset):
         return cls(root_of(described["root"], index_location.rstrip("/")), storage_options)
 
     def load(self, last: TableSnapshot | None) -> TableSnapshot:
-        """The newest version, or that which the given table has loaded; `last` if it is that."""
+        """The newest version, or the version that the given table has loaded; `last` if nothing changed."""
         if self._table is not None:
             if last is not None and last.identity[1] == self._table.version:
                 return last
@@ -89,12 +98,12 @@ class LanceDataset(TableDataset):
         started = time.time_ns()
         with explained(self.location, "the Lance table "):
             opened = lance_library().dataset(self.location, storage_options=self.storage_options or None)
-        found = _snapshot(opened, self.location)
+        snapshot = _snapshot(opened, self.location)
         self._stamp = stamp if stamp is not None and stamp[0] + _SETTLED_NS < started else None
-        return last if last is not None and last.identity == found.identity else found
+        return last if last is not None and last.identity == snapshot.identity else snapshot
 
     def _stamp_now(self) -> tuple[int, int] | None:
-        """Of a local table, what changes with each commit; None if that cannot be told."""
+        """A stamp of a local table that changes with each commit; None for remote tables, or if it cannot be read."""
         if is_url(self.location):
             return None
         try:
@@ -119,7 +128,7 @@ def explained(location: str, what: str = "") -> Iterator[None]:
         yield
     except (pa.ArrowException, OSError, ValueError, RuntimeError, KeyError) as error:
         raise_store_error(location, str(error))
-        raise DataFileError(f"{what}{location} must be readable by pylance, got: {first_line(error)}") from error
+        raise DataFileError(f"{what}{location} must be readable by pylance", got=first_line(error)) from error
 
 
 def lance_library() -> Any:
@@ -135,23 +144,23 @@ def fragment_path(fragment_id: int) -> str:
 def _snapshot(table: LanceTable, location: str) -> LanceSnapshot:
     """The version that `table` has loaded."""
     with explained(location, "the Lance table "):
-        schema = pa.schema([one.remove_metadata() for one in table.schema])
+        schema = pa.schema([column.remove_metadata() for column in table.scanner(**_BLOBS).projected_schema])
         ids = dict(_field_ids(table.lance_schema.fields(), ""))
-        described = {one.fragment_id: one.metadata.to_json() for one in table.get_fragments()}
+        described = {fragment.fragment_id: fragment.metadata.to_json() for fragment in table.get_fragments()}
         version = int(table.version)
     files, deletions = {}, {}
-    for number, one in sorted(described.items()):
+    for number, metadata in sorted(described.items()):
         path = fragment_path(number)
-        files[path] = TableFile(_fingerprint(one), f"{location}/{path}", {})
-        if one.get("deletion_file"):
-            deletions[path] = json.dumps(one["deletion_file"], sort_keys=True)
-    contents = repr(([(path, one.fingerprint) for path, one in files.items()], deletions, ids))
+        files[path] = TableFile(_fingerprint(metadata), f"{location}/{path}", {})
+        if metadata.get("deletion_file"):
+            deletions[path] = json.dumps(metadata["deletion_file"], sort_keys=True)
+    contents = repr(([(path, file.fingerprint) for path, file in files.items()], deletions, ids))
     return LanceSnapshot(
         location,
         ("lance", version, hashlib.sha256(contents.encode()).hexdigest()),
         Declared(schema, (), ids, {"table_version": version}),
         files,
-        SourceOpener({}),
+        LocalFile,
         None,
         {"kind": "lance"},
         is_index_inside=True,
@@ -163,10 +172,10 @@ def _snapshot(table: LanceTable, location: str) -> LanceSnapshot:
 
 def _field_ids(fields: Sequence[Any], parent: str) -> Iterator[tuple[str, str]]:
     """By column, and by leaf of a struct, Lance's field id, which stays when a column is renamed."""
-    for one in fields:
-        name = f"{parent}{one.name()}"
-        yield name, str(one.id())
-        yield from _field_ids(one.children(), f"{name}.")
+    for lance_field in fields:
+        name = f"{parent}{lance_field.name()}"
+        yield name, str(lance_field.id())
+        yield from _field_ids(lance_field.children(), f"{name}.")
 
 
 def _fingerprint(fragment: Mapping[str, Any]) -> Fingerprint:
@@ -176,7 +185,7 @@ def _fingerprint(fragment: Mapping[str, Any]) -> Fingerprint:
     """
     lasting = {name: value for name, value in fragment.items() if name not in _MUTABLE}
     digest = hashlib.sha256(json.dumps(lasting, sort_keys=True).encode()).hexdigest()[:32]
-    return Fingerprint(sum(one.get("file_size_bytes") or 0 for one in fragment["files"]), 0, digest)
+    return Fingerprint(sum(file.get("file_size_bytes") or 0 for file in fragment["files"]), 0, digest)
 
 
 @dataclass(eq=False)
@@ -184,13 +193,13 @@ class LanceSnapshot(TableSnapshot):
     """One version of a Lance table; its files are fragments."""
 
     table: LanceTable = field(kw_only=True)
-    """The version, as pylance has it."""
+    """pylance's dataset at this version."""
     with_deletions: frozenset[str] = field(kw_only=True)
     """Paths of the fragments that have deleted rows."""
     storage_options: Mapping[str, str] = field(kw_only=True)
-    """Of the store of the table."""
+    """Options of the table's store."""
     _offsets: dict[str, NDArray[np.int64]] = field(default_factory=dict)
-    """Deleted rows, of the fragments that were asked for."""
+    """Deleted rows of the fragments that were read, by path."""
 
     def own_number(self, path: str) -> int:
         """Lance's id of the fragment."""
@@ -204,41 +213,41 @@ class LanceSnapshot(TableSnapshot):
         DataFileError
             The version has none.
         """
-        found = self.table.get_fragment(self.own_number(path)) if path in self.files else None
-        if found is None:
-            raise DataFileError(f"data file {path} must be of the table's version, got one that is not")
-        return found
+        fragment = self.table.get_fragment(self.own_number(path)) if path in self.files else None
+        if fragment is None:
+            raise DataFileError(f"data file {path} must be of the table's version", got="a path that is not")
+        return fragment
 
     def open(self, path: str, listed: Fingerprint | None = None) -> LanceFile:  # noqa: ARG002
         """The fragment at `path`; its files never change."""
         return LanceFile(self, path, self.fragment(path))
 
     def deleted_rows(self, path: str) -> NDArray[np.int64] | None:
-        """Offsets of the deleted rows of a fragment, in order; None where none are.
+        """Offsets of the deleted rows of a fragment, in order; None if none are.
 
         Cost: the row addresses of the fragment, once; 19 ms a million rows.
         """
         if path not in self.with_deletions:
             return None
-        known = self._offsets.get(path)
-        if known is None:
+        offsets = self._offsets.get(path)
+        if offsets is None:
             fragment = self.fragment(path)
             with explained(self.absolute(path), "the deleted rows of "):
                 live = fragment.scanner(columns=[], with_row_address=True).to_table()["_rowaddr"].combine_chunks()
                 is_deleted = np.ones(fragment.physical_rows, np.bool_)
                 is_deleted[to_numpy(live, np.uint64) & np.uint64(0xFFFF_FFFF)] = False
-            known = self._offsets[path] = np.flatnonzero(is_deleted)
-        return known
+            offsets = self._offsets[path] = np.flatnonzero(is_deleted)
+        return offsets
 
     def null_rows(self, path: str, column: str) -> NDArray[np.int64]:
         """Offsets of the rows of a fragment that are not deleted, and in which a top-level column is null, in order."""
-        found, row = [np.zeros(0, np.int64)], 0
+        parts, row = [np.zeros(0, np.int64)], 0
         with self.open(path) as file:
             for batch in file.column_batches([column], 0, file.num_rows):
-                found.append(np.flatnonzero(batch.column(0).is_null().to_numpy(zero_copy_only=False)) + row)
+                parts.append(np.flatnonzero(batch.column(0).is_null().to_numpy(zero_copy_only=False)) + row)
                 row += batch.num_rows
         deleted = self.deleted_rows(path)
-        nulls = np.concatenate(found)
+        nulls = np.concatenate(parts)
         return nulls if deleted is None else np.setdiff1d(nulls, deleted, assume_unique=True)
 
 
@@ -296,7 +305,7 @@ class LanceFile:
         DataFileError
             They cannot be read.
         """
-        names = list(dict.fromkeys(self._readable(one) for one in columns if has_column(self.schema, one)))
+        names = list(dict.fromkeys(self._readable(column) for column in columns if has_column(self.schema, column)))
         if not names:
             for first in range(start, stop, _BATCH_ROWS):
                 yield _without_columns(min(_BATCH_ROWS, stop - first))
@@ -307,11 +316,12 @@ class LanceFile:
                 rest -= batch.num_rows
                 yield batch.select(names)
         if rest:
-            message = f"{self._location} must hold {stop - start} rows from {start} on"
-            raise DataFileError(f"{message}, got {stop - start - rest}")
+            raise DataFileError(
+                f"{self._location} must hold {stop - start} rows from {start} on", got=stop - start - rest
+            )
 
     def _physical(self, names: list[str], start: int, num_rows: int) -> Any:
-        options: dict[str, Any] = {"columns": names, "offset": start, "limit": num_rows, "batch_size": _BATCH_ROWS}
+        options = {"columns": names, "offset": start, "limit": num_rows, "batch_size": _BATCH_ROWS, **_BLOBS}
         if self._path not in self._snapshot.with_deletions:
             return self._fragment.scanner(**options)
         return self._snapshot.table.scanner(
@@ -329,9 +339,9 @@ class LanceFile:
         first = group * _GROUP_ROWS
         begin, end = np.asarray(starts, np.int64) + first, np.asarray(stops, np.int64) + first
         num_rows = int((end - begin).sum())
-        names = [one for one in dict.fromkeys(columns) if self.schema.get_field_index(one) >= 0]
+        names = [name for name in dict.fromkeys(columns) if self.schema.get_field_index(name) >= 0]
         if not names or not num_rows:
-            schema = pa.schema([self.schema.field(one) for one in names])
+            schema = pa.schema([self.schema.field(name) for name in names])
             return schema.empty_table() if names else pa.Table.from_batches([_without_columns(num_rows)])
         deleted = self._snapshot.deleted_rows(self._path)
         if deleted is not None:  # pylance counts live rows
@@ -340,20 +350,24 @@ class LanceFile:
         is_first = np.concatenate([[True], begin[1:] != end[:-1]])
         begin, end = begin[is_first], end[np.concatenate([is_first[1:], [True]])]
         with self._reading():
-            if num_rows <= _TAKEN_ROWS * len(begin):
-                found = self._fragment.take(places_of(begin, end - begin).tolist(), columns=names)
+            if num_rows <= _TAKEN_ROWS * len(begin) and self._can_be_taken(names):
+                rows = self._fragment.take(places_of(begin, end - begin).tolist(), columns=names)
             else:
-                found = pa.concat_tables([self._live(names, *pair) for pair in zip(begin, end, strict=True)])
-        if found.num_rows != num_rows:
-            raise DataFileError(f"{self._location} must hold {num_rows} rows that are asked for, got {found.num_rows}")
-        return found.select(names)
+                rows = pa.concat_tables([self._live(names, *pair) for pair in zip(begin, end, strict=True)])
+        if rows.num_rows != num_rows:
+            raise DataFileError(f"{self._location} must hold {num_rows} requested rows", got=rows.num_rows)
+        return rows.select(names)
+
+    def _can_be_taken(self, names: list[str]) -> bool:
+        """Whether no column is a blob of format 2.2, which `take` of pylance 14 cannot read."""
+        return all(self._snapshot.table.schema.field(name).type == self.schema.field(name).type for name in names)
 
     def _live(self, names: list[str], start: np.int64, stop: np.int64) -> pa.Table:
-        options: dict[str, Any] = {"offset": int(start), "limit": int(stop - start), "batch_size": _BATCH_ROWS}
+        options = {"offset": int(start), "limit": int(stop - start), "batch_size": _BATCH_ROWS, **_BLOBS}
         return self._fragment.scanner(columns=names, **options).to_table()
 
     def _readable(self, column: str) -> str:
-        """What pylance is asked for to get `column`: the leaf itself, or all of the column around it."""
+        """The name by which pylance reads `column`: the leaf itself, or the whole column around it."""
         if _PLAIN_PATH.fullmatch(column) or self.schema.get_field_index(column) >= 0:
             return column
         path: tuple[str, ...] = tuple(hashing.column_path(self.schema, column))

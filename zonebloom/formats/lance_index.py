@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 BLOOM_DETAILS = "/lance.index.pb.BloomFilterIndexDetails"
-"""What the details of an index are a message of, where it is one of bloom filters."""
+"""The type of the details of an index of bloom filters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class LanceIndex:
     name: str
     """Lance's name."""
     columns: tuple[str, ...]
-    """What it is of."""
+    """The indexed columns."""
     is_bloom: bool
     """Whether it is one of bloom filters."""
     segments: tuple[LanceSegment, ...]
@@ -53,22 +53,22 @@ class LanceIndex:
 
 def lance_indexes(snapshot: LanceSnapshot, column: str | None = None) -> list[LanceIndex]:
     """The indexes of a version, or those of one column; of any kind."""
-    there = {snapshot.own_number(path) for path in snapshot.files}
+    numbers = {snapshot.own_number(path) for path in snapshot.files}
     with explained(snapshot.location, "the indexes of "):
         described = list(snapshot.table.describe_indices())
-    found = [LanceIndex(one.name, tuple(one.field_names), *_kind_and_segments(one, there)) for one in described]
-    return [one for one in found if column is None or column in one.columns]
+    indexes = [LanceIndex(each.name, tuple(each.field_names), *_kind_and_segments(each, numbers)) for each in described]
+    return [index for index in indexes if column is None or column in index.columns]
 
 
-def _kind_and_segments(described: Any, there: set[int]) -> tuple[bool, tuple[LanceSegment, ...]]:
+def _kind_and_segments(described: Any, numbers: set[int]) -> tuple[bool, tuple[LanceSegment, ...]]:
     segments = tuple(
         LanceSegment(
-            str(one.uuid),
-            frozenset(one.fragment_ids) & there,
-            int(one.dataset_version_at_last_update),
-            one.base_id is not None,
+            str(segment.uuid),
+            frozenset(segment.fragment_ids) & numbers,
+            int(segment.dataset_version_at_last_update),
+            segment.base_id is not None,
         )
-        for one in described.segments
+        for segment in described.segments
     )
     return described.type_url == BLOOM_DETAILS, segments
 
@@ -88,8 +88,11 @@ def read_segment(snapshot: LanceSnapshot, segment: LanceSegment) -> pa.Table:
     """
     location = segment_location(snapshot, segment.uuid)
     if segment.is_elsewhere:
-        message = f"an index of {snapshot.location} must lie in its folder, got segment {segment.uuid} elsewhere"
-        raise DataFileError(f"{message}; drop the index in Lance and make it anew")
+        raise DataFileError(
+            f"an index of {snapshot.location} must lie in its folder",
+            got=f"segment {segment.uuid} elsewhere",
+            do="drop the index in Lance and make it anew",
+        )
     with explained(location):
         from lance.file import LanceFileReader  # noqa: PLC0415 - an extra
 
@@ -107,24 +110,24 @@ def read_zones(snapshot: LanceSnapshot, segment: LanceSegment) -> ZoneTable:
     try:
         return ZoneTable.from_arrow(read_segment(snapshot, segment))
     except InvalidZoneTableError as error:
-        raise DataFileError(f"{segment_location(snapshot, segment.uuid)} must hold zones, got: {error}") from error
+        raise DataFileError(f"{segment_location(snapshot, segment.uuid)} must hold zones", got=error) from error
 
 
 def writer_of(snapshot: LanceSnapshot, segment: LanceSegment) -> str | None:
-    """The version of Lance that committed a segment, such as `1.0.4`; None where its version of the table is gone.
+    """The version of Lance that committed a segment, such as `1.0.4`; None if its version of the table is gone.
 
     Spec: specs/lance.md#audit
     """
     try:
         with explained(snapshot.location):
             table = snapshot.table.checkout_version(segment.version + 1)
-            known = {str(part.uuid) for one in table.describe_indices() for part in one.segments}
+            uuids = {str(part.uuid) for index in table.describe_indices() for part in index.segments}
             manifest = bytes(table._ds.serialized_manifest())  # noqa: SLF001 - the one way to the writer's version
     except DataFileError:
         return None
     writer = next((value for number, value in _fields(manifest) if number == _WRITER), b"")
     version = next((value for number, value in _fields(writer) if number == _WRITER_VERSION), None)
-    return version.decode() if version is not None and segment.uuid in known else None
+    return version.decode() if version is not None and segment.uuid in uuids else None
 
 
 _WRITER, _WRITER_VERSION = 13, 2

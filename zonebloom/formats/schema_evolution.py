@@ -30,28 +30,28 @@ def unified(schemas: Sequence[pa.Schema]) -> pa.Schema:
         return pa.unify_schemas(list(schemas), promote_options="default")
     except (pa.ArrowInvalid, pa.ArrowTypeError):
         fields: dict[str, pa.Field] = {}
-        for one in chain.from_iterable(schemas):
-            known = fields.get(one.name)
-            wanted = one.type if known is None else _wider(known.type, one.type)
-            fields[one.name] = pa.field(one.name, wanted)
+        for field in chain.from_iterable(schemas):
+            former = fields.get(field.name)
+            wanted = field.type if former is None else _wider(former.type, field.type)
+            fields[field.name] = pa.field(field.name, wanted)
         return pa.schema(list(fields.values()))
 
 
-def _wider(known: pa.DataType, found: pa.DataType) -> pa.DataType:
+def _wider(former: pa.DataType, added: pa.DataType) -> pa.DataType:
     """The least type that holds the values of both types of one family; for other pairs the known type."""
-    if pa.types.is_dictionary(known) and not pa.types.is_dictionary(found):
-        found = pa.dictionary(pa.int32(), found, known.ordered)  # it may have more values than narrow indices reach
-    elif pa.types.is_dictionary(found) and not pa.types.is_dictionary(known):
-        found = found.value_type
-    both = [pa.schema([pa.field("", one)]) for one in (known, found)]
+    if pa.types.is_dictionary(former) and not pa.types.is_dictionary(added):
+        added = pa.dictionary(pa.int32(), added, former.ordered)  # it may have more values than narrow indices reach
+    elif pa.types.is_dictionary(added) and not pa.types.is_dictionary(former):
+        added = added.value_type
+    both = [pa.schema([pa.field("", candidate)]) for candidate in (former, added)]
     for promotion in ("default", "permissive"):
         try:
             common = pa.unify_schemas(both, promote_options=promotion).field(0).type
         except (pa.ArrowInvalid, pa.ArrowTypeError):
             continue
-        if promotion == "default" or (_keeps_values(known, common) and _keeps_values(found, common)):
+        if promotion == "default" or (_keeps_values(former, common) and _keeps_values(added, common)):
             return common
-    return known
+    return former
 
 
 def column_values(batch: pa.RecordBatch, column: str, column_type: pa.DataType) -> pa.Array | None:
@@ -91,24 +91,24 @@ def conformed(values: pa.Array, column_type: pa.DataType) -> pa.Array | None:
         return None
 
 
-def _keeps_values(found: pa.DataType, wanted: pa.DataType) -> bool:
+def _keeps_values(stored: pa.DataType, wanted: pa.DataType) -> bool:
     t = pa.types
-    if t.is_struct(found) and t.is_struct(wanted):
-        pairs = zip(found, wanted, strict=False)
-        return found.num_fields == wanted.num_fields and all(
-            one.name == other.name and (one.type == other.type or _keeps_values(one.type, other.type))
-            for one, other in pairs
+    if t.is_struct(stored) and t.is_struct(wanted):
+        pairs = zip(stored, wanted, strict=False)
+        return stored.num_fields == wanted.num_fields and all(
+            field.name == other.name and (field.type == other.type or _keeps_values(field.type, other.type))
+            for field, other in pairs
         )
-    if t.is_dictionary(found) and t.is_dictionary(wanted):
-        return found.value_type == wanted.value_type or _keeps_values(found.value_type, wanted.value_type)
-    if t.is_integer(found) and t.is_integer(wanted):
+    if t.is_dictionary(stored) and t.is_dictionary(wanted):
+        return stored.value_type == wanted.value_type or _keeps_values(stored.value_type, wanted.value_type)
+    if t.is_integer(stored) and t.is_integer(wanted):
         return True
-    if t.is_floating(found) and t.is_floating(wanted):
-        return bool(found.bit_width <= wanted.bit_width)
-    if t.is_decimal(found) and t.is_decimal(wanted):
-        return bool(found.scale <= wanted.scale)
-    if t.is_timestamp(found) and t.is_timestamp(wanted):
-        return (found.tz is None) == (wanted.tz is None)
+    if t.is_floating(stored) and t.is_floating(wanted):
+        return bool(stored.bit_width <= wanted.bit_width)
+    if t.is_decimal(stored) and t.is_decimal(wanted):
+        return bool(stored.scale <= wanted.scale)
+    if t.is_timestamp(stored) and t.is_timestamp(wanted):
+        return (stored.tz is None) == (wanted.tz is None)
     texts = (t.is_string, t.is_large_string, t.is_string_view)
     bytes_ = (t.is_binary, t.is_large_binary, t.is_binary_view)
-    return any(all(any(one(kind) for one in group) for kind in (found, wanted)) for group in (texts, bytes_))
+    return any(all(any(is_kind(kind) for is_kind in group) for kind in (stored, wanted)) for group in (texts, bytes_))

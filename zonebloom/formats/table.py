@@ -3,7 +3,7 @@
 A table's log has the files, the deleted rows, the columns and the partitions. All are read from one version, so that
 the listing, the deletes and the schema of a search belong together.
 
-Spec: specs/tables.md
+Design: docs/design/tables.md
 """
 
 from __future__ import annotations
@@ -13,37 +13,34 @@ import re
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
 from zonebloom.errors import DataFileError, InvalidArgumentError, MissingDependencyError
 from zonebloom.formats.dataset import Declared, OpenedFile
+from zonebloom.formats.index_location import is_under, places_of, written_root
+from zonebloom.formats.lru_cache import LruCache
 from zonebloom.formats.parquet.column_mapping import StoredName
 from zonebloom.formats.parquet.file import DataFile
 from zonebloom.formats.parquet.footer import Footer
-from zonebloom.formats.places import is_under, places_of, written_root
-from zonebloom.formats.recent import Recent
-from zonebloom.formats.source import LocalSource, Source
-from zonebloom.formats.table_marks import TABLE_FOLDERS
-from zonebloom.storage.fragments import Fingerprint
-from zonebloom.storage.stores.locations import Url, is_url
-from zonebloom.storage.stores.store import Traffic
+from zonebloom.formats.table_folders import TABLE_FOLDERS
+from zonebloom.stores.fingerprint import Fingerprint
+from zonebloom.stores.locations import Url, is_url
+from zonebloom.stores.store import Store, Traffic
+from zonebloom.stores.stored_file import StoredFile
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from zonebloom.storage.stores.object_client import ObjectClient
-
 
 _KEPT_FOOTERS = 64
 _OF_STORE = re.compile(r"Error performing|Generic \w+ error: |[Ee]rror getting credentials")
-"""What libraries in Rust say where a request failed, and not where a log or a file is bad."""
+"""Messages of libraries in Rust for a failed request; a damaged log or file has other messages."""
 
 
 class TableFile(NamedTuple):
@@ -59,36 +56,8 @@ class TableFile(NamedTuple):
     """The table's name of a stored column; None if the names are those of the file."""
 
 
-Opener = Callable[[str], Source]
+Opener = Callable[[str], StoredFile]
 """Opens the file at an absolute path or URL."""
-
-
-class SourceOpener:
-    """Opens files of this machine and of object stores, with one client a bucket, which counts requests."""
-
-    def __init__(self, storage_options: Mapping[str, str]) -> None:
-        self._options = dict(storage_options)
-        self._clients: dict[str, ObjectClient] = {}
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Without connections, for workers of other processes."""
-        return {"_options": self._options, "_clients": {}}
-
-    def __call__(self, location: str) -> Source:
-        """The file at an absolute path or URL."""
-        if not is_url(location):
-            return LocalSource(Path(location))
-        from zonebloom.formats.object_source import ObjectSource  # noqa: PLC0415 - only with object stores
-        from zonebloom.storage.stores.object_client import ObjectClient  # noqa: PLC0415 - as above
-
-        url = Url.parse(location)
-        client = self._clients.setdefault(url.root, ObjectClient(replace(url, key=""), self._options))
-        return ObjectSource(client, url.key)
-
-    @property
-    def traffic(self) -> Traffic:
-        """The traffic of the object stores so far."""
-        return sum((one.traffic for one in self._clients.values()), Traffic())
 
 
 @dataclass(eq=False)
@@ -107,15 +76,17 @@ class TableSnapshot:
     files: Mapping[str, TableFile]
     """The data files, by path in order."""
     opener: Opener
-    """Opens a data file."""
+    """Opens a data file at its location."""
     deletes: Callable[[], Mapping[str, NDArray[np.int64]]] | None
     """Reads the deleted rows of all files, by path; None if no file has any."""
     described: Mapping[str, Any]
     """The entry of the version file from which the table is opened again."""
     is_index_inside: bool
     """Whether the index may be in the folder of the table, and is by default."""
+    store: Store | None = None
+    """The store at `location`, if `opener` reads from it."""
     _deleted: Mapping[str, NDArray[np.int64]] | None = None
-    _footers: Recent[str, tuple[Footer, Footer]] = field(default_factory=lambda: Recent(_KEPT_FOOTERS))
+    _footers: LruCache[str, tuple[Footer, Footer]] = field(default_factory=lambda: LruCache(_KEPT_FOOTERS))
     """By location, for the files that were opened last: the footer, and the footer with the table's names."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -130,7 +101,7 @@ class TableSnapshot:
         return {name: value for name, value in self.__dict__.items() if name not in ("_lock", "_footers")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, _lock=threading.Lock(), _footers=Recent(_KEPT_FOOTERS))
+        self.__dict__.update(state, _lock=threading.Lock(), _footers=LruCache(_KEPT_FOOTERS))
 
     def declared(self) -> Declared:
         """The description of the table."""
@@ -143,12 +114,12 @@ class TableSnapshot:
 
     @cached_property
     def _listing(self) -> dict[str, Fingerprint]:
-        return {path: one.fingerprint for path, one in self.files.items()}
+        return {path: file.fingerprint for path, file in self.files.items()}
 
     @property
     def traffic(self) -> Traffic:
         """The traffic of reading data files; the libraries that read logs do not count theirs."""
-        return self.opener.traffic if isinstance(self.opener, SourceOpener) else Traffic()
+        return Traffic() if self.store is None else self.store.traffic
 
     def list(self) -> dict[str, Fingerprint]:
         """The data files of this version, by path in order; the same dict at each call."""
@@ -160,7 +131,7 @@ class TableSnapshot:
 
     def list_under(self, paths: Sequence[str]) -> dict[str, Fingerprint]:
         """As `list`, but only the files at `paths` and in the folders at `paths`."""
-        return {path: one.fingerprint for path, one in self.files.items() if is_under(path, paths)}
+        return {path: file.fingerprint for path, file in self.files.items() if is_under(path, paths)}
 
     def list_partitions(self, wanted: Sequence[Mapping[str, str | None]]) -> dict[str, Fingerprint]:
         """Refused: names of a table's folders need not agree with its partitions.
@@ -170,8 +141,10 @@ class TableSnapshot:
         InvalidArgumentError
             Always.
         """
-        message = f"a part of table {self.location} must be named by paths, as its folders need not say its partitions"
-        raise InvalidArgumentError(f"{message}, got partitions {list(wanted)}")
+        raise InvalidArgumentError(
+            f"a part of table {self.location} must be named by paths, as its folders need not say its partitions",
+            got=f"partitions {list(wanted)}",
+        )
 
     def absolute(self, path: str) -> str:
         """The absolute path or URL of a data file."""
@@ -185,24 +158,26 @@ class TableSnapshot:
         DataFileError
             The file is missing, no whole Parquet file, or differs from the log.
         """
-        one = self._file(path)
-        source = self.opener(one.location)
-        if source.fingerprint.size != one.fingerprint.size:
+        file = self._file(path)
+        source = self.opener(file.location)
+        if source.fingerprint.size != file.fingerprint.size:
             source.close()
-            message = f"data file {source.path} must have the {one.fingerprint.size} bytes that its table's log says"
-            raise DataFileError(f"{message}, got {source.fingerprint.size}")
-        return DataFile(source, None if one.naming is None else partial(self._renamed, one), one.fingerprint)
+            raise DataFileError(
+                f"data file {source.path} must have the {file.fingerprint.size} bytes that its table's log says",
+                got=source.fingerprint.size,
+            )
+        return DataFile(source, None if file.naming is None else partial(self._renamed, file), file.fingerprint)
 
     def _renamed(self, file: TableFile, footer: Footer) -> Footer:
         """`footer` with the table's names of the columns of `file`; the last results are kept."""
         naming, key = file.naming, file.location
         if naming is None:
             return footer
-        known = self._footers.get(key)
-        if known is None or known[0] is not footer:
-            known = footer, footer.renamed(naming, key)
-            self._footers.put(key, known)
-        return known[1]
+        renamed = self._footers.get(key)
+        if renamed is None or renamed[0] is not footer:
+            renamed = footer, footer.renamed(naming, key)
+            self._footers.put(key, renamed)
+        return renamed[1]
 
     def own_number(self, path: str) -> int | None:  # noqa: ARG002 - Lance overrides it
         """None: files have names."""
@@ -225,17 +200,17 @@ class TableSnapshot:
 
     def partition_values(self, path: str, fields: Iterable[pa.Field]) -> dict[str, pa.Scalar] | None:
         """The values in the log for `fields`, in their types; None if a value does not convert."""
-        known = self._file(path).values
-        found: dict[str, pa.Scalar] = {}
-        for one in fields:
-            if one.name not in known:
+        logged = self._file(path).values
+        values: dict[str, pa.Scalar] = {}
+        for wanted in fields:
+            if wanted.name not in logged:
                 continue
             try:
-                value = known[one.name]
-                found[one.name] = value if value.type == one.type else value.cast(one.type)
+                value = logged[wanted.name]
+                values[wanted.name] = value if value.type == wanted.type else value.cast(wanted.type)
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
                 return None
-        return found
+        return values
 
     def path_values(self, path: str) -> dict[str, pa.Scalar]:
         """The values in the log for columns that only some files have, as in a migrated table."""
@@ -258,7 +233,7 @@ class TableSnapshot:
             given = given[len(root) + 1 :]
         whole = os.path.normpath(given)
         if whole.startswith("/") or whole.split("/")[0] == ".." or "://" in given:
-            raise InvalidArgumentError(f"paths must lie in the table {self.location}, got {os.fspath(path)}")
+            raise InvalidArgumentError(f"paths must lie in the table {self.location}", got=os.fspath(path))
         return whole
 
     def index_places(self) -> tuple[str, ...]:
@@ -276,8 +251,9 @@ class TableSnapshot:
         root = self.location.rstrip("/")
         parts = location[len(root) + 1 :].split("/") if location.startswith(f"{root}/") else []
         if location == root or (parts and (not parts[0].startswith(("_", ".")) or parts[0] in TABLE_FOLDERS)):
-            message = "an index inside a table must be in a folder of its own whose name begins with _ or ."
-            raise InvalidArgumentError(f"{message}, got {location}")
+            raise InvalidArgumentError(
+                "an index inside a table must be in a folder of its own whose name begins with _ or .", got=location
+            )
 
     def to_json(self, index_location: str) -> dict[str, Any]:
         """The description of the table in a version file: how to open it, its columns, its version; no secrets."""
@@ -294,7 +270,7 @@ class TableSnapshot:
         try:
             return self.files[path]
         except KeyError as error:
-            raise DataFileError(f"data file {path} must be of the table's version, got one that is not") from error
+            raise DataFileError(f"data file {path} must be of the table's version", got="a path that is not") from error
 
 
 class TableDataset(ABC):
@@ -336,8 +312,9 @@ def library(module: str, package: str, tables: str) -> Any:
     try:
         return import_module(module)
     except ImportError as error:
-        message = f"{package} must be installed to read {tables} tables"
-        raise MissingDependencyError(f'{message}; pip install "zonebloom[{tables.lower()}]"') from error
+        raise MissingDependencyError(
+            f"{package} must be installed to read {tables} tables", do=f'pip install "zonebloom[{tables.lower()}]"'
+        ) from error
 
 
 def raise_store_error(location: str, text: str) -> None:
@@ -349,7 +326,7 @@ def raise_store_error(location: str, text: str) -> None:
         It does: the store cannot be reached or refuses.
     """
     if is_url(location) and _OF_STORE.search(text):
-        from zonebloom.storage.stores.object_client import ObjectClient  # noqa: PLC0415 - only with object stores
+        from zonebloom.stores.object_client import ObjectClient  # noqa: PLC0415 - only with object stores
 
         url = Url.parse(location)
         with ObjectClient(url).explaining("read", url.key):

@@ -1,16 +1,15 @@
-"""A pyarrow Expression as a predicate: a tree to prune with, and the expression itself as row filter.
+"""A pyarrow Expression as a `Condition`: a tree that prunes, and the expression itself, which decides.
 
-pyarrow's semantics differ from SQL's: ``is_in`` gives false on null rows, and may match nulls and NaN. The row filter
-is the expression itself, so its answers are pyarrow's. The tree must only be sound: its bounds contain every row in
-which the expression is TRUE, and every row in which it is FALSE.
+pyarrow's semantics differ from SQL's: ``is_in`` gives false on null rows, and may match nulls and NaN. The expression
+itself is the row filter, so the answers are pyarrow's.
 
-Spec: specs/pruning.md#pyarrow-expressions.
+Design: docs/design/conditions.md#pyarrow-expressions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -18,74 +17,14 @@ import pyarrow.compute as pc
 
 from zonebloom.errors import PredicateError
 from zonebloom.predicates.arrow_pickle import Call, Field, Literal, Node, Tree, UnreadableExpressionError, take_apart
-from zonebloom.predicates.row_filter import result_type
+from zonebloom.predicates.leaves import Condition, Equals, IsIn, IsNull, Piece
 from zonebloom.predicates.simplify import merged
-from zonebloom.predicates.terms import LiteralTerm, Truth
-from zonebloom.predicates.tree import And, Equals, IsIn, IsNull, Opaque, Or, Predicate, check_depth, fold
+from zonebloom.predicates.terms import LiteralTerm
+from zonebloom.predicates.tree import And, Or, Predicate, check_depth, fold
 from zonebloom.reasons import ReasonCode
 
 _MATCH, _SKIP, _EMIT_NULL, _INCONCLUSIVE = range(4)  # null_matching_behavior of is_in, as its options are serialized
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
-
-
-class FromExpression(And):
-    """A pyarrow Expression: its one child prunes, the expression itself is the row filter."""
-
-    __slots__ = ("_columns", "expression")
-
-    expression: pc.Expression
-    _columns: frozenset[str]
-    """What the expression reads; the tree may read less."""
-
-    def __init__(self, expression: pc.Expression, tree: Predicate, columns: Iterable[str] = ()) -> None:
-        self._set(_children=(tree,), _is_flat=True, expression=expression, _columns=frozenset(columns))
-
-    def _leaf_columns(self) -> Iterable[str]:
-        return self._columns
-
-    @property
-    def _evaluated(self) -> tuple[Predicate, ...]:
-        return ()
-
-    def _expression(self, schema: pa.Schema, parts: list[pc.Expression]) -> pc.Expression:  # noqa: ARG002 -- itself
-        shown = _text(self.expression)
-        type_of_result = result_type(self.expression, schema, shown)
-        if not pa.types.is_boolean(type_of_result):
-            raise PredicateError(f"a condition must be true or false, got {shown:.200} of type {type_of_result}")
-        return self.expression
-
-    def _key(self) -> tuple[Any, ...]:
-        return (_text(self.expression),)
-
-    def _shown(self, parts: list[str]) -> str:  # noqa: ARG002 -- as the expression
-        return f"FromExpression({_text(self.expression)})"
-
-
-class OpaqueExpression(Opaque):
-    """A piece of a pyarrow Expression that no filter can evaluate."""
-
-    __slots__ = ("_columns", "code", "expression")
-
-    expression: pc.Expression
-    _columns: frozenset[str]
-    code: ReasonCode
-
-    def __init__(self, expression: pc.Expression, columns: Iterable[str], code: ReasonCode) -> None:
-        self._set(expression=expression, _columns=frozenset(columns), code=code)
-
-    @property
-    def text(self) -> str:
-        """The expression as pyarrow prints it, on one line."""
-        return _text(self.expression)
-
-    def _leaf_columns(self) -> Iterable[str]:
-        return self._columns
-
-    def _expression(self, schema: pa.Schema, parts: list[pc.Expression]) -> pc.Expression:  # noqa: ARG002 -- itself
-        return self.expression
-
-    def _key(self) -> tuple[Any, ...]:
-        return _text(self.expression), self._columns, self.code
 
 
 def _text(expression: pc.Expression) -> str:
@@ -97,25 +36,33 @@ def _text(expression: pc.Expression) -> str:
     return " ".join(text.split())
 
 
-def from_expression(expression: pc.Expression) -> FromExpression:
-    """The predicate that prunes soundly for `expression`, with `expression` itself as its row filter.
+def from_expression(expression: pc.Expression) -> Condition:
+    """The pair of a tree that prunes soundly for `expression`, and `expression` itself.
 
     Raises
     ------
     PredicateError
-        The expression cannot be read: it refers to a field by position, or it was serialized by a version of pyarrow
-        whose form is unknown here.
+        The expression refers to a field by position, or this version of pyarrow serializes it in an unknown form.
 
-    Spec: specs/pruning.md#pyarrow-expressions.
+    Design: docs/design/conditions.md#pyarrow-expressions.
     """
     try:
         tree = take_apart(expression)
         check_depth(tree.depth - 1)  # a call that joins nothing is a leaf
         translated = fold(tree.root, _operands, lambda node, parts: _joint(node, parts) if parts else _leaf(tree, node))
     except UnreadableExpressionError as error:
-        message = f"a pyarrow Expression must name its columns, got {_text(expression):.200} ({error})"
-        raise PredicateError(f"{message}; write the condition as SQL text") from error
-    return FromExpression(tree.expression, merged(translated), (name for name, _depth in _read(tree.root)))
+        raise PredicateError(
+            "a pyarrow Expression must name its columns",
+            got=f"{_text(expression):.200} ({error})",
+            do="write the condition as SQL text",
+        ) from error
+    columns = (name for name, _depth in _read(tree.root))
+    return Condition(merged(translated), tree.expression, _text(tree.expression), columns)
+
+
+def unread(expression: pc.Expression, columns: Sequence[str]) -> Condition:
+    """The condition of an expression that cannot be decoded. It prunes nothing and may read any of `columns`."""
+    return Condition(_piece(expression, columns), expression, _text(expression), columns)
 
 
 _AND = frozenset({"and_kleene", "and"})
@@ -134,8 +81,9 @@ def _operands(node: Node) -> Sequence[Node]:
 
 
 def _is_nulled(node: Call) -> bool:
-    """Whether it is ``if_else(…, p, null)`` or ``coalesce(p, null)``: it is TRUE only where p is TRUE, and FALSE only
-    where p is FALSE.
+    """Whether `node` is ``if_else(…, p, null)`` or ``coalesce(p, null)``.
+
+    Such a call is TRUE only in rows in which p is TRUE, and FALSE only in rows in which p is FALSE.
     """
     if (node.function, len(node.arguments)) not in (("if_else", 3), ("coalesce", 2)):
         return False
@@ -146,7 +94,7 @@ def _is_nulled(node: Call) -> bool:
 def _joint(node: Node, children: list[Predicate]) -> Predicate:
     """And, Or or Not of the children.
 
-    Arrow's ``and`` and ``or`` without Kleene logic are NULL in more rows, and differ in no other way.
+    Arrow's ``and`` and ``or`` without Kleene logic are NULL in more rows. They do not differ otherwise.
     """
     function = node.function if isinstance(node, Call) else ""
     if function in _AND:
@@ -158,26 +106,30 @@ def _joint(node: Node, children: list[Predicate]) -> Predicate:
 
 def _leaf(tree: Tree, node: Node) -> Predicate:
     if isinstance(node, Literal):
-        return Truth(LiteralTerm(node.value))
+        return Equals(LiteralTerm(node.value), True)
     if isinstance(node, Field):
         name = _column(node)
-        return Equals(name, True) if name else OpaqueExpression(pc.field(*node.path), node.path[:1], _UNSUPPORTED)
+        return Equals(name, True) if name else _piece(pc.field(*node.path), node.path[:1])
     leaf = _LEAVES[node.function](node) if node.function in _LEAVES else None
-    return leaf if leaf is not None else _opaque(tree, node)
+    return leaf if leaf is not None else _unknown(tree, node)
 
 
-_UNSUPPORTED = ReasonCode.PREDICATE_NOT_SUPPORTED
-
-
-def _opaque(tree: Tree, node: Call) -> OpaqueExpression:
+def _unknown(tree: Tree, node: Call) -> Piece:
     """A call of an unknown function, with the columns that it reads."""
     found = list(_read(node))
-    code = ReasonCode.CAST_ON_COLUMN if any(depth > 1 for _name, depth in found) else _UNSUPPORTED
-    return OpaqueExpression(tree.piece(node), (name for name, _depth in found), code)
+    is_wrapped = any(depth > 1 for _name, depth in found)
+    code = ReasonCode.CAST_ON_COLUMN if is_wrapped else ReasonCode.PREDICATE_NOT_SUPPORTED
+    return _piece(tree.piece(node), (name for name, _depth in found), code)
+
+
+def _piece(
+    expression: pc.Expression, columns: Iterable[str], code: ReasonCode = ReasonCode.PREDICATE_NOT_SUPPORTED
+) -> Piece:
+    return Piece(_text(expression), code=code, columns=columns, expression=expression)
 
 
 def _read(node: Node) -> Iterator[tuple[str, int]]:
-    """The columns that a node reads, and how many calls are around each."""
+    """The columns that a node reads, each with the number of calls around it."""
     waiting: list[tuple[Node, int]] = [(node, 0)]
     while waiting:
         part, depth = waiting.pop()
@@ -188,7 +140,7 @@ def _read(node: Node) -> Iterator[tuple[str, int]]:
 
 
 def _column(node: Node) -> str | None:
-    """The dotted name of a column or struct leaf; None if dots in the path, or an empty name, make it ambiguous."""
+    """The dotted name of a column or struct leaf; None if dots or an empty name make it ambiguous."""
     if not isinstance(node, Field):
         return None
     is_plain = len(node.path) == 1 or not any("." in name for name in node.path)
@@ -209,7 +161,7 @@ def _not_equal(node: Call) -> Predicate | None:
 
 
 def _is_in(node: Call) -> Predicate | None:
-    """The predicate of ``is_in``, which is FALSE, not NULL, on null rows, unless its options say otherwise."""
+    """The predicate of ``is_in``. By default ``is_in`` is FALSE, not NULL, on null rows."""
     name = _column(node.arguments[0])
     options = node.options
     if name is None or options is None or set(options) != {"value_set", "null_matching_behavior", "_type_name"}:
@@ -224,10 +176,10 @@ def _is_in(node: Call) -> Predicate | None:
 
 
 def _is_special(values: pa.Array) -> bool:
-    """Whether ``is_in`` may compare these values in another way than ``=`` does.
+    """Whether ``is_in`` may compare these values otherwise than ``=`` does.
 
     ``is_in`` hashes: NaN matches NaN, and a zero matches only the zero of the same sign. It also casts the values to
-    the column's type: a double that is too large for a float32 becomes infinite, infinity becomes an integer, a float16
+    the column's type. A double too large for a float32 becomes infinite, infinity becomes an integer, and a float16
     becomes the nearest integer. For views pyarrow 26 gives wrong answers.
     """
     if isinstance(values, pa.DictionaryArray):

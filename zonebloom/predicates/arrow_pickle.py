@@ -1,13 +1,13 @@
-"""A pyarrow Expression taken apart into calls, fields and literals.
+"""Decodes a pyarrow Expression into calls, fields and literals.
 
-pyarrow has no public way to walk an Expression, but pickles it. The pickle holds an Arrow IPC file: the schema's
-key-value metadata is the tree in prefix order, and the columns of the one record batch are the literals and options.
-This form is not documented, so every step is checked; an unknown form is an `UnreadableExpressionError`.
+pyarrow has no public way to walk an Expression, but it can pickle one. The pickle holds an Arrow IPC file. The schema's
+key-value metadata is the tree in prefix order. The columns of the one record batch are the literals and options. This
+form is not documented, so every step is checked. An unknown form raises `UnreadableExpressionError`.
 
-The metadata repeats keys, which `pyarrow.Schema.metadata` would drop. So it is read through the Arrow C data interface,
-whose layout is a published standard.
+The metadata repeats keys, and `pyarrow.Schema.metadata` would drop the repeated ones. So it is read through the Arrow C
+data interface, a published standard.
 
-Spec: specs/pruning.md#pyarrow-expressions.
+Design: docs/design/conditions.md#pyarrow-expressions.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _ASSOCIATIVE = frozenset({"and", "and_kleene", "or", "or_kleene"})
 
 
 class UnreadableExpressionError(Exception):
-    """The expression's serialized form is not the one this module knows."""
+    """The expression's serialized form is unknown to this module."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Call:
     """The metadata entry of the options, if the call has options."""
 
     def around(self, arguments: Sequence[list[Entry]]) -> list[Entry]:
-        """All entries of the call with these arguments; pyarrow reads no argument after the options."""
+        """All entries of the call with these arguments. Options come last: pyarrow reads no argument after them."""
         name = self.function.encode()
         return [(b"call", name), *itertools.chain.from_iterable(arguments), *self.entries, (b"end", name)]
 
@@ -85,7 +85,7 @@ class Tree:
     """An expression and its nodes."""
 
     expression: pc.Expression
-    """The whole expression, with long chains of one AND or OR in parts."""
+    """The whole expression, with long chains of one AND or OR split into parts."""
     root: Node
     """Its node."""
     depth: int
@@ -141,8 +141,8 @@ def take_apart(expression: pc.Expression) -> Tree:
     Raises
     ------
     UnreadableExpressionError
-        Its serialized form is unknown, as with another version of pyarrow. Or it cannot be serialized, as with a field
-        that is given by its position.
+        Its serialized form is unknown, for example of another version of pyarrow. Or it cannot be serialized, for
+        example because it names a field by position.
     """
     try:
         batch = pa.ipc.open_file(pa.py_buffer(_serialized(expression))).get_batch(0)
@@ -188,7 +188,7 @@ def _operands(node: Node) -> Sequence[Node]:
 
 
 def _shape(root: Node) -> tuple[int, int]:
-    """Levels of chains, and the number of calls that belong to the chain of the call around them."""
+    """The number of levels of chains, and the number of calls that are merged into their parent's chain."""
 
     def visit(node: Node, parts: list[tuple[int, int]]) -> tuple[int, int]:
         num_merged = len(parts) - len(node.arguments) if isinstance(node, Call) else 0  # each adds one operand
@@ -201,7 +201,7 @@ def _shape(root: Node) -> tuple[int, int]:
 def _in_parts(root: Node, null: bytes) -> list[Entry]:
     """Entries of the same values, with chains as balanced trees, and ``coalesce(…, NULL)`` around each 64 operands.
 
-    Spec: specs/pruning.md#to-expression
+    Design: docs/design/conditions.md#to-expression
     """
 
     def barred(part: list[Entry]) -> list[Entry]:
@@ -216,7 +216,7 @@ def _in_parts(root: Node, null: bytes) -> list[Entry]:
 
 
 def _parsed(entries: Sequence[Entry], batch: pa.RecordBatch) -> Node:
-    """The tree of entries in prefix order; a call lasts until its ``end``. Iterative, for chains of any depth."""
+    """The tree of entries in prefix order; ``end`` closes a call. Iterative, so chains may have any depth."""
     top = Call("", [], None, [])
     opened = [top]
     rest = iter(entries)

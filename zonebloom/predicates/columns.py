@@ -8,7 +8,10 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from zonebloom.errors import PredicateError
-from zonebloom.predicates.tree import And, Equals, IsIn, IsNull, Not, Predicate, check_name, is_null_literal
+from zonebloom.predicates.leaves import Comparison, Equals, IsIn, IsNull, check_name
+from zonebloom.predicates.literals import is_null_literal, single
+from zonebloom.predicates.terms import LiteralTerm
+from zonebloom.predicates.tree import And, Not, Predicate
 
 
 def col(name: str) -> Column:
@@ -28,7 +31,7 @@ class Column:
     __slots__ = ("name",)
 
     def __init__(self, name: str) -> None:
-        self.name = check_name(name)
+        self.name: str = check_name(name)
 
     def __repr__(self) -> str:
         return f"col({self.name!r})"
@@ -36,7 +39,7 @@ class Column:
     __hash__ = None  # type: ignore[assignment]  # == makes a predicate, so a column cannot be a key
 
     def __bool__(self) -> NoReturn:
-        raise PredicateError(f"a column must be compared with a value, got {self!r} used as true or false")
+        raise PredicateError("a column must be compared with a value", got=f"{self!r} used as true or false")
 
     def __eq__(self, value: object) -> Predicate:  # type: ignore[override]
         """TRUE in the rows that equal `value` (or the other column's value)."""
@@ -81,13 +84,11 @@ class Column:
         return Equals(self.name, value)
 
     def _compared(self, operator: str, value: Any) -> Predicate:
-        from zonebloom.predicates import terms  # noqa: PLC0415 -- a search for one key has no use for them
-
         self._refuse_null(operator, value)
-        other = terms.ColumnTerm(value.name) if isinstance(value, Column) else terms.LiteralTerm(value)
-        return terms.Comparison(terms.ColumnTerm(self.name), operator, other)
+        other = value.name if isinstance(value, Column) else LiteralTerm(single(value))
+        return Comparison(self.name, operator, other)
 
     def _refuse_null(self, operator: str, value: Any) -> None:
         if is_null_literal(value):
             verb = "is_not_null()" if operator == "!=" else "is_null()"
-            raise PredicateError(f"{self!r} {operator} must have a value, got null; use {self!r}.{verb}")
+            raise PredicateError(f"{self!r} {operator} must have a value", got="null", do=f"use {self!r}.{verb}")

@@ -1,9 +1,9 @@
-"""The values that a column must have for a predicate to be true, as ranges that a row group's statistics may exclude.
+"""Ranges in which a column's value must lie if a predicate is true. Statistics of a row group may exclude them.
 
 Only columns of signed integers, dates and timestamps are used: all writers agree on their order. Statistics do not
 count NaN, so floats are left out. Texts may be cut short, and old writers ordered unsigned integers as signed ones.
 
-Spec: specs/pruning.md#statistics
+Design: docs/design/scan.md#statistics
 """
 
 from __future__ import annotations
@@ -19,17 +19,18 @@ import pyarrow as pa
 
 from zonebloom.arrow import to_numpy
 from zonebloom.predicates.coerce import fit_values
-from zonebloom.predicates.terms import ColumnTerm, Comparison, LiteralTerm
-from zonebloom.predicates.tree import And, Equals, IsIn, Predicate
+from zonebloom.predicates.leaves import Comparison, Equals, IsIn
+from zonebloom.predicates.terms import LiteralTerm, Term
+from zonebloom.predicates.tree import Predicate, conjuncts
 
 _STORED: dict[int, Any] = {8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """In rows that match, `column` has a value in one of the closed ranges `[lows[i], highs[i]]`.
+    """In every matching row, `column` has a value in one of the closed ranges `[lows[i], highs[i]]`.
 
-    - The ranges ascend; both ends are integers, as `type` stores its values, or infinite.
+    - The ranges ascend. Each end is infinite, or an integer: the stored form of a value of `type`.
     """
 
     column: str
@@ -50,23 +51,24 @@ def has_bounds(column_type: pa.DataType) -> bool:
 
 
 def required(predicate: Predicate, schema: pa.Schema, indexed: Container[str]) -> list[Bound]:
-    """The bounds that every row must meet for `predicate` to be true: those of each part of an AND, or of one leaf.
+    """The bounds that hold in every row in which `predicate` is true: one for each part of an AND, or one leaf's.
 
-    Equalities of `indexed` columns, which filters evaluate, are left out.
+    Equalities of `indexed` columns are left out because filters evaluate them.
     """
-    parts = predicate.children if type(predicate) is And else (predicate,)  # a pyarrow Expression compares otherwise
-    return [bound for part in parts if (bound := _bound(part, schema, indexed)) is not None]
+    return [bound for part in conjuncts(predicate) if (bound := _bound(part, schema, indexed)) is not None]
 
 
 def _bound(leaf: Predicate, schema: pa.Schema, indexed: Container[str]) -> Bound | None:
-    operator, name, literals = "=", "", None
+    name: Term
     if isinstance(leaf, (Equals, IsIn)):
-        if leaf.column in indexed:
+        operator, name, literals = "=", leaf.column, [leaf.value] if isinstance(leaf, Equals) else leaf.values
+        if name in indexed:
             return None
-        name, literals = leaf.column, [leaf.value] if isinstance(leaf, Equals) else leaf.values
-    elif isinstance(leaf, Comparison) and isinstance(leaf.left, ColumnTerm) and isinstance(leaf.right, LiteralTerm):
-        operator, name, literals = leaf.operator, leaf.left.name, [leaf.right.value]
-    if literals is None or operator == "!=" or schema.get_field_index(name) < 0:
+    elif isinstance(leaf, Comparison) and isinstance(leaf.right, LiteralTerm):
+        operator, name, literals = leaf.operator, leaf.left, [leaf.right.value]
+    else:
+        return None
+    if not isinstance(name, str) or operator == "!=" or schema.get_field_index(name) < 0:
         return None
     column_type = schema.field(name).type
     if not has_bounds(column_type):

@@ -1,7 +1,7 @@
-"""ORs of equalities of one column, as engines write IN lists, made into one IN list.
+"""Merges ORs of equalities of one column into one IN list; some engines write IN lists as such ORs.
 
-Thousands of leaves become one: their values are hashed together, the filters are probed once, and the row filter is one
-``is_in``. (pyarrow 26 takes quadratic time for a chain of ORs, and overflows the stack at about 10 000.)
+Thousands of leaves become one. Their values are hashed together, the filters are probed once, and the row filter is one
+``is_in``. (For a chain of ORs pyarrow 26 takes quadratic time, and overflows the stack at about 10 000.)
 
 Spec: specs/pruning.md#merging.
 """
@@ -9,38 +9,28 @@ Spec: specs/pruning.md#merging.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from operator import is_
 from typing import Any
 
 import pyarrow as pa
 
-from zonebloom.predicates.tree import And, Equals, IsIn, Not, Or, Predicate, is_null_literal
+from zonebloom.predicates.leaves import Equals, IsIn
+from zonebloom.predicates.literals import is_null_literal
+from zonebloom.predicates.tree import Or, Predicate, rebuilt
 
 
 def merged(predicate: Predicate) -> Predicate:
-    """The predicate, with the equalities of one column under an OR made into one `IsIn`.
+    """The predicate with the equalities of one column under an OR merged into one `IsIn`.
 
-    The result of every row is the same: only values of one type are joined, so each is compared as before.
+    The result for every row is the same: only values of one type are merged, so each is compared as before.
     """
     return predicate.fold(_visit)
 
 
 def _visit(node: Predicate, parts: list[Predicate]) -> Predicate:
+    parts = _joined(parts) if isinstance(node, Or) else parts
     if not parts:
         return node
-    if isinstance(node, Or):
-        parts = _joined(parts)
-        return parts[0] if len(parts) == 1 else _like(node, parts)
-    return _like(node, parts)
-
-
-def _like(node: Predicate, parts: list[Predicate]) -> Predicate:
-    """The joint `node` with the children `parts`."""
-    if len(parts) == len(node.children) and all(map(is_, parts, node.children)):
-        return node
-    if isinstance(node, Not):
-        return ~parts[0]
-    return And(parts) if isinstance(node, And) else Or(parts)
+    return parts[0] if isinstance(node, Or) and len(parts) == 1 else rebuilt(node, parts)
 
 
 def _joined(children: list[Predicate]) -> list[Predicate]:
@@ -59,8 +49,10 @@ def _joined(children: list[Predicate]) -> list[Predicate]:
 
 
 def _key(child: Predicate) -> Hashable:
-    """Column and type, which equalities must share to be joined; None for predicates that are never joined."""
-    if not isinstance(child, Equals) or child.null_safe or is_null_literal(child.value):
+    """Column and type; equalities with the same key are merged. None for a predicate that is never merged."""
+    if not isinstance(child, Equals) or not isinstance(child.column, str):
+        return None
+    if child.null_safe or is_null_literal(child.value):
         return None
     arrow_type = child.value.type if isinstance(child.value, pa.Scalar) else None
     return child.column, type(child.value), arrow_type
@@ -72,6 +64,6 @@ def _values(values: list[Any]) -> Any:
     if not isinstance(first, pa.Scalar) or isinstance(first.type, pa.BaseExtensionType):
         return values
     try:
-        return pa.array([value.as_py() for value in values], first.type)
+        return pa.array(values, first.type)
     except (pa.ArrowException, ValueError, OverflowError):
         return values

@@ -1,19 +1,19 @@
 """SQL text as a predicate: the condition that would follow WHERE.
 
-sqlglot parses; this module maps its tree, node by node, and refuses unknown nodes and unknown arguments of nodes. An
-argument that is ignored would change the meaning silently: sqlglot stores NOT LIKE as a flag of LIKE.
+sqlglot parses. This module maps the tree node by node, and refuses unknown nodes and unknown arguments of nodes. An
+ignored argument would silently change the meaning: sqlglot stores NOT LIKE as a flag of LIKE.
 
 The dialect is standard SQL with ``==``, ``<=>``, back-quoted names, ``X'…'`` and casts by ``::``. Names keep their
 case.
 
-Spec: specs/pruning.md#sql.
+Design: docs/design/conditions.md#sql.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NoReturn, TypeAlias
+from collections.abc import Iterator, Sequence
+from typing import Any, NoReturn
 
 import sqlglot.errors
 from sqlglot import Token, exp
@@ -21,21 +21,11 @@ from sqlglot.dialects.dialect import Dialect
 from sqlglot.tokens import Tokenizer
 
 from zonebloom.errors import PredicateError
+from zonebloom.predicates.leaves import Comparison, Equals, IsIn, IsNull, Like
 from zonebloom.predicates.sql_literals import arrow_type, literal_of
 from zonebloom.predicates.sql_nesting import Nesting
-from zonebloom.predicates.terms import (
-    CallTerm,
-    CastTerm,
-    ColumnTerm,
-    Comparison,
-    IsNullTerm,
-    Like,
-    LiteralTerm,
-    Membership,
-    Term,
-    Truth,
-)
-from zonebloom.predicates.tree import And, Equals, IsIn, IsNull, Not, Or, Predicate
+from zonebloom.predicates.terms import CallTerm, CastTerm, LiteralTerm, Term
+from zonebloom.predicates.tree import And, Not, Or, Predicate
 
 SUPPORTED = (
     "= == != <> < <= > >= <=> BETWEEN IN LIKE ILIKE IS [NOT] NULL, IS [NOT] DISTINCT FROM, AND OR NOT, CAST, "
@@ -58,25 +48,25 @@ class _Sql(Dialect):
 
 
 def parse_sql(text: str) -> Predicate:
-    """The predicate of `text`, a condition as it follows WHERE.
+    """The predicate of `text`, a condition without WHERE.
 
     Raises
     ------
     PredicateError
-        The text is no SQL condition, or has a part that neither filters nor the row filter can evaluate; the message
-        quotes the part.
+        The text is not an SQL condition, or it has a part that neither filters nor the row filter can evaluate. The
+        message quotes the part.
 
-    Spec: specs/pruning.md#sql.
+    Design: docs/design/conditions.md#sql.
     """
     if not text.strip():
-        raise PredicateError("a condition must not be empty, got no text")
+        raise PredicateError("a condition must not be empty", got="no text")
     try:
         return _sql_predicate(text)
     except PredicateError as error:
         hint = next((advice for pattern, advice in _STUMBLES if pattern.search(_QUOTED.sub("''", text))), None)
         if hint is None:
             raise
-        raise PredicateError(f"{str(error).partition('; use ')[0]}; {hint}") from None
+        raise PredicateError(f"{str(error).partition('; use ')[0]}", do=hint) from None
 
 
 _QUOTED = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|`[^`]*`")
@@ -90,7 +80,7 @@ _STUMBLES = [
         (r"\w\[''\]", "a field of a struct is written device.ip"),
     )
 ]
-"""Common mistakes, as patterns outside of quotes, and what to write instead."""
+"""Patterns of common mistakes outside of quotes, each with the text to write instead."""
 
 
 def _sql_predicate(text: str) -> Predicate:
@@ -102,12 +92,12 @@ def _sql_predicate(text: str) -> Predicate:
         return nesting.predicate(lambda piece: _parsed(piece, text))
     except sqlglot.errors.ParseError as error:
         raise PredicateError(_parse_message(text, error)) from None
-    except sqlglot.errors.TokenError:  # its text is about itself
-        raise PredicateError(f"a condition must be SQL, got {_shown(text)}") from None
+    except sqlglot.errors.TokenError:  # its message is about sqlglot's own state
+        raise PredicateError("a condition must be SQL", got=_shown(text)) from None
     except sqlglot.errors.SqlglotError as error:
-        raise PredicateError(f"a condition must be SQL, got {_shown(text)}; {_one_line(str(error))}") from error
+        raise PredicateError("a condition must be SQL", got=_shown(text), do=_one_line(str(error))) from error
     except RecursionError:
-        raise PredicateError(f"a condition must not nest so deeply, got {_shown(text)}") from None
+        raise PredicateError("a condition must not nest so deeply", got=_shown(text)) from None
 
 
 def _parsed(tokens: Sequence[Token], text: str) -> Predicate:
@@ -115,7 +105,7 @@ def _parsed(tokens: Sequence[Token], text: str) -> Predicate:
     trees = _Sql().parser().parse(list(tokens), text)
     if len(trees) != 1 or trees[0] is None:
         raise sqlglot.errors.SqlglotError(f"it must be one condition, got {len(trees)}")
-    return _Translator().predicate(trees[0])
+    return SqlReader().predicate(trees[0])
 
 
 def _parse_message(text: str, error: sqlglot.errors.ParseError) -> str:
@@ -137,7 +127,7 @@ def _shown(text: str) -> str:
 
 def _refuse(node: exp.Expr) -> NoReturn:
     raise PredicateError(
-        f"a condition must be made of what can be evaluated, got {_shown(node.sql())}; use {SUPPORTED}"
+        "a condition must be made of what can be evaluated", got=_shown(node.sql()), do=f"use {SUPPORTED}"
     )
 
 
@@ -165,11 +155,19 @@ _CALLED: dict[type[exp.Expr], str] = {
     exp.Trim: "trim",
     exp.Upper: "upper",
 }
-_Rule: TypeAlias = "Callable[[_Translator, Any], Predicate]"
+_RULES: dict[type[exp.Expr], str] = {
+    **dict.fromkeys(_COMPARED, "comparison"),
+    **dict.fromkeys((exp.NullSafeEQ, exp.NullSafeNEQ), "null_safe"),
+    **dict.fromkeys((exp.Like, exp.ILike, exp.Escape), "like"),
+    exp.Between: "between",
+    exp.In: "is_in",
+    exp.Is: "is_",
+}
+"""Node of sqlglot → the method that reads it."""
 
 
-class _Translator:
-    """sqlglot's tree to ours."""
+class SqlReader:
+    """sqlglot's tree to ours. The reader of another dialect overrides the methods in which it differs."""
 
     def predicate(self, node: exp.Expr) -> Predicate:
         """The condition `node`."""
@@ -177,26 +175,34 @@ class _Translator:
         for kind, joint in ((exp.And, And), (exp.Or, Or)):
             if isinstance(node, kind):
                 return joint([self.predicate(part) for part in _operands(node, kind)])
-        if isinstance(node, exp.Not):
-            return ~self.predicate(node.this)
-        rule = _RULES.get(type(node))
-        return rule(self, node) if rule is not None else self.truth(node)
+        return self.negation(node) if isinstance(node, exp.Not) else self.leaf(node)
 
-    def truth(self, node: exp.Expr) -> Predicate:
-        """A value as a condition: a boolean column, TRUE, a cast."""
-        term = self.term(node)
-        return Equals(term.name, True) if isinstance(term, ColumnTerm) else Truth(term)
+    def negation(self, node: exp.Not) -> Predicate:
+        """NOT of a condition."""
+        return ~self.predicate(node.this)
+
+    def leaf(self, node: exp.Expr) -> Predicate:
+        """A condition that joins no others."""
+        rule = _RULES.get(type(node))
+        leaf: Predicate = self.truth(self.term(node)) if rule is None else getattr(self, rule)(node)
+        return leaf
+
+    def truth(self, term: Term) -> Predicate:
+        """A value alone."""
+        return Equals(term, True)
 
     def comparison(self, node: exp.Binary) -> Predicate:
         """= != < <= > >=."""
         _only(node, "this", "expression")
         operator, left, right = _COMPARED[type(node)], self.term(node.this), self.term(node.expression)
-        if isinstance(left, LiteralTerm) and isinstance(right, ColumnTerm) and operator in ("=", "!="):
+        if operator not in ("=", "!="):
+            return Comparison(left, operator, right)
+        if isinstance(left, LiteralTerm):
             left, right = right, left
-        if isinstance(left, ColumnTerm) and isinstance(right, LiteralTerm) and operator in ("=", "!="):
-            equal = Equals(left.name, right.value)
-            return equal if operator == "=" else Not(equal)
-        return Comparison(left, operator, right)
+        if not isinstance(right, LiteralTerm):
+            return Comparison(left, operator, right)
+        equal = Equals(left, right.value)
+        return equal if operator == "=" else Not(equal)
 
     def null_safe(self, node: exp.NullSafeEQ | exp.NullSafeNEQ) -> Predicate:
         """<=>, IS [NOT] DISTINCT FROM; never NULL."""
@@ -204,28 +210,28 @@ class _Translator:
         left, right = self.term(node.this), self.term(node.expression)
         if isinstance(left, LiteralTerm):
             left, right = right, left
-        if not isinstance(left, ColumnTerm) or not isinstance(right, LiteralTerm):
+        if not isinstance(right, LiteralTerm):
             _refuse(node)
-        is_null = right.value is None
-        same = IsNull(left.name) if is_null else Equals(left.name, right.value, null_safe=True)
+        same = self.equals_null(left) if right.value is None else Equals(left, right.value, null_safe=True)
         return same if isinstance(node, exp.NullSafeEQ) else Not(same)
 
+    def equals_null(self, term: Term) -> Predicate:
+        """<=> NULL."""
+        return IsNull(term)
+
     def is_(self, node: exp.Is) -> Predicate:
-        """IS NULL, and IS TRUE / IS FALSE of a column."""
+        """IS NULL, IS TRUE and IS FALSE."""
         _only(node, "this", "expression")
-        term, right = self.term(node.this), node.expression
-        if isinstance(right, exp.Null):
-            return IsNull(term.name) if isinstance(term, ColumnTerm) else IsNullTerm(term)
-        if isinstance(right, exp.Boolean) and isinstance(term, ColumnTerm):
-            return Equals(term.name, bool(right.this), null_safe=True)
-        _refuse(node)
+        if isinstance(node.expression, exp.Null):
+            return IsNull(self.term(node.this))
+        if not isinstance(node.expression, exp.Boolean):
+            _refuse(node)
+        return Equals(self.term(node.this), bool(node.expression.this), null_safe=True)
 
     def is_in(self, node: exp.In) -> Predicate:
         """IN of a list of literals."""
         _only(node, "this", "expressions")
-        term = self.term(node.this)
-        values = [self.literal(value) for value in node.expressions]
-        return IsIn(term.name, values) if isinstance(term, ColumnTerm) else Membership(term, values)
+        return IsIn(self.term(node.this), [self.literal(value) for value in node.expressions])
 
     def between(self, node: exp.Between) -> Predicate:
         """BETWEEN: both ends included."""
@@ -245,7 +251,7 @@ class _Translator:
         _only(node, "this", "expression", "negate")
         pattern = self.literal(node.expression)
         if pattern is None:
-            return Comparison(self.term(node.this), "=", LiteralTerm(None))
+            return Equals(self.term(node.this), None)
         if not isinstance(pattern, str):
             _refuse(node)
         is_like = Like(self.term(node.this), pattern, escape=escape, ignore_case=isinstance(node, exp.ILike))
@@ -254,8 +260,8 @@ class _Translator:
     def term(self, node: exp.Expr) -> Term:
         """The value `node`."""
         node = _bare(node)
-        if (name := _column_name(node)) is not None:
-            return ColumnTerm(name)
+        if (name := column_name(node)) is not None:
+            return name
         is_literal, value = literal_of(node)
         if is_literal:
             return LiteralTerm(value)
@@ -274,16 +280,6 @@ class _Translator:
         if not is_literal:
             _refuse(node)
         return value
-
-
-_RULES: dict[type[exp.Expr], _Rule] = {
-    **dict.fromkeys(_COMPARED, _Translator.comparison),
-    **dict.fromkeys((exp.NullSafeEQ, exp.NullSafeNEQ), _Translator.null_safe),
-    **dict.fromkeys((exp.Like, exp.ILike, exp.Escape), _Translator.like),
-    exp.Between: _Translator.between,
-    exp.In: _Translator.is_in,
-    exp.Is: _Translator.is_,
-}
 
 
 def _bare(node: exp.Expr) -> exp.Expr:
@@ -305,7 +301,7 @@ def _operands(node: exp.Expr, kind: type[exp.Expr]) -> Iterator[exp.Expr]:
             yield part
 
 
-def _column_name(node: exp.Expr) -> str | None:
+def column_name(node: exp.Expr | None) -> str | None:
     """The dotted name of a column or struct leaf; None for anything else."""
     names: list[str] = []
     while isinstance(node, exp.Dot) and isinstance(node.expression, exp.Identifier):

@@ -1,6 +1,6 @@
 """SQL literals and type names as Python values and Arrow types.
 
-Spec: specs/pruning.md#sql.
+Design: docs/design/conditions.md#sql.
 """
 
 from __future__ import annotations
@@ -62,18 +62,21 @@ def arrow_type(node: exp.DataType) -> pa.DataType:
         try:
             return pa.decimal128(sizes[0], sizes[1] if len(sizes) > 1 else 0)
         except ValueError as error:
-            raise PredicateError(f"a decimal type must have 1 to 38 digits, got {node.sql()}") from error
+            raise PredicateError("a decimal type must have 1 to 38 digits", got=node.sql()) from error
     if node.this not in _TYPES or node.expressions:
-        known = "BOOLEAN, integers, FLOAT, DOUBLE, DECIMAL(p, s), VARCHAR, BINARY, DATE, TIME, TIMESTAMP[TZ], UUID"
-        raise PredicateError(f"a cast must be to one of {known}, got {node.sql()}")
+        raise PredicateError(
+            "a cast must be to one of BOOLEAN, integers, FLOAT, DOUBLE, DECIMAL(p, s), VARCHAR, BINARY, DATE, TIME, "
+            "TIMESTAMP[TZ], UUID",
+            got=node.sql(),
+        )
     return _TYPES[node.this]
 
 
 def literal_of(node: exp.Expr) -> tuple[bool, Any]:
     """Whether `node` is a constant, and its value.
 
-    Integers are ints, numbers with a point Decimals, those with an exponent floats; X'…' is bytes; a typed literal
-    (DATE '…') and a cast of a constant are the Python value of that type, or an Arrow scalar where Python has none.
+    An integer is an int, a number with a point a Decimal, and a number with an exponent a float. X'…' is bytes. A typed
+    literal (DATE '…') or a cast of a constant is a Python value of that type, or an Arrow scalar if Python has none.
     """
     if isinstance(node, exp.Literal):
         return True, node.this if node.is_string else _number(node.this)
@@ -99,7 +102,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _negated(number: Any) -> Any:
-    """`number` negated with all digits: a minus would round a Decimal to the caller's decimal context."""
+    """`number` negated, with all digits. The minus operator would round a Decimal to the caller's decimal context."""
     return number.copy_negate() if isinstance(number, decimal.Decimal) else -number
 
 
@@ -111,18 +114,18 @@ def _number(text: str) -> int | float | decimal.Decimal:
     try:
         return float(text)
     except ValueError:
-        raise PredicateError(f"a number must be an integer, a decimal or a float, got {text}") from None
+        raise PredicateError("a number must be an integer, a decimal or a float", got=text) from None
 
 
 def _bytes(node: exp.HexString) -> bytes:
     try:
         return bytes.fromhex(node.this)
     except (ValueError, TypeError):
-        raise PredicateError(f"X'…' must hold pairs of hex digits, got {node.this!r:.80}") from None
+        raise PredicateError("X'…' must hold pairs of hex digits", got=f"{node.this!r:.80}") from None
 
 
 def _decimal(value: str | decimal.Decimal, target: pa.DataType) -> decimal.Decimal:
-    """A numeral as a decimal of `target`, which must have all its digits."""
+    """A numeral as a decimal of `target`; refused if `target` cannot hold all its digits."""
     if isinstance(value, str) and not re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", value, re.ASCII):
         raise ValueError("it is no number")
     fit = fit_values([decimal.Decimal(value)], target)
@@ -133,7 +136,7 @@ def _decimal(value: str | decimal.Decimal, target: pa.DataType) -> decimal.Decim
 
 
 def _moment(text: str, target: pa.DataType) -> tuple[str, pa.DataType]:
-    """A timestamp's text as pyarrow reads it, and its type: an instant if the text has an offset or `target` a zone."""
+    """A timestamp's text for pyarrow, and its type: an instant if the text has an offset or `target` has a zone."""
     digits = re.search(r"\.(\d+)", text)
     unit = "ns" if digits is not None and len(digits.group(1)) > 6 else "us"  # noqa: PLR2004 -- digits of us
     has_offset = _OFFSET.search(text) is not None
@@ -164,7 +167,7 @@ def _cast(node: exp.Cast, value: Any) -> Any:
         scalar = (value if isinstance(value, pa.Scalar) else pa.scalar(value)).cast(target)
     except (pa.ArrowException, ArithmeticError, ValueError) as error:
         cause = first_line(error)
-        raise PredicateError(f"a literal must convert exactly to {target}, got {node.sql()} ({cause})") from None
+        raise PredicateError(f"a literal must convert exactly to {target}", got=f"{node.sql()} ({cause})") from None
     is_wide = pa.types.is_timestamp(target) and target.unit == "ns"
     try:
         return scalar if is_wide or pa.types.is_floating(target) else scalar.as_py()

@@ -1,9 +1,9 @@
-"""Conditions nested deeper than the SQL parser can recurse, taken apart at their outer AND, OR, NOT and parentheses.
+"""Conditions nested deeper than the SQL parser can recurse, split at their outer AND, OR, NOT and parentheses.
 
 sqlglot makes about 20 Python calls for each level of parentheses, so about 50 levels reach Python's recursion limit.
 Here a stack holds the open groups, and sqlglot parses only pieces of a few levels.
 
-Spec: specs/pruning.md#sql
+Design: docs/design/conditions.md#sql
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _JOINTS = frozenset({TokenType.AND, TokenType.OR, TokenType.R_PAREN})
 
 
 class _Group:
-    """A group that is being read: ORs of ANDs."""
+    """An open group: ORs of ANDs."""
 
     def __init__(self) -> None:
         self.ors: list[list[Predicate]] = [[]]
@@ -42,7 +42,7 @@ class Nesting:
     Raises
     ------
     SqlglotError
-        They do not match.
+        The parentheses do not match.
     """
 
     def __init__(self, tokens: Sequence[Token]) -> None:
@@ -110,7 +110,7 @@ class Nesting:
         return self._tokens[place].token_type if place < len(self._tokens) else None
 
     def _is_deep_group(self, place: int) -> bool:
-        """Whether parentheses of many levels around a condition, not around a value, begin here."""
+        """Whether many levels of parentheses begin at `place` around a condition, not around a value."""
         if self._levels.get(place, 0) < _MAX_PARSED:
             return False
         after = self._kind(self._closing[place] + 1)

@@ -1,20 +1,23 @@
 """`IndexedDataset`: a data set as a pyarrow Dataset, which reads only the rows that may match.
 
-Engines that take a pyarrow Dataset hand it their filter, so each of them prunes by the index as it is. A ladder:
+Engines that accept a pyarrow Dataset pass it their filter, so each of them prunes by the index. A ladder:
 
 - a **scan** lists the data set afresh, searches the index with the filter, reads the candidate rows and re-checks them;
-- an `IndexedScanner` is a scan to come: nothing is read before its first batch, and each use of it scans again;
+- an `IndexedScanner` is a deferred scan: nothing is read before its first batch, and each use scans again;
 - an `IndexedFragment` is one file of a listing, with the candidate rows in it: DataFusion reads by fragments.
 
-What C++ would read past these classes (joins of pyarrow, unions, `Scanner.from_dataset`) fails with an error that says
-so: pyarrow knows of no file here.
+Data set and scanner are Arrow streams too, so `pyarrow.dataset.write_dataset` and `write_deltalake` accept them.
+Scanner and fragment are not classes of pyarrow, because C++ would follow their null pointers. C++ cannot read the data
+set itself, because pyarrow has no files of it: joins of pyarrow, unions and `Scanner.from_dataset` raise an error that
+says so.
 
-Spec: specs/engines.md#dataset
+Design: docs/design/engines.md#dataset
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -23,32 +26,35 @@ import pyarrow.dataset as pads
 from pyarrow import fs
 
 from zonebloom.errors import ColumnNotFoundError, DataFileError, PredicateError
-from zonebloom.predicates import Predicate, parse_predicate
-from zonebloom.predicates.arrow_expression import FromExpression, OpaqueExpression
+from zonebloom.predicates import Equals, Predicate, parse_predicate
+from zonebloom.predicates.arrow_expression import unread
 from zonebloom.predicates.arrow_pickle import Call, Field, Node, UnreadableExpressionError, take_apart
-from zonebloom.reasons import ReasonCode
+from zonebloom.predicates.selection import RowSelection
+from zonebloom.predicates.terms import LiteralTerm
+from zonebloom.reasons import Reason, ReasonCode
 from zonebloom.search.freshness import File
+from zonebloom.search.query import Query
 from zonebloom.search.result import SearchResult
 from zonebloom.search.scan import scan, tasks_of
-from zonebloom.search.selection import RowSelection
 from zonebloom.search.view import View
 
-_PLACE = "an indexed data set, which only its own scanner() can read; pass on a table, to_table(filter=...)"
+_PLACE = "an indexed data set, which only its own scanner() can read; pass on scanner(filter=...).to_reader()"
 """The one path that pyarrow knows: part of its error where C++ would read on its own."""
 
-_EVERYTHING = OpaqueExpression(pc.scalar(True), (), ReasonCode.PREDICATE_NOT_SUPPORTED)
-"""What a scan without a filter searches for."""
+_EVERYTHING = Equals(LiteralTerm(True), True)
+"""The predicate of a scan without a filter."""
+_NO_CONDITION = Reason(ReasonCode.PREDICATE_NOT_SUPPORTED, "no condition was handed over, so every row is read")
 
 Columns: TypeAlias = list[str] | dict[str, pc.Expression] | None
-"""Top-level names, or names with what they are made of; None for all."""
+"""Top-level names, or names with their expressions; None for all columns."""
 
 
 class IndexedDataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow has no types
     """The rows of an indexed data set: the same as without the index, but zones that cannot match are not read.
 
-    Made by `Index.dataset` or `zonebloom.dataset`. Each scan reads the data set as it is then; `schema` stays. Views of
-    texts and bytes are plain texts and bytes: DuckDB hands no filter to a data set that has views. A filter
-    that no index can evaluate reads everything and is applied all the same; `last_scan` tells.
+    `Index.dataset` makes it. Each scan reads the data set at that moment; `schema` does not change. String and binary
+    views become plain strings and bytes, because DuckDB passes no filter to a data set with views. If no index can
+    evaluate a filter, a scan reads everything and applies the filter; `last_scan` says so.
 
     Tested: DuckDB 2.0 (by name, relations, joins, CTEs), DataFusion 55 (`register_dataset`), Polars 2.1
     (`scan_pyarrow_dataset`), pandas 2.3 (`to_table(...).to_pandas()`).
@@ -65,7 +71,7 @@ class IndexedDataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow h
     >>> events.last_scan.kept.rows, events.last_scan.total.rows
     (8192, 50000)
 
-    Spec: specs/engines.md#dataset
+    Design: docs/design/engines.md#dataset
     """
 
     def __init__(self, view: Callable[[], View], schema: pa.Schema, expression: pc.Expression | None = None) -> None:
@@ -74,6 +80,8 @@ class IndexedDataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow h
         self._last_scan: SearchResult | None = None
         parquet, local = pads.ParquetFileFormat(), fs.LocalFileSystem()
         super().__init__([parquet.make_fragment(_PLACE, local)], schema, parquet, local)
+        if expression is not None:
+            self._scan_options = {"filter": expression}
 
     def __repr__(self) -> str:
         shown = "" if self._filter is None else f", filter {self._filter}"
@@ -84,17 +92,20 @@ class IndexedDataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow h
 
     @property
     def last_scan(self) -> SearchResult | None:
-        """Counts of the last scan (`kept`, `total`), and why it read no less (`reasons`); None before the first."""
+        """The last scan: its counts (`kept`, `total`), and why it did not read less (`reasons`); None before one."""
         return self._last_scan
 
     @property
     def files(self) -> list[str]:
-        """The data files there are now, absolute."""
+        """Absolute paths of the current data files."""
         view = self._view()
         return [view.dataset.absolute(path) for path in view.listing]
 
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        return self.scanner().__arrow_c_stream__(requested_schema)
+
     def filter(self, expression: pc.Expression) -> IndexedDataset:
-        """The rows for which `expression` is true too; nothing is read yet."""
+        """The data set with `expression` as a further filter; nothing is read yet."""
         return IndexedDataset(self._view, self.schema, _both(self._filter, expression))
 
     def scanner(
@@ -105,7 +116,7 @@ class IndexedDataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow h
     ) -> IndexedScanner:
         """The scan for `columns` of the rows for which `filter` is true; nothing is read yet.
 
-        pyarrow's further options say how to read, not what, and are not used.
+        Other options of pyarrow do not change the rows, and are not used.
         """
         return IndexedScanner(self._scan, self.schema, columns, _both(self._filter, filter))
 
@@ -113,9 +124,9 @@ class IndexedDataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow h
         self,
         filter: pc.Expression | None = None,  # noqa: A002 - pyarrow's name
     ) -> Iterator[IndexedFragment]:
-        """The files with rows for which `filter` may be true, in order of path; if no file has one, any file.
+        """The files with rows for which `filter` may be true, in order of path; if there is none, any one file.
 
-        DataFusion 55 plans no sort of no files.
+        DataFusion 55 cannot plan a sort over zero files.
         """
         wanted = _both(self._filter, filter)
         view = self._view()
@@ -128,7 +139,7 @@ class IndexedDataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow h
     def read(
         self, predicate: Predicate | None, columns: list[str] | None = None, limit: int | None = None
     ) -> pa.RecordBatchReader:
-        """The first `limit` rows for which `predicate` is true, with the top-level `columns`; the filter set aside."""
+        """The first `limit` rows for which `predicate` is true, with the top-level `columns`; ignores the filter."""
         view = self._view()
         names = self.schema.names if columns is None else columns
         rows = self._search(view, predicate)
@@ -139,9 +150,13 @@ class IndexedDataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow h
 
     def _search(self, view: View, predicate: Predicate | None) -> RowSelection:
         """The rows that may match; sets `last_scan`."""
-        found = view.search(_EVERYTHING if predicate is None else predicate)
-        self._last_scan = view.as_numbered(found)
-        return found.row_ranges
+        query = Query(view, _EVERYTHING if predicate is None else predicate, own_filters=False)
+        found = query.numbered
+        if predicate is None:
+            others = (one for one in found.reasons if one.code is not _NO_CONDITION.code)
+            found = replace(found, reasons=(_NO_CONDITION, *others))
+        self._last_scan = found
+        return query.result.row_ranges
 
     def count_rows(
         self,
@@ -156,8 +171,12 @@ class IndexedDataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow h
         return sum(int((task.stops - task.starts).sum()) for task in tasks_of(view, self._search(view, None)))
 
 
-class IndexedScanner(pads.Scanner):  # type: ignore[misc]  # pyarrow has no types
-    """A scan to come; each use of it scans again."""
+class IndexedScanner:
+    """A deferred scan; each use scans again.
+
+    It is not a `pyarrow.dataset.Scanner`. Such a scanner over Python's batches reads ahead in threads of Arrow. A
+    process that ends meanwhile, for example after a LIMIT, is aborted (pyarrow 26).
+    """
 
     def __init__(
         self,
@@ -174,14 +193,12 @@ class IndexedScanner(pads.Scanner):  # type: ignore[misc]  # pyarrow has no type
     def __repr__(self) -> str:
         return f"<IndexedScanner of {list(self._columns)}, filter {self._filter}>"
 
-    @property
-    def dataset_schema(self) -> pa.Schema:
-        """Of the data set."""
-        return self._schema
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        return self.to_reader().__arrow_c_stream__(requested_schema)
 
     @property
     def projected_schema(self) -> pa.Schema:
-        """Of the rows that come."""
+        """Schema of the rows of the scan."""
         if isinstance(self._columns, dict):
             return pads.dataset(self._schema.empty_table()).scanner(columns=self._columns).projected_schema
         for name in self._columns:
@@ -194,8 +211,8 @@ class IndexedScanner(pads.Scanner):  # type: ignore[misc]  # pyarrow has no type
         if not isinstance(self._columns, dict):
             yield from self._read(self._columns, self._filter)
             return
-        names = _columns_of(list(self._columns.values()), self._schema)
-        yield from pads.Scanner.from_batches(self._read(names, self._filter), columns=self._columns).to_batches()
+        for batch in self._read(_columns_of(list(self._columns.values()), self._schema), self._filter):
+            yield from pads.dataset(batch).to_batches(columns=self._columns)
 
     def to_reader(self) -> pa.RecordBatchReader:
         """The rows as a stream."""
@@ -205,12 +222,8 @@ class IndexedScanner(pads.Scanner):  # type: ignore[misc]  # pyarrow has no type
         """All rows."""
         return self.to_reader().read_all()
 
-    def scan_batches(self) -> Iterator[pads.TaggedRecordBatch]:
-        """The rows, of no known fragment."""
-        return (pads.TaggedRecordBatch(batch, None) for batch in self.to_batches())
-
     def head(self, num_rows: int) -> pa.Table:
-        """The first rows; no more row groups are read than hold them."""
+        """The first `num_rows` rows; later row groups are not read."""
         taken, left = [], num_rows
         for batch in self.to_batches() if num_rows > 0 else ():
             taken.append(batch.slice(0, left))
@@ -220,16 +233,16 @@ class IndexedScanner(pads.Scanner):  # type: ignore[misc]  # pyarrow has no type
         return pa.Table.from_batches(taken, self.projected_schema)
 
     def count_rows(self) -> int:
-        """How many rows there are."""
+        """The number of rows of the scan."""
         return sum(batch.num_rows for batch in self._read([], self._filter))
 
     def take(self, indices: Any) -> pa.Table:
-        """The rows at `indices` among all that come."""
+        """The rows at `indices` among all rows of the scan."""
         return self.to_table().take(indices)
 
 
-class IndexedFragment(pads.Fragment):  # type: ignore[misc]  # pyarrow has no types
-    """One data file of a listing: a scan with the filter that it was listed by does not search again."""
+class IndexedFragment:
+    """One data file of a listing; a scan with the filter of the listing does not search again."""
 
     def __init__(
         self,
@@ -254,12 +267,12 @@ class IndexedFragment(pads.Fragment):  # type: ignore[misc]  # pyarrow has no ty
 
     @property
     def physical_schema(self) -> pa.Schema:
-        """The data set's, in whose types each file is read."""
+        """Schema of the data set; each file is read in its types."""
         return self._schema
 
     @property
     def partition_expression(self) -> pc.Expression:
-        """True: the listing has evaluated the partitions."""
+        """Always true, because the listing has evaluated the partitions."""
         return pc.scalar(True)
 
     def scanner(
@@ -276,24 +289,24 @@ class IndexedFragment(pads.Fragment):  # type: ignore[misc]  # pyarrow has no ty
         predicate = as_predicate(self._schema, expression)
         rows = self._candidates
         if not _are_equal(expression, self._listed_by):
-            found = self._view.search(_EVERYTHING if predicate is None else predicate)
-            rows = found.row_ranges.fragment(self._fragment_id)
+            query = Query(self._view, _EVERYTHING if predicate is None else predicate, own_filters=False)
+            rows = query.result.row_ranges.fragment(self._fragment_id)
         return _checked(scan(self._view, predicate, rows, columns, None, is_plain=True), self._schema)
 
     def to_batches(self, schema: pa.Schema | None = None, **scan: Any) -> Iterator[pa.RecordBatch]:
-        """As those of a scanner."""
+        """The batches of `scanner`."""
         return self.scanner(schema, **scan).to_batches()
 
     def to_table(self, schema: pa.Schema | None = None, **scan: Any) -> pa.Table:
-        """As that of a scanner."""
+        """The table of `scanner`."""
         return self.scanner(schema, **scan).to_table()
 
     def head(self, num_rows: int, **scan: Any) -> pa.Table:
-        """As that of a scanner."""
+        """The first rows of `scanner`."""
         return self.scanner(**scan).head(num_rows)
 
     def count_rows(self, **scan: Any) -> int:
-        """As that of a scanner."""
+        """The number of rows of `scanner`."""
         return self.scanner(**scan).count_rows()
 
 
@@ -310,14 +323,13 @@ def _are_equal(first: pc.Expression | None, second: pc.Expression | None) -> boo
 
 
 def as_predicate(schema: pa.Schema, expression: pc.Expression | None) -> Predicate | None:
-    """The predicate of `expression`; an unreadable expression prunes nothing, and filters the rows itself."""
+    """The predicate of `expression`; an expression that cannot be parsed prunes nothing, and only filters rows."""
     if expression is None:
         return None
     try:
         return parse_predicate(expression)
     except PredicateError:
-        opaque = OpaqueExpression(expression, schema.names, ReasonCode.PREDICATE_NOT_SUPPORTED)
-        return FromExpression(expression, opaque)
+        return unread(expression, schema.names)
 
 
 def _checked(reader: pa.RecordBatchReader, schema: pa.Schema) -> pa.RecordBatchReader:
@@ -325,8 +337,11 @@ def _checked(reader: pa.RecordBatchReader, schema: pa.Schema) -> pa.RecordBatchR
     for field in reader.schema:
         promised = schema.field(field.name).type
         if field.type != promised:
-            message = f"column {field.name} must keep its type {promised} for a data set that is open, got {field.type}"
-            raise DataFileError(f"{message}; open it again")
+            raise DataFileError(
+                f"column {field.name} must keep its type {promised} for a data set that is open",
+                got=field.type,
+                do="open it again",
+            )
     return reader
 
 

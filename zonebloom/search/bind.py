@@ -1,7 +1,7 @@
-"""Binding: a predicate and the filters of its columns become steps, which are evaluated without further look-ups.
+"""Binding: a predicate and the filters of its columns become steps for evaluation without further look-ups.
 
-Columns are opened, and literals become hashes of the column's type. Conditions on values of folders and table logs are
-evaluated here, for whole files. A leaf that no filter can evaluate is bound to a reason.
+Columns are opened, and literals become hashes of the column's type. Conditions on partition values and on values of
+table logs are evaluated here, for whole files. A leaf that no filter can evaluate is bound to a reason.
 
 Spec: specs/pruning.md#bind
 """
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
-from decimal import Decimal
 from operator import and_, or_
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -18,9 +17,15 @@ import numpy as np
 import pyarrow as pa
 
 from zonebloom.bloom import hashing
-from zonebloom.errors import PredicateError
-from zonebloom.predicates import And, Equals, IsIn, IsNull, Not, Opaque, Or, Predicate
-from zonebloom.predicates.coerce import fit_values, plain_hash
+from zonebloom.errors import PredicateError, Words
+from zonebloom.predicates import And, Condition, Equals, IsIn, IsNull, Not, Or, Predicate
+from zonebloom.predicates.coerce import fit_each, fit_values, plain_hash
+from zonebloom.predicates.exact_numbers import number_of
+from zonebloom.predicates.leaves import OfTerms, Piece, pruned_by
+from zonebloom.predicates.literals import collected, is_collection, null_mask
+from zonebloom.predicates.selection import Bounds, RowSelection
+from zonebloom.predicates.sql_writer import as_sql
+from zonebloom.predicates.terms import columns_of
 from zonebloom.reasons import Reason, ReasonCode
 from zonebloom.search.evaluate import (
     BoundPredicate,
@@ -33,7 +38,6 @@ from zonebloom.search.evaluate import (
     Step,
     Undecided,
 )
-from zonebloom.search.selection import Bounds, RowSelection
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -47,25 +51,25 @@ class Searched(Protocol):
         """All rows."""
 
     def column(self, name: str) -> ProbedColumn | None:
-        """The filters of a column; None if it has none. Raises for a column that does not exist."""
+        """The filters of a column; None if it has none. Raises an error if the column does not exist."""
 
     @property
     def constant_columns(self) -> frozenset[str]:
-        """Columns without filters that have one value in all rows of a file, which is known without the file."""
+        """Columns without filters and with one value per file; the value is known without opening the file."""
 
     def constant_bounds(self, predicate: Predicate) -> Bounds:
         """Bounds of a predicate over constant columns only."""
 
 
 def bind(predicate: Predicate, searched: Searched) -> BoundPredicate:
-    """`predicate` as steps, parts before the step that joins them; the tree may have any depth.
+    """`predicate` as steps in postfix order; the tree may have any depth.
 
     Raises
     ------
     ColumnNotFoundError
         The predicate has a column that does not exist.
     PredicateError
-        A node is of another class than those of zonebloom.predicates, or a constant of a file does not convert.
+        The class of a node is not in zonebloom.predicates, or the constant value of a file does not convert.
 
     Spec: specs/pruning.md#bind
     """
@@ -87,9 +91,9 @@ def bind(predicate: Predicate, searched: Searched) -> BoundPredicate:
             pending.append(Joined(and_ if isinstance(node, And) else or_, len(node.children)))
         elif isinstance(node, Not):
             pending.append(Negated(node))
-        else:
+        elif not isinstance(node, Condition):
             steps.append(_bound_leaf(node, searched))
-        pending.extend(reversed(node.children))
+        pending.extend(reversed(pruned_by(node)))
     return BoundPredicate(searched.universe, tuple(steps))
 
 
@@ -97,31 +101,27 @@ def _constant_nodes(predicate: Predicate, names: frozenset[str]) -> set[int]:
     """The `id`s of nodes that read at least one column, and only constant columns."""
     if not names:
         return set()
-    known: dict[int, bool | None] = {}
-    for node in reversed(list(predicate.walk())):  # children first
-        if node.children:
-            own = node._leaf_columns()  # noqa: SLF001 -- an Expression may read more than its tree
-            parts = [known[id(child)] for child in node.children] + ([names.issuperset(own)] if own else [])
-            known[id(node)] = None if not any(one is not None for one in parts) else False not in parts
-        else:
-            columns = node.columns()
-            is_evaluable = not isinstance(node, Opaque) or node.is_evaluable
-            known[id(node)] = (columns <= names and is_evaluable) if columns or not is_evaluable else None
-    return {one for one, is_constant in known.items() if is_constant}
+    constant: set[int] = set()
+
+    def is_constant(node: Predicate, parts: list[bool | None]) -> bool | None:
+        """Whether `node` reads constant columns only; None if it reads no column."""
+        own = node.own_columns  # the filter of a pair may read more columns than its tree
+        answers = [part for part in parts if part is not None] + ([names.issuperset(own)] if own else [])
+        is_evaluable = not isinstance(node, Piece) or node.expression is not None
+        if answers and all(answers) and is_evaluable:
+            constant.add(id(node))
+        return (all(answers) if answers else None) if is_evaluable else False
+
+    predicate.fold(is_constant, pruned_by)
+    return constant
 
 
 def _bound_leaf(node: Predicate, searched: Searched) -> Step:
-    if isinstance(node, Opaque):
-        columns = node.columns()
-        for name in columns:
-            searched.column(name)
-        message = f"no filter can evaluate {node.text}"
-        return Undecided((Reason(node.code, message, column=next(iter(columns), None)),))
-    if not isinstance(node, (Equals, IsIn, IsNull)):
-        raise PredicateError(f"a predicate must be one of zonebloom.predicates, got {type(node).__name__}")
+    if not isinstance(node, (Equals, IsIn, IsNull)) or not isinstance(node.column, str):
+        return _unprobed(node, searched)
     column = searched.column(node.column)
     if column is None:
-        message = f"column {node.column} has no filters; make them by build_index(path, '{node.column}')"
+        message = f"column {node.column} has no filters; make them by {Words.BUILD_COLUMN.of(node.column)}"
         return Undecided((Reason(ReasonCode.COLUMN_NOT_INDEXED, message, column=node.column),))
     if isinstance(node, IsNull):
         return HasNull(column)
@@ -130,6 +130,21 @@ def _bound_leaf(node: Predicate, searched: Searched) -> Step:
     if isinstance(hashes, Reason):
         return Undecided((*column.reasons, hashes))
     return MayEqual(column, hashes)
+
+
+def _unprobed(node: Predicate, searched: Searched) -> Undecided:
+    """The step of a leaf other than equality, IN list or IS NULL of a plain column."""
+    columns = node.columns()
+    for name in columns:
+        searched.column(name)
+    if isinstance(node, Piece):
+        code = node.code
+    elif isinstance(node, OfTerms):
+        is_wrapped = any(columns_of(term) for term in node.terms if not isinstance(term, str))
+        code = ReasonCode.CAST_ON_COLUMN if is_wrapped else ReasonCode.PREDICATE_NOT_SUPPORTED
+    else:
+        raise PredicateError("a predicate must be one of zonebloom.predicates", got=type(node).__name__)
+    return Undecided((Reason(code, f"no filter can evaluate {as_sql(node)}", column=next(iter(columns), None)),))
 
 
 def _hashes_to_probe(values: Any, column_type: pa.DataType | None, column: str) -> NDArray[np.uint64] | Reason:
@@ -154,36 +169,40 @@ _LANCE_TYPES = (
 
 
 def _hashes_of_each_form(values: Any, column: str) -> NDArray[np.uint64] | Reason:
-    """The hashes of `values` in each of Lance's types that can hold them: a table without a type is Lance's.
+    """The hashes of `values` in each Lance type that can hold them, because a table without a type is Lance's.
 
     Spec: specs/pruning.md#untyped-zone-table
     """
-    if isinstance(values, (pa.Scalar, pa.Array, pa.ChunkedArray)):
-        return _hashes_to_probe(values, values.type, column)
-    found: set[int] = set()
-    fitted = False
-    for candidate in _LANCE_TYPES:
-        fit = fit_values(values, candidate)
-        if fit.reason is not None and fit.reason.code == ReasonCode.NAN_LITERAL:
-            return fit.reason.about(column=column)
-        if fit.reason is None:
-            fitted = True
-            found.update(int(one) for one in hashing.hash_values(fit.values))
-    if not fitted:
+    given = collected(values) if is_collection(values) else [values]
+    is_null = null_mask(given)
+    types = _LANCE_TYPES
+    if isinstance(values, (pa.Scalar, pa.Array)) and values.type not in types:
+        types = (*types, values.type)
+    hashes = [np.array(list(_nearest_floats(given)), np.uint64)]
+    is_held = is_null
+    for candidate in types:
+        if not hashing.is_supported(candidate):
+            continue
+        fit = fit_each(given, candidate)
+        hashes.append(np.asarray(hashing.hash_values(fit.values), np.uint64))
+        is_held[fit.slots] = True
+    if not is_held.all():
+        whole = fit_values(given, pa.float64()).reason
+        if whole is not None and whole.code == ReasonCode.NAN_LITERAL:
+            return whole.about(column=column)
         message = "the zone table does not say its column's type, and no type of Lance's holds the literal"
         return Reason(ReasonCode.TYPE_MISMATCH, message, column=column)
-    found.update(_nearest_floats(values))
-    return np.array(sorted(found), np.uint64)
+    return np.unique(np.concatenate(hashes))
 
 
-def _nearest_floats(values: Any) -> Iterable[int]:
-    """The hashes of the floats nearest to `values`: engines may compare a column of floats with them."""
-    given = values if isinstance(values, (list, tuple, set)) else [values]
+def _nearest_floats(values: pa.Array | list[Any]) -> Iterable[int]:
+    """The hashes of the floats nearest to `values`: engines may compare float columns with these floats."""
     floats = []
-    for one in given:
-        if isinstance(one, (int, float, Decimal)):
+    for value in values:
+        number = number_of(value)
+        if number is not None:
             with suppress(OverflowError):
-                floats.append(float(one))
+                floats.append(float(number))
     with np.errstate(over="ignore"):
         nearest = [np.array(floats, np.float64), np.array(floats, np.float32)]
     return (int(one) for column in nearest for one in hashing.hash_values(pa.array(column)))

@@ -1,6 +1,6 @@
 """The data files of one listing, compared with the fragments of the index: known, changed, or new.
 
-`Files` keeps them in columns, and makes a `File` for each that is asked for.
+`Files` has them in columns, and makes a `File` when one is needed.
 
 Spec: specs/pruning.md#coverage
 """
@@ -8,7 +8,6 @@ Spec: specs/pruning.md#coverage
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
@@ -18,15 +17,17 @@ import numpy as np
 from zonebloom.bloom.addresses import MAX_ROWS
 from zonebloom.errors import DataFileError
 from zonebloom.formats import DatasetSnapshot
+from zonebloom.predicates.selection import RowSelection
 from zonebloom.reasons import Reason, ReasonCode
-from zonebloom.search.selection import RowSelection
-from zonebloom.storage.fragments import CHANGED, Fingerprint, Fragment, FragmentTable
+from zonebloom.storage.fragments import CHANGED, Fragment, FragmentTable
+from zonebloom.stores.fingerprint import Fingerprint
+from zonebloom.threads import concurrently
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _OPENERS = 16
-"""Threads that read the footers of files which the index does not know; on an object store each one waits."""
+"""Threads that read the footers of new and changed files; on an object store they mostly wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +37,11 @@ class File:
     path: str
     """Relative to the root of the data set."""
     fragment_id: int
-    """The fragment's; for a file that the index does not know an id that it never used."""
+    """Id of the fragment; a new or changed file has an id that the index never used."""
     num_rows: int
-    """Rows; the most there can be where the file cannot be read."""
+    """Number of rows; the largest possible number if the file cannot be read."""
     fingerprint: Fingerprint
-    """Which version of the file it is."""
+    """The version of the file."""
     row_group_rows: tuple[int, ...]
     """Rows of each row group."""
     row_group_bytes: tuple[int, ...]
@@ -54,7 +55,7 @@ class Files(Mapping[str, File]):
     """The files of one listing by path, in its order."""
 
     table: FragmentTable
-    """All of them."""
+    """The files in columns."""
     is_known: NDArray[np.bool_]
     """For each file, whether the index describes its current version."""
     num_changed: int
@@ -99,7 +100,7 @@ class Files(Mapping[str, File]):
 
     def of_fragments(self, fragment_ids: NDArray[np.uint64]) -> list[File]:
         """The files with these ids, in order of the listing."""
-        if len(fragment_ids) and (fragment_ids == fragment_ids[0]).all():  # as for most keys, and `isin` takes longer
+        if len(fragment_ids) and (fragment_ids == fragment_ids[0]).all():  # usual for one key; `isin` takes longer
             is_wanted = self.table.fragment_ids == fragment_ids[0]
         else:
             is_wanted = np.isin(self.table.fragment_ids, fragment_ids)
@@ -122,7 +123,7 @@ class Files(Mapping[str, File]):
 
     @cached_property
     def unreadable_paths(self) -> list[str]:
-        """Paths of the new or changed files that cannot be read: how many rows they have is unknown."""
+        """Paths of the new or changed files that cannot be read; their numbers of rows are unknown."""
         return [reason.path or "" for reason in self.reasons if reason.code is ReasonCode.FILE_UNREADABLE]
 
     @cached_property
@@ -139,7 +140,7 @@ class Files(Mapping[str, File]):
 
 
 class _Paths(Mapping[int, str]):
-    """The path of each fragment id; a dict is made once, when a path is asked for."""
+    """The path of each fragment id; the first look-up makes a dict."""
 
     def __init__(self, table: FragmentTable) -> None:
         self._table = table
@@ -161,7 +162,7 @@ class _Paths(Mapping[int, str]):
 def _opened(
     dataset: DatasetSnapshot, listing: Mapping[str, Fingerprint], next_id: int, changed: Sequence[bool]
 ) -> tuple[list[Fragment], list[Reason]]:
-    """Fragments of files that the index does not know, and why they are read whole."""
+    """Fragments of new and changed files, and why they are read whole."""
 
     def shape(path: str) -> tuple[int, tuple[int, ...], tuple[int, ...]] | DataFileError:
         try:
@@ -170,11 +171,7 @@ def _opened(
         except DataFileError as error:
             return error
 
-    if len(listing) == 1:
-        shapes = [shape(path) for path in listing]
-    else:
-        with ThreadPoolExecutor(min(_OPENERS, len(listing)), thread_name_prefix="zonebloom-open") as pool:
-            shapes = list(pool.map(shape, listing))
+    shapes = concurrently(shape, listing, _OPENERS)
     found, reasons = [], []
     for number, (path, is_changed, one) in enumerate(zip(listing, changed, shapes, strict=True), next_id):
         code = ReasonCode.FILE_CHANGED if is_changed else ReasonCode.FILE_NOT_INDEXED

@@ -1,7 +1,7 @@
-"""`locate`: for each of many keys, the row ranges that may hold it, or the very rows; `files_for`: the files.
+"""`locate`: for each of many keys, the row ranges that may hold it, or the rows that do; `files_for`: the files.
 
-With a locator (locator.md) a key costs one page, and names hardly a zone by chance. Zones without one are asked by
-their filters, which name more zones by chance.
+With a locator (locator.md) a key costs one page, and the result has hardly any zone by chance. In zones without a
+locator the filters are probed; the result then has more zones by chance.
 
 Spec: specs/locator.md#locate
 """
@@ -18,16 +18,19 @@ import pyarrow.compute as pc
 from zonebloom.arrow import from_numpy
 from zonebloom.bloom import hashing
 from zonebloom.formats.parquet.file import places_of
-from zonebloom.search.exists import check_comparable, comparable, comparable_keys, fitted, key_hashes, values_array
-from zonebloom.search.result import renumbered_ids
+from zonebloom.predicates import IsIn
+from zonebloom.predicates.selection import RowSelection
+from zonebloom.search.exists import Keys, comparable, comparable_keys
+from zonebloom.search.query import Query
+from zonebloom.search.result import SearchResult, renumbered_ids
 from zonebloom.search.scan import read_candidates, tasks_of
-from zonebloom.search.selection import RowSelection
 from zonebloom.search.view import View
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from zonebloom.search.exists import Fitted
+_ANY_KEY = np.iinfo(np.int64).max
+"""Represents a null `key_index`; it is last in order."""
 
 
 class _Ranges(NamedTuple):
@@ -52,84 +55,62 @@ class _Ranges(NamedTuple):
         return cls(keys[numbers], firsts[numbers], np.maximum.reduceat(ends, numbers) if len(numbers) else ends)
 
 
-class _Candidates(NamedTuple):
-    """The rows that may hold each key."""
+def _zones_of(keys: Keys) -> _Ranges:
+    """The zones whose filter or locator may have a key; a repeated key is probed once."""
+    probed, hashed = keys.probed, keys.hashed()
+    places, zones = probed.zones.zones_of_each(hashed.hashes)
+    if probed.places is not None:
+        zones = probed.places[zones]
+        places, zones = places[zones >= 0], zones[zones >= 0]
+    grid = probed.grid
+    ranges = _Ranges.joined([_Ranges(hashed.owners[places], grid.firsts[zones], grid.ends[zones])])
+    which, slots = _repeated(ranges.keys, hashed.bounds, hashed.slots)
+    return _Ranges(slots, ranges.firsts[which], ranges.ends[which])
 
-    indexed_type: pa.DataType
-    """The type of the values that were indexed."""
-    fit: Fitted
-    """The keys in that type."""
-    zones: _Ranges
-    """The zones whose filter or locator has a key."""
-    others: tuple[tuple[NDArray[np.int64], RowSelection], ...]
-    """Further rows, with the indexes of the keys that each of them may hold."""
 
-    @classmethod
-    def of(cls, view: View, column: str, array: pa.Array) -> _Candidates:
-        """The candidates of the keys `array`."""
-        probed = view.column(column)
-        if probed is None:
-            raise view.snapshot.not_indexed(column)
-        assert probed.column_type is not None
-        fit = fitted(array, probed.column_type)
-        check_comparable(view, column, array, fit)
-        slots, hashes = key_hashes(fit)
-        keys, zones = probed.zones.zones_of_each(hashes)
-        view.snapshot.warn_of_damage()
-        if probed.places is not None:
-            zones = probed.places[zones]
-            keys, zones = keys[zones >= 0], zones[zones >= 0]
-        found = _Ranges(slots[keys], probed.grid.firsts[zones], probed.grid.ends[zones])
-        # files without zones may have a wider type than the index and the data set: they may hold any key
-        asked = np.flatnonzero(pc.is_valid(array).to_numpy(zero_copy_only=False))
-        return cls(probed.column_type, fit, found, ((asked, probed.grid.uncovered), (fit.misfits, view.universe)))
-
-    @property
-    def ranges(self) -> _Ranges:
-        """The row ranges of each key; as many as keys times rows without zones."""
-        parts = [self.zones]
-        for slots, rows in self.others:
-            firsts = (rows.fragment_ids << np.uint64(32)) + rows.starts
-            ends = (rows.fragment_ids << np.uint64(32)) + rows.stops
-            count = len(slots)
-            parts.append(_Ranges(np.repeat(slots, len(rows)), np.tile(firsts, count), np.tile(ends, count)))
-        return _Ranges.joined(parts)
-
-    @property
-    def rows(self) -> RowSelection:
-        """The rows that may hold some key."""
-        found = RowSelection.from_addresses(self.zones.firsts, self.zones.ends)
-        for slots, rows in self.others:
-            found = found | rows if len(slots) else found
-        return found
+def _repeated(
+    numbers: NDArray[np.int64], bounds: NDArray[np.int64], slots: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Each of `numbers` once for each of its slots `slots[bounds[n]:bounds[n + 1]]`: its place, and the slot."""
+    counts = bounds[numbers + 1] - bounds[numbers]
+    which = np.repeat(np.arange(len(numbers)), counts)
+    inside = np.arange(len(which)) - np.repeat(counts.cumsum() - counts, counts)
+    return which, slots[bounds[numbers][which] + inside]
 
 
 def locate(view: View, column: str, keys: Any, *, exact: bool) -> pa.Table:
-    """Row ranges that may hold each key, or, if `exact`, the rows that do; all other rows certainly do not.
+    """Row ranges that may hold each key; with `exact`, the rows that hold it. Other rows certainly do not.
+
+    Rows that may hold any key have one line without a key.
 
     Raises
     ------
     ColumnNotFoundError
         The column is not indexed.
-    InvalidArgumentError
-        `keys` is no collection, or one of several types.
     PredicateError
-        A key is of a kind that cannot be compared with the column.
+        `keys` is not a collection, or a key cannot be compared with the column.
 
     Spec: specs/locator.md#locate
     """
-    array = values_array(keys)
-    candidates = _Candidates.of(view, column, array)
+    given = Keys.of(view, column, keys)
     if exact:
-        return _rows(view, column, array, candidates)
-    ranges = candidates.ranges
+        return _rows(view, given)
+    parts = [_zones_of(given)]
+    view.snapshot.warn_of_damage()
+    # files without zones may have a wider type than the index and the data set: they may hold any key
+    anyone = np.full(int(not given.is_null.all()), _ANY_KEY)
+    for slots, rows in ((given.fit.misfits, view.universe), (anyone, given.probed.grid.uncovered)):
+        firsts = (rows.fragment_ids << np.uint64(32)) + rows.starts
+        ends = (rows.fragment_ids << np.uint64(32)) + rows.stops
+        parts.append(_Ranges(np.repeat(slots, len(rows)), np.tile(firsts, len(slots)), np.tile(ends, len(slots))))
+    ranges = _Ranges.joined(parts)
     ids = ranges.firsts >> np.uint64(32)
     names, places = np.unique(ids, return_inverse=True)
     own_ids = ids if view.numbers is None else renumbered_ids(ids, view.numbers)
     low = np.uint64(2**32 - 1)
     return pa.table(
         {
-            "key_index": from_numpy(ranges.keys, pa.int64()),
+            "key_index": pa.array(ranges.keys, pa.int64(), mask=ranges.keys == _ANY_KEY),
             "path": pa.array([view.paths.get(one) for one in names.tolist()], pa.string()).take(pa.array(places)),
             "fragment_id": from_numpy(own_ids, pa.uint64()),
             "start": from_numpy(ranges.firsts & low, pa.uint64()),
@@ -143,41 +124,40 @@ def files_for(view: View, column: str, keys: Any) -> list[str]:
 
     Raises as `locate` does.
     """
-    rows = _Candidates.of(view, column, values_array(keys)).rows
-    touched = np.unique(rows.fragment_ids)
-    return sorted(view.paths[one] for one in touched.tolist() if one in view.paths)
+    return _search(view, Keys.of(view, column, keys)).files
+
+
+def _search(view: View, keys: Keys) -> SearchResult:
+    """The rows that may hold some key."""
+    return Query(view, IsIn(keys.probed.name, keys.given)).result
 
 
 # --- exact ------------------------------------------------------------------------------------------------------------
 
 
-def _rows(view: View, column: str, array: pa.Array, candidates: _Candidates) -> pa.Table:
+def _rows(view: View, given: Keys) -> pa.Table:
     """Each row that equals a key, in order of key, path and row; a key without rows has one line of nulls."""
-    column_type, fit = view.column_type(column), candidates.fit
-    if column_type != candidates.indexed_type:  # a table may have a wider one
-        fit = fitted(array, column_type)
-    slots, values = comparable_keys(array, fit, column_type)
+    column = given.probed.name
+    slots, values = comparable_keys(given.given, view.column_type(column))  # a table may have a wider type
     distinct = values.unique()
     order = np.argsort(numbers := pc.index_in(values, distinct).to_numpy(), kind="stable")
     bounds = np.searchsorted(numbers[order], np.arange(len(distinct) + 1))
     keys, paths, rows = [], [], []
     names: list[str | None] = []
-    for path, offsets, found in _values_of(view, column, candidates.rows):
+    for path, offsets, found in _values_of(view, column, _search(view, given).row_ranges):
         place = pc.index_in(found, distinct)
         is_key = pc.is_valid(place).to_numpy(zero_copy_only=False) & pc.is_valid(found).to_numpy(zero_copy_only=False)
         if not is_key.any():
             continue
         place = place.filter(pa.array(is_key)).to_numpy()
-        counts = bounds[place + 1] - bounds[place]
-        ends = np.cumsum(counts)
-        inside = np.arange(ends[-1]) - np.repeat(ends - counts, counts)
-        keys.append(slots[order[np.repeat(bounds[place], counts) + inside]])
-        rows.append(np.repeat(offsets[is_key], counts))
+        which, own = _repeated(place, bounds, slots[order])
+        keys.append(own)
+        rows.append(offsets[is_key][which])
         if not names or names[-1] != path:
             names.append(path)
         paths.append(np.full(len(keys[-1]), len(names) - 1))
     found_keys = np.concatenate([np.zeros(0, np.int64), *keys])
-    absent = np.setdiff1d(np.arange(len(array)), found_keys)
+    absent = np.setdiff1d(np.arange(len(given.is_null)), found_keys)
     all_keys = np.concatenate((found_keys, absent))
     all_rows = np.concatenate([np.zeros(0, np.int64), *rows, np.zeros(len(absent), np.int64)])
     all_paths = np.concatenate([np.zeros(0, np.int64), *paths, np.full(len(absent), len(names))])

@@ -14,22 +14,20 @@ import numpy as np
 import pyarrow as pa
 
 from zonebloom.arrow import from_numpy
-from zonebloom.reasons import Reason
-from zonebloom.search.selection import Kind, RowSelection
+from zonebloom.predicates.selection import Kind, RowSelection
+from zonebloom.reasons import Reason, counted, summed_up
+from zonebloom.rendering import Result, Table, funnel, plain
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from zonebloom.bloom.zones import ZonePositions
 
-_SHOWN_FILES = 10
-"""Files that a notebook lists."""
-
 
 class TouchedRanges:
-    """Consecutive row ranges (zones, row groups) with a weight each, to count those that a selection touches.
+    """Row ranges (zones, row groups) with a weight each, to count the ranges that a selection touches.
 
-    The ranges are disjoint and may come in any order. Cost of a question: a binary search for each selected range.
+    The ranges are disjoint and in any order. A count costs one binary search for each selected range.
     """
 
     def __init__(self, fragment_ids: Any, starts: Any, stops: Any, weights: NDArray[np.uint64] | None = None) -> None:
@@ -51,7 +49,7 @@ class TouchedRanges:
         return len(self._first)
 
     def renumbered(self, numbers: Mapping[int, int]) -> TouchedRanges:
-        """The same ranges, where fragment `i` is number `numbers[i]`."""
+        """The same ranges; fragment `i` becomes `numbers[i]`."""
         ids = renumbered_ids(self._first >> np.uint64(32), numbers)
         starts = self._first & np.uint64(0xFFFF_FFFF)
         weights = np.diff(self._total)
@@ -87,18 +85,18 @@ class FileRange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How much of something."""
+    """Counts of files, zones, rows and bytes."""
 
     files: int
     """Data files."""
     zones: int
-    """Zones of the index; rows that no zone describes have none."""
+    """Zones of the index; rows outside all zones are not counted here."""
     rows: int
     """Rows."""
     bytes: int
     """Compressed bytes of the row groups concerned, all columns."""
     unreadable: int = 0
-    """Files that cannot be read; the number of their rows is unknown, and `rows` does not count them."""
+    """Files that cannot be read; `rows` does not count their rows, because the number is unknown."""
 
     def to_dict(self) -> dict[str, int]:
         """For JSON."""
@@ -106,14 +104,14 @@ class Counts:
 
 
 @dataclass(frozen=True)
-class SearchResult:
-    """Rows that may match; the rest certainly do not. `for path, start, stop in found` goes through the row ranges.
+class SearchResult(Result):
+    """Rows that may match; other rows certainly do not. `for path, start, stop in found` iterates over row ranges.
 
     - `row_ranges` holds every row for which the predicate is true, for each `kind`.
     """
 
     kind: Kind
-    """`exact`: just the rows that match. `at_most`: those and perhaps others. `at_least`: nothing could be pruned."""
+    """`exact`: the matching rows only. `at_most`: these and perhaps others. `at_least`: nothing could be pruned."""
     row_ranges: RowSelection
     """Rows that must be read."""
     reasons: tuple[Reason, ...]
@@ -127,21 +125,21 @@ class SearchResult:
     row_groups: TouchedRanges | None = field(repr=False, default=None)
     """The row groups, weighted by bytes."""
     unreadable: frozenset[int] = field(repr=False, default=frozenset())
-    """Ids of the files that cannot be read; their ranges reach as far as a file can."""
+    """Ids of the files that cannot be read; their ranges have the largest possible length."""
     has_addresses: bool = field(repr=False, default=False)
-    """Whether the fragment ids are those of a Lance table, which finds rows by their addresses."""
+    """Whether the fragment ids are those of a Lance table; Lance finds rows by addresses."""
 
     def __len__(self) -> int:
         """The number of row ranges."""
         return len(self.row_ranges)
 
     def __iter__(self) -> Iterator[FileRange]:
-        """The row ranges, each with the path of its file; None where no data set is known."""
+        """The row ranges, each with the path of its file; the path is None if no data set is known."""
         return (FileRange(self.paths.get(one.fragment_id), one.start, one.stop) for one in self.row_ranges)
 
     @cached_property
     def kept(self) -> Counts:
-        """What must be read."""
+        """Counts of the part that must be read."""
         zones = self.zones.touched(self.row_ranges)[0] if self.zones else 0
         num_bytes = self.row_groups.touched(self.row_ranges)[1] if self.row_groups else 0
         return self._counts(self.row_ranges, zones, num_bytes)
@@ -185,7 +183,7 @@ class SearchResult:
         return sorted(self.paths[one] for one in touched if one in self.paths)
 
     def renumbered(self, numbers: Mapping[int, int]) -> SearchResult:
-        """The same answer, where fragment `i` is number `numbers[i]`: what a table calls its own fragments."""
+        """The same answer; fragment `i` becomes `numbers[i]`, the table's own number."""
         return replace(
             self,
             row_ranges=_renumbered_rows(self.row_ranges, numbers),
@@ -196,19 +194,33 @@ class SearchResult:
             unreadable=frozenset(numbers[one] for one in self.unreadable),
         )
 
-    def _repr_html_(self) -> str:
-        """For notebooks."""
-        from zonebloom.search.html import funnel, headed, listed, reasons_list  # noqa: PLC0415 - only for people
+    @property
+    def headline(self) -> str:
+        """The answer in a sentence."""
+        if not self.row_ranges:
+            return f"certainly nowhere: none of {counted(self.num_rows, 'row')} need be read"
+        return f"{self.kind}: {self.kind.meaning}"
 
-        shown = self.files[:_SHOWN_FILES]
-        more = [f"and {len(self.files) - len(shown):,} more files"] if len(self.files) > len(shown) else []
-        title = f"{self.kind}: {self.kind.meaning}"
-        return headed(title, funnel(self), listed([*shown, *more]), reasons_list(self.reasons))
+    def facts(self) -> Iterator[tuple[str, Any]]:
+        """The files to read; the numbers are in the table."""
+        yield "files", self.files
+
+    def tables(self) -> Iterator[Table]:
+        """Kept and total files, zones, rows and bytes."""
+        yield funnel(self.kept.to_dict(), self.total.to_dict())
+
+    def notes(self) -> Iterator[str]:
+        """Files that cannot be read, and a line for each kind of reason."""
+        if self.kept.unreadable:
+            unreadable = counted(self.kept.unreadable, "file")
+            yield f"and the rows of {unreadable} that cannot be read: how many is unknown"
+        yield from summed_up(self.reasons)
 
     def to_arrow(self) -> pa.Table:
-        """The row ranges as a table `(path, fragment_id, start, stop)`; `path` is null where no data set is known.
+        """The row ranges as a table `(path, fragment_id, start, stop)`; `path` is null if no data set is known.
 
-        Of a Lance table also the row addresses `(_rowaddr_start, _rowaddr_stop)`: fragment id and offset in one number.
+        For a Lance table there are also row addresses `(_rowaddr_start, _rowaddr_stop)`: fragment id and offset in one
+        number.
         """
         ids = self.row_ranges.fragment_ids
         columns = {
@@ -232,7 +244,7 @@ class SearchResult:
             "kept": self.kept.to_dict(),
             "total": self.total.to_dict(),
             "num_unreadable": self.kept.unreadable,
-            "reasons": [reason.to_dict() for reason in self.reasons],
+            "reasons": plain(self.reasons),
         }
 
 

@@ -4,7 +4,7 @@ Only row groups with a candidate are opened. No page is read of a row group whos
 other row groups the predicate's columns are read first, and other columns only if a row matched. The result equals that
 of a full scan with the same predicate.
 
-Spec: specs/pruning.md#scan
+Design: docs/design/scan.md#scan
 """
 
 from __future__ import annotations
@@ -19,17 +19,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from zonebloom.arrow import from_numpy, plain_array, rounds_floats, some_leaf, to_numpy, without_views
-from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, PredicateError, first_line
+from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, PredicateError, Words, first_line
 from zonebloom.formats import OpenedFile
 from zonebloom.formats.parquet.file import places_of
 from zonebloom.options import num_cores
 from zonebloom.predicates import Predicate
-from zonebloom.predicates.matching import plain_matcher
+from zonebloom.predicates.plain_matcher import plain_matcher
+from zonebloom.predicates.row_filter import to_expression
 from zonebloom.predicates.row_group_bounds import Bound, required
+from zonebloom.predicates.selection import RowSelection
 from zonebloom.search.freshness import File
-from zonebloom.search.selection import RowSelection
 from zonebloom.search.view import View
-from zonebloom.storage.ahead import read_ahead
+from zonebloom.threads import concurrently
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 _WAITING_READERS = 8
 """Threads that read from an object store; each of them mostly waits."""
 _FEW_RANGES, _FEW_ROWS = 16, 1 << 17
-"""Up to this many ranges and rows, candidates of local files are read without threads, which take longer to start."""
+"""Up to this many ranges and rows, candidates of local files are read without threads: threads start more slowly."""
 _SPARE_BYTES = 1 << 12
 """Bytes. A result is copied if its buffers exceed twice its own size plus this slack."""
 
@@ -46,14 +47,14 @@ def scan(
     view: View,
     predicate: Predicate | None,
     rows: RowSelection,
-    columns: Sequence[str] | None,
+    columns: str | Sequence[str] | None,
     limit: int | None,
     *,
     is_plain: bool = False,
 ) -> pa.RecordBatchReader:
-    """The rows among `rows` for which `predicate` is true, in order of path and row; all of them without one.
+    """The rows among `rows` for which `predicate` is true, in order of path and row; without a predicate all rows.
 
-    With `is_plain` in types without views, which the rows have until the end.
+    With `is_plain` the result has plain types instead of string and binary views.
 
     Raises
     ------
@@ -62,13 +63,11 @@ def scan(
     DataFileError
         While reading: a file is unreadable, or changes while it is read.
     PredicateError
-        The predicate cannot be evaluated; while reading: not on a value that is there, such as a cast of bad text.
+        The predicate cannot be evaluated; while reading: it fails on a stored value, such as a cast of bad text.
     """
     if limit is not None and (not isinstance(limit, int) or limit < 0):
-        raise InvalidArgumentError(f"limit must be 0 or more rows, got {limit!r}")
-    if isinstance(columns, str):
-        raise InvalidArgumentError(f"columns must be a list of names, got {columns!r}")
-    names = list(view.schema.names) if columns is None else list(columns)
+        raise InvalidArgumentError("limit must be 0 or more rows", got=f"{limit!r}")
+    names = list(view.schema.names) if columns is None else [columns] if isinstance(columns, str) else list(columns)
     there = set(view.schema.names)
     for name in names:
         if name not in there:
@@ -85,7 +84,7 @@ def _rechecking(view: View, predicate: Predicate, schema: pa.Schema) -> _Scan:
     elsewhere = {field.name for field in view.partition_fields}
     return _Scan(
         view,
-        plain_matcher(predicate, evaluated) or _by_expression(predicate.to_expression(evaluated)),
+        plain_matcher(predicate, evaluated) or _by_expression(to_expression(predicate, evaluated)),
         [bound for bound in required(predicate, evaluated, indexed) if bound.column not in elsewhere],
         _top_level(view.schema, predicate.columns()),
         schema,
@@ -98,7 +97,7 @@ def read_candidates(view: View, tasks: Iterator[Task], names: Sequence[str]) -> 
     Raises
     ------
     DataFileError
-        A file is unreadable, or is not as it was listed.
+        A file is unreadable, or changed since the listing.
     """
     plan = _Scan(view, None, [], list(names), pa.schema([]))
     for task in tasks:
@@ -108,7 +107,7 @@ def read_candidates(view: View, tasks: Iterator[Task], names: Sequence[str]) -> 
 
 
 def _top_level(schema: pa.Schema, columns: set[str]) -> list[str]:
-    """The top-level columns of `columns`, which may be leaves of structs, in the order of `schema`."""
+    """The top-level columns of `columns` in the order of `schema`; `columns` may contain leaves of structs."""
     found: dict[str, None] = {}
     for name in columns:
         parts = name.split(".")
@@ -126,8 +125,8 @@ def _limited(batches: Iterator[pa.RecordBatch], limit: int | None) -> Iterator[p
             yield batch
             continue
         if left:
-            yield batch.slice(0, left)
-            left -= min(left, batch.num_rows)
+            yield (first := batch.slice(0, min(left, batch.num_rows)))
+            left -= first.num_rows
         if not left:
             return
 
@@ -147,7 +146,7 @@ def tasks_of(view: View, rows: RowSelection) -> Iterator[Task]:
     for file in sorted(view.files.of_fragments(rows.fragment_ids), key=lambda one: one.path):
         ranges = rows.fragment(file.fragment_id)
         if not file.is_known and ranges.num_rows == file.num_rows:
-            file = _reopened(view, file)  # noqa: PLW2901 - the same file with its shape of this moment
+            file = _reopened(view, file)  # noqa: PLW2901 - the same file with its current shape
             ranges = RowSelection.from_ranges([(file.fragment_id, 0, file.num_rows)])
         deleted = view.dataset.deleted_rows(file.path)
         if deleted is not None and len(deleted):
@@ -162,7 +161,7 @@ class _Scan:
 
     view: View
     matched: Callable[[pa.Table], pa.ChunkedArray] | None
-    """A table of the predicate's columns → true for each matching row, else false or null; None: all rows match."""
+    """Maps a table of the predicate's columns to true for each matching row, else false or null; None: all match."""
     bounds: list[Bound]
     predicate_columns: list[str]
     schema: pa.Schema
@@ -172,7 +171,7 @@ class _Scan:
         is_remote = self.view.dataset.is_remote
         is_small = not is_remote and len(rows) <= _FEW_RANGES and rows.num_rows <= _FEW_ROWS
         workers = 0 if is_small else _WAITING_READERS if is_remote else num_cores()
-        for batches in read_ahead(self.read, tasks_of(self.view, rows), workers):
+        for batches in concurrently(self.read, tasks_of(self.view, rows), workers, ahead=workers):
             yield from batches
 
     def read(self, task: Task) -> list[pa.RecordBatch]:
@@ -182,11 +181,12 @@ class _Scan:
 
     @contextmanager
     def opened(self, task: Task) -> Iterator[OpenedFile]:
-        """The task's file, which must be as it was listed, before and after."""
+        """The opened file of the task; an error if it changed since the listing, before or after the block."""
         with self.view.dataset.open(task.file.path, task.file.fingerprint) as data:
             if data.fingerprint != task.file.fingerprint:
-                message = f"data file {task.file.path} must not change during a scan, got a new version; scan again"
-                raise DataFileError(message)
+                raise DataFileError(
+                    f"data file {task.file.path} must not change during a scan", got="a new version", do="scan again"
+                )
             yield data
             data.check_unchanged()
 
@@ -196,21 +196,25 @@ class _Scan:
             if found is not None and not bound.may_hold(*found):
                 return []
         if self.matched is None:
-            return self._conformed(self.columns(data, task, self.schema.names))
+            whole = self.columns(data, task, self.schema.names)
+            return self._conformed(whole.num_rows, whole)
         checked = self.columns(data, task, self.predicate_columns)
         places = self._places(self.matched, checked, task)
         if not len(places):
             return []
         matching = _compacted(checked.take(from_numpy(places, pa.int64())))
         rest = [name for name in self.schema.names if name not in self.predicate_columns]
-        others = _compacted(self.columns(data, _narrowed(task, places), rest)) if rest else None
-        return self._conformed(matching, others)
+        others = [_compacted(self.columns(data, _narrowed(task, places), rest))] if rest else []
+        return self._conformed(len(places), matching, *others)
 
-    def _conformed(self, first: pa.Table, second: pa.Table | None = None) -> list[pa.RecordBatch]:
-        """The columns of the result, which two tables of the same rows have between them, in its types."""
+    def _conformed(self, num_rows: int, *tables: pa.Table) -> list[pa.RecordBatch]:
+        """The result's columns, in its types; each is in one of `tables`, which have the same rows.
+
+        A table that `take` made has no rows if it has no columns.
+        """
         if not len(self.schema):
-            return [pa.RecordBatch.from_struct_array(pa.nulls(first.num_rows, pa.struct([])))]
-        columns = {name: one[name] for one in (first, second) if one is not None for name in one.column_names}
+            return [pa.RecordBatch.from_struct_array(pa.nulls(num_rows, pa.struct([])))]
+        columns = {name: table[name] for table in tables for name in table.column_names}
         arrays = [(columns[field.name], field.type) for field in self.schema]
         fitting = [one if one.type == wanted else one.cast(wanted) for one, wanted in arrays]
         batches: list[pa.RecordBatch] = pa.table(fitting, schema=self.schema).to_batches()
@@ -223,18 +227,18 @@ class _Scan:
         try:
             found = pc.indices_nonzero(matched(checked))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            message = f"the predicate must hold for every value of {task.file.path}, got: {first_line(error)}"
-            raise PredicateError(message) from error
+            raise PredicateError(
+                f"the predicate must hold for every value of {task.file.path}", got=first_line(error)
+            ) from error
         return to_numpy(found, np.uint64).astype(np.int64)
 
     def columns(self, data: OpenedFile, task: Task, names: Sequence[str]) -> pa.Table:
-        """`names` of the task's rows with the types of the data set; partition columns and missing ones filled in."""
+        """`names` of the task's rows in the data set's types; partition columns and missing columns are filled in."""
         fields = {field.name: field for field in self.view.partition_fields}
         values = self.view.dataset.partition_values(task.file.path, list(fields.values())) if fields else {}
         if values is None:
             wanted = ", ".join(f"{field.name}: {field.type}" for field in fields.values())
-            message = f"the partition values of {task.file.path} must fit {wanted}"
-            raise DataFileError(f"{message}; refresh the index")
+            raise DataFileError(f"the partition values of {task.file.path} must fit {wanted}", do=Words.REFRESH)
         stored = [name for name in names if name not in values]
         table = data.read_rows(task.group, task.starts, task.stops, stored)
         folders = self.view.dataset.path_values(task.file.path) if len(table.column_names) < len(stored) else {}
@@ -249,19 +253,19 @@ class _Scan:
 def filled(
     table: pa.Table, fields: Iterable[pa.Field], values: Mapping[str, Any], folders: Mapping[str, Any], path: str
 ) -> list[pa.ChunkedArray]:
-    """The columns `fields` of the file at `path`: those of `table` as they are, and those that the file does not have.
+    """The columns `fields` of the file at `path`: from `table`, or filled in if the file does not have them.
 
     Parameters
     ----------
     values
-        Of partition columns, as Arrow scalars or as Python values.
+        Values of partition columns, as Arrow scalars or as Python values.
     folders
-        Of the file's `key=value` folders, for columns that only other files have; all other columns are null.
+        Values of the file's `key=value` folders, for columns that only other files have; other columns are null.
 
     Raises
     ------
     DataFileError
-        A folder's value is not of its column's type.
+        The value of a folder does not convert to the type of its column.
     """
     columns = []
     for field in fields:
@@ -290,8 +294,8 @@ def rows_at(
 
 
 def _by_expression(expression: pc.Expression) -> Callable[[pa.Table], pa.ChunkedArray]:
-    """The value of `expression` for each row; without the threads of `Table.filter`, which take longer to start."""
-    from pyarrow import acero  # noqa: PLC0415 - it loads pandas where there is one, and `exists` does without
+    """The value of `expression` for each row, without the threads of `Table.filter`: they take longer to start."""
+    from pyarrow import acero  # noqa: PLC0415 - it loads pandas if installed, and `exists` does not need it
 
     project = acero.Declaration("project", acero.ProjectNodeOptions([expression], ["is_matching"]))
 
@@ -303,14 +307,14 @@ def _by_expression(expression: pc.Expression) -> Callable[[pa.Table], pa.Chunked
 
 
 def _compacted(table: pa.Table) -> pa.Table:
-    """The same rows, copied if they would keep the memory of many others: a page has about 20 000 rows."""
+    """The same rows, copied if their buffers hold many other rows: a page has about 20 000 rows."""
     if table.get_total_buffer_size() <= 2 * table.nbytes + _SPARE_BYTES:
         return table
     return table.take(from_numpy(np.arange(table.num_rows), pa.int64()))
 
 
 def _narrowed(task: Task, places: NDArray[np.int64]) -> Task:
-    """The task for the rows at `places` among its own alone."""
+    """The task restricted to the rows at `places` among its rows."""
     return Task(task.file, task.group, *rows_at(task.starts, task.stops, places))
 
 
@@ -319,10 +323,10 @@ def _as_type(column: pa.ChunkedArray, wanted: pa.DataType, name: str, path: str)
         return column
     message = f"column {name} of {path} must convert to the data set's type {wanted}, got {column.type}"
     if some_leaf(rounds_floats, column.type, wanted):
-        raise DataFileError(f"{message}, whose values it would round; refresh the index, so that it knows the file")
+        raise DataFileError(f"{message}, whose values it would round", do=Words.REFRESH)
     try:
         converted = column.cast(wanted)
-        is_same = not some_leaf(_is_unchecked, column.type, wanted) or _has_values_of(column, converted)
+        is_same = not some_leaf(is_unchecked, column.type, wanted) or _has_values_of(column, converted)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise DataFileError(f"{message}: {error}") from error
     if not is_same:
@@ -338,8 +342,8 @@ def _has_values_of(column: pa.ChunkedArray, converted: pa.ChunkedArray) -> bool:
     return bool(after.cast(before.type).equals(before))
 
 
-def _is_unchecked(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether pyarrow 26 casts to other values without an error, also where the cast is to be safe."""
+def is_unchecked(found: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether a safe cast of pyarrow 26 can change values without an error."""
     t = pa.types
     return bool(
         (t.is_timestamp(found) and (t.is_date(wanted) or t.is_time(wanted)))
@@ -350,15 +354,16 @@ def _is_unchecked(found: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 def _folder_value(known: Any, wanted: pa.DataType, name: str, path: str) -> pa.Scalar:
-    """The value of a column that a file does not have, from a folder of its path or from the log of its table.
+    """The value of a column that is not in a file, from a folder of its path or from the log of its table.
 
     Spec: specs/pruning.md#partition-columns
     """
     try:
         return (known if isinstance(known, pa.Scalar) else pa.scalar(known, pa.string())).cast(wanted)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        message = f"the folder {name}={known} of {path} must be of the type {wanted} that files have, got: {error}"
-        raise DataFileError(message) from error
+        raise DataFileError(
+            f"the folder {name}={known} of {path} must be of the type {wanted} that files have", got=error
+        ) from error
 
 
 def _reopened(view: View, file: File) -> File:

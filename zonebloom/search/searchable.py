@@ -1,4 +1,4 @@
-"""`Searchable`: data files that are searched and scanned by conditions, with an index or by their own filters.
+"""`Searchable`: search and scan of data files by conditions, with an index or with the filters inside the files.
 
 Spec: specs/pruning.md
 """
@@ -14,30 +14,37 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from zonebloom.errors import PredicateError
+from zonebloom.errors import PredicateError, Words
+from zonebloom.formats import Dataset
 from zonebloom.predicates import And, IsIn, Predicate, parse_predicate
+from zonebloom.search.query import Query
 from zonebloom.search.result import SearchResult
 from zonebloom.search.view import View
-from zonebloom.storage.stores.store import Traffic
+from zonebloom.stores.store import Traffic
 
 if TYPE_CHECKING:
     from zonebloom.search.explain import Explanation
 
 _log = logging.getLogger("zonebloom")
-"""Quiet unless a program sets it up: what was opened, searched and committed, at level DEBUG."""
+"""Logs opens, searches and commits at level DEBUG; silent unless a program configures it."""
 
 
 class Searchable(ABC):
-    """Data files at each moment, as `view` has them, and conditions on their rows."""
+    """The current data files, in a `view`, and conditions on their rows."""
+
+    def __init__(self, data: Dataset) -> None:
+        self.data = data
+        """Location and layout of the files."""
+        self._view: View | None = None
 
     @abstractmethod
     def view(self) -> View:
-        """The data set as it is now, and what is known of it; the last view again where nothing changed."""
+        """The index against the current data set; the last view again if nothing changed."""
 
     @property
-    @abstractmethod
     def traffic(self) -> Traffic:
-        """What was asked of object stores so far."""
+        """Requests to object stores so far, and their bytes."""
+        return self.data.traffic
 
     def _checked_view(self, *, strict: bool) -> View:
         view = self.view()
@@ -53,36 +60,36 @@ class Searchable(ABC):
         values: Any = None,
         strict: bool = False,
     ) -> SearchResult:
-        """Rows that may match `predicate`; the rest of the data set certainly do not.
+        """Rows that may match `predicate`; all other rows certainly do not.
 
-        Text that spells a value of the column's type is that value; a literal that cannot be compared is an error.
+        Text that spells a value of the column's type equals that value; a literal that cannot be compared is an error.
 
         Parameters
         ----------
         predicate
             `col("user_id") == "u-1"`, SQL text (`"user_id = 'u-1' AND day = 3"`), or a pyarrow Expression.
         column, values
-            The rows whose `column` equals one of `values`: anything that Arrow takes as an array, of any length. With
-            a predicate as well, the rows for which both hold.
+            Rows whose `column` equals one of `values`, which Arrow must accept as an array; any length is allowed. If
+            there is a predicate too, both must hold.
         strict
-            Refuse to answer where files are new or changed since the last refresh, which are else read whole.
+            Raise an error if files are new or changed since the last refresh. By default they are read whole.
 
         Raises
         ------
         PredicateError
-            It cannot be parsed, or a literal cannot be compared with its column.
+            The predicate cannot be parsed, or a literal cannot be compared with its column.
         ColumnNotFoundError
-            It names a column that the data set does not have.
+            The predicate names a column that the data set does not have.
         StaleIndexError
             `strict`, and a file is new or changed.
 
         Spec: specs/pruning.md#evaluate
         """
         tree = _condition(predicate, column, values)
-        view = self._checked_view(strict=strict)
-        found = view.as_numbered(view.answer(tree))
-        _log.debug("searched %s: %s, %s reasons", tree, found.kind, len(found.reasons))
-        return found
+        query = Query(self._checked_view(strict=strict), tree)
+        query.check()
+        _log.debug("searched %s: %s, %s reasons", tree, query.result.kind, len(query.result.reasons))
+        return query.numbered
 
     def scan(
         self,
@@ -90,35 +97,35 @@ class Searchable(ABC):
         *,
         column: str | None = None,
         values: Any = None,
-        columns: Sequence[str] | None = None,
+        columns: str | Sequence[str] | None = None,
         limit: int | None = None,
         strict: bool = False,
     ) -> pa.RecordBatchReader:
-        """The rows that match: just what a full scan gives, in order of path and row.
+        """The rows that match, in order of path and row: the same rows as a full scan.
 
         Parameters
         ----------
         predicate, column, values, strict
             As for `search`.
         columns
-            Top-level columns of the result; all by default.
+            Top-level columns of the result: one name or several; by default all.
         limit
             Stop after this number of rows.
 
         Raises
         ------
         DataFileError
-            A candidate file cannot be read; raised by the reader.
+            A candidate file cannot be read; the reader raises this.
         StaleIndexError
             `strict`, and a file is new or changed.
 
-        Spec: specs/pruning.md#scan
+        Design: docs/design/scan.md#scan
         """
         from zonebloom.search.scan import scan  # noqa: PLC0415 - a plain search does without
 
         tree = _condition(predicate, column, values)
-        view = self._checked_view(strict=strict)
-        return scan(view, tree, view.search(tree, own_filters=True).row_ranges, columns, limit)
+        query = Query(self._checked_view(strict=strict), tree)
+        return scan(query.view, tree, query.result.row_ranges, columns, limit)
 
     def to_table(
         self,
@@ -126,7 +133,7 @@ class Searchable(ABC):
         *,
         column: str | None = None,
         values: Any = None,
-        columns: Sequence[str] | None = None,
+        columns: str | Sequence[str] | None = None,
         limit: int | None = None,
         strict: bool = False,
     ) -> pa.Table:
@@ -147,21 +154,22 @@ class Searchable(ABC):
 
         tree = _condition(predicate, column, values)
         before, started = self.traffic, time.perf_counter()
-        view = self._checked_view(strict=strict)
+        query = Query(self._checked_view(strict=strict), tree)
         listed = time.perf_counter()
-        found = view.search(tree, own_filters=True)
+        query.check()
         searched = time.perf_counter()
-        view.refuse(tree, found)
         traffic = self.traffic - before
-        done = explain(view, tree, found)
+        done = explain(query)
         return replace(done, traffic=traffic, list_seconds=listed - started, search_seconds=searched - listed)
 
 
 def _condition(predicate: Any, column: str | None, values: Any) -> Predicate:
-    """The predicate, the list of values, or both."""
+    """The predicate of the arguments: a condition, a list of values, or both."""
     if (column is None) != (values is None) or (predicate is None and column is None):
-        raise PredicateError("a search must have a predicate, or column= and values=, got neither or a half")
-    if column is None:
-        return parse_predicate(predicate)
-    listed = IsIn(column, values)
-    return listed if predicate is None else And((parse_predicate(predicate), listed))
+        came = "nothing" if column is values else "values alone" if column is None else "a column alone"
+        raise PredicateError("no condition to search for", got=came, do=Words.CONDITION)
+    listed = None if column is None else IsIn(column, values)
+    if predicate is None and listed is not None:
+        return listed
+    tree = parse_predicate(predicate)
+    return tree if listed is None else And((tree, listed))

@@ -5,44 +5,53 @@ Spec: specs/pruning.md#status
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from zonebloom.reasons import Reason, ReasonCode, counted, summed_up
+from zonebloom.reasons import Reason, ReasonCode, counted, gone_zones, percent, summed_up
+from zonebloom.rendering import Result, Table, label
 from zonebloom.search.view import View
 
+_COUNTS_OF_INFO = {"version": "version", "files": "num_fragments", "rows": "num_rows"}
+_SHOWN = ("name", "type", "kind", "num_zones", "rows_per_zone", "fpp", "sizing", "index_bytes", "bytes_per_row")
+"""The facts shown for a column."""
 _OF_INDEX = (ReasonCode.SEGMENT_CORRUPT, ReasonCode.FORMAT_TOO_NEW, ReasonCode.COLUMN_NOT_INDEXED)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Status:
+class Status(Result):
     """The files that an index covers, and those that a search reads whole; `str()` is for people."""
 
+    _derived = ("is_fresh",)
+
     index: str
-    """Where the index is."""
+    """Location of the index."""
     dataset: str
-    """Where the data set is."""
+    """Location of the data set."""
     version: int
     """Number of the version."""
     committed_at: datetime
-    """When it was committed, in UTC."""
+    """Time of its commit, in UTC."""
     index_bytes: int
     """Bytes of its segments."""
+    num_gone_zones: int
+    """Zones of removed files in its segments; `optimize` removes these zones."""
     num_files: int
-    """Files of the data set now."""
+    """Current files of the data set."""
     num_rows: int
-    """Their rows, as far as they can be read."""
+    """Rows of these files, without unreadable files."""
     num_new: int
     """Files that the index has not seen."""
     num_changed: int
     """Files that changed since they were indexed."""
     num_deleted: int
-    """Files that the index describes and that are gone."""
+    """Removed files that the index still describes."""
     num_unreadable: int
-    """New or changed files that cannot be read; how many rows they have is unknown."""
+    """New or changed files that cannot be read; their numbers of rows are unknown."""
     num_rows_not_indexed: int
-    """Rows of new and changed files, as far as they can be read."""
+    """Rows of new and changed files, without unreadable files."""
     num_skipped: int
     """Parquet files whose names begin with `_` or `.`: zonebloom skips them, some engines read them."""
     unfinished: tuple[str, ...]
@@ -56,67 +65,79 @@ class Status:
         stale = self.num_new or self.num_changed or self.num_deleted or self.num_unreadable
         return not (stale or self.unfinished or self.damage)
 
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        damage = [reason.to_dict() for reason in self.damage]
-        return {
-            "is_fresh": self.is_fresh,
-            **asdict(self),
-            "committed_at": self.committed_at.isoformat(),
-            "damage": damage,
-        }
-
-    def __repr__(self) -> str:
-        return str(self)
-
-    def _repr_html_(self) -> str:
-        """For notebooks, and the report."""
-        from zonebloom.search.html import Share, facts, headed, listed  # noqa: PLC0415 - only for people
-
-        num_indexed = self.num_files - self.num_new - self.num_changed
-        known_rows = self.num_rows - self.num_rows_not_indexed
-        shown = {
-            "index": self.index,
-            "data set": self.dataset,
-            "version": f"{self.version}, {_age(self.committed_at)} old",
-            "size": f"{self.index_bytes:,} bytes",
-            "files indexed": f"{num_indexed:,} of {self.num_files:,} ({Share(num_indexed, self.num_files)})",
-            "rows indexed": f"{known_rows:,} of {self.num_rows:,} ({Share(known_rows, self.num_rows)})",
-            "files that changed": f"{self.num_new:,} new, {self.num_changed:,} changed, {self.num_deleted:,} deleted",
-            "not readable": counted(self.num_unreadable, "file"),
-            "skipped for their names": counted(self.num_skipped, "Parquet file"),
-        }
-        unfinished = [f"the build of {name} is unfinished; a refresh goes on" for name in self.unfinished]
-        return headed(self._verdict(), facts(shown), listed([*unfinished, *summed_up(self.damage)]))
-
-    def _verdict(self) -> str:
+    @property
+    def headline(self) -> str:
+        """Whether the index is fresh."""
         return "fresh" if self.is_fresh else "NOT FRESH: what is not indexed is read whole until a refresh"
 
-    def __str__(self) -> str:
+    def facts(self) -> Iterator[tuple[str, Any]]:
+        """Names and values, for people."""
         num_indexed = self.num_files - self.num_new - self.num_changed
-        lines = [
-            f"index     {self.index}",
-            f"data set  {self.dataset}",
-            f"version   {self.version}, {_age(self.committed_at)} old, {self.index_bytes:,} bytes",
-            f"files     {num_indexed:,} of {self.num_files:,} indexed",
-            f"          {self.num_new:,} new, {self.num_changed:,} changed, {self.num_deleted:,} deleted",
-            f"rows      {self.num_rows:,}, {self.num_rows_not_indexed:,} of them not indexed",
-        ]
+        num_known = self.num_rows - self.num_rows_not_indexed
+        yield "index", self.index
+        yield "data set", self.dataset
+        yield "version", f"{self.version}, {_age(self.committed_at)} old, {self.index_bytes:,} bytes"
+        yield "files indexed", f"{num_indexed:,} of {self.num_files:,} ({percent(num_indexed, self.num_files)})"
+        yield "rows indexed", f"{num_known:,} of {self.num_rows:,} ({percent(num_known, self.num_rows)})"
+        yield "files that changed", f"{self.num_new:,} new, {self.num_changed:,} changed, {self.num_deleted:,} deleted"
+
+    def notes(self) -> Iterator[str]:
+        """Advice to refresh or `optimize`, damage, and skipped files."""
         if self.num_unreadable:
-            lines.append(f"          {counted(self.num_unreadable, 'file')} cannot be read: how many rows is unknown")
+            yield f"{counted(self.num_unreadable, 'file')} cannot be read: how many rows is unknown"
         if self.num_skipped:
-            lines.append(f"skipped   {counted(self.num_skipped, 'Parquet file')} (names that begin with _ or .)")
-        lines += [f"column    {name}: its build is unfinished; a refresh goes on" for name in self.unfinished]
-        lines += [f"damaged   {line}" for line in summed_up(self.damage)]
-        return "\n".join([*lines, self._verdict()])
+            yield f"skipped: {counted(self.num_skipped, 'Parquet file')} (names that begin with _ or .)"
+        if self.num_gone_zones:
+            yield gone_zones(self.num_gone_zones)
+        yield from (f"the build of {name} is unfinished; a refresh goes on" for name in self.unfinished)
+        yield from (f"damaged: {line}" for line in summed_up(self.damage))
+
+
+class Info(dict[str, Any], Result):
+    """Version and counts of an index, and parameters and size of each column."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return dict(self)
+
+    @property
+    def headline(self) -> str:
+        """The index in a sentence."""
+        return "zonebloom index"
+
+    def facts(self) -> Iterator[tuple[str, Any]]:
+        """Names and values, for people."""
+        version = [f"{label(key)} {self[key]}" for key in ("table_version", "snapshot_id") if key in self]
+        yield "index", self["index"]
+        yield "data set", f"{self['dataset']} ({', '.join([self['dataset_kind'], *version])})"
+        yield from ((name, self[key]) for name, key in _COUNTS_OF_INFO.items())
+
+    def tables(self) -> Iterator[Table]:
+        """The columns."""
+        kinds = [[f"{kind} {count}" for kind, count in column["kinds"].items()] for column in self["columns"]]
+        rows = [[column[name] for name in _SHOWN] for column in self["columns"]]
+        yield Table([*map(label, _SHOWN), "segments"], [[*row, one] for row, one in zip(rows, kinds, strict=True)])
+
+    def notes(self) -> Iterator[str]:
+        """Advice to refresh or `optimize`."""
+        for column in self["columns"]:
+            if column["num_gone_zones"]:
+                yield f"{column['name']}: {gone_zones(column['num_gone_zones'])}"
+            if column["is_unfinished"]:
+                yield f"{column['name']}: its build is unfinished; a refresh goes on"
 
 
 def status(view: View) -> Status:
-    """The status of a view; opens every segment of the index, and reads none whole, as `verify` does."""
+    """The status of a view. Every segment of the index is opened, but not read whole; `verify` reads every byte."""
     manifest = view.snapshot.manifest
     with view.snapshot.quiet():  # damage is in the answer
+        columns = [view.snapshot.column(entry) for entry in manifest.columns]
+        for column in columns:
+            column.open_all()
         probed = [view.column(entry.name) for entry in manifest.columns]
+        num_gone_zones = sum(entry.num_zones - view.snapshot.num_live_zones(entry) for entry in manifest.columns)
     of_columns = [reason for one in probed if one is not None for reason in (*one.reasons, *one.damage)]
+    of_columns += [reason for column in columns for reason in column.lost]
     damage = dict.fromkeys(one for one in (*view.snapshot.damage, *of_columns) if one.code in _OF_INDEX)
     files = view.files
     known_rows = int(files.known.num_rows.sum())
@@ -127,6 +148,7 @@ def status(view: View) -> Status:
         version=manifest.version,
         committed_at=datetime.fromisoformat(manifest.committed_at),
         index_bytes=sum(entry.index_bytes for entry in manifest.columns),
+        num_gone_zones=num_gone_zones,
         num_files=len(files),
         num_rows=num_rows,
         num_new=len(files.unknown_paths) - files.num_changed,

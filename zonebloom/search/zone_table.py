@@ -1,4 +1,4 @@
-"""`ZoneTable` and `ZoneBuilder` as users have them: a table of zones that is searched by itself, without a data set.
+"""`ZoneTable` and `ZoneBuilder` for users: a table of zones that is searched without a data set.
 
 Spec: specs/pruning.md#zone-table-search
 """
@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from zonebloom.bloom import zones as bloom
 from zonebloom.errors import PredicateError
 from zonebloom.predicates import Predicate, parse_predicate
+from zonebloom.predicates.selection import Bounds, RowSelection
 from zonebloom.search.bind import bind
 from zonebloom.search.evaluate import ProbedColumn, evaluate
 from zonebloom.search.result import SearchResult, TouchedRanges
-from zonebloom.search.selection import Bounds, RowSelection
-from zonebloom.search.zone_bitmap import ZoneGrid
+from zonebloom.search.zone_grid import ZoneGrid
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class ZoneTable(bloom.ZoneTable):
-    """One filter for each zone of a column, with where the zone lies; immutable.
+    """One filter for each zone of a column, and the position of each zone; immutable.
 
     - Rows are in order of `(fragment_id, zone_start)`; zones of one fragment do not overlap.
     - Every bitset is a positive multiple of 32 bytes.
@@ -32,7 +32,7 @@ class ZoneTable(bloom.ZoneTable):
 
     @classmethod
     def of(cls, zones: bloom.ZoneTable) -> ZoneTable:
-        """The same zones; nothing is copied but their positions."""
+        """The same zones; only their positions are copied."""
         return cls(zones.batches(), zones.schema)
 
     @property
@@ -56,10 +56,10 @@ class ZoneTable(bloom.ZoneTable):
         return self.positions.has_null
 
     def search(self, predicate: Predicate | str | Any) -> SearchResult:
-        """Row ranges that can hold rows for which `predicate` is true; no data set is needed.
+        """Row ranges that may hold rows for which `predicate` is true; no data set is needed.
 
-        Columns of the predicate all mean the column that the table describes. Rows outside the zones are not known and
-        not returned.
+        The predicate may name one column, which stands for the column of the table. Rows outside the zones are unknown,
+        and are not returned.
 
         Raises
         ------
@@ -71,8 +71,11 @@ class ZoneTable(bloom.ZoneTable):
         tree = parse_predicate(predicate)
         names = tree.columns()
         if len(names) > 1:
-            message = f"a zone table describes one column, got a predicate over {', '.join(sorted(names))}"
-            raise PredicateError(f"{message}; search an index")
+            raise PredicateError(
+                "a zone table describes one column",
+                got=f"a predicate over {', '.join(sorted(names))}",
+                do="search an index",
+            )
         searched = _Alone(self)
         bounds, reasons = evaluate(bind(tree, searched))
         return SearchResult(
@@ -92,14 +95,14 @@ class ZoneBuilder(bloom.ZoneBuilder):
     Parameters
     ----------
     column_type
-        Arrow type of the values; arrays of another type are refused.
+        Arrow type of the values; arrays of another type are an error.
     column
-        Name of the column, kept with the zones.
+        Name of the column; it is stored with the zones.
     rows_per_zone, fpp, sizing
         See `build_index`.
     sink
-        Takes each finished record batch of at most 1024 zones and about 4 MiB, which is valid only during the call:
-        its memory is used again. Without a sink the batches are kept for `finish`.
+        A function for each finished record batch, of at most 1024 zones and about 4 MiB. The batch is valid only during
+        the call, because its memory is reused. Without a sink, `finish` returns the batches.
 
     Examples
     --------
@@ -118,13 +121,13 @@ class ZoneBuilder(bloom.ZoneBuilder):
         Raises
         ------
         InvalidArgumentError
-            The builder has a sink, which holds the zones already.
+            The builder has a sink, which has the zones already.
         """
         return ZoneTable.of(super().finish())
 
 
 class _Alone:
-    """A zone table as all that there is."""
+    """A binding target of one zone table, without a data set."""
 
     constant_columns: frozenset[str] = frozenset()
 
@@ -138,6 +141,6 @@ class _Alone:
         return ProbedColumn(name, self._zones.column_type, self._zones, grid, places)
 
     def constant_bounds(self, predicate: Predicate) -> Bounds:
-        """Nothing is known without filters."""
+        """No bounds: no value is known without filters."""
         del predicate
         return Bounds.unknown(self.universe)

@@ -1,7 +1,23 @@
-"""The index on disk: `store` touches bytes, `manifest` is versions and fragments, `zone_segment` the filters.
+"""The index: its files on disk, one version of it opened, and how the next version comes about.
 
-`local_store` is a folder; `object_store` a URL, over `object_client` (requests) and `object_options` (credentials).
-`locations` says what a path or a URL means, and `opening` finds the store of one. `ahead` runs work in threads.
+A column has segments, and a segment answers hashes with zones.
+
+=================  ============================================================
+module             what lives there
+=================  ============================================================
+``manifest``       the version file: columns, their segments, lists of fragments
+``fragments``      the data files that a version describes
+``segment``        what a version file says of one segment, and which files it covers
+``zone_segment``   filters of zones, as Lance has them
+``slices/``        the same bits, transposed
+``locator/``       pairs of key and zone, in order of hash
+``column_reader``  the trusted zones of a column: each answered by its cheapest sound segment
+``snapshot``       a version of the index, as far as it can be trusted
+``transaction``    a change set on a version, or why the two overlap
+``commit``         a change set on the current version, and again on a later one
+``arrow_file``     Arrow files of an index, checked before they are read
+``json_fields``    the fields of a version file, checked as they are read
+=================  ============================================================
 
 Spec: specs/index-format.md#directory
 """

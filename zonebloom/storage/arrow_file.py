@@ -33,10 +33,10 @@ def reading(what: str) -> Iterator[None]:
     except (CorruptIndexError, StorageError, UnsupportedFormatError):
         raise
     except FileNotFoundError as error:
-        raise CorruptIndexError(f"{what} must exist, got no such file") from error
+        raise CorruptIndexError(f"{what} must exist", got="no such file") from error
     except Exception as error:
         cause = next(iter(str(error).splitlines()), "")
-        raise CorruptIndexError(f"{what} must be as it was written, got {type(error).__name__}: {cause}") from error
+        raise CorruptIndexError(f"{what} must be as it was written", got=f"{type(error).__name__}: {cause}") from error
 
 
 def read_head(head: pa.Buffer) -> pa.Schema:
@@ -52,7 +52,7 @@ def read_schema(text: str) -> pa.Schema:
 
 
 def _with_names(schema: pa.Schema) -> pa.Schema:
-    """`schema`, after a check that its names are UTF-8 at every depth; pyarrow fails only where a name is used."""
+    """`schema`, after a check that its names are UTF-8 at every depth; pyarrow fails only when a name is used."""
     pending = list(schema)
     while pending:
         field = pending.pop()
@@ -61,10 +61,10 @@ def _with_names(schema: pa.Schema) -> pa.Schema:
     return schema
 
 
-def check_columns(found: pa.Schema, wanted: pa.Schema) -> None:
-    """Raise a `ValueError` unless `found` has exactly the columns of `wanted`; metadata may differ."""
-    if not found.equals(wanted):
-        raise ValueError(f"columns must be {_shown(wanted)}; they are {_shown(found)}")
+def check_columns(schema: pa.Schema, wanted: pa.Schema) -> None:
+    """Raise a `ValueError` unless `schema` has exactly the columns of `wanted`; metadata may differ."""
+    if not schema.equals(wanted):
+        raise ValueError(f"columns must be {_shown(wanted)}; they are {_shown(schema)}")
 
 
 def _shown(schema: pa.Schema) -> str:

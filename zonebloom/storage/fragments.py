@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Collection, ItemsView, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +22,8 @@ from zonebloom.bloom.addresses import MAX_FRAGMENT_ID, MAX_ROWS
 from zonebloom.errors import CorruptIndexError
 from zonebloom.storage.arrow_file import read_batches, reading
 from zonebloom.storage.segment import Runs, checksum
-from zonebloom.storage.stores.store import Store
+from zonebloom.stores.fingerprint import Fingerprint
+from zonebloom.stores.store import Store
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -46,20 +47,9 @@ _SCHEMA = pa.schema(
 )
 
 
-class Fingerprint(NamedTuple):
-    """What identifies one version of a data file."""
-
-    size: int
-    """Bytes."""
-    mtime_ns: int
-    """Time of last modification, nanoseconds since 1970."""
-    etag: str | None = None
-    """The object store's tag."""
-
-
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """One version of one data file, as the index knows it.
+    """One version of one data file in the index.
 
     - A fragment id is never used again; a changed file is a new fragment.
     """
@@ -83,7 +73,7 @@ class Fragment:
 
     @property
     def fingerprint(self) -> Fingerprint:
-        """What identifies this version of the file."""
+        """Size, time and tag that identify this version of the file."""
         return Fingerprint(self.size, self.mtime_ns, self.etag)
 
 
@@ -136,17 +126,17 @@ class FragmentTable(Mapping[str, Fragment]):
     @classmethod
     def of(cls, fragments: Sequence[Fragment]) -> Self:
         """The table of `fragments`, in their order."""
-        counts = [len(one.row_group_rows) for one in fragments]
+        counts = [len(fragment.row_group_rows) for fragment in fragments]
         return cls(
-            np.array([one.fragment_id for one in fragments], np.uint64),
-            _texts([one.path for one in fragments]),
-            np.array([one.size for one in fragments], np.int64),
-            np.array([one.mtime_ns for one in fragments], np.int64),
-            _texts([one.etag for one in fragments]),
-            np.array([one.num_rows for one in fragments], np.uint64),
+            np.array([fragment.fragment_id for fragment in fragments], np.uint64),
+            _texts([fragment.path for fragment in fragments]),
+            np.array([fragment.size for fragment in fragments], np.int64),
+            np.array([fragment.mtime_ns for fragment in fragments], np.int64),
+            _texts([fragment.etag for fragment in fragments]),
+            np.array([fragment.num_rows for fragment in fragments], np.uint64),
             np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]).astype(np.int64),
-            np.array([rows for one in fragments for rows in one.row_group_rows], np.uint64),
-            np.array([size for one in fragments for size in one.row_group_bytes], np.uint64),
+            np.array([rows for fragment in fragments for rows in fragment.row_group_rows], np.uint64),
+            np.array([size for fragment in fragments for size in fragment.row_group_bytes], np.uint64),
         )
 
     @classmethod
@@ -154,10 +144,10 @@ class FragmentTable(Mapping[str, Fragment]):
         """All of `tables`, one after another."""
         if not tables:
             return cls.of([])
-        ends = np.cumsum([0, *(len(one.group_rows) for one in tables)])
-        offsets = [one.group_offsets[:-1] + end for one, end in zip(tables, ends[:-1], strict=True)]
+        ends = np.cumsum([0, *(len(table.group_rows) for table in tables)])
+        offsets = [table.group_offsets[:-1] + end for table, end in zip(tables, ends[:-1], strict=True)]
         columns = {
-            name: np.concatenate([getattr(one, name) for one in tables]) for name in (*_OF_FRAGMENTS, *_OF_GROUPS)
+            name: np.concatenate([getattr(table, name) for table in tables]) for name in (*_OF_FRAGMENTS, *_OF_GROUPS)
         }
         return cls(group_offsets=np.concatenate([*offsets, ends[-1:]]).astype(np.int64), **columns)
 
@@ -219,7 +209,7 @@ class FragmentTable(Mapping[str, Fragment]):
         return FragmentTable(group_offsets=offsets, **columns)
 
     def where(self, mask: NDArray[np.bool_]) -> FragmentTable:
-        """The fragments where `mask` is true; this table itself where all are."""
+        """The fragments where `mask` is true; this table itself if all are."""
         return self if mask.all() else self.take(np.flatnonzero(mask))
 
     def group_ranges(self) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint64]]:
@@ -249,10 +239,10 @@ class FragmentTable(Mapping[str, Fragment]):
             positions = np.array([find(name, ABSENT) for name in names], np.int64)
         if not len(self):
             return positions
-        found = listing.values()
-        is_same = self.sizes[positions] == np.fromiter((one[0] for one in found), np.int64, len(found))
-        is_same &= self.mtimes[positions] == np.fromiter((one[1] for one in found), np.int64, len(found))
-        is_same &= self.etags[positions] == _texts([one[2] for one in found])
+        files = listing.values()
+        is_same = self.sizes[positions] == np.fromiter((file[0] for file in files), np.int64, len(files))
+        is_same &= self.mtimes[positions] == np.fromiter((file[1] for file in files), np.int64, len(files))
+        is_same &= self.etags[positions] == _texts([file[2] for file in files])
         return np.where(is_same | (positions < 0), positions, CHANGED)
 
 
@@ -310,14 +300,16 @@ def read_fragments(store: Store, entry: FragmentListEntry) -> FragmentTable:
     what = f"fragment list {entry.path}"
     with reading(what):
         data = store.mapping(entry.path).buffer
-        found = checksum(data)
-        if found != entry.checksum:
-            raise CorruptIndexError(f"{what} must have checksum {entry.checksum}, got {found}")
+        actual = checksum(data)
+        if actual != entry.checksum:
+            raise CorruptIndexError(f"{what} must have checksum {entry.checksum}", got=actual)
         batches = read_batches(data, _SCHEMA, is_compressed=True)
         table = FragmentTable.concatenated([_of_batch(batch) for batch in batches])
         if (len(table), data.size) != (entry.num_fragments, entry.num_bytes):
-            message = f"{what} must have {entry.num_fragments} fragments in {entry.num_bytes} bytes"
-            raise CorruptIndexError(f"{message}, got {len(table)} in {data.size}")
+            raise CorruptIndexError(
+                f"{what} must have {entry.num_fragments} fragments in {entry.num_bytes} bytes",
+                got=f"{len(table)} in {data.size}",
+            )
         _check_values(table)
         return table
 

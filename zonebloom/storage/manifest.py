@@ -20,12 +20,11 @@ import pyarrow as pa
 
 from zonebloom.bloom.addresses import MAX_FRAGMENT_ID
 from zonebloom.errors import ConcurrentCommitError, CorruptIndexError, UnsupportedFormatError
-from zonebloom.options import LEVELS, SIZINGS
+from zonebloom.formats import Declared
+from zonebloom.options import KINDS, SIZINGS, Kind
 from zonebloom.storage.arrow_file import read_schema, reading
 from zonebloom.storage.fragments import FragmentListEntry
-from zonebloom.storage.level import LevelEntry
-from zonebloom.storage.segment import Runs, SegmentEntry, Span, checksum
-from zonebloom.storage.shapes import (
+from zonebloom.storage.json_fields import (
     Shape,
     array,
     boolean,
@@ -38,9 +37,10 @@ from zonebloom.storage.shapes import (
     record,
     text,
 )
-from zonebloom.storage.stores.store import Store
+from zonebloom.storage.segment import Runs, SegmentEntry, Span, checksum, count_zones
+from zonebloom.stores.store import Store
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 _VERSION_NAME = re.compile(r"(\d{20})\.json")
 
 
@@ -55,33 +55,27 @@ class ColumnEntry:
     rows_per_zone: int
     """Rows of a full zone."""
     fpp: float
-    """False positive probability that was asked for."""
+    """Requested false positive probability."""
     sizing: str
-    """The rule that gives a filter's number of blocks for `fpp`; `locator` if there are locators instead of filters."""
+    """The rule that gives a filter's number of blocks for `fpp`."""
     segments: tuple[SegmentEntry, ...]
-    """Where the filters are, or the locators that stand for them."""
+    """The segments of the column."""
+    kind: Kind = "bloom"
+    """The segments that are made: bloom filters (`zones` and `slices`), locators, or both."""
     unfit: Runs = ()
-    """Ids of the fragments that were read and have no zones: their values do not convert to the type."""
-    levels: tuple[LevelEntry, ...] = ()
-    """Filters above the zones, from the fragments up."""
+    """Ids of fragments without zones, because their values do not convert to the type."""
     is_unfinished: bool = False
     """Whether the build of the column has not ended; the same build call resumes it."""
 
     @property
     def files(self) -> tuple[str, ...]:
-        """Paths of all segments, also of those of the levels."""
-        above = (segment for level in self.levels for segment in level.segments)
-        return tuple(segment.path for segment in (*self.segments, *above))
-
-    @property
-    def has_filters(self) -> bool:
-        """Whether each zone has a filter; else `segments` are locators."""
-        return self.sizing != "locator"
+        """Paths of all segments."""
+        return tuple(segment.path for segment in self.segments)
 
     @property
     def num_zones(self) -> int:
-        """Zones over all segments."""
-        return sum(segment.num_zones for segment in self.segments)
+        """Zones over all segments, including zones of removed files."""
+        return count_zones(self.segments)
 
     @property
     def index_bytes(self) -> int:
@@ -118,6 +112,16 @@ class Manifest:
         """The entry of column `name`, if it is indexed."""
         return next((entry for entry in self.columns if entry.name == name), None)
 
+    def replaced_columns(self, declared: Declared | None) -> frozenset[str]:
+        """Indexed columns whose name now belongs to another column; their filters describe the former column.
+
+        Design: docs/design/tables.md#column-ids
+        """
+        if declared is None:
+            return frozenset()
+        ids, now = self.dataset.get("column_ids", {}), declared.column_ids
+        return frozenset(one.name for one in self.columns if ids.get(one.name, one.name) != now.get(one.name, one.name))
+
     def following(self, operation: str, **changes: Any) -> Manifest:
         """The next version, with `changes`."""
         following: dict[str, Any] = {"version": self.version + 1, "operation": operation, "committed_at": _now()}
@@ -133,14 +137,21 @@ def version_path(version: int) -> str:
     return f"versions/{version:020d}.json"
 
 
-def named_paths(manifest: Manifest) -> set[str]:
-    """Every text of the version file that begins like the path of an index file.
+def named_paths(store: Store, version: int) -> set[str]:
+    """Every text in a version file that begins like the path of an index file.
 
-    So paths in entries of a newer format are among them, and vacuum does not delete files of a newer writer. Paths of
-    data files in folders of the same names are among them too.
+    So the result includes paths in entries of a newer format, and a vacuum does not delete files that such entries
+    name. It also includes paths of data files in folders with the same names.
+
+    Raises
+    ------
+    UnsupportedFormatError, CorruptIndexError
+        As `read_version`.
     """
     paths: set[str] = set()
-    pending: list[Any] = [_body(manifest)]
+    path = version_path(version)
+    with reading(path):
+        pending: list[Any] = [_document(path, store.read(path))["body"]]
     while pending:
         value = pending.pop()
         if isinstance(value, (dict, list)):
@@ -179,7 +190,7 @@ def _body(manifest: Manifest) -> dict[str, Any]:
                 "fpp": column.fpp,
                 "sizing": column.sizing,
                 "segments": [segment.to_json() for segment in column.segments],
-                "levels": [level.to_json() for level in column.levels],
+                "kind": column.kind,
                 "unfit": [list(run) for run in column.unfit],
                 "unfinished": column.is_unfinished,
             }
@@ -246,7 +257,7 @@ _DATASETS = {
 
 
 def _dataset(value: Any) -> dict[str, Any]:
-    """The description of a data set, checked; a kind of data set that is unknown here is not checked."""
+    """The checked description of a data set; an unknown kind of data set is not checked."""
     kind = _part(kind=_TEXT)(value)["kind"]
     _DATASETS.get(kind, dict)(value)
     if value.get("layout") == "file" and len(value["files"]) != 1:
@@ -265,18 +276,39 @@ _SEGMENT = record(
     fragments=_runs,
     spans=array(pair(Span, integer(), text("([0-9a-f]{16})?", "16 hexadecimal digits or none")), least=1),
 )
-_LEVEL = record(LevelEntry, name=one_of(*LEVELS[1:]), num_values=integer(), fpp=number(0, 1), segments=array(_SEGMENT))
 _COLUMN = _part(
     name=_TEXT,
     arrow_type=_schema,
     rows_per_zone=integer(1, 2**32 - 1),
     fpp=number(0, 1),
-    sizing=one_of(*SIZINGS, "imported", "locator"),
+    sizing=one_of(*SIZINGS, "imported"),
     segments=array(_SEGMENT),
-    levels=array(_LEVEL),
+    kind=one_of(*KINDS),
     unfit=_runs,
     unfinished=boolean,
 )
+_LEVELS = _part(
+    sizing=_TEXT,
+    segments=array(lambda value: value),
+    levels=array(_part(name=_TEXT, segments=array(lambda value: value))),
+)
+
+
+def _column_1(value: Any) -> dict[str, Any]:
+    """A column of format 1; its locators are in a level, or replace the filters.
+
+    The levels `fragment` and `dataset` are ignored: they only excluded more zones, so no answer is wrong without them.
+
+    Spec: specs/index-format.md#format-1
+    """
+    former = _LEVELS(value)
+    locators = [segment for level in former["levels"] if level["name"] == "locator" for segment in level["segments"]]
+    is_alone = former["sizing"] == "locator"
+    kind = "locator" if is_alone else "both" if any(one["name"] == "locator" for one in former["levels"]) else "bloom"
+    sizing = "power_of_two" if is_alone else former["sizing"]
+    return _COLUMN({**value, "kind": kind, "sizing": sizing, "segments": [*former["segments"], *locators]})
+
+
 _LIST = pair(
     FragmentListEntry,
     text(rf"fragments/{_FILE}\.arrow", "fragments/<uuid>.arrow"),
@@ -284,17 +316,20 @@ _LIST = pair(
     integer(),
     _DIGEST,
 )
-_BODY = _part(
-    version=integer(1),
-    operation=_TEXT,
-    committed_at=_moment,
-    writer=_TEXT,
-    dataset=_dataset,
-    schema=_schema,
-    next_fragment_id=_ID,
-    columns=array(_COLUMN),
-    fragments=array(_LIST),
-    dropped=_runs,
+_BODY, _BODY_1 = (
+    _part(
+        version=integer(1),
+        operation=_TEXT,
+        committed_at=_moment,
+        writer=_TEXT,
+        dataset=_dataset,
+        schema=_schema,
+        next_fragment_id=_ID,
+        columns=array(column),
+        fragments=array(_LIST),
+        dropped=_runs,
+    )
+    for column in (_COLUMN, _column_1)
 )
 _FORMAT = _part(format=one_of("zonebloom"), format_version=integer(1))
 _DOCUMENT = _part(checksum=_DIGEST, body=_part())
@@ -304,9 +339,9 @@ def _column(name: str, arrow_type: pa.Schema, *, unfinished: bool, **entry: Any)
     return ColumnEntry(name=name, column_type=arrow_type.field(0).type, is_unfinished=unfinished, **entry)
 
 
-def _manifest(body: Any) -> Manifest:
+def _manifest(body: Any, format_version: int) -> Manifest:
     """The version of a body. Raises the errors of its parts."""
-    parts = _BODY(body)
+    parts = (_BODY_1 if format_version == 1 else _BODY)(body)
     columns = tuple(_column(**column) for column in parts.pop("columns"))
     manifest = Manifest(columns=columns, fragment_lists=parts.pop("fragments"), **parts)
     files = [path for column in columns for path in column.files] + [entry.path for entry in manifest.fragment_lists]
@@ -326,7 +361,8 @@ def _manifest(body: Any) -> Manifest:
 def commit(store: Store, manifest: Manifest) -> None:
     """Make `manifest` the current version.
 
-    If the answer of the first request is lost, the store sends it again and finds its own version: that is a commit.
+    If the response of the first request is lost, the store repeats the request and finds its own version. That counts
+    as a commit.
 
     Raises
     ------
@@ -339,7 +375,7 @@ def commit(store: Store, manifest: Manifest) -> None:
     document = {
         "format": "zonebloom",
         "format_version": FORMAT_VERSION,
-        "commit": uuid.uuid4().hex,  # makes the bytes unique: after a lost answer the writer recognises its own version
+        "commit": uuid.uuid4().hex,  # unique bytes: after a lost response the writer recognises its own version
         "checksum": checksum(_canonical(body)),
         "body": body,
     }
@@ -347,11 +383,11 @@ def commit(store: Store, manifest: Manifest) -> None:
     data = text.encode()
     path = version_path(manifest.version)
     if not store.create(path, data) and not _holds(store, path, data):
-        message = (
-            f"version {manifest.version} must be free to commit {manifest.operation}, got one that another writer "
-            f"committed first at {path}; run again on top of it"
+        raise ConcurrentCommitError(
+            f"version {manifest.version} must be free to commit {manifest.operation}",
+            got=f"one that another writer committed first at {path}",
+            do="run again on top of it",
         )
-        raise ConcurrentCommitError(message)
 
 
 def _holds(store: Store, path: str, data: bytes) -> bool:
@@ -362,7 +398,7 @@ def _holds(store: Store, path: str, data: bytes) -> bool:
 
 
 def read_version(store: Store, version: int) -> Manifest:
-    """Version number `version`, checked.
+    """Read and check version number `version`.
 
     Raises
     ------
@@ -375,21 +411,27 @@ def read_version(store: Store, version: int) -> Manifest:
     with reading(path):
         manifest = _parsed(path, store.read(path))
         if manifest.version != version:
-            raise CorruptIndexError(f"{path} must hold version {version}, got {manifest.version}")
+            raise CorruptIndexError(f"{path} must hold version {version}", got=manifest.version)
         return manifest
 
 
 def _parsed(path: str, data: bytes) -> Manifest:
-    """The version that the file `path` holds, whose bytes are `data`. Raises the errors of its parts."""
-    document = json.loads(data)
+    """The version in the bytes `data` of the file `path`. Raises the errors of its parts."""
+    document = _document(path, data)
+    return _manifest(document["body"], document["format_version"])
+
+
+def _document(path: str, data: bytes) -> dict[str, Any]:
+    """The checked object in the bytes `data` of the file `path`. Raises the errors of its parts."""
+    document: dict[str, Any] = json.loads(data)
     format_version = _FORMAT(document)["format_version"]
     if format_version > FORMAT_VERSION:
-        message = (
-            f"{path} must have format_version <= {FORMAT_VERSION}, got {format_version}; "
-            "a newer zonebloom wrote it: upgrade this one"
+        raise UnsupportedFormatError(
+            f"{path} must have format_version <= {FORMAT_VERSION}",
+            got=format_version,
+            do="a newer zonebloom wrote it: upgrade this one",
         )
-        raise UnsupportedFormatError(message)
     wanted, found = _DOCUMENT(document)["checksum"], checksum(_canonical(document["body"]))
     if found != wanted:
-        raise CorruptIndexError(f"{path} must have checksum {wanted}, got {found}")
-    return _manifest(document["body"])
+        raise CorruptIndexError(f"{path} must have checksum {wanted}", got=found)
+    return document

@@ -1,4 +1,4 @@
-"""The common parts of all segments: the entry in the version file, spans, checksums, paths, and a new file.
+"""Parts that all segments share: the entry in the version file, spans, checksums, paths, and a new file.
 
 A segment is described by its `SegmentEntry` in the version file, which holds a checksum of each **span** of the file;
 the spans tile it. The kinds: `zone_segment` (one filter after another), `slices` (bit rows), `locator` (sorted pairs).
@@ -19,7 +19,7 @@ from urllib.parse import quote
 import pyarrow as pa
 import xxhash
 
-from zonebloom.storage.stores.store import NewFile, Store, delete_all
+from zonebloom.stores.store import NewFile, Store, delete_all
 
 _MAX_NAME = 200
 """Characters; file systems have room for 255."""
@@ -36,7 +36,7 @@ def checksum(data: bytes | memoryview | pa.Buffer) -> str:
 
 
 def column_folder(column: str) -> str:
-    """The folder of a column's segments: the column's name, percent-encoded for file systems, cut if long.
+    """The folder of a column's segments: the name of the column, percent-encoded and cut if long.
 
     Spec: specs/index-format.md#directory
     """
@@ -45,7 +45,7 @@ def column_folder(column: str) -> str:
 
 
 def new_path(column: str, ending: str) -> str:
-    """A path for a new file of a column, which no other file has.
+    """A unique path for a new file of a column.
 
     Spec: specs/index-format.md#directory
     """
@@ -105,7 +105,7 @@ def runs(ids: Iterable[int]) -> Runs:
 
 
 def joined_runs(parts: Iterable[tuple[int, int]]) -> Runs:
-    """Runs in any order, which may overlap, as runs of the same ids in order.
+    """Disjoint runs in order, with the same ids as `parts`; `parts` may overlap, in any order.
 
     >>> joined_runs([(5, 9), (1, 3), (3, 4), (6, 7)])
     ((1, 4), (5, 9))
@@ -117,6 +117,19 @@ def joined_runs(parts: Iterable[tuple[int, int]]) -> Runs:
         else:
             joined.append((start, stop))
     return tuple(joined)
+
+
+def covered_by(segments: Iterable[SegmentEntry]) -> Runs:
+    """Runs of the ids of the fragments that have zones in `segments`."""
+    return joined_runs(run for segment in segments for run in segment.fragments)
+
+
+def count_zones(segments: Iterable[SegmentEntry]) -> int:
+    """Zones of segments; a zone with both a filter and a locator counts once."""
+    numbers = {True: 0, False: 0}
+    for segment in segments:
+        numbers[segment.kind == "locator"] += segment.num_zones
+    return max(numbers.values())
 
 
 class CheckedFile:
@@ -140,7 +153,7 @@ class CheckedFile:
         return len(view)
 
     def write_unchecked(self, data: Any) -> int:
-        """Append `data`, which is in no span's checksum."""
+        """Append `data`; no span's checksum includes it."""
         view = memoryview(data).cast("B")
         self._file.write_large(view)
         self._position += len(view)
@@ -155,7 +168,7 @@ class CheckedFile:
         self._file.flush()
 
     def end_span(self) -> Span:
-        """The span that ends here; the next one begins."""
+        """End the current span and return it; the next span begins here."""
         span = Span(self._num_bytes, self._digest.hexdigest())
         self._digest.reset()
         self._num_bytes = 0
@@ -165,7 +178,7 @@ class CheckedFile:
 class SegmentWriter:
     """One new segment; a context manager that leaves no file behind if the block raises.
 
-    The file is made with the first bytes: a segment without zones has none.
+    The first bytes create the file, so a segment without zones has no file.
     """
 
     def __init__(self, store: Store, column: str, ending: str) -> None:

@@ -17,7 +17,7 @@ from zonebloom.bloom.zones import ZONE_FIELDS, ZonePositions, ZoneTable
 from zonebloom.errors import CorruptIndexError
 from zonebloom.storage.arrow_file import MAGIC, check_columns, read_batch, read_head, reading
 from zonebloom.storage.segment import CheckedFile, SegmentEntry, SegmentWriter, Span, checksum, runs
-from zonebloom.storage.stores.store import NewFile, Store
+from zonebloom.stores.store import NewFile, Store
 
 _LEAST_SPANS = 2
 """A head and a tail."""
@@ -62,7 +62,7 @@ class ZoneSegmentWriter(SegmentWriter):
         self._filter_bytes += batch.column(4).buffers()[2].size if batch.num_rows else 0
 
     def finish(self) -> list[SegmentEntry]:
-        """The segment, whose file is closed; none where no batch was written."""
+        """The segment, whose file is closed; none if no batch was written."""
         if self._sink is None:
             return []
         self._writer.close()
@@ -111,7 +111,7 @@ class ZoneWriter(ZoneSegmentWriter):
         self._pending_bytes = 0
 
     def finish(self) -> list[SegmentEntry]:
-        """The segment of all zones, whose file is closed; none where no zone was added."""
+        """The segment of all zones, whose file is closed; none if no zone was added."""
         if self._pending:
             self._flush()
         return super().finish()
@@ -126,8 +126,10 @@ class ZoneSegment:
             self._mapping = store.mapping(entry.path)
             self._buffer = self._mapping.buffer
             if self._buffer.size != entry.num_bytes or len(entry.spans) < _LEAST_SPANS:
-                message = f"segment {entry.path} must have {entry.num_bytes} bytes with a head and a tail"
-                raise CorruptIndexError(f"{message}, got {self._buffer.size}")
+                raise CorruptIndexError(
+                    f"segment {entry.path} must have {entry.num_bytes} bytes with a head and a tail",
+                    got=self._buffer.size,
+                )
             self._starts = [0, *accumulate(span.num_bytes for span in entry.spans)]
             self.schema: pa.Schema = read_head(self._checked(0))
             """Schema of the zone table."""
@@ -137,10 +139,11 @@ class ZoneSegment:
     def _checked(self, number: int) -> pa.Buffer:
         span = self.entry.spans[number]
         data = self._buffer.slice(self._starts[number], span.num_bytes)
-        found = checksum(data)
-        if found != span.checksum:
-            message = f"span {number} of segment {self.entry.path} must have checksum {span.checksum}, got {found}"
-            raise CorruptIndexError(message)
+        actual = checksum(data)
+        if actual != span.checksum:
+            raise CorruptIndexError(
+                f"span {number} of segment {self.entry.path} must have checksum {span.checksum}", got=actual
+            )
         return data
 
     def __len__(self) -> int:

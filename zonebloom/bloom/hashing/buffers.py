@@ -42,7 +42,7 @@ def fixed_buffers(array: pa.Array) -> FixedBuffers:
     """
     width = hash_plan(array.type).width
     if width is None:
-        raise InvalidArgumentError(f"the array's hash plan must be fixed, got one of type {array.type}")
+        raise InvalidArgumentError("the array's hash plan must be fixed", got=f"a plan of type {array.type}")
     stored = stored_array(array)
     start, stop = stored.offset, stored.offset + len(stored)
     raw = _bytes(stored.buffers()[1])
@@ -59,7 +59,7 @@ def variable_buffers(array: pa.Array) -> VariableBuffers:
     Spec: specs/hashing.md#variable_buffers
     """
     if hash_plan(array.type).layout != "variable":
-        raise InvalidArgumentError(f"the array's hash plan must be variable, got one of type {array.type}")
+        raise InvalidArgumentError("the array's hash plan must be variable", got=f"a plan of type {array.type}")
     stored = stored_array(array)
     is_large = stored.type in (pa.large_string(), pa.large_binary())
     dtype = np.dtype(np.int64 if is_large else np.int32)

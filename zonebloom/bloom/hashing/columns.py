@@ -54,12 +54,12 @@ def is_ambiguous(fields: pa.Schema, name: str) -> bool:
 
 
 def _num_meanings(fields: Iterable[pa.Field], name: str) -> int:
-    found = 0
-    for one in fields:
-        found += one.name == name
-        if pa.types.is_struct(one.type) and name.startswith(f"{one.name}."):
-            found += _num_meanings(one.type, name[len(one.name) + 1 :])
-    return found
+    count = 0
+    for field in fields:
+        count += field.name == name
+        if pa.types.is_struct(field.type) and name.startswith(f"{field.name}."):
+            count += _num_meanings(field.type, name[len(field.name) + 1 :])
+    return count
 
 
 def column_array(data: pa.RecordBatch | pa.Table, name: str) -> pa.Array | pa.ChunkedArray:
@@ -112,7 +112,7 @@ def _walk(fields: pa.Schema | pa.StructType, name: str) -> list[pa.Field] | None
     """
     places = fields.get_all_field_indices(name)
     if len(places) > 1:
-        raise InvalidArgumentError(f"a column's name must be unique, got {len(places)} columns named {name!r}")
+        raise InvalidArgumentError("a column's name must be unique", got=f"{len(places)} columns named {name!r}")
     if places:
         return [fields.field(places[0])]
     for dot in reversed([i for i, letter in enumerate(name) if letter == "."]):

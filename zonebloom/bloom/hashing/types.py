@@ -105,4 +105,4 @@ def is_view(stored: pa.DataType) -> bool:
 
 
 def _unsupported(column_type: pa.DataType, advice: str) -> UnsupportedTypeError:
-    return UnsupportedTypeError(f"an indexed column must be of a type that can be hashed, got {column_type}; {advice}")
+    return UnsupportedTypeError("an indexed column must be of a type that can be hashed", got=column_type, do=advice)

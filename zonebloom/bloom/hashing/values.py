@@ -15,7 +15,7 @@ from zonebloom.arrow import compute as pc
 from zonebloom.arrow import distinct
 from zonebloom.bloom.hashing.buffers import fixed_buffers, stored_array, validity_of, variable_buffers
 from zonebloom.bloom.hashing.types import hash_plan
-from zonebloom.bloom.loading import is_worth_loading
+from zonebloom.bloom.numba_loading import is_worth_loading
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -34,6 +34,7 @@ from typing import Any, Final, ParamSpec, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 from numba import njit
+from numba.core import event
 from numba.core.caching import FunctionCache
 from numba.core.registry import cpu_target
 
@@ -49,6 +50,15 @@ _TARGET = cpu_target.target_context.codegen().magic_tuple()
 
 HAS_FAST_VECTORS: Final = "+avx512dq" in _TARGET[2]
 """Whether the CPU multiplies eight 64-bit lanes in one instruction; without that, strings are hashed one by one."""
+
+
+_COMPILING: Final = event.TimingListener()  # type: ignore[no-untyped-call]  # Numba has no types
+event.register("numba:compile", _COMPILING)  # type: ignore[no-untyped-call]  # as above
+
+
+def compile_seconds() -> float:
+    """Seconds that this process has compiled; 0 if the machine code of all kernels was cached."""
+    return float(_COMPILING.duration) if _COMPILING.done else 0.0
 
 
 def _sources_digest() -> str:
@@ -113,7 +123,7 @@ def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def call(*arguments: int | npt.NDArray[Any] | None) -> Any:
         return dispatcher(
-            *[U(address(one) if one is None or isinstance(one, np.ndarray) else one) for one in arguments]
+            *[U(address(value) if value is None or isinstance(value, np.ndarray) else value) for value in arguments]
         )
 
     return call

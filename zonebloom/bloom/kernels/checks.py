@@ -1,4 +1,4 @@
-"""What a checked wrapper demands of an array before it hands the array's address to a kernel: O(1), no copies."""
+"""Checks of an array before a wrapper gives the array's address to a kernel: O(1), no copies."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def address(array: npt.NDArray[Any] | None) -> int:
 def check_array(
     name: str, array: Any, dtype: type[np.generic], num_dimensions: int = 1, *, writes: bool = False
 ) -> None:
-    """Nothing, if `array` is a C-contiguous NumPy array of `dtype` with so many dimensions (writable if it must be).
+    """Check that `array` is a C-contiguous NumPy array of `dtype` with `num_dimensions`, writable if `writes`.
 
     Raises
     ------
@@ -34,15 +34,17 @@ def check_array(
     elif not array.flags.c_contiguous:
         got = f"strides {array.strides}"
     elif writes and not array.flags.writeable:
-        raise InvalidArgumentError(f"{name} must be writable, got a read-only array")
+        raise InvalidArgumentError(f"{name} must be writable", got="a read-only array")
     else:
         return
-    wanted = f"a C-contiguous NumPy array of {np.dtype(dtype).name} with {num_dimensions} dimension(s)"
-    raise InvalidArgumentError(f"{name} must be {wanted}, got {got}")
+    raise InvalidArgumentError(
+        f"{name} must be a C-contiguous NumPy array of {np.dtype(dtype).name} with {num_dimensions} dimension(s)",
+        got=got,
+    )
 
 
 def check_range(name: str, value: int, low: int, high: int) -> None:
-    """Nothing, if `value` lies in `low` .. `high`, both included.
+    """Check that `value` is in `low` .. `high`, both included.
 
     Raises
     ------
@@ -50,11 +52,11 @@ def check_range(name: str, value: int, low: int, high: int) -> None:
         If it does not.
     """
     if not low <= value <= high:
-        raise InvalidArgumentError(f"{name} must be from {low} to {high}, got {value}")
+        raise InvalidArgumentError(f"{name} must be from {low} to {high}", got=value)
 
 
 def check_room(name: str, array: npt.NDArray[Any], num_items: int) -> None:
-    """Nothing, if `array` has `num_items` items or more.
+    """Check that `array` has `num_items` items or more.
 
     Raises
     ------
@@ -62,11 +64,11 @@ def check_room(name: str, array: npt.NDArray[Any], num_items: int) -> None:
         If it has fewer.
     """
     if len(array) < num_items:
-        raise InvalidArgumentError(f"{name} must have at least {num_items} items, got {len(array)}")
+        raise InvalidArgumentError(f"{name} must have at least {num_items} items", got=len(array))
 
 
 def check_filters(name: str, filters: Any, *, num_dimensions: int = 3, writes: bool = False) -> None:
-    """Nothing, if `filters` is uint32 (num_filters, num_blocks, 8), or (num_blocks, 8) with two dimensions.
+    """Check that `filters` is uint32 (num_filters, num_blocks, 8), or (num_blocks, 8) with two dimensions.
 
     Raises
     ------
@@ -75,11 +77,11 @@ def check_filters(name: str, filters: Any, *, num_dimensions: int = 3, writes: b
     """
     check_array(name, filters, np.uint32, num_dimensions, writes=writes)
     if filters.shape[-1] != BLOCK_SHAPE or not 1 <= filters.shape[-2] < 1 << 32:
-        raise InvalidArgumentError(f"{name} must have 1 or more blocks of 8 words, got shape {filters.shape}")
+        raise InvalidArgumentError(f"{name} must have 1 or more blocks of 8 words", got=f"shape {filters.shape}")
 
 
 def check_offsets(data: npt.NDArray[np.uint8], offsets: Any, num_rows: int) -> None:
-    """Nothing, if `offsets` is int32 or int64 for `num_rows` values, the first and the last inside `data`.
+    """Check that `offsets` is int32 or int64 for `num_rows` values, the first and the last inside `data`.
 
     The offsets between must not decrease; that is Arrow's own invariant, and not looked at here.
 
@@ -94,11 +96,11 @@ def check_offsets(data: npt.NDArray[np.uint8], offsets: Any, num_rows: int) -> N
     if num_rows:
         first, last = int(offsets[0]), int(offsets[num_rows])
         if not 0 <= first <= last <= len(data):
-            raise InvalidArgumentError(f"offsets must rise from 0 to at most {len(data)}, got {first} .. {last}")
+            raise InvalidArgumentError(f"offsets must rise from 0 to at most {len(data)}", got=f"{first} .. {last}")
 
 
 def check_validity(validity: Any, validity_offset: int, num_rows: int) -> None:
-    """Nothing, if `validity` is None or a uint8 bitmap that reaches to row `num_rows`.
+    """Check that `validity` is None or a uint8 bitmap that reaches to row `num_rows`.
 
     Raises
     ------
@@ -109,5 +111,7 @@ def check_validity(validity: Any, validity_offset: int, num_rows: int) -> None:
         return
     check_array("validity", validity, np.uint8)
     if validity_offset < 0 or validity_offset + num_rows > 8 * len(validity):
-        wanted = f"validity must hold bits {validity_offset} to {validity_offset + num_rows}"
-        raise InvalidArgumentError(f"{wanted}, got {8 * len(validity)} bits")
+        raise InvalidArgumentError(
+            f"validity must hold bits {validity_offset} to {validity_offset + num_rows}",
+            got=f"{8 * len(validity)} bits",
+        )

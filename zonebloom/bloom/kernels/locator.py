@@ -25,7 +25,7 @@ from zonebloom.bloom.kernels.vector import (
     store_u64,
     zero_bytes,
 )
-from zonebloom.bloom.locator import KEY_BITS, MAX_PAIRS, MAX_ZONES, PAGE_BYTES, WIDE_ZONE_BITS
+from zonebloom.bloom.locator_pages import KEY_BITS, MAX_PAIRS, MAX_ZONES, PAGE_BYTES, WIDE_ZONE_BITS
 from zonebloom.errors import InvalidArgumentError
 
 Words: TypeAlias = npt.NDArray[np.uint64]
@@ -155,7 +155,7 @@ def _decode_pages(pages: Any, num_pages: Any, zone_bits: Any, numbers: Any, num_
 def decode_pages(
     pages: Pages, num_zones: int, zone_bits: int, pairs: Words, new_numbers: npt.NDArray[np.uint32] | None = None
 ) -> int | None:
-    """The pairs of some pages in order; returns how many, or None where the pages cannot hold pairs of such zones.
+    """The pairs of some pages in order; returns how many, or None if the pages cannot hold pairs of such zones.
 
     Parameters
     ----------
@@ -179,8 +179,8 @@ def decode_pages(
     if new_numbers is not None:
         check_array("new_numbers", new_numbers, np.uint32)
         check_room("new_numbers", new_numbers, num_zones)
-    found = int(_decode_pages(pages, len(pages), zone_bits, new_numbers, num_zones, pairs))
-    return None if found == _CORRUPT else found
+    num_pairs = int(_decode_pages(pages, len(pages), zone_bits, new_numbers, num_zones, pairs))
+    return None if num_pairs == _CORRUPT else num_pairs
 
 
 # --- searching --------------------------------------------------------------------------------------------------------
@@ -216,7 +216,7 @@ def _next_zero(page: Any, place: Any) -> Any:
 def _find_pairs(
     pages: Any, hashes: Any, num_hashes: Any, begins: Any, ends: Any, zone_bits: Any, keys: Any, zones: Any, room: Any
 ) -> Any:
-    zone_mask, found = (_1 << zone_bits) - _1, _0
+    zone_mask, num_pairs = (_1 << zone_bits) - _1, _0
     for key in range(num_hashes):
         least = load_u64(hashes, key) >> _WIDE << zone_bits
         low, high = least & _LOW, (least & _LOW) | zone_mask
@@ -231,11 +231,11 @@ def _find_pairs(
             for index in range(start - bucket, min(_next_zero(page, start) - bucket, count)):
                 entry = load_u32(page, _LAST_ENTRY - index)
                 if low <= entry <= high:
-                    if found < room:
-                        store_u64(keys, found, key)
-                        store_u64(zones, found, entry & zone_mask)
-                    found += _1
-    return found
+                    if num_pairs < room:
+                        store_u64(keys, num_pairs, key)
+                        store_u64(zones, num_pairs, entry & zone_mask)
+                    num_pairs += _1
+    return num_pairs
 
 
 def find_pairs(
@@ -276,7 +276,7 @@ def find_pairs(
 def _check_pages(pages: Any, *, writes: bool = False) -> None:
     check_array("pages", pages, np.uint8, 2, writes=writes)
     if pages.shape[1] != PAGE_BYTES:
-        raise InvalidArgumentError(f"pages must have {PAGE_BYTES} bytes each, got {pages.shape[1]}")
+        raise InvalidArgumentError(f"pages must have {PAGE_BYTES} bytes each", got=pages.shape[1])
 
 
 def _check_zones(num_zones: int, zone_bits: int) -> None:

@@ -23,7 +23,7 @@ import numpy.typing as npt
 from zonebloom.bloom.kernels import U, kernel, subroutine
 from zonebloom.bloom.kernels.checks import address, check_array, check_range, check_room, check_validity
 from zonebloom.bloom.kernels.vector import load_u8, load_u32, load_u64, store_u8, store_u32, store_u64, zero_bytes
-from zonebloom.bloom.locator import MAX_ZONES
+from zonebloom.bloom.locator_pages import MAX_ZONES
 
 Words: TypeAlias = npt.NDArray[np.uint64]
 

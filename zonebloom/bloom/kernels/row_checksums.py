@@ -93,9 +93,9 @@ def _add_3_stripes(b: Any, sums: Any, data: Any, secret: Any) -> None:
 @operation()
 def _add_block(b: Any, sums: Any, data: Any, secret: Any) -> None:
     """Sixteen stripes, and the scramble after them."""
-    found = _add_stripes(b, load(b, sums, I64X8), data, secret, 16)
-    found = b.xor(b.xor(found, b.lshr(found, constant(47))), load(b, offset(b, secret, 128), I64X8))
-    store(b, b.mul(found, constant(_PRIME32[0])), sums)
+    lanes = _add_stripes(b, load(b, sums, I64X8), data, secret, 16)
+    lanes = b.xor(b.xor(lanes, b.lshr(lanes, constant(47))), load(b, offset(b, secret, 128), I64X8))
+    store(b, b.mul(lanes, constant(_PRIME32[0])), sums)
 
 
 @operation()
@@ -126,14 +126,14 @@ def _digest(data: Any, num_bytes: Any, seed: Any, plain: Any, secret: Any, sums:
     for index in range(stripes_left // _3 * _3, stripes_left):
         _add_1_stripe(sums, data_left + index * _64, secret + index * _8)
     _add_1_stripe(sums, data + num_bytes - _64, secret + _121)
-    found = num_bytes * _LENGTH_PRIME
+    digest = num_bytes * _LENGTH_PRIME
     merge = secret + _11
     for index in range(_0, _8, U(2)):
         left = load_u64(sums, index) ^ load_u64(merge, index)
         right = load_u64(sums, index + _1) ^ load_u64(merge, index + _1)
-        found += _fold_product(left, right)
-    found = (found ^ (found >> _37)) * _AVALANCHE
-    return found ^ (found >> _32)
+        digest += _fold_product(left, right)
+    digest = (digest ^ (digest >> _37)) * _AVALANCHE
+    return digest ^ (digest >> _32)
 
 
 @kernel
@@ -158,7 +158,7 @@ def _first_bad_row(rows: Any, stride: Any, first_row: Any, chosen: Any, num_chos
 def _check_rows(rows: Any, *, writes: bool) -> None:
     check_array("rows", rows, np.uint8, 2, writes=writes)
     if rows.shape[1] < MIN_STRIDE or rows.shape[1] % 8:
-        raise InvalidArgumentError(f"rows must have a multiple of 8 bytes, at least {MIN_STRIDE}, got {rows.shape[1]}")
+        raise InvalidArgumentError(f"rows must have a multiple of 8 bytes, at least {MIN_STRIDE}", got=rows.shape[1])
 
 
 def seal_rows(rows: npt.NDArray[np.uint8], first_row: int) -> None:
@@ -204,6 +204,6 @@ def first_bad_row(rows: npt.NDArray[np.uint8], first_row: int, chosen: npt.NDArr
     _check_rows(rows, writes=False)
     check_array("chosen", chosen, np.uint64)
     if len(chosen) and int(chosen.max()) >= len(rows):
-        raise InvalidArgumentError(f"chosen must be indexes below {len(rows)}, got {int(chosen.max())}")
+        raise InvalidArgumentError(f"chosen must be indexes below {len(rows)}", got=int(chosen.max()))
     count = len(chosen)
     return int(_first_bad_row(rows, rows.shape[1], first_row, chosen, count, _SECRET))

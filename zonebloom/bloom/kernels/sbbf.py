@@ -175,14 +175,16 @@ def check_zones_at(
     check_array("num_blocks", num_blocks, np.uint32)
     check_array("hashes", hashes, np.uint64)
     if len(starts) != len(num_blocks):
-        raise InvalidArgumentError(f"num_blocks must have {len(starts)} items, one a filter, got {len(num_blocks)}")
+        raise InvalidArgumentError(f"num_blocks must have {len(starts)} items, one a filter", got=len(num_blocks))
     answers = np.zeros(len(starts), np.bool_)
     if not len(starts):
         return answers
     # Two comparisons instead of a sum: a sum of a hostile start and a size could wrap around.
     num_bytes = num_blocks.astype(np.uint64) * U(32)
     if not num_blocks.all() or (num_bytes > len(data)).any() or (starts > U(len(data)) - num_bytes).any():
-        raise InvalidArgumentError(f"every filter must have blocks and lie inside data, got {len(data)} bytes of data")
+        raise InvalidArgumentError(
+            "every filter must have blocks and lie inside data", got=f"{len(data)} bytes of data"
+        )
     if len(hashes):
         _check_zones_at(data, starts, num_blocks, len(starts), hashes, len(hashes), answers)
     return answers

@@ -161,9 +161,9 @@ def _probe_rows(rows: Any, stride: Any, num_bytes: Any, num_blocks: Any, hashes:
 
 @kernel
 def _find_live_zone(
-    rows: Any, stride: Any, num_bytes: Any, num_blocks: Any, hashes: Any, count: Any, live: Any, found: Any
+    rows: Any, stride: Any, num_bytes: Any, num_blocks: Any, hashes: Any, count: Any, live: Any, hits: Any
 ) -> None:
-    lives, out = u8_array(live, num_bytes), u8_array(found, count)
+    lives, out = u8_array(live, num_bytes), u8_array(hits, count)
     for index in range(count):
         a, b, c, d, e, f, g, h = _rows_of_hash(rows, stride, num_bytes, num_blocks, load_u64(hashes, index))
         for start in range(_0, num_bytes, _64):
@@ -182,18 +182,19 @@ def _check_rows(name: str, rows: Any, num_bytes: int, *, writes: bool = False) -
     check_array(name, rows, np.uint8, 2, writes=writes)
     num_rows, stride = rows.shape
     if not num_rows or num_rows % ROWS_PER_BLOCK:
-        raise InvalidArgumentError(f"{name} must have 256 bit rows a block, got {num_rows}")
+        raise InvalidArgumentError(f"{name} must have 256 bit rows a block", got=num_rows)
     if stride < num_bytes:
-        raise InvalidArgumentError(f"{name} must have bit rows of at least {num_bytes} bytes, got {stride}")
+        raise InvalidArgumentError(f"{name} must have bit rows of at least {num_bytes} bytes", got=stride)
 
 
 def _check_group(name: str, rows: Any, filters: Any, first_zone: int, *, writes: bool) -> None:
     if first_zone < 0 or first_zone % 8:
-        raise InvalidArgumentError(f"first_zone must be a multiple of 8, got {first_zone}")
+        raise InvalidArgumentError("first_zone must be a multiple of 8", got=first_zone)
     _check_rows(name, rows, (first_zone + len(filters) + 7) // 8, writes=writes)
     if len(rows) != filters.shape[1] * ROWS_PER_BLOCK:
-        wanted = f"{name} must have {filters.shape[1] * ROWS_PER_BLOCK} bit rows, 256 a block of the filters"
-        raise InvalidArgumentError(f"{wanted}, got {len(rows)}")
+        raise InvalidArgumentError(
+            f"{name} must have {filters.shape[1] * ROWS_PER_BLOCK} bit rows, 256 a block of the filters", got=len(rows)
+        )
 
 
 def slice_zones(filters: npt.NDArray[np.uint32], out: npt.NDArray[np.uint8], first_zone: int = 0) -> None:
@@ -282,7 +283,7 @@ def probe_rows(
     check_array("hashes", hashes, np.uint64)
     check_array("out", out, np.uint8, writes=True)
     if len(out) != num_bytes:
-        raise InvalidArgumentError(f"out must have {num_bytes} bytes, a bit a zone, got {len(out)}")
+        raise InvalidArgumentError(f"out must have {num_bytes} bytes, a bit a zone", got=len(out))
     if num_zones and len(hashes):
         num_blocks = len(rows) // ROWS_PER_BLOCK
         _probe_rows(rows, rows.shape[1], num_bytes, num_blocks, hashes, len(hashes), out)
@@ -295,7 +296,7 @@ def find_live_zone(
     live: npt.NDArray[np.uint8],
     out: npt.NDArray[np.bool_],
 ) -> None:
-    """Sets the element of every hash that some live zone may hold; where it stays False, certainly none does.
+    """Sets the element of every hash that some live zone may hold; if it stays False, certainly none does.
 
     Parameters
     ----------
@@ -323,9 +324,9 @@ def find_live_zone(
     check_array("hashes", hashes, np.uint64)
     check_array("out", out, np.bool_, writes=True)
     if rows.shape[1] != len(live) or len(live) % 64:
-        raise InvalidArgumentError(f"live must have {rows.shape[1]} bytes, a multiple of 64, got {len(live)}")
+        raise InvalidArgumentError(f"live must have {rows.shape[1]} bytes, a multiple of 64", got=len(live))
     if len(out) != len(hashes):
-        raise InvalidArgumentError(f"out must have {len(hashes)} elements, one a hash, got {len(out)}")
+        raise InvalidArgumentError(f"out must have {len(hashes)} elements, one a hash", got=len(out))
     if len(hashes):
         num_blocks = len(rows) // ROWS_PER_BLOCK
         stride = rows.shape[1]

@@ -233,5 +233,5 @@ def count_ones(b: Builder, value: Value) -> Value:
 
 @operation(types.uint64)
 def count_trailing_zeros(b: Builder, value: Value) -> Value:
-    """The position of the lowest bit that is set; 64 where none is."""
+    """The position of the lowest bit that is set; 64 if none is."""
     return _call(b, "llvm.cttz.i64", I64, [value, ir.Constant(I1, 0)])

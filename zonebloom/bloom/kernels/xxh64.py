@@ -180,7 +180,7 @@ def hash_fixed(data: npt.NDArray[np.uint8], width: int) -> npt.NDArray[np.uint64
     """
     check_array("data", data, np.uint8)
     if width < 1 or len(data) % width:
-        raise InvalidArgumentError(f"data must be a whole number of keys of {width} bytes, got {len(data)} bytes")
+        raise InvalidArgumentError(f"data must be a whole number of keys of {width} bytes", got=f"{len(data)} bytes")
     num_rows = len(data) // width
     hashes = np.empty(num_rows, np.uint64)
     if num_rows:

@@ -1,7 +1,7 @@
 """All zone filters of a column in one call: hash a batch, drop its nulls, insert, and cross into the next zone.
 
-A zone's filter is cleared when its first row is met, so `filters` may be memory that nobody has initialised; how the
-rows are cut into calls changes nothing, as long as each call says how many rows its first zone already has.
+A zone's filter is cleared at the zone's first row, so `filters` may be uninitialised memory. The division of rows into
+calls changes nothing, as long as each call says how many rows its first zone already has.
 
 Spec: specs/sbbf.md#insert_into_zones
 """
@@ -114,15 +114,13 @@ def _insert(
     check_filters("filters", filters, writes=True)
     check_array("valid_counts", valid_counts, np.uint64, writes=True)
     if len(valid_counts) != len(filters):
-        raise InvalidArgumentError(
-            f"valid_counts must have {len(filters)} items, one a filter, got {len(valid_counts)}"
-        )
+        raise InvalidArgumentError(f"valid_counts must have {len(filters)} items, one a filter", got=len(valid_counts))
     check_validity(validity, validity_offset, num_rows)
     check_range("rows_per_zone", rows_per_zone, 1, (1 << 32) - 1)
     check_range("first_fill", first_fill, 0, rows_per_zone - 1)
     num_zones = -(-(first_fill + num_rows) // rows_per_zone)
     if num_zones > len(filters):
-        raise InvalidArgumentError(f"filters must have a filter for each of {num_zones} zones, got {len(filters)}")
+        raise InvalidArgumentError(f"filters must have a filter for each of {num_zones} zones", got=len(filters))
     if num_rows:
         rows = (validity, validity_offset, num_rows, rows_per_zone, first_fill)
         kernel_(filters, filters.shape[1], valid_counts, *keys, *rows)

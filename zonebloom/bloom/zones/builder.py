@@ -76,10 +76,11 @@ class ZoneBuilder:
     def start_fragment(self, fragment_id: int, *, first_row: int = 0) -> None:
         """Close the open zone and go on at row `first_row` of `fragment_id`, which must begin a zone."""
         if first_row % self._rows_per_zone:
-            message = f"first_row must be a multiple of rows_per_zone {self._rows_per_zone}, got {first_row}"
-            raise InvalidArgumentError(message)
+            raise InvalidArgumentError(
+                f"first_row must be a multiple of rows_per_zone {self._rows_per_zone}", got=first_row
+            )
         if not 0 <= fragment_id <= MAX_FRAGMENT_ID:
-            raise InvalidArgumentError(f"fragment_id must be from 0 to {MAX_FRAGMENT_ID}, got {fragment_id}")
+            raise InvalidArgumentError(f"fragment_id must be from 0 to {MAX_FRAGMENT_ID}", got=fragment_id)
         self._end_zone()
         self._fragment_id = fragment_id
         self._zone_start = first_row
@@ -90,7 +91,7 @@ class ZoneBuilder:
             self.start_fragment(fragment_id)
         for chunk in values.chunks if isinstance(values, pa.ChunkedArray) else [values]:
             if unwrapped(chunk.type) != unwrapped(self._type):
-                raise InvalidArgumentError(f"values must be {self._type}, got {chunk.type}; cast them first")
+                raise InvalidArgumentError(f"values must be {self._type}", got=chunk.type, do="cast them first")
             self._add_array(chunk)
 
     def _add_array(self, array: pa.Array) -> None:
@@ -144,7 +145,9 @@ class ZoneBuilder:
             The builder has a sink, which holds the zones already.
         """
         if self._sink is not None:
-            raise InvalidArgumentError("finish() needs a builder without a sink, got one with a sink; use close()")
+            raise InvalidArgumentError(
+                "finish() needs a builder without a sink", got="one with a sink", do="use close()"
+            )
         self.close()
         return ZoneTable(self._kept, self._schema)
 

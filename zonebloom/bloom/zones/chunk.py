@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from zonebloom.bloom.loading import is_worth_loading
+from zonebloom.bloom.numba_loading import is_worth_loading
 from zonebloom.bloom.split_block import block_index, block_indexes, masks, measured_fpp
 from zonebloom.errors import InvalidZoneTableError
 
@@ -47,11 +47,10 @@ class FilterChunk:
         sizes = np.diff(offsets).astype(np.int64)
         bad = np.flatnonzero((sizes <= 0) | (sizes % BYTES_PER_BLOCK != 0))
         if len(bad):
-            message = (
-                f"each bitset must be a positive multiple of {BYTES_PER_BLOCK} bytes, "
-                f"got {int(sizes[bad[0]])} bytes in zone {int(bad[0])}"
+            raise InvalidZoneTableError(
+                f"each bitset must be a positive multiple of {BYTES_PER_BLOCK} bytes",
+                got=f"{int(sizes[bad[0]])} bytes in zone {int(bad[0])}",
             )
-            raise InvalidZoneTableError(message)
         base = int(offsets[0])
         end = int(offsets[-1])
         data = data_buffer.slice(base, end - base) if data_buffer is not None else pa.py_buffer(b"")
@@ -70,10 +69,10 @@ class FilterChunk:
             return np.zeros(len(self), np.bool_)
         if by_kernel:
             return self._may_contain_many(hashes)
-        found = np.zeros(len(self), np.bool_)
+        may_match = np.zeros(len(self), np.bool_)
         for value in hashes.tolist():
-            found |= self._may_contain_one(int(value))
-        return found
+            may_match |= self._may_contain_one(int(value))
+        return may_match
 
     def _may_contain_one(self, value: int) -> NDArray[np.bool_]:
         hashes = np.array([value], np.uint64)

@@ -1,6 +1,6 @@
 """`ZoneFilters`: the one interface for probing zones.
 
-- `ZoneFilters` can be probed: zone tables, slice segments, the segments of a column together, levels above them.
+- `ZoneFilters` can be probed: zone tables, slice segments, locators, the segments of a column together.
 - `BlockFilters` have a Split Block Bloom Filter for each zone, whose blocks can be read.
 
 For one zone a probe has one of two outcomes:
@@ -44,8 +44,8 @@ class ZoneFilters(ABC):
         """The rows of the zones."""
 
     @abstractmethod
-    def may_contain(self, hashes: NDArray[np.uint64], wanted: NDArray[np.bool_] | None = None) -> NDArray[np.bool_]:
-        """For each zone in the mask `wanted` (None: all), whether it MAY_MATCH any of `hashes`; others CANNOT_MATCH."""
+    def candidates(self, hashes: NDArray[np.uint64]) -> NDArray[np.intp]:
+        """Numbers of the zones that MAY_MATCH any of `hashes`, ascending."""
 
     @abstractmethod
     def contained(self, hashes: NDArray[np.uint64], live: NDArray[np.bool_] | None = None) -> NDArray[np.bool_]:
@@ -58,9 +58,9 @@ class ZoneFilters(ABC):
     def check_zone(self, zone: int, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
         """For each of `hashes`, whether zone number `zone` may contain it."""
         keys, zones = self.zones_of_each(hashes)
-        found = np.zeros(len(hashes), np.bool_)
-        found[keys[zones == zone]] = True
-        return found
+        may_match = np.zeros(len(hashes), np.bool_)
+        may_match[keys[zones == zone]] = True
+        return may_match
 
     def is_worth_thread(self, num_hashes: int) -> bool:
         """Whether a probe of `num_hashes` hashes takes longer than the start of a thread, 0.2 ms."""
@@ -74,15 +74,11 @@ class ZoneFilters(ABC):
     def __len__(self) -> int:
         return len(self.positions)
 
-    def candidates(self, hashes: NDArray[np.uint64]) -> NDArray[np.intp]:
-        """Numbers of the zones that MAY_MATCH any of `hashes`, ascending."""
-        return np.flatnonzero(self.may_contain(hashes))
-
     def zones_of_each(self, hashes: NDArray[np.uint64]) -> ZonesOfEach:
         """For each of `hashes` the zones that MAY_MATCH it; all others certainly do not."""
-        found = [self.candidates(hashes[key : key + 1]) for key in range(len(hashes))]
-        keys = np.repeat(np.arange(len(found)), [len(zones) for zones in found])
-        return keys, np.concatenate([np.zeros(0, np.int64), *found])
+        zones_by_key = [self.candidates(hashes[key : key + 1]) for key in range(len(hashes))]
+        keys = np.repeat(np.arange(len(zones_by_key)), [len(zones) for zones in zones_by_key])
+        return keys, np.concatenate([np.zeros(0, np.int64), *zones_by_key])
 
     def verify(self) -> bool:
         """Whether all bytes are as they were written; adds to `damage` if not."""

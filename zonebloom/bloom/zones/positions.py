@@ -83,14 +83,15 @@ class ZonePositions:
         """Raise an `InvalidZoneTableError` unless each zone has rows, and ids and ends are below 2**32."""
         if len(self) and int(self.zone_lengths.min()) == 0:
             zone = int(np.flatnonzero(self.zone_lengths == 0)[0])
-            raise InvalidZoneTableError(f"zone_length must be at least 1, got 0 in zone {zone}")
+            raise InvalidZoneTableError("zone_length must be at least 1", got=f"0 in zone {zone}")
         limit = np.uint64(2**32 - 1)
         stops = self.zone_stops
         outside = np.flatnonzero((self.fragment_ids > limit) | (stops > limit) | (stops < self.zone_starts))
         if len(outside):
             zone = int(outside[0])
-            message = "fragment_id and zone ends must be below 2**32"
-            raise InvalidZoneTableError(f"{message}, got zone {zone} of {self._described(zone)}")
+            raise InvalidZoneTableError(
+                "fragment_id and zone ends must be below 2**32", got=f"zone {zone} of {self._described(zone)}"
+            )
 
     def check_disjoint(self) -> None:
         """Raise an `InvalidZoneTableError` if zones, which are in order, share rows."""
@@ -98,8 +99,9 @@ class ZonePositions:
         bad = np.flatnonzero(is_same & (self.zone_starts[1:] < self.zone_stops[:-1]))
         if len(bad):
             zone = int(bad[0])
-            message = "zones of a fragment must not overlap"
-            raise InvalidZoneTableError(f"{message}, got {self._described(zone)} and {self._described(zone + 1)}")
+            raise InvalidZoneTableError(
+                "zones of a fragment must not overlap", got=f"{self._described(zone)} and {self._described(zone + 1)}"
+            )
 
     def _described(self, zone: int) -> str:
         start, length = int(self.zone_starts[zone]), int(self.zone_lengths[zone])

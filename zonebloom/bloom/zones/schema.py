@@ -62,8 +62,9 @@ def described_by(field: pa.Field) -> tuple[str | None, pa.DataType | None]:
             raw = bytes.fromhex(metadata[_TYPE_KEY].decode())
             column_type = pa.ipc.read_schema(pa.py_buffer(raw)).field(0).type
         except (ValueError, IndexError, OSError, pa.ArrowException) as error:
-            message = f"the field metadata {_TYPE_KEY.decode()} must hold a serialised Arrow type, got {error}"
-            raise InvalidZoneTableError(message) from error
+            raise InvalidZoneTableError(
+                f"the field metadata {_TYPE_KEY.decode()} must hold a serialised Arrow type", got=error
+            ) from error
     return column, column_type
 
 
@@ -76,8 +77,7 @@ def parameters_of(schema: pa.Schema) -> tuple[int, float]:
         check_rows_per_zone(rows_per_zone)
         check_fpp(fpp)
     except ValueError as error:
-        message = (
-            f"bloomfilter_item and bloomfilter_probability must be a row count and a probability, got {metadata!r}"
-        )
-        raise InvalidZoneTableError(message) from error
+        raise InvalidZoneTableError(
+            "bloomfilter_item and bloomfilter_probability must be a row count and a probability", got=f"{metadata!r}"
+        ) from error
     return rows_per_zone, fpp

@@ -74,7 +74,7 @@ class ZoneTable(BlockFilters):
         if isinstance(table, pa.RecordBatch):
             table = pa.Table.from_batches([table])
         if not isinstance(table, pa.Table):
-            raise InvalidArgumentError(f"a zone table must be a pyarrow Table, got {type(table).__name__}")
+            raise InvalidArgumentError("a zone table must be a pyarrow Table", got=type(table).__name__)
         arrays = [_checked_column(table, field) for field in ZONE_FIELDS]
         own_column, own_type = described_by(table.schema.field("bloom_filter_data"))
         rows_per_zone, fpp = parameters_of(table.schema)
@@ -116,7 +116,7 @@ class ZoneTable(BlockFilters):
 
     def _chunk_of(self, zone: int) -> tuple[FilterChunk, int]:
         if not 0 <= zone < len(self):
-            raise InvalidArgumentError(f"zone must be in [0, {len(self)}), got {zone}")
+            raise InvalidArgumentError(f"zone must be in [0, {len(self)})", got=zone)
         number = bisect_right(self._firsts, zone) - 1
         return self._chunks[number], zone - self._firsts[number]
 
@@ -139,34 +139,37 @@ class ZoneTable(BlockFilters):
         """The record batches of the table, at most 1024 zones each."""
         yield from self._batches
 
-    def may_contain(self, hashes: NDArray[np.uint64], wanted: NDArray[np.bool_] | None = None) -> NDArray[np.bool_]:
-        """For each zone (in the mask `wanted`), whether it MAY_MATCH any of `hashes`, uint64, XXH64 seed 0.
+    def candidates(self, hashes: NDArray[np.uint64]) -> NDArray[np.intp]:
+        """Numbers of the zones that MAY_MATCH any of `hashes`, ascending; see `may_contain`."""
+        return np.flatnonzero(self.may_contain(hashes))
+
+    def may_contain(self, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        """For each zone, whether it MAY_MATCH any of `hashes`, uint64, XXH64 seed 0.
 
         Cost: one block (32 bytes) for each zone and hash; 70 ns without Numba, which is loaded once it is worth it.
         """
         by_kernel = is_work_for_kernel(len(self) * len(hashes))
         parts = [chunk.may_contain(hashes, by_kernel=by_kernel) for chunk in self._chunks]
-        found = np.concatenate(parts) if parts else np.zeros(0, np.bool_)
-        return found if wanted is None else found & wanted
+        return np.concatenate(parts) if parts else np.zeros(0, np.bool_)
 
     def contained(self, hashes: NDArray[np.uint64], live: NDArray[np.bool_] | None = None) -> NDArray[np.bool_]:
         """For each of `hashes`, whether any of the zones (those in the mask `live`) may contain it.
 
         Cost: 32 bytes for each hash and zone until the first that may contain it.
         """
-        found = np.zeros(len(hashes), np.bool_)
+        may_match = np.zeros(len(hashes), np.bool_)
         pending = np.arange(len(hashes))
         first = 0
         for chunk in self._chunks:
             for zone in range(len(chunk)):
                 if not len(pending):
-                    return found
+                    return may_match
                 if live is None or live[first + zone]:
                     is_hit = chunk.check(zone, hashes[pending])
-                    found[pending[is_hit]] = True
+                    may_match[pending[is_hit]] = True
                     pending = pending[~is_hit]
             first += len(chunk)
-        return found
+        return may_match
 
     def zones_of_each(self, hashes: NDArray[np.uint64]) -> ZonesOfEach:
         """For each of `hashes` the zones that MAY_MATCH it.
@@ -175,9 +178,9 @@ class ZoneTable(BlockFilters):
         """
         if not is_work_for_kernel(len(self) * len(hashes)):
             return super().zones_of_each(hashes)
-        found = [chunk.check(zone, hashes).nonzero()[0] for chunk in self._chunks for zone in range(len(chunk))]
-        zones = np.repeat(np.arange(len(found)), [len(keys) for keys in found])
-        return np.concatenate([np.zeros(0, np.int64), *found]), zones
+        keys_by_zone = [chunk.check(zone, hashes).nonzero()[0] for chunk in self._chunks for zone in range(len(chunk))]
+        zones = np.repeat(np.arange(len(keys_by_zone)), [len(keys) for keys in keys_by_zone])
+        return np.concatenate([np.zeros(0, np.int64), *keys_by_zone]), zones
 
     def measured_fpp(self) -> NDArray[np.float64]:
         """The exact false positive probability of each zone's filter, shape `(len(self),)`."""
@@ -186,16 +189,17 @@ class ZoneTable(BlockFilters):
 
 
 def _checked_column(table: pa.Table, field: pa.Field) -> pa.ChunkedArray:
-    found = table.schema.get_field_index(field.name)
-    if found < 0:
-        message = f"a zone table must have the column {field.name} {field.type}, got {', '.join(table.column_names)}"
-        raise InvalidZoneTableError(message)
-    column = table.column(found)
+    position = table.schema.get_field_index(field.name)
+    if position < 0:
+        raise InvalidZoneTableError(
+            f"a zone table must have the column {field.name} {field.type}", got=", ".join(table.column_names)
+        )
+    column = table.column(position)
     binary = pa.types.is_binary(field.type) and column.type in (pa.binary(), pa.large_binary(), pa.binary_view())
     if column.type != field.type and not binary:
-        raise InvalidZoneTableError(f"column {field.name} must be {field.type}, got {column.type}")
+        raise InvalidZoneTableError(f"column {field.name} must be {field.type}", got=column.type)
     if column.null_count:
-        raise InvalidZoneTableError(f"column {field.name} must not hold nulls, got {column.null_count}")
+        raise InvalidZoneTableError(f"column {field.name} must not hold nulls", got=column.null_count)
     if column.type == field.type:
         return column
     parts = [

@@ -1,12 +1,12 @@
 """zonebloom on Spark, through PySpark alone: build and refresh on the cluster, pruned reads, pruned joins.
 
-`ZoneBloom(spark)` is the whole surface. The index directory, the kernels and the evaluator are the library's: Spark
-adds distribution, nothing else. Nothing here calls the JVM, so every call works on a Spark Connect session too.
+`ZoneBloom(spark)` is the whole interface. Index, kernels and evaluator are the library's; Spark only distributes the
+work. Nothing here calls the JVM, so every call works on a Spark Connect session too.
 
-`facade` is the surface. `catalog` finds indexes and data sets by name, path or DataFrame, `executors` runs functions on
-executors. `build/`, `scan/` (with the data source) and `join/` do the work; `pushdown/` translates conditions.
+`facade` is the interface. `catalog` finds indexes and data sets by name, path or DataFrame. `executors` runs functions
+on executors. `indexing/`, `scan/` and `join/` do the work; `pushdown/` translates conditions.
 
-Names are loaded when they are first used. Spec: specs/spark.md
+Names are loaded when they are first used. Design: docs/design/spark.md
 """
 
 from __future__ import annotations
@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from zonebloom.engines.spark.facade import ZoneBloom
-    from zonebloom.engines.spark.scan.open import read
-    from zonebloom.engines.spark.scan.source import register
+    from zonebloom.engines.spark.scan.read import read
 
-_HOME_OF = {"ZoneBloom": "facade", "read": "scan.open", "register": "scan.source"}
+_HOME_OF = {"ZoneBloom": "facade", "read": "scan.read"}
 
-__all__ = ["ZoneBloom", "read", "register"]
+__all__ = ["ZoneBloom", "read"]
 
 
 def __getattr__(name: str) -> Any:

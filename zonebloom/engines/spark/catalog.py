@@ -1,10 +1,10 @@
-"""Which data set and which index a caller means: names, places, tables of Spark's catalog, and DataFrames.
+"""Finds the data set and the index for a name, a place, a table of Spark's catalog or a DataFrame.
 
-`users` is the folder `<system path>/users`. A name is a short form of a place; an index that was built without a name
-lies beside its data. A DataFrame stands for the files that it scans, if it is a plain scan of Parquet files or of a
-Delta or Iceberg table.
+A name is a short form of a place: `users` is the folder `<system path>/users`. An index without a name lies beside its
+data. A DataFrame means the files that it scans. It must be a plain scan of Parquet files, or of a Delta or Iceberg
+table.
 
-Spec: specs/spark.md#names, specs/spark.md#frames
+Design: docs/design/spark.md#names, docs/design/spark.md#frames
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame
 
+from zonebloom.doors import open_index
 from zonebloom.engines.spark.pushdown.implied import explained
-from zonebloom.engines.spark.scan.source import FORMAT, stored_in
 from zonebloom.errors import IndexNotFoundError, InvalidArgumentError, ZoneBloomError
 from zonebloom.formats import Dataset, open_dataset
 from zonebloom.formats.detect import has_log_at
 from zonebloom.formats.lance import LanceDataset
-from zonebloom.formats.table_marks import is_table_folder
-from zonebloom.index import Index, open_index
-from zonebloom.maintain.versions import delete_index
+from zonebloom.formats.table_folders import is_table_folder
+from zonebloom.index import Index
+from zonebloom.indexing.versions import delete_index
 from zonebloom.search.view import View
-from zonebloom.storage.stores.open import open_store
+from zonebloom.stores.open import open_store
 
 _NAME = re.compile(r"[^/\\\0:]+")
 _INDEXES = (
@@ -41,16 +41,17 @@ _INDEXES = (
     "num_rows long, index_bytes long"
 )
 _COLUMNS = (
-    "name string, type string, rows_per_zone long, fpp double, sizing string, num_zones long, index_bytes long, "
-    "bytes_per_row double, segments long, levels array<string>"
+    "name string, type string, kind string, rows_per_zone long, fpp double, sizing string, num_zones long, "
+    "index_bytes long, bytes_per_row double, segments long"
 )
 Place: TypeAlias = str | os.PathLike[str] | None
 """The place of an index: a folder or URL, a name in the system path, or None for the default beside the data."""
+_PATTERN = re.compile(r"[*?\[{]")
 _S3 = ("s3a://", "s3n://")
 _SCANS = frozenset({"Relation", "RelationV2", "LocalRelation", "LogicalRDD", "SubqueryAlias", "View"})
-"""Nodes of the analyzed plan that do not change the rows and columns of the files or the node below."""
+"""Nodes of the analyzed plan that change neither rows nor columns."""
 _ICEBERG_FILE = "_file"
-"""The hidden column of Iceberg's scans with each row's file; `inputFiles` of such a frame is empty."""
+"""The hidden column of Iceberg's scans that has each row's file. `inputFiles` of such a frame is empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,16 +59,15 @@ class Catalog:
     """A session, the folder of the indexes with names, and the options of stores."""
 
     spark: Any
-    """The session; None in a process without one, where nothing has a name in Spark."""
     system_path: str | None = None
     """A folder or URL; None if indexes have no names."""
     storage_options: Mapping[str, str] | None = None
     """Options of the library's stores."""
 
     def place(self, index: Place) -> str | None:
-        """The place of the index that `index`, a name or a place, means; None stays None.
+        """The place of `index`, which is a name or a place; None stays None.
 
-        A name has no slash. Without a system path, or if a folder here has that name, it is a place.
+        A name has no slash. Without a system path, or if a folder has that name, `index` is a place.
         """
         if index is None:
             return None
@@ -77,11 +77,23 @@ class Catalog:
         return f"{self.system_path.rstrip('/')}/{text}"
 
     def source(self, given: Any) -> Any:
-        """A frame of the table of Spark's catalog that `given` names; otherwise `given` itself.
+        """A frame of the catalog's table if `given` is its name; otherwise `given` itself.
 
-        A text is a path if it has a slash, or if a file or folder has that name.
+        A text with a slash is a path, and so is the name of a file or folder.
+
+        Raises
+        ------
+        InvalidArgumentError
+            `given` is a list with a folder.
         """
-        if self.spark is None or not isinstance(given, str) or "/" in given or os.path.exists(given):  # noqa: PTH110 - never raises
+        folder = next(filter(os.path.isdir, given), None) if isinstance(given, list) else None
+        if folder is not None:
+            raise InvalidArgumentError(
+                "each path of a list must be a file",
+                got=f"the folder {folder}",
+                do="pass the folder above",
+            )
+        if not isinstance(given, str) or "/" in given or os.path.exists(given):  # noqa: PTH110 - never raises
             return given
         with contextlib.suppress(PySparkException):  # a text that is not a name
             if self.spark.catalog.tableExists(given):
@@ -89,12 +101,12 @@ class Catalog:
         return given
 
     def _named(self, given: Any) -> Any:
-        """The place of the index that `given` names in the system path; otherwise as `source`."""
+        """The place of the index named `given` in the system path; otherwise as `source`."""
         place = self.place(given) if isinstance(given, (str, os.PathLike)) else given
         return self.source(given) if place == given else place
 
     def data_set(self, given: Any) -> Any:
-        """What the library opens for `given`: the folder, table or files of a DataFrame or table; else `given` itself.
+        """The folder, table or files behind a DataFrame or a name, for the library to open; else `given` itself.
 
         Raises
         ------
@@ -105,8 +117,6 @@ class Catalog:
         return self._data_set_of(source) if hasattr(source, "inputFiles") else given
 
     def _data_set_of(self, frame: DataFrame) -> Any:
-        if stored := place_of_table(frame):
-            return stored.get("path") or self.opened(None, stored["index"]).data
         files = _files_of(frame)
         folder = common_folder(files)
         table = _table_around(folder, self.storage_options)
@@ -116,8 +126,11 @@ class Catalog:
                 return table or folder
         if table is None:
             return files
-        message = f"a DataFrame of a table must scan the files that the table has now, got other files of {table}"
-        raise InvalidArgumentError(f"{message}; pass the path, or the DeltaTable or the pyiceberg Table itself")
+        raise InvalidArgumentError(
+            "a DataFrame of a table must scan the files that the table has now",
+            got=f"other files of {table}",
+            do="pass the path, or the DeltaTable or the pyiceberg Table itself",
+        )
 
     def open(self, given: Any, index: Place = None, version: int | None = None) -> Index:
         """The index of `given`, a path, name, frame or table; or the one at `index`, with `given` as its data set.
@@ -137,10 +150,12 @@ class Catalog:
             source = re.sub(r"^s3[an]://", "s3://", os.fspath(source))
         options: dict[str, Any] = {"version": version, "storage_options": self.storage_options}
         if index is None and isinstance(source, str):
-            return open_index(source, **options)
+            try:
+                return open_index(source, **options)
+            except IndexNotFoundError as error:
+                _check_is_there(source, error)
+                raise
         is_frame = hasattr(source, "inputFiles")
-        if is_frame and (stored := place_of_table(source)):
-            return self.opened(stored.get("path"), index or stored.get("index"), version)
         options["dataset"] = dataset = self._data_set_of(source) if is_frame else source
         if index is None and is_frame and isinstance(dataset, str):  # such as a folder of one file
             with contextlib.suppress(IndexNotFoundError):
@@ -162,9 +177,7 @@ class Catalog:
         return found.view()
 
     def has_index(self, frame: DataFrame) -> bool:
-        """Whether an index lies beside the files of `frame`; Spark is not asked what `frame` does with them."""
-        if place_of_table(frame):
-            return True
+        """Whether an index lies beside the files of `frame`. The plan of `frame` is not checked."""
         files = sorted(map(location_of, frame.inputFiles()))
         if not files:
             return _has_files_of_rows(frame)
@@ -192,7 +205,7 @@ class Catalog:
         for name, index in (*found, *((None, self.open(one)) for one in given)):
             info = index.info()
             columns = info["columns"]
-            num_bytes = sum(part["index_bytes"] for column in columns for part in (column, *column["levels"]))
+            num_bytes = sum(column["index_bytes"] for column in columns)
             shown = [info[one] for one in ("index", "dataset", "version")]
             counts = [info[one] for one in ("num_fragments", "num_rows")]
             rows.append((name, *shown, [column["name"] for column in columns], *counts, num_bytes))
@@ -207,14 +220,8 @@ class Catalog:
 
     def columns(self, index: Index) -> DataFrame:
         """One row for each column of `index`."""
-        plain = (
-            *("name", "type", "rows_per_zone", "fpp", "sizing"),
-            *("num_zones", "index_bytes", "bytes_per_row", "segments"),
-        )
-        rows = [
-            (*(column[name] for name in plain), [level["name"] for level in column["levels"]])
-            for column in index.info()["columns"]
-        ]
+        names = [part.split()[0] for part in _COLUMNS.split(", ")]
+        rows = [tuple(column[name] for name in names) for column in index.info()["columns"]]
         return self.spark.createDataFrame(rows, _COLUMNS)
 
 
@@ -222,7 +229,7 @@ class Catalog:
 
 
 def location_of(url: str) -> str:
-    """A file as the library names it: `file:/a%20b` and `file:///a%20b` are `/a b`, `s3a://` is `s3://`.
+    """The library's name of a file: `file:/a%20b` and `file:///a%20b` are `/a b`, `s3a://` is `s3://`.
 
     >>> location_of("file:///lake/day=1/a%20b.parquet")
     '/lake/day=1/a b.parquet'
@@ -239,23 +246,13 @@ def location_of(url: str) -> str:
 
 
 def table_of(frame: DataFrame) -> str | None:
-    """The name of the table of Spark's catalog whose files `frame` scans; None for files by their path."""
+    """The name of the catalog's table that `frame` scans; None if it scans files by path."""
     found = re.search(r"^[\s:+|-]*Relation ([^\[\n]+)\[.*\] parquet$", explained(frame), re.MULTILINE)
     return found[1] if found else None
 
 
-def place_of_table(frame: DataFrame) -> dict[str, str]:
-    """Path and index of the table of format zonebloom that `frame` scans; empty for any other frame.
-
-    Its columns have them. Columns of a frame that is derived from it have them too, and those of a copy of its rows.
-    """
-    stored = stored_in(frame.schema)
-    whole = _plan(frame) if stored else ""
-    return stored if f"BatchScan {FORMAT}[" in whole and not _other_node(whole) else {}
-
-
 def _files_of(frame: DataFrame) -> list[str]:
-    """The data files that `frame` scans, as the library names them, in order of path.
+    """The data files that `frame` scans, by the library's names, in order of path.
 
     Raises
     ------
@@ -266,28 +263,29 @@ def _files_of(frame: DataFrame) -> list[str]:
     urls = frame.inputFiles()
     problem = _more_than_a_scan(frame)
     if not urls and not problem:
-        problem = "one that reads none"
+        problem = "one that reads none, such as a cached table or rows in memory"
         if _has_files_of_rows(frame):
             urls, problem = [row[0] for row in frame.select(_ICEBERG_FILE).distinct().collect()], ""
     if problem:
-        message = f"a DataFrame to index must be a plain scan of files, got {problem}"
         raise InvalidArgumentError(
-            f"{message}; write it to Parquet files first, or pass the path of the data set, or the table"
+            "a DataFrame to index must be a plain scan of files",
+            got=problem,
+            do="write it to Parquet files first, or pass the path of the data set, or the table",
         )
     return sorted({location_of(url) for url in urls})
 
 
 def _more_than_a_scan(frame: DataFrame) -> str:
-    """What `frame` does beyond its scan, by the names in Spark's printed plan; empty if nothing.
+    """The nodes of the printed plan of `frame` that are not its scan; empty if it is a plain scan.
 
-    A select, a filter or a limit scans the same files and has `_metadata` too, but has other rows or columns.
+    A select, a filter or a limit scans the same files, and has `_metadata` too, but other rows or columns.
     """
     other = _other_node(_plan(frame))
     return f"one that is derived by {other}" if other else ""
 
 
 def _plan(frame: DataFrame) -> str:
-    """The text of EXPLAIN EXTENDED; empty for a frame with two columns of one name, of which Spark makes no view."""
+    """The text of EXPLAIN EXTENDED; empty if two columns have one name, because Spark makes no view of such a frame."""
     try:
         return explained(frame)
     except PySparkException:
@@ -295,7 +293,7 @@ def _plan(frame: DataFrame) -> str:
 
 
 def _other_node(whole: str) -> str:
-    """The first node of the analyzed plan that is more than a scan, in the text of EXPLAIN; empty if there is none."""
+    """The first node of the analyzed plan, in the text of EXPLAIN, that is not a scan; empty if there is none."""
     analyzed = whole.partition("== Analyzed Logical Plan ==\n")[2].partition("\n== Optimized ")[0]
     nodes = [line for line in analyzed.splitlines()[2:] if line]  # the first lines are types, and the SELECT of EXPLAIN
     names = [re.match(r"[\s:+|-]*(\w*)", line)[1] for line in nodes]  # type: ignore[index]  # matches everywhere
@@ -316,7 +314,7 @@ def _has_files_of_rows(frame: DataFrame) -> bool:
 
 
 def _table_around(folder: str, storage_options: Mapping[str, str] | None) -> str | None:
-    """The folder of the table that `folder` belongs to. Its files do not say which rows are deleted."""
+    """The folder of the table that contains `folder`. Data files alone do not show which rows are deleted."""
     scheme, separator, path = folder.rpartition("://")
     for above in (path, *map(str, PurePosixPath(path).parents)):
         if not separator and is_table_folder(above):
@@ -324,6 +322,24 @@ def _table_around(folder: str, storage_options: Mapping[str, str] | None) -> str
         if separator and above != "." and has_log_at(f"{scheme}://{above}", storage_options):
             return f"{scheme}://{above}"
     return None
+
+
+def _check_is_there(text: str, error: IndexNotFoundError) -> None:
+    """Explain that `text` is neither a table nor the path of one data set."""
+    if "://" in text or os.path.exists(text):  # noqa: PTH110 - never raises
+        return
+    if _PATTERN.search(text):
+        raise IndexNotFoundError(
+            "a path must name one folder or file, not a pattern",
+            got=text,
+            do="pass the folder above; a condition on partition columns prunes its folders",
+        ) from error
+    if "/" not in text:
+        raise IndexNotFoundError(
+            "a text must be a table of Spark's catalog, a path, or the name of an index in the system path",
+            got=text,
+            do="see spark.catalog.listTables(), or write ./ before a path",
+        ) from error
 
 
 def place_of(source: Any) -> str:
@@ -342,7 +358,7 @@ def place_of(source: Any) -> str:
         return table or (files[0] if len(files) == 1 else common_folder(files))
     dataset = open_dataset(source).pin()
     if not dataset.index_places():
-        raise InvalidArgumentError(f"the index of a {type(source).__name__} must be named by index=, got none")
+        raise InvalidArgumentError(f"the index of a {type(source).__name__} must be named by index=", got="none")
     return dataset.location
 
 
@@ -361,28 +377,30 @@ def common_folder(paths: Sequence[str]) -> str:
 
 
 def check_batch(frame: Any) -> None:
-    """Refuse a streaming frame, whose rows are still to come.
+    """Refuse a streaming frame, because more rows will arrive.
 
     Raises
     ------
     InvalidArgumentError
-        It is one.
+        `frame` is streaming.
     """
     if getattr(frame, "isStreaming", False):
-        message = "a DataFrame must be a batch, got a stream"
-        raise InvalidArgumentError(f"{message}; call this in foreachBatch, with the frame of each batch")
+        raise InvalidArgumentError(
+            "a DataFrame must be a batch", got="a stream", do="call this in foreachBatch, with the frame of each batch"
+        )
 
 
 def check_is_read_by_spark(dataset: Dataset) -> None:
-    """Refuse a Lance table: Spark builds its index, but reads no rows of it through zonebloom.
+    """Refuse a Lance table: Spark can build its index, but zonebloom does not read its rows on Spark.
 
     Raises
     ------
     InvalidArgumentError
-        It is one.
+        `dataset` is a Lance table.
     """
     if isinstance(dataset, LanceDataset):
-        message = f"a data set that Spark reads must be of Parquet files, got the Lance table {dataset.location}"
         raise InvalidArgumentError(
-            f"{message}; read it by open_index(path).to_table(...), or export its index to Lance for Lance's connector"
+            "a data set that Spark reads must be of Parquet files",
+            got=f"the Lance table {dataset.location}",
+            do="read it by open_index(path).to_table(...), or export its index to Lance for Lance's connector",
         )

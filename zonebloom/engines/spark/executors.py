@@ -1,11 +1,11 @@
-"""The session, and functions of zonebloom on its executors.
+"""The Spark session, and calls of zonebloom's functions on its executors.
 
-`shipped` makes the closure that Spark sends. It can be unpickled without zonebloom, so executors without it, or with
-another version, can report that. `Cluster.map` calls a function once for each argument, each in one Spark task, by
-`mapInArrow` over a range. Spark takes the result of one attempt, so a task that runs twice gives one row. Nothing here
-calls the JVM, so Spark Connect sessions work as classic ones do.
+`shipped` makes the closure that Spark sends. It can be unpickled without zonebloom. So an executor can report that
+zonebloom is missing or has another version. `Cluster.map` calls a function once for each argument, each in one Spark
+task, by `mapInArrow` over a range. Spark takes the result of one attempt, so a task that runs twice gives one row.
+Nothing here calls the JVM, so Spark Connect sessions work like classic ones.
 
-Spec: specs/spark.md#tasks
+Design: docs/design/spark.md#tasks
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import re
 import threading
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
@@ -24,6 +23,7 @@ from weakref import WeakSet
 import zonebloom
 from zonebloom import errors
 from zonebloom.errors import InvalidArgumentError, MissingDependencyError, StorageError, ZoneBloomError
+from zonebloom.threads import concurrently
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,7 +35,7 @@ _SCHEMA = "number long, found string, result binary"
 _RAISED = re.compile(r"zonebloom\.errors\.(\w+): ([^\n]+)")
 _MOST_SLOTS = 4096
 _JOBS = 16
-"""Jobs of a call with progress, at most: two run at a time, and the end of each is reported."""
+"""Jobs at most, for a call with progress. Two run at a time, and the end of each is reported."""
 TAG = "zonebloom"
 _DESCRIPTION = "spark.job.description"
 _ABLE: WeakSet[SparkSession] = WeakSet()
@@ -54,11 +54,13 @@ def check_pyspark() -> None:
         import pandas  # noqa: F401, ICN001, PLC0415 - only to say that it is missing
         import pyspark  # noqa: PLC0415 - an optional extra
     except ImportError as error:
-        message = f'PySpark 4.1 or newer with pandas must be installed, got: {error}; pip install "zonebloom[spark]"'
-        raise MissingDependencyError(message) from error
+        raise MissingDependencyError(
+            "PySpark 4.1 or newer with pandas must be installed", got=error, do='pip install "zonebloom[spark]"'
+        ) from error
     if tuple(int(part) for part in pyspark.__version__.split(".")[:2]) < _LEAST:
-        message = f"PySpark must be 4.1 or newer, got {pyspark.__version__}"
-        raise MissingDependencyError(f'{message}; pip install "zonebloom[spark]"')
+        raise MissingDependencyError(
+            "PySpark must be 4.1 or newer", got=pyspark.__version__, do='pip install "zonebloom[spark]"'
+        )
 
 
 def session_of(spark: SparkSession | None = None) -> SparkSession:
@@ -77,17 +79,20 @@ def session_of(spark: SparkSession | None = None) -> SparkSession:
 
     if spark is not None:
         if not hasattr(spark, "createDataFrame"):
-            raise InvalidArgumentError(f"spark must be a SparkSession, got {type(spark).__name__}")
+            raise InvalidArgumentError("spark must be a SparkSession", got=type(spark).__name__)
         return spark
     try:
         return SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
     except (PySparkRuntimeError, FileNotFoundError) as error:
-        message = f"Spark must find a Java 17 or 21 through JAVA_HOME or PATH, got: {str(error).strip() or error!r}"
-        raise MissingDependencyError(f"{message}; install a JDK, such as Debian's openjdk-17-jre-headless") from error
+        raise MissingDependencyError(
+            "Spark must find a Java 17 or 21 through JAVA_HOME or PATH",
+            got=f"{str(error).strip() or error!r}",
+            do="install a JDK, such as Debian's openjdk-17-jre-headless",
+        ) from error
 
 
 def reads_by_id(spark: SparkSession) -> bool:
-    """Whether Spark finds a column in a file by its id, not by its name."""
+    """Whether Spark finds the columns of a file by field id, not by name."""
     return bool(spark.conf.get("spark.sql.parquet.fieldId.read.enabled", "false") == "true")
 
 
@@ -101,7 +106,7 @@ class Cluster:
 
     @property
     def slots(self) -> int:
-        """Tasks that can run at once: the partitions that Spark gives a range."""
+        """Tasks that can run at once: Spark's number of partitions for a range."""
         if self._slots is None:
             rows = self._spark.range(0, _MOST_SLOTS).selectExpr("spark_partition_id()").collect()
             self._slots = len({row[0] for row in rows})  # a maximum would be two stages, and twice the time
@@ -121,7 +126,7 @@ class Cluster:
         shared, arguments
             Anything that pickles.
         on_result
-            Called with each result soon after its job; the call then has more jobs.
+            Called with each result soon after its job. With this function the work is split into more jobs.
 
         Raises
         ------
@@ -147,9 +152,7 @@ class Cluster:
             run(numbers)
         else:
             size = max(-(-len(sent) // _JOBS), self.slots)
-            with ThreadPoolExecutor(2, thread_name_prefix="zonebloom-spark") as pool:
-                for future in [pool.submit(run, numbers[i : i + size]) for i in range(0, len(sent), size)]:
-                    future.result()
+            list(concurrently(run, [numbers[i : i + size] for i in range(0, len(sent), size)], 2))
         return [results[number] for number in numbers]
 
     def _collect(self, common: bytes, arguments: Sequence[bytes], function: str) -> dict[int, Any]:
@@ -166,22 +169,25 @@ class Cluster:
             kind = getattr(errors, raised[-1][0], None) if raised else None
             if isinstance(kind, type) and issubclass(kind, ZoneBloomError):
                 raise kind(raised[-1][1].strip()) from error
-            raise StorageError(f"the Spark job '{label}' must run to its end, got: {_cause(error)}") from error
+            raise StorageError(f"the Spark job '{label}' must run to its end", got=_cause(error)) from error
         strangers = sorted({row["found"] for row in rows if row["found"]})
         if strangers:
-            message = f"executors must have zonebloom {zonebloom.__version__} as the driver has, got {strangers[0]}"
-            raise MissingDependencyError(f"{message}; install it there, or send it: docs/how-to/spark-cluster.md")
+            raise MissingDependencyError(
+                f"executors must have zonebloom {zonebloom.__version__} as the driver has",
+                got=strangers[0],
+                do="install it there, or send it: docs/how-to/spark-cluster.md",
+            )
         if sorted(row["number"] for row in rows) != list(range(count)):
-            raise StorageError(f"each of {count} Spark tasks must give one result, got {len(rows)}; run again")
+            raise StorageError(f"each of {count} Spark tasks must give one result", got=len(rows), do="run again")
         return {row["number"]: pickle.loads(row["result"]) for row in rows}  # noqa: S301 - from our own executors
 
 
 @contextmanager
 def described(spark: SparkSession, label: str) -> Iterator[None]:
-    """Give jobs of this thread the tag `zonebloom`, by which any thread can end them, and `label` in Spark's UI.
+    """Give this thread's jobs the tag `zonebloom`, and `label` in Spark's UI.
 
-    Any thread: `sparkContext.cancelJobsWithTag`, or `interruptTag` of Spark Connect. A classic session's own tags are
-    those of one thread.
+    Any thread can end the jobs by the tag: with `sparkContext.cancelJobsWithTag`, or `interruptTag` on Spark Connect.
+    Tags of a classic session belong to one thread.
     """
     if is_connect(spark):
         spark.addTag(TAG)
@@ -215,7 +221,7 @@ def _cause(error: BaseException) -> str:
 
 
 def lack_of_executors(spark: SparkSession) -> str | None:
-    """Why executors cannot run zonebloom; None if they can. A job checks it once for each session."""
+    """The reason why executors cannot run zonebloom; None if they can. One job per session checks it."""
     if spark in _ABLE:
         return None
     try:
@@ -240,11 +246,11 @@ def shipped(
     Parameters
     ----------
     is_told
-        Whether an executor that cannot call it gives a batch with the reason, for `Cluster`, instead of an error.
+        Whether an executor that cannot run `function` returns the reason as a batch, for `Cluster`, or raises an error.
     label
         Its name in plans and Spark's UI.
 
-    Spec: specs/spark.md#delivery
+    Design: docs/design/spark.md#delivery
     """
     version, module, name = zonebloom.__version__, function.__module__, function.__qualname__
 
@@ -267,7 +273,7 @@ def shipped(
                 is_first = first is None or first.origin == there.__spec__.origin
             except ImportError as error:
                 found = f"none that can be imported ({error})"
-            if not is_last and (found or not is_first):  # imported before this one was sent, or for another session
+            if not is_last and (found or not is_first):  # imported before this version was sent, or for another session
                 for one in [one for one in sys.modules if one.partition(".")[0] == "zonebloom"]:
                     del sys.modules[one]
         if not found:
@@ -309,7 +315,8 @@ def unpickled(data: bytes) -> Any:
     try:
         return pickle.loads(zlib.decompress(data))  # noqa: S301 - of our own driver
     except ModuleNotFoundError as error:
-        message = f"executors must have {error.name} as the driver has, got none"
         raise MissingDependencyError(
-            f"{message}; install it there, or send it: docs/how-to/spark-cluster.md"
+            f"executors must have {error.name} as the driver has",
+            got="none",
+            do="install it there, or send it: docs/how-to/spark-cluster.md",
         ) from error

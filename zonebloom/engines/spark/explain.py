@@ -1,6 +1,6 @@
-"""Explanations of pruned reads: the funnel, and the reasons, as text and as a DataFrame.
+"""Explains pruned reads: the funnel and the reasons, as text and as a DataFrame.
 
-Spec: specs/spark.md#explain
+Design: docs/design/spark.md#explain
 """
 
 from __future__ import annotations
@@ -11,18 +11,19 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, SparkSession
 
 from zonebloom.engines.spark.catalog import Catalog, Place
-from zonebloom.engines.spark.scan.open import lake_of
-from zonebloom.engines.spark.scan.table import Asked, Lake, Plan
+from zonebloom.engines.spark.scan.lake import Asked, Lake, Plan
+from zonebloom.engines.spark.scan.read import lake_of
 from zonebloom.predicates import Predicate
 from zonebloom.search.explain import Explanation
 from zonebloom.search.explain import explain as explain_search
+from zonebloom.search.query import Query
 
 _SCHEMA = "part string, kept bigint, total bigint, code string, message string, column string, path string"
 
 
 @dataclass(frozen=True)
 class Explained:
-    """What one query skips, and why not more."""
+    """The parts that one query skips, and the reasons for the parts that it reads."""
 
     spark: SparkSession
     """Session of `to_df`."""
@@ -30,16 +31,12 @@ class Explained:
     """How the rows are read."""
     search: Explanation
     """The search."""
-    is_whole: bool
-    """Whether the funnel is shown, or only the reasons."""
 
     def rows(self) -> list[tuple[Any, ...]]:
         """Funnel rows `(part, kept, total)`, then `(reason, code, message, column, path)`; see `to_df`."""
         kept, total = self.plan.result.kept.to_dict(), self.plan.result.total.to_dict()
-        found: list[tuple[Any, ...]] = []
-        if self.is_whole:
-            found = [(part, kept[part], total[part], None, None, None, None) for part in kept]
-            found.append(("method", None, None, self.plan.choice.method, self.plan.choice.why, None, None))
+        found: list[tuple[Any, ...]] = [(part, kept[part], total[part], None, None, None, None) for part in kept]
+        found.append(("method", None, None, self.plan.choice.method, self.plan.choice.why, None, None))
         reasons = self.search.result.reasons
         found += [("reason", None, None, one.code.value, one.message, one.column, one.path) for one in reasons]
         return found
@@ -60,9 +57,6 @@ class Explained:
 
     def __str__(self) -> str:
         choice = self.plan.choice
-        if not self.is_whole:
-            reasons = [f"{row[3]}: {row[4]}" for row in self.rows()]
-            return "\n".join(reasons) or "nothing more can be skipped: each part that is kept may match"
         return f"{self.search}\n  read by: {choice.method} ({choice.why})"
 
 
@@ -73,7 +67,6 @@ def explain(
     index: Place = None,
     *,
     method: Asked | None = None,
-    is_whole: bool = True,
 ) -> Explained:
     """The funnel of a read of `source`, and the reasons for the parts that are kept; print it.
 
@@ -83,17 +76,15 @@ def explain(
         A path, a `Lake` or a plain scan.
     method
         As for `read`; by default that of a `Lake`, otherwise `auto`.
-    is_whole
-        Whether the funnel is shown. Without it only the reasons are shown.
 
     Raises
     ------
     InvalidArgumentError
         `method` cannot read this.
 
-    Spec: specs/spark.md#explain
+    Design: docs/design/spark.md#explain
     """
     lake = source if isinstance(source, Lake) else lake_of(catalog, source, index)
-    plan = lake.plan(condition, method=method, template=source if hasattr(source, "inputFiles") else None)
-    search = explain_search(plan.view, plan.condition.predicate, plan.result)
-    return Explained(catalog.spark, plan, search, is_whole)
+    plan = lake.plan(condition, method=method)
+    search = explain_search(Query(plan.view, plan.condition.predicate, own_filters=False))
+    return Explained(catalog.spark, plan, search)

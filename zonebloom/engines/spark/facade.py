@@ -1,8 +1,8 @@
 """`ZoneBloom`: all that Spark users need, on one object that is bound to a session.
 
-Each method passes on the session, the place of the index and the options of the store.
+Each method adds the session, the place of the index and the options of the store to its call.
 
-Spec: specs/spark.md
+Design: docs/design/spark.md
 """
 
 from __future__ import annotations
@@ -10,32 +10,32 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 
-from zonebloom.build.plan import Mode
-from zonebloom.build.progress import Progress
-from zonebloom.build.refresh import Refresh
-from zonebloom.engines.spark.build.driver import SparkRunner, optimize_index
+from zonebloom.doors import build_index
 from zonebloom.engines.spark.catalog import Catalog, Place
 from zonebloom.engines.spark.executors import session_of
 from zonebloom.engines.spark.explain import Explained, explain
+from zonebloom.engines.spark.indexing.driver import SparkRunner, optimize_index
 from zonebloom.engines.spark.join.keys import MAX_KEYS
 from zonebloom.engines.spark.join.pruned_join import prune_join
-from zonebloom.engines.spark.join.semi_join import filter_by_index
 from zonebloom.engines.spark.locate import locate
-from zonebloom.engines.spark.scan.open import lake_of, prune
-from zonebloom.engines.spark.scan.row_ranges import candidates, map_candidates
-from zonebloom.engines.spark.scan.source import register
-from zonebloom.engines.spark.scan.table import Asked, Lake
+from zonebloom.engines.spark.scan.lake import Asked, Lake
+from zonebloom.engines.spark.scan.read import lake_of
+from zonebloom.engines.spark.scan.row_ranges import map_candidates, search
 from zonebloom.engines.spark.sql import pruned_sql
 from zonebloom.formats.hive import Partitions
-from zonebloom.index import Index, build_index
-from zonebloom.maintain.optimize import Optimization
-from zonebloom.maintain.versions import Vacuum
-from zonebloom.options import COMMIT_EVERY, FPP, ROWS_PER_ZONE, Sizing
+from zonebloom.index import Index
+from zonebloom.indexing.optimize import Optimization
+from zonebloom.indexing.plan import Mode
+from zonebloom.indexing.progress import Progress
+from zonebloom.indexing.refresh import Refresh
+from zonebloom.indexing.versions import Vacuum
+from zonebloom.options import COMMIT_EVERY, FPP, ROWS_PER_ZONE, Kind, Sizing
+from zonebloom.search.result import SearchResult
 
 Source = Any
 """A path, a list of paths, a table of Spark's catalog by name, or a DataFrame that is a plain scan of files."""
@@ -70,7 +70,6 @@ class ZoneBloom:
         self.storage_options = storage_options
         place = None if system_path is None else os.fspath(system_path)
         self._catalog = Catalog(self.spark, place, storage_options)
-        register(self.spark)
 
     def __repr__(self) -> str:
         return f"<ZoneBloom on Spark {self.spark.version}>"
@@ -82,13 +81,11 @@ class ZoneBloom:
         source: Source,
         columns: str | Sequence[str],
         *,
+        kind: Kind = "bloom",
         rows_per_zone: int = ROWS_PER_ZONE,
         fpp: float = FPP,
         sizing: Sizing = "power_of_two",
         index: Place = None,
-        levels: Sequence[str] = ("zone",),
-        locator: bool = False,
-        filters: bool = True,
         overwrite: bool = False,
         optimize: bool = True,
         commit_every: int = COMMIT_EVERY,
@@ -106,12 +103,12 @@ class ZoneBloom:
         source
             A path, a list of paths, a table (`deltalake.DeltaTable`, `pyiceberg.table.Table`), or a DataFrame that is a
             plain scan of files, of a Delta or an Iceberg table too.
-        rows_per_zone, fpp, sizing, levels, locator, filters, overwrite, optimize, commit_every
+        kind, rows_per_zone, fpp, sizing, overwrite, optimize, commit_every
             As for `zonebloom.build_index`. A build that dies retains its commits, and the same call continues there.
         index
             Place of the index, by default beside the data; or a name in the system path.
         max_index_bytes
-            Refuse to build, before any data is read, if the estimated size of the filters is larger.
+            Refuse to build, before any data is read, if the estimated size of the index is larger.
         tasks
             Number of Spark tasks; by default one to three for each core, more for large data sets.
         progress
@@ -122,23 +119,21 @@ class ZoneBloom:
         ColumnNotFoundError, UnsupportedTypeError, InvalidArgumentError, IndexExistsError
             Before anything is written.
         DataFileError
-            No file can be read. A single such file gives a warning, and searches retain it whole.
+            No file can be read. If only some cannot be read, a warning names them, and searches retain them whole.
         MissingDependencyError
             The executors have no zonebloom, or another version than the driver.
 
-        Spec: specs/spark.md#build
+        Design: docs/design/spark.md#build
         """
         return build_index(
             self._catalog.data_set(source),
             columns,
+            kind=kind,
             rows_per_zone=rows_per_zone,
             fpp=fpp,
             sizing=sizing,
             overwrite=overwrite,
             optimize=optimize,
-            levels=levels,
-            locator=locator,
-            filters=filters,
             commit_every=commit_every,
             progress=progress,
             runner=SparkRunner(self.spark, num_tasks=tasks, max_index_bytes=max_index_bytes),
@@ -153,10 +148,10 @@ class ZoneBloom:
         *,
         paths: Iterable[str | os.PathLike[str]] | None = None,
         partitions: Partitions | None = None,
+        kind: Kind | None = None,
         rows_per_zone: int | None = None,
         fpp: float | None = None,
         sizing: Sizing | None = None,
-        levels: Sequence[str] | None = None,
         check: bool = False,
         commit_every: int | None = None,
         index: Place = None,
@@ -168,24 +163,24 @@ class ZoneBloom:
         Parameters
         ----------
         source
-            The data set's path, the index's place, or its name; with `index` what `create_index` takes.
-        mode, paths, partitions, rows_per_zone, fpp, sizing, levels, check, commit_every
+            The data set's path, or the place or name of the index. If `index` is given, as for `create_index`.
+        mode, paths, partitions, kind, rows_per_zone, fpp, sizing, check, commit_every
             As for `zonebloom.Index.refresh`.
         index
-            Place or name of the index, if `source` is the data set, such as a table of a catalog.
+            Place or name of the index, if `source` is the data set (for example a table of a catalog).
         tasks, progress
             As for `create_index`.
 
-        Spec: specs/spark.md#build
+        Design: docs/design/spark.md#build
         """
         return self.open_index(source, index=index).refresh(
             mode,
             paths=paths,
             partitions=partitions,
+            kind=kind,
             rows_per_zone=rows_per_zone,
             fpp=fpp,
             sizing=sizing,
-            levels=levels,
             check=check,
             commit_every=commit_every,
             progress=progress,
@@ -195,14 +190,14 @@ class ZoneBloom:
     def optimize_index(self, source: Source) -> Optimization:
         """Merge the segments of an index into few slice segments, in one task and about 100 MiB of memory.
 
-        Spec: specs/spark.md#build
+        Design: docs/design/spark.md#build
         """
         return optimize_index(self.spark, self.open_index(source))
 
     def vacuum_index(
         self, source: Source, *, older_than: timedelta = timedelta(days=7), dry_run: bool = False
     ) -> Vacuum:
-        """Remove old versions and files that no version needs, such as those of tasks that were killed or ran twice."""
+        """Remove old versions, and files that no version needs, for example of tasks that were killed or ran twice."""
         return self.open_index(source).vacuum(older_than=older_than, dry_run=dry_run)
 
     def delete_index(self, source: Source) -> None:
@@ -214,7 +209,7 @@ class ZoneBloom:
         return self.open_index(source).restore(version)
 
     def open_index(self, source: Source, *, index: Place = None, version: int | None = None) -> Index:
-        """The library's index: of a data set's path, a place, a name, or a DataFrame that scans its files.
+        """Open the index of a data set's path, a place, a name, or a DataFrame that scans the files.
 
         Parameters
         ----------
@@ -243,26 +238,26 @@ class ZoneBloom:
     def read(
         self, path: Source, *, index: Place = None, method: Asked = "auto", columns: Sequence[str] | None = None
     ) -> Lake:
-        """The data set or table at `path`, whose `.where(condition)` reads only rows that may match.
+        """The data set or table at `path`. Its `.where(condition)` reads only rows that may match.
 
         Parameters
         ----------
         path
             A path, a table, a frame that is a plain scan, or the name of a table of Spark's catalog: `db.events`.
         method
-            `auto` chooses for each query; `driver`, `row_ranges`, `candidates` and `plain` force one way.
+            `auto` chooses for each query; `driver`, `row_ranges`, `files` and `plain` force one way.
         columns
             Columns of the rows; all by default.
 
-        Spec: specs/spark.md#reads
+        Design: docs/design/spark.md#reads
         """
         return lake_of(self._catalog, path, index, method=method, columns=columns)
 
     def sql(self, text: str, args: Any = None, **lakes: Lake | DataFrame) -> DataFrame:
-        """`spark.sql(text, args)`, whose scans of indexed tables read only rows that can match.
+        """`spark.sql(text, args)`, but scans of indexed tables read only rows that can match.
 
-        Spark proves what is skipped. Without a proof the query runs as it is. A table is indexed if its index lies
-        beside its files.
+        Spark proves that the skipped rows cannot match. Without a proof the query runs unchanged. A table is indexed
+        if its index lies beside its files.
 
         Parameters
         ----------
@@ -271,57 +266,45 @@ class ZoneBloom:
         lakes
             Lakes and frames for fields such as `{events}` in the text.
 
-        Spec: specs/spark.md#sql
+        Design: docs/design/spark.md#sql
         """
         return pruned_sql(self._catalog, text, args, **lakes)
-
-    def prune(self, frame: DataFrame, condition: str | Column, *, index: Place = None) -> DataFrame:
-        """The rows of `frame`, which is a plain scan, where `condition`: files that cannot match are not read.
-
-        Spec: specs/spark.md#reads
-        """
-        return prune(self._catalog, frame, condition, index)
 
     def explain(
         self, source: Source, condition: str | Column, *, index: Place = None, method: Asked | None = None
     ) -> Explained:
-        """The funnel of a read, from files to bytes, and coded reasons for what is kept; as text and as a DataFrame.
+        """The funnel of a read, from files to bytes, and coded reasons for the parts that are kept.
 
         Parameters
         ----------
         method
             As for `read`; by default that of `source`, if `read` made it.
 
-        Spec: specs/spark.md#explain
+        Design: docs/design/spark.md#explain
         """
         return explain(self._catalog, source, condition, index, method=method)
 
-    def why_not(self, source: Source, condition: str | Column, *, index: Place = None) -> Explained:
-        """Why a read did not skip more: each part that was kept, with its reason.
+    def search(self, source: Source, condition: str | Column, *, index: Place = None) -> SearchResult:
+        """The row ranges that may match, as from `Index.search`. Spark proves that the other rows cannot match.
 
-        Spec: specs/spark.md#explain
+        `to_arrow()` has the ranges as a table `(path, fragment_id, start, stop)`, with paths relative to the data set.
+
+        Design: docs/design/spark.md#row-ranges
         """
-        return explain(self._catalog, source, condition, index, is_whole=False)
-
-    def candidates(self, path: Source, condition: str | Column, *, index: Place = None) -> DataFrame:
-        """One row for each row range that may match: path (relative to the data set), fragment_id, start, stop.
-
-        Spec: specs/spark.md#row-ranges
-        """
-        return candidates(self._catalog, path, condition, index)
+        return search(self._catalog, source, condition, index)
 
     def locate(self, path: Source, column: str, keys: DataFrame, *, index: Place = None) -> DataFrame:
         """One row for each key and row range that may hold it: the key, path, fragment_id, start, stop.
 
-        Each executor asks the index for its own keys; the driver gets no key. A key that is certainly in no file has no
-        row. With a [locator](../../specs/locator.md) almost every range holds its key.
+        Each executor searches the index for its own keys; the driver gets no key. A key that is certainly in no file
+        has no row. With a [locator](../../specs/locator.md) almost every range holds its key.
 
         Parameters
         ----------
         keys
-            One column; each distinct value is asked once.
+            One column; each distinct value is searched once.
 
-        Spec: specs/spark.md#locate
+        Design: docs/design/spark.md#locate
         """
         return locate(self._catalog, path, column, keys, index)
 
@@ -340,9 +323,9 @@ class ZoneBloom:
         Parameters
         ----------
         wanted
-            A condition, or all or some of the row ranges of `candidates`.
+            A condition, or all or some of the row ranges that `search` found, as a table or a frame.
 
-        Spec: specs/spark.md#row-ranges
+        Design: docs/design/spark.md#row-ranges
         """
         return map_candidates(self._catalog, path, wanted, function, schema, index=index, columns=columns)
 
@@ -364,52 +347,13 @@ class ZoneBloom:
         Parameters
         ----------
         how
-            `inner`, `left_semi`, `right_outer`, and `right_semi` and `right_anti`: rows of `small` with a partner, or
-            with none.
+            `inner`, `left_semi`, `right_outer`; or `right_semi` and `right_anti`, for the rows of `small` with or
+            without a partner.
         null_safe
             Join by `<=>`.
         max_keys
-            Distinct keys at most. With more, or if every file may hold a key, the join is Spark's own, with a warning.
+            Distinct keys at most. With more, or if every file may hold a key, Spark's own join runs, with a warning.
 
-        Spec: specs/spark.md#prune-join
+        Design: docs/design/spark.md#prune-join
         """
         return prune_join(self._catalog, big, small, on, index, how=how, null_safe=null_safe, max_keys=max_keys)
-
-    def filter_by_index(
-        self,
-        frame: DataFrame,
-        index: Any,
-        column: str,
-        *,
-        indexed_column: str | None = None,
-        how: str = "inner",
-        null_safe: bool = False,
-        path: Literal["auto", "sql", "arrow"] = "auto",
-    ) -> DataFrame:
-        """`frame` without rows whose `column` is certainly not in the index: they cannot join and are not shuffled.
-
-        Parameters
-        ----------
-        index
-            The place or name of an index with the level `dataset`, an `Index`, or an `Sbbf`.
-        indexed_column
-            Name of the indexed column, if it differs from `column`.
-        how
-            The join that follows: `inner`, `left_semi` or `right_outer` of `frame` with the indexed side.
-        null_safe
-            Keep rows whose key is null, for `<=>`.
-        path
-            `sql` or `arrow` force one way. By default it is SQL, unless the filters are too large.
-
-        Spec: specs/spark.md#filter-by-index
-        """
-        return filter_by_index(
-            self._catalog,
-            frame,
-            index,
-            column,
-            indexed_column=indexed_column,
-            how=how,
-            null_safe=null_safe,
-            path=path,
-        )

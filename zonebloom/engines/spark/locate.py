@@ -2,7 +2,7 @@
 
 The driver lists the data set and opens the index once. Each task asks the index for its own keys, over that listing.
 
-Spec: specs/spark.md#locate
+Design: docs/design/spark.md#locate
 """
 
 from __future__ import annotations
@@ -10,21 +10,25 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
-from zonebloom.engines.spark.build.driver import sent_dataset
 from zonebloom.engines.spark.executors import pickled, shipped, unpickled
+from zonebloom.engines.spark.indexing.driver import sent_dataset
 from zonebloom.errors import InvalidArgumentError
 from zonebloom.search import locate as library
-from zonebloom.search.snapshot import load_snapshot
 from zonebloom.search.view import View
+from zonebloom.storage.snapshot import load_snapshot
 
 if TYPE_CHECKING:
     from zonebloom.engines.spark.catalog import Catalog, Place
 
 _PLACES = (("path", "string"), ("fragment_id", "long"), ("start", "long"), ("stop", "long"))
+
+_MOST_LINES = 1 << 20
+"""Lines that a task holds at once for keys that may be in any row of new files."""
 
 
 def locate(catalog: Catalog, path: Any, column: str, keys: DataFrame, index: Place = None) -> DataFrame:
@@ -37,11 +41,12 @@ def locate(catalog: Catalog, path: Any, column: str, keys: DataFrame, index: Pla
     ColumnNotFoundError
         The column is not indexed.
 
-    Spec: specs/spark.md#locate
+    Design: docs/design/spark.md#locate
     """
     if len(keys.columns) != 1 or keys.columns[0] in dict(_PLACES):
-        message = f"keys must have one column, of another name than {', '.join(dict(_PLACES))}"
-        raise InvalidArgumentError(f"{message}, got {', '.join(keys.columns)}")
+        raise InvalidArgumentError(
+            f"keys must have one column, of another name than {', '.join(dict(_PLACES))}", got=", ".join(keys.columns)
+        )
     view = catalog.view(path, index)
     if view.column(column) is None:
         raise view.snapshot.not_indexed(column)
@@ -63,8 +68,20 @@ def keys_located(sent: bytes, column: str, batches: Iterable[pa.RecordBatch]) ->
     for batch in batches:
         if view is None:
             view = View(load_snapshot(store, version), dataset, listing)
-        found = library.locate(view, column, batch.column(0), exact=False)
-        numbers = [found[name].cast(pa.int64()) for name, kind in _PLACES if kind == "long"]
-        arrays = [batch.column(0).take(found["key_index"].combine_chunks()), found["path"], *numbers]
-        table = pa.table(arrays, names=[batch.schema.names[0], *dict(_PLACES)])
-        yield from table.to_batches()
+        for found in _for_each_key(library.locate(view, column, batch.column(0), exact=False), batch.column(0)):
+            numbers = [found[name].cast(pa.int64()) for name, kind in _PLACES if kind == "long"]
+            arrays = [batch.column(0).take(found["key_index"].combine_chunks()), found["path"], *numbers]
+            table = pa.table(arrays, names=[batch.schema.names[0], *dict(_PLACES)])
+            yield from table.to_batches()
+
+
+def _for_each_key(found: pa.Table, keys: pa.Array) -> Iterator[pa.Table]:
+    """`found` with a line for each key in place of a line for any key, in parts of at most a million lines."""
+    yield found.filter(found["key_index"].is_valid())
+    of_any = found.filter(found["key_index"].is_null())
+    slots = np.flatnonzero(keys.is_valid().to_numpy(zero_copy_only=False))
+    step = max(1, _MOST_LINES // max(1, len(of_any)))
+    for first in range(0, len(slots) if len(of_any) else 0, step):
+        part = slots[first : first + step]
+        lines = of_any.take(pa.array(np.tile(np.arange(len(of_any)), len(part))))
+        yield lines.set_column(0, found.schema.field(0), pa.array(np.repeat(part, len(of_any)), pa.int64()))

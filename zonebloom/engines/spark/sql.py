@@ -1,15 +1,15 @@
-"""`ZoneBloom.sql`: a query whose scans of indexed tables read only rows that can match.
+"""`ZoneBloom.sql`: a query that reads, of indexed tables, only rows that can match.
 
 Spark proves each step. If a proof fails, Spark runs the query as it is:
 
-1. sqlglot finds the tables that the query names. Each that has an index becomes a frame of its own in the text, and
-   `sameSemantics` says whether the text still means the same.
-2. Each frame is replaced by one that the optimizer cannot see into. The optimized plan then has the filter right above
-   each frame: parameters are bound, constants are folded. Comparisons of a column with a literal are read from it.
-3. The optimizer proves that these are implied there (`pushdown.implied`).
+1. sqlglot finds the tables that the query names. Each indexed table becomes a frame of its own in the text.
+   `sameSemantics` checks that the text still means the same.
+2. Each frame is replaced by an opaque one. The optimized plan then has the filter right above each frame, with
+   parameters bound and constants folded. Comparisons of a column with a literal are read from this filter.
+3. The optimizer proves that the filter implies these comparisons (`pushdown.implied`).
 4. Each lake is read by its comparisons, and the query runs over these frames.
 
-Spec: specs/spark.md#sql
+Design: docs/design/spark.md#sql
 """
 
 from __future__ import annotations
@@ -29,29 +29,31 @@ from zonebloom.engines.spark.catalog import Catalog
 from zonebloom.engines.spark.pushdown.columns import column_of
 from zonebloom.engines.spark.pushdown.implied import opaque, optimized_plan, parts_of
 from zonebloom.engines.spark.pushdown.types import Binder, UnboundError
-from zonebloom.engines.spark.scan.open import lake_of
-from zonebloom.engines.spark.scan.table import Lake
+from zonebloom.engines.spark.scan.lake import Lake
+from zonebloom.engines.spark.scan.read import lake_of
 from zonebloom.errors import PredicateError, ZoneBloomError
 from zonebloom.predicates import And, Equals, IsIn, Or, Predicate
 
 _LEAF = re.compile(r"\((\w+)#\d+L? = (.*)\)|(\w+)#\d+L? IN(?: \((.*)\)|SET (.*))")
 """`(user#1 = u-7)`, `user#1 IN (a,b)` and `user#1 INSET a, b` of an optimized plan."""
 _OF_READS = re.compile(
-    r"\b(input_file_(name|block_\w+)|monotonically_increasing_id|spark_partition_id)\(", re.IGNORECASE
+    r"\b(input_file_(name|block_\w+)|monotonically_increasing_id|spark_partition_id)\("
+    r"|\b(rand|randn|random|randstr|uniform|uuid|shuffle)\(|^[\s:+|-]*Sample ",
+    re.IGNORECASE | re.MULTILINE,
 )
-"""Functions, as a plan prints them, whose values depend on how a row is read."""
+"""Functions and samples, as a plan prints them, that depend on the reader of a row or on the rows before it."""
 _FIELD = re.compile(r"\{(\w+)\}")
 _SCAN = "zonebloom_scan_"
 
 
 class Reference(NamedTuple):
-    """A table as a query names it."""
+    """A table that a query names."""
 
     name: str
     """Name, quoted as in the text."""
     start: int
     stop: int
-    """Its place in the text."""
+    """Start and end of the name in the text."""
     alias: str
     """Alias to add, so that its columns have the same names."""
 
@@ -67,9 +69,9 @@ class Scanned:
 
 
 def pruned_sql(catalog: Catalog, text: str, args: Any = None, **lakes: Lake | DataFrame) -> DataFrame:
-    """`spark.sql(text, args, **lakes)`, whose scans of indexed tables read only rows that can match.
+    """`spark.sql(text, args, **lakes)`, but scans of indexed tables read only rows that can match.
 
-    Spec: specs/spark.md#sql
+    Design: docs/design/spark.md#sql
     """
     frames = {name: one.toDF() if isinstance(one, Lake) else one for name, one in lakes.items()}
     found = (_scanned(catalog, reference, lakes, frames) for reference in references_of(text))
@@ -120,7 +122,11 @@ def _scanned(
         return Scanned(reference, frames[field[1]], given)  # type: ignore[index]  # it matched
     try:
         source = frames[field[1]] if field else catalog.spark.table(reference.name)
-        return Scanned(reference, source, lake_of(catalog, source)) if catalog.has_index(source) else None
+        if not catalog.has_index(source):
+            return None
+        lake = lake_of(catalog, source)
+        lake.resolve = None  # it is used for this query only
+        return Scanned(reference, source, lake)
     except (PySparkException, ZoneBloomError, KeyError):
         return None
 
@@ -178,7 +184,7 @@ class Query:
             return None
 
     def _proved(self, text: str, scans: Sequence[Scanned]) -> list[Predicate | None]:
-        """For each scan a predicate that is TRUE in all rows that the query uses, as Spark's optimizer proves."""
+        """For each scan a predicate that is TRUE in all rows that the query uses; Spark's optimizer has proved it."""
         places = range(len(scans))
         unknown = [opaque(self.spark, scans[place].lake.full_schema, f"{_SCAN}{place}") for place in places]
         plan = optimized_plan(self.run(text, unknown))
@@ -202,13 +208,13 @@ class Query:
 
 
 def _is_same_plan(one: DataFrame, other: DataFrame) -> bool:
-    """Whether two queries have the same optimized plan; `sameSemantics` finds each WITH different."""
+    """Whether two queries have the same optimized plan. `sameSemantics` would report any two WITH as different."""
     plan = optimized_plan(one)
     return plan is not None and plan == optimized_plan(other)
 
 
 def _read(scan: Scanned, known: Predicate) -> DataFrame:
-    """The candidate rows, or the table itself if it is read whole."""
+    """The candidate rows of the scan, or the whole table."""
     found = scan.lake.prepare(known)
     return scan.source if found.method == "plain" else found.frame
 
@@ -232,15 +238,15 @@ def _leaf(text: str, binder: Binder) -> Predicate:
     Raises
     ------
     PredicateError, UnboundError
-        `text` is no such comparison, or the filters do not evaluate it.
+        `text` is not such a comparison, or the filters do not evaluate it.
     """
     found = _LEAF.fullmatch(text)
     if found is None:
-        raise PredicateError(f"a comparison must be of a column with literals, got {text:.200}")
+        raise PredicateError("a comparison must be of a column with literals", got=f"{text:.200}")
     name, one, listed, unique = found[1] or found[3], found[2], found[4], found[5]
     texts = [one] if one is not None else listed.split(",") if listed is not None else unique.split(", ")
     target = binder.target(binder.path(name))
     values = [binder.printed(each, target) for each in texts]
     leaf = Equals(name, values[0]) if len(values) == 1 else IsIn(name, values)
-    column_of(leaf, binder)  # which literals Spark has
+    column_of(leaf, binder)  # raises for literals that Spark does not have
     return leaf

@@ -1,4 +1,4 @@
 """Parquet files: footers, page indexes, and the pages that hold wanted rows.
 
-Spec: specs/pages.md
+Design: docs/design/pages.md
 """

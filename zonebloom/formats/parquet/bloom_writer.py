@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 
 from zonebloom.arrow import distinct
 from zonebloom.bloom.hashing import column_array, hash_plan, hash_values
-from zonebloom.bloom.parquet import plain_type, plain_values
+from zonebloom.bloom.physical_values import plain_type, plain_values, value_type
 from zonebloom.bloom.sbbf import Sbbf
 from zonebloom.bloom.sizing import num_blocks_for
 from zonebloom.errors import (
@@ -31,22 +32,22 @@ from zonebloom.errors import (
 )
 from zonebloom.formats.detect import open_dataset
 from zonebloom.formats.folder import ParquetDataset
-from zonebloom.formats.local_folder import LocalFolder
 from zonebloom.formats.parquet import thrift
 from zonebloom.formats.parquet.file import DataFile, has_column
 from zonebloom.formats.parquet.row_groups import BLOOM_LENGTH, BLOOM_OFFSET
 from zonebloom.formats.parquet.thrift import ThriftError
-from zonebloom.formats.source import LocalSource
 from zonebloom.options import Sizing, check_fpp
+from zonebloom.stores.local_file import LocalFile
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from numpy.typing import NDArray
 
 _ROW_GROUPS, _ENCRYPTION_OF_FILE = 4, 8
 _COLUMNS = 1
 _PATH, _META_DATA, _ENCRYPTION_OF_CHUNK = 1, 3, (8, 9)
 """Fields of FileMetaData, RowGroup and ColumnChunk."""
+_MAX_DIGITS = 38
+"""Digits of the widest decimal that DuckDB 2.0 has; it reads a wider one as a double."""
 _MAGIC = b"PAR1"
 """The last bytes of a file, after the footer and its length."""
 
@@ -83,8 +84,8 @@ def add_parquet_blooms(
     Raises
     ------
     ColumnNotFoundError, UnsupportedTypeError, InvalidArgumentError
-        Before the first copy: a column does not exist, its stored bytes are unknown, a column chunk has a filter
-        already, or a copy would replace a file.
+        Before the first copy: a column does not exist, its stored bytes are unknown, DuckDB reads it as another type, a
+        column chunk has a filter already, or a copy would replace a file.
     DataFileError
         A file cannot be read, is encrypted, or changes during the copy.
 
@@ -98,15 +99,15 @@ def add_parquet_blooms(
     check_fpp(fpp)
     num_blocks_for(1, fpp, sizing)
     dataset = open_dataset(source)
-    if not isinstance(dataset, ParquetDataset) or not isinstance(dataset.folder, LocalFolder):
-        raise InvalidArgumentError(f"files must be local, and of no table, to be copied with filters, got {source!r}")
-    root, folder = dataset.folder.root, Path(target).absolute()
+    if not isinstance(dataset, ParquetDataset) or dataset.is_remote:
+        raise InvalidArgumentError("files must be local, and of no table, to be copied with filters", got=f"{source!r}")
+    root, folder = Path(dataset.location), Path(target).absolute()
     if dataset.layout == "folder" and folder.resolve().is_relative_to(root.resolve()):
-        raise InvalidArgumentError(f"copies must go outside of the data set {root}, got {folder}")
+        raise InvalidArgumentError(f"copies must go outside of the data set {root}", got=folder)
     paths = list(dataset.list())
     taken = [path for path in paths if os.path.lexists(folder / path)]
     if taken:
-        raise InvalidArgumentError(f"no file may be there to copy {root} to {folder}, got {taken[0]}")
+        raise InvalidArgumentError(f"no file may be there to copy {root} to {folder}", got=taken[0])
     _check_columns(dataset, paths, names)
     written: list[str] = []
     try:
@@ -115,18 +116,18 @@ def add_parquet_blooms(
                 _copy(root / path, folder / path, file, _filters(file, names, fpp, sizing))
             written.append(str(folder / path))
     except BaseException:
-        for one in written:
-            Path(one).unlink(missing_ok=True)
+        for copy in written:
+            Path(copy).unlink(missing_ok=True)
         raise
     return written
 
 
 def _check_columns(dataset: ParquetDataset, paths: Iterable[str], names: Sequence[str]) -> None:
     """Refuse impossible columns, before the first copy."""
-    missing, known = set(names), set()
+    missing, names_of_files = set(names), set()
     for path in paths:
         with dataset.open(path) as file:
-            known.update(file.schema.names)
+            names_of_files.update(file.schema.names)
             for name in names:
                 if not has_column(file.schema, name):
                     continue
@@ -134,21 +135,37 @@ def _check_columns(dataset: ParquetDataset, paths: Iterable[str], names: Sequenc
                 leaf = file.leaf_of(name)
                 if leaf is None:
                     raise InvalidArgumentError(
-                        f"a column must be one leaf with a path of its own, got {name} in {path}"
+                        "a column must be one leaf with a path of its own", got=f"{name} in {path}"
                     )
                 hash_plan(file.leaves[leaf][1])
+                wide = _read_as_double(file, leaf)
+                if wide is not None:
+                    raise UnsupportedTypeError(
+                        "a column with filters must be of a type that engines read as it is",
+                        got=f"{name} of {wide} in {path}",
+                        do="DuckDB would look up a double and lose rows",
+                    )
                 if _plain(file, leaf) is None:
                     physical = file.metadata.schema.column(leaf).physical_type
-                    message = f"a column with filters must have values whose stored bytes are known, got {name}"
-                    raise UnsupportedTypeError(f"{message} in {path}, stored as {physical}")
+                    raise UnsupportedTypeError(
+                        "a column with filters must have values whose stored bytes are known",
+                        got=f"{name} in {path}, stored as {physical}",
+                    )
                 own = file.own_filters(leaf)
                 if own:
                     got = own[0].problem or "some"
                     raise InvalidArgumentError(
-                        f"column {name} of {path} must have no filters yet, got: {got}; leave it out"
+                        f"column {name} of {path} must have no filters yet", got=got, do="leave it out"
                     )
     if missing:
-        raise ColumnNotFoundError.among(min(missing), known, dataset.location)
+        raise ColumnNotFoundError.among(min(missing), names_of_files, dataset.location)
+
+
+def _read_as_double(file: DataFile, leaf: int) -> pa.DataType | None:
+    """The type of a leaf that DuckDB 2.0 reads as float or double, so that it looks up other bytes; else None."""
+    leaf_type, described = value_type(file.leaves[leaf][1]), file.metadata.schema.column(leaf)
+    is_wide = pa.types.is_decimal(leaf_type) and described.precision > _MAX_DIGITS
+    return leaf_type if is_wide or pa.types.is_float16(leaf_type) else None
 
 
 def _plain(file: DataFile, leaf: int) -> pa.DataType | None:
@@ -159,23 +176,23 @@ def _plain(file: DataFile, leaf: int) -> pa.DataType | None:
 
 
 def _filters(file: DataFile, names: Sequence[str], fpp: float, sizing: Sizing) -> dict[tuple[int, int], Sbbf]:
-    found = {}
+    filters = {}
     for name in names:
         leaf, start = file.leaf_of(name), 0
         if leaf is None:
             continue
         for group, rows in enumerate(file.row_group_rows):
             hashes = _distinct_hashes(file, name, _plain(file, leaf), start, start + rows)
-            found[group, leaf] = Sbbf.with_blocks(num_blocks_for(len(hashes), fpp, sizing))
-            found[group, leaf].insert_hashes(hashes)
+            filters[group, leaf] = Sbbf.with_blocks(num_blocks_for(len(hashes), fpp, sizing))
+            filters[group, leaf].insert_hashes(hashes)
             start += rows
-    return found
+    return filters
 
 
 def _distinct_hashes(file: DataFile, name: str, plain: pa.DataType, start: int, stop: int) -> NDArray[np.uint64]:
     """Hashes of the values in some rows; for a zero the hashes of both zeros, since engines may look up either."""
     batches = file.column_batches([name], start, stop)
-    parts = [np.asarray(hash_values(plain_values(column_array(one, name), plain)), np.uint64) for one in batches]
+    parts = [np.asarray(hash_values(plain_values(column_array(batch, name), plain)), np.uint64) for batch in batches]
     return distinct(np.concatenate([np.empty(0, np.uint64), *parts]))
 
 
@@ -199,7 +216,7 @@ def _copy(source: Path, target: Path, file: DataFile, filters: Filters) -> None:
         _check_copy(staged, file, filters)
         os.link(staged, target)
     except (ThriftError, KeyError) as error:
-        raise DataFileError(f"data file {source} must have a footer that can be rewritten, got: {error}") from error
+        raise DataFileError(f"data file {source} must have a footer that can be rewritten", got=error) from error
     except OSError as error:
         raise StorageError(f"cannot write {target}: {error}") from error
     finally:
@@ -207,11 +224,11 @@ def _copy(source: Path, target: Path, file: DataFile, filters: Filters) -> None:
 
 
 def _check_copy(path: Path, source: DataFile, filters: Filters) -> None:
-    with DataFile(LocalSource(path)) as copy:
+    with DataFile(LocalFile(path)) as copy:
         same = copy.schema.equals(source.schema) and copy.row_group_rows == source.row_group_rows
-        own = [one for leaf in {leaf for _group, leaf in filters} for one in copy.own_filters(leaf)]
-    if not same or {(one.row_group, one.leaf): one.filter for one in own} != filters:
-        raise StorageError(f"a copy must be read back as it was written, got another one at {path}")
+        own = [chunk for leaf in {leaf for _group, leaf in filters} for chunk in copy.own_filters(leaf)]
+    if not same or {(chunk.row_group, chunk.leaf): chunk.filter for chunk in own} != filters:
+        raise StorageError("a copy must be read back as it was written", got=f"another one at {path}")
 
 
 def _with_filters(footer: bytes, places: Mapping[tuple[int, int], tuple[int, int]]) -> bytes:

@@ -5,7 +5,7 @@ has each name once, in its schema. With the table's names there, every reader of
 also nested ones. Pages and offsets stay as they are. A column that the table has dropped gets a hidden name, since
 another column may have its name now.
 
-Spec: specs/tables.md#names
+Design: docs/design/tables.md#names
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def renamed_footer(
         _rename(fields, (), name_of, new, location)
         places = {position: _name_place(footer, field) for position, (field, _name) in new.items()}
     except (thrift.ThriftError, LookupError, TypeError, AttributeError) as error:  # or other types
-        raise DataFileError(f"data file {location} must have a Parquet schema, got: {error}") from error
+        raise DataFileError(f"data file {location} must have a Parquet schema", got=error) from error
     if all(field.name == name for field, name in new.values()):
         return footer
     parts, done = [], 0
@@ -90,7 +90,7 @@ def _rename(
             hidden.append(child)
             continue
         if name in taken:
-            raise DataFileError(f"data file {location} must have each column once, got {name} twice")
+            raise DataFileError(f"data file {location} must have each column once", got=f"{name} twice")
         taken.add(name)
         new[child.position] = child, name
         for item, place in _structs(child, here):

@@ -31,8 +31,8 @@ from zonebloom.formats.parquet.row_groups import (
 )
 from zonebloom.formats.parquet.statistics import bounds_of, null_count, unpacking
 from zonebloom.formats.parquet.thrift import ThriftError
-from zonebloom.formats.source import Source
-from zonebloom.storage.fragments import Fingerprint
+from zonebloom.stores.fingerprint import Fingerprint
+from zonebloom.stores.stored_file import StoredFile
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -63,7 +63,7 @@ class DataFile:
     """One opened Parquet file; all reads are of the version that was opened."""
 
     def __init__(
-        self, source: Source, rename: Callable[[Footer], Footer] | None = None, logged: Fingerprint | None = None
+        self, source: StoredFile, rename: Callable[[Footer], Footer] | None = None, logged: Fingerprint | None = None
     ) -> None:
         self.fingerprint = logged or source.fingerprint
         """The fingerprint of the version that is read; for a file of a table the log's."""
@@ -82,8 +82,10 @@ class DataFile:
     def _check_rows(self) -> None:
         in_groups = sum(self.row_group_rows)
         if in_groups != self.num_rows or in_groups > MAX_ROWS or min(self.row_group_rows, default=0) < 0:
-            message = f"the row groups of data file {self._path} must hold its {self.num_rows} rows, at most {MAX_ROWS}"
-            raise DataFileError(f"{message}, got {in_groups}")
+            raise DataFileError(
+                f"the row groups of data file {self._path} must hold its {self.num_rows} rows, at most {MAX_ROWS}",
+                got=in_groups,
+            )
 
     def __enter__(self) -> Self:
         return self
@@ -100,7 +102,9 @@ class DataFile:
     def check_unchanged(self) -> None:
         """Raise `DataFileError` if the file was written to since it was opened."""
         if self._source.current_fingerprint() != self._source.fingerprint:
-            raise DataFileError(f"data file {self._path} must not change while it is read, got a write; run again")
+            raise DataFileError(
+                f"data file {self._path} must not change while it is read", got="a write", do="run again"
+            )
 
     @property
     def num_rows(self) -> int:
@@ -158,7 +162,7 @@ class DataFile:
     def named_schema(self) -> pa.Schema:
         """`schema` without the columns that have two fields of one name.
 
-        Spec: specs/pruning.md#names
+        Design: docs/design/scan.md#names
         """
         repeated = self._footer.repeated_names
         return pa.schema([field for field in self.schema if repeated.get(field.name, field.name) == field.name])
@@ -166,11 +170,11 @@ class DataFile:
     def _check_names(self, columns: Sequence[str]) -> None:
         """Raise if the file has one of `columns`, or a field of it, twice.
 
-        Spec: specs/pruning.md#names
+        Design: docs/design/scan.md#names
         """
         for name, path in self._footer.repeated_names.items():
             if any(column == name or column.startswith(f"{name}.") for column in columns):
-                raise DataFileError(f"data file {self._path} must have each column once, got {path} twice")
+                raise DataFileError(f"data file {self._path} must have each column once", got=f"{path} twice")
 
     def column_batches(self, columns: Sequence[str], start: int, stop: int) -> Iterator[pa.RecordBatch]:
         """Rows `[start, stop)` of `columns` (leaves of structs have dots), in order, in batches of about 8 MiB.
@@ -226,7 +230,7 @@ class DataFile:
         rows = sum(self.row_group_rows[number] for number in groups)
         if held != rows:
             numbers = ", ".join(map(str, groups))
-            raise DataFileError(f"row group {numbers} of data file {self._path} must hold {rows} rows, got {held}")
+            raise DataFileError(f"row group {numbers} of data file {self._path} must hold {rows} rows", got=held)
 
     def _value_bytes(self, leaf: int) -> int:
         described = self._metadata.schema.column(leaf)
@@ -260,7 +264,7 @@ class DataFile:
         DataFileError
             A page cannot be decoded, or the file has a column twice.
 
-        Spec: specs/pages.md#cut
+        Design: docs/design/pages.md#cut
         """
         from zonebloom.formats.parquet.pages import read_cuts  # noqa: PLC0415 - a search does without
 
@@ -277,16 +281,18 @@ class DataFile:
         cuts = read_cuts(self._source, self._footer, group, ranges, alone) if alone else {}
         others = [name for name in present if name not in cuts]
         whole = self._read_row_group(group, others, int96_unit) if others else None
-        found = []
+        columns_read = []
         for name in present:
             if whole is None or name in cuts:
                 values, positions = cuts[name].values, cuts[name].positions_of(ranges[0])
             else:
                 values, positions = whole[name], ranges[0]
             plain = without_views(values.type)
-            found.append(_at(values if plain == values.type else values.cast(plain), positions, lengths))
-        fields = [self.schema.field(name).with_type(one.type) for name, one in zip(present, found, strict=True)]
-        return pa.table(found, schema=pa.schema(fields))
+            columns_read.append(_at(values if plain == values.type else values.cast(plain), positions, lengths))
+        fields = [
+            self.schema.field(name).with_type(column.type) for name, column in zip(present, columns_read, strict=True)
+        ]
+        return pa.table(columns_read, schema=pa.schema(fields))
 
     def _read_row_group(self, number: int, columns: Sequence[str], int96_unit: str) -> pa.Table:
         leaves = self._leaves(columns)
@@ -299,14 +305,14 @@ class DataFile:
 
     def _leaves(self, columns: Sequence[str]) -> list[int]:
         """The leaves of columns and fields of structs that the file has."""
-        found: set[int] = set()
+        leaves_read: set[int] = set()
         for column in columns:
             below, leaves = self._footer.fields, range(0)
             for name in hashing.column_path(self.schema, column):
-                field = next(one for one in below if one.name == name)
+                field = next(child for child in below if child.name == name)
                 below, leaves = field.children, field.leaves
-            found.update(leaves)
-        return sorted(found)
+            leaves_read.update(leaves)
+        return sorted(leaves_read)
 
     def _leaf(self, column: str) -> int | None:
         """The leaf of a top-level column without fields; None if there are several, or none."""
@@ -381,12 +387,12 @@ class DataFile:
         None if the footer has no reliable bounds. The bounds are of the file's own type, which must equal `wanted`, or
         both must be signed integers.
 
-        Spec: specs/pruning.md#statistics
+        Design: docs/design/scan.md#statistics
         """
-        known = _RANGES.setdefault(self._footer, {})
-        if (group, column, wanted) not in known:
-            known[group, column, wanted] = self._integer_range(group, column, wanted)
-        return known[group, column, wanted]
+        ranges = _RANGES.setdefault(self._footer, {})
+        if (group, column, wanted) not in ranges:
+            ranges[group, column, wanted] = self._integer_range(group, column, wanted)
+        return ranges[group, column, wanted]
 
     def _integer_range(self, group: int, column: str, wanted: pa.DataType) -> tuple[int, int] | None:
         leaf = self._leaf(column)
@@ -462,8 +468,11 @@ def open_parquet(dataset: DatasetSnapshot, path: str, listed: Fingerprint | None
     """
     file = dataset.open(path, listed)
     if not isinstance(file, DataFile):
-        message = f"data files must be Parquet here, got {dataset.absolute(path)} of a Lance table"
-        raise DataFileError(f"{message}; search or scan its index")
+        raise DataFileError(
+            "data files must be Parquet here",
+            got=f"{dataset.absolute(path)} of a Lance table",
+            do="search or scan its index",
+        )
     return file
 
 

@@ -3,7 +3,7 @@
 pyarrow parses the footer, gives the types, and decodes pages. Metadata of column chunks is read from the footer's bytes
 here: for a damaged or encrypted chunk pyarrow 26 ends the process by a C++ exception.
 
-Spec: specs/pages.md#footer
+Design: docs/design/pages.md#footer
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ import pyarrow as pa
 
 from zonebloom.arrow import parquet as pq
 from zonebloom.errors import DataFileError, first_line
+from zonebloom.formats.lru_cache import LruCache
 from zonebloom.formats.parquet import thrift
 from zonebloom.formats.parquet.column_mapping import StoredName, renamed_footer
 from zonebloom.formats.parquet.row_groups import RowGroups, part_offsets
 from zonebloom.formats.parquet.schema import StoredField, read_schema
 from zonebloom.formats.parquet.thrift import ThriftError
-from zonebloom.formats.recent import Recent
-from zonebloom.formats.source import Source
-from zonebloom.storage.fragments import Fingerprint
+from zonebloom.stores.fingerprint import Fingerprint
+from zonebloom.stores.stored_file import StoredFile
 
 _TAIL_BYTES = 1 << 16
 """Bytes that are read from the end at first: they have most footers, and the page index of small files."""
@@ -81,7 +81,7 @@ class Footer:
         """An estimate of its memory: pyarrow's objects take several times the bytes of the footer."""
         return 4096 + 8 * max(len(self._raw), int(self.metadata.serialized_size)) + len(self._tail)
 
-    def read_ranges(self, source: Source, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+    def read_ranges(self, source: StoredFile, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """As `source.read_ranges`; bytes that were read with the footer and kept are not read again."""
         first = self.size - len(self._tail)
         if self._tail and all(offset >= first for offset, _length in ranges):
@@ -158,8 +158,8 @@ class Footer:
     def repeated_names(self) -> dict[str, str]:
         """Top-level columns that occur twice, or have two fields of one name: their names, and the repeated path."""
         counts = Counter(field.name for field in self.fields)
-        found = {field.name: _repeated_name(field, field.name) for field in self.fields}
-        return {name: path for name in counts if (path := name if counts[name] > 1 else found[name])}
+        paths = {field.name: _repeated_name(field, field.name) for field in self.fields}
+        return {name: path for name in counts if (path := name if counts[name] > 1 else paths[name])}
 
     def chunk(self, group: int, leaf: int) -> dict[int, Any]:
         """The column chunk of a row group, as Parquet's struct `ColumnChunk`.
@@ -169,10 +169,10 @@ class Footer:
         ThriftError
             The footer differs from what pyarrow reads.
         """
-        found = self._row_groups[group]
-        if found.num_chunks != self.metadata.num_columns:
-            raise ThriftError(f"a row group must have {self.metadata.num_columns} columns, got {found.num_chunks}")
-        return found.chunk(leaf)
+        row_group = self._row_groups[group]
+        if row_group.num_chunks != self.metadata.num_columns:
+            raise ThriftError(f"a row group must have {self.metadata.num_columns} columns, got {row_group.num_chunks}")
+        return row_group.chunk(leaf)
 
 
 def _leaves_of(stored: StoredField, column_type: pa.DataType, path: str) -> Iterator[tuple[str, pa.DataType]]:
@@ -192,21 +192,21 @@ def _repeated_name(field: StoredField, path: str) -> str:
         if child.name in names:
             return below
         names.add(child.name)
-        if found := _repeated_name(child, below):
-            return found
+        if repeated := _repeated_name(child, below):
+            return repeated
     return ""
 
 
 # --- reading, and keeping ---------------------------------------------------------------------------------------------
 
 
-_KEPT: Recent[tuple[Any, ...], Footer] = Recent(1 << 27, lambda footer: footer.num_bytes)
+_KEPT: LruCache[tuple[Any, ...], Footer] = LruCache(1 << 27, lambda footer: footer.num_bytes)
 """The cache of this process, shared by all indexes: some thousand footers."""
 _SETTLED_NS = 2_000_000_000
 """Nanoseconds: the footer of a younger file is not cached: a second write may leave its time and size unchanged."""
 
 
-def read_footer(source: Source) -> Footer:
+def read_footer(source: StoredFile) -> Footer:
     """The footer of an opened file, from the cache if a file with this fingerprint was read before.
 
     Raises
@@ -214,7 +214,7 @@ def read_footer(source: Source) -> Footer:
     DataFileError
         The file is no whole Parquet file.
 
-    Spec: specs/pages.md#footer
+    Design: docs/design/pages.md#footer
     """
     fingerprint = source.fingerprint
     key = (source.path, *fingerprint)
@@ -226,7 +226,7 @@ def read_footer(source: Source) -> Footer:
     return footer
 
 
-def _read(source: Source, fingerprint: Fingerprint) -> Footer:
+def _read(source: StoredFile, fingerprint: Fingerprint) -> Footer:
     size = fingerprint.size
     with _explained(source.path):
         tail = _tail(source, size)
@@ -244,10 +244,10 @@ def _explained(path: str) -> Iterator[None]:
     try:
         yield
     except (pa.ArrowException, OSError, ThriftError, UnicodeDecodeError) as error:
-        raise DataFileError(f"data file {path} must be a whole Parquet file, got: {first_line(error)}") from error
+        raise DataFileError(f"data file {path} must be a whole Parquet file", got=first_line(error)) from error
 
 
-def _tail(source: Source, size: int) -> bytes:
+def _tail(source: StoredFile, size: int) -> bytes:
     """The end of the file with the whole footer; empty if the file does not end as a Parquet file."""
     first = max(0, size - _TAIL_BYTES)
     (tail,) = source.read_ranges([(first, size - first)])

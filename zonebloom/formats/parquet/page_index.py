@@ -3,7 +3,7 @@
 The map is made from the file's OffsetIndex. An OffsetIndex that contradicts the footer in any byte is ignored. For a
 local file without one, the map is made from the headers of the pages, read one after the other.
 
-Spec: specs/pages.md#page-map
+Design: docs/design/pages.md#page-map
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from zonebloom.formats.parquet.row_groups import (
     is_encrypted,
 )
 from zonebloom.formats.parquet.thrift import Bytes, ThriftError
-from zonebloom.formats.source import Source
+from zonebloom.stores.stored_file import StoredFile
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -104,7 +104,7 @@ class PageMap:
         return offset, min(stop - offset, _COUNT_BYTES)
 
     def prove(self, last_header: bytes) -> bool:
-        """Whether the last page has exactly the remaining rows, which it has not if an earlier page is miscounted."""
+        """Whether the last page has exactly the remaining rows; it does not if an earlier page is miscounted."""
         if _num_values(last_header) == int(self.rows[-1] - self.rows[-2]):
             self.is_proven = True
         return self.is_proven
@@ -115,21 +115,21 @@ _KNOWN: WeakKeyDictionary[Footer, dict[tuple[int, int], PageMap | None]] = WeakK
 
 
 def page_maps(
-    source: Source, footer: Footer, group: int, leaves: Sequence[int], saved_rows: int
+    source: StoredFile, footer: Footer, group: int, leaves: Sequence[int], saved_rows: int
 ) -> list[PageMap | None]:
     """The page maps of leaves of a row group; None for a leaf without a page index, or with a contradictory one.
 
     Unknown page indexes are read together. For a chunk without one in a local file the headers of its pages are read.
     Their number is limited: reading them costs less than decoding `saved_rows`, and less than reading the chunk.
     """
-    known = _KNOWN.setdefault(footer, {})
-    if len(known) + len(leaves) > _MAX_KEPT:
-        known.clear()
-    unknown = [leaf for leaf in leaves if (group, leaf) not in known]
+    cached = _KNOWN.setdefault(footer, {})
+    if len(cached) + len(leaves) > _MAX_KEPT:
+        cached.clear()
+    unknown = [leaf for leaf in leaves if (group, leaf) not in cached]
     chunks = {leaf: _chunk_meta(footer, group, leaf) for leaf in unknown}
     spans = {leaf: chunk.index for leaf, chunk in chunks.items() if chunk is not None and chunk.index is not None}
     blobs = dict(zip(spans, footer.read_ranges(source, list(spans.values())) if spans else [], strict=True))
-    maps = {leaf: known.get((group, leaf)) for leaf in leaves}
+    maps = {leaf: cached.get((group, leaf)) for leaf in leaves}
     for leaf, chunk in chunks.items():
         if chunk is not None and chunk.index is not None:
             locations = _locations(blobs[leaf]) if len(blobs[leaf]) == chunk.index[1] else None
@@ -137,7 +137,7 @@ def page_maps(
         elif chunk is not None and not source.is_remote:
             max_pages = max(saved_rows // _ROWS_PER_HEADER, (chunk.stop - chunk.start) // _BYTES_PER_HEADER)
             maps[leaf] = _walked_map(source, chunk, max_pages)
-        known[group, leaf] = maps[leaf]
+        cached[group, leaf] = maps[leaf]
     return [maps[leaf] for leaf in leaves]
 
 
@@ -161,7 +161,7 @@ def _chunk_meta(footer: Footer, group: int, leaf: int) -> ChunkMeta | None:
     num_rows = footer.row_group_rows[group]
     if num_values != num_rows or start <= 0 or num_bytes <= 0 or start + num_bytes > footer.size:
         return None
-    stats = tuple(one for one in counted if isinstance(one, dict))
+    stats = tuple(page_stats for page_stats in counted if isinstance(page_stats, dict))
     head = thrift.write_fields(
         {
             _TYPE: (thrift.I32, physical_type),
@@ -235,27 +235,27 @@ def _checked_map(chunk: ChunkMeta, locations: NDArray[np.int64]) -> PageMap | No
 
 def _dictionary_pages(chunk: ChunkMeta, num_pages: int) -> int:
     """The number of data pages that refer to the dictionary; all of them if the encoding statistics are incomplete."""
-    data_pages = [one for one in chunk.encoding_stats if one.get(1) in (_DATA_PAGE, _DATA_PAGE_V2)]
-    if sum(one.get(3, 0) for one in data_pages) != num_pages:
+    data_pages = [stats for stats in chunk.encoding_stats if stats.get(1) in (_DATA_PAGE, _DATA_PAGE_V2)]
+    if sum(stats.get(3, 0) for stats in data_pages) != num_pages:
         return num_pages
-    return sum(int(one[3]) for one in data_pages if one.get(2) in DICTIONARY_ENCODINGS)
+    return sum(int(stats[3]) for stats in data_pages if stats.get(2) in DICTIONARY_ENCODINGS)
 
 
 # --- headers of pages -------------------------------------------------------------------------------------------------
 
 
-def _walked_map(source: Source, chunk: ChunkMeta, max_pages: int) -> PageMap | None:
+def _walked_map(source: StoredFile, chunk: ChunkMeta, max_pages: int) -> PageMap | None:
     """The map from the headers of all pages, read one after the other; None if there are too many or one is wrong.
 
-    Spec: specs/pages.md#walk
+    Design: docs/design/pages.md#walk
     """
     offsets: list[int] = []
     rows, dictionary, num_dictionary_pages, position = [0], (chunk.start, 0), 0, chunk.start
     while position < chunk.stop:
-        found = _header_at(source, position, chunk.stop)
-        if found is None or len(offsets) >= max_pages:
+        page_header = _header_at(source, position, chunk.stop)
+        if page_header is None or len(offsets) >= max_pages:
             return None
-        header, stop = found
+        header, stop = page_header
         if header.get(1) == _DICTIONARY_PAGE and not offsets:
             dictionary = (chunk.start, stop - chunk.start)
         else:
@@ -273,7 +273,7 @@ def _walked_map(source: Source, chunk: ChunkMeta, max_pages: int) -> PageMap | N
     return PageMap(*places, dictionary, num_dictionary_pages, chunk, is_proven=True)
 
 
-def _header_at(source: Source, position: int, stop: int) -> tuple[dict[int, Any], int] | None:
+def _header_at(source: StoredFile, position: int, stop: int) -> tuple[dict[int, Any], int] | None:
     """The header of the page at `position`, and the position after the page; None if there is none before `stop`."""
     length = _HEADER_BYTES
     while length <= _MAX_HEADER_BYTES:
@@ -316,7 +316,7 @@ def _num_values(header: bytes) -> int | None:
 def page_encoding(data: Bytes, position: int, num_bytes: int, num_rows: int) -> int | None:
     """The encoding of the data page at `position`; None if it is no data page of `num_bytes` and `num_rows`.
 
-    Spec: specs/pages.md#page-header
+    Design: docs/design/pages.md#page-header
     """
     try:
         header, stop = thrift.read_struct(data, position)

@@ -4,7 +4,7 @@ The pages of columns are fetched with their dictionaries into one buffer, and py
 made for them. So every type, codec and encoding is as pyarrow reads it. If a file has no page index, or a page differs
 from it, there is no cut, and the caller reads the row group.
 
-Spec: specs/pages.md#cut
+Design: docs/design/pages.md#cut
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ from zonebloom.formats.parquet.thrift import (
     write_list,
     write_struct,
 )
-from zonebloom.formats.source import LocalSource, Source
+from zonebloom.stores.local_file import LocalFile
+from zonebloom.stores.stored_file import StoredFile
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -121,25 +122,25 @@ class _Found:
     """Parquet's ColumnChunk of each leaf, with the positions of its pages in the fetched memory."""
 
 
-def read_cuts(source: Source, footer: Footer, group: int, ranges: Ranges, names: Sequence[str]) -> dict[str, Cut]:
+def read_cuts(source: StoredFile, footer: Footer, group: int, ranges: Ranges, names: Sequence[str]) -> dict[str, Cut]:
     """The pages with rows of `ranges`, for those top-level columns among `names` whose pages can be read alone.
 
     A column is left out if it has no page index, if the page index or a page is damaged, or if its whole chunk costs
     less. There are at most two reads for all columns together: unknown page indexes, and pages.
 
-    Spec: specs/pages.md#cut
+    Design: docs/design/pages.md#cut
     """
     plans = _plans(source, footer, group, ranges, names)
     if not plans:
         return {}
-    found, fetched = _fetched(source, plans)
-    return _decoded(footer, found, fetched)
+    sound, fetched = _fetched(source, plans)
+    return _decoded(footer, sound, fetched)
 
 
 # --- choosing ---------------------------------------------------------------------------------------------------------
 
 
-def _plans(source: Source, footer: Footer, group: int, ranges: Ranges, names: Sequence[str]) -> list[_Plan]:
+def _plans(source: StoredFile, footer: Footer, group: int, ranges: Ranges, names: Sequence[str]) -> list[_Plan]:
     saved_rows = footer.row_group_rows[group] - int((ranges[1] - ranges[0]).sum())
     fields = footer.fields if _may_pay(footer, group, saved_rows) else ()
     numbers = [footer.schema.get_field_index(name) for name in names] if fields else []
@@ -148,9 +149,9 @@ def _plans(source: Source, footer: Footer, group: int, ranges: Ranges, names: Se
     maps = dict(zip(leaves, page_maps(source, footer, group, leaves, saved_rows), strict=True)) if leaves else {}
     plans = []
     for number, field in wanted.items():
-        known = [pages for leaf in field.leaves if (pages := maps[leaf]) is not None]
-        if known and len(known) == len(field.leaves):
-            plan = _plan(number, known, ranges)
+        page_maps_of_field = [pages for leaf in field.leaves if (pages := maps[leaf]) is not None]
+        if page_maps_of_field and len(page_maps_of_field) == len(field.leaves):
+            plan = _plan(number, page_maps_of_field, ranges)
             if _pays(plan):
                 plans.append(plan)
     return plans
@@ -194,11 +195,11 @@ def _pays(plan: _Plan) -> bool:
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-def _fetched(source: Source, plans: Sequence[_Plan]) -> tuple[list[_Found], pa.Buffer]:
+def _fetched(source: StoredFile, plans: Sequence[_Plan]) -> tuple[list[_Found], pa.Buffer]:
     """The plans whose pages agree with their page indexes, and the pages of all plans in one buffer."""
     spans = [span for plan in plans for leaf in plan.leaves for span in leaf.spans]
     fetched = _read_together(source, spans)
-    memory, position, found = memoryview(fetched).cast("B"), len(_MAGIC), []
+    memory, position, sound = memoryview(fetched).cast("B"), len(_MAGIC), []
     if len(memory) != position + sum(size for _offset, size in spans):
         return [], fetched
     for plan in plans:
@@ -208,13 +209,13 @@ def _fetched(source: Source, plans: Sequence[_Plan]) -> tuple[list[_Found], pa.B
             position += sum(size for _offset, size in leaf.spans)
         whole = [chunk for chunk in chunks if chunk is not None]
         if len(whole) == len(chunks):
-            found.append(_Found(plan, whole))
-    return found, fetched
+            sound.append(_Found(plan, whole))
+    return sound, fetched
 
 
-def _read_together(source: Source, spans: Sequence[tuple[int, int]]) -> pa.Buffer:
+def _read_together(source: StoredFile, spans: Sequence[tuple[int, int]]) -> pa.Buffer:
     """The bytes of all spans, one after the other; for a local file in memory that Arrow reuses."""
-    if not isinstance(source, LocalSource):
+    if not isinstance(source, LocalFile):
         return pa.py_buffer(b"".join([_MAGIC, *source.read_ranges(spans)]))
     buffer = pa.allocate_buffer(len(_MAGIC) + sum(size for _offset, size in spans))
     memory = memoryview(buffer).cast("B")
@@ -248,25 +249,26 @@ def _checked(leaf: _Leaf, num_rows: int, memory: memoryview, position: int) -> b
 # --- decoding ---------------------------------------------------------------------------------------------------------
 
 
-def _decoded(footer: Footer, found: Sequence[_Found], fetched: pa.Buffer) -> dict[str, Cut]:
+def _decoded(footer: Footer, sound: Sequence[_Found], fetched: pa.Buffer) -> dict[str, Cut]:
     """The rows of the plans from the pages in `fetched`; without plans that pyarrow decodes to other types or rows."""
     cuts = {}
     by_rows: dict[int, list[_Found]] = {}
-    for one in found:
-        by_rows.setdefault(one.plan.num_wanted, []).append(one)
+    for ready in sound:
+        by_rows.setdefault(ready.plan.num_wanted, []).append(ready)
     for num_wanted, together in by_rows.items():
-        numbers = tuple(one.plan.number for one in together)
+        numbers = tuple(ready.plan.number for ready in together)
         fields = [footer.schema.field(number) for number in numbers]
         try:
-            written = _footer(footer, numbers, [chunk for one in together for chunk in one.chunks], num_wanted)
+            written = _footer(footer, numbers, [chunk for ready in together for chunk in ready.chunks], num_wanted)
             reader = pq.ParquetFile(pa.BufferReader(fetched), metadata=metadata_of(written), pre_buffer=False)
             table = reader.read_row_group(0, use_threads=False)
         except (pa.ArrowException, OSError, ThriftError):
             continue
         is_as_promised = table.num_rows == num_wanted and table.schema.names == [field.name for field in fields]
         if is_as_promised and table.schema.types == [field.type for field in fields]:
-            for one, values in zip(together, table.columns, strict=True):
-                cuts[footer.schema.field(one.plan.number).name] = Cut(values, one.plan.first_rows, one.plan.positions)
+            for ready, values in zip(together, table.columns, strict=True):
+                name = footer.schema.field(ready.plan.number).name
+                cuts[name] = Cut(values, ready.plan.first_rows, ready.plan.positions)
     return cuts
 
 
@@ -294,8 +296,8 @@ def _described(footer: Footer, numbers: tuple[int, ...]) -> tuple[bytes, bytes]:
     First the fields before the row groups (format, and a schema of those columns). Then the fields after them (the
     Arrow schema, if the file has one, and the writer).
     """
-    known = _DESCRIBED.setdefault(footer, {})
-    if numbers not in known:
+    described = _DESCRIBED.setdefault(footer, {})
+    if numbers not in described:
         elements = [element for number in numbers for element in footer.fields[number].schema]
         root = write_struct({_NAME: (BINARY, b"schema"), _NUM_CHILDREN: (I32, len(numbers))})
         tail: dict[int, Field] = {}
@@ -306,7 +308,7 @@ def _described(footer: Footer, numbers: tuple[int, ...]) -> tuple[bytes, bytes]:
         if footer.created_by:  # pyarrow reads pages of some old writers differently
             tail[6] = BINARY, footer.created_by
         head = write_fields({1: (I32, 2), 2: (LIST, write_list(STRUCT, [root, *elements]))})
-        if len(known) == _MAX_DESCRIBED:
-            known.clear()
-        known[numbers] = head, write_fields(tail, after=4) + STOP
-    return known[numbers]
+        if len(described) == _MAX_DESCRIBED:
+            described.clear()
+        described[numbers] = head, write_fields(tail, after=4) + STOP
+    return described[numbers]

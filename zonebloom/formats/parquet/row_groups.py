@@ -4,7 +4,7 @@ A chunk's description has no length, so all descriptions before a chunk are skip
 a regular expression skips 64 of them at once, in 1.3 µs each (Python 3.11). The others are skipped as structs, in 15 µs
 each.
 
-Spec: specs/pages.md#row-groups
+Design: docs/design/pages.md#row-groups
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ class RowGroup:
         ThriftError
             There is no row group.
         """
-        found = thrift.find_field(footer, position, _COLUMNS)
-        if found is None:
+        columns = thrift.find_field(footer, position, _COLUMNS)
+        if columns is None:
             raise ThriftError("a row group must have columns")
-        num_chunks, _kind, position = thrift.read_list_header(footer, found)
+        num_chunks, _kind, position = thrift.read_list_header(footer, columns)
         marks = []
         for first in range(0, num_chunks, _STRIDE):
             marks.append(position)
@@ -108,13 +108,13 @@ class RowGroups:
     def __getitem__(self, number: int) -> RowGroup:
         with self._lock:
             if self._position is None:
-                found = thrift.find_field(self._footer, 0, _ROW_GROUPS)
-                if found is None:
+                groups = thrift.find_field(self._footer, 0, _ROW_GROUPS)
+                if groups is None:
                     raise ThriftError("a footer must have row groups")
-                self._position = thrift.read_list_header(self._footer, found)[2]
+                self._position = thrift.read_list_header(self._footer, groups)[2]
             while len(self._passed) <= number:
-                one, self._position = RowGroup.passed(self._footer, self._position)
-                self._passed.append(one)
+                group, self._position = RowGroup.passed(self._footer, self._position)
+                self._passed.append(group)
             return self._passed[number]
 
 
@@ -153,7 +153,7 @@ def column_metadata(chunk: dict[int, Any]) -> dict[int, Any]:
     if not isinstance(meta, dict) or not all(isinstance(meta.get(field), int) for field in numbers):
         raise ThriftError("a column chunk must have its metadata in the footer")
     encodings = meta.get(ENCODINGS)
-    if not isinstance(encodings, list) or not all(isinstance(one, int) for one in encodings):
+    if not isinstance(encodings, list) or not all(isinstance(encoding, int) for encoding in encodings):
         raise ThriftError("a column chunk must have a list of encodings")
     if not isinstance(meta.get(DICTIONARY_OFFSET, 0), int):
         raise ThriftError("the dictionary page of a column chunk must have an offset")
@@ -163,10 +163,10 @@ def column_metadata(chunk: dict[int, Any]) -> dict[int, Any]:
 def part_offsets(chunk: dict[int, Any]) -> list[int]:
     """The positions of pages, page indexes and the bloom filter of a ColumnChunk, as far as it has them."""
     meta = chunk.get(_METADATA)
-    found = [chunk.get(field) for field in _INDEXES]
+    offsets = [chunk.get(field) for field in _INDEXES]
     if isinstance(meta, dict):
-        found += [meta.get(field) for field in (DATA_OFFSET, DICTIONARY_OFFSET, BLOOM_OFFSET)]
-    return [offset for offset in found if isinstance(offset, int)]
+        offsets += [meta.get(field) for field in (DATA_OFFSET, DICTIONARY_OFFSET, BLOOM_OFFSET)]
+    return [offset for offset in offsets if isinstance(offset, int)]
 
 
 @cache

@@ -1,6 +1,6 @@
 """The schema of a footer as it is written: a tree of columns, their fields, and the leaves below.
 
-Spec: specs/pages.md#footer
+Design: docs/design/pages.md#footer
 """
 
 from __future__ import annotations

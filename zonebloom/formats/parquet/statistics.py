@@ -1,6 +1,6 @@
 """Least and greatest value of a column chunk, and its number of nulls, from its ColumnMetaData.
 
-Spec: specs/pruning.md#statistics
+Design: docs/design/scan.md#statistics
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def unpacking(own: pa.DataType, leaf: pq.ColumnSchema) -> str | None:
         return None
     if leaf.physical_type in _TEXTS:
         return ""
-    found = _FORMATS.get(leaf.physical_type)
-    return found.upper() if found is not None and t.is_unsigned_integer(own) else found
+    code = _FORMATS.get(leaf.physical_type)
+    return code.upper() if code is not None and t.is_unsigned_integer(own) else code
 
 
 def bounds_of(meta: dict[int, Any], unpacked: str) -> tuple[Any, Any] | None:
@@ -54,5 +54,5 @@ def bounds_of(meta: dict[int, Any], unpacked: str) -> tuple[Any, Any] | None:
 def null_count(meta: dict[int, Any]) -> int | None:
     """The number of nulls of a chunk; None if its statistics do not have it."""
     statistics = meta.get(_STATISTICS)
-    found = statistics.get(_NULL_COUNT) if isinstance(statistics, dict) else None
-    return found if isinstance(found, int) and found >= 0 else None
+    count = statistics.get(_NULL_COUNT) if isinstance(statistics, dict) else None
+    return count if isinstance(count, int) and count >= 0 else None

@@ -4,7 +4,7 @@ A struct is read into a dict from field id to value: int, bool, bytes, list or d
 fields are read or skipped like the others. Bytes come from files: for any bytes a reader returns a value or raises
 `ThriftError`, and its memory is in proportion to the bytes that it reads.
 
-Spec: specs/pages.md#thrift
+Design: docs/design/pages.md#thrift
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ def written_fields(data: Bytes, position: int) -> tuple[dict[int, Field], int]:
     ThriftError
         There is no struct, or it has a field twice or with a negative number.
     """
-    found: dict[int, Field] = {}
+    fields: dict[int, Field] = {}
     field = 0
     while head := data[position]:
         position += 1
@@ -174,17 +174,17 @@ def written_fields(data: Bytes, position: int) -> tuple[dict[int, Field], int]:
             field += head >> 4
         else:
             field, position = _zigzag(data, position)
-        if field in found or field < 0:
+        if field in fields or field < 0:
             raise ThriftError(f"a struct must have each field once, with a number of 0 or more, got {field}")
         if kind in (TRUE, FALSE):
-            found[field] = (kind, b"")
+            fields[field] = (kind, b"")
         elif kind == BINARY:
             value, position = _value(data, position, kind, 0)
-            found[field] = (kind, bytes(value))
+            fields[field] = (kind, bytes(value))
         else:
             start, position = position, _skip(data, position, kind, 0)
-            found[field] = (kind, bytes(data[start:position]))
-    return found, position + 1
+            fields[field] = (kind, bytes(data[start:position]))
+    return fields, position + 1
 
 
 def written_structs(data: Bytes) -> list[bytes]:
@@ -196,11 +196,11 @@ def written_structs(data: Bytes) -> list[bytes]:
         There is no such list.
     """
     size, _kind, position = read_list_header(data, 0)
-    found = []
+    structs = []
     for _index in range(size):
         start, position = position, skip(data, position, STRUCT)
-        found.append(bytes(data[start:position]))
-    return found
+        structs.append(bytes(data[start:position]))
+    return structs
 
 
 def _list_header(data: Bytes, position: int) -> tuple[int, int, int]:
@@ -217,22 +217,22 @@ def _list_header(data: Bytes, position: int) -> tuple[int, int, int]:
 def _struct(data: Bytes, position: int, depth: int) -> tuple[dict[int, Any], int]:
     if depth > MAX_DEPTH:
         raise ThriftError(f"structs must be nested at most {MAX_DEPTH} deep")
-    found: dict[int, Any] = {}
+    fields: dict[int, Any] = {}
     field = 0
     while True:
         head = data[position]
         position += 1
         if not head:
-            return found, position
+            return fields, position
         kind = head & 15
         if head >> 4:
             field += head >> 4
         else:
             field, position = _zigzag(data, position)
         if kind in (TRUE, FALSE):
-            found[field] = kind == TRUE
+            fields[field] = kind == TRUE
         else:
-            found[field], position = _value(data, position, kind, depth)
+            fields[field], position = _value(data, position, kind, depth)
 
 
 def _value(data: Bytes, position: int, kind: int, depth: int) -> tuple[Any, int]:

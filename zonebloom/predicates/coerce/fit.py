@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
+from zonebloom.arrow import compute as pc
 from zonebloom.arrow import from_values, plain_array
 from zonebloom.bloom.hashing import is_supported, storage_type
-from zonebloom.errors import first_line
+from zonebloom.errors import PredicateError, first_line
 from zonebloom.predicates.coerce import numbers, temporal, texts
 from zonebloom.predicates.coerce.reasons import MisfitError, Part, misfit, nan_misfit
-from zonebloom.predicates.coerce.sources import Number, sources
+from zonebloom.predicates.coerce.sources import Source, groups, source_of, sources
 from zonebloom.reasons import Reason, ReasonCode
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +38,8 @@ class Fit:
 def fit_values(values: Any, column_type: pa.DataType) -> Fit:
     """The values of `column_type` that equal any of `values`; no other value of the type does, unless a reason is set.
 
-    `values` is one Python, NumPy or Arrow value, or any collection of them: a list, a set, an Arrow or NumPy array, an
-    object of the Arrow PyCapsule interface. Nulls are dropped, since ``= NULL`` is never true. No literal and no type
-    raises an error: a literal that does not convert sets the reason.
+    `values` is one value, or a collection of any library (literals.collected). Nulls are dropped, since ``= NULL`` is
+    never true. No literal and no type raises an error: a literal that does not convert sets the reason.
 
     Spec: specs/hashing.md#fit_values
     """
@@ -51,12 +54,80 @@ def fit_values(values: Any, column_type: pa.DataType) -> Fit:
     try:
         parts = [_fit_source(source, value_type) for source in sources(values)]
         array = pa.concat_arrays([nothing, *(part for part, _ in parts)])
-    except MisfitError as error:
-        return Fit(_wrap(nothing, value_type), Reason(error.code, str(error)), 0)
+    except (MisfitError, PredicateError) as error:
+        code = error.code if isinstance(error, MisfitError) else ReasonCode.TYPE_MISMATCH
+        return Fit(_wrap(nothing, value_type), Reason(code, str(error)), 0)
     except (pa.ArrowException, ArithmeticError, UnicodeError) as error:
         message = f"a literal must convert exactly to {column_type}, got {first_line(error)}"
         return Fit(_wrap(nothing, value_type), Reason(ReasonCode.TYPE_MISMATCH, message), 0)
     return Fit(_wrap(array, value_type), None, sum(num_out for _, num_out in parts))
+
+
+@dataclass(frozen=True, slots=True)
+class FitOfEach:
+    """Each of many literals by itself in a column's type."""
+
+    slots: NDArray[np.int64]
+    """Slots of the literals that fit."""
+    values: pa.Array
+    """Their values, in the column's type."""
+    misfits: NDArray[np.int64]
+    """Slots of the misfits; the other slots are null, or out of range."""
+
+
+def fit_each(values: pa.Array | list[Any], column_type: pa.DataType) -> FitOfEach:
+    """The fit of each value of what `literals.collected` gives; a run that fits as a whole costs one conversion."""
+    slots: list[NDArray[np.int64]] = [np.zeros(0, np.int64)]
+    fitting: list[pa.Array] = [fit_values([], column_type).values]
+    misfits: list[NDArray[np.int64]] = [np.zeros(0, np.int64)]
+    for own, group in groups(values):
+        try:
+            source = source_of(group)
+        except (MisfitError, pa.ArrowException, UnicodeError):  # no column has such values
+            misfits.append(own)
+            continue
+        for run, part in _fitting_runs(source, column_type):
+            if part is None:
+                misfits.append(own[run])
+            else:
+                slots.append(own[run])
+                fitting.append(part)
+    return FitOfEach(np.concatenate(slots), pa.concat_arrays(fitting), np.concatenate(misfits))
+
+
+def _fitting_runs(source: Source, column_type: pa.DataType) -> Iterator[tuple[NDArray[np.int64], pa.Array | None]]:
+    """Places in `source` with their values in the type, and with None if the values are misfits."""
+    if isinstance(source, list):
+        order = np.arange(len(source))
+    else:
+        source = plain_array(source, keeps_uuid=True)
+        order = np.arange(len(source)) if not source.null_count else np.flatnonzero(source.is_valid())
+        whole = fit_values(source, column_type)
+        if whole.reason is None and len(whole.values) == len(order):  # as nearly always: no sorting, no copies
+            yield order, whole.values
+            return
+        if _is_sortable(source.type):  # what is out of range is a run
+            order = pc.sort_indices(source).to_numpy()[: len(order)].astype(np.int64)  # nulls come last
+    waiting = [order]
+    while waiting:
+        run = waiting.pop()
+        part = [source[place] for place in run] if isinstance(source, list) else source.take(pa.array(run))
+        fit = fit_values(part, column_type)
+        if fit.reason is None and len(fit.values) == len(run):
+            yield run, fit.values
+        elif len(run) == 1 and fit.reason is not None:
+            yield run, None
+        elif len(run) > 1 and (fit.reason is not None or len(fit.values)):
+            middle = len(run) // 2
+            waiting += [run[:middle], run[middle:]]
+
+
+def _is_sortable(value_type: pa.DataType) -> bool:
+    """Whether pyarrow 26 sorts values of the type."""
+    t = pa.types
+    is_unsorted = t.is_float16, t.is_decimal32, t.is_decimal64, t.is_interval
+    is_sorted = t.is_primitive, t.is_decimal
+    return not any(is_type(value_type) for is_type in is_unsorted) and any(is_type(value_type) for is_type in is_sorted)
 
 
 def _value_type(column_type: pa.DataType) -> pa.DataType:
@@ -100,7 +171,7 @@ def _family(value_type: pa.DataType) -> str:
     return next((name for name, belongs in families.items() if belongs(stored)), "none")
 
 
-def _fit_source(source: pa.Array | list[Number], value_type: pa.DataType) -> Part:
+def _fit_source(source: Source, value_type: pa.DataType) -> Part:
     """The fit of one array, or of one list of exact numbers."""
     stored = storage_type(value_type)
     if isinstance(source, list):

@@ -14,7 +14,7 @@ import pyarrow as pa
 from zonebloom.arrow import to_numpy
 from zonebloom.predicates.coerce.reasons import MisfitError, Part, misfit, nan_misfit
 from zonebloom.predicates.coerce.sources import Number
-from zonebloom.predicates.numbers import unit_bounds
+from zonebloom.predicates.exact_numbers import unit_bounds
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -5,62 +5,57 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from zonebloom.arrow import from_values
 from zonebloom.predicates.coerce.reasons import MisfitError
+from zonebloom.predicates.literals import collected, from_numpy_array, is_collection, is_null_literal, literal
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_PLAIN = frozenset({int, float, str, bytes, bool, decimal.Decimal, dt.date, uuid.UUID})
+"""Types whose values are never null, and always of one kind."""
 
 Number: TypeAlias = int | decimal.Decimal
-_ENCODED = (pa.DictionaryScalar, pa.RunEndEncodedScalar)
+Source: TypeAlias = pa.Array | list[Number]
+"""Literals of one type; exact numbers that Arrow has no common type for are a list."""
 
 
-def sources(values: Any) -> Iterator[pa.Array | list[Number]]:
-    """The literals as arrays, each of one type; exact numbers that Arrow has no common type for as a list."""
-    if isinstance(values, (pa.Array, pa.ChunkedArray)):
-        yield from values.chunks if isinstance(values, pa.ChunkedArray) else [values]
-    elif hasattr(values, "__arrow_c_stream__"):
-        yield from pa.chunked_array(values).chunks
-    elif hasattr(values, "__arrow_c_array__"):
-        yield pa.array(values)
-    elif isinstance(values, np.ndarray) and values.ndim and values.dtype != np.dtype(object):
-        yield pa.array(values, from_pandas=False)
-    elif isinstance(values, Iterable) and not isinstance(
-        values, (str, bytes, bytearray, memoryview, Mapping, pa.Scalar)
-    ):
-        yield from _sources_of_objects(list(values))
-    else:
-        yield from _sources_of_objects([values])
+def sources(values: Any) -> Iterator[Source]:
+    """The literals that are not null objects, converted by their own types."""
+    listed = collected(values) if is_collection(values) else [literal(values)]
+    for _, group in groups(listed):
+        yield source_of(group)
 
 
-def _sources_of_objects(values: list[Any]) -> Iterator[pa.Array | list[Number]]:
-    groups: dict[Any, list[Any]] = {}
+def groups(values: pa.Array | list[Any]) -> Iterator[tuple[NDArray[np.int64], pa.Array | list[Any]]]:
+    """What `collected` gives in groups of one kind, each with the slots of its values; null objects are left out.
+
+    pyarrow's type inference would cut a mixture: a list of a day and a time becomes days.
+    """
+    if isinstance(values, pa.Array):
+        yield np.arange(len(values)), values
+        return
     kinds = set(map(type, values))
-    if not kinds.isdisjoint(_ENCODED):
-        values = list(map(_value_of, values))
-        kinds = set(map(type, values))
-    if len(kinds) == 1 and kinds <= {int, float, str, bytes}:
-        groups[kinds.pop()] = values
-    else:
-        for value in values:
-            if value is not None:
-                groups.setdefault(_group(value), []).append(value)
-    for group in groups.values():
-        yield _source_of_group(group)
+    if len(kinds) == 1 and kinds <= _PLAIN:
+        yield np.arange(len(values)), values
+        return
+    slots: dict[Any, list[int]] = {}
+    for slot, value in enumerate(values):
+        kind = type(value)
+        if kind in _PLAIN or not is_null_literal(value):
+            slots.setdefault(kind if kind in _PLAIN else _kind(value), []).append(slot)
+    for own in slots.values():
+        yield np.array(own), [values[slot] for slot in own]
 
 
-def _value_of(value: Any) -> Any:
-    """The plain scalar: pyarrow cannot make an array of scalars of dictionaries or runs for every type."""
-    while isinstance(value, _ENCODED):
-        value = value.value
-    return value
-
-
-def _group(value: Any) -> Any:
-    """The key of literals that are converted together: pyarrow's type inference would truncate a mixture."""
+def _kind(value: Any) -> Any:
+    """The key of literals that are converted together."""
     if isinstance(value, pa.Scalar):
         return value.type
     if isinstance(value, np.generic):
@@ -70,12 +65,21 @@ def _group(value: Any) -> Any:
     return type(value)
 
 
-def _source_of_group(group: list[Any]) -> pa.Array | list[Number]:  # noqa: C901, PLR0912 - one case a kind of literal
-    first = group[0]
+def source_of(group: pa.Array | list[Any]) -> Source:  # noqa: C901, PLR0912 - one case a kind of literal
+    """A group of `groups` as Arrow has it.
+
+    Raises
+    ------
+    MisfitError
+        No column can hold values of this kind.
+    """
+    if isinstance(group, pa.Array):
+        return group
+    first = group[0] if group else None
     if isinstance(first, (pa.Scalar, np.str_, np.bytes_, np.bool_)):
         return pa.array(group)
     if isinstance(first, np.generic):
-        return pa.array(np.array(group), from_pandas=False)
+        return from_numpy_array(np.array(group))
     if isinstance(first, bool):
         return from_values(group, pa.bool_())
     if isinstance(first, int):
@@ -95,23 +99,11 @@ def _source_of_group(group: list[Any]) -> pa.Array | list[Number]:  # noqa: C901
         storage = from_values([value.bytes for value in group], pa.binary(16))
         return pa.ExtensionArray.from_storage(pa.uuid(), storage)
     if isinstance(first, dt.datetime):
-        _refuse_nanoseconds(group)
         return pa.array(group, pa.timestamp("us", None if first.tzinfo is None else "UTC"))
     if isinstance(first, dt.date):
         return from_values(group, pa.date32())
     if isinstance(first, dt.time):
-        zoned = next((value for value in group if value.tzinfo is not None), None)
-        if zoned is not None:
-            raise MisfitError(f"a time of day must have no zone, got {zoned}")
         return pa.array(group, pa.time64("us"))
     if isinstance(first, dt.timedelta):
-        _refuse_nanoseconds(group)
         return pa.array(group, pa.duration("us"))
     raise MisfitError(f"a literal must be a value that a column can hold, got one of type {type(first).__name__}")
-
-
-def _refuse_nanoseconds(group: list[Any]) -> None:
-    """Pandas' subclasses of datetime and timedelta hold nanoseconds, which pyarrow would drop."""
-    for value in group:
-        if getattr(value, "nanosecond", 0) or getattr(value, "nanoseconds", 0):
-            raise MisfitError(f"a literal of nanoseconds must be a numpy or Arrow value, got {value!r}")

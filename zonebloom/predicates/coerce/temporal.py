@@ -23,7 +23,7 @@ def rescale(source: pa.Array, stored: pa.DataType) -> Part:
         raise misfit(source, stored)
     width = source.type.bit_width
     ticks = source.view(pa.int32() if width == 32 else pa.int64()).to_numpy().astype(np.int64)  # noqa: PLR2004 - bits
-    source_ns = _NS_OF_UNIT["ms"] if pa.types.is_date64(source.type) else _tick_ns(source.type)
+    source_ns = _stored_ns(source.type)
     coarse = ticks % max(1, _tick_ns(stored) // source_ns) != 0
     if coarse.any():
         raise misfit(source, stored, coarse)
@@ -33,6 +33,22 @@ def rescale(source: pa.Array, stored: pa.DataType) -> Part:
     dtype = np.dtype(f"i{stored.bit_width // 8}")
     ticks = ticks[(ticks >= np.iinfo(dtype).min) & (ticks <= np.iinfo(dtype).max)]
     return pa.array(ticks.astype(dtype)).view(stored), len(source) - len(ticks)
+
+
+def ticks_below(moment: pa.Scalar, column_type: pa.DataType) -> tuple[int, int, int]:
+    """`moment`, rounded down, in ticks of a column of moments, and the least and greatest number of its ticks."""
+    ticks = pa.array([moment]).view(pa.int32() if moment.type.bit_width == 32 else pa.int64())[0].as_py()  # noqa: PLR2004 - bits
+    bits = np.iinfo(f"i{column_type.bit_width // 8}")
+    return ticks * _stored_ns(moment.type) // _stored_ns(column_type), int(bits.min), int(bits.max)
+
+
+def moment_of(ticks: int, column_type: pa.DataType) -> pa.Array:
+    """The value of a column of moments that is stored as `ticks`."""
+    return pa.array([ticks], pa.int32() if column_type.bit_width == 32 else pa.int64()).view(column_type)  # noqa: PLR2004 - bits
+
+
+def _stored_ns(temporal: pa.DataType) -> int:
+    return _NS_OF_UNIT["ms"] if pa.types.is_date64(temporal) else _tick_ns(temporal)
 
 
 def _in_unit(ticks: NDArray[np.int64], from_ns: int, to_ns: int) -> NDArray[np.int64]:

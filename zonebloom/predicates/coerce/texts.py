@@ -10,9 +10,6 @@ import pyarrow as pa
 from zonebloom.arrow import compute as pc
 from zonebloom.predicates.coerce.reasons import Part, misfit
 
-_UUID_TEXT_LENGTH = 36
-_UUID_HYPHENS = [8, 13, 18, 23]
-
 
 def cast(source: pa.Array, stored: pa.DataType) -> Part:
     """The same values in another layout."""
@@ -65,16 +62,11 @@ def uuid_to_bytes(source: pa.Array, stored: pa.DataType) -> Part:
 
 
 def text_to_uuid(source: pa.Array, stored: pa.DataType) -> Part:
-    """The canonical text of 32 hex digits and 4 hyphens, in either case."""
-    source = source.cast(pa.large_string())
-    wrong = pc.not_equal(pc.binary_length(source), _UUID_TEXT_LENGTH).to_numpy(zero_copy_only=False)
+    """32 hex digits, as Python's `uuid.UUID` reads them: hyphens, braces and a `urn:uuid:` in front change nothing."""
+    digits = pc.replace_substring_regex(source.cast(pa.large_string()), "urn:|uuid:", "")
+    digits = pc.replace_substring(pc.ascii_trim(digits, "{}"), "-", "")
+    wrong = pc.invert(pc.match_substring_regex(digits, "^[0-9A-Fa-f]{32}$")).to_numpy(zero_copy_only=False)
     if wrong.any():
         raise misfit(source, stored, wrong)
-    letters = np.frombuffer("".join(source.to_pylist()).encode(), np.uint8).reshape(len(source), _UUID_TEXT_LENGTH)
-    try:
-        raw = binascii.unhexlify(np.delete(letters, _UUID_HYPHENS, axis=1).tobytes())
-    except binascii.Error:
-        raise misfit(source, stored) from None
-    if (letters[:, _UUID_HYPHENS] != ord("-")).any():
-        raise misfit(source, stored)
+    raw = binascii.unhexlify("".join(digits.to_pylist()))
     return pa.FixedSizeBinaryArray.from_buffers(stored, len(source), [None, pa.py_buffer(raw)]), 0

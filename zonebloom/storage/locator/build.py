@@ -14,16 +14,28 @@ import numpy as np
 import pyarrow as pa
 
 from zonebloom.bloom import hashing
-from zonebloom.bloom.locator import MAX_ZONES
+from zonebloom.bloom.locator_pages import MAX_ZONES
 from zonebloom.bloom.zones import ZonePositions
 from zonebloom.options import check_rows_per_zone
 from zonebloom.storage.locator.writer import LocatorWriter
 from zonebloom.storage.segment import SegmentEntry
-from zonebloom.storage.stores.store import Store
+from zonebloom.stores.store import Store
 
 PART_PAIRS = 1 << 23
-"""Pairs of a part: 64 MiB, and as much again while they are sorted."""
+"""Pairs of a part at most: 64 MiB, and as much again while they are sorted."""
+_LEAST_PART_PAIRS = 1 << 18
+"""Pairs of a part at least: 4 MiB with the sorting. Smaller parts would be too many to merge."""
+_BUILD_PAIRS = 1 << 24
+"""Pairs of all parts that a build fills at once: 256 MiB with the sorting."""
 _BATCH_ROWS = 1 << 16
+
+
+def part_pairs_for(num_builders: int) -> int:
+    """Pairs of a part of each of `num_builders` builders, which share the memory of one build.
+
+    Spec: specs/locator.md#build
+    """
+    return min(max(_BUILD_PAIRS // num_builders, _LEAST_PART_PAIRS), PART_PAIRS)
 
 
 class LocatorBuilder:
@@ -36,8 +48,6 @@ class LocatorBuilder:
     def __init__(self, store: Store, column: str, *, rows_per_zone: int, part_pairs: int = PART_PAIRS) -> None:
         check_rows_per_zone(rows_per_zone)
         self.entries: list[SegmentEntry] = []
-        self.num_written = 0
-        """Pairs of the parts that are written."""
         self._store = store
         self._column = column
         self._rows_per_zone = rows_per_zone
@@ -136,7 +146,6 @@ class LocatorBuilder:
             writer.write(self._pairs[: self._num_pairs])
         assert writer.entry is not None
         self.entries.append(writer.entry)
-        self.num_written += self._num_pairs
         self._zones.clear()
         self._num_pairs = 0
 

@@ -1,4 +1,4 @@
-"""What the tail of a locator segment says: its counts, the roots of its directory, and where its zones lie.
+"""The tail of a locator segment: its counts, the roots of its directory, and the positions of its zones.
 
 Spec: specs/locator.md#tail
 """
@@ -7,19 +7,17 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
 import pyarrow as pa
 
-from zonebloom.bloom.locator import FIRSTS_PER_PAGE, KEY_BITS, MAX_ZONES, PAGE_BYTES, zone_bits_for
+from zonebloom.bloom.locator_pages import FIRSTS_PER_PAGE, MAX_ZONES, PAGE_BYTES, zone_bits_for
 from zonebloom.bloom.zones import ZonePositions
 from zonebloom.errors import CorruptIndexError, UnsupportedFormatError
 from zonebloom.storage.arrow_file import read_batches, reading
-from zonebloom.storage.level import LevelEntry
+from zonebloom.storage.json_fields import integer
 from zonebloom.storage.segment import SegmentEntry
-from zonebloom.storage.shapes import integer
 from zonebloom.storage.slices.zone_runs import RUN_SCHEMA, positions_of, runs_of
 
 KIND = "locator"
@@ -61,16 +59,9 @@ class LocatorLayout:
         )
         if not is_sound:
             counts = (self.num_zones, self.num_pairs, self.num_pages, len(self.roots))
-            message = f"segment {entry.path} must have the zones, pairs, pages and roots that its spans hold"
-            raise CorruptIndexError(f"{message}, got {counts}")
-
-
-def locator_level(segments: Sequence[SegmentEntry], num_pairs: int) -> LevelEntry:
-    """The level of a column whose zones are in `segments`, which have this number of pairs together.
-
-    Spec: specs/locator.md#level
-    """
-    return LevelEntry("locator", num_pairs, num_pairs / (1 << KEY_BITS), tuple(segments))
+            raise CorruptIndexError(
+                f"segment {entry.path} must have the zones, pairs, pages and roots that its spans hold", got=counts
+            )
 
 
 def encode_tail(layout: LocatorLayout, positions: ZonePositions) -> pa.Buffer:
@@ -89,7 +80,7 @@ def encode_tail(layout: LocatorLayout, positions: ZonePositions) -> pa.Buffer:
 
 
 def decode_tail(tail: bytes, where: str) -> tuple[LocatorLayout, ZonePositions]:
-    """The layout, and where the zones lie.
+    """The layout, and the positions of the zones.
 
     Raises
     ------
@@ -103,8 +94,11 @@ def decode_tail(tail: bytes, where: str) -> tuple[LocatorLayout, ZonePositions]:
         metadata = zone_runs.schema.metadata or {}
         described = json.loads(metadata[_KEY])
         if described["version"] > _VERSION:
-            message = f"segment {where} must have layout version <= {_VERSION}, got {described['version']}"
-            raise UnsupportedFormatError(f"{message}; a newer zonebloom wrote it: upgrade this one")
+            raise UnsupportedFormatError(
+                f"segment {where} must have layout version <= {_VERSION}",
+                got=described["version"],
+                do="a newer zonebloom wrote it: upgrade this one",
+            )
         roots = np.frombuffer(base64.b64decode(metadata[_ROOTS_KEY], validate=True), "<u8")
         count = integer()
         num_zones, num_pairs, num_pages = (count(described[name]) for name in ("num_zones", "num_pairs", "num_pages"))

@@ -16,16 +16,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from zonebloom.bloom.locator import MAX_PAIRS, MAX_ZONES, WIDE_ZONE_BITS, first_pairs
+from zonebloom.bloom.locator_pages import MAX_PAIRS, MAX_ZONES, WIDE_ZONE_BITS, first_pairs
 from zonebloom.bloom.zones import ZonePositions
 from zonebloom.errors import CorruptIndexError, InvalidArgumentError
-from zonebloom.storage.ahead import read_ahead
-from zonebloom.storage.level import LevelEntry
-from zonebloom.storage.locator.layout import locator_level
 from zonebloom.storage.locator.reader import LocatorSegment
 from zonebloom.storage.locator.writer import LocatorWriter
 from zonebloom.storage.segment import SegmentEntry
-from zonebloom.storage.stores.store import Store
+from zonebloom.stores.store import Store
+from zonebloom.threads import concurrently
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -34,6 +32,8 @@ _ROUND_PAGES = 4096
 """Pages of all segments that are merged together: 32 MiB in memory, and twice as much again for what is merged."""
 _CHUNK_PAGES = 64
 """Pages of one segment in a round, where the segments are many: a read of fewer costs more than it copies."""
+_MOST_ROUND_PAGES = 1 << 15
+"""Pages of a round at most, of however many segments: 256 MiB in memory, and twice as much again."""
 _READERS, _REMOTE_READERS = 2, 8
 _DROPPED = (1 << 32) - 1
 _GREATEST = (1 << 64) - 1
@@ -55,7 +55,7 @@ def merge_locators(
         [segment.positions[chosen] for segment, chosen in zip(segments, live, strict=True)]
     )
     if len(positions) > MAX_ZONES:
-        raise InvalidArgumentError(f"a locator must have at most {MAX_ZONES} zones, got {len(positions)}")
+        raise InvalidArgumentError(f"a locator must have at most {MAX_ZONES} zones", got=len(positions))
     order = np.lexsort((positions.zone_starts, positions.fragment_ids))
     numbers = np.empty(len(order), np.uint32)
     numbers[order] = np.arange(len(order), dtype=np.uint32)
@@ -69,10 +69,11 @@ def merge_locators(
         first += len(mine)
         streams.append(_Stream(segment, new_numbers))
     num_pages = sum(segment.layout.num_pages for segment in segments)
-    num_rounds = -(-num_pages // max(_ROUND_PAGES, _CHUNK_PAGES * len(streams)))
+    round_pages = min(max(_ROUND_PAGES, _CHUNK_PAGES * len(streams)), _MOST_ROUND_PAGES)
+    num_rounds = -(-num_pages // round_pages)
     merged = _merged(streams, num_rounds, _REMOTE_READERS if store.is_remote else _READERS)
     with LocatorWriter(store, column, positions[order]) as writer:
-        for pairs in read_ahead(lambda _: next(merged), range(num_rounds), 1):
+        for pairs in concurrently(lambda _: next(merged), range(num_rounds), 1, ahead=1):
             writer.write(pairs)
     assert writer.entry is not None
     return writer.entry
@@ -81,13 +82,13 @@ def merge_locators(
 def merge_all(
     store: Store, column: str, entries: Sequence[SegmentEntry], live: set[int], on_written: Callable[[str], object]
 ) -> tuple[Sequence[SegmentEntry], list[str]]:
-    """The locators `entries` merged to one, which is written but not committed, and what is damaged and stays.
+    """One locator of all sound `entries`, written but not committed; and messages about damaged entries, which remain.
 
-    The same `entries` come back where there is one, and all of its fragments are live, or where the zones are too many.
+    The same `entries` are returned if there is one and all of its fragments are live, or if the zones are too many.
 
-    Spec: specs/locator.md#level
+    Spec: specs/locator.md#column
     """
-    known = np.fromiter(live, np.uint64, len(live))
+    live_ids = np.fromiter(live, np.uint64, len(live))
     sound: list[LocatorSegment] = []
     damage: list[str] = []
     for entry in entries:
@@ -95,9 +96,9 @@ def merge_all(
             sound.append(LocatorSegment(store, entry))
         except CorruptIndexError as error:
             damage.append(str(error))
-    chosen = [np.isin(segment.positions.fragment_ids, known) for segment in sound]
-    is_one = len(sound) < 2 and all(one.all() for one in chosen)  # noqa: PLR2004 - one alone, or none
-    if is_one or sum(int(one.sum()) for one in chosen) > MAX_ZONES:
+    chosen = [np.isin(segment.positions.fragment_ids, live_ids) for segment in sound]
+    is_one = len(sound) < 2 and all(mask.all() for mask in chosen)  # noqa: PLR2004 - one alone, or none
+    if is_one or sum(int(mask.sum()) for mask in chosen) > MAX_ZONES:
         return entries, damage
     try:
         new = merge_locators(store, column, sound, chosen)
@@ -106,16 +107,6 @@ def merge_all(
     on_written(new.path)
     merged = {segment.entry.path for segment in sound}
     return [*(entry for entry in entries if entry.path not in merged), new], damage
-
-
-def merge_locator_level(
-    store: Store, column: str, level: LevelEntry, live: set[int], on_written: Callable[[str], object]
-) -> tuple[LevelEntry, list[str]]:
-    """The level with its segments merged, as `merge_all`; the same `level` where there is nothing to do."""
-    entries, damage = merge_all(store, column, level.segments, live, on_written)
-    if entries is level.segments:
-        return level, damage
-    return locator_level(entries, LocatorSegment(store, entries[-1]).layout.num_pairs), damage
 
 
 class _Stream:
@@ -130,7 +121,7 @@ class _Stream:
         from zonebloom.bloom.kernels import locator as kernels  # noqa: PLC0415 - keeps Numba out of plain searches
 
         segment, layout = self._segment, self._segment.layout
-        begin, stop = (layout.num_pages * one // num_chunks for one in (number, number + 1))
+        begin, stop = (layout.num_pages * index // num_chunks for index in (number, number + 1))
         least = _GREATEST
         if stop < layout.num_pages:
             least = int(segment.firsts[stop]) >> layout.zone_bits << WIDE_ZONE_BITS
@@ -138,11 +129,13 @@ class _Stream:
         if begin == stop:
             return pairs, least
         pages, num_zones = segment.read_pages(begin, stop), len(segment)
-        found = kernels.decode_pages(pages, num_zones, layout.zone_bits, pairs, self._new_numbers)
-        if found is None or not np.array_equal(first_pairs(pages), segment.firsts[begin:stop]):
-            message = f"segment {segment.entry.path} must hold ascending pairs of its {num_zones} zones"
-            raise CorruptIndexError(f"{message}, got others from page {begin} on")
-        return pairs[:found], least
+        num_pairs = kernels.decode_pages(pages, num_zones, layout.zone_bits, pairs, self._new_numbers)
+        if num_pairs is None or not np.array_equal(first_pairs(pages), segment.firsts[begin:stop]):
+            raise CorruptIndexError(
+                f"segment {segment.entry.path} must hold ascending pairs of its {num_zones} zones",
+                got=f"others from page {begin} on",
+            )
+        return pairs[:num_pairs], least
 
 
 def _merged(streams: Sequence[_Stream], num_rounds: int, readers: int) -> Iterator[NDArray[np.uint64]]:
@@ -154,7 +147,7 @@ def _merged(streams: Sequence[_Stream], num_rounds: int, readers: int) -> Iterat
     from zonebloom.bloom.kernels import pairs as kernels  # noqa: PLC0415 - as above
 
     tasks = ((stream, number) for number in range(num_rounds) for stream in streams)
-    chunks = read_ahead(lambda task: task[0].chunk(task[1], num_rounds), tasks, readers)
+    chunks = concurrently(lambda task: task[0].chunk(task[1], num_rounds), tasks, readers, ahead=readers)
     memories = [np.zeros(0, np.uint64), np.zeros(0, np.uint64)]
     runs: list[NDArray[np.uint64]] = []
     for number in range(num_rounds):

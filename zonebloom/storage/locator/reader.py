@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import xxhash
 
-from zonebloom.bloom.loading import is_worth_loading
-from zonebloom.bloom.locator import FIRSTS_PER_PAGE, PAGE_BYTES, WIDE_ZONE_BITS, pair_bounds, zones_in_page
+from zonebloom.bloom.locator_pages import FIRSTS_PER_PAGE, PAGE_BYTES, WIDE_ZONE_BITS, pair_bounds, zones_in_page
+from zonebloom.bloom.numba_loading import is_worth_loading
 from zonebloom.bloom.zones import ZoneFilters, ZonePositions, ZonesOfEach
 from zonebloom.errors import CorruptIndexError, StorageError
 from zonebloom.storage.arrow_file import reading
 from zonebloom.storage.locator.layout import decode_tail
 from zonebloom.storage.segment import SegmentEntry, checksum
-from zonebloom.storage.stores.store import SLOW_READ_SECONDS, Mapping, Store
+from zonebloom.stores.store import SLOW_READ_SECONDS, Mapping, Store
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -36,7 +36,7 @@ _FEW_HASHES = 16
 _SECONDS_A_HASH = 25e-6
 """NumPy's."""
 _FIRST_PAGES = 16
-"""Pages of a list whose time tells whether they come from memory."""
+"""Pages of a list whose read time shows whether they come from memory."""
 _PAGES_AT_ONCE = 4096
 _MOST_TAIL_BYTES = 64 << 20
 """Bytes that a tail may take of memory; the most zones, in runs of one, take 40 MiB."""
@@ -58,17 +58,19 @@ class LocatorSegment(ZoneFilters):
         try:
             tail_bytes = entry.spans[-1].num_bytes
             if tail_bytes > _MOST_TAIL_BYTES:
-                message = f"the tail of segment {entry.path} must have at most {_MOST_TAIL_BYTES} bytes"
-                raise CorruptIndexError(f"{message}, got {tail_bytes}")
+                raise CorruptIndexError(
+                    f"the tail of segment {entry.path} must have at most {_MOST_TAIL_BYTES} bytes", got=tail_bytes
+                )
             [tail] = store.read_ranges(entry.path, [(entry.num_bytes - tail_bytes, tail_bytes)])
             size = store.size(entry.path)  # a remote store knows it from the read
         except FileNotFoundError as error:
-            raise CorruptIndexError(f"segment {entry.path} must exist, got no such file") from error
+            raise CorruptIndexError(f"segment {entry.path} must exist", got="no such file") from error
         if size != entry.num_bytes or len(entry.spans) != 3:  # noqa: PLR2004 - pages, directory, tail
-            raise CorruptIndexError(f"segment {entry.path} must have {entry.num_bytes} bytes, got {size}")
+            raise CorruptIndexError(f"segment {entry.path} must have {entry.num_bytes} bytes", got=size)
         if checksum(tail) != entry.spans[-1].checksum:
-            message = f"the tail of segment {entry.path} must have checksum {entry.spans[-1].checksum}"
-            raise CorruptIndexError(f"{message}, got {checksum(tail)}")
+            raise CorruptIndexError(
+                f"the tail of segment {entry.path} must have checksum {entry.spans[-1].checksum}", got=checksum(tail)
+            )
         self.layout, self._positions = decode_tail(tail, entry.path)
         self.layout.check(entry)
 
@@ -79,7 +81,7 @@ class LocatorSegment(ZoneFilters):
 
     @property
     def damage(self) -> tuple[str, ...]:
-        """What was found to be damaged while it was probed."""
+        """Damage that probes encountered."""
         return () if self._failure is None else (self._failure,)
 
     # --- answers ------------------------------------------------------------------------------------------------------
@@ -108,7 +110,7 @@ class LocatorSegment(ZoneFilters):
             raise CorruptIndexError(self._failure or str(error)) from error
 
     def candidates(self, hashes: NDArray[np.uint64]) -> NDArray[np.intp]:
-        """Numbers of the zones that may hold any of `hashes`, ascending; all zones where the segment is damaged."""
+        """Numbers of the zones that may hold any of `hashes`, ascending; all zones if the segment is damaged."""
         try:
             _, zones = self.lookup(hashes)
         except CorruptIndexError:
@@ -120,17 +122,11 @@ class LocatorSegment(ZoneFilters):
         return is_found.nonzero()[0]
 
     def zones_of_each(self, hashes: NDArray[np.uint64]) -> ZonesOfEach:
-        """For each of `hashes` the zones that may hold it; all zones where the segment is damaged."""
+        """For each of `hashes` the zones that may hold it; all zones if the segment is damaged."""
         try:
             return self.lookup(hashes)
         except CorruptIndexError:
             return super().zones_of_each(hashes)
-
-    def may_contain(self, hashes: NDArray[np.uint64], wanted: NDArray[np.bool_] | None = None) -> NDArray[np.bool_]:
-        """For each zone (in the mask `wanted`), whether any of `hashes` may be in it; False is certain."""
-        found = np.zeros(len(self), np.bool_)
-        found[self.candidates(hashes)] = True
-        return found if wanted is None else found & wanted
 
     def is_worth_thread(self, num_hashes: int) -> bool:
         """As `ZoneFilters.is_worth_thread`; the time of a probe does not grow with the zones."""
@@ -142,30 +138,30 @@ class LocatorSegment(ZoneFilters):
 
     def contained(self, hashes: NDArray[np.uint64], live: NDArray[np.bool_] | None = None) -> NDArray[np.bool_]:
         """For each of `hashes`, whether any zone (in the mask `live`) may contain it; False is certain."""
-        found = np.zeros(len(hashes), np.bool_)
+        may_match = np.zeros(len(hashes), np.bool_)
         if live is not None and not live.any():
-            return found
+            return may_match
         try:
             keys, zones = self.lookup(hashes)
         except CorruptIndexError:
             return np.ones(len(hashes), np.bool_)
-        found[keys if live is None else keys[live[zones]]] = True
-        return found
+        may_match[keys if live is None else keys[live[zones]]] = True
+        return may_match
 
     # --- a few keys ---------------------------------------------------------------------------------------------------
 
     def _few(self, hashes: NDArray[np.uint64]) -> ZonesOfEach:
-        bounds = [pair_bounds(one, self.layout.zone_bits) for one in hashes.tolist()]
+        bounds = [pair_bounds(value, self.layout.zone_bits) for value in hashes.tolist()]
         runs = self._page_runs(bounds)
         pages = self._read_runs(runs)
         keys, zones = [], []
         for key, ((begin, end), (least, greatest)) in enumerate(zip(runs, bounds, strict=True)):
             for number in range(begin, end + 1):
-                found = zones_in_page(pages[number], least, greatest)
-                if len(found):
-                    self._check_zone(int(found[-1]))
-                    zones.append(found)
-                    keys.append(np.full(len(found), key))
+                page_zones = zones_in_page(pages[number], least, greatest)
+                if len(page_zones):
+                    self._check_zone(int(page_zones[-1]))
+                    zones.append(page_zones)
+                    keys.append(np.full(len(page_zones), key))
         if not zones:
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
         return np.concatenate(keys), np.concatenate(zones)
@@ -193,8 +189,9 @@ class LocatorSegment(ZoneFilters):
         pages = dict(zip(numbers, self._store.read_ranges(self.entry.path, ranges), strict=True))
         for number, page in pages.items():
             if len(page) != PAGE_BYTES:
-                message = f"segment {self.entry.path} must have {self.entry.num_bytes} bytes, got fewer"
-                raise CorruptIndexError(message)
+                raise CorruptIndexError(
+                    f"segment {self.entry.path} must have {self.entry.num_bytes} bytes", got="fewer"
+                )
             if xxhash.xxh3_64_intdigest(page[:-8], base + number) != int.from_bytes(page[-8:], "little"):
                 self._reject(base + number)
         return pages
@@ -212,12 +209,12 @@ class LocatorSegment(ZoneFilters):
         while True:
             keys, zones = np.empty(room, np.uint64), np.empty(room, np.uint64)
             pages = self.pages[: layout.num_pages]
-            found = kernels.find_pairs(pages, ascending, begins, ends, layout.zone_bits, keys, zones)
-            if found <= room:
+            num_pairs = kernels.find_pairs(pages, ascending, begins, ends, layout.zone_bits, keys, zones)
+            if num_pairs <= room:
                 break
-            room = found
-        self._check_zone(int(zones[:found].max(initial=0)))
-        return order[keys[:found].view(np.int64)], zones[:found].view(np.int64)
+            room = num_pairs
+        self._check_zone(int(zones[:num_pairs].max(initial=0)))
+        return order[keys[:num_pairs].view(np.int64)], zones[:num_pairs].view(np.int64)
 
     def _page_ranges(self, ascending: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
         """For each hash the half-open range of the pages that can hold pairs of its key; mostly of one page."""
@@ -244,8 +241,9 @@ class LocatorSegment(ZoneFilters):
         """All pages, mapped, those of the directory last; `check_pages` comes before a page is believed."""
         mapped = self._mapping.buffer
         if mapped.size != self.entry.num_bytes:
-            message = f"segment {self.entry.path} must have {self.entry.num_bytes} bytes, got {mapped.size}"
-            raise CorruptIndexError(message)
+            raise CorruptIndexError(
+                f"segment {self.entry.path} must have {self.entry.num_bytes} bytes", got=mapped.size
+            )
         count = self.layout.num_pages + self.layout.num_directory_pages
         return np.frombuffer(mapped, np.uint8, count * PAGE_BYTES).reshape(count, PAGE_BYTES)
 
@@ -279,7 +277,7 @@ class LocatorSegment(ZoneFilters):
         self._is_trusted[unchecked] = True
 
     def check_pages(self, numbers: NDArray[np.int64]) -> None:
-        """Nothing, if the pages with these ascending numbers are as they were written.
+        """Check that the pages with these ascending numbers are as they were written.
 
         Raises
         ------
@@ -318,7 +316,7 @@ class LocatorSegment(ZoneFilters):
         with reading(f"segment {self.entry.path}"):
             pages = np.frombuffer(self._store.read_ranges(self.entry.path, ranges)[0], np.uint8)
         if len(pages) != ranges[0][1]:
-            raise CorruptIndexError(f"segment {self.entry.path} must have {self.entry.num_bytes} bytes, got fewer")
+            raise CorruptIndexError(f"segment {self.entry.path} must have {self.entry.num_bytes} bytes", got="fewer")
         pages = pages.reshape(-1, PAGE_BYTES)
         bad = row_checksums.first_bad_row(pages, begin, np.arange(len(pages), dtype=np.uint64))
         if bad < len(pages):
@@ -339,7 +337,7 @@ class LocatorSegment(ZoneFilters):
 
     def _check_zone(self, zone: int) -> None:
         if zone >= len(self):
-            raise CorruptIndexError(f"segment {self.entry.path} must name zones below {len(self)}, got {zone}")
+            raise CorruptIndexError(f"segment {self.entry.path} must name zones below {len(self)}", got=zone)
 
     def _note(self, error: Exception) -> None:
         """Remember damage; a remote store that cannot be reached says nothing about the segment."""

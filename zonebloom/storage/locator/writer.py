@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from zonebloom.bloom.locator import FIRSTS_PER_PAGE, PAGE_BYTES, first_pairs, zone_bits_for
+from zonebloom.bloom.locator_pages import FIRSTS_PER_PAGE, PAGE_BYTES, first_pairs, zone_bits_for
 from zonebloom.bloom.zones import ZonePositions
 from zonebloom.errors import InvalidArgumentError
 from zonebloom.storage.locator.layout import KIND, LocatorLayout, encode_tail
 from zonebloom.storage.segment import CheckedFile, SegmentEntry, SegmentWriter, Span, runs
-from zonebloom.storage.stores.store import Store
+from zonebloom.stores.store import Store
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -57,7 +57,7 @@ class LocatorWriter(SegmentWriter):
         if not len(pairs):
             return
         if int(pairs[0]) <= self._last:
-            raise InvalidArgumentError(f"pairs must ascend from call to call, got {pairs[0]} after {self._last}")
+            raise InvalidArgumentError("pairs must ascend from call to call", got=f"{pairs[0]} after {self._last}")
         self._last = int(pairs[-1])
         self.num_pairs += len(pairs)
         done = 0

@@ -17,7 +17,7 @@ import base64
 import json
 from dataclasses import asdict, dataclass
 from functools import cache, lru_cache
-from itertools import combinations_with_replacement
+from itertools import accumulate, combinations_with_replacement, pairwise
 
 import pyarrow as pa
 
@@ -25,7 +25,7 @@ from zonebloom.bloom.split_block import bits_of_hash, block_index
 from zonebloom.bloom.zones import ZonePositions
 from zonebloom.errors import CorruptIndexError, UnsupportedFormatError
 from zonebloom.storage.arrow_file import check_columns, read_batches, reading
-from zonebloom.storage.shapes import array, integer, record
+from zonebloom.storage.json_fields import array, integer, record
 from zonebloom.storage.slices.zone_runs import RUN_SCHEMA, positions_of, runs_of
 
 PAGE_BYTES = 4096
@@ -49,8 +49,9 @@ def capacity_of(stride: int) -> int:
 CAPACITIES = tuple(capacity_of(MAX_STRIDE >> shift) for shift in range((MAX_STRIDE // MIN_STRIDE).bit_length()))
 """32 704, 16 320, 8128, 4032, 1984, 960, 448 zones: the sizes of groups."""
 FULL_GROUP = CAPACITIES[0]
-_MOST_PADDING, _PADDING_OF_FEW = 0.25, 0.5
-_MOST_PARTIAL_GROUPS = 3
+_MOST_BYTES, _MOST_REMOTE_BYTES = 8 / 7, 16 / 7
+"""Bytes of bit rows for each byte of the filters at most: of full rows of 64 bytes, and of rows that are half empty."""
+_MOST_PARTIAL_GROUPS = 4
 
 
 def stride_for(num_zones: int) -> int:
@@ -72,11 +73,12 @@ def rows_of_hash(value: int, num_blocks: int) -> tuple[int, ...]:
 
 
 @cache
-def cut_into_groups(num_zones: int) -> tuple[int, ...]:
+def cut_into_groups(num_zones: int, *, is_remote: bool = False) -> tuple[int, ...]:
     """Sizes of the groups that `num_zones` zones of one filter size are cut into; empty if slicing does not pay.
 
-    Full groups come first. The rest takes the fewest groups (at most 3) with less than a quarter of padding in all; if
-    there are none, the groups with the fewest bytes. Below 224 zones more than half would be padding.
+    Full groups come first. The rest takes the fewest groups, at most 4, with which all bit rows have at most 8/7 of the
+    bytes of the filters. If there are none, slicing does not pay on a disk. In an object store a filter costs a
+    request, so that rows which are half empty still pay.
 
     Spec: specs/slices.md#cut_into_groups
     """
@@ -84,21 +86,14 @@ def cut_into_groups(num_zones: int) -> tuple[int, ...]:
     full = (FULL_GROUP,) * num_full
     if not rest:
         return full
-    best: tuple[int, ...] = ()
-    for count in range(1, _MOST_PARTIAL_GROUPS + 1):
-        cuts = combinations_with_replacement(CAPACITIES, count)
-        tight = min((cut for cut in cuts if sum(cut) >= rest), key=sum)
-        if not best or sum(tight) < sum(best):
-            best = tight
-        if 1 - num_zones / (sum(full) + sum(best)) < _MOST_PADDING:
-            break
-    if 1 - num_zones / (sum(full) + sum(best)) > _PADDING_OF_FEW:
-        return ()
-    sizes = []
-    for capacity in best:
-        sizes.append(min(capacity, rest))
-        rest -= sizes[-1]
-    return full + tuple(sizes)
+    for most in (_MOST_BYTES, _MOST_REMOTE_BYTES) if is_remote else (_MOST_BYTES,):
+        for count in range(1, _MOST_PARTIAL_GROUPS + 1):
+            cuts = (cut for cut in combinations_with_replacement(CAPACITIES, count) if sum(cut) >= rest)
+            tight = min(cuts, key=sum)
+            if sum(stride_for(size) * 8 for size in full + tight) <= most * num_zones:
+                ends = [min(end, rest) for end in accumulate(tight)]
+                return full + tuple(end - start for start, end in pairwise([0, *ends]))
+    return ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +150,7 @@ class GroupLayout:
             is_sound = is_sound and offset >= end and offset % PAGE_BYTES == 0
             end = offset + (stop - first) * ROWS_PER_BLOCK * self.stride
         if not is_sound or end > file_bytes:
-            raise CorruptIndexError(f"segment {where} must describe rows inside its {file_bytes} bytes, got {self}")
+            raise CorruptIndexError(f"segment {where} must describe rows inside its {file_bytes} bytes", got=self)
 
 
 _VERSION = record(lambda version: version, version=integer())
@@ -197,8 +192,11 @@ def decode_layout(schema: pa.Schema, file_bytes: int, where: str) -> GroupLayout
     described = json.loads((schema.metadata or {})[_LAYOUT_KEY])
     version = _VERSION(described)
     if version > _LAYOUT_VERSION:
-        message = f"segment {where} must have layout version <= {_LAYOUT_VERSION}, got {version}"
-        raise UnsupportedFormatError(f"{message}; a newer zonebloom wrote it: upgrade this one")
+        raise UnsupportedFormatError(
+            f"segment {where} must have layout version <= {_LAYOUT_VERSION}",
+            got=version,
+            do="a newer zonebloom wrote it: upgrade this one",
+        )
     layout = _LAYOUT(described)
     layout.check(file_bytes, where)
     check_columns(schema, pa.schema([pa.field("bit_rows", pa.binary(layout.stride), nullable=False)]))

@@ -26,7 +26,7 @@ from zonebloom.storage.segment import SegmentEntry
 from zonebloom.storage.slices.filters import unsliced, zone_batches
 from zonebloom.storage.slices.layout import CHECKSUM_BYTES, WORDS_PER_BLOCK, GroupLayout
 from zonebloom.storage.slices.rows import SliceRows
-from zonebloom.storage.stores.store import Store
+from zonebloom.stores.store import Store
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 FEW_HASHES = 256
 """Most hashes that are probed by positioned reads and NumPy, which is faster than starting Numba."""
 _WINDOW = 64
-"""Zones whose filters are made at once: filters are mostly asked for in order."""
+"""Zones whose filters are made at once: filters are mostly read in order."""
 _SAMPLED_BLOCKS = 16
 _Answer = TypeVar("_Answer")
 
@@ -54,10 +54,10 @@ class SliceSegment(BlockFilters):
         self.entry = entry
         self._rows = SliceRows(store, entry)
         self.layout: GroupLayout = self._rows.layout
-        """Where the bit rows lie in the file."""
+        """Positions of the bit rows in the file."""
         self._damage: tuple[str, ...] = ()
         self._window: tuple[int, NDArray[np.uint32]] = (-1, np.zeros((0, 1, WORDS_PER_BLOCK), np.uint32))
-        """The number of the first of 64 zones, and their filters: the last ones that were asked for."""
+        """The number of the first of 64 zones, and their filters: the last ones that were read."""
 
     def __len__(self) -> int:
         return self.layout.num_zones
@@ -69,7 +69,7 @@ class SliceSegment(BlockFilters):
 
     @property
     def positions(self) -> ZonePositions:
-        """Where the zones lie in the data."""
+        """Positions of the zones in the data."""
         return self._rows.positions
 
     @property
@@ -105,19 +105,17 @@ class SliceSegment(BlockFilters):
 
     # --- probing ------------------------------------------------------------------------------------------------------
 
-    def may_contain(self, hashes: NDArray[np.uint64], wanted: NDArray[np.bool_] | None = None) -> NDArray[np.bool_]:
-        """For each zone (in the mask `wanted`), whether it MAY_MATCH any of `hashes`.
+    def may_contain(self, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        """For each zone, whether it MAY_MATCH any of `hashes`.
 
         Cost: 8 rows of at most 4096 bytes for each hash. Spec: specs/slices.md#probe
         """
-        if not len(hashes) or not len(self) or (wanted is not None and not wanted.any()):
+        if not len(hashes) or not len(self):
             return np.full(len(self), CANNOT_MATCH)
         bits = self._sound(lambda: self._few(hashes) if len(hashes) <= FEW_HASHES else self._many(hashes))
         if bits is None:
-            found = np.full(len(self), MAY_MATCH)
-        else:
-            found = np.unpackbits(bits.view(np.uint8), count=len(self), bitorder="little").view(np.bool_)
-        return found if wanted is None else found & wanted
+            return np.full(len(self), MAY_MATCH)
+        return np.unpackbits(bits.view(np.uint8), count=len(self), bitorder="little").view(np.bool_)
 
     def candidates(self, hashes: NDArray[np.uint64]) -> NDArray[np.intp]:
         """Numbers of the zones that MAY_MATCH any of `hashes`, ascending: `may_contain`, faster for few hashes."""
@@ -130,23 +128,23 @@ class SliceSegment(BlockFilters):
         if not len(filled):
             return filled
         bits = np.unpackbits(words[filled].view(np.uint8), bitorder="little").nonzero()[0]
-        found: NDArray[np.intp] = (filled[bits >> 6] << 6) + (bits & 63)
-        return found[found < len(self)]
+        numbers: NDArray[np.intp] = (filled[bits >> 6] << 6) + (bits & 63)
+        return numbers[numbers < len(self)]
 
     def contained(self, hashes: NDArray[np.uint64], live: NDArray[np.bool_] | None = None) -> NDArray[np.bool_]:
         """For each of `hashes`, whether any zone (in the mask `live`) MAY_MATCH it; False is certain."""
         if not len(hashes) or not len(self) or (live is not None and not live.any()):
             return np.full(len(hashes), CANNOT_MATCH)
-        found = self._sound(lambda: self._contained(hashes, live))
-        return np.full(len(hashes), MAY_MATCH) if found is None else found
+        may_match = self._sound(lambda: self._contained(hashes, live))
+        return np.full(len(hashes), MAY_MATCH) if may_match is None else may_match
 
     def zones_of_each(self, hashes: NDArray[np.uint64]) -> ZonesOfEach:
         """For each of `hashes` the zones that MAY_MATCH it.
 
         Cost: 8 rows of at most 4096 bytes for each hash.
         """
-        found = self._sound(lambda: self._each(hashes)) if len(hashes) > FEW_HASHES else None
-        return super().zones_of_each(hashes) if found is None else found
+        pairs = self._sound(lambda: self._each(hashes)) if len(hashes) > FEW_HASHES else None
+        return super().zones_of_each(hashes) if pairs is None else pairs
 
     def _each(self, hashes: NDArray[np.uint64]) -> ZonesOfEach:
         from zonebloom.bloom.kernels import slices as kernels  # noqa: PLC0415 - a search of a few keys must not load Numba
@@ -170,22 +168,22 @@ class SliceSegment(BlockFilters):
 
     def _few(self, hashes: NDArray[np.uint64]) -> NDArray[np.uint64]:
         """Bits of the zones that may hold any of `hashes`, as words; bits past the last zone are 0."""
-        found: NDArray[np.uint64] | None = None
+        matching_any: NDArray[np.uint64] | None = None
         for rows in self._rows.read(hashes):
             matching = np.bitwise_and.reduce(rows, axis=0)
-            found = matching if found is None else found | matching
-        assert found is not None
-        return found
+            matching_any = matching if matching_any is None else matching_any | matching
+        assert matching_any is not None
+        return matching_any
 
     def _many(self, hashes: NDArray[np.uint64]) -> NDArray[np.uint8]:
         from zonebloom.bloom.kernels import slices as kernels  # noqa: PLC0415 - a search of a few keys must not load Numba
 
-        found = np.zeros(-(-len(self) // 8), np.uint8)
+        bits = np.zeros(-(-len(self) // 8), np.uint8)
         hashes = distinct(hashes)
         self._rows.check_rows_of(hashes)
         for rows, _, inside in self._by_body(hashes):
-            kernels.probe_rows(rows, inside, num_zones=len(self), out=found)
-        return found
+            kernels.probe_rows(rows, inside, num_zones=len(self), out=bits)
+        return bits
 
     def _by_body(
         self, hashes: NDArray[np.uint64]
@@ -210,22 +208,22 @@ class SliceSegment(BlockFilters):
         mask[: len(bits)] = bits
         if len(hashes) > FEW_HASHES:
             return self._contained_many(hashes, mask)
-        found = np.zeros(len(hashes), np.bool_)
+        may_match = np.zeros(len(hashes), np.bool_)
         words = mask[:-CHECKSUM_BYTES].view(np.uint64)
         order = np.argsort(hashes)
         for number, rows in zip(order.tolist(), self._rows.read(hashes[order]), strict=True):
-            found[number] = bool((np.bitwise_and.reduce(rows, axis=0) & words).any())
-        return found
+            may_match[number] = bool((np.bitwise_and.reduce(rows, axis=0) & words).any())
+        return may_match
 
     def _contained_many(self, hashes: NDArray[np.uint64], mask: NDArray[np.uint8]) -> NDArray[np.bool_]:
         from zonebloom.bloom.kernels import slices as kernels  # noqa: PLC0415 - a search of a few keys must not load Numba
 
         different, place = np.unique(hashes, return_inverse=True)
         self._rows.check_rows_of(different)
-        found = np.zeros(len(different), np.bool_)
+        may_match = np.zeros(len(different), np.bool_)
         for rows, (begin, end), inside in self._by_body(different):
-            kernels.find_live_zone(rows, inside, live=mask, out=found[begin:end])
-        return found[place]
+            kernels.find_live_zone(rows, inside, live=mask, out=may_match[begin:end])
+        return may_match[place]
 
     # --- back to filters ----------------------------------------------------------------------------------------------
 

@@ -32,7 +32,7 @@ from zonebloom.storage.slices.layout import (
     decode_positions,
     rows_of_hash,
 )
-from zonebloom.storage.stores.store import SLOW_READ_SECONDS, Mapping, Store
+from zonebloom.stores.store import SLOW_READ_SECONDS, Mapping, Store
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 _MOST_END_BYTES = 16 << 20
 """Most bytes of a head or a tail: ten times the zone runs of 32 704 zones that are a run each."""
 _FIRST_ROWS = 16
-"""Rows that are read before the rest; if they take long, the system is told to read the rest ahead."""
+"""Rows that are read before the rest; if they take long, the system gets the advice to read the rest ahead."""
 
 
 class SliceRows:
@@ -59,28 +59,30 @@ class SliceRows:
         with reading(f"segment {entry.path}"):
             head_bytes, tail_bytes = entry.spans[0].num_bytes, entry.spans[-1].num_bytes
             if max(head_bytes, tail_bytes) > _MOST_END_BYTES:
-                message = f"head and tail of segment {entry.path} must have at most {_MOST_END_BYTES} bytes"
-                raise CorruptIndexError(f"{message}, got {head_bytes} and {tail_bytes}")
+                raise CorruptIndexError(
+                    f"head and tail of segment {entry.path} must have at most {_MOST_END_BYTES} bytes",
+                    got=f"{head_bytes} and {tail_bytes}",
+                )
             tail_start = entry.num_bytes - tail_bytes
             head, tail = store.read_ranges(entry.path, [(0, head_bytes), (tail_start, tail_bytes)])
             size = store.size(entry.path)  # a remote store knows it from the reads
             if size != entry.num_bytes:
-                raise CorruptIndexError(f"segment {entry.path} must have {entry.num_bytes} bytes, got {size}")
+                raise CorruptIndexError(f"segment {entry.path} must have {entry.num_bytes} bytes", got=size)
             self._check_span(0, head)
             self._check_span(len(entry.spans) - 1, tail)
             schema = read_head(pa.py_buffer(head))
             self.layout: GroupLayout = decode_layout(schema, size, entry.path)
             self.positions: ZonePositions = decode_positions(schema, self.layout.num_zones, entry.path)
-            """Where the zones lie in the data."""
+            """Positions of the zones in the data."""
             column, column_type = described_by(schema.field(0))
             self.schema: pa.Schema = zone_schema(*parameters_of(schema), column=column, column_type=column_type)
             """Schema of the zone table that the segment holds."""
 
     def _check_span(self, number: int, data: bytes) -> None:
-        wanted, found = self.entry.spans[number].checksum, checksum(data)
-        if found != wanted:
+        wanted, actual = self.entry.spans[number].checksum, checksum(data)
+        if actual != wanted:
             raise CorruptIndexError(
-                f"span {number} of segment {self.entry.path} must have checksum {wanted}, got {found}"
+                f"span {number} of segment {self.entry.path} must have checksum {wanted}", got=actual
             )
 
     @property
@@ -93,14 +95,14 @@ class SliceRows:
     def read(self, hashes: NDArray[np.uint64]) -> Iterator[NDArray[np.uint64]]:
         """For each of few hashes the 8 rows that it selects, checked, as words; `(8, stride / 8 - 1)`.
 
-        A remote store is asked once for all.
+        A remote store gets one request for all of them.
         """
         numbers = [rows_of_hash(value, self.layout.num_blocks) for value in hashes.tolist()]
         if not self.is_remote:
             for rows in numbers:
                 yield self._checked(rows, self._store.read_ranges(self.entry.path, self._ranges_of(rows)))
             return
-        ranges = [one for rows in numbers for one in self._ranges_of(rows)]
+        ranges = [byte_range for rows in numbers for byte_range in self._ranges_of(rows)]
         blobs = iter(self._store.read_ranges(self.entry.path, ranges))
         for rows in numbers:
             yield self._checked(rows, list(islice(blobs, len(rows))))
@@ -115,7 +117,7 @@ class SliceRows:
         stride = self.layout.stride
         data = b"".join(blobs)
         if len(data) != stride * len(rows):
-            raise CorruptIndexError(f"segment {self.entry.path} must have {self.entry.num_bytes} bytes, got fewer")
+            raise CorruptIndexError(f"segment {self.entry.path} must have {self.entry.num_bytes} bytes", got="fewer")
         words = np.frombuffer(data, np.dtype("<u8")).reshape(len(rows), stride // 8)
         digest = xxhash.xxh3_64_intdigest
         for row, blob, wanted in zip(rows, blobs, words[:, -1].tolist(), strict=True):
@@ -141,8 +143,9 @@ class SliceRows:
         """The rows of each body, mapped; to be used only for rows that were checked."""
         mapped = self._mapping.buffer
         if mapped.size != self.entry.num_bytes:
-            message = f"segment {self.entry.path} must have {self.entry.num_bytes} bytes, got {mapped.size}"
-            raise CorruptIndexError(message)
+            raise CorruptIndexError(
+                f"segment {self.entry.path} must have {self.entry.num_bytes} bytes", got=mapped.size
+            )
         stride = self.layout.stride
         bodies = []
         for offset, (first, stop) in zip(self.layout.body_offsets, self.layout.bodies(), strict=True):

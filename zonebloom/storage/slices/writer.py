@@ -28,7 +28,7 @@ from zonebloom.storage.slices.layout import (
     GroupLayout,
     encode,
 )
-from zonebloom.storage.stores.store import NewFile, Store
+from zonebloom.stores.store import NewFile, Store
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -143,7 +143,7 @@ class SliceSegmentWriter(SegmentWriter):
         first, stop = self.layout.bodies()[self._num_written]
         wanted = ((stop - first) * ROWS_PER_BLOCK, self.layout.stride)
         if rows.shape != wanted:
-            raise InvalidArgumentError(f"body {self._num_written} must have shape {wanted}, got {rows.shape}")
+            raise InvalidArgumentError(f"body {self._num_written} must have shape {wanted}", got=rows.shape)
         message = _message(self._paddings[self._num_written])
         self._writer.write_batch(_batch(rows, self.schema), custom_metadata=message)
         self._num_written += 1

@@ -1,4 +1,4 @@
-"""Zone runs: where the zones of a slice segment lie, one row for consecutive zones of one length.
+"""Zone runs: the positions of the zones of a slice segment, one row for consecutive zones of one length.
 
 Spec: specs/slices.md#zone-runs
 """
@@ -68,8 +68,8 @@ def positions_of(runs: pa.RecordBatch, num_zones: int, where: str) -> ZonePositi
     """
     flags = runs.column(4)
     bounds = to_numpy(flags.offsets, np.int32).astype(np.int64)
-    if (found := int(bounds[-1] - bounds[0])) != num_zones:
-        raise CorruptIndexError(f"segment {where} must describe {num_zones} zones, got {found}")
+    if (num_flags := int(bounds[-1] - bounds[0])) != num_zones:
+        raise CorruptIndexError(f"segment {where} must describe {num_zones} zones", got=num_flags)
     ids, firsts, lengths, lasts = (to_numpy(runs.column(index), np.uint64) for index in range(4))
     counts = np.diff(bounds)
     number = np.arange(int(counts.sum())) - np.repeat(bounds[:-1] - bounds[:1], counts)

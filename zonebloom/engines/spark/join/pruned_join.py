@@ -1,15 +1,15 @@
-"""`prune_join`: the keys of the small side choose what is read of the big side.
+"""`prune_join`: the keys of the small side choose the rows that are read of the big side.
 
 The keys are collected once, looked up in the index, and the big side is read as for any list of keys.
 If nothing can be skipped, the join is Spark's own, and a warning says why.
 
-Spec: specs/spark.md#prune-join
+Design: docs/design/spark.md#prune-join
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import reduce
 from operator import and_
 from typing import Any
@@ -20,12 +20,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 
 from zonebloom.engines.spark.catalog import Catalog, Place, check_batch
-from zonebloom.engines.spark.join.keys import MAX_KEYS, check_pair
-from zonebloom.engines.spark.join.semi_join import check_local_times, column_of
+from zonebloom.engines.spark.join.keys import MAX_KEYS, check_local_times, check_pair, column_of
 from zonebloom.engines.spark.pushdown.calendars import has_old
 from zonebloom.engines.spark.pushdown.names import backquoted
-from zonebloom.engines.spark.scan.open import lake_of
-from zonebloom.engines.spark.scan.table import Lake
+from zonebloom.engines.spark.scan.lake import Lake
+from zonebloom.engines.spark.scan.read import lake_of
 from zonebloom.errors import ColumnNotFoundError, InvalidArgumentError, PredicateError
 from zonebloom.index import Index
 from zonebloom.predicates import And, IsIn, IsNull, Or, Predicate
@@ -42,7 +41,6 @@ _HOW = {
 }
 """Joins whose result has no rows of the big side without a partner."""
 _SUFFIX = "__zonebloom"
-_ADVICE = "filter_by_index on the other side drops its rows that cannot join"
 
 
 def prune_join(
@@ -58,7 +56,7 @@ def prune_join(
 ) -> DataFrame:
     """`big.join(small, on, how)` that reads only files and rows of `big` that may hold a key of `small`.
 
-    `small` runs twice, for its keys and for the join, and must give the same rows both times. Cache a frame that is
+    `small` runs twice: for its keys and for the join. Both runs must give the same rows, so cache a frame that is
     random or changes. This call lists the files, so use the result soon.
 
     Parameters
@@ -66,17 +64,16 @@ def prune_join(
     big
         Path of an indexed data set, or a DataFrame that is a plain scan of it.
     on
-        Columns that both sides have; those that are indexed choose the files together.
+        Columns that both sides have. All indexed columns among them together choose the files.
     how
-        `inner`, `left_semi` and `right_outer` as in `big.join(small, …)`; and `right_semi` and `right_anti`: the rows
-        of `small` that have a partner in `big`, or none.
+        `inner`, `left_semi` and `right_outer` as in `big.join(small, …)`; or `right_semi` and `right_anti`, for the
+        rows of `small` with or without a partner in `big`.
     null_safe
         Join by `<=>`: null equals null.
     index
         The place of the index, if it is not beside the data.
     max_keys
-        Distinct keys up to which the join is pruned. With more, or if every file may hold a key, the join is
-        Spark's own, with a warning.
+        Distinct keys at most. With more, or if every file may hold a key, Spark's own join runs, with a warning.
 
     Raises
     ------
@@ -85,14 +82,15 @@ def prune_join(
     ColumnNotFoundError
         None of `on` is indexed.
 
-    Spec: specs/spark.md#prune-join
+    Design: docs/design/spark.md#prune-join
     """
     names = _names(on)
     kind = _HOW.get(how.replace("_", "").lower()) if isinstance(how, str) else None
     if kind is None:
-        message = "how must be inner, left_semi, right_outer, right_semi or right_anti"
         raise InvalidArgumentError(
-            f"{message}, got {how!r}; other joins need the rows of the big side that do not match"
+            "how must be inner, left_semi, right_outer, right_semi or right_anti",
+            got=f"{how!r}",
+            do="other joins need the rows of the big side that do not match",
         )
     check_batch(small)
     lake = lake_of(catalog, big, index)
@@ -112,14 +110,14 @@ def prune_join(
 
 
 def _names(on: str | Sequence[str]) -> list[str]:
-    names = [on] if isinstance(on, str) else list(on) if isinstance(on, Iterable) else []
+    names = [on] if isinstance(on, str) else list(on) if isinstance(on, (list, tuple)) else []
     if not names or not all(isinstance(name, str) for name in names) or len(set(names)) != len(names):
-        raise InvalidArgumentError(f"on must be one or more different names of columns of both sides, got {on!r}")
+        raise InvalidArgumentError("on must be one or more different names of columns of both sides", got=f"{on!r}")
     return names
 
 
 def _check_keys(index: Index, small: DataFrame, names: Sequence[str]) -> None:
-    """Refuse keys that are no columns, are not indexed, or are not compared by value in Spark."""
+    """Refuse keys that are not columns, are not indexed, or are not compared by value in Spark."""
     if not any(name in index.columns for name in names):
         raise ColumnNotFoundError.among(names[0], index.columns, f"the index {index.root}")
     for name in names:
@@ -132,11 +130,11 @@ def _check_keys(index: Index, small: DataFrame, names: Sequence[str]) -> None:
 def _candidates(
     lake: Lake, small: DataFrame, indexed: Sequence[str], max_keys: int, *, null_safe: bool
 ) -> DataFrame | str:
-    """The rows of the lake that have a key of `small`; or why all rows are read, and what to do."""
+    """The rows of the lake that have a key of `small`; or the reason to read all rows, and the advice."""
     columns = [column_of(small, name)[0] for name in indexed]
     keys = small.selectExpr(*columns).distinct().limit(max_keys + 1).toArrow()
     if keys.num_rows > max_keys:
-        return f"the small side has more than {max_keys:,} distinct keys; {_ADVICE}"
+        return f"the small side has more than {max_keys:,} distinct keys; raise max_keys"
     predicates = []
     for name in indexed:
         predicate = _predicate(name, keys[name].combine_chunks(), null_safe=null_safe)
@@ -152,11 +150,11 @@ def _candidates(
     kept, total = plan.result.kept, plan.result.total
     share = kept.rows / max(total.rows, 1)
     shown = f"{kept.files} of {total.files} files may hold one of {keys.num_rows:,} keys, {share:.0%} of the rows"
-    return f"{shown}; {_ADVICE}, or sort the data set by {indexed[0]}"
+    return f"{shown}; an index with a locator is more exact, and a data set sorted by {indexed[0]} is read less"
 
 
 def _predicate(name: str, values: pa.Array, *, null_safe: bool) -> Predicate | str:
-    """A condition that is true in each row of the big side with one of `values`, or why there is none."""
+    """A condition that is true in each row of the big side with one of `values`, or the reason why there is none."""
     known = values.drop_null()
     if pa.types.is_floating(known.type) and pc.any(pc.is_nan(known)).as_py():
         return f"a NaN among the keys {name} equals NaN of any bits; join it apart"
@@ -170,7 +168,7 @@ def _predicate(name: str, values: pa.Array, *, null_safe: bool) -> Predicate | s
 
 
 def _null_safe_join(pruned: DataFrame, small: DataFrame, names: Sequence[str], kind: str) -> DataFrame:
-    """The join by `<=>`; it has the key columns once, from the side whose rows all stay."""
+    """The join by `<=>`. It has the key columns once, from the side that keeps all its rows."""
     other = {name: name + _SUFFIX for name in names}
     same = reduce(and_, (F.col(backquoted(one)).eqNullSafe(F.col(backquoted(two))) for one, two in other.items()))
     if kind in ("right_semi", "right_anti"):

@@ -1,9 +1,9 @@
-"""The old calendar: Spark 2 wrote dates before 1582 as Julian, and its footers say so.
+"""The old calendar: Spark 2 wrote dates before 1582 as Julian, and marked its files in the footer.
 
-Spark's own reader moves such values. The library and the index have the bytes as they were written. A file without
-such values is read like any other.
+Spark's own reader converts such values to the new calendar. The library and the index have the written bytes. A file
+without such values is read like any other.
 
-Spec: specs/spark.md#source-tasks
+Design: docs/design/spark.md#source-tasks
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SURE_TIME: Final = dt.datetime(1901, 1, 1)  # noqa: DTZ001 - in any zone
 
 
 def is_old_writer(metadata: FileMetaData) -> bool:
-    """Whether the footer says that old dates and times are of the old calendar."""
+    """Whether the footer marks dates and times as written in the old calendar."""
     pairs = metadata.metadata or {}
     version = pairs.get(_VERSION)
     if version is None:
@@ -50,7 +50,7 @@ def is_old_writer(metadata: FileMetaData) -> bool:
 
 
 def check_calendar(table: pa.Table, path: str) -> None:
-    """Refuse rows of the file at `path` of an old writer, if Spark would move a date or time in them.
+    """Refuse rows of the file at `path`, from an old writer, if Spark would move a date or time in them.
 
     Raises
     ------
@@ -60,14 +60,17 @@ def check_calendar(table: pa.Table, path: str) -> None:
     for name in table.column_names:
         if has_old(table[name], FIRST_TIME):
             message = f"column {name} of {path} must have no dates before 1582-10-15 and no times before 1900"
-            message = f"{message}, got some in the calendar of Spark 2"
-            raise DataFileError(f"{message}; read it with spark.read.parquet, or write it again")
+            raise DataFileError(
+                f"{message}",
+                got="some in the calendar of Spark 2",
+                do="read it with spark.read.parquet, or write it again",
+            )
 
 
 def is_moving(spark: SparkSession, view: View, paths: Sequence[str]) -> bool:
-    """Whether Spark may move old dates and times: by a setting, or for an old writer of one of the first `paths`.
+    """Whether Spark may move old dates and times: by a setting, or if an old writer wrote one of the first `paths`.
 
-    In the other files, a task refuses rows that Spark would move.
+    For the files that were not checked, a task refuses rows that Spark would move.
     """
     settings = ("spark.sql.parquet.datetimeRebaseModeInRead", "spark.sql.parquet.int96RebaseModeInRead")
     if any(spark.conf.get(name, "EXCEPTION") == "LEGACY" for name in settings):

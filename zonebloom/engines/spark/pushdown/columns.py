@@ -1,10 +1,9 @@
-"""Predicates of Columns, and Columns of predicates: of callers (`zonebloom.col`), and guesses that Spark
-compares.
+"""Translates Columns to predicates, and predicates to Columns.
 
-A `Column` prints `=(user_id, 'u-1')` on a classic session, `==(user_id, u-1)` on Spark Connect. As for SQL text its
-predicate is a guess. Spark compares the guess with the Column before it is used.
+A `Column` prints `=(user_id, 'u-1')` on a classic session, `==(user_id, u-1)` on Spark Connect. Its predicate is a
+guess, like that of SQL text. Spark compares the guess with the Column before it is used.
 
-Spec: specs/spark.md#conditions
+Design: docs/design/spark.md#conditions
 """
 
 from __future__ import annotations
@@ -17,10 +16,11 @@ from typing import Any
 from pyspark.sql import Column, functions
 
 from zonebloom.engines.spark.pushdown.names import backquoted
-from zonebloom.engines.spark.pushdown.types import Binder, EqualsNull, IsNotNull, Piece, UnboundError, text_of
+from zonebloom.engines.spark.pushdown.types import Binder, EqualsNull, IsNotNull, IsTrue, Piece, UnboundError, text_of
 from zonebloom.errors import PredicateError
 from zonebloom.predicates import And, Equals, IsIn, IsNull, Not, Or, Predicate
-from zonebloom.predicates.terms import ColumnTerm, Comparison, LiteralTerm, Truth
+from zonebloom.predicates.leaves import Comparison
+from zonebloom.predicates.terms import LiteralTerm
 
 MAX_LITERALS = 1000
 """Longer IN lists become a join with a local relation: a plan with 5000 literals takes seconds."""
@@ -47,28 +47,27 @@ def _column(node: Predicate, children: list[Column], binder: Binder) -> Column: 
         return _named(next(iter(node.columns())), binder).isNotNull()
     if isinstance(node, Not):
         return ~children[0]
-    if isinstance(node, Truth) and isinstance(node.term, ColumnTerm):
-        return _named(node.term.name, binder)
     if isinstance(node, (And, Or)):
         return reduce(and_ if isinstance(node, And) else or_, children)
-    if isinstance(node, IsNull):
+    if isinstance(node, (Equals, IsIn, IsNull)) and isinstance(node.column, str):
         column = _named(node.column, binder)
-        return column.eqNullSafe(None) if isinstance(node, EqualsNull) else column.isNull()
-    if isinstance(node, Equals):
-        column = _named(node.column, binder)
-        return column.eqNullSafe(_lit(node.value)) if node.null_safe else column == _lit(node.value)
-    if isinstance(node, IsIn) and len(node.values) <= MAX_LITERALS and not node.null_safe:
-        return _named(node.column, binder).isin(*[_lit(value) for value in node.values])
-    if isinstance(node, Comparison) and isinstance(node.left, ColumnTerm) and isinstance(node.right, LiteralTerm):
-        column, value = _named(node.left.name, binder), _lit(node.right.value)
+        if isinstance(node, IsTrue):
+            return column
+        if isinstance(node, IsNull):
+            return column.eqNullSafe(None) if isinstance(node, EqualsNull) else column.isNull()
+        if isinstance(node, Equals):
+            return column.eqNullSafe(_lit(node.value)) if node.null_safe else column == _lit(node.value)
+        if len(node.values) <= MAX_LITERALS and not node.null_safe:
+            return column.isin(*[_lit(value) for value in node.values])
+    if isinstance(node, Comparison) and isinstance(node.left, str) and isinstance(node.right, LiteralTerm):
+        column, value = _named(node.left, binder), _lit(node.right.value)
         compared = {"<": column.__lt__, "<=": column.__le__, ">": column.__gt__, ">=": column.__ge__}
         if node.operator in compared:
             return compared[node.operator](value)
-    message = (
-        f"a predicate for Spark must be made of =, <, >, IN and IS NULL of columns and literals, got {node!r:.200}"
-    )
     raise PredicateError(
-        f"{message}; write the condition as SQL text, and long lists as the only or an AND-ed condition"
+        "a predicate for Spark must be made of =, <, >, IN and IS NULL of columns and literals",
+        got=f"{node!r:.200}",
+        do="write the condition as SQL text, and long lists as the only or an AND-ed condition",
     )
 
 
@@ -104,7 +103,7 @@ def predicate_of_column(text: str, binder: Binder) -> Predicate:
 def _of_call(text: str, binder: Binder) -> Predicate:
     found = _CALL.match(text)
     if found is None or not text.endswith(")"):
-        return Truth(ColumnTerm(text)) if re.fullmatch(r"[\w.]+", text) else Piece(text)
+        return IsTrue(text) if re.fullmatch(r"[\w.]+", text) else Piece(text)
     called, inner = found[1], text[found.end() : -1]
     arguments = _arguments(inner)
     if called in ("and", "or"):
@@ -126,7 +125,7 @@ def _of_call(text: str, binder: Binder) -> Predicate:
     value = _value(rest, name, binder)
     if called == "<=>":
         return EqualsNull(name) if value is None else Equals(name, value, null_safe=True)
-    return Equals(name, value) if called in ("=", "==") else Comparison(ColumnTerm(name), called, LiteralTerm(value))
+    return Equals(name, value) if called in ("=", "==") else Comparison(name, called, LiteralTerm(value))
 
 
 def _name(text: str) -> str:

@@ -1,10 +1,10 @@
-"""Whether one condition is TRUE in each row in which another is TRUE, as Spark's own optimizer proves.
+"""Proves, by Spark's own optimizer, that a condition is TRUE in each row in which another is TRUE.
 
 Spark drops a filter that repeats the filter below it. So `C` implies `A` if the optimized plan of
-`where(C).where(A)` is that of `where(C)`. Classic sessions and Spark Connect give only the texts of plans. That is
-enough: `A` can only add to the text of the filter. Nothing is executed.
+`where(C).where(A)` is that of `where(C)`. Classic sessions and Spark Connect give only the texts of plans. The text is
+enough because `A` can only add to the text of the filter. Nothing is executed.
 
-Spec: specs/spark.md#implied
+Design: docs/design/spark.md#implied
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def implies(base: DataFrame, given: Column, other: Column) -> bool:
 
 
 def opaque(spark: SparkSession, schema: StructType, label: str = "unread") -> DataFrame:
-    """A frame of `schema` whose rows Spark's optimizer cannot see, so it simplifies filters only."""
+    """A frame of `schema` with rows that Spark's optimizer cannot see, so it can only simplify filters."""
 
     def unread(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
         return batches
@@ -94,7 +94,7 @@ def explained(frame: DataFrame) -> str:
 
 
 def _explained_whole(frame: DataFrame) -> str:
-    """`explained`, without shortened lists. Plans of other threads may be longer meanwhile."""
+    """`explained`, without shortened lists. Meanwhile plans of other threads may be longer too."""
     conf = frame.sparkSession.conf
     before = conf.get(_FIELDS, None)
     conf.set(_FIELDS, str(2**30))

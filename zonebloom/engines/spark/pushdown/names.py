@@ -1,9 +1,9 @@
 """Names of columns that Spark and the index may resolve to different columns.
 
 Spark's Parquet reader ignores case, and prefers a folder's value to a column of that name. The library does neither. So
-a name may mean different values to the two.
+one name may mean different values in Spark and in the library.
 
-Spec: specs/spark.md#binding
+Design: docs/design/spark.md#binding
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from zonebloom.formats.hive import partition_values
 if TYPE_CHECKING:
     from zonebloom.search.view import View
 
-_CANONICAL = re.compile(r"0|-?[1-9]\d*|\d{4}-\d\d-\d\d")
+_CANONICAL = re.compile(r"0|-?[1-9]\d*|\d{4}-\d\d-\d\d", re.ASCII)
 
 
 class Names:
@@ -75,7 +75,7 @@ def _folders(listing: Iterable[str]) -> tuple[set[str], frozenset[str], frozense
 
 
 def misread(view: View, names: Names, paths: Iterable[str]) -> str | None:
-    """Why names might make the library's rows of the files at `paths` differ from Spark's; None if they cannot."""
+    """The reason why names might give other rows of `paths` in the library than in Spark; None if they cannot."""
     if names.is_ambiguous or names.escaped:
         return "Spark and the library read some column names or folders differently"
     for path in set(view.files.unknown_paths) & set(paths):
@@ -102,7 +102,7 @@ def respelled(schema: pa.Schema, known: pa.Schema) -> str | None:
 
 
 def _spellings(fields: Iterable[pa.Field], above: str = "") -> Iterator[str]:
-    """Columns and the fields within, those of lists and maps too, by their paths."""
+    """The paths of columns and of all fields within them, in lists and maps too."""
     for field in fields:
         yield above + field.name
         inner = [field.type.field(number) for number in range(field.type.num_fields)]

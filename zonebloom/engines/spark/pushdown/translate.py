@@ -1,15 +1,15 @@
 """A Spark condition as a predicate that prunes soundly, and as the filter that Spark still applies.
 
-Spark applies the condition, as it was given, to all rows that were read. The predicate must only be TRUE in each row
-in which the condition is TRUE. The steps:
+Spark applies the given condition to all rows that were read. The predicate only has to be TRUE in each row in which
+the condition is TRUE. The steps:
 
 1. `sql_text` and `columns` guess the predicate of SQL text and of a `Column`, over Spark's columns;
-2. `columns` makes the guess a `Column` again. Spark compares the two (`DataFrame.sameSemantics`), so no difference of
-   grammar or setting can lose a row;
-3. if they differ, as for a function that the guess has no Column for, Spark proves which comparisons are implied;
-4. `bound` retains the comparisons in which Spark compares the values that the index has hashed.
+2. `columns` converts the guess back to a `Column`. Spark compares the two (`DataFrame.sameSemantics`), so no difference
+   of grammar or setting can lose a row;
+3. if they differ, for example because a function has no Column, Spark proves which comparisons are implied;
+4. `bound` retains the comparisons that Spark evaluates on the values that the index has hashed.
 
-Spec: specs/spark.md#conditions
+Design: docs/design/spark.md#conditions
 """
 
 from __future__ import annotations
@@ -26,20 +26,17 @@ from pyspark.sql import Column, DataFrame, functions
 from zonebloom.engines.spark.pushdown.calendars import has_old
 from zonebloom.engines.spark.pushdown.columns import MAX_LITERALS, column_of, predicate_of_column, text_of_column
 from zonebloom.engines.spark.pushdown.implied import implies, opaque
-from zonebloom.engines.spark.pushdown.sql_text import (
-    COMPARED_LITERALS,
-    is_fixed,
-    predicate_of_text,
-    reads_alike,
-    shortened,
-)
+from zonebloom.engines.spark.pushdown.sql_text import COMPARED_LITERALS, predicate_of_text, shortened
 from zonebloom.engines.spark.pushdown.types import Binder, Piece, Target, UnboundError
 from zonebloom.errors import PredicateError
-from zonebloom.predicates import And, Equals, IsIn, IsNull, Not, Opaque, Or, Predicate
+from zonebloom.predicates import And, Equals, IsIn, IsNull, Predicate
 from zonebloom.predicates.coerce import fit_values
-from zonebloom.predicates.terms import ColumnTerm, Comparison, LiteralTerm, Truth
+from zonebloom.predicates.leaves import Comparison
+from zonebloom.predicates.sql_writer import as_sql
+from zonebloom.predicates.terms import LiteralTerm
+from zonebloom.predicates.tree import conjuncts, rebuilt
 
-EVERY_ROW: Final = Truth(LiteralTerm(True))
+EVERY_ROW: Final = Equals(LiteralTerm(True), True)
 """The predicate that is TRUE in every row."""
 _MOST_PROOFS = 4
 """Comparisons tried one by one if Spark does not prove all together; each takes about 0.2 s."""
@@ -84,7 +81,8 @@ class Condition:
     @property
     def exact(self) -> Predicate:
         """The parts that Arrow evaluates on rows as Spark does; `EVERY_ROW` if there are none."""
-        sure = [part for part in _parts(self.predicate) if not any(isinstance(node, Opaque) for node in part.walk())]
+        unsure = Piece, Comparison
+        sure = [part for part in conjuncts(self.predicate) if not any(isinstance(node, unsure) for node in part.walk())]
         return And(sure) if sure else EVERY_ROW
 
     def filtered(self, frame: DataFrame) -> DataFrame:
@@ -95,7 +93,7 @@ class Condition:
 
 
 def understand(given: str | Column | Predicate, binder: Binder, template: DataFrame) -> Condition:
-    """A condition with its parts for the index and for Spark.
+    """Translate a condition to its parts for the index and for Spark.
 
     Parameters
     ----------
@@ -107,7 +105,7 @@ def understand(given: str | Column | Predicate, binder: Binder, template: DataFr
     Raises
     ------
     TypeError
-        It is something else, such as None.
+        `given` has another type, or is None.
     PredicateError
         A part of a predicate has no form in Spark.
     """
@@ -149,10 +147,7 @@ def understand_all(given: Sequence[str | Column | Predicate], binder: Binder, te
 def _of_text(given: str, binder: Binder, template: DataFrame) -> Condition:
     guess = predicate_of_text(given, binder)
     found = Condition(given.strip(), bound(guess, binder), (given,))
-    is_leaf = type(guess) in (Equals, IsIn) and type(found.predicate) in (Equals, IsIn)
     is_short = all(len(node.values) <= COMPARED_LITERALS for node in guess.walk() if isinstance(node, IsIn))
-    if is_leaf and is_short and reads_alike(given) and is_fixed(guess):
-        return found
     shown = given
     if not is_short:
         try:
@@ -160,16 +155,9 @@ def _of_text(given: str, binder: Binder, template: DataFrame) -> Condition:
         except UnboundError as error:
             return _unverified(found, str(error), is_local=False)  # Spark was not asked
     checked = _verified(found, shown, guess.fold(_shortened), binder, template)
-    if isinstance(checked.predicate, Piece) or not any(map(_is_long, _parts(checked.predicate))):
+    if isinstance(checked.predicate, Piece) or not any(map(_is_long, conjuncts(checked.predicate))):
         return checked
     return _with_keys(shown.strip(), guess, checked.predicate, binder)
-
-
-def predicate_of_option(text: str, binder: Binder) -> Predicate:
-    """The predicate of SQL text without a session: its parts that read alike under every setting of Spark."""
-    if not reads_alike(text):
-        return Piece(text, "only a session can say what its comments, escapes or double quotes mean")
-    return bound(predicate_of_text(text, binder), binder, is_asked=False)
 
 
 def keys_condition(path: tuple[str, ...], values: pa.Array, binder: Binder) -> Condition:
@@ -187,8 +175,9 @@ def keys_condition(path: tuple[str, ...], values: pa.Array, binder: Binder) -> C
     except UnboundError as error:
         reason = error.reason
     if reason is not None:
-        message = f"a long list of values must be of the type of column {'.'.join(path)}, got: {reason.message}"
-        raise PredicateError(message)
+        raise PredicateError(
+            f"a long list of values must be of the type of column {'.'.join(path)}", got=reason.message
+        )
     fitted = fit.values.unique()
     shown = f"{target.name} IN ({len(fitted)} values)"
     predicate: Predicate = IsIn(target.name, fitted)
@@ -200,63 +189,37 @@ def keys_condition(path: tuple[str, ...], values: pa.Array, binder: Binder) -> C
 # --- pruning ----------------------------------------------------------------------------------------------------------
 
 
-def bound(guess: Predicate, binder: Binder, *, is_asked: bool = True) -> Predicate:
-    """The predicate over the columns of the index that prunes soundly for `guess`.
-
-    Parameters
-    ----------
-    is_asked
-        Whether Spark proves the guess. Otherwise only parts that need no proof are evaluated.
-    """
+def bound(guess: Predicate, binder: Binder) -> Predicate:
+    """The predicate over the index's columns that prunes soundly for `guess`; Spark has proved `guess`."""
 
     def visit(node: Predicate, children: list[Predicate]) -> Predicate:
-        if isinstance(node, Not):
-            return ~children[0]
-        if isinstance(node, (And, Or)):
-            return type(node)(children)
+        if children:
+            return rebuilt(node, children)
         if isinstance(node, Piece):
             return node
-        if not is_asked and not is_fixed(node):
-            return Piece(_shown(node), "only a session can say what it means; compare a column with texts or integers")
         try:
             found = _leaf(node, binder)
         except UnboundError as error:
-            return Piece(_shown(node), str(error), error.reason.code)
-        return Piece(_shown(node)) if found is None else found
+            return Piece(as_sql(node), str(error), error.reason.code)
+        return Piece(as_sql(node)) if found is None else found
 
     return guess.fold(visit)
 
 
 def _leaf(node: Predicate, binder: Binder) -> Predicate | None:
-    """A comparison over the columns of the index; None if the index evaluates none of that kind."""
-    if isinstance(node, IsNull):
-        return IsNull(binder.target(binder.path(node.column)).name)
-    if isinstance(node, Truth) and isinstance(node.term, ColumnTerm):
-        target = binder.target(binder.path(node.term.name))
-        return Equals(target.name, binder.fitted(True, target))
-    if isinstance(node, Equals):
-        target = binder.target(binder.path(node.column))
-        return Equals(target.name, binder.fitted(node.value, target), null_safe=node.null_safe)
-    if isinstance(node, IsIn):
-        target = binder.target(binder.path(node.column))
-        return IsIn(target.name, [binder.fitted(one, target) for one in node.values], null_safe=node.null_safe)
-    if isinstance(node, Comparison) and isinstance(node.left, ColumnTerm) and isinstance(node.right, LiteralTerm):
-        target = binder.target(binder.path(node.left.name))
+    """A comparison over the columns of the index; None if the index cannot evaluate it."""
+    if isinstance(node, Comparison) and isinstance(node.left, str) and isinstance(node.right, LiteralTerm):
+        target = binder.target(binder.path(node.left))
         value = binder.fitted(node.right.value, target) if target.is_ordered else None
-        if value is not None:
-            return Comparison(ColumnTerm(target.name), node.operator, LiteralTerm(value))
-    return None
-
-
-def _shown(node: Predicate) -> str:
-    """A comparison as people write it."""
-    if isinstance(node, Opaque):
-        return node.text
+        return None if value is None else Comparison(target.name, node.operator, LiteralTerm(value))
+    if not isinstance(node, (Equals, IsIn, IsNull)) or not isinstance(node.column, str):
+        return None
+    target = binder.target(binder.path(node.column))
+    if isinstance(node, IsNull):
+        return IsNull(target.name)
     if isinstance(node, Equals):
-        return f"{node.column} {'<=>' if node.null_safe else '='} {LiteralTerm(node.value)}"
-    if isinstance(node, IsIn):
-        return f"{node.column} IN ({', '.join(str(LiteralTerm(one)) for one in node.values[:COMPARED_LITERALS])})"
-    return f"{next(iter(node.columns()), node)} IS NULL"
+        return Equals(target.name, binder.fitted(node.value, target), null_safe=node.null_safe)
+    return IsIn(target.name, [binder.fitted(one, target) for one in node.values], null_safe=node.null_safe)
 
 
 # --- asking Spark -----------------------------------------------------------------------------------------------------
@@ -265,7 +228,7 @@ def _shown(node: Predicate) -> str:
 def _verified(
     found: Condition, given: str | Column, guess: Predicate, binder: Binder, template: DataFrame
 ) -> Condition:
-    """`found`, if Spark finds `guess` the same as `given`; otherwise nothing is pruned, with a reason."""
+    """`found`, if Spark reports `guess` and `given` as the same; otherwise a condition that prunes nothing, and why."""
     if _HIDDEN.search(found.shown):
         return _unverified(found, NOT_OF_COLUMNS, is_local=False)
     try:
@@ -280,9 +243,9 @@ def _verified(
 
 
 def _joined(template: DataFrame, condition: str | Column) -> DataFrame:
-    """`template` where `condition`, as a join with a frame without columns, for which Spark needs a deterministic one.
+    """A join of `template` with an empty frame on `condition`. Spark refuses a condition that is not deterministic.
 
-    `input_file_name()`, `monotonically_increasing_id()` and `rand()` are not, nor are functions that call them.
+    `input_file_name()`, `monotonically_increasing_id()` and `rand()` are not deterministic, nor are their callers.
     """
     column = functions.expr(condition) if isinstance(condition, str) else condition
     return template.join(template.sparkSession.range(0).select(), column)
@@ -290,24 +253,18 @@ def _joined(template: DataFrame, condition: str | Column) -> DataFrame:
 
 def _implied(found: Condition, given: Column, guess: Predicate, binder: Binder, template: DataFrame) -> Condition:
     """`found` with the comparisons of `guess` that Spark proves TRUE in each row in which `given` is."""
-    sure = [(part, bound(part, binder)) for part in _conjuncts(guess)]
+    sure = [(part, bound(part, binder)) for part in conjuncts(guess)]
     sure = [(part, known) for part, known in sure if not any(isinstance(node, Piece) for node in known.walk())]
     if not sure:
         return found
-    base = opaque(template.sparkSession, template.schema)
     for parts in (sure, *([one] for one in sure[:_MOST_PROOFS] if len(sure) > 1)):
         try:
+            base = opaque(template.sparkSession, template.schema)  # Spark refuses some types, such as months
             if implies(base, given, column_of(And([part for part, _ in parts]), binder)):
                 return replace(found, predicate=And([known for _, known in parts]), is_whole=False)
         except (PySparkException, PredicateError):
             continue
     return found
-
-
-def _conjuncts(predicate: Predicate) -> list[Predicate]:
-    """The parts joined by AND, at any depth."""
-    parts = predicate.children if isinstance(predicate, And) else ()
-    return [leaf for part in parts for leaf in _conjuncts(part)] if parts else [predicate]
 
 
 def _unverified(found: Condition, why: str, *, is_local: bool = True) -> Condition:
@@ -316,21 +273,14 @@ def _unverified(found: Condition, why: str, *, is_local: bool = True) -> Conditi
 
 def _shortened(node: Predicate, children: list[Predicate]) -> Predicate:
     """`node` with long IN lists cut to their first literal, as `shortened` cuts them in the text."""
-    if isinstance(node, (And, Or)):
-        return type(node)(children)
-    if isinstance(node, Not):
-        return type(node)(children[0])
+    if children:
+        return rebuilt(node, children)
     if isinstance(node, IsIn) and len(node.values) > COMPARED_LITERALS:
         return IsIn(node.column, node.values[:1])
     return node
 
 
 # --- long lists -------------------------------------------------------------------------------------------------------
-
-
-def _parts(predicate: Predicate) -> tuple[Predicate, ...]:
-    """The parts of the outermost AND."""
-    return predicate.children if isinstance(predicate, And) else (predicate,)
 
 
 def _is_long(node: Predicate) -> bool:
@@ -346,8 +296,8 @@ def _with_keys(shown: str, given: Predicate, known: Predicate, binder: Binder) -
         `given` with long lists as arrays of values; other lists stay literals.
     """
     found: list[Condition] = []
-    for part, values in zip(_parts(given), _parts(known), strict=True):
-        if isinstance(values, IsIn) and _is_long(values):
+    for part, values in zip(conjuncts(given), conjuncts(known), strict=True):
+        if isinstance(values, IsIn) and isinstance(values.column, str) and _is_long(values):
             found.append(keys_condition(binder.path(values.column), values.values, binder))
         else:
             found.append(Condition("", bound(part, binder), (column_of(part, binder),)))

@@ -1,10 +1,10 @@
-"""Which of Spark's comparisons the filters evaluate, and with which value.
+"""The comparisons of Spark that filters can evaluate, and the values to probe.
 
-Spark casts one side of a comparison, by types and settings; the filters have the bytes of the files. So a leaf is
-evaluated only for a pair of types below and a literal that Spark compares with it exactly. Any other leaf retains every
-zone, with a reason.
+Spark may cast one side of a comparison, by types and settings. The filters have the bytes of the files. So filters
+evaluate a leaf only if its pair of types is listed below, and Spark compares its literal exactly. Any other leaf
+retains every zone, with a reason.
 
-Spec: specs/spark.md#binding
+Design: docs/design/spark.md#binding
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -25,17 +25,19 @@ from zonebloom.arrow import unwrapped
 from zonebloom.bloom.hashing import resolve_column
 from zonebloom.engines.spark.pushdown.calendars import FIRST_DATE, SURE_TIME
 from zonebloom.engines.spark.pushdown.names import Names
-from zonebloom.errors import PredicateError
-from zonebloom.predicates import IsNull, Not, Opaque
+from zonebloom.predicates import Equals, IsNull, Not, leaves
+from zonebloom.predicates.terms import Term
 from zonebloom.reasons import Reason, ReasonCode
 
 if TYPE_CHECKING:
     from zonebloom.search.view import View
 
 _CHAR = "__CHAR_VARCHAR_TYPE_STRING"
-_DATE = re.compile(r"\d{4}-\d\d-\d\d")
-_MOMENT = re.compile(r"(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d{1,6})?)( ?(?:Z|[+-]\d\d:\d\d))?")
-_PRINTED_MOMENT = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{1,6})?")
+_READ_AS_STORED = frozenset({"comment", "parquet.field.id", "CURRENT_DEFAULT"})
+"""Metadata of a column that changes no value. `CURRENT_DEFAULT` is for writers; ids have a rule of their own."""
+_DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+_MOMENT = re.compile(r"(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d{1,6})?)( ?(?:Z|[+-]\d\d:\d\d))?", re.ASCII)
+_PRINTED_MOMENT = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{1,6})?", re.ASCII)
 _EXACT_INTEGERS = {"float": 2**24, "double": 2**53}
 _MAX_DIGITS = 38
 _BIGINT_DIGITS = 20
@@ -53,50 +55,30 @@ def _unfit(message: str) -> UnboundError:
     return UnboundError(ReasonCode.TYPE_MISMATCH, message)
 
 
-class Piece(Opaque):
+class Piece(leaves.Piece):
     """A piece of a condition that only Spark evaluates."""
 
-    __slots__ = ("_code", "_why", "sql")
-
-    sql: str
-    """The piece."""
-    _why: str
-    _code: ReasonCode
+    __slots__ = ()
 
     def __init__(
         self, sql: str, why: str = "only Spark evaluates it", code: ReasonCode = ReasonCode.PREDICATE_NOT_SUPPORTED
     ) -> None:
-        self._set(sql=sql, _why=why, _code=code)
-
-    @property
-    def code(self) -> ReasonCode:
-        """Why filters do not evaluate it."""
-        return self._code
-
-    @property
-    def text(self) -> str:
-        """The piece, and why filters do not evaluate it."""
-        return f"{self.sql:.200}: {self._why}"
-
-    @property
-    def is_evaluable(self) -> bool:
-        """False: only Spark evaluates it."""
-        return False
-
-    def _leaf_columns(self) -> Iterable[str]:
-        return ()
-
-    def _expression(self, schema: pa.Schema, parts: list[Any]) -> Any:  # noqa: ARG002 - never evaluated
-        raise PredicateError(f"only Spark evaluates {self.text}")
-
-    def _key(self) -> tuple[Any, ...]:
-        return self.sql, self._why, self._code
+        super().__init__(sql, why, code)
 
 
 class IsNotNull(Not):
     """IS NOT NULL, which Spark has as an expression of its own."""
 
     __slots__ = ()
+
+
+class IsTrue(Equals):
+    """A boolean column alone, which Spark distinguishes from `= TRUE`."""
+
+    __slots__ = ()
+
+    def __init__(self, column: Term) -> None:
+        super().__init__(column, True)
 
 
 class SqlDecimal(decimal.Decimal):
@@ -120,7 +102,7 @@ class Target:
     spark: DataType
     arrow: pa.DataType
     kind: str
-    """Kind of the pair of types. In each kind, Spark compares the values that the index has hashed."""
+    """Kind of the pair of types. For each kind, Spark compares the values that the index has hashed."""
     is_ordered: bool
     """Whether the index has the values in Spark's order, as for a partition column."""
 
@@ -134,15 +116,23 @@ class Binder:
         Schema of Spark's plain read.
     zone_of
         The session's instant for a timestamp's text without an offset; None if it is not known.
+    may_move
+        Whether partition columns may have other values than the folders say.
     """
 
     def __init__(
-        self, schema: StructType, view: View, zone_of: Callable[[str], dt.datetime | None] = lambda _: None
+        self,
+        schema: StructType,
+        view: View,
+        zone_of: Callable[[str], dt.datetime | None] = lambda _: None,
+        *,
+        may_move: bool = False,
     ) -> None:
         self._schema = schema
         self._arrow = view.schema
         self._partitions = frozenset(field.name for field in view.partition_fields)
         self._zone_of = zone_of
+        self._may_move = may_move
         self.names = Names(view)
 
     def path(self, name: str) -> tuple[str, ...]:
@@ -170,7 +160,7 @@ class Binder:
         """
         held: Any = self._schema
         spelled: list[str] = []
-        metadata: dict[str, Any] = {}
+        metadata: list[Mapping[str, Any]] = []
         for part in path:
             fields = getattr(held, "fields", ())
             same = [one for one in fields if one.name == part] or [
@@ -181,14 +171,17 @@ class Binder:
                 shown = ".".join(path)
                 raise UnboundError(ReasonCode.PREDICATE_NOT_SUPPORTED, f"{shown} must name one column of the data set")
             spelled.append(same[0].name)
-            held, metadata = same[0].dataType, same[0].metadata
+            held = same[0].dataType
+            metadata.append(same[0].metadata)
         name = ".".join(spelled)
         is_dotted = len(spelled) > 1 and any("." in one for one in spelled)
         if is_dotted or not self.names.is_same(name):
             message = f"column {name} must be the same for Spark and the index, got names that they read differently"
             raise UnboundError(ReasonCode.PREDICATE_NOT_SUPPORTED, message)
-        if _CHAR in metadata:
-            raise _unfit(f"column {name} must have no padding, got {metadata[_CHAR]}")
+        if altering := next(filter(None, map(altering_metadata, metadata)), None):
+            raise _unfit(f"column {name} must be read as it is stored, got the metadata {altering}")
+        if name in self._partitions and self._may_move:
+            raise _unfit(f"column {name} must have the values of folders, and partitions of a table may lie elsewhere")
         arrow = resolve_column(self._arrow, name).type
         kind = _pair(held, arrow) or (_pair_of_folder(held) if name in self.names.canonical else None)
         if kind is None:
@@ -198,12 +191,12 @@ class Binder:
         return Target(tuple(spelled), name, held, arrow, kind, is_ordered)
 
     def fitted(self, value: Any, target: Target) -> Any:
-        """`value` as the value with which Spark compares the column `target`; None is NULL.
+        """The value that Spark compares with the column `target` for `value`; None is NULL.
 
         Raises
         ------
         UnboundError
-            Spark casts the column, or the literal in a way that depends on settings.
+            Spark casts the column, or casts the literal by a rule that depends on settings.
         """
         if isinstance(value, (pa.Scalar, np.generic)):
             value = _python(value)
@@ -221,7 +214,7 @@ class Binder:
         Raises
         ------
         UnboundError
-            It has another form, or only the session knows its zone.
+            `text` has another form, or only the session knows its zone.
         """
         found = _MOMENT.fullmatch(text)
         if found is None:
@@ -256,7 +249,7 @@ class Binder:
                 raise _unfit(f"a timestamp must be printed with its date and time, got {text}")
             return dt.datetime.fromisoformat(text).astimezone(dt.UTC)
         try:
-            if re.fullmatch(r"-?\d+L?", text):
+            if re.fullmatch(r"-?[0-9]+L?", text):
                 return int(text.rstrip("L"))
             return float(text) if target.kind == "float" else decimal.Decimal(text)
         except (ValueError, decimal.InvalidOperation):
@@ -288,6 +281,33 @@ def date_of(text: str) -> dt.date:
         return dt.date.fromisoformat(text)
     except ValueError as error:
         raise _unfit(f"a date must exist, got {text}") from error
+
+
+# --- metadata ---------------------------------------------------------------------------------------------------------
+
+
+def altering_metadata(metadata: Mapping[str, Any]) -> str | None:
+    """A metadata key that may make Spark read other values than the stored ones; None if there is none.
+
+    `EXISTS_DEFAULT` gives values to files without the column, CHAR pads values, and unknown metadata may do anything.
+
+    >>> altering_metadata({"comment": "in UTC", "EXISTS_DEFAULT": "42"})
+    'EXISTS_DEFAULT'
+    """
+    for key, value in metadata.items():
+        if key not in _READ_AS_STORED and not (key == _CHAR and str(value).startswith("varchar(")):
+            return key
+    return None
+
+
+def altered_column(of: DataType) -> str | None:
+    """A column or inner field of a type with metadata that may alter its values; None if there is none."""
+    for field in getattr(of, "fields", ()):
+        if altering := altering_metadata(field.metadata):
+            return f"{field.name} with {altering}"
+    inner = [one.dataType for one in getattr(of, "fields", ())]
+    inner += [getattr(of, name) for name in ("elementType", "keyType", "valueType") if hasattr(of, name)]
+    return next(filter(None, map(altered_column, inner)), None)
 
 
 # --- pairs of types ---------------------------------------------------------------------------------------------------
@@ -326,7 +346,7 @@ def _pair(spark: DataType, arrow: pa.DataType) -> str | None:  # noqa: C901 - on
 
 
 def _pair_of_folder(spark: DataType) -> str | None:
-    """The kind of a partition column: Spark reads its values as `spark`; the index has one text for each."""
+    """The kind of a partition column that Spark reads as `spark`. The index has the text of each value."""
     name = spark.simpleString()
     if name == "date":
         return "folder date"
@@ -396,7 +416,7 @@ _SUFFIXES = {"int8": "Y", "int16": "S", "int32": "", "int64": "L", "float32": "F
 
 
 def text_of(value: Any) -> str | None:
-    """SQL for a value if `lit` would give a literal of another type; None otherwise."""
+    """SQL for a value if `lit` would make a literal of another type; else None."""
     if isinstance(value, np.generic) and value.dtype.name in _SUFFIXES and np.isfinite(value):
         return f"{value.item() if value.dtype.kind == 'i' else value}{_SUFFIXES[value.dtype.name]}"
     if isinstance(value, dt.datetime):

@@ -1,8 +1,8 @@
-"""The rule that chooses how a query is read, and why rows that the library reads might differ from Spark's.
+"""Chooses how a query is read, and checks whether the library's rows might differ from Spark's.
 
-If they might differ, Spark reads whole files by its own reader.
+If the rows might differ, Spark reads whole files by its own reader.
 
-Spec: specs/spark.md#choice
+Design: docs/design/spark.md#choice
 """
 
 from __future__ import annotations
@@ -17,28 +17,27 @@ from pyspark.sql.types import DataType, StructType
 from zonebloom.engines.spark.pushdown.calendars import is_moving
 from zonebloom.engines.spark.pushdown.names import misread
 from zonebloom.engines.spark.pushdown.translate import NOT_OF_COLUMNS, Condition
-from zonebloom.engines.spark.pushdown.types import Binder
-from zonebloom.engines.spark.scan.schema import Layout
+from zonebloom.engines.spark.pushdown.types import Binder, altered_column
+from zonebloom.engines.spark.scan.layout import Layout
+from zonebloom.engines.spark.scan.types import nullable_type
 from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, UnsupportedTypeError
 from zonebloom.search.view import View
 
-Method: TypeAlias = Literal["driver", "row_ranges", "candidates", "plain"]
+Method: TypeAlias = Literal["driver", "row_ranges", "files", "plain"]
 
-DRIVER_ROWS = 1 << 18
 DRIVER_FILES = 256
-"""Files that the driver opens, at about 1 ms each (`bench/spark_files.py`, two cores); a job starts in 0.1 s."""
-DRIVER_FILES_OF_STORES = 64
-"""The same for tables and files in an object store: each file takes some requests, and the driver waits for them."""
+"""Files that the driver opens, at about 1 ms each (`bench/spark_files.py`, two cores); a job starts in 0.1 s.
+
+A file of a table or a store takes some requests, so the driver opens a quarter of them.
+"""
+DRIVER_ROWS = 1 << 20
+"""Rows that the driver checks: it was the fastest up to 4 million on two cores (`bench/spark_choice.py`)."""
 DRIVER_BYTES = 512 << 20
-CANDIDATE_FILES = 1024
-"""Files that Spark is given by name: it looks for each; 512 of 2000 took 0.9 s (`bench/spark_choice.py`, two cores)."""
-ROW_RANGES_PAY = 8
-"""Read only the row ranges when they hold at most 1/8 of the rows of the candidate files."""
-NARROWED_PAY = 2
-"""The same for 1/2, if executors drop rows that do not match before they read other columns."""
-SMALL_FILES = 32
-"""Files that Spark lists in one scan. Of more files, if small, row ranges are faster (`bench/spark_files.py`)."""
-SMALL_FILE_BYTES = 1 << 20
+"""Compressed bytes of row groups that the driver may have to read."""
+MOST_FILES = 1024
+"""Files at most that Spark gets by name: it looks up each, in 2 ms (`bench/spark_files.py`, two cores)."""
+DRIVER_ROW_BYTES = 64 << 20
+"""Bytes of rows, in Arrow, that the driver holds. Spark's heap, of 1 GiB by default, needs some times as much."""
 BY_ID = "Spark finds columns by their ids, and the index by their names"
 
 
@@ -49,19 +48,19 @@ class Kept:
     files: int
     of_files: int
     rows: int
-    rows_of_files: int
-    """All rows of the files that may match."""
-    is_narrowed: bool
-    """Whether executors can check a part of the condition."""
+    of_rows: int
     bytes: int
     """Compressed bytes of the row groups, all columns: an upper bound of what the driver reads."""
-    of_bytes: int
     is_local: bool
     """Whether the columns of a row determine the condition."""
     obstacle: str | None
-    """Why rows that the library reads might differ from Spark's."""
+    """The reason why the library's rows might differ from Spark's."""
     lack: Callable[[], str | None]
-    """Gives why executors cannot read; called only if executors would read."""
+    """Returns the reason why executors cannot read; called only if executors would read."""
+    is_native: bool = True
+    """Whether Spark's own reader gives these rows; otherwise only the library reads the files."""
+    is_wide: bool = False
+    """Whether the driver began to read, and the rows exceeded its limit of bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,49 +77,60 @@ def choose(kept: Kept, asked: Literal["auto"] | Method) -> Choice:
     Raises
     ------
     InvalidArgumentError
-        `asked` is the driver or row ranges, whose rows might differ from Spark's.
+        `asked` is the driver or row ranges, and the rows might differ from Spark's. Or only Spark's own reader can
+        evaluate the condition, but it cannot read the files.
 
-    Spec: specs/spark.md#choice
+    Design: docs/design/spark.md#choice
     """
+    if not kept.is_local and not kept.is_native:
+        raise InvalidArgumentError(
+            "a condition on a table, or on files in a store, must be determined by its columns",
+            got="one that is not",
+            do="leave out what depends on how a row is read, and names that are no columns",
+        )
     if asked == "driver" and kept.obstacle is not None:
-        raise InvalidArgumentError(f"the driver must read what Spark would read, got: {kept.obstacle}; use method auto")
-    if asked == "row_ranges" and (obstacle := kept.obstacle or kept.lack()) is not None:
-        raise InvalidArgumentError(f"executors must read what Spark would read, got: {obstacle}; use method auto")
+        raise InvalidArgumentError(
+            "the driver must read what Spark would read", got=kept.obstacle, do="use method auto"
+        )
+    if asked == "driver" and kept.is_wide:
+        raise InvalidArgumentError(
+            f"the driver must hold at most {DRIVER_ROW_BYTES:,} bytes of rows", got="more", do="use method auto"
+        )
+    if asked == "row_ranges" and kept.is_native and (obstacle := kept.obstacle or kept.lack()) is not None:
+        raise InvalidArgumentError("executors must read what Spark would read", got=obstacle, do="use method auto")
     if not kept.is_local:
         return Choice("plain", str(kept.obstacle))
-    if asked in ("auto", "candidates") and not kept.files:
+    if asked in ("auto", "files") and not kept.files:
         return Choice("driver", "no row can match, so nothing is read")
-    if asked != "auto":
-        return Choice(asked, "it was asked for")
-    return _chosen(kept)
+    if asked == "files" and not kept.is_native:
+        return Choice("row_ranges", "Spark itself does not read these files")
+    return _chosen(kept) if asked == "auto" else Choice(asked, "it was asked for")
 
 
 def _chosen(kept: Kept) -> Choice:
-    is_little = kept.rows <= DRIVER_ROWS and kept.files <= DRIVER_FILES and kept.bytes <= DRIVER_BYTES
+    shown = f"{kept.files:,} of {kept.of_files:,} files"
+    most = DRIVER_FILES if kept.is_native else DRIVER_FILES // 4
+    is_little = kept.files <= most and kept.rows <= DRIVER_ROWS and kept.bytes <= DRIVER_BYTES and not kept.is_wide
     if kept.obstacle is None and is_little:
-        return Choice("driver", f"the driver reads {kept.rows:,} rows of {kept.files} files before a job would start")
+        return Choice("driver", f"the driver reads {kept.rows:,} rows of {shown} before a job would start")
+    is_part = kept.rows * 2 <= kept.of_rows and kept.obstacle is None
+    if not kept.is_native or (is_part and kept.lack() is None):
+        return Choice("row_ranges", f"executors read {kept.rows:,} of {kept.of_rows:,} rows, of {shown}")
     limits = "" if kept.obstacle is None else f"; Spark must read them: {kept.obstacle}"
-    part = NARROWED_PAY if kept.is_narrowed else ROW_RANGES_PAY
-    is_part = 0 < kept.rows * part <= kept.rows_of_files
-    is_part |= kept.files > CANDIDATE_FILES and kept.bytes * ROW_RANGES_PAY <= kept.of_bytes
-    is_part |= kept.files > SMALL_FILES and kept.bytes <= kept.files * SMALL_FILE_BYTES
-    if is_part and kept.obstacle is None and kept.lack() is None:
-        shown = f"{kept.rows:,} of the {kept.rows_of_files:,} rows of {kept.files} files"
-        return Choice("row_ranges", f"executors read {shown}")
     if kept.files >= kept.of_files:
         return Choice("plain", f"every file may match{limits}")
-    if kept.files <= CANDIDATE_FILES:
-        return Choice("candidates", f"{kept.files} of {kept.of_files} files may match{limits}")
-    return Choice("plain", f"{kept.files} of {kept.of_files} files may match, more than {CANDIDATE_FILES}{limits}")
+    if kept.files <= MOST_FILES:
+        return Choice("files", f"{shown} may match{limits}")
+    return Choice("plain", f"{shown} may match, more than {MOST_FILES:,}{limits}")
 
 
-# --- what only Spark reads right --------------------------------------------------------------------------------------
+# --- rows that only Spark's reader gives ------------------------------------------------------------------------------
 
 
 def obstacle_of_rows(
     condition: Condition, schema: StructType, view: View, binder: Binder, paths: tuple[str, ...], *, spark: SparkSession
 ) -> str | None:
-    """Why the library's rows of `paths` might differ from Spark's; None if they cannot.
+    """The reason why the library's rows of `paths` might differ from Spark's; None if they cannot.
 
     Parameters
     ----------
@@ -132,8 +142,14 @@ def obstacle_of_rows(
     if not paths:
         return None
     try:
+        if altered := altered_column(schema):
+            return f"Spark may alter column {altered}"
         made = Layout(view).schema(schema.names)
-        other = next((one.name for one, its in zip(schema, made, strict=True) if one != its), None)
+        pairs = (
+            (one, nullable_type(one.dataType), nullable_type(its.dataType))
+            for one, its in zip(schema, made, strict=True)
+        )
+        other = next((one.name for one, spark_type, its in pairs if spark_type != its), None)
         if other is not None:
             return f"column {other} has another type in Spark than in the library"
         if has_times(schema) and is_moving(spark, view, paths):

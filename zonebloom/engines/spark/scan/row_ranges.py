@@ -1,9 +1,9 @@
-"""Candidate row ranges for Spark: as a DataFrame, and as input of a user's function.
+"""Candidate row ranges for Spark: the result of a search, and the input of a user's function.
 
-`candidates` is a search. Its row ranges can be counted, joined or filtered like any frame. `map_candidates` takes such
-a frame, or a condition, and runs `mapInArrow` over the rows of the candidates: no task opens a file that cannot match.
+`map_candidates` takes the row ranges of a `search`, or a condition. It runs `mapInArrow` over the candidate rows: no
+task opens a file that cannot match.
 
-Spec: specs/spark.md#row-ranges
+Design: docs/design/spark.md#row-ranges
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ from pyspark.sql.types import StructType
 from zonebloom.engines.spark.executors import pickled, shipped, unpickled
 from zonebloom.engines.spark.pushdown.translate import EVERY_ROW, understand
 from zonebloom.engines.spark.pushdown.types import Binder
-from zonebloom.engines.spark.scan.schema import Layout
+from zonebloom.engines.spark.scan.layout import Layout
 from zonebloom.engines.spark.scan.splits import Split, narrowing_of
 from zonebloom.engines.spark.scan.types import arrow_schema
 from zonebloom.errors import InvalidArgumentError, StaleIndexError
 from zonebloom.predicates import Predicate
-from zonebloom.search.selection import RowSelection
+from zonebloom.predicates.selection import RowSelection
+from zonebloom.search.query import Query
 
 if TYPE_CHECKING:
     from zonebloom.engines.spark.catalog import Catalog, Place
@@ -41,19 +42,12 @@ _VALUE_BYTES = 8
 _NAMES = ("path", "fragment_id", "start", "stop")
 
 
-def candidates(catalog: Catalog, path: Any, condition: str | Column | Predicate, index: Place = None) -> DataFrame:
-    """One row for each row range that may match: path (relative to the data set), fragment_id, start, stop.
+def search(catalog: Catalog, path: Any, condition: str | Column | Predicate, index: Place = None) -> SearchResult:
+    """The row ranges of the present files that may match. The search runs now, on the driver.
 
-    The search runs now, on the driver. The ranges are those of the present files.
-
-    Spec: specs/spark.md#row-ranges
+    Design: docs/design/spark.md#row-ranges
     """
-    layout = Layout(catalog.view(path, index))
-    rows = _searched(catalog.spark, layout, condition).row_ranges
-    paths = [layout.view.paths[one] for one in rows.fragment_ids.tolist()]
-    numbers = [pa.array(one.astype(np.int64)) for one in (rows.fragment_ids, rows.starts, rows.stops)]
-    table = pa.table([pa.array(paths, pa.string()), *numbers], names=list(_NAMES))
-    return catalog.spark.createDataFrame(table, _SCHEMA)
+    return _searched(catalog.spark, Layout(catalog.view(path, index)), condition)
 
 
 def map_candidates(
@@ -68,12 +62,12 @@ def map_candidates(
 ) -> DataFrame:
     """`function` over the rows of candidate row ranges, as `mapInArrow` runs it over a whole frame.
 
-    A task gives the function all rows of its ranges, in order of path and row: those that match, and others.
+    A task gives the function all rows of its ranges, in order of path and row. Not all of them match.
 
     Parameters
     ----------
     wanted
-        A condition; or all or some of the row ranges of `candidates` or `SearchResult.to_arrow`.
+        A condition; or all or some of the row ranges of `SearchResult.to_arrow`, as a table or a frame.
     function
         Takes an iterator of record batches in Spark's types, and gives one in `schema`; called once a task.
     schema
@@ -88,7 +82,7 @@ def map_candidates(
     InvalidArgumentError
         `wanted` has no row ranges.
 
-    Spec: specs/spark.md#row-ranges
+    Design: docs/design/spark.md#row-ranges
     """
     layout = Layout(catalog.view(path, index))
     if isinstance(wanted, DataFrame):
@@ -112,10 +106,10 @@ def read_rows(
 ) -> DataFrame:
     """The columns `asked` of `rows`, read by executors, or `function` over them with its `schema`.
 
-    Rows that are not `wanted` may be missing. The plan names the rows that are read, and the zones if a search `found`
-    them. Spark's planner gets about their number of bytes.
+    Rows that are not `wanted` may be missing. The plan names the rows to read, and the zones if a search `found` them.
+    Spark's planner gets an estimate of their bytes.
 
-    Spec: specs/spark.md#row-range-reads, specs/spark.md#estimates
+    Design: docs/design/spark.md#row-range-reads, docs/design/spark.md#estimates
     """
     reading, tasks = layout.tasks(rows, asked)
     sent = [pickled((reading.only(task), task)) for task in tasks]
@@ -135,16 +129,20 @@ def _values_of_a_task(layout: Layout, tasks: Sequence[tuple[Split, ...]], asked:
     return max(num_bytes // (_VALUE_BYTES * max(len(tasks), 1)), 1)
 
 
-def local_rows(layout: Layout, rows: RowSelection, asked: StructType, wanted: Predicate = EVERY_ROW) -> pa.Table:
+def local_rows(
+    layout: Layout, rows: RowSelection, asked: StructType, wanted: Predicate = EVERY_ROW, *, max_bytes: int
+) -> pa.Table:
     """The columns `asked` of `rows`, read here as executors do; rows that are not `wanted` may be missing.
 
     Raises
     ------
     DataFileError
         A file changed since it was listed, or holds dates that Spark would move.
+    TooWideError
+        The rows have more than `max_bytes`.
     """
     reading, tasks = layout.tasks(rows, asked)
-    reading = replace(reading, narrowing=narrowing_of(layout.view, wanted))
+    reading = replace(reading, narrowing=narrowing_of(layout.view, wanted), max_bytes=max_bytes)
     return pa.Table.from_batches((batch for task in tasks for batch in reading.batches(task)), arrow_schema(asked))
 
 
@@ -152,8 +150,11 @@ def _given(view: View, table: pa.Table) -> RowSelection:
     """The caller's row ranges, which must be those of the present files."""
     missing = [name for name in _NAMES if name not in table.column_names]
     if missing:
-        message = f"row ranges must have the columns {', '.join(_NAMES)}, got none named {missing[0]}"
-        raise InvalidArgumentError(f"{message}; take them from candidates()")
+        raise InvalidArgumentError(
+            f"row ranges must have the columns {', '.join(_NAMES)}",
+            got=f"none named {missing[0]}",
+            do="take them from search().to_arrow()",
+        )
     ids, starts, stops = (table[name].to_numpy().astype(np.int64) for name in _NAMES[1:])
     sizes = np.zeros(len(ids), np.int64)
     is_whole_only = np.zeros(len(ids), np.bool_)
@@ -170,8 +171,11 @@ def _given(view: View, table: pa.Table) -> RowSelection:
 
 
 def _stale(path: str) -> StaleIndexError:
-    message = f"row ranges must be those of files that did not change, got some of {path}, which changed"
-    return StaleIndexError(f"{message}; call candidates() again")
+    return StaleIndexError(
+        "row ranges must be those of files that did not change",
+        got=f"some of {path}, which changed",
+        do="call search() again",
+    )
 
 
 # --- searching --------------------------------------------------------------------------------------------------------
@@ -180,7 +184,7 @@ def _stale(path: str) -> StaleIndexError:
 def _searched(spark: SparkSession, layout: Layout, condition: Any) -> SearchResult:
     binder = Binder(layout.readable, layout.view)
     template = spark.createDataFrame([], layout.readable)
-    return layout.view.search(understand(condition, binder, template).predicate)
+    return Query(layout.view, understand(condition, binder, template).predicate, own_filters=False).result
 
 
 # --- on executors -----------------------------------------------------------------------------------------------------

@@ -1,13 +1,13 @@
 """Candidate row ranges as work for executors: cut by row group, packed into few tasks, read in Spark's types.
 
 The driver plans against one listing, and sends paths, fingerprints and row ranges. A task opens its files and reads the
-rows. It fails if a file is not the one that was listed, so it never gives rows of two versions.
+rows. It fails if a file changed since the listing, so it never gives rows of two versions.
 
-A filter retains whole zones, but a rare key needs one row. So equalities and lists that Arrow evaluates as Spark does
-are checked on their own columns, before any other column is read. Other parts of the condition drop no row here: Spark
-filters all rows later.
+A filter retains whole zones, but a rare key needs one row. So some equalities and lists are checked on their own
+columns before any other column is read: those that Arrow evaluates like Spark. Other parts of the condition drop no row
+here because Spark filters all rows later.
 
-Spec: specs/spark.md#source-tasks
+Design: docs/design/spark.md#source-tasks
 """
 
 from __future__ import annotations
@@ -33,14 +33,15 @@ from zonebloom.formats import DataFile, DatasetSnapshot, ParquetDataset
 from zonebloom.formats.parquet.file import open_parquet
 from zonebloom.formats.table import TableSnapshot
 from zonebloom.predicates import And, Predicate
-from zonebloom.predicates.matching import Matcher, plain_matcher
+from zonebloom.predicates.plain_matcher import Matcher, plain_matcher
+from zonebloom.predicates.tree import conjuncts
 from zonebloom.search.scan import filled, rows_at, tasks_of
-from zonebloom.storage.ahead import read_ahead
+from zonebloom.threads import concurrently
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from zonebloom.search.selection import RowSelection
+    from zonebloom.predicates.selection import RowSelection
     from zonebloom.search.view import View
 
 TASK_BYTES = 64 << 20
@@ -49,8 +50,11 @@ OPEN_BYTES = 1 << 20
 """Bytes that opening a file counts as."""
 BATCH_ROWS = 1 << 16
 """Rows of a batch at most."""
+_SAMPLE_ROWS = 1024
+"""Rows of a row group that are decoded first for the driver, to estimate the bytes of the others."""
+_DEFAULT = "EXISTS_DEFAULT"
 _AHEAD = 4
-"""Row groups that a task reads at once, as each waits for an object store."""
+"""Row groups that a task reads at once, because each read waits for an object store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +125,7 @@ def packed(splits: Iterable[Split], task_bytes: int = TASK_BYTES) -> list[tuple[
 
 @dataclass(frozen=True)
 class Reading:
-    """How tasks read splits: everything that is sent to them beside the splits."""
+    """How tasks read splits: everything that the driver sends to tasks beside the splits."""
 
     dataset: DatasetSnapshot
     """Where the files are."""
@@ -131,9 +135,11 @@ class Reading:
     """Version of zonebloom on the driver."""
     narrowing: Narrowing | None = None
     """A predicate that is TRUE in all wanted rows; None gives every row of the splits."""
+    max_bytes: int | None = None
+    """Bytes of rows at most; with more, the read ends."""
 
     def only(self, splits: Sequence[Split]) -> Reading:
-        """The reading as it is sent with `splits`: the data set has only their files."""
+        """The reading to send with `splits`: its data set has only their files."""
         paths = sorted({split.path for split in splits})
         if isinstance(self.dataset, TableSnapshot):
             files = {path: self.dataset.files[path] for path in paths}
@@ -151,14 +157,23 @@ class Reading:
             A file is missing, unreadable, or not the one that was listed.
         MissingDependencyError
             Another version of zonebloom runs here than on the driver.
+        TooWideError
+            The rows have more than `max_bytes`.
         """
         if self.version != zonebloom.__version__:
-            message = f"executors must have zonebloom {self.version} as the driver does, got {zonebloom.__version__}"
-            raise MissingDependencyError(f'{message}; pip install "zonebloom=={self.version}" on them')
+            raise MissingDependencyError(
+                f"executors must have zonebloom {self.version} as the driver does",
+                got=zonebloom.__version__,
+                do=f'pip install "zonebloom=={self.version}" on them',
+            )
         files = [list(found) for _, found in itertools.groupby(splits, key=lambda split: split.path)]
         parts = [part for file in files for part in packed(file, OPEN_BYTES * 8)]  # small splits open their file once
-        for table in read_ahead(self._read, parts, _AHEAD):
+        num_bytes = 0
+        for table in concurrently(self._read, parts, _AHEAD, ahead=_AHEAD):
             if table is not None:
+                num_bytes += table.nbytes
+                if self.max_bytes is not None and num_bytes > self.max_bytes:
+                    raise TooWideError
                 yield from (batch for batch in table.to_batches(max_chunksize=BATCH_ROWS) if batch.num_rows)
 
     def _read(self, splits: Sequence[Split]) -> pa.Table | None:
@@ -166,12 +181,18 @@ class Reading:
         path = splits[0].path
         with open_parquet(self.dataset, path) as data:
             if tuple(data.fingerprint) != tuple(splits[0].fingerprint):
-                message = f"data file {self.dataset.absolute(path)} must be the one that was listed, got a new version"
-                raise DataFileError(f"{message}; run the query again, from load() on")
+                raise DataFileError(
+                    f"data file {self.dataset.absolute(path)} must be the one that was listed",
+                    got="a new version",
+                    do="run the query again",
+                )
             strange = respelled(data.schema, arrow_schema(self.schema))
             if strange is not None:
-                message = f"{self.dataset.absolute(path)} must spell its columns as the index does, got {strange}"
-                raise DataFileError(f"{message}; write it again, or read the data set with spark.read.parquet")
+                raise DataFileError(
+                    f"{self.dataset.absolute(path)} must spell its columns as the index does",
+                    got=strange,
+                    do="write it again, or read the data set with spark.read.parquet",
+                )
             if self.narrowing is not None:
                 splits = [self.narrowing.narrowed(data, split) for split in splits]
             tables = [self._columns(data, split) for split in splits if split.num_rows]
@@ -187,9 +208,51 @@ class Reading:
     def _columns(self, data: Any, split: Split) -> pa.Table:
         target = arrow_schema(self.schema)
         stored = [field.name for field in target if field.name not in split.values]
+        if self.max_bytes is not None and _bytes_about(data, split, stored) > self.max_bytes:
+            raise TooWideError
+        self._check_defaults(data, split)
         table = data.read_rows(split.group, split.starts, split.stops, stored, int96_unit="us")
         columns = filled(table, target, split.values, self.dataset.path_values(split.path), split.path)
         return as_spark(columns, target, split.path)
+
+    def _check_defaults(self, data: DataFile, split: Split) -> None:
+        """Refuse a file without a column for which Spark has a default."""
+        for field in self.schema:
+            has_none = field.name not in data.schema.names and field.name not in split.values
+            if has_none and _DEFAULT in field.metadata:
+                message = f"data file {split.path} must have column {field.name}, for which Spark would give"
+                raise DataFileError(
+                    f"{message} {field.metadata[_DEFAULT]}",
+                    got="none",
+                    do="write the file again, or leave the column out by columns=",
+                )
+
+
+class TooWideError(Exception):
+    """The rows have more bytes than the reader holds; never leaves this package."""
+
+
+def _bytes_about(data: DataFile, split: Split, columns: Sequence[str]) -> int:
+    """An estimate of the bytes of the rows of `split`, from the first rows of their row group.
+
+    Footers do not have the bytes of texts that are stored in dictionaries.
+    """
+    if split.num_rows <= _SAMPLE_ROWS:
+        return 0
+    first = sum(data.row_group_rows[: split.group])
+    num_rows = min(_SAMPLE_ROWS, data.row_group_rows[split.group])
+    num_bytes = sum(
+        _decoded_bytes(column)
+        for batch in data.column_batches(columns, first, first + num_rows)
+        for column in batch.columns
+    )
+    return num_bytes * split.num_rows // num_rows
+
+
+def _decoded_bytes(column: pa.Array) -> int:
+    if not pa.types.is_dictionary(column.type):
+        return int(column.nbytes)
+    return int(pc.sum(pc.binary_length(column.dictionary).take(column.indices)).as_py() or 0)
 
 
 # --- late materialization ---------------------------------------------------------------------------------------------
@@ -203,8 +266,7 @@ def narrowing_of(view: View, predicate: Predicate) -> Narrowing | None:
     elsewhere = {field.name for field in view.partition_fields}
     stored = [field for field in view.schema if field.name not in elsewhere]
     schema = pa.schema([field.with_type(without_views(field.type)) for field in stored])
-    parts = predicate.children if type(predicate) is And else (predicate,)
-    plain = [part for part in parts if plain_matcher(part, schema) is not None]
+    plain = [part for part in conjuncts(predicate) if plain_matcher(part, schema) is not None]
     names = sorted({name for part in plain for name in part.columns()})
     return Narrowing(And(plain), pa.schema([schema.field(name) for name in names])) if plain else None
 

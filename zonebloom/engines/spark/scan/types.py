@@ -1,9 +1,9 @@
-"""Types of Arrow and of Spark: what Spark's own Parquet reader makes of a file, and batches as Spark takes them.
+"""Types of Arrow and Spark: the types that Spark's Parquet reader gives a file, and batches in these types.
 
 Spark has no unsigned types, no fixed-size binaries and only microseconds, so a column may get a wider type. Types that
 Spark cannot read from Parquet are refused by name.
 
-Spec: specs/spark.md#types
+Design: docs/design/spark.md#types
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def spark_type(column: str, stored: pa.DataType, *, is_int96: bool = False) -> s
     UnsupportedTypeError
         Spark's reader refuses the type too.
 
-    Spec: specs/spark.md#types
+    Design: docs/design/spark.md#types
     """
 
     def of(inner: pa.DataType) -> spark.DataType:
@@ -77,14 +77,15 @@ def spark_type(column: str, stored: pa.DataType, *, is_int96: bool = False) -> s
         return spark.ArrayType(of(stored.value_type), True)
     if types.is_struct(stored):
         return spark.StructType([spark.StructField(field.name, of(field.type), True) for field in stored])
-    message = f"column {column} must be of a type that Spark reads from Parquet, got {stored}"
-    raise UnsupportedTypeError(f"{message}; name the other columns in the option columns")
+    raise UnsupportedTypeError(
+        f"column {column} must be of a type that Spark reads from Parquet", got=stored, do="select the other columns"
+    )
 
 
 def is_same_value(stored: pa.DataType) -> bool:
-    """Whether two values that are equal in Spark are equal as `stored`, so that filters of the stored bytes may prune.
+    """Whether values that are equal in Spark are equal as `stored`. Only then may filters of the stored bytes prune.
 
-    Spark reads nanoseconds as microseconds, so two stored values may be equal there.
+    Spark reads nanoseconds as microseconds, so two different stored values may be equal in Spark.
     """
     if pa.types.is_nested(stored):
         return all(is_same_value(stored.field(number).type) for number in range(stored.num_fields))
@@ -114,7 +115,7 @@ def arrow_type(of: spark.DataType) -> pa.DataType:
     Raises
     ------
     UnsupportedTypeError
-        No column of Parquet has the type here.
+        Spark reads no Parquet column as this type.
     """
     if isinstance(of, spark.DecimalType):
         return pa.decimal128(of.precision, of.scale)
@@ -126,9 +127,7 @@ def arrow_type(of: spark.DataType) -> pa.DataType:
         return pa.struct([pa.field(one.name, arrow_type(one.dataType), one.nullable) for one in of])
     found = _ARROW.get("string" if isinstance(of, spark.StringType) else of.typeName())
     if found is None:
-        raise UnsupportedTypeError(
-            f"a column must be of a type that zonebloom reads for Spark, got {of.simpleString()}"
-        )
+        raise UnsupportedTypeError("a column must be of a type that zonebloom reads for Spark", got=of.simpleString())
     return found
 
 
@@ -149,7 +148,7 @@ def arrow_schema(schema: spark.StructType) -> pa.Schema:
 
 
 def as_spark(columns: Sequence[pa.ChunkedArray], schema: pa.Schema, path: str) -> pa.Table:
-    """`columns`, in order, as a table of `schema`; values are truncated where Spark truncates them.
+    """`columns`, in order, as a table of `schema`. Values are truncated like in Spark.
 
     Raises
     ------
@@ -161,8 +160,11 @@ def as_spark(columns: Sequence[pa.ChunkedArray], schema: pa.Schema, path: str) -
         try:
             cast.append(_as_type(column, field.type))
         except (pa.ArrowException, ValueError) as error:
-            message = f"column {field.name} of {path} must convert to {field.type}, got {column.type}: {error}"
-            raise DataFileError(f"{message}; refresh the index, and load the data set again") from error
+            raise DataFileError(
+                f"column {field.name} of {path} must convert to {field.type}",
+                got=f"{column.type}: {error}",
+                do="refresh the index, and read the data set again",
+            ) from error
     return pa.Table.from_arrays(cast, schema=schema)
 
 
@@ -178,7 +180,7 @@ def _as_type(column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
 
 
 def _is_bytes(arrow_type: pa.DataType) -> bool:
-    """Whether Parquet stores the values as bytes; Spark reads either kind as a text or as bytes."""
+    """Whether Parquet stores the values as bytes. Spark reads texts and bytes as either type."""
     t = pa.types
     kinds = (t.is_string, t.is_large_string, t.is_binary, t.is_large_binary, t.is_fixed_size_binary)
     return any(is_it(arrow_type) for is_it in kinds)

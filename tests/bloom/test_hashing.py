@@ -1,0 +1,534 @@
+"""Hash inputs: the bytes of every Arrow type, its buffers, and how columns and probes find them.
+
+Oracle: the xxhash package over bytes spelled out with struct and int.to_bytes.
+"""
+
+import datetime as dt
+import decimal
+import struct
+import subprocess
+import sys
+import threading
+import uuid
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import xxhash
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zonebloom.bloom.hashing import (
+    column_array,
+    fixed_buffers,
+    hash_array,
+    hash_plan,
+    hash_values,
+    is_supported,
+    lance_supports,
+    leaf_paths,
+    resolve_column,
+    storage_type,
+    to_hashes,
+    validity_of,
+    variable_buffers,
+)
+from zonebloom.bloom.hashing import values as hashes_of_arrays
+from zonebloom.errors import ColumnNotFoundError, InvalidArgumentError, UnsupportedTypeError
+
+D = decimal.Decimal
+UUID = uuid.UUID("00112233-4455-6677-8899-aabbccddeeff")
+
+
+def little(number, width):
+    return number.to_bytes(width, "little", signed=number < 0)
+
+
+def ints(low, high, width):
+    numbers = [low, high, 0, 1, min(7, high)]
+    return numbers, [little(number, width) for number in numbers]
+
+
+def floats(code):
+    numbers = [0.0, -0.0, 1.5, float("inf"), float("-inf"), float("nan")]
+    return numbers, [struct.pack(f"<{code}", number) for number in numbers]
+
+
+def same(numbers, width):
+    return numbers, [little(number, width) for number in numbers]
+
+
+TEXTS = ["", "a", "é", "x" * 40, "\0", "a" * 13]
+RAW = [text.encode() for text in TEXTS]
+
+# type -> (what pa.array is given, the hash input of each value)
+INPUTS = {
+    pa.bool_(): ([True, False], [b"\x01", b"\x00"]),
+    pa.int8(): ints(-(2**7), 2**7 - 1, 1),
+    pa.int16(): ints(-(2**15), 2**15 - 1, 2),
+    pa.int32(): ints(-(2**31), 2**31 - 1, 4),
+    pa.int64(): ints(-(2**63), 2**63 - 1, 8),
+    pa.uint8(): ints(0, 2**8 - 1, 1),
+    pa.uint16(): ints(0, 2**16 - 1, 2),
+    pa.uint32(): ints(0, 2**32 - 1, 4),
+    pa.uint64(): ints(0, 2**64 - 1, 8),
+    pa.float16(): floats("e"),
+    pa.float32(): floats("f"),
+    pa.float64(): floats("d"),
+    pa.decimal32(7, 2): ([D("1.50"), D("-0.01")], [little(150, 4), little(-1, 4)]),
+    pa.decimal64(18, 3): ([D("1.500"), D("-0.001")], [little(1500, 8), little(-1, 8)]),
+    pa.decimal128(38, 2): ([D("1.50"), D("-1e30")], [little(150, 16), little(-(10**32), 16)]),
+    pa.decimal256(76, 0): ([D(10**75), D(-5)], [little(10**75, 32), little(-5, 32)]),
+    pa.date32(): ([dt.date(1970, 1, 2), dt.date(1969, 12, 31)], [little(1, 4), little(-1, 4)]),
+    pa.date64(): ([dt.date(1970, 1, 2)], [little(86_400_000, 8)]),
+    pa.time32("s"): ([dt.time(0, 1)], [little(60, 4)]),
+    pa.time32("ms"): ([dt.time(0, 1)], [little(60_000, 4)]),
+    pa.time64("us"): ([dt.time(0, 0, 1)], [little(10**6, 8)]),
+    pa.time64("ns"): ([dt.time(0, 0, 1)], [little(10**9, 8)]),
+    pa.timestamp("s"): ([86_400], [little(86_400, 8)]),
+    pa.timestamp("us", "Europe/Berlin"): ([dt.datetime(1970, 1, 1, tzinfo=dt.UTC)], [little(0, 8)]),
+    pa.timestamp("ns"): ([-(10**9)], [little(-(10**9), 8)]),
+    pa.duration("ms"): ([dt.timedelta(seconds=-1)], [little(-1000, 8)]),
+    pa.binary(3): ([b"abc", b"\0\0\0"], [b"abc", b"\0\0\0"]),
+    pa.binary(16): ([UUID.bytes], [UUID.bytes]),
+    pa.binary(40): ([b"q" * 40], [b"q" * 40]),
+    pa.uuid(): ([UUID], [UUID.bytes]),
+    pa.string(): (TEXTS, RAW),
+    pa.large_string(): (TEXTS, RAW),
+    pa.string_view(): (TEXTS, RAW),
+    pa.binary(): (RAW, RAW),
+    pa.large_binary(): (RAW, RAW),
+    pa.binary_view(): (RAW, RAW),
+    pa.dictionary(pa.int8(), pa.string()): (TEXTS, RAW),
+    pa.dictionary(pa.uint64(), pa.int16()): same([1, 2, 1], 2),
+    pa.run_end_encoded(pa.int32(), pa.int32()): same([1, 1, 2], 4),
+}
+TYPES = pytest.mark.parametrize("column_type", INPUTS, ids=str)
+LANCE_REFUSES = [t for t in INPUTS if not lance_supports(t)]
+REFUSED = [
+    pa.null(),
+    pa.list_(pa.int8()),
+    pa.large_list(pa.int8()),
+    pa.list_view(pa.int8()),
+    pa.list_(pa.int8(), 3),
+    pa.map_(pa.string(), pa.int8()),
+    pa.struct([("b", pa.int8())]),
+    pa.struct([]),
+    pa.dense_union([pa.field("x", pa.int8())]),
+    pa.sparse_union([pa.field("x", pa.int8())]),
+    pa.month_day_nano_interval(),
+    pa.binary(0),
+    pa.bool8(),
+    pa.dictionary(pa.int8(), pa.list_(pa.int8())),
+    pa.fixed_shape_tensor(pa.int8(), (2,)),
+]
+
+
+def hashes_of(inputs):
+    return [xxhash.xxh64_intdigest(value) for value in inputs]
+
+
+def make(values, column_type):
+    """pa.array, also for the types that pa.array does not make of Python values."""
+    if isinstance(column_type, pa.RunEndEncodedType):
+        ends = pa.array(range(1, len(values) + 1), column_type.run_end_type)
+        return pa.RunEndEncodedArray.from_arrays(ends, pa.array(values, column_type.value_type))
+    return pa.array(values, column_type)
+
+
+# --- the bytes of each type -------------------------------------------------------------------------------------------
+
+
+@TYPES
+def test_hash_is_xxh64_of_the_values_own_bytes(column_type):
+    values, inputs = INPUTS[column_type]
+    assert hash_array(make(values, column_type)).tolist() == hashes_of(inputs)
+
+
+@TYPES
+def test_a_probe_hashes_as_the_column_does(column_type):
+    values, inputs = INPUTS[column_type]
+    probes = hash_values(make(values, column_type))
+    assert isinstance(probes, list)
+    assert set(hashes_of(inputs)) == set(probes)
+
+
+@TYPES
+def test_nulls_slices_and_chunks_change_no_hash(column_type):
+    values, inputs = INPUTS[column_type]
+    padded = [values[0], None, *values, None, None]
+    array = make(padded, column_type)
+    expected = hashes_of([inputs[0], *inputs])
+    assert hash_array(array).tolist() == expected
+    assert hash_array(array.slice(1)).tolist() == expected[1:]
+    assert hash_array(array.slice(2, 1)).tolist() == expected[1:2]
+    assert hash_array(array.slice(3).slice(0, len(values) - 1)).tolist() == expected[2:]
+    assert hash_array(pa.chunked_array([array.slice(0, 2), array.slice(2, 0), array.slice(2)])).tolist() == expected
+    assert sorted(set(hash_values(array.slice(2)))) == sorted(set(hashes_of(inputs)))
+
+
+@TYPES
+def test_empty_and_all_null_arrays_have_no_hashes(column_type):
+    empty, nulls = make([], column_type), make([None, None, None], column_type)
+    assert len(to_hashes(empty)) == len(hash_array(empty)) == len(hash_values(empty)) == 0
+    assert len(hash_array(nulls)) == len(hash_values(nulls)) == 0
+    assert len(to_hashes(nulls)) == len(nulls)
+    assert len(hash_array(nulls.slice(1))) == len(hash_array(pa.chunked_array([], column_type))) == 0
+
+
+@TYPES
+def test_to_hashes_has_one_hash_a_row_and_validity_says_which_count(column_type):
+    values, inputs = INPUTS[column_type]
+    array = make([None, None, None, *values, None], column_type).slice(2)
+    validity, offset = validity_of(array)
+    valid = np.unpackbits(validity, bitorder="little")[offset : offset + len(array)].tolist()
+    assert valid == [0, *[1] * len(values), 0]
+    assert to_hashes(array)[1:-1].tolist() == hashes_of(inputs)
+
+
+@TYPES
+def test_every_plan_names_the_layout_whose_buffers_hold_the_input(column_type):
+    values, inputs = INPUTS[column_type]
+    array, plan = make(values, column_type), hash_plan(column_type)
+    if plan.layout == "fixed":
+        fixed = fixed_buffers(array)
+        assert fixed.width == plan.width
+        assert fixed.data.tobytes() == b"".join(inputs)
+        with pytest.raises(InvalidArgumentError, match="must be variable"):
+            variable_buffers(array)
+    else:
+        with pytest.raises(InvalidArgumentError, match="must be fixed"):
+            fixed_buffers(array)
+    if plan.layout == "variable":
+        variable = variable_buffers(array)
+        pieces = zip(variable.offsets[:-1], variable.offsets[1:], strict=True)
+        assert [variable.data[start:stop].tobytes() for start, stop in pieces] == inputs
+
+
+WORKED = {
+    "ef46db3751d8e999": pa.array([""]),
+    "d24ec4f1a98c6e5b": pa.array(["a"]).dictionary_encode(),
+    "17d757dfb8b46f78": pa.array(["é"]),
+    "a96c7f0ce858bbb7": pa.array([7], pa.int8()),
+    "3cbd0b2678c057bc": pa.array([7], pa.int16()),
+    "b7ca480e9b960d0e": pa.array([dt.date(1970, 1, 8)]),
+    "0876cd406afde455": pa.array([7], pa.timestamp("s")),
+    "34c96acdcadb1bbb": pa.array([0.0]),
+    "3f425eacf01544e0": pa.array([-0.0]),
+    "8a4127811b21e730": pa.array([True]),
+    "11628ab44262ed40": pa.array([D("1.50")], pa.decimal128(5, 2)),
+    "13c6635f71500f92": pa.array([UUID]),
+}
+
+
+@pytest.mark.parametrize("text", WORKED)
+def test_worked_bytes_of_the_spec(text):
+    assert f"`{text}`" in (Path(__file__).parents[2] / "specs" / "hashing.md").read_text("utf-8")
+    assert [f"{value:016x}" for value in hash_array(WORKED[text]).tolist()] == [text]
+
+
+def test_float_bits_are_not_normalised():
+    payloads = np.array([0x7FF8000000000000, 0x7FF8000000000001, 0xFFF8000000000000, 0, 1 << 63], np.uint64)
+    assert len(set(hash_array(pa.array(payloads.view(np.float64))).tolist())) == 5
+
+
+@pytest.mark.parametrize("column_type", REFUSED, ids=str)
+def test_types_without_a_hash_input_are_refused(column_type):
+    assert not is_supported(column_type)
+    assert not lance_supports(column_type)
+    with pytest.raises(UnsupportedTypeError, match=r"must be of a type that can be hashed, got .*; "):
+        hash_plan(column_type)
+
+
+def test_a_struct_is_refused_with_a_leaf_to_use_instead():
+    nested = pa.struct([("b", pa.struct([("c", pa.int8())]))])
+    with pytest.raises(UnsupportedTypeError, match=r"such as '<column>\.b\.c'"):
+        hash_plan(nested)
+
+
+def test_storage_type_takes_off_extensions_and_run_ends():
+    assert storage_type(pa.uuid()) == pa.binary(16)
+    assert storage_type(pa.run_end_encoded(pa.int16(), pa.uuid())) == pa.binary(16)
+    assert storage_type(pa.dictionary(pa.int8(), pa.uuid())) == pa.dictionary(pa.int8(), pa.uuid())
+
+
+def test_an_extension_type_is_hashed_by_its_storage():
+    storage = pa.array(["a", None, "b"])
+    array = pa.ExtensionArray.from_storage(pa.json_(pa.string()), storage)
+    assert hash_array(array).tolist() == hash_array(storage).tolist()
+
+
+# --- buffers ----------------------------------------------------------------------------------------------------------
+
+
+def test_buffers_are_views_of_the_arrays_own():
+    fixed, variable = pa.array([1, None, 3, 4], pa.int64()), pa.array(["a", None, "bcd", "e"])
+    assert fixed_buffers(fixed[1:]).data.ctypes.data == fixed.buffers()[1].address + 8
+    assert validity_of(fixed[1:])[0].ctypes.data == fixed.buffers()[0].address
+    assert variable_buffers(variable[2:]).data.ctypes.data == variable.buffers()[2].address
+    assert variable_buffers(variable[2:]).offsets.ctypes.data == variable.buffers()[1].address + 8
+    assert not fixed_buffers(fixed).data.flags.writeable
+
+
+def test_a_sliced_text_column_keeps_absolute_offsets():
+    sliced = variable_buffers(pa.array(["aa", "b", "", "ccc"])[1:3])
+    assert sliced.offsets.tolist() == [2, 3, 3]
+    assert sliced.offsets.dtype == np.int32
+    assert sliced.data.tobytes() == b"aabccc"
+
+
+def test_validity_is_none_where_nothing_is_null_and_counts_bits_from_the_slice():
+    array = pa.array([None, 1, 2, None], pa.int16())
+    assert validity_of(array[1:3]) == (None, 0)
+    assert validity_of(array[2:])[1] == 2
+    assert validity_of(pa.array([1, 2])) == (None, 0)
+
+
+def test_zero_length_arrays_without_buffers_are_read():
+    texts = pa.Array.from_buffers(pa.string(), 0, [None, pa.py_buffer(b""), pa.py_buffer(b"")])
+    assert variable_buffers(texts).offsets.tolist() == [0]
+    assert len(hash_array(texts)) == 0
+    numbers = pa.Array.from_buffers(pa.int64(), 0, [None, None])
+    assert fixed_buffers(numbers).data.size == 0
+    assert len(hash_array(numbers)) == 0
+
+
+def test_large_texts_have_64_bit_offsets():
+    assert variable_buffers(pa.array(["a"], pa.large_string())).offsets.dtype == np.int64
+
+
+# --- dictionaries -----------------------------------------------------------------------------------------------------
+
+
+def test_null_dictionary_values_are_null_rows():
+    array = pa.DictionaryArray.from_arrays(pa.array([0, 1, None, 2, 1, 0]), pa.array(["a", None, "b"]))
+    assert hash_array(array).tolist() == hashes_of([b"a", b"b", b"a"])
+    assert hash_array(array[1:4]).tolist() == hashes_of([b"b"])
+    assert list(hash_values(array)) == hashes_of([b"a", b"b"])
+
+
+def test_the_index_of_a_null_row_may_point_anywhere():
+    validity = pa.py_buffer(b"\x05")
+    indices = pa.Array.from_buffers(pa.int8(), 3, [validity, pa.py_buffer(bytes([0, 100, 1]))])
+    array = pa.DictionaryArray.from_arrays(indices, pa.array(["a", "b"]), safe=False)
+    assert hash_array(array).tolist() == hashes_of([b"a", b"b"])
+
+
+def test_batches_that_share_a_dictionary_hash_it_once():
+    dictionary = pa.array([f"value {i}" for i in range(2000)])
+    batches = [pa.DictionaryArray.from_arrays(pa.array([i, i + 1]), dictionary) for i in range(20)]
+    known = [hashes_of_arrays._Dictionary.of(batch.dictionary) for batch in batches]
+    first = hashes_of_arrays._hashes_of_dictionary(known[0])
+    assert all(hashes_of_arrays._hashes_of_dictionary(one) is first for one in known)
+    assert all(hash_array(batch).tolist() == hash_array(batch.dictionary_decode()).tolist() for batch in batches)
+
+
+def test_the_dictionary_cache_tells_slices_types_and_contents_apart():
+    dictionary = pa.array([f"v{i}" for i in range(30)])
+    views = [
+        dictionary,
+        dictionary[1:],
+        dictionary[:7],
+        dictionary[2:9],
+        dictionary.cast(pa.binary()),
+        dictionary.cast(pa.large_string()),
+    ]
+    for _ in range(2):
+        for values in views:
+            array = pa.DictionaryArray.from_arrays(pa.array([0, 5]), values)
+            assert hash_array(array).tolist() == hash_array(values.take(pa.array([0, 5]))).tolist()
+
+
+def test_the_dictionary_cache_is_bounded_and_never_confuses_reused_memory():
+    for i in range(200):  # each dictionary dies, so the allocator hands its address to the next
+        array = pa.DictionaryArray.from_arrays(pa.array([1, 0]), pa.array([f"{i:04}a", f"{i:04}b"]))
+        assert hash_array(array).tolist() == hashes_of([f"{i:04}b".encode(), f"{i:04}a".encode()])
+    assert hashes_of_arrays._hashes_of_dictionary.cache_info().currsize <= hashes_of_arrays.NUM_CACHED_DICTIONARIES
+
+
+def test_threads_share_the_dictionary_cache():
+    arrays = [pa.array([f"{i} {j}" for j in range(50)]).dictionary_encode() for i in range(20)]
+    wrong = []
+
+    def work():
+        wrong.extend(a for a in arrays * 5 if hash_array(a).tolist() != hash_array(a.dictionary_decode()).tolist())
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_dictionaries_of_extension_values():
+    storage = pa.array([UUID.bytes, bytes(16)], pa.binary(16))
+    values = pa.ExtensionArray.from_storage(pa.uuid(), storage)
+    array = pa.DictionaryArray.from_arrays(pa.array([1, 0, 1]), values)
+    assert hash_array(array).tolist() == hashes_of([bytes(16), UUID.bytes, bytes(16)])
+    assert set(hash_values(array)) == set(hashes_of([bytes(16), UUID.bytes]))
+
+
+# --- probes -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("zero", [0.0, -0.0])
+@pytest.mark.parametrize("column_type", [pa.float16(), pa.float32(), pa.float64()], ids=str)
+def test_a_zero_is_probed_in_both_signs(zero, column_type):
+    stored = hash_array(pa.array(np.array([0.0, -0.0], column_type.to_pandas_dtype())))
+    assert sorted(hash_values(pa.array([zero], column_type))) == sorted(stored.tolist())
+
+
+def test_other_values_beside_a_zero_are_still_probed():
+    assert set(hash_values(pa.array([1.5, 0.0, None]))) == set(hash_array(pa.array([1.5, 0.0, -0.0])).tolist())
+
+
+@pytest.mark.parametrize("values", [pa.array(range(3000)), pa.array(map(str, range(3000))), pa.array([-0.0] * 3000)])
+def test_many_values_go_through_the_kernels_to_the_same_hashes(values):
+    many = hash_values(values)
+    few = [h for start in range(0, 3000, 1000) for h in hash_values(values[start : start + 1000])]
+    assert set(np.asarray(many).tolist()) == set(few)
+
+
+def test_a_probe_of_few_values_imports_no_numba():
+    code = (
+        "import sys, pyarrow as pa; from zonebloom.bloom.hashing import hash_values;"
+        "from zonebloom.predicates.coerce import fit_values;"
+        "hash_values(fit_values(['a', 'b'], pa.string()).values); hash_values(pa.array([0.0] * 1000));"
+        "sys.exit('numba' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+# --- columns ----------------------------------------------------------------------------------------------------------
+
+NESTED = pa.table(
+    {
+        "a": pa.array(
+            [{"b": 1, "c": {"d": "x", "e": "u"}}, None, {"b": None, "c": None}, {"b": 4, "c": {"d": None, "e": "v"}}],
+            pa.struct(
+                [("b", pa.int8()), pa.field("c", pa.struct([("d", pa.string()), pa.field("e", pa.string(), False)]))]
+            ),
+        ),
+        "a.b": [10, 20, 30, 40],
+        "plain": [1, 2, 3, 4],
+    }
+)
+
+
+def test_a_leaf_is_null_where_any_parent_is():
+    assert column_array(NESTED, "a.c.d").to_pylist() == ["x", None, None, None]
+    assert column_array(NESTED, "a.c.e").to_pylist() == ["u", None, None, "v"]
+    batch = NESTED.to_batches()[0].slice(1)
+    assert column_array(batch, "a.c.e").to_pylist() == [None, None, "v"]
+    assert hash_array(column_array(batch, "a.c.e")).tolist() == hashes_of([b"v"])
+
+
+def test_a_column_literally_named_like_a_path_wins():
+    assert column_array(NESTED, "a.b").to_pylist() == [10, 20, 30, 40]
+    assert resolve_column(NESTED.schema, "a.b").type == pa.int64()
+    without = NESTED.drop_columns(["a.b"])
+    assert column_array(without, "a.b").to_pylist() == [1, None, None, 4]
+
+
+def test_names_with_dots_inside_a_path_resolve():
+    table = pa.table({"a.b": [{"c.d": 1}], "a": [{"b": 2}]})
+    assert column_array(table, "a.b.c.d").to_pylist() == [1]
+
+
+def test_tables_give_chunks_and_batches_arrays():
+    assert isinstance(column_array(NESTED, "a.c.d"), pa.ChunkedArray)
+    assert isinstance(column_array(NESTED.to_batches()[0], "a.c.d"), pa.Array)
+    assert isinstance(column_array(NESTED, "plain"), pa.ChunkedArray)
+    assert column_array(NESTED.to_batches()[0], "plain").to_pylist() == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    "leaf",
+    [
+        pa.array(["x", "y", "z"]).dictionary_encode(),
+        pa.RunEndEncodedArray.from_arrays([1, 2, 3], ["x", "y", "z"]),
+        pa.array(["x", "y", "z"], pa.string_view()),
+        pa.array([UUID] * 3),
+        pa.array([True, False, True]),
+    ],
+    ids=lambda leaf: str(leaf.type),
+)
+def test_leaves_of_every_encoding_take_their_parents_nulls(leaf):
+    struct_array = pa.StructArray.from_arrays([leaf], ["b"], mask=pa.array([False, True, False]))
+    column = column_array(pa.RecordBatch.from_arrays([struct_array], ["a"]), "a.b")
+    expected = hash_array(leaf).tolist()
+    assert hash_array(column).tolist() == [expected[0], expected[2]]
+
+
+def test_the_field_of_a_leaf_has_its_path_and_its_parents_nullability():
+    field = resolve_column(NESTED.schema, "a.c.e")
+    assert (field.name, field.type, field.nullable) == ("a.c.e", pa.string(), True)
+    strict = pa.schema([pa.field("a", pa.struct([pa.field("b", pa.int8(), nullable=False)]), nullable=False)])
+    assert not resolve_column(strict, "a.b").nullable
+
+
+def test_leaf_paths_are_in_order_of_the_schema():
+    assert leaf_paths(NESTED.schema) == ["a.b", "a.c.d", "a.c.e", "a.b", "plain"]
+
+
+@pytest.mark.parametrize(("name", "near"), [("a.c.f", "a.c.d"), ("plane", "plain"), ("a.c.d.e", "a.c.d")])
+def test_an_unknown_column_is_refused_with_the_nearest_names(name, near):
+    with pytest.raises(ColumnNotFoundError, match=rf"did you mean .*\b{near}\b"):
+        resolve_column(NESTED.schema, name)
+    with pytest.raises(ColumnNotFoundError, match=rf"did you mean .*\b{near}\b"):
+        column_array(NESTED, name)
+
+
+def test_an_ambiguous_name_is_refused():
+    table = pa.Table.from_arrays([pa.array([1]), pa.array([2])], ["x", "x"])
+    with pytest.raises(InvalidArgumentError, match="2 columns named 'x'"):
+        column_array(table, "x")
+
+
+# --- properties -------------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.none() | st.binary(max_size=80)), st.data())
+def test_any_slice_of_any_bytes_hashes_value_by_value(values, data):
+    start = data.draw(st.integers(0, len(values)))
+    stop = data.draw(st.integers(start, len(values)))
+    wanted = hashes_of([value for value in values[start:stop] if value is not None])
+    for column_type in (pa.binary(), pa.large_binary(), pa.binary_view()):
+        array = pa.array(values, column_type)[start:stop]
+        assert hash_array(array).tolist() == wanted
+        assert hash_array(array.dictionary_encode()).tolist() == wanted
+        assert set(hash_values(array)) == set(wanted)
+
+
+@given(st.lists(st.none() | st.integers(-(2**63), 2**63 - 1)), st.integers(0, 20), st.integers(0, 20))
+def test_any_slice_of_any_ints_hashes_value_by_value(values, start, length):
+    array = pa.array(values, pa.int64()).slice(min(start, len(values)), length)
+    wanted = hashes_of([little(value, 8) for value in array.to_pylist() if value is not None])
+    assert hash_array(array).tolist() == wanted
+    assert set(hash_values(array)) == set(wanted)
+
+
+@given(st.lists(st.none() | st.booleans(), max_size=40), st.integers(0, 40))
+def test_any_slice_of_any_booleans_hashes_value_by_value(values, start):
+    array = pa.array(values, pa.bool_())[min(start, len(values)) :]
+    assert hash_array(array).tolist() == hashes_of([bytes([v]) for v in array.to_pylist() if v is not None])
+
+
+def test_a_column_is_found_with_as_many_steps_whatever_the_number_of_columns():
+    """A build resolves each indexed column: a walk over all of 3000 for each would be 9 million steps."""
+
+    def steps(num_columns):
+        leaf = pa.struct([("leaf", pa.int8())])
+        schema = pa.schema([pa.field(f"c{i}", leaf if i % 2 else pa.int64()) for i in range(num_columns)])
+        counted = []
+        sys.setprofile(lambda _frame, event, _argument: counted.append(event))
+        try:
+            assert resolve_column(schema, "c4").type == pa.int64()
+            assert resolve_column(schema, "c5.leaf").type == pa.int8()
+        finally:
+            sys.setprofile(None)
+        return len(counted)
+
+    assert steps(3000) == steps(6)

@@ -1,0 +1,170 @@
+"""The hash kernels equal tests/reference.py and the xxhash package (4.x), JIT on, at every length and alignment."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xxhash
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests import reference
+from tests.depth import at_depth
+from zonebloom.bloom.kernels.xxh64 import BATCH, hash_fixed, hash_variable
+from zonebloom.errors import InvalidArgumentError
+
+SPEC = Path(__file__).parents[2] / "specs" / "xxh64.md"
+RANDOM = np.random.default_rng(20260801)
+
+
+def random_bytes(num_bytes):
+    return RANDOM.integers(0, 256, num_bytes, dtype=np.uint8)
+
+
+def offsets_of(lengths, dtype=np.int32):
+    return np.concatenate([[0], np.cumsum(lengths)]).astype(dtype)
+
+
+def oracle(data, offsets):
+    return [xxhash.xxh64_intdigest(data[start:stop].tobytes()) for start, stop in pairwise(offsets)]
+
+
+@pytest.mark.parametrize("length", range(201))
+def test_reference_equals_xxhash(length):
+    key = random_bytes(length).tobytes()
+    assert reference.xxh64(key) == xxhash.xxh64_intdigest(key)
+
+
+def test_hash_of_nothing():
+    offsets = np.zeros(2, np.int32)
+    assert hash_variable(np.empty(0, np.uint8), offsets).tolist() == [17241709254077376921]
+
+
+def test_the_vectors_of_the_spec():
+    rows = re.findall(r"^\| `([0-9a-f]*)` \| (\d+) \| `([0-9a-f]{16})` \|$", SPEC.read_text("utf-8"), re.MULTILINE)
+    assert len(rows) == 7
+    keys = [bytes.fromhex(key) for key, _, _ in rows]
+    assert [len(key) for key in keys] == [int(length) for _, length, _ in rows]
+    hashes = hash_variable(np.frombuffer(b"".join(keys), np.uint8), offsets_of([len(key) for key in keys]))
+    assert [f"{hash_:016x}" for hash_ in hashes] == [expected for *_, expected in rows]
+
+
+@pytest.mark.parametrize("width", range(1, 201))
+def test_fixed_keys_of_every_width(width):
+    data = random_bytes(width * 43)  # 32 in lanes, 11 one by one
+    offsets = np.arange(44) * width
+    assert hash_fixed(data, width).tolist() == oracle(data, offsets)
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+@pytest.mark.parametrize("length", range(201))
+def test_variable_keys_of_one_length(length, dtype):
+    data = random_bytes(length * 43)
+    offsets = offsets_of([length] * 43, dtype)
+    assert hash_variable(data, offsets).tolist() == oracle(data, offsets)
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+@pytest.mark.parametrize("longest", [1, 3, 7, 8, 16, 31, 32, 33, 64, 100, 200])
+def test_variable_keys_of_mixed_lengths(longest, dtype):
+    offsets = offsets_of(RANDOM.integers(0, longest + 1, 3 * BATCH + 17), dtype)
+    data = random_bytes(offsets[-1])
+    assert hash_variable(data, offsets).tolist() == oracle(data, offsets)
+
+
+@settings(max_examples=at_depth(50))
+@given(st.lists(st.binary(max_size=300), max_size=80), st.integers(0, 3))
+def test_any_keys_at_any_alignment(keys, skipped):
+    data = np.frombuffer(b"x" * skipped + b"".join(keys), np.uint8)
+    offsets = offsets_of([len(key) for key in keys]) + np.int32(skipped)
+    assert hash_variable(data, offsets).tolist() == [reference.xxh64(key) for key in keys]
+
+
+def test_one_long_key_among_short_ones():
+    lengths = RANDOM.integers(0, 20, 4 * BATCH)
+    lengths[::100] = 2000
+    offsets = offsets_of(lengths)
+    data = random_bytes(offsets[-1])
+    assert hash_variable(data, offsets).tolist() == oracle(data, offsets)
+
+
+def test_lanes_read_no_byte_beyond_the_data():
+    """The keys end at the end of a page whose successor may not be read: an over-read kills this process."""
+    code = """
+import ctypes, mmap
+import numpy as np, xxhash
+from zonebloom.bloom.kernels.xxh64 import hash_variable, hash_fixed
+pages = mmap.mmap(-1, 3 * mmap.PAGESIZE)
+whole = np.frombuffer(pages, np.uint8)
+libc = ctypes.CDLL(None)
+last = ctypes.c_void_p(whole.ctypes.data + 2 * mmap.PAGESIZE)
+assert libc.mprotect(last, mmap.PAGESIZE, 0) == 0
+lengths = np.arange(64) % 40
+offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+for spare in (0, 1, 31, 32, 33):
+    data = whole[2 * mmap.PAGESIZE - offsets[-1] - spare:2 * mmap.PAGESIZE]
+    data[:] = np.arange(len(data)) % 251
+    wanted = [xxhash.xxh64_intdigest(data[a:b].tobytes()) for a, b in zip(offsets, offsets[1:])]
+    assert hash_variable(data, offsets).tolist() == wanted
+for width in range(1, 50):
+    hash_fixed(whole[2 * mmap.PAGESIZE - 32 * width:2 * mmap.PAGESIZE], width)
+    hash_variable(whole[2 * mmap.PAGESIZE - 32 * width:2 * mmap.PAGESIZE], np.arange(0, 33 * width, width, np.int32))
+print("ok")
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert run.stdout == "ok\n", run.stderr
+
+
+def test_a_plain_cpu_gives_the_same_hashes(tmp_path):
+    """Without AVX-512 strings are hashed one by one; NUMBA_CPU_NAME compiles for such a CPU."""
+    code = """
+import numpy as np, xxhash
+from zonebloom.bloom.kernels import HAS_FAST_VECTORS
+from zonebloom.bloom.kernels.xxh64 import hash_variable, hash_fixed
+assert not HAS_FAST_VECTORS
+data = np.arange(4000).astype(np.uint8)
+offsets = np.concatenate([[0], np.cumsum(np.arange(80))]).astype(np.int32)
+wanted = [xxhash.xxh64_intdigest(data[a:b].tobytes()) for a, b in zip(offsets, offsets[1:])]
+assert hash_variable(data, offsets).tolist() == wanted
+for width in (1, 4, 8, 36):
+    keys = data[:40 * width]
+    wanted = [xxhash.xxh64_intdigest(keys[i * width:(i + 1) * width].tobytes()) for i in range(40)]
+    assert hash_fixed(keys, width).tolist() == wanted
+print("ok")
+"""
+    environment = os.environ | {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": "", "NUMBA_CACHE_DIR": str(tmp_path)}
+    run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert run.stdout == "ok\n", run.stderr
+
+
+def test_no_keys():
+    assert len(hash_fixed(np.empty(0, np.uint8), 8)) == 0
+    assert len(hash_variable(np.empty(0, np.uint8), np.zeros(1, np.int64))) == 0
+    assert len(hash_variable(np.empty(0, np.uint8), np.empty(0, np.int32))) == 0
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: hash_fixed(np.zeros(8, np.int8), 8), "data must be .* uint8"),
+        (lambda: hash_fixed([1, 2], 1), "got list"),
+        (lambda: hash_fixed(np.zeros((2, 8), np.uint8), 8), "1 dimension"),
+        (lambda: hash_fixed(np.zeros(16, np.uint8)[::2], 8), "strides"),
+        (lambda: hash_fixed(np.zeros(9, np.uint8), 8), "whole number of keys"),
+        (lambda: hash_fixed(np.zeros(8, np.uint8), 0), "whole number of keys"),
+        (lambda: hash_variable(np.zeros(8, np.uint8), np.array([0, 9], np.int32)), "offsets must rise"),
+        (lambda: hash_variable(np.zeros(8, np.uint8), np.array([-1, 8], np.int32)), "offsets must rise"),
+        (lambda: hash_variable(np.zeros(8, np.uint8), np.array([5, 3], np.int32)), "offsets must rise"),
+        (lambda: hash_variable(np.zeros(8, np.uint8), np.array([0, 8], np.uint32)), "offsets must be .* int32"),
+    ],
+)
+def test_arrays_that_do_not_fit_are_refused(call, message):
+    with pytest.raises(InvalidArgumentError, match=message):
+        call()

@@ -1,0 +1,463 @@
+"""The command: text and JSON, exit status 0, 1 and 2, one line on stderr, JSON alone on stdout.
+
+Oracle: the Python interface on the same lake, and the rows as written.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+import zonebloom as zb
+from tests.conftest import index_of, refuse_constant
+
+FIVE = ["fragment_id", "zone_start", "zone_length", "has_null", "bloom_filter_data"]
+
+
+@pytest.fixture
+def lake(flat_lake, run):
+    outcome = run("build", flat_lake.root, "--column", "user_id", "-c", "device_id", "--rows-per-zone", 256)
+    assert (outcome.code, outcome.err) == (0, "")
+    assert "indexed 8,001 rows of 3 files" in outcome.out
+    return flat_lake
+
+
+def test_a_build_says_how_what_it_indexed_is_searched(single_file, run, tmp_path):
+    file, index = single_file.root / single_file.files[0], tmp_path / "an index"
+    said = run("build", file, "-c", "user_id").out
+    assert f"next: zonebloom search {file} --where \"user_id = '…'\"\n" in said
+    assert re.search(
+        r"indexed 4,000 rows of 1 file in [\d.]+ s, [\d,]+ rows/s(; compiled kernels in [\d.]+ s, once)?\n", said
+    )
+    said = run("build", file, "-c", "device_id").out
+    assert f'next: zonebloom search {file} --where "user_id =' in said, "the first of its columns"
+    said = run("build", file, "-c", "user_id", "--index", index).out
+    assert f"next: zonebloom search {file} --index '{index}' --where" in said
+
+
+def test_build_in_json(flat_lake, run):
+    outcome = run("build", flat_lake.root, "-c", "user_id", "--sizing", "exact", "--fpp", "0.01", "--format", "json")
+    assert (outcome.code, outcome.err) == (0, "")
+    (column,) = outcome.document["columns"]
+    assert (column["name"], column["sizing"], column["fpp"]) == ("user_id", "exact", 0.01)
+    assert outcome.document["num_rows"] == 8001
+
+
+def test_build_elsewhere_and_anew(flat_lake, run, tmp_path):
+    place = tmp_path / "index"
+    assert run("build", flat_lake.root, "-c", "user_id", "--index", place, "--workers", 1).code == 0
+    again = run("build", flat_lake.root, "-c", "user_id", "--index", place)
+    assert again.code == 2
+    assert again.err.startswith("zonebloom: ")
+    assert run("build", flat_lake.root, "-c", "user_id", "--index", place, "--overwrite").code == 0
+    assert run("info", flat_lake.root, "--index", place, "-f", "json").document["version"] == 2
+    assert not index_of(flat_lake.root).exists()
+
+
+def test_search(lake, run):
+    user = lake.table["user_id"][3000].as_py()
+    text = run("search", lake.root, "--where", f"user_id = '{user}'")
+    assert text.code == 0
+    assert text.out == "part-0.parquet\t2816\t3072\n"
+    assert text.err.startswith("at_most: 1 of 3 files, 1 of 33 zones, 256 of 8,001 rows, ")
+    found = run("search", lake.root, "--where", f"user_id = '{user}'", "--format", "json")
+    assert (found.code, found.err) == (0, "")
+    assert list(found.document) == ["kind", "files", "row_ranges", "kept", "total", "num_unreadable", "reasons"]
+    assert found.document["kind"] == "at_most"
+    assert found.document["files"] == ["part-0.parquet"]
+    assert found.document["row_ranges"] == [{"path": "part-0.parquet", "fragment_id": 0, "start": 2816, "stop": 3072}]
+    assert list(found.document["kept"]) == list(found.document["total"]) == ["files", "zones", "rows", "bytes"]
+    kept = run("search", lake.root, "-w", "trace IS NULL", "-f", "json").document
+    assert [list(reason) for reason in kept["reasons"]] == [["code", "message", "column"]]
+
+
+def test_search_by_the_index_folder(lake, run):
+    assert run("search", index_of(lake.root), "-w", "user_id = 'x'").code == 0
+    assert run("search", index_of(lake.root), "-w", "user_id = 'x'", "--index", index_of(lake.root)).code == 0
+
+
+def test_an_index_of_another_data_set_is_refused(lake, run, make_lake, tmp_path):
+    """Its rows would be those of the other one, and no row of this one would be found."""
+    other = make_lake(name="other", seed=9)
+    place = index_of(lake.root)
+    for command in (("search", "-w", "user_id = 'x'"), ("scan", "-w", "user_id = 'x'"), ("refresh",), ("info",)):
+        outcome = run(command[0], other.root, *command[1:], "--index", place)
+        assert (outcome.code, outcome.out) == (2, "")
+        assert f"which is {lake.root}, got {other.root}; name that" in outcome.err
+    link = tmp_path / "link"
+    link.symlink_to(lake.root)
+    for same in (link, f"{lake.root}/", lake.root.as_uri(), lake.root / lake.files[0]):
+        assert run("search", same, "-w", "user_id = 'x'", "--index", place).code == 0
+
+
+def test_scan_prints_csv(lake, run):
+    device = lake.table["device_id"][5].as_py()
+    whole = lake.expected(pc.equal(lake.table["device_id"], device))
+    outcome = run("scan", lake.root, "-w", f"device_id = {device}", "--columns", "user_id,device_id")
+    assert (outcome.code, outcome.err) == (0, "")
+    rows = list(csv.reader(io.StringIO(outcome.out)))
+    assert rows[0] == ["user_id", "device_id"]
+    assert [row[0] for row in rows[1:]] == whole["user_id"].to_pylist()
+    assert len(run("scan", lake.root, "-w", f"device_id = {device}", "--limit", 2).out.splitlines()) == 3
+
+
+def test_scan_prints_json_lines(lake, run):
+    outcome = run("scan", lake.root, "-w", f"device_id = {lake.table['device_id'][5].as_py()}", "-f", "json")
+    rows = [json.loads(line, parse_constant=refuse_constant) for line in outcome.out.splitlines()]
+    assert len(rows) > 5
+    assert list(rows[0]) == lake.table.column_names
+
+
+def test_json_has_no_nan(flat_lake, run):
+    """NaN and infinity are no JSON: null, as in JavaScript."""
+    pq.write_table(pa.table({"f": [math.nan, math.inf, 1.5], "k": [1, 1, 1]}), flat_lake.root.parent / "a.parquet")
+    run("build", flat_lake.root.parent / "a.parquet", "-c", "k")
+    outcome = run("scan", flat_lake.root.parent / "a.parquet", "-w", "k = 1", "-f", "json")
+    rows = [json.loads(line, parse_constant=refuse_constant) for line in outcome.out.splitlines()]
+    assert rows == [{"f": None, "k": 1}, {"f": None, "k": 1}, {"f": 1.5, "k": 1}]
+
+
+def test_scan_writes_the_csv_that_it_prints(lake, run, tmp_path):
+    condition = ("-w", f"device_id = {lake.table['device_id'][5].as_py()}")
+    assert run("scan", lake.root, *condition, "-o", tmp_path / "out.csv").code == 0
+    assert (tmp_path / "out.csv").read_text("utf-8") == run("scan", lake.root, *condition).out
+
+
+@pytest.mark.parametrize("ending", [".arrow", ".parquet"])
+def test_scan_writes_files(lake, run, tmp_path, ending):
+    device = lake.table["device_id"][5].as_py()
+    output = tmp_path / f"out{ending}"
+    outcome = run("scan", lake.root, "-w", f"device_id = {device}", "-o", output)
+    assert (outcome.code, outcome.out) == (0, "")
+    expected = lake.expected(pc.equal(lake.table["device_id"], device)).drop_columns("amount")
+    assert read(output).drop_columns("amount").equals(expected)
+
+
+def read(path: Path) -> pa.Table:
+    if path.suffix == ".parquet":
+        return pq.read_table(path)
+    with pa.OSFile(str(path)) as source:
+        return pa.ipc.open_file(source).read_all()
+
+
+def test_exists(lake, run, tmp_path):
+    user = lake.table["user_id"][5].as_py()
+    values = tmp_path / "values.txt"
+    values.write_text(f"{user}\nnobody\n\nwith\u2028separator\r\n")
+    text = run("exists", lake.root, "--column", "user_id", "--values", values)
+    assert text.code == 0
+    assert text.out == f"{user}\ttrue\nnobody\tfalse\nwith\u2028separator\tfalse\n"
+    assert text.err == "1 of 3 may exist\n"
+    found = run("exists", lake.root, "--column", "user_id", "--values", values, "--exact", "-f", "json")
+    assert found.document == [
+        {"value": user, "exists": True},
+        {"value": "nobody", "exists": False},
+        {"value": "with\u2028separator", "exists": False},
+    ]
+
+
+def test_a_mark_of_the_byte_order_is_no_part_of_the_first_value(lake, run, tmp_path):
+    """Editors on Windows write one: a value that is there must not be called absent."""
+    user = lake.table["user_id"][4000].as_py()
+    (tmp_path / "values.txt").write_bytes(b"\xef\xbb\xbf" + user.encode() + b"\r\nnobody\r\n")
+    found = run("exists", lake.root, "-c", "user_id", "--values", tmp_path / "values.txt")
+    assert found.out == f"{user}\ttrue\nnobody\tfalse\n"
+
+
+def test_exists_of_other_types_and_files(lake, run, tmp_path):
+    device = lake.table["device_id"][5].as_py()
+    (tmp_path / "values.txt").write_text(f"{device}\n7\n")
+    text = run("exists", lake.root, "-c", "device_id", "--values", tmp_path / "values.txt")
+    assert text.out == f"{device}\ttrue\n7\tfalse\n"
+    pq.write_table(pa.table({"any": [device, None, 7]}), tmp_path / "values.parquet")
+    found = run("exists", lake.root, "-c", "device_id", "--values", tmp_path / "values.parquet", "-f", "json")
+    assert [row["exists"] for row in found.document] == [True, None, False]
+    (tmp_path / "values.txt").write_text("seven\n")
+    wrong = run("exists", lake.root, "-c", "device_id", "--values", tmp_path / "values.txt")
+    assert (wrong.code, wrong.err.count("\n")) == (2, 1)
+    assert "must be of the type int64, got 'seven' in line 1 of" in wrong.err
+
+
+def test_locate(lake, run, tmp_path):
+    index = tmp_path / "located"
+    assert run("build", lake.root, "-c", "user_id", "--kind", "both", "--index", index).code == 0
+    user = lake.table["user_id"][5].as_py()
+    (tmp_path / "values.txt").write_text(f"{user}\nnobody\n")
+    arguments = ("locate", lake.root, "--index", index, "-c", "user_id", "--values", tmp_path / "values.txt")
+    ranges = run(*arguments, "-f", "json").document
+    assert {row["value"] for row in ranges} == {user}
+    assert set(ranges[0]) == {"value", "path", "fragment_id", "start", "stop"}
+    rows = run(*arguments, "--exact", "-f", "json").document
+    assert rows[-1] == {"value": "nobody", "path": None, "row": None}
+    assert len(rows) - 1 == lake.table["user_id"].to_pylist().count(user)
+    text = run(*arguments, "--exact")
+    assert (text.code, text.err) == (0, "")
+    assert text.out.splitlines()[0] == "\t".join(map(str, rows[0].values()))
+    assert text.out.splitlines()[-1] == "nobody\t\t"
+
+
+def test_explain(lake, run):
+    text = run("explain", lake.root, "-w", "user_id = 'nobody'")
+    assert (text.code, text.err) == (0, "")
+    assert "  certainly nowhere: none of 8,001 rows need be read\n" in text.out
+    found = run("explain", lake.root, "-w", "user_id = 'nobody' OR trace IS NULL", "-f", "json").document
+    assert {reason["code"] for reason in found["reasons"]} == {"COLUMN_NOT_INDEXED", "OR_WITH_UNINDEXED_BRANCH"}
+
+
+def test_info(lake, run):
+    text = run("info", lake.root)
+    assert (text.code, text.err) == (0, "")
+    assert "user_id    string  bloom     33            256" in text.out
+    found = run("info", lake.root, "--format", "json").document
+    assert {"version", "num_fragments", "num_rows", "columns"} <= set(found)
+    keys = {"name", "type", "rows_per_zone", "fpp", "sizing", "num_zones", "index_bytes", "bytes_per_row", "segments"}
+    assert keys <= set(found["columns"][0])
+
+
+def test_verify(lake, run):
+    text = run("verify", lake.root, "--all")
+    assert (text.code, text.err) == (0, "")
+    assert text.out.startswith("sound\n  files       3\n  files read  3\n")
+    assert run("verify", lake.root, "--sample", "0.3", "-f", "json").document["is_sound"] is True
+    segment = next((index_of(lake.root) / "columns").rglob("*.arrow"))
+    data = bytearray(segment.read_bytes())
+    data[len(data) // 2] ^= 1
+    segment.write_bytes(data)
+    wrong = run("verify", lake.root, "--all", "-f", "json")
+    assert (wrong.code, wrong.document["is_sound"]) == (1, False)
+    assert run("verify", lake.root).out.startswith("NOT SOUND")
+
+
+@pytest.mark.parametrize("ending", [".arrow", ".parquet"])
+def test_export_has_exactly_the_five_columns_and_import_takes_it_back(lake, run, tmp_path, ending):
+    output = tmp_path / f"zones{ending}"
+    exported = run("export", lake.root, "--column", "user_id", "-o", output)
+    assert (exported.code, exported.out, exported.err) == (0, "", f"wrote 33 zones to {output}\n")
+    table = read(output)
+    assert table.column_names == FIVE
+    assert [str(field.type) for field in table.schema] == ["uint64", "uint64", "uint64", "bool", "binary"]
+    assert not any(field.nullable for field in table.schema)
+    metadata = {key: value for key, value in table.schema.metadata.items() if key.startswith(b"bloomfilter")}
+    assert metadata == {b"bloomfilter_item": b"256", b"bloomfilter_probability": b"0.00057"}
+    before = zb.open_index(lake.root).zone_table("user_id").to_arrow().combine_chunks()
+    place = tmp_path / "imported"
+    imported = run("import", output, lake.root, "--column", "user_id", "--index", place)
+    assert (imported.code, imported.err) == (0, "")
+    again = zb.open_index(place)
+    assert again.zone_table("user_id").to_arrow().combine_chunks().equals(before, check_metadata=True)
+    user = lake.table["user_id"][6000].as_py()
+    assert again.search(zb.Equals("user_id", user)).num_zones_kept == 1
+    assert again.to_table(zb.Equals("user_id", user)).num_rows == 1
+
+
+def test_import_refuses_foreign_zones(lake, run, tmp_path, make_lake):
+    """Zones of other data, of another column, or of fewer files: nothing is committed."""
+    output = tmp_path / "zones.arrow"
+    run("export", lake.root, "--column", "user_id", "-o", output)
+    same_shape = make_lake(name="other", seed=9)
+    shorter = make_lake((5000, 3000), name="shorter")
+    cases = [(same_shape, "user_id"), (shorter, "user_id"), (lake, "device_id"), (lake, "note")]
+    for number, (other, column) in enumerate(cases):
+        place = tmp_path / str(number)
+        outcome = run("import", output, other.root, "--column", column, "--index", place)
+        assert (outcome.code, outcome.err.count("\n")) == (1, 1), outcome.err
+        assert not list(place.rglob("*.json"))
+    again = run("import", output, lake.root, "--column", "user_id")
+    assert again.code == 2
+    assert "there must be no index yet" in again.err
+
+
+def test_import_refuses_what_is_no_zone_table(lake, run, tmp_path):
+    for name, content in (("a.arrow", b"garbage"), ("a.parquet", b"garbage"), ("b.arrow", b"")):
+        (tmp_path / name).write_bytes(content)
+        outcome = run("import", tmp_path / name, lake.root, "-c", "user_id", "--index", tmp_path / "i")
+        assert (outcome.code, outcome.err.count("\n")) == (1, 1)
+    pq.write_table(pa.table({"x": [1]}), tmp_path / "c.parquet")
+    outcome = run("import", tmp_path / "c.parquet", lake.root, "-c", "user_id", "--index", tmp_path / "i")
+    assert (outcome.code, "must have the column fragment_id" in outcome.err) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("search", "LAKE", "--where", "user_id ="), 2, "must be"),
+        (("search", "LAKE", "--where", "userid = 'x'"), 2, "did you mean user_id"),
+        (("scan", "LAKE", "--where", "user_id = 'x'", "--columns", "userid"), 2, "did you mean user_id"),
+        (("scan", "LAKE", "--where", "user_id = 'x'", "--limit", "-1"), 2, "limit must be"),
+        (
+            ("scan", "LAKE", "--where", "user_id = 'x'", "-o", "out.txt"),
+            2,
+            "--output must end in .csv or .arrow or .parquet",
+        ),
+        (("export", "LAKE", "--column", "user_id", "-o", "out.csv"), 2, "must end in .arrow or .parquet"),
+        (
+            ("export", "LAKE", "--column", "trace", "-o", "out.arrow"),
+            2,
+            "is not indexed; zonebloom build PATH --column",
+        ),
+        (("exists", "LAKE", "--column", "user_id", "--values", "/nowhere"), 2, "must be a readable file"),
+        (("exists", "LAKE", "--column", "userid", "--values", "/dev/null"), 2, "did you mean user_id"),
+        (("verify", "LAKE", "--sample", "0"), 2, "sample must be"),
+        (("verify", "LAKE", "--sample", "nan"), 2, "sample must be"),
+        (("info", "/nowhere"), 2, "does not exist"),
+        (("build", "/nowhere", "--column", "x"), 1, "does not exist"),
+        (("build", "LAKE", "--column", "nothing"), 2, "no column nothing in the schema"),
+        (("build", "LAKE", "--column", "note", "--fpp", "1"), 2, "fpp must be"),
+        (("build", "LAKE", "--column", "note", "--rows-per-zone", "0"), 2, "rows_per_zone must be"),
+        (("build", "LAKE", "--column", "note", "--workers", "0"), 2, "workers must be"),
+        (("build", "LAKE", "--column", "note", "--column", "note"), 2, "different names"),
+        (("build", "LAKE", "--column", "user_id"), 2, "is already indexed"),
+    ],
+)
+def test_errors_are_one_line_and_a_status(lake, run, arguments, code, message, monkeypatch, tmp_path):  # noqa: PLR0917 - a case a line
+    monkeypatch.chdir(tmp_path)
+    outcome = run(*(lake.root if one == "LAKE" else one for one in arguments))
+    assert (outcome.code, outcome.out) == (code, "")
+    assert outcome.err.startswith("zonebloom: ")
+    assert message in outcome.err
+    assert outcome.err.count("\n") == 1
+    assert not list(tmp_path.glob("out.*"))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("search", "LAKE"),
+        ("search", "LAKE", "--where", "user_id = 'x'", "--format", "xml"),
+        ("build", "LAKE", "-c", "note", "--fpp", "much"),
+        ("build", "LAKE", "-c", "note", "--sizing", "huge"),
+        ("unknown",),
+        ("search", "LAKE", "--unknown"),
+    ],
+)
+def test_wrong_usage_is_status_2(lake, run, arguments):
+    outcome = run(*(lake.root if one == "LAKE" else one for one in arguments))
+    assert (outcome.code, outcome.out) == (2, "")
+    assert outcome.err
+
+
+def test_bad_data_is_status_1_and_warnings_go_to_stderr(lake, run):
+    (lake.root / "part-9.parquet").write_bytes(b"not Parquet")
+    found = run("search", lake.root, "-w", "user_id = 'nobody'", "-f", "json")
+    assert found.code == 0
+    assert {reason["code"] for reason in found.document["reasons"]} == {"FILE_NOT_INDEXED", "FILE_UNREADABLE"}
+    scanned = run("scan", lake.root, "-w", "user_id = 'nobody'", "-f", "json")
+    assert (scanned.code, scanned.out, scanned.err.count("\n")) == (1, "", 1)
+    assert "must be a whole Parquet file" in scanned.err
+    shutil.rmtree(index_of(lake.root))
+    built = run("build", lake.root, "-c", "user_id", "-f", "json")
+    assert built.code == 0
+    assert built.document["num_fragments"] == 3
+    assert built.err.startswith("zonebloom: warning: ")
+    assert built.err.count("\n") == 1
+
+
+FAR = pa.array([2**40], pa.timestamp("s"))
+GIVEN = {
+    "integers": (pa.array([7, None]), ["7", "None"]),
+    "views": (pa.array(["a", "b"], pa.string_view()), ["a", "b"]),
+    "uuids": (pa.array([bytes(16)], pa.uuid()), ["00000000-0000-0000-0000-000000000000"]),
+    "after the year 9999": (FAR, [FAR.cast(pa.string())[0].as_py()]),
+}
+
+
+@pytest.mark.parametrize("kind", list(GIVEN))
+@pytest.mark.parametrize("command", ["locate", "exists"])
+def test_values_of_an_arrow_file_are_printed(run, tmp_path, command, kind):
+    values, printed = GIVEN[kind]
+    (tmp_path / "data").mkdir()
+    stored = values.cast(pa.string()) if kind == "views" else values
+    pq.write_table(pa.table({"k": stored}), tmp_path / "data/a.parquet")
+    assert run("build", tmp_path / "data", "-c", "k").code == 0
+    with pa.ipc.new_file(str(tmp_path / "values.arrow"), pa.schema([("k", values.type)])) as writer:
+        writer.write_table(pa.table({"k": values}))
+    outcome = run(command, tmp_path / "data", "-c", "k", "--values", tmp_path / "values.arrow", "--exact")
+    assert outcome.code == 0
+    assert [line.split("\t")[0] for line in outcome.out.splitlines()] == printed
+
+
+BROKEN_LINES = ["a\nb", "a\r\nb", "c\rd", "ab"]
+
+
+@pytest.fixture
+def broken_lines(run, tmp_path):
+    """A data set of texts with line ends inside."""
+    (tmp_path / "data").mkdir()
+    pq.write_table(pa.table({"s": BROKEN_LINES}), tmp_path / "data/a.parquet")
+    assert run("build", tmp_path / "data", "-c", "s").code == 0
+    return tmp_path / "data"
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_line_ends_inside_quotes_of_a_csv_are_of_the_value(broken_lines, run, tmp_path, end):
+    quoted = end.join(["s", *(f'"{value}"' for value in BROKEN_LINES), ""])
+    (tmp_path / "values.csv").write_bytes(quoted.encode())
+    arguments = ("locate", broken_lines, "-c", "s", "--values", tmp_path / "values.csv", "--exact", "-f", "json")
+    found = run(*arguments).document
+    assert [(one["value"], one["row"]) for one in found] == list(zip(BROKEN_LINES, range(4), strict=True))
+
+
+def test_what_is_no_csv_is_text_or_an_error(broken_lines, run, tmp_path):
+    (tmp_path / "values.txt").write_bytes(b"c\rd\n" + b"x" * 200_000)
+    found = run("exists", broken_lines, "-c", "s", "--values", tmp_path / "values.txt", "-f", "json").document
+    assert [one["exists"] for one in found] == [True, False]
+    for wrong in (b"s\nc\rd\n", b's\n"' + b"x" * 200_000 + b'"\n'):
+        (tmp_path / "values.csv").write_bytes(wrong)
+        outcome = run("exists", broken_lines, "-c", "s", "--values", tmp_path / "values.csv")
+        assert (outcome.code, outcome.err.count("\n")) == (2, 1)
+        assert "--values must be CSV, got line" in outcome.err
+
+
+def test_line_ends_inside_a_condition_of_a_file_stay(broken_lines, run, tmp_path):
+    for value in BROKEN_LINES:
+        (tmp_path / "where.sql").write_bytes(f"s = '{value}'\r\n".encode())
+        found = run("scan", broken_lines, "-w", f"@{tmp_path}/where.sql", "-f", "json").out
+        assert [json.loads(line)["s"] for line in found.splitlines()] == [value]
+
+
+def test_values_that_are_no_text_are_an_error(lake, run, tmp_path):
+    (tmp_path / "values.txt").write_bytes(b"\xff\xfe\x00")
+    outcome = run("exists", lake.root, "-c", "user_id", "--values", tmp_path / "values.txt")
+    assert (outcome.code, outcome.err.count("\n")) == (2, 1)
+    (tmp_path / "empty.parquet").write_bytes(b"")
+    assert run("exists", lake.root, "-c", "user_id", "--values", tmp_path / "empty.parquet").code == 1
+    pq.write_table(pa.Table.from_pylist([{}]), tmp_path / "none.parquet")
+    outcome = run("exists", lake.root, "-c", "user_id", "--values", tmp_path / "none.parquet")
+    assert (outcome.code, outcome.err.count("\n")) in ((1, 1), (2, 1))
+
+
+def test_version(run):
+    outcome = run("--version")
+    assert (outcome.code, outcome.out, outcome.err) == (0, f"zonebloom {zb.__version__}\n", "")
+
+
+def test_what_nobody_confirms_is_not_done_and_said(lake):
+    command = [sys.executable, "-c", "from zonebloom.cli import main; main()", "delete", str(lake.root)]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.endswith("zonebloom: stopped\n")
+    assert (index_of(lake.root) / "versions").exists()
+
+
+def test_the_process_ends_as_python_does(lake):
+    """What is registered to run at the end runs, and what was printed arrives, though nothing is freed one by one."""
+    script = "import atexit, threading, time\n"
+    script += "atexit.register(print, 'at exit')\n"
+    script += "threading.Thread(target=lambda: (time.sleep(0.2), print('thread'))).start()\n"
+    script += "from zonebloom.cli import main; main()"
+    command = [sys.executable, "-c", script, "search", str(lake.root), "-w", "user_id = 'nobody'"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-2:] == ["thread", "at exit"]
+    assert done.stderr == "certainly nowhere: none of 8,001 rows need be read\n"

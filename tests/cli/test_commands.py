@@ -1,0 +1,327 @@
+"""All commands at once, from what click knows of them: options, help, examples, and how they end.
+
+Oracle: the list of rules in each test.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+
+import click
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+
+import zonebloom as zb
+from zonebloom import cli
+from zonebloom.cli.root import SECTIONS
+from zonebloom.errors import InvalidArgumentError
+from zonebloom.indexing.versions import duration
+
+COMMANDS = cli.app.commands
+OF_A_PATH = {name for name, command in COMMANDS.items() if any(one.name == "path" for one in command.params)}
+WRITERS = {"build", "refresh", "optimize", "vacuum", "delete"}
+
+
+def options_of(name):
+    return {text: one for one in COMMANDS[name].params if isinstance(one, click.Option) for text in one.opts}
+
+
+def help_of(*names):
+    return CliRunner().invoke(cli.app, [*names, "-h"], prog_name="zonebloom").output
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_fits_80_columns_and_ends_with_examples_that_parse(name):
+    text = help_of(name)
+    assert max(map(len, text.splitlines())) <= 80
+    examples = [line.strip() for line in text.partition("Examples:\n")[2].splitlines()]
+    assert examples
+    arguments = [one for one in COMMANDS[name].params if isinstance(one, click.Argument)]
+    assert all(f"\n  {one.human_readable_name} " in text for one in arguments)
+    for example in examples:
+        tokens = shlex.split(example)
+        end = next((n for n, token in enumerate(tokens) if token in {"|", "||", ">", ">>", "<"}), None)
+        program, command, *arguments = tokens[:end]
+        assert (program, command) == ("zonebloom", name)
+        with COMMANDS[name].make_context(name, arguments) as context:
+            assert context.params is not None
+
+
+def test_the_list_of_commands_is_by_task_and_cuts_nothing():
+    text = help_of()
+    assert "..." not in text.partition("Options:")[2]
+    assert max(map(len, text.splitlines())) <= 80
+    places = [text.index(f"\n  {name} ") for names in SECTIONS.values() for name in names]
+    assert places == sorted(places)
+    assert {name for names in SECTIONS.values() for name in names} <= set(COMMANDS)
+
+
+def test_an_option_means_the_same_everywhere():
+    """One spelling has one type, one short form, and one meaning; --column may be repeated where several are made."""
+    seen = {}
+    for name in COMMANDS:
+        for text, option in options_of(name).items():
+            kind = (option.type.name, option.is_flag, sorted(option.opts))
+            assert seen.setdefault(text, kind) == kind, (name, text)
+
+
+@pytest.mark.parametrize("name", sorted(OF_A_PATH))
+def test_what_every_command_has(name):
+    options = options_of(name)
+    assert {"--format", "-f", "--storage-option", "--verbose"} <= set(options)
+    assert "--index" in options or name in {"whatif", "blooms", "audit"}  # which need none
+    assert list(options).index("--storage-option") > len(options) - 4
+
+
+def test_what_some_commands_have():
+    def having(option):
+        return {name for name in COMMANDS if option in options_of(name)}
+
+    assert having("--strict") == having("--values") == {"search", "scan", "exists", "locate", "explain"}
+    assert having("--where") == {"search", "scan", "explain", "report"}
+    assert having("--dry-run") == WRITERS
+    assert having("--workers") == having("--commit-every") == {"build", "refresh"}
+    assert having("--limit") == {"search", "scan"}
+    assert having("--output") - {"blooms"} == {"scan", "export", "report"} == having("--overwrite") - {"build"}
+
+
+@pytest.mark.parametrize("name", sorted(OF_A_PATH))
+def test_json_is_json_for_every_command(name, flat_lake, tmp_path, capsys, monkeypatch):
+    import json
+
+    import lance
+
+    root = flat_lake.root
+    zb.build_index(root, "user_id", rows_per_zone=500)
+    (tmp_path / "ids.txt").write_text("u\n")
+    zones = zb.open_index(root).zone_table("user_id").to_arrow()
+    pq.write_table(zones, tmp_path / "zones.parquet")
+    more = {
+        "build": ("-c", "device_id"),
+        "delete": ("--yes",),
+        "exists": ("-c", "user_id", "--values", tmp_path / "ids.txt"),
+        "explain": ("-w", "user_id = 'u'"),
+        "export": ("-c", "user_id", "-o", tmp_path / "z.arrow"),
+        "import": ("-c", "user_id", "--index", tmp_path / "index"),
+        "locate": ("-c", "user_id", "--values", tmp_path / "ids.txt"),
+        "report": ("-o", tmp_path / "report.html"),
+        "restore": ("1",),
+        "scan": ("-w", "amount IS NOT NULL", "--limit", "1"),
+        "search": ("-w", "user_id = 'u'"),
+        "whatif": ("-c", "user_id"),
+    }
+    if name == "audit":
+        root = tmp_path / "t.lance"
+        lance.write_dataset(pa.table({"user_id": ["u"]}), str(root))
+    first = (tmp_path / "zones.parquet",) if name == "import" else ()
+    monkeypatch.setattr(sys, "argv", ["zonebloom", name, *map(str, (*first, root, *more.get(name, ()))), "-f", "json"])
+    assert cli.run() == 0
+    json.loads(capsys.readouterr().out)
+
+
+def test_dry_runs_write_nothing(flat_lake, run):
+    def state():
+        return sorted((path, path.stat().st_mtime_ns) for path in flat_lake.root.parent.rglob("*"))
+
+    before = state()
+    assert "would read 3 files" in run("build", flat_lake.root, "-c", "user_id", "--dry-run").out
+    assert state() == before
+    zb.build_index(flat_lake.root, "user_id")
+    pq.write_table(pa.table({"user_id": ["x"]}), flat_lake.root / "new.parquet")
+    before = state()
+    assert "would add 1 file of 1 row, and drop 0" in run("refresh", flat_lake.root, "--dry-run").out
+    for name in WRITERS - {"build", "refresh"}:
+        outcome = run(name, flat_lake.root, "--dry-run")
+        assert (outcome.code, bool(outcome.out)) == (0, True)
+    assert state() == before
+
+
+# --- how it ends ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def built(flat_lake):
+    zb.build_index(flat_lake.root, "user_id", rows_per_zone=500)
+    return flat_lake.root
+
+
+def shell(line, **environment):
+    command = f'"{sys.executable}" -m zonebloom'
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("LC_")} | environment
+    script = line.replace("zonebloom", command, 1)
+    return subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False, env=environ)
+
+
+def test_a_full_disk_is_one_line(built):
+    for command in ("scan -w 'amount IS NOT NULL'", "info"):
+        name, _, rest = command.partition(" ")
+        done = shell(f"zonebloom {name} {built} {rest} > /dev/full")
+        assert (done.returncode, done.stderr) == (1, "zonebloom: cannot read or write: No space left on device\n")
+
+
+def test_a_closed_stdout_is_no_traceback(built):
+    done = shell(f"zonebloom info {built} >&-")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_reader_that_leaves_ends_it_as_the_signal_would(built):
+    done = shell(f"zonebloom scan {built} -w 'amount IS NOT NULL' | head -n 1; exit ${{PIPESTATUS[0]}}")
+    assert (done.returncode, done.stderr, done.stdout.count("\n")) == (141, "", 1)
+
+
+INTERRUPTED_IMPORT = """
+import os, signal, sys
+
+class Finder:
+    def find_spec(self, name, *_):
+        if name == "{module}":
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Finder())
+signal.signal(signal.SIGINT, signal.{handler})
+sys.argv[1:] = ["--version"]
+from zonebloom.__main__ import main
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "handler", "status", "err"),
+    [
+        ("click", "default_int_handler", 130, "zonebloom: stopped\n"),
+        ("zonebloom.cli.root", "default_int_handler", 130, "zonebloom: stopped\n"),
+        ("click", "SIG_IGN", 0, ""),  # as under nohup
+    ],
+)
+def test_ctrl_c_while_modules_are_loaded_is_no_traceback(module, handler, status, err):
+    code = INTERRUPTED_IMPORT.format(module=module, handler=handler)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (status, err)
+
+
+def test_ctrl_c_ends_with_130_and_says_what_stays(built):
+    command = [sys.executable, "-c", SLOW, "refresh", str(built)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "ready\n"
+        time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate()
+    assert process.returncode == 130
+    assert err.strip() == "zonebloom: stopped; what was committed stays, and the same command goes on from there"
+
+
+SLOW = """
+import time
+from zonebloom import cli
+from zonebloom.index import Index
+
+def refresh(self, *_, **__):
+    print("ready", flush=True)
+    time.sleep(60)
+
+Index.refresh = refresh
+cli.main()
+"""
+
+
+@pytest.mark.parametrize("locale", ["C", "en_US.ISO-8859-1"])
+def test_names_are_utf8_in_any_locale(tmp_path, locale):
+    root = tmp_path / "lake é"
+    root.mkdir()
+    pq.write_table(pa.table({"Straße": ["x"], "名前": [1]}), root / "é.parquet")
+    zb.build_index(root, "Straße")
+    odd = {"LC_ALL": locale, "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    done = subprocess.run(
+        [sys.executable, "-m", "zonebloom", "scan", str(root), "-w", "Straße = 'x'"],
+        capture_output=True,
+        check=False,
+        env=os.environ | odd,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.decode() == "Straße,名前\nx,1\n"
+
+
+def test_an_error_of_ours_is_one_line_and_verbose_shows_where(built, capsys, monkeypatch):
+    monkeypatch.setattr("zonebloom.index.Index.info", lambda _self: 1 / 0)
+    monkeypatch.setattr(sys, "argv", ["zonebloom", "info", str(built)])
+    assert cli.run() == 1
+    message = "zonebloom: internal error: ZeroDivisionError: division by zero; add --verbose to see where\n"
+    assert capsys.readouterr().err == message
+    monkeypatch.setattr(sys, "argv", ["zonebloom", "info", str(built), "--verbose"])
+    assert cli.run() == 1
+    err = capsys.readouterr().err
+    assert "Traceback" in err
+    assert err.endswith(message)
+
+
+@pytest.mark.parametrize("place", ["before", "after"])
+def test_verbose_changes_no_status(built, capsys, monkeypatch, place):
+    wrong = ["search", str(built), "-w", "user_id ="]
+    monkeypatch.setattr(
+        sys, "argv", ["zonebloom", *(["--verbose", *wrong] if place == "before" else [*wrong, "--verbose"])]
+    )
+    assert cli.run() == 2
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_the_library_logs_quietly(built, capsys, caplog):
+    with caplog.at_level("DEBUG", logger="zonebloom"):
+        zb.open_index(built).search("user_id = 'x'")
+        zb.open_index(built).refresh()
+    assert {"opened", "searched", "refreshed"} <= {record.message.split()[0] for record in caplog.records}
+    assert capsys.readouterr().err == ""
+
+
+def test_an_option_that_counts_once_is_not_given_twice(built, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["zonebloom", "search", str(built), "-w", "user_id = 'x'", "-w", "user_id = 'y'"])
+    assert cli.run() == 2
+    assert "-w must be given once" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [["-h"], ["help"], ["help", "scan"], ["scan", "--help"], ["-V"], ["--version"]])
+def test_ways_to_ask_for_help(arguments):
+    done = CliRunner().invoke(cli.app, arguments, prog_name="zonebloom")
+    assert done.exit_code == 0
+    assert done.output.startswith("zonebloom 0" if arguments[0] in ("-V", "--version") else "Usage: zonebloom")
+
+
+@pytest.mark.parametrize("name", ["bash", "zsh", "fish"])
+def test_completion_names_the_command(name):
+    assert "_ZONEBLOOM_COMPLETE" in CliRunner().invoke(cli.app, ["completion", name]).output
+
+
+def test_the_man_page_has_every_command_and_option():
+    page = CliRunner().invoke(cli.app, ["man"]).output.replace("\\-", "-")
+    assert page.startswith(".TH ZONEBLOOM 1")
+    for name in COMMANDS:
+        assert f".SS zonebloom {name} " in page
+        assert all(text in page for text in options_of(name))
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("7d", 604_800), ("12h", 43_200), ("30m", 1800), ("0", 0), ("1.5", 129_600)]
+)
+def test_durations(text, seconds):
+    assert duration(text).total_seconds() == seconds
+    for wrong in (f"-{text}", f"{text}s", "9" * 20):
+        with pytest.raises(InvalidArgumentError, match="older_than must be like 7d, 12h or 30m"):
+            duration(wrong)
+
+
+def test_what_lasts_gives_a_sign_of_life_on_a_terminal():
+    """On a pseudo terminal; on a pipe nothing is said."""
+    code = "import time\nfrom zonebloom.cli import options\noptions._SECONDS_OF_SILENCE = 0\n"
+    code += "with options.busy('verifying'):\n    time.sleep(0.5)\n"
+    ours, theirs = os.openpty()
+    done = subprocess.run([sys.executable, "-c", code], stderr=theirs, check=True)
+    os.close(theirs)
+    assert done.returncode == 0
+    assert b"verifying" in os.read(ours, 1 << 16)
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stderr == b""

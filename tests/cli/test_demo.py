@@ -1,0 +1,53 @@
+"""The demo runs, prunes, tells the truth about it, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import io
+import math
+
+import pytest
+from rich.console import Console
+
+from zonebloom.cli.demo import run_demo
+from zonebloom.doors import open_index
+from zonebloom.errors import InvalidArgumentError
+
+ROWS, FILES, ROWS_PER_ZONE = 50_000, 3, 8192
+
+
+def test_the_demo_prunes_and_leaves_nothing_behind(tmp_path):
+    printed = io.StringIO()
+    report = run_demo(ROWS, FILES, directory=tmp_path, console=Console(file=printed, width=112))
+    present, absent, device, some, everything = report.searches
+    zones = sum(math.ceil((ROWS * (n + 1) // FILES - ROWS * n // FILES) / ROWS_PER_ZONE) for n in range(FILES))
+    for one in report.searches:
+        assert (one.total.files, one.total.zones, one.total.rows) == (FILES, zones, ROWS)
+        assert one.kept.zones == pytest.approx(one.kept.rows / ROWS_PER_ZONE, abs=FILES)
+        assert (one.kept.zones > 0) == (one.kept.rows > 0)
+    assert (present.num_matches, device.num_matches, some.num_matches, absent.num_matches) == (1, 1, 10, 0)
+    assert 1 <= present.kept.zones <= 2
+    assert 1 <= device.kept.zones <= 2
+    assert absent.kept.rows <= ROWS_PER_ZONE
+    assert everything.kept == everything.total
+    assert "user_id = … present" in printed.getvalue()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_lake_of_one_row_has_a_demo(tmp_path):
+    report = run_demo(1, 1, directory=tmp_path, console=Console(file=io.StringIO()))
+    assert report.searches[0].num_matches == 1
+
+
+@pytest.mark.parametrize(("rows", "files"), [(10, 0), (3, 4), (0, 0), (-1, 1)])
+def test_a_lake_needs_a_row_for_each_file(rows, files):
+    with pytest.raises(InvalidArgumentError, match=r"--files must be from 1|--rows must be at least 1"):
+        run_demo(rows, files)
+
+
+def test_a_demo_that_is_kept_can_be_searched(tmp_path):
+    printed = io.StringIO()
+    run_demo(2000, 2, directory=tmp_path, keep=tmp_path / "kept", console=Console(file=printed, width=200))
+    assert f"its index {tmp_path / 'kept' / '_events.zonebloom'}" in printed.getvalue()
+    assert open_index(tmp_path / "kept" / "events").to_table("event IS NOT NULL").num_rows == 2000
+    with pytest.raises(InvalidArgumentError, match="must be a new folder"):
+        run_demo(2000, 2, keep=tmp_path / "kept")

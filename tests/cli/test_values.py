@@ -1,0 +1,390 @@
+"""Ids in, rows out: lists of values from files and arrays, one rule for literals, outputs that replace nothing.
+
+Oracle: DuckDB over the same files, and the rows as written.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+import uuid
+
+import duckdb
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import zonebloom as zb
+from zonebloom import cli
+from zonebloom.errors import InvalidArgumentError, PredicateError
+
+NUM_ROWS = 2000
+
+
+@pytest.fixture
+def lake(tmp_path):
+    """UUIDs, and integers under an odd name, in two hive folders."""
+    root = tmp_path / "lake"
+    duckdb.sql(
+        f"""copy (select md5(i::text)::uuid as user_id, i::bigint * 7 as "Order ID", i % 2 as day, i % 3 = 0 as paid
+        from range({NUM_ROWS}) t(i)) to '{root}' (format parquet, partition_by (day))"""
+    )
+    zb.build_index(root, ["user_id", "Order ID"], rows_per_zone=50)
+    return root
+
+
+@pytest.fixture
+def run(capsysbinary, monkeypatch):
+    def command(*arguments, stdin=b""):
+        monkeypatch.setattr(sys, "argv", ["zonebloom", *map(str, arguments)])
+        monkeypatch.setattr(sys, "stdin", None if stdin is None else io.TextIOWrapper(io.BytesIO(stdin)))
+        code = cli.run()
+        out, err = capsysbinary.readouterr()
+        return code, out.decode(), err.decode()
+
+    return command
+
+
+def ids_of(root, count):
+    rows = duckdb.sql(f"select user_id::text from read_parquet('{root}/**/*.parquet') order by all limit {count}")
+    return [row[0] for row in rows.fetchall()]
+
+
+def number_of_rows(csv_text):
+    return len(csv_text.splitlines()) - 1
+
+
+# --- files of ids -----------------------------------------------------------------------------------------------------
+
+
+def test_a_closed_stdin_and_a_column_that_is_listed_twice_are_named(lake, run):
+    code, _, err = run("scan", lake, "--where", "user_id IS NULL", "--columns", "user_id,user_id")
+    assert (code, "must have each name once" in err) == (2, True)
+    for asked in (("--column", "user_id", "--values", "-"), ("--where", "@-")):
+        code, _, err = run("scan", lake, *asked, stdin=None)
+        assert (code, "stdin is closed" in err) == (2, True), err
+
+
+@pytest.mark.parametrize(
+    "spelt", [str, str.upper, lambda one: f"'{one}'", lambda one: f'  "{one}"\t'], ids=["plain", "upper", "'", '"']
+)
+def test_a_text_of_uuids_finds_their_rows_in_every_command(lake, run, tmp_path, spelt):
+    ids = ids_of(lake, 10)
+    absent = [str(uuid.uuid4()) for _ in range(5)]
+    (tmp_path / "ids.txt").write_text("\n".join(map(spelt, ids + absent)) + "\n")
+    given = (lake, "--column", "user_id", "--values", tmp_path / "ids.txt")
+    code, out, err = run("scan", *given)
+    assert (code, number_of_rows(out), err) == (0, 10, "")
+    code, out, _ = run("exists", *given, "--exact")
+    assert (code, out.count("true"), out.count("false")) == (0, 10, 5)
+    code, out, err = run("search", *given)
+    assert code == 0
+    assert 1 <= len(out.splitlines()) <= 12
+    assert "TYPE_MISMATCH" not in err
+    code, out, _ = run("explain", *given)
+    assert (code, "… 15 values" in out) == (0, True)
+
+
+def table_of(ids):
+    return pa.table({"name": ["n"] * len(ids), "user_id": ids})
+
+
+def as_parquet(path, ids):
+    pq.write_table(table_of(ids), path)
+
+
+def as_arrow(path, ids):
+    table = table_of(ids)
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+
+
+def as_csv(path, ids):
+    path.write_text('name,user_id\r\n"a, b",' + '\r\n"a, b",'.join(ids) + "\r\n")
+
+
+def as_text_with_header(path, ids):
+    path.write_text("\n".join(["user_id", *ids]))
+
+
+FILES = {"x.parquet": as_parquet, "x.arrow": as_arrow, "x.csv": as_csv, "x.txt": as_text_with_header}
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("is_stdin", [False, True], ids=["file", "stdin"])
+def test_a_column_of_that_name_is_taken_from_any_file(lake, run, tmp_path, name, is_stdin):
+    ids = ids_of(lake, 7)
+    FILES[name](tmp_path / name, ids)
+    stdin = (tmp_path / name).read_bytes()
+    source = "-" if is_stdin else tmp_path / name
+    code, out, err = run("scan", lake, "--column", "user_id", "--values", source, stdin=stdin)
+    assert (code, number_of_rows(out), err) == (0, 7, "")
+
+
+def test_a_table_without_that_column_is_refused(lake, run, tmp_path):
+    pq.write_table(pa.table({"name": ["n"], "order_id": [5]}), tmp_path / "two.parquet")
+    code, out, err = run("exists", lake, "-c", "Order ID", "--values", tmp_path / "two.parquet")
+    assert (code, out) == (2, "")
+    assert "must have a column Order ID, got" in err
+    assert "with name, order_id" in err
+
+
+@pytest.fixture
+def texts(tmp_path):
+    """Texts that a list could cut or drop, and ids of 16 bytes."""
+    values = ["", "a", " b ", "'q'", "id"]
+    root = tmp_path / "texts"
+    root.mkdir()
+    ids = pa.array([bytes([number]) * 16 for number in range(5)], pa.binary(16))
+    coded = {"d": pa.array(values).dictionary_encode(), "o": pa.array([b"a"] * 5).dictionary_encode()}
+    pq.write_table(pa.table({"s": values, "t": ids, "n": range(5), **coded}), root / "x.parquet")
+    zb.build_index(root, ["s", "t", "n", "d", "o"])
+    return root
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "values"),
+    [
+        ("v.csv", 's\n""\na\n', ["", "a"]),
+        ("v.csv", "x,s\n1,a\n2,\n\n", ["a", ""]),
+        ("v.csv", 's\n" b "\n', [" b "]),
+        ("v.txt", "a\n\n  \n\n", ["a"]),
+        ("v.txt", 'a\n \t"a" \n\'\'\n" b "\n"\'q\'"\n', ["a", "a", "", " b ", "'q'"]),
+        ("v.txt:s", "x,s\n1,a\n2,\n", ["a", ""]),
+        ("v.csv:x", "x,s\na,1\n", ["a"]),
+        ("-:x", "x,s\na,1\n", ["a"]),
+    ],
+)
+def test_no_value_of_a_list_is_lost(texts, run, tmp_path, name, text, values):  # noqa: PLR0917 - fixtures too
+    """An empty text is a value of CSV, and of plain text in quotes; empty lines are none."""
+    (tmp_path / name.partition(":")[0]).write_text(text)
+    source = name if name.startswith("-") else tmp_path / name
+    code, out, err = run("exists", texts, "-c", "s", "--values", source, "-f", "json", "--exact", stdin=text.encode())
+    assert (code, err) == (0, "")
+    assert [(row["value"], row["exists"]) for row in json.loads(out)] == [(value, True) for value in values]
+
+
+def test_a_list_for_a_column_of_a_dictionary_is_one_for_its_values(texts, run, tmp_path):
+    (tmp_path / "v.csv").write_text('x\n""\n" b "\na\n')
+    rows = json.loads(run("exists", texts, "-c", "d", "--values", f"{tmp_path / 'v.csv'}:x", "-f", "json")[1])
+    assert [(row["value"], row["exists"]) for row in rows] == [(value, True) for value in ("", " b ", "a")]
+    (tmp_path / "v.txt").write_text("\\x61\n")
+    assert number_of_rows(run("scan", texts, "-c", "o", "--values", tmp_path / "v.txt")[1]) == 5
+
+
+@pytest.mark.parametrize("first", ["PAR1-7", "ARROW1"])
+def test_a_text_may_begin_as_a_table_does(texts, run, tmp_path, first):
+    (tmp_path / "v.txt").write_text(f"{first}\na\n")
+    code, out, err = run("exists", texts, "-c", "s", "--values", tmp_path / "v.txt", "--exact")
+    assert (code, out) == (0, f"{first}\tfalse\na\ttrue\n"), err
+
+
+def test_the_only_column_of_a_csv_needs_no_name(texts, run, tmp_path):
+    only = tmp_path / "only.csv"
+    only.write_text("number\n3\n9\n")
+    assert run("exists", texts, "-c", "n", "--values", only)[:2] == (0, "3\ttrue\n9\tfalse\n")
+    code, out, err = run("exists", texts, "-c", "s", "--values", only)
+    assert (code, out) == (0, "3\tfalse\n9\tfalse\n")
+    assert "warning: the first line of" in err, "a text could be a value"
+    assert "'number', is taken for a header; name it s, or end the name of the file in .txt" in err
+    only.write_text("3\n9\n")
+    code, _, err = run("exists", texts, "-c", "n", "--values", only)
+    assert (code, "must begin with a header, got the value '3' in line 1 of" in err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("s,s\na,b\n", "must have the column s once, got"),
+        ("x,y\na,b\n", "choose one by --values"),
+        ("x,s\na\n", "must have the column s, got 1 of 2 in line 2"),
+    ],
+)
+def test_a_csv_that_does_not_say_its_values_is_refused(texts, run, tmp_path, text, told):
+    (tmp_path / "v.csv").write_text(text)
+    code, _, err = run("exists", texts, "-c", "s", "--values", tmp_path / "v.csv")
+    assert (code, told in err) == (2, True), err
+
+
+def test_a_table_that_has_the_column_twice_is_refused(texts, run, tmp_path):
+    pq.write_table(pa.table([["a"], ["b"]], names=["s", "s"]), tmp_path / "v.parquet")
+    code, _, err = run("exists", texts, "-c", "s", "--values", tmp_path / "v.parquet")
+    assert (code, "must have the column s once" in err) == (2, True), err
+
+
+def test_bytes_are_listed_in_hex(texts, run, tmp_path):
+    listed = tmp_path / "ids.txt"
+    listed.write_text("03" * 16 + "\n" + "FE" * 16 + "\n")
+    assert run("exists", texts, "-c", "t", "--values", listed)[1].split("\n")[0].endswith("\ttrue")
+    assert number_of_rows(run("scan", texts, "-c", "t", "--values", listed)[1]) == 1
+    assert number_of_rows(run("scan", texts, "-w", f"t = X'{'03' * 16}'")[1]) == 1
+    for command in ("search", "scan", "explain"):
+        code, out, err = run(command, texts, "-w", f"t = '{'03' * 16}'")
+        assert (code, out) == (2, "")
+        assert "column t holds 16 bytes, got a text of 32 characters; bytes are written X'0303…'" in err
+
+
+@pytest.mark.parametrize("options", [(), ("--exact",)], ids=str)
+@pytest.mark.parametrize("command", ["exists", "locate"])
+def test_new_files_are_told(texts, run, tmp_path, command, options):
+    (tmp_path / "ids.txt").write_text("7\n")
+    asked = (command, texts, "-c", "n", "--values", tmp_path / "ids.txt", *options)
+    assert "warning" not in run(*asked)[2]
+    pq.write_table(pa.table({"n": [50]}), texts / "new.parquet")
+    code, out, err = run(*asked)
+    assert (code, err.count("warning")) == (0, 1)
+    assert "warning: read whole: 1 new or changed file, such as new.parquet; run `zonebloom refresh PATH`" in err
+    if (command, options) == ("locate", ()):
+        assert out.startswith("\tnew.parquet\t")
+
+
+def test_a_bad_line_is_told_by_its_number(lake, run, tmp_path):
+    (tmp_path / "ids.txt").write_text("7\n\n14\nx\n")
+    for command in ("scan", "search", "explain", "exists"):
+        code, _, err = run(command, lake, "-c", "Order ID", "--values", tmp_path / "ids.txt")
+        assert (code, err.count("\n")) == (2, 1)
+        assert "must be of the type int64, got 'x' in line 4 of" in err
+
+
+def test_more_ids_than_an_argument_holds(lake, run, tmp_path):
+    ids = [str(uuid.uuid4()) for _ in range(20_000)] + ids_of(lake, NUM_ROWS)
+    (tmp_path / "ids.txt").write_text("\n".join(ids))
+    code, out, _ = run("scan", lake, "-c", "user_id", "--values", tmp_path / "ids.txt")
+    assert (code, number_of_rows(out)) == (0, NUM_ROWS)
+
+
+def test_a_condition_and_a_list_both_hold(lake, run, tmp_path):
+    (tmp_path / "ids.txt").write_text("0\n7\n14\n21\n")
+    code, out, _ = run("scan", lake, "-w", "day = 0", "-c", "Order ID", "--values", tmp_path / "ids.txt")
+    assert (code, number_of_rows(out)) == (0, 2)
+
+
+@pytest.mark.parametrize("given", [(), ("-c", "user_id"), ("--values", "/dev/null")], ids=str)
+def test_a_search_must_be_asked_something(lake, run, given):
+    for command in ("scan", "search", "explain"):
+        code, _, err = run(command, lake, *given)
+        assert (code, err.count("\n")) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    "as_values", [list, pd.Series, pl.Series, pa.array], ids=["list", "pandas", "polars", "pyarrow"]
+)
+def test_python_takes_any_list_of_values(lake, as_values):
+    index = zb.open_index(lake)
+    values = as_values(ids_of(lake, 9))
+    assert index.to_table(column="user_id", values=values).num_rows == 9
+    assert index.scan(column="user_id", values=values).read_all().num_rows == 9
+    assert 1 <= index.search(column="user_id", values=values).num_zones_kept <= 11
+    assert index.explain(column="user_id", values=values).result.kind == "at_most"
+    assert index.exists("user_id", values).to_pylist() == [True] * 9
+
+
+# --- one rule for literals --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("where", "num_rows"),
+    [
+        ("\"Order ID\" = '7'", 1),
+        ("\"Order ID\" IN ('7', '14', '5')", 2),
+        ("\"Order ID\" = '7.0'", 1),
+        ("\"Order ID\" = '99999999999999999999999'", 0),
+        ("day = '1'", NUM_ROWS // 2),
+        ("paid = 'true' AND day = '0'", NUM_ROWS // 6 + 1),
+    ],
+)
+def test_text_that_spells_a_value_is_that_value(lake, where, num_rows):
+    index = zb.open_index(lake)
+    assert index.to_table(where).num_rows == num_rows
+    assert "TYPE_MISMATCH" not in {reason.code for reason in index.search(where).reasons}
+    if num_rows:  # DuckDB refuses what is out of range, and we find nothing
+        engine = duckdb.sql(f"from read_parquet('{lake}/**/*.parquet', hive_partitioning=true) where {where}")
+        assert len(engine.fetchall()) == num_rows
+
+
+@pytest.mark.parametrize(
+    ("where", "told"),
+    [
+        (
+            "user_id = 'zzz'",
+            "column user_id of type uuid must be compared with a value of that type, got the text 'zzz'",
+        ),
+        ("user_id = 5", "got 5; put text in single quotes"),
+        ("\"Order ID\" = '5x'", "got the text '5x'"),
+        ("\"Order ID\" IN ('5', 'y')", "got the text 'y'"),
+        ("user_id", "must be compared with a value of that type, got True; compare the column with a value"),
+    ],
+)
+def test_any_other_literal_is_the_same_error_everywhere(lake, where, told):
+    index = zb.open_index(lake)
+    for ask in (index.search, index.scan, index.explain, index.to_table):
+        with pytest.raises(PredicateError, match=told):
+            ask(where)
+
+
+@pytest.mark.parametrize("is_exact", [False, True])
+@pytest.mark.parametrize("values", [["5", "not a number"], ["zzz"]], ids=str)
+def test_exists_refuses_what_cannot_be_compared(lake, values, is_exact):
+    with pytest.raises(PredicateError, match="must be compared with a value of that type"):
+        zb.open_index(lake).exists("Order ID", values, exact=is_exact)
+
+
+def test_exists_takes_text_that_spells_values(lake):
+    index = zb.open_index(lake)
+    assert index.exists("Order ID", ["7", "5"]).to_pylist() == [True, False]
+    assert index.exists("user_id", [*ids_of(lake, 1), str(uuid.UUID(int=0))], exact=True).to_pylist() == [True, False]
+
+
+# --- outputs ----------------------------------------------------------------------------------------------------------
+
+
+def test_an_output_never_replaces_data(lake, run):
+    target = next(lake.rglob("*.parquet"))
+    before = target.read_bytes()
+    for command in (("scan", lake, "-w", "paid"), ("export", lake, "-c", "user_id")):
+        for place in (target, lake / "new.parquet", lake.parent / "_lake.zonebloom" / "x.arrow"):
+            code, out, err = run(*command, "-o", place, "--overwrite")
+            assert (code, out) == (2, "")
+            assert "must be outside of the data set and of its index" in err
+    assert target.read_bytes() == before
+
+
+def test_an_output_replaces_nothing_unless_it_is_told_to(lake, run, tmp_path):
+    output = tmp_path / "out.parquet"
+    for command in (("scan", lake, "-w", "paid"), ("export", lake, "-c", "user_id")):
+        output.write_bytes(b"precious")
+        code, _, err = run(*command, "-o", output)
+        assert (code, "which exists; or add --overwrite" in err) == (2, True)
+        assert output.read_bytes() == b"precious"
+        code, out, err = run(*command, "-o", output, "--overwrite")
+        assert (code, out) == (0, "")
+        what = "rows" if command[0] == "scan" else "zones"
+        assert err == f"wrote {pq.read_metadata(output).num_rows:,} {what} to {output}\n"
+
+
+def test_a_scan_that_fails_leaves_no_output(lake, run, tmp_path):
+    for path in lake.rglob("*.parquet"):
+        path.write_bytes(b"PAR1")
+    output = tmp_path / "out.arrow"
+    code, _, err = run("scan", lake, "-w", "paid", "-o", output)
+    assert (code, "must be a whole Parquet file" in err) == (1, True)
+    assert not list(tmp_path.glob("*out.arrow*"))
+
+
+def test_names_of_columns_are_a_line_of_csv(tmp_path, run):
+    root = tmp_path / "odd"
+    root.mkdir()
+    pq.write_table(pa.table({"a,b": [1], "c": [2], "d": [3]}), root / "x.parquet")
+    zb.build_index(root, "c")
+    assert run("scan", root, "-w", "c = 2", "--columns", '"a,b", d')[1] == '"a,b",d\n1,3\n'
+    for text in ("", "a,,b", " "):
+        code, _, err = run("scan", root, "-w", "c = 2", "--columns", text)
+        assert (code, "a list of names must be like" in err) == (2, True)
+
+
+def test_values_need_their_column(lake):
+    with pytest.raises((PredicateError, InvalidArgumentError)):
+        zb.open_index(lake).search(values=["x"])

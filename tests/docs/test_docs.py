@@ -1,0 +1,119 @@
+"""What README.md and docs/ show runs as it is printed there, and each link leads somewhere.
+
+The oracle is the text itself.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from bench import report
+from tests.docs.documents import DOCS, PAGES, ROOT, is_program, run_page, write_lake
+from tests.docs.test_specs import anchors
+from tests.s3 import KEYS, S3Server
+from zonebloom import cli
+from zonebloom.reasons import ReasonCode
+
+LINK = re.compile(r"(?<!!)\[[^]]*\]\((?P<file>[^)#\s]*)(?:#(?P<anchor>[\w-]+))?\)")
+SPARK = DOCS / "how-to" / "spark.md"
+RUNNABLE = [page for page in [ROOT / "README.md", *PAGES] if page != SPARK and is_program(page)]
+
+
+@pytest.fixture(scope="session")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("lake")
+    write_lake(folder)
+    return folder / "events"
+
+
+def upload(lake: Path, server: S3Server) -> None:
+    """The lake as `s3://lake/events`."""
+    bucket = server.bucket("lake")
+    for file in lake.rglob("*.parquet"):
+        bucket.client.upload_file(str(file), "lake", f"events/{file.relative_to(lake).as_posix()}")
+
+
+@pytest.mark.parametrize("page", RUNNABLE, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_what_a_page_shows_runs(
+    page: Path, lake: Path, tmp_path: Path, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if page.name != "tutorial.md":
+        shutil.copytree(lake, tmp_path / "events", copy_function=shutil.copy2)
+    if page.name == "object-stores.md":
+        upload(lake, s3_server)
+        environment = {**KEYS, "aws_endpoint": s3_server.url, "aws_allow_http": "true"}
+        for name, value in environment.items():
+            monkeypatch.setenv(name.upper(), value)
+    run_page(page, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "page",
+    [*ROOT.glob("*.md"), *sorted(ROOT.glob("specs/*.md")), ROOT / "bench" / "README.md", DOCS / "llms.txt", *PAGES],
+    ids=lambda page: page.relative_to(ROOT).as_posix(),
+)
+def test_every_link_resolves(page: Path) -> None:
+    links = [link for link in LINK.finditer(page.read_text("utf-8")) if "://" not in link["file"]]
+    lost = []
+    for link in links:
+        target = (page.parent / link["file"]).resolve() if link["file"] else page
+        known = anchors(target) if link["anchor"] and target.suffix == ".md" else {link["anchor"]}
+        if not target.exists() or link["anchor"] not in known:
+            lost.append(link[0])
+    assert lost == []
+
+
+def test_every_page_is_in_the_navigation_and_in_llms_txt() -> None:
+    navigation, for_models = (ROOT / "mkdocs.yml").read_text("utf-8"), (DOCS / "llms.txt").read_text("utf-8")
+    names = [page.relative_to(DOCS).as_posix() for page in PAGES]
+    assert len(names) > 20
+    assert [name for name in names if f": {name}\n" not in navigation] == []
+    assert [name for name in names if f"({name})" not in for_models and name != "index.md"] == []
+
+
+def test_every_command_is_in_the_reference() -> None:
+    spec = importlib.util.spec_from_file_location("hooks", DOCS / "hooks.py")
+    assert spec is not None
+    assert spec.loader is not None
+    hooks = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(hooks)
+    page = (DOCS / "reference" / "command.md").read_text("utf-8")
+    rendered = hooks.on_page_markdown(page)
+    assert set(re.findall(r"^## zonebloom (\S+)$", rendered, re.MULTILINE)) == set(cli.app.commands)
+    assert {one for one in cli.app.commands if f"`{one}`" not in page} == set()
+
+
+@pytest.mark.parametrize("name", ["how-to/troubleshoot.md", "reference/reason-codes.md"])
+def test_every_reason_code_is_explained(name: str) -> None:
+    said = re.findall(r"`([A-Z_]{6,})`", (DOCS / name).read_text("utf-8"))
+    assert set(said) & {*ReasonCode} == {*ReasonCode}
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text("utf-8").split()) <= 700
+
+
+def test_tables_of_benches_are_those_of_their_results() -> None:
+    """Nothing in them is typed, and a result that is removed is in no table: `python -m bench.report`."""
+    assert (ROOT / "bench" / "README.md").read_text("utf-8") == "\n".join(report.full_report(report.load()))
+    table = "\n".join(["<!-- bench:begin -->", *report.headline(report.load()), "<!-- bench:end -->"])
+    assert table in (ROOT / "README.md").read_text("utf-8")
+
+
+def test_make_help_lists_what_the_set_up_page_lists() -> None:
+    targets = re.findall(r"^([a-z-]+):.* ## (.*)$", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+    page = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    assert sorted(targets) == sorted(re.findall(r"^make ([a-z-]+) +# (.*)$", page, re.MULTILINE))
+    phony = re.search(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+    assert phony is not None
+    assert {name for name, _ in targets} == set(phony[1].split())
+
+
+def test_what_must_pass_before_a_change_installs_nothing_of_its_own() -> None:
+    """A machine that passes `.ci/run` passes README's commands too."""
+    assert "apt-get" not in (ROOT / ".ci" / "run").read_text("utf-8")

@@ -1,0 +1,818 @@
+"""Delta tables as data sets: whatever was done to the table, a search gives what deltalake's own reader gives.
+
+Oracles: deltalake 1.6 (`DeltaTable.scan`, its DataFusion engine), and Polars 2.1 for deletion vectors.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+from decimal import Decimal
+from pathlib import Path
+from urllib.parse import quote
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import zonebloom as zb
+from tests import delta_log, tables
+from tests.conftest import index_of
+from tests.depth import at_depth
+from tests.s3 import S3Server
+from tests.tables import ROWS_PER_ZONE, assert_same, plain, rows, user
+from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, StorageError, ZoneBloomError
+from zonebloom.formats import delta, open_dataset
+from zonebloom.reasons import ReasonCode
+
+
+def their_rows(root: Path, version: int | None = None) -> pa.Table:
+    return plain(DeltaTable(root, version=version).scan()).sort_by("id")
+
+
+def assert_agrees(index: zb.Index, root: Path) -> None:
+    tables.assert_agrees(index, their_rows(root))
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A table of three files, of 40 rows each."""
+    for start in (0, 40, 80):
+        write_deltalake(tmp_path / "table", rows(start, start + 40), mode="append")
+    return tmp_path / "table"
+
+
+def build(root: Path, column: str = "u") -> zb.Index:
+    return zb.build_index(root, column, rows_per_zone=ROWS_PER_ZONE)
+
+
+# --- the files of the log ---------------------------------------------------------------------------------------------
+
+
+def test_update_merge_overwrite_compaction_vacuum_and_restore(root):
+    index = build(root)
+    steps = [
+        lambda table: table.update(predicate="id < 10", updates={"u": "'renamed'"}),
+        lambda table: (
+            table.merge(rows(100, 130), "t.id = s.id", source_alias="s", target_alias="t")
+            .when_matched_delete()
+            .when_not_matched_insert_all()
+            .execute()
+        ),
+        lambda table: table.optimize.compact(),
+        lambda table: table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False, full=True),
+        lambda table: write_deltalake(table, rows(500, 520), mode="overwrite"),
+        lambda table: table.restore(table.version() - 1),
+        lambda table: table.create_checkpoint(),
+        lambda table: table.delete(),
+    ]
+    for number, step in enumerate(steps):
+        step(DeltaTable(root))
+        assert_agrees(index, root)
+        if number % 2:
+            index.refresh()
+            assert index.view().num_unknown == 0
+            assert_agrees(zb.open_index(root), root)
+    assert index.to_table("id IS NOT NULL").num_rows == 0
+
+
+def test_a_table_that_was_made_anew_is_noticed(root):
+    index = build(root)
+    index.search(user(1))
+    shutil.rmtree(root / "_delta_log")
+    for start in (1000, 2000, 3000):
+        write_deltalake(root, rows(start, start + 40), mode="append")
+    assert_agrees(index, root)
+
+
+# --- partitions -------------------------------------------------------------------------------------------------------
+
+TEXTS = ["a b", "x/y=é%", "c:d", "%20", None, "'", "day=3", "."]
+
+
+def test_partition_values_are_those_of_the_log(tmp_path):
+    count = len(TEXTS)
+    table = rows(
+        0,
+        count,
+        p=pa.array(TEXTS),
+        d=[dt.date(2026, 1, 1 + i) for i in range(count)],
+        n=pa.array([None, *range(1, count)], pa.int16()),
+        dec=[Decimal(i) / 4 for i in range(count)],
+        ts=pa.array([dt.datetime(2026, 1, 1, i, tzinfo=dt.UTC) for i in range(count)], pa.timestamp("us", "UTC")),
+    )
+    write_deltalake(tmp_path, table, partition_by=["p", "d", "n", "dec", "ts"])
+    index = build(tmp_path)
+    assert_agrees(index, tmp_path)
+    for text in TEXTS[:4]:
+        found = index.search(zb.col("p") == text)
+        assert (found.kept.files, str(found.kind)) == (1, "exact")
+        assert index.to_table(zb.col("p") == text)["p"].to_pylist() == [text]
+    assert index.to_table("p IS NULL")["id"].to_pylist() == [4]
+    assert index.search("d = DATE '2026-01-03'").kept.files == 1
+    assert index.search("n > 5").kept.files == 2
+    assert index.to_table("dec = 0.25 AND ts = TIMESTAMPTZ '2026-01-01 01:00:00Z'")["id"].to_pylist() == [1]
+
+
+def test_an_empty_text_as_partition_value_is_null_as_the_protocol_says(tmp_path):
+    write_deltalake(tmp_path, rows(0, 2, p=["", "x"]), partition_by=["p"])
+    index = build(tmp_path)
+    assert index.to_table("p IS NULL")["id"].to_pylist() == [0]
+    assert index.to_table(user(0))["p"].to_pylist() == [None]
+
+
+def test_a_path_that_looks_like_another_partition_is_not_believed(tmp_path):
+    write_deltalake(tmp_path, rows(0, 4, day=[1] * 4), partition_by=["day"])
+    (add,) = delta_log.actions(tmp_path, "add")
+    (tmp_path / "day=9").mkdir()
+    (tmp_path / add["path"]).rename(tmp_path / "day=9" / "part.parquet")
+    delta_log.commit(
+        tmp_path, {"remove": {"path": add["path"], "dataChange": True}}, {"add": add | {"path": "day=9/part.parquet"}}
+    )
+    index = build(tmp_path)
+    assert index.to_table("day = 1").num_rows == 4
+    assert index.search("day = 9").kept.files == 0
+
+
+def test_a_partition_value_of_the_log_comes_before_that_of_the_file(tmp_path):
+    hand_made(tmp_path, [("id", "long", 0, ""), ("u", "string", 0, ""), ("f", "double", 0, "")], partitions=["f"])
+    for number, (logged, held) in enumerate([("0.1", 0.5), ("-0.0", 0.0), (None, 1.0), ("0.2", None)]):
+        table = rows(4 * number, 4 * number + 4, f=pa.array([held] * 4, pa.float64()))
+        add_file(tmp_path, f"{number}.parquet", table, {"f": logged})
+    index = build(tmp_path)
+    assert_agrees(index, tmp_path)
+    assert index.to_table("f = 0.1")["id"].to_pylist() == [0, 1, 2, 3]
+    assert index.search("f = 0.5 OR f = 1.0").kept.rows == 0
+    assert index.to_table("f = 0.0")["id"].to_pylist() == [4, 5, 6, 7]
+
+
+def test_a_partition_column_is_not_indexed(tmp_path):
+    write_deltalake(tmp_path, rows(0, 4, day=[1] * 4), partition_by=["day"])
+    with pytest.raises(ColumnNotFoundError, match="day"):
+        build(tmp_path, "day")
+
+
+def test_another_partitioning_of_the_same_table(tmp_path):
+    write_deltalake(tmp_path, rows(0, 8, day=[1, 2] * 4), partition_by=["day"])
+    index = build(tmp_path)
+    write_deltalake(tmp_path, rows(0, 8, day=[3, 4] * 4), partition_by=["u"], mode="overwrite", schema_mode="overwrite")
+    assert_agrees(index, tmp_path)
+    assert index.search(user(3)).kept.files == 1
+    index.refresh()
+    assert_agrees(index, tmp_path)
+
+
+# --- columns ----------------------------------------------------------------------------------------------------------
+
+
+def test_an_added_column_is_null_where_it_is_missing_and_known_before_a_refresh(root):
+    index = build(root)
+    write_deltalake(root, rows(120, 130, extra=["x"] * 10), mode="append", schema_mode="merge")
+    assert index.to_table("extra = 'x'").num_rows == 10
+    assert index.to_table("extra IS NULL").num_rows == 120
+    assert_agrees(index, root)
+    index.refresh()
+    zb.build_index(root, "extra", rows_per_zone=ROWS_PER_ZONE)
+    opened = zb.open_index(root)
+    assert opened.columns == ["u", "extra"]
+    assert opened.to_table("extra IS NULL").num_rows == 120
+    assert opened.search("extra = 'x'").num_rows_kept == 10
+
+
+def test_a_column_that_only_the_log_has_can_be_asked_for(root):
+    from deltalake import Field, Schema  # noqa: F401
+    from deltalake.schema import PrimitiveType
+
+    DeltaTable(root).alter.add_columns([Field("later", PrimitiveType("string"))])
+    index = build(root)
+    assert index.to_table("later IS NULL").num_rows == 120
+    assert_agrees(index, root)
+
+
+def hand_made(root: Path, fields, *, mode="none", partitions=(), features=()) -> None:
+    """A table without files whose schema is that of `fields`: name, type, id and physical name."""
+    made = []
+    for name, kind, number, stored in fields:
+        mapping = {"delta.columnMapping.id": number, "delta.columnMapping.physicalName": stored}
+        made.append({"name": name, "type": kind, "nullable": True, "metadata": mapping if mode != "none" else {}})
+    asked = [*features, *(["columnMapping"] if mode != "none" else [])]
+    metadata = {
+        "id": "5930095c-7b3a-42fb-b05e-786bb220480b",
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": json.dumps({"type": "struct", "fields": made}),
+        "partitionColumns": list(partitions),
+        "configuration": {"delta.columnMapping.mode": mode, "delta.columnMapping.maxColumnId": "99"},
+    }
+    protocol = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": asked, "writerFeatures": asked}
+    delta_log.commit(root, {"protocol": protocol}, {"metaData": metadata})
+
+
+def add_file(root: Path, name: str, table: pa.Table, partition=None, how: str = "little") -> None:
+    pq.write_table(table, root / name, row_group_size=16)
+    size, stats = (root / name).stat().st_size, json.dumps({"numRecords": table.num_rows})
+    entry = {"path": spelled(name, how), "partitionValues": partition or {}, "size": size, "modificationTime": 1}
+    delta_log.commit(root, {"add": entry | {"dataChange": True, "stats": stats}})
+
+
+def spelled(path: str, how: str) -> str:
+    """A path as a writer may put it into the log: `little` or `much` of it encoded, or `none`."""
+    return path if how == "none" else quote(path, safe="/=+:&" if how == "little" else "/")
+
+
+def with_ids(table: pa.Table, ids: list[int]) -> pa.Table:
+    fields = [one.with_metadata({"PARQUET:field_id": str(i)}) for one, i in zip(table.schema, ids, strict=True)]
+    return table.cast(pa.schema(fields))
+
+
+def test_a_widened_column(tmp_path):
+    hand_made(tmp_path, [("id", "long", 0, ""), ("u", "string", 0, ""), ("x", "integer", 0, "")])
+    add_file(tmp_path, "a.parquet", rows(0, 40, x=pa.array(range(40), pa.int32())))
+    index = build(tmp_path, "x")
+    hand_made(
+        tmp_path, [("id", "long", 0, ""), ("u", "string", 0, ""), ("x", "long", 0, "")], features=["typeWidening"]
+    )
+    add_file(tmp_path, "b.parquet", rows(40, 80, x=pa.array(range(2**40, 2**40 + 40), pa.int64())))
+    for _refreshed in range(2):
+        assert index.to_table("id IS NOT NULL").schema.field("x").type == pa.int64()
+        assert index.to_table("id IS NOT NULL")["x"].to_pylist() == [*range(40), *range(2**40, 2**40 + 40)]
+        assert index.to_table("x = 7")["id"].to_pylist() == [7]
+        assert index.to_table(f"x = {2**40 + 1}")["id"].to_pylist() == [41]
+        assert index.locate("x", [7, 2**40 + 1, 41], exact=True)["path"].to_pylist() == ["a.parquet", "b.parquet", None]
+        assert index.files_for("x", [2**40 + 1]) == ["b.parquet"]
+        index.refresh()
+    index.refresh("full")
+    assert index.column_type("x") == pa.int64()
+    assert index.search(f"x = {2**40 + 1}").num_zones_kept == 1
+
+
+STRUCT = {
+    "type": "struct",
+    "fields": [
+        {
+            "name": "city",
+            "type": "string",
+            "nullable": True,
+            "metadata": {"delta.columnMapping.id": 5, "delta.columnMapping.physicalName": "col-5"},
+        }
+    ],
+}
+
+
+def mapped(root: Path, mode: str, names=("id", "u", "s", "day")) -> None:
+    fields = [("col-1", "long", 1), ("col-2", "string", 2), ("col-4", STRUCT, 4), ("col-3", "date", 3)]
+    entries = [(name, kind, number, stored) for name, (stored, kind, number) in zip(names, fields, strict=True)]
+    hand_made(root, entries, mode=mode, partitions=[names[3]])
+
+
+def physical(start: int, stop: int) -> pa.Table:
+    table = rows(start, stop).rename_columns(["col-1", "col-2"])
+    inner = pa.field("col-5", pa.string(), metadata={"PARQUET:field_id": "5"})
+    cities = pa.array([{"col-5": f"city {i}"} if i % 5 else None for i in range(start, stop)], pa.struct([inner]))
+    return with_ids(table.append_column("col-4", cities), [1, 2, 4])
+
+
+@pytest.mark.parametrize("mode", ["name", "id"])
+def test_mapped_columns_go_by_the_names_of_the_table(tmp_path, mode):
+    mapped(tmp_path, mode)
+    add_file(tmp_path, "a.parquet", physical(0, 40), {"col-3": "2026-01-02"})
+    add_file(tmp_path, "b.parquet", physical(40, 80), {"col-3": None})
+    index = zb.build_index(tmp_path, ["u", "s.city"], rows_per_zone=ROWS_PER_ZONE)
+    assert_agrees(index, tmp_path)
+    assert index.search(user(50)).num_zones_kept == 1
+    assert index.search("s.city = 'city 57'").num_zones_kept == 1
+    assert index.to_table("s.city = 'city 57'")["id"].to_pylist() == [57]
+    assert index.to_table("day = DATE '2026-01-02'").num_rows == 40
+    assert index.verify(sample=1.0).is_sound
+    with pytest.raises(ColumnNotFoundError):
+        index.to_table("\"col-2\" = 'x'")
+
+
+@pytest.mark.parametrize("mode", ["name", "id"])
+def test_a_renamed_column_is_read_whole_until_a_refresh_makes_it_anew(tmp_path, mode):
+    mapped(tmp_path, mode)
+    add_file(tmp_path, "a.parquet", physical(0, 40), {"col-3": "2026-01-02"})
+    index = build(tmp_path)
+    mapped(tmp_path, mode, ("id", "before", "s", "day"))
+    with pytest.raises(ColumnNotFoundError):
+        index.search(user(7))
+    assert index.to_table(user(7).replace("u =", "before ="))["id"].to_pylist() == [7]
+    assert_same(index.to_table("id IS NOT NULL"), their_rows(tmp_path))
+
+
+def test_a_name_that_another_column_took_loses_no_row(tmp_path):
+    hand_made(tmp_path, [("id", "long", 1, "col-1"), ("u", "string", 2, "col-2")], mode="name")
+    first = rows(0, 40).rename_columns(["col-1", "col-2"])
+    add_file(tmp_path, "a.parquet", with_ids(first, [1, 2]))
+    index = build(tmp_path)
+    assert index.search("u IS NULL").num_zones_kept == 0
+    hand_made(tmp_path, [("id", "long", 1, "col-1"), ("u", "string", 7, "col-7")], mode="name")
+    found = index.search("u IS NULL")
+    assert ReasonCode.COLUMN_NOT_INDEXED in {one.code for one in found.reasons}
+    assert index.to_table("u IS NULL").num_rows == 40
+    assert index.to_table(user(7)).num_rows == 0
+    assert index.exists("u", ["anything"]).to_pylist() == [True]
+    with pytest.raises(InvalidArgumentError, match="whole table"):
+        index.refresh(paths=["a.parquet"])
+    index.refresh("quick")
+    assert index.to_table("u IS NULL").num_rows == 40
+    index.refresh()
+    assert_same(index.to_table("id IS NOT NULL"), their_rows(tmp_path))
+    assert index.exists("u", ["anything"]).to_pylist() == [False]
+    second = rows(40, 80).rename_columns(["col-1", "col-7"])
+    add_file(tmp_path, "b.parquet", with_ids(second, [1, 7]))
+    index.refresh()
+    assert index.search(user(50)).num_zones_kept == 1
+    assert index.to_table("u IS NULL").num_rows == 40
+
+
+def test_another_column_that_is_indexed_later_does_not_vouch_for_the_first(tmp_path):
+    fields = [("id", "long", 1, "col-1"), ("u", "string", 2, "col-2"), ("v", "string", 3, "col-3")]
+    hand_made(tmp_path, fields, mode="name")
+    first = rows(0, 40, v=[f"v{i}" for i in range(40)]).rename_columns(["col-1", "col-2", "col-3"])
+    add_file(tmp_path, "a.parquet", with_ids(first, [1, 2, 3]))
+    build(tmp_path)
+    hand_made(tmp_path, [fields[0], ("u", "string", 7, "col-7"), fields[2]], mode="name")
+    index = build(tmp_path, "v")
+    assert index.to_table("u IS NULL").num_rows == 40
+    assert index.search("v = 'v7'").num_zones_kept == 1
+    index.refresh()
+    assert index.to_table("u IS NULL").num_rows == 40
+    assert index.search("u = 'x'").num_zones_kept == 0
+
+
+def test_a_refresh_that_a_rename_overtakes_starts_again(tmp_path):
+    fields = [("id", "long", 1, "col-1"), ("u", "string", 2, "col-2")]
+    hand_made(tmp_path, fields, mode="name")
+    names = ["col-1", "col-2"]
+    add_file(tmp_path, "a.parquet", with_ids(rows(0, 40).rename_columns(names), [1, 2]))
+    index = build(tmp_path)
+    add_file(tmp_path, "b.parquet", with_ids(rows(40, 80).rename_columns(names), [1, 2]))
+    overtaken = []
+
+    def overtake(_progress) -> None:
+        if not overtaken:
+            overtaken.append(True)
+            hand_made(tmp_path, [fields[0], ("u", "string", 7, "col-7")], mode="name")
+            zb.open_index(tmp_path).refresh()
+
+    index.refresh(progress=overtake)
+    assert overtaken
+    assert index.version == 2
+    assert index.to_table("u IS NULL").num_rows == 80
+    assert zb.open_index(tmp_path).exists("u", ["user 0"]).to_pylist() == [False]
+    assert_same(index.to_table("id IS NOT NULL"), their_rows(tmp_path))
+
+
+# --- deletion vectors -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def vectors(tmp_path: Path) -> Path:
+    """A table of one file, of 100 rows, that may have deletion vectors."""
+    write_deltalake(tmp_path / "table", rows(0, 100), configuration={"delta.enableDeletionVectors": "true"})
+    return tmp_path / "table"
+
+
+@pytest.mark.parametrize("kind", ["i", "u", "p"])
+def test_deleted_rows_are_left_out_and_the_file_stays_covered(vectors, kind):
+    index = build(vectors)
+    (add,) = delta_log.actions(vectors, "add")
+    gone = [0, 5, 8, 9, 10, 11, 12, 13, 14, 15, 99]
+    delta_log.delete_rows(vectors, add, gone, kind)
+    view = index.view()
+    assert (view.num_unknown, view.num_deleted) == (0, 0)
+    assert index.search(user(5)).num_zones_kept == 1
+    assert index.to_table(user(5)).num_rows == 0
+    assert index.to_table(user(6))["id"].to_pylist() == [6]
+    theirs = pl.scan_delta(str(vectors)).collect().sort("id").to_arrow()
+    assert_same(index.to_table("id IS NOT NULL"), theirs)
+    assert theirs.num_rows == 89
+    assert index.scan("id >= 0", limit=3).read_all()["id"].to_pylist() == [1, 2, 3]
+    assert index.exists("u", [user(5)[5:-1], user(6)[5:-1]]).to_pylist() == [True, True]
+    assert index.exists("u", [user(5)[5:-1], user(6)[5:-1]], exact=True).to_pylist() == [False, True]
+    assert index.verify(sample=1.0).is_sound
+    done = index.refresh()
+    assert (done.num_files_kept, done.num_files_added) == (1, 0)
+
+
+def test_more_deletes_restored_rows_and_files_that_the_index_does_not_know(vectors):
+    index = build(vectors)
+    (add,) = delta_log.actions(vectors, "add")
+    more = delta_log.delete_rows(vectors, add, [1, 2], "u")
+    more = delta_log.delete_rows(vectors, more, [1, 2, 3], "i")
+    assert_agrees(index, vectors)
+    delta_log.commit(vectors, {"remove": more}, {"add": add})
+    assert_agrees(index, vectors)
+    assert index.to_table("id >= 0").num_rows == 100
+    write_deltalake(vectors, rows(200, 230), mode="append")
+    new = delta_log.actions(vectors, "add")[-1]
+    delta_log.delete_rows(vectors, new, [0, 29], "u")
+    assert index.view().num_unknown == 1
+    assert_agrees(index, vectors)
+    assert index.to_table("id >= 200").num_rows == 28
+    index.refresh()
+    assert_agrees(index, vectors)
+
+
+def test_deleted_rows_of_partitions_with_odd_names(tmp_path):
+    options = {"delta.enableDeletionVectors": "true"}
+    write_deltalake(tmp_path, rows(0, 8, p=TEXTS), partition_by=["p"], configuration=options)
+    index = build(tmp_path)
+    for add in delta_log.actions(tmp_path, "add"):
+        delta_log.delete_rows(tmp_path, add, [0], "u")
+        assert_agrees(index, tmp_path)
+    assert index.to_table("id IS NOT NULL").num_rows == their_rows(tmp_path).num_rows < 4
+
+
+@pytest.mark.parametrize("how", ["little", "much"])
+def test_each_deletion_vector_is_of_its_own_file_where_folders_differ_by_encoding_alone(tmp_path, how):
+    names = ["a b", "a%20b", "a%2520b", "é", "%C3%A9", "a+b", "a%2Bb", "a#b", "a?b"]
+    hand_made(
+        tmp_path,
+        [("id", "long", 0, ""), ("u", "string", 0, ""), ("p", "string", 0, "")],
+        partitions=["p"],
+        features=["deletionVectors"],
+    )
+    for number, name in enumerate(names):
+        (tmp_path / f"p={name}").mkdir()
+        add_file(tmp_path, f"p={name}/part-0.parquet", rows(10 * number, 10 * number + 10), {"p": name}, how=how)
+    index = build(tmp_path)
+    for number, add in enumerate(delta_log.actions(tmp_path, "add")):
+        if number != 4:
+            delta_log.delete_rows(tmp_path, add, [number], "i")
+    left = index.to_table("id IS NOT NULL")["id"].to_pylist()
+    assert sorted(set(range(90)) - set(left)) == [11 * number for number in range(9) if number != 4]
+    assert_agrees(index, tmp_path)
+
+
+def test_a_deletion_vector_that_is_of_no_file_is_refused(tmp_path):
+    """deltalake's URL of a path with a backslash is that of another path."""
+    hand_made(tmp_path, [("id", "long", 0, ""), ("u", "string", 0, "")], features=["deletionVectors"])
+    add_file(tmp_path, "a\\b.parquet", rows(0, 10), how="none")
+    delta_log.delete_rows(tmp_path, *delta_log.actions(tmp_path, "add"), [1], "i")
+    with pytest.raises(DataFileError, match="of one file"):
+        build(tmp_path).to_table("id IS NOT NULL")
+
+
+def test_a_folder_with_an_odd_name(tmp_path):
+    root = tmp_path / "a é+b"
+    write_deltalake(root, rows(0, 40), configuration={"delta.enableDeletionVectors": "true"})
+    index = build(root)
+    (add,) = delta_log.actions(root, "add")
+    delta_log.delete_rows(root, add, [4], "u")
+    assert_agrees(index, root)
+    assert_agrees(zb.open_index(root, dataset=DeltaTable(root)), root)
+
+
+def test_a_scan_reads_one_version_whatever_is_committed_meanwhile(vectors):
+    index = build(vectors)
+    (add,) = delta_log.actions(vectors, "add")
+    once = delta_log.delete_rows(vectors, add, [4], "u")
+    reader = index.scan("id >= 0")
+    delta_log.delete_rows(vectors, once, [4, 5, 6], "u")
+    assert 5 in reader.read_all()["id"].to_pylist()
+    assert 5 not in index.to_table("id >= 0")["id"].to_pylist()
+
+
+def test_a_lost_deletion_vector_is_an_error(vectors):
+    index = build(vectors)
+    (add,) = delta_log.actions(vectors, "add")
+    delta_log.delete_rows(vectors, add, [4], "u")
+    shutil.rmtree(vectors / "ab")
+    with pytest.raises(DataFileError, match="deletion vectors"):
+        index.to_table("id >= 0")
+
+
+# --- versions ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_delta_table_stands_for_the_version_that_it_has_loaded(root):
+    old = DeltaTable(root, version=1)
+    index = zb.build_index(old, "u", rows_per_zone=ROWS_PER_ZONE)
+    assert index.info()["table_version"] == 1
+    assert index.to_table("id IS NOT NULL").num_rows == 80
+    assert_agrees(zb.open_index(root), root)
+    pinned = zb.open_index(root, dataset=DeltaTable(root, version=0))
+    assert pinned.to_table("id IS NOT NULL").num_rows == 40
+    table = DeltaTable(root)
+    index = zb.open_index(root, dataset=table)
+    write_deltalake(root, rows(120, 130), mode="append")
+    assert index.to_table("id IS NOT NULL").num_rows == 120
+    table.update_incremental()
+    assert index.to_table("id IS NOT NULL").num_rows == 130
+    assert index.refresh().num_files_added == 2
+    assert index.search(user(125)).num_rows_kept <= ROWS_PER_ZONE
+
+
+def test_a_pinned_table_can_be_sent_to_another_process(vectors):
+    (add,) = delta_log.actions(vectors, "add")
+    delta_log.delete_rows(vectors, add, [4], "u")
+    pinned = pickle.loads(pickle.dumps(open_dataset(vectors).pin()))
+    (path,) = pinned.list()
+    assert pinned.deleted_rows(path).tolist() == [4]
+    with pinned.open(path) as file:
+        assert file.num_rows == 100
+    assert pinned == open_dataset(vectors).pin()
+
+
+def test_nothing_is_read_again_while_the_log_stands_still(root):
+    dataset = open_dataset(root)
+    first = dataset.pin()
+    last = root / "_delta_log" / f"{2:020d}.json"
+    os.utime(last, (1, 1))
+    second = dataset.pin()
+    assert second == first
+    assert dataset.pin() is second
+    os.utime(last)
+    assert dataset.pin() is not second
+    write_deltalake(root, rows(120, 130), mode="append")
+    assert dataset.pin().declared().state == {"table_version": 3}
+
+
+def test_the_table_can_move_with_its_index(root):
+    build(root)
+    moved = root.rename(root.parent / "elsewhere")
+    index_of(root).rename(index_of(moved))
+    assert_agrees(zb.open_index(moved), moved)
+
+
+# --- what is refused --------------------------------------------------------------------------------------------------
+
+
+def test_an_unknown_reader_feature_is_refused_by_name(tmp_path):
+    hand_made(tmp_path, [("id", "long", 0, "")], features=["sideways"])
+    with pytest.raises(DataFileError, match="sideways"):
+        zb.build_index(tmp_path, "id")
+
+
+@pytest.mark.parametrize("feature", ["typeWidening", "vacuumProtocolCheck", "variantShredding"])
+def test_features_beside_which_no_deletion_vector_is_read_are_refused_before_a_build(tmp_path, feature):
+    hand_made(tmp_path, [("id", "long", 0, ""), ("u", "string", 0, "")], features=["deletionVectors", feature])
+    add_file(tmp_path, "a.parquet", rows(0, 10))
+    with pytest.raises(DataFileError, match=f"(?i)deletion vectors .*{feature}"):
+        build(tmp_path)
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["_delta_log", "a.parquet"]
+
+
+def test_a_location_that_deltalake_takes_for_another_is_refused(root, s3):
+    """It decodes `%20` once more, and so reads the log of the folder `a b` beside `a%20b`."""
+    for name in ("a b", "a%20b"):
+        shutil.copytree(root, root.parent / name / "t")
+        s3.upload(root, f"{name}/t")
+    for place, options in ((f"{root.parent}/a%20b/t", None), (s3.url("a%20b/t"), s3.options)):
+        with pytest.raises(InvalidArgumentError, match=r"a%20b/t; .* rename it"):
+            zb.build_index(place, "u", storage_options=options)
+    index = zb.build_index(s3.url("a b/t"), "u", rows_per_zone=ROWS_PER_ZONE, storage_options=s3.options)
+    assert_same(index.to_table("id IS NOT NULL"), their_rows(root))
+
+
+@pytest.mark.parametrize("name", ["a#b", "a?b", "a%b", "é+b"])
+def test_a_location_in_an_object_store_is_literal(root, s3, name):
+    s3.upload(root, f"{name}/t")
+    index = zb.build_index(s3.url(f"{name}/t"), "u", rows_per_zone=ROWS_PER_ZONE, storage_options=s3.options)
+    assert_same(index.to_table("id IS NOT NULL"), their_rows(root))
+    assert index.to_table(user(50))["id"].to_pylist() == [50]
+
+
+@pytest.mark.parametrize("has_sidecar", [False, True])
+def test_a_checkpoint_of_version_2(root, has_sidecar):
+    """By hand, as deltalake writes none; the commits before it are gone, and its files may be named in a sidecar."""
+    log = root / "_delta_log"
+    commits = sorted(log.glob("*.json"))
+    actions = [json.loads(line) for path in commits for line in path.read_text().splitlines()]
+    features = {"readerFeatures": ["v2Checkpoint"], "writerFeatures": ["v2Checkpoint"]}
+    entries = [{"checkpointMetadata": {"version": 2}}]
+    entries.append({"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, **features}})
+    entries += [one for one in actions if "metaData" in one]
+    adds = [{"add": {**one["add"], "dataChange": False, "partitionValues": {}}} for one in actions if "add" in one]
+    if has_sidecar:
+        (log / "_sidecars").mkdir()
+        names = ("path", "size", "modificationTime", "dataChange", "stats")
+        files = [{name: one["add"][name] for name in names} | {"partitionValues": []} for one in adds]
+        schema = pa.table({"add": files}).schema.field("add").type
+        values = [field for field in schema if field.name != "partitionValues"]
+        schema = pa.struct([*values, ("partitionValues", pa.map_(pa.string(), pa.string()))])
+        pq.write_table(pa.table({"add": pa.array(files, schema)}), log / "_sidecars" / "x.parquet")
+        size = (log / "_sidecars" / "x.parquet").stat().st_size
+        adds = [{"sidecar": {"path": "x.parquet", "sizeInBytes": size, "modificationTime": 0}}]
+    name = f"{2:020d}.checkpoint.80a083e8-7026-4e79-81be-64bd76c43a11.json"
+    (log / name).write_text("\n".join(json.dumps(one) for one in [*entries, *adds]))
+    (log / "_last_checkpoint").write_text(json.dumps({"version": 2, "size": len(entries) + len(adds)}))
+    (log / f"{3:020d}.json").write_text(json.dumps({"commitInfo": {"timestamp": 0, "operation": "none"}}))
+    for path in commits:
+        path.unlink()
+    index = build(root)
+    assert_agrees(index, root)
+    assert index.search(user(7)).num_zones_kept == 1
+
+
+def test_a_log_that_is_not_the_whole_truth_is_refused(tmp_path):
+    hand_made(tmp_path, [("id", "long", 0, "")], features=["catalogManaged"])
+    with pytest.raises(DataFileError, match="catalog"):
+        zb.build_index(tmp_path, "id")
+
+
+def test_a_part_of_a_table_and_a_folder_of_tables_are_refused(root):
+    write_deltalake(root.parent / "parted", rows(0, 4, day=[1] * 4), partition_by=["day"])
+    with pytest.raises(InvalidArgumentError, match="whole table"):
+        zb.build_index(root.parent / "parted" / "day=1", "u")
+    with pytest.raises(DataFileError, match="as what it is"):
+        zb.build_index(root.parent, "u")
+
+
+def test_a_folder_that_becomes_a_table_is_not_read_as_files(root):
+    log = root / "_delta_log"
+    log.rename(root.parent / "log")
+    index = build(root)
+    (root.parent / "log").rename(log)
+    with pytest.raises(DataFileError, match="as what it is"):
+        index.to_table("id IS NOT NULL")
+
+
+def test_the_folder_of_an_iceberg_table_with_packed_metadata_is_refused(tmp_path):
+    (tmp_path / "metadata").mkdir()
+    (tmp_path / "metadata" / "v1.metadata.json.gz").write_bytes(b"")
+    pq.write_table(rows(0, 4), tmp_path / "a.parquet")
+    with pytest.raises(ZoneBloomError, match="must be a table that no catalog keeps"):
+        zb.build_index(tmp_path, "u")
+
+
+def test_the_folder_of_a_hudi_table_is_refused(tmp_path):
+    pq.write_table(rows(0, 4), tmp_path / "a.parquet")
+    (tmp_path / ".hoodie").mkdir()
+    with pytest.raises(DataFileError, match="Hudi"):
+        zb.build_index(tmp_path, "u")
+
+
+def test_a_shallow_clone_is_refused(root):
+    (root.parent / "clone").mkdir()
+    add = delta_log.actions(root, "add")[0]
+    entries = [{kind: delta_log.actions(root, kind)[0]} for kind in ("protocol", "metaData")]
+    delta_log.commit(root.parent / "clone", *entries, {"add": add | {"path": (root / add["path"]).as_uri()}})
+    with pytest.raises(DataFileError, match="cloned"):
+        zb.build_index(root.parent / "clone", "u")
+
+
+@pytest.mark.parametrize("place", ["plain", "_delta_log", "_delta_log/x", ""])
+def test_an_index_where_the_table_would_clean_up_is_refused(root, place):
+    with pytest.raises(InvalidArgumentError, match="folder of its own"):
+        zb.build_index(root, "u", index=root / place)
+
+
+def test_partitions_of_a_table_are_not_named_by_folders(tmp_path):
+    write_deltalake(tmp_path, rows(0, 4, day=[1] * 4), partition_by=["day"])
+    index = build(tmp_path)
+    with pytest.raises(InvalidArgumentError, match="by paths"):
+        index.refresh(partitions={"day": 1})
+    write_deltalake(tmp_path, rows(4, 8, day=[2] * 4), mode="append")
+    assert index.refresh(paths=["day=1"]).num_files_added == 0
+    assert index.refresh(paths=[tmp_path / "day=2"]).num_files_added == 1
+
+
+def test_without_deltalake_the_error_says_what_to_install(root):
+    code = (
+        "import sys; sys.modules['deltalake'] = None\n"
+        f"import zonebloom as zb, zonebloom.errors\ntry:\n    zb.build_index({str(root)!r}, 'u')\n"
+        "except zb.errors.MissingDependencyError as error:\n    print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert 'pip install "zonebloom[delta]"' in done.stdout
+
+
+def test_the_command_reads_tables(root, run):
+    assert run("build", root, "--column", "u", "--rows-per-zone", 8).code == 0
+    DeltaTable(root).delete("id = 7")
+    assert "delta, table version 2" in run("info", root).out
+    assert "user" not in run("scan", root, "--where", user(7)).out
+    assert "user" in run("scan", root, "--where", user(50)).out
+
+
+# --- anything in any order --------------------------------------------------------------------------------------------
+
+STEPS = ["append", "delete", "update", "overwrite", "compact", "vector", "restore", "vacuum", "refresh", "full"]
+
+
+@settings(max_examples=at_depth(12), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 99)), min_size=2, max_size=7))
+def test_random_operations_against_the_tables_own_reader(tmp_path_factory, steps):
+    root = tmp_path_factory.mktemp("delta") / "table"
+    options = {"delta.enableDeletionVectors": "true"}
+    write_deltalake(root, rows(0, 60, day=[i % 3 for i in range(60)]), partition_by=["day"], configuration=options)
+    index = build(root)
+    next_id = 60
+    for step, number in steps:
+        table = DeltaTable(root)
+        if step in {"append", "overwrite"}:
+            new = rows(next_id, next_id + 20, day=[i % 4 for i in range(20)])
+            write_deltalake(root, new, mode=step)
+            next_id += 20
+        elif step == "delete":
+            table.delete(f"id % 5 = {number % 5}")
+        elif step == "update":
+            table.update(predicate=f"id % 7 = {number % 7}", updates={"u": f"'user of {number}'"})
+        elif step == "compact":
+            table.optimize.compact()
+        elif step == "vector":
+            live = set(open_dataset(root).pin().list())
+            adds = {add["path"]: add for add in delta_log.actions(root, "add") if add["path"] in live}
+            if adds:
+                chosen = adds[sorted(adds)[number % len(adds)]]
+                if "deletionVector" not in chosen:
+                    num_rows = json.loads(chosen["stats"])["numRecords"]
+                    delta_log.delete_rows(root, chosen, [number % num_rows], "iu"[number % 2])
+        elif step == "restore" and table.version():
+            table.restore(table.version() - 1)
+        elif step == "vacuum":
+            table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=True, full=True)
+        elif step in ("refresh", "full"):
+            index.refresh("incremental" if step == "refresh" else "full")
+        theirs = their_rows(root)
+        assert_same(index.to_table("id IS NOT NULL"), theirs)
+        for predicate in (user(number), f"day = {number % 4}", f"day = 1 AND {user(number)} OR u = 'user of {number}'"):
+            ours = index.to_table(predicate)
+            expected = plain(DeltaTable(root).scan(predicate=predicate))
+            assert_same(ours, expected)
+    index.refresh()
+    assert index.search("u = 'nowhere'").num_rows_kept == 0
+    assert pc.all(pc.is_valid(index.to_table("id IS NOT NULL")["id"])).as_py() in (True, None)
+
+
+# --- object stores ----------------------------------------------------------------------------------------------------
+
+
+def test_a_table_in_an_object_store(s3):
+    url = s3.url("lake/table")
+    options = {"delta.enableDeletionVectors": "true"}
+    for start in (0, 40):
+        new = rows(start, start + 40, p=["a b/é%"] * 40)
+        write_deltalake(url, new, mode="append", partition_by=["p"], configuration=options, storage_options=s3.options)
+    index = zb.build_index(url, "u", rows_per_zone=ROWS_PER_ZONE, storage_options=s3.options)
+    assert index.location == f"{url.rpartition('/')[0]}/_{url.rpartition('/')[2]}.zonebloom"
+    index = zb.open_index(url, storage_options=s3.options)
+    assert index.search(user(50)).num_zones_kept == 1
+    assert index.to_table(user(50))["id"].to_pylist() == [50]
+    DeltaTable(url, storage_options=s3.options).delete("id < 45")
+    write_deltalake(url, rows(80, 90, p=["x"] * 10), mode="append", storage_options=s3.options)
+    theirs = plain(DeltaTable(url, storage_options=s3.options).scan())
+    assert_same(index.to_table("id IS NOT NULL"), theirs)
+    assert index.refresh().num_files_added == 2
+    assert_same(index.to_table("id IS NOT NULL"), theirs)
+    assert index.data.traffic.num_requests > 0
+    given = zb.open_index(url, dataset=DeltaTable(url, 1, s3.options), storage_options=s3.options)
+    assert given.to_table("id IS NOT NULL").num_rows == 80
+    with pytest.raises(DataFileError, match="as what it is"):
+        zb.build_index(s3.url("lake"), "u", storage_options=s3.options)
+    with pytest.raises(DataFileError, match="as what it is"):
+        open_dataset(s3.url("lake"), s3.options).pin().list_under(["table"])
+
+
+@pytest.mark.parametrize("fault", ["deny", "refuse"])
+def test_an_outage_is_told_as_one_and_changes_nothing(s3, vectors, fault, monkeypatch):
+    monkeypatch.setitem(delta._RETRIES, "max_retries", "1")  # deltalake waits longer before each
+    (add,) = delta_log.actions(vectors, "add")
+    delta_log.delete_rows(vectors, add, [4], "u")
+    url = s3.upload(vectors, "t")
+    index = zb.build_index(url, "u", rows_per_zone=ROWS_PER_ZONE, storage_options=s3.options)
+    write_deltalake(url, rows(100, 110), mode="append", storage_options=s3.options)
+    calls = {
+        "search": lambda: index.search(user(5)),
+        "scan": lambda: index.to_table(user(5)),
+        "exists": lambda: index.exists("u", [user(5)[5:-1]], exact=True),
+        "refresh": index.refresh,
+        "full refresh": lambda: index.refresh("full"),
+        "verify": lambda: index.verify(sample=1.0),
+        "build": lambda: zb.build_index(url, "u", index=s3.url("other"), storage_options=s3.options),
+    }
+    for part in ("_delta_log/", ".bin", ".parquet"):
+        for name, call in calls.items():
+            if (part == ".bin" and name not in ("scan", "exists")) or (part == ".parquet" and fault == "refuse"):
+                continue  # not read; or asked for again during minutes
+            with (
+                s3.server.misbehaving(lambda _method, path, _query, part=part: fault if part in path else None),
+                pytest.raises(StorageError, match="access was refused" if fault == "deny" else "503"),
+            ):
+                call()
+    assert index.version == 1
+    assert not [key for key in s3.keys("other") if "/versions/" in key]
+    assert index.to_table(user(5))["id"].to_pylist() == [5]
+
+
+def test_a_store_that_is_gone_is_told(vectors, monkeypatch):
+    monkeypatch.setitem(delta._RETRIES, "max_retries", "1")
+    server = S3Server()
+    url = server.bucket("bucket").upload(vectors, "t")
+    index = zb.build_index(url, "u", index=vectors.parent / "index", storage_options=server.options)
+    server.close()
+    with pytest.raises(StorageError, match="no answer; check the endpoint"):
+        index.search(user(5))
+    assert index.version == 1

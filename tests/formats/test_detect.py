@@ -1,0 +1,396 @@
+"""What is indexed: folders, files, lists and pyarrow Datasets; partitions as pyarrow infers them.
+
+Oracle: `pyarrow.dataset` with `partitioning="hive"`.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from urllib.parse import quote
+
+import deltalake
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as pads
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import zonebloom as zb
+from tests.depth import at_depth
+from zonebloom.errors import DataFileError, InvalidArgumentError
+from zonebloom.formats import hive as partitions
+
+NULL = "__HIVE_DEFAULT_PARTITION__"
+
+
+def write_hive(root: Path, folders: list[str], rows: int = 3) -> None:
+    for number, folder in enumerate(folders):
+        (root / folder).mkdir(parents=True, exist_ok=True)
+        table = pa.table({"id": range(number * rows, number * rows + rows)})
+        pq.write_table(table, root / folder / f"part-{number}.parquet")
+
+
+FOLDER_TEXTS = st.one_of(
+    st.integers(-(2**33), 2**33).map(str),
+    st.sampled_from(
+        [
+            "0",
+            "007",
+            "-0",
+            "+1",
+            "1.0",
+            "1e3",
+            "",
+            " 1",
+            "٣",
+            "2147483647",
+            "2147483648",
+            "-2147483648",
+            "00000000012",
+            "-0000000000003",
+            "99999999999",
+        ]
+    ),
+    st.sampled_from(
+        ["São Paulo", "a b", "a/b", "50%", "x=y", "%41", "~", NULL, "null", "true", "2024-01-01", "'", "é"]
+    ),
+)
+
+
+@settings(max_examples=at_depth(50), deadline=None)
+@given(
+    texts=st.lists(FOLDER_TEXTS, min_size=1, max_size=5, unique=True).filter(lambda texts: texts != [NULL]),
+    several=st.booleans(),
+)
+def test_partition_columns_are_those_of_pyarrow(texts, several):
+    """Names, types and values, whatever stands in the folders' names."""
+    with TemporaryDirectory() as place:
+        root = Path(place)
+        quoted = [text if text == NULL else quote(text, safe=" ~'") for text in texts]
+        write_hive(
+            root, [f"k={one}/m={'x' if n % 2 else 3}" if several else f"k={one}" for n, one in enumerate(quoted)]
+        )
+        theirs = pads.dataset(root, partitioning="hive")
+        index = zb.build_index(root, "id", rows_per_zone=1)
+        assert index.schema.field("k").type == theirs.schema.field("k").type
+        expected = theirs.to_table().sort_by("id")
+        assert index.to_table("id >= 0").sort_by("id").select(expected.column_names).equals(expected)
+        for value in expected["k"].unique().to_pylist():
+            predicate = zb.IsNull("k") if value is None else zb.Equals("k", value)
+            same = pc.is_null(expected["k"]) if value is None else pc.equal(expected["k"], value)
+            found = index.search(predicate)
+            assert found.kind == "exact"
+            assert found.num_rows_kept == pc.sum(same).as_py()
+            assert index.to_table(predicate).num_rows == pc.sum(same).as_py()
+
+
+def test_partition_only_predicates_are_exact_and_read_nothing(tmp_path, monkeypatch):
+    write_hive(tmp_path, [f"day={day}/city={city}" for day in (1, 2, 3) for city in ("a", NULL)])
+    index = zb.build_index(tmp_path, "id", rows_per_zone=1)
+    for text, files in (
+        ("day = 2", 2),
+        ("day > 1 AND city = 'a'", 2),
+        ("NOT (day IN (1, 2))", 2),
+        ("city IS NULL OR day = 1", 4),
+        ("city != 'a'", 0),
+        ("day BETWEEN 2 AND 9", 4),
+        ("city LIKE 'a%'", 3),
+        ("day = 99999999999", 0),
+        ("day = 1.0", 2),
+    ):
+        found = index.search(text)
+        assert (found.kind, found.kept.files, found.reasons) == ("exact", files, ()), text
+        assert index.to_table(text).num_rows == 3 * files
+    both = index.search("day = 2 AND id = 8")
+    assert (both.kind, both.kept.rows) == ("at_most", 1)
+
+
+def test_a_new_partition_is_known_at_once(tmp_path):
+    write_hive(tmp_path, ["day=1", "day=2"])
+    index = zb.build_index(tmp_path, "id", rows_per_zone=1)
+    write_hive(tmp_path, ["day=1", "day=2", "day=3"])
+    assert index.search("day = 3").files == ["day=3/part-2.parquet"]
+    assert index.to_table("day = 3").num_rows == 3
+    assert index.to_table("day = 3 AND id = 7").num_rows == 1
+
+
+def test_a_new_partition_that_is_no_int_is_kept(tmp_path):
+    write_hive(tmp_path, ["day=1", "day=2"])
+    index = zb.build_index(tmp_path, "id", rows_per_zone=1)
+    write_hive(tmp_path, ["day=1", "day=2", "day=soon"])
+    assert "day=soon/part-2.parquet" in index.search("day = 1").files
+    assert index.search("day = 1").kind == "at_most"
+    with pytest.raises(DataFileError, match=r"day=soon.* must fit day: int32"):
+        index.to_table("day = 1")
+
+
+@pytest.mark.parametrize("indexed", [["id"], ["id", "day"]])
+def test_a_column_that_some_files_hold_and_of_others_a_folder_is_in_all(tmp_path, indexed):
+    write_hive(tmp_path, ["day=2", f"day={NULL}"])
+    (tmp_path / "day=1").mkdir()
+    held = pa.table({"id": [100, 101], "day": pa.array([1, 1], pa.int32())})
+    pq.write_table(held, tmp_path / "day=1" / "held.parquet")
+    index = zb.build_index(tmp_path, indexed, rows_per_zone=1)
+    whole = pads.dataset(tmp_path, partitioning="hive").to_table().sort_by("id").select(["id", "day"])
+    assert index.to_table("id >= 0", columns=["id", "day"]).sort_by("id").to_pylist() == whole.to_pylist()
+    for condition in ("day = 2", "day = 1", "day IS NULL", "day > 1", "day = 2 AND id = 1", "NOT day = 1"):
+        expected = duckdb.from_arrow(whole).filter(condition).order("id").fetchall()
+        found = index.to_table(condition, columns=["id", "day"]).sort_by("id")
+        assert [tuple(row.values()) for row in found.to_pylist()] == expected, condition
+    assert index.search("id = 1").kept.rows == 1
+    assert "day" not in indexed or index.exists("day", [2, 1]).to_pylist() == [True, True]
+    assert index.verify().is_sound
+
+
+def test_a_folder_that_does_not_fit_the_column_of_other_files_is_an_error(tmp_path):
+    write_hive(tmp_path, ["day=soon"])
+    (tmp_path / "day=1").mkdir()
+    pq.write_table(pa.table({"id": [100], "day": [1]}), tmp_path / "day=1" / "held.parquet")
+    index = zb.build_index(tmp_path, ["id", "day"])
+    with pytest.raises(DataFileError, match=r"day=soon .* must be of the type int64"):
+        index.to_table("day = 1")
+
+
+def test_files_at_several_depths(tmp_path):
+    write_hive(tmp_path, ["day=1", "day=1/hour=2", "plain/day=3", ""])
+    index = zb.build_index(tmp_path, "id", rows_per_zone=1)
+    theirs = pads.dataset(tmp_path, partitioning="hive").to_table().sort_by("id")
+    assert index.to_table("id IS NOT NULL").sort_by("id").select(theirs.column_names).equals(theirs)
+    assert index.to_table("day IS NULL")["id"].to_pylist() == [9, 10, 11]
+
+
+def test_names_with_underscore_or_dot_are_skipped(tmp_path):
+    write_hive(tmp_path, ["day=1", "_delta_log", ".hidden", "_day=2"])
+    (tmp_path / "_SUCCESS").write_text("")
+    (tmp_path / "day=1" / ".part-0.parquet.crc").write_text("x")
+    index = zb.build_index(tmp_path, "id")
+    assert sorted(index.view().files) == ["_day=2/part-3.parquet", "day=1/part-0.parquet"]
+
+
+@pytest.mark.parametrize(
+    ("path", "values"),
+    [
+        ("a=1/b=2/f.parquet", {"a": "1", "b": "2"}),
+        ("a=1=2/f", {"a": "1=2"}),
+        ("=1/x/f=3", {}),
+        ("a=/f", {"a": ""}),
+        (f"a={NULL}/f", {"a": None}),
+        ("a%3Db=c%2Fd/f", {"a=b": "c/d"}),
+        ("f", {}),
+    ],
+)
+def test_partition_values(path, values):
+    assert partitions.partition_values(path) == values
+
+
+def test_odd_names_of_files(tmp_path):
+    names = [
+        "a b.parquet",
+        "é.parquet",
+        "no-ending",
+        "x=1",
+        "%20.parquet",
+        "'q\".parquet",
+        "new\nline.parquet",
+        "*.parquet",
+    ]
+    for number, name in enumerate(names):
+        pq.write_table(pa.table({"id": [number]}), tmp_path / name)
+    index = zb.build_index(tmp_path, "id", rows_per_zone=1)
+    for number, name in enumerate(names):
+        assert index.search(zb.Equals("id", number)).files == [name]
+        assert index.to_table(zb.Equals("id", number))["id"].to_pylist() == [number]
+
+
+def test_links_are_followed(tmp_path):
+    (tmp_path / "real").mkdir()
+    pq.write_table(pa.table({"id": [1, 2]}), tmp_path / "real" / "a.parquet")
+    lake = tmp_path / "lake"
+    lake.mkdir()
+    (lake / "linked.parquet").symlink_to(tmp_path / "real" / "a.parquet")
+    (lake / "folder").symlink_to(tmp_path / "real")
+    index = zb.build_index(lake, "id", rows_per_zone=1)
+    assert index.search("id = 2").files == ["folder/a.parquet", "linked.parquet"]
+
+
+def test_what_is_no_file_is_skipped_and_said(tmp_path):
+    """In a child of limited time: to open a FIFO blocks."""
+    lake = tmp_path / "lake"
+    (lake / "part").mkdir(parents=True)
+    pq.write_table(pa.table({"id": [1, 2]}), lake / "a.parquet")
+    program = """
+import os, socket, sys, pytest, zonebloom as zb
+from zonebloom.errors import DataFileError
+lake = sys.argv[1]
+os.chdir(lake)  # names of sockets are short
+index = zb.build_index(lake, "id")
+os.mkfifo("fifo.parquet")
+os.mkfifo("part/fifo.parquet")
+socket.socket(socket.AF_UNIX).bind("socket")
+for name, target in (("device", "/dev/zero"), ("dangling", "nowhere"), ("self", "self"), ("through", "a.parquet/x")):
+    os.symlink(target, name)
+index = zb.build_index(lake, "id", index="_other")
+for ask in (
+    index.refresh, index.verify, index.info, lambda: index.refresh("full"), lambda: zb.whatif(lake, "id"),
+    lambda: index.refresh(paths=["part", "fifo.parquet"]), lambda: zb.build_index(["a.parquet"], "id", index="_list"),
+):
+    ask()
+assert index.search("id = 2").files == ["a.parquet"]
+assert index.to_table("id = 2").num_rows == 1 and index.exists("id", [2], exact=True).to_pylist() == [True]
+with pytest.raises(DataFileError, match="which is neither"):
+    zb.build_index("fifo.parquet", "id")
+with pytest.raises(DataFileError, match="must be a regular file, got a FIFO"):
+    index.data.open("fifo.parquet")
+"""
+    command = [sys.executable, "-c", program, str(lake)]
+    found = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert found.returncode == 0, found.stderr
+    for name, kind in [
+        ("fifo.parquet", "a FIFO"),
+        ("part/fifo.parquet", "a FIFO"),
+        ("socket", "a socket"),
+        ("device", "a device"),
+        ("dangling", "a link to nothing"),
+        ("self", "a link to nothing"),
+        ("through", "a link to nothing"),
+    ]:
+        assert f"{lake / name}, {kind}; it is skipped" in found.stderr
+
+
+def test_a_link_to_a_folder_around_it_is_skipped_and_said(tmp_path):
+    lake, other = tmp_path / "lake", tmp_path / "other"
+    (lake / "part").mkdir(parents=True)
+    other.mkdir()
+    for number, folder in enumerate((lake, lake / "part", other)):
+        pq.write_table(pa.table({"id": [number]}), folder / "a.parquet")
+    (lake / "loop").symlink_to(lake)
+    (lake / "part" / "up").symlink_to("..")
+    (lake / "aside").symlink_to(other)
+    (other / "back").symlink_to(lake)
+    with pytest.warns(RuntimeWarning, match="a link to a folder around it; it is skipped") as warned:
+        index = zb.build_index(lake, "id", rows_per_zone=1)
+    said = {str(one.message).split("got ")[1].split(",")[0] for one in warned}
+    assert said == {str(lake / path) for path in ("loop", "part/up", "aside/back")}
+    with pytest.warns(RuntimeWarning, match="is skipped"):
+        assert index.to_table("id IN (0, 1, 2)")["id"].to_pylist() == [0, 2, 1]
+    with pytest.warns(RuntimeWarning, match="is skipped"):
+        index.refresh(paths=["loop/part", "part"])
+    with pytest.warns(RuntimeWarning, match="is skipped"):
+        assert sorted(index.view().files) == ["a.parquet", "aside/a.parquet", "part/a.parquet"]
+
+
+def test_sources_of_each_kind(flat_lake, tmp_path):
+    file = flat_lake.root / flat_lake.files[0]
+    for number, (source, rows) in enumerate(
+        [
+            (flat_lake.root, 8001),
+            (str(flat_lake.root), 8001),
+            (file, 5000),
+            ([file], 5000),
+            ((str(file), flat_lake.root / flat_lake.files[1]), 8000),
+            (pads.dataset(flat_lake.root), 8001),
+            (pads.dataset([file]), 5000),
+        ]
+    ):
+        index = zb.build_index(source, "user_id", index=tmp_path / str(number))
+        assert index.info()["num_rows"] == rows
+        assert zb.open_index(tmp_path / str(number)).to_table("amount IS NULL OR amount IS NOT NULL").num_rows == rows
+
+
+def test_a_hive_lake_keeps_its_partition_columns_however_it_is_named(hive_lake, tmp_path):
+    """Also where it comes as a pyarrow Dataset or a list of files, all of one partition."""
+    source = pads.dataset(hive_lake.root, partitioning="hive")
+    files = [hive_lake.root / path for path in hive_lake.files]
+    for number, (one, rows) in enumerate([(source, 3000), (files, 3000), (files[2:4], 3000), (files[:2], 0)]):
+        index = zb.build_index(one, "user_id", index=tmp_path / str(number))
+        assert index.schema.names == source.schema.names
+        assert index.to_table("day = 2").num_rows == rows
+        assert index.to_table("day = 2").schema == source.schema
+
+
+@pytest.mark.parametrize("source", [None, 5, [], {}, b"x", pa.table({"a": [1]}), [5], object()])
+def test_what_is_no_data_set_is_refused(source):
+    with pytest.raises(InvalidArgumentError, match="a data set must be"):
+        zb.build_index(source, "c", index="unused")
+    assert not Path("unused").exists()
+
+
+def test_pyarrow_datasets_that_are_no_local_parquet_are_refused(tmp_path):
+    import pyarrow.csv
+
+    pyarrow.csv.write_csv(pa.table({"a": [1]}), tmp_path / "a.csv")
+    with pytest.raises(InvalidArgumentError, match="of Parquet files, got csv"):
+        zb.build_index(pads.dataset(tmp_path / "a.csv", format="csv"), "a", index=tmp_path / "i")
+    with pytest.raises(InvalidArgumentError, match="a data set must be"):
+        zb.build_index(pads.dataset(pa.table({"a": [1]})), "a", index=tmp_path / "i")
+
+
+def test_a_source_that_is_more_or_less_than_its_files_is_refused(tmp_path):
+    pq.write_table(pa.table({"id": range(10)}), tmp_path / "a.parquet")
+    path, dataset = tmp_path / "a.parquet", pads.dataset(tmp_path / "a.parquet")
+    ours = zb.build_index(path, "id", index=tmp_path / "own").dataset()
+    for source, problem in (
+        ([path, path], "list each file once"),
+        ([path, str(path)], "list each file once"),
+        (["s3://bucket/a.parquet"] * 2, "list each file once"),
+        (pads.dataset([path, path]), "list each file once"),
+        (dataset.filter(pc.field("id") > 5), "no filter"),
+        (ours.filter(pc.field("id") > 5), "no filter"),
+    ):
+        with pytest.raises(InvalidArgumentError, match=problem):
+            zb.build_index(source, "id", index=tmp_path / "index")
+    assert zb.build_index(ours, "id", index=tmp_path / "index").to_table("id >= 0").num_rows == 10
+
+
+def test_files_of_a_table_are_refused_as_a_folder_in_it_is(tmp_path):
+    deltalake.write_deltalake(tmp_path / "table", pa.table({"id": range(10), "day": [1, 2] * 5}), partition_by=["day"])
+    deltalake.DeltaTable(tmp_path / "table").delete("id >= 5")
+    files = sorted((tmp_path / "table").rglob("*.parquet"))
+    folder = pads.dataset(tmp_path / "table", exclude_invalid_files=True)
+    for source in (files, files[0], str(files[0]), folder, files[0].parent):
+        for take in (lambda one: zb.build_index(one, "id", index=tmp_path / "i"), zb.open_lake):
+            with pytest.raises(InvalidArgumentError, match="must be a whole table"):
+                take(source)
+    assert zb.parquet_bloom(files[0], 0, "id") is None  # of a file, whatever its rows are
+    assert zb.parquet_blooms(files).num_rows == 0
+
+
+@pytest.mark.parametrize("path", ["", "a\0b", b"lake", 5], ids=repr)
+def test_what_is_no_path_is_refused(tmp_path, monkeypatch, path):
+    """An empty path is not the folder in which a program happens to run."""
+    monkeypatch.chdir(tmp_path)
+    pq.write_table(pa.table({"c": [1]}), "a.parquet")
+    for take in (lambda: zb.build_index("a.parquet", "c", index=path), lambda: zb.open_index(path)):
+        with pytest.raises(InvalidArgumentError, match="a path must be a text without NUL, and not empty, got"):
+            take()
+    assert [found.name for found in tmp_path.iterdir()] == ["a.parquet"]
+
+
+def test_missing_paths(tmp_path):
+    with pytest.raises(DataFileError, match="which does not exist"):
+        zb.build_index(tmp_path / "nowhere", "c")
+    with pytest.raises(DataFileError, match=r"must be a file, got .*gone"):
+        zb.build_index([tmp_path / "gone.parquet"], "c", index=tmp_path / "i")
+    with pytest.raises(DataFileError, match="at least one file"):
+        zb.build_index(tmp_path, "c")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("mtime_ns", [-(10**18), 0, 2**63 - 1, 2**63, 10**19])
+def test_files_of_any_time_are_indexed_and_seen_to_change(tmp_path, mtime_ns):
+    """Nanoseconds from the year 2262 on do not fit 64 bits; a file with a broken clock must not stop a search."""
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"k": range(100)}), path)
+    os.utime(path, ns=(mtime_ns, mtime_ns))
+    index = zb.build_index(tmp_path, "k", rows_per_zone=10)
+    assert index.search("k = 5", strict=True).kept.rows == 10
+    pq.write_table(pa.table({"k": range(100, 200)}), path)
+    os.utime(path, ns=(mtime_ns + 1, mtime_ns + 1))
+    assert index.to_table("k = 105").num_rows == 1

@@ -1,0 +1,315 @@
+"""Footers: columns by their place in the schema, and damaged, encrypted or absurd ones without harm to other files.
+
+Oracles: the rows as written; for chunks and sizes pyarrow 26, which reads the footers that it wrote itself.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyarrow.parquet import encryption
+
+import zonebloom as zb
+from tests.depth import IS_DEEP, at_depth
+from zonebloom.errors import DataFileError, InvalidArgumentError
+from zonebloom.formats import DataFile
+from zonebloom.formats.parquet import thrift
+from zonebloom.formats.parquet.footer import read_footer
+from zonebloom.reasons import ReasonCode
+from zonebloom.stores.local_file import LocalFile
+
+ROWS = 1000
+
+
+# --- columns by their place -------------------------------------------------------------------------------------------
+
+
+def dotted_table(order: list[str]) -> pa.Table:
+    """Columns whose names are the paths of others; those have values 1000 and more."""
+    columns = {
+        "k": pa.array(range(10)),
+        "a.b": pa.array(range(10)),
+        "a": pa.array([{"b": 1000 + one} for one in range(10)]),
+        "x.list.element": pa.array(range(10)),
+        "x": pa.array([[1000 + one] for one in range(10)]),
+    }
+    return pa.table({name: columns[name] for name in order})
+
+
+@pytest.mark.parametrize("order", [["k", "a.b", "a", "x.list.element", "x"], ["x", "x.list.element", "a", "a.b", "k"]])
+@pytest.mark.parametrize("indexed", ["k", "x.list.element"])
+def test_a_column_named_as_the_path_of_another_is_told_from_it(tmp_path, order, indexed):
+    table = dotted_table(order)
+    pq.write_table(table, tmp_path / "a.parquet")
+    index = zb.build_index(tmp_path, indexed)
+    for name in ("a.b", "x.list.element"):
+        assert index.to_table(f'"{name}" < 6').num_rows == 6
+        assert index.to_table(f'"{name}" = 3').to_pylist() == table.slice(3, 1).to_pylist()
+        assert index.to_table(f'"{name}" >= 1000').num_rows == 0
+    assert index.to_table("k = 3", columns=["a"])["a"].to_pylist() == [{"b": 1003}]
+    with DataFile(LocalFile(tmp_path / "a.parquet")) as data:
+        assert data.column_ranges("a.b") == data.column_ranges("x.list.element") == [(0, 9)]
+        (batch,) = data.column_batches(["a.b"], 0, 10)
+        assert batch.to_pydict() == {"a.b": list(range(10))}
+
+
+def test_a_name_of_two_columns_is_not_indexed(tmp_path):
+    """Which of them the filters are of, a later file could change."""
+    pq.write_table(dotted_table(["k", "a.b", "a"]), tmp_path / "a.parquet")
+    with pytest.raises(InvalidArgumentError, match=r"must have a name of its own, got 'a\.b'"):
+        zb.build_index(tmp_path, "a.b")
+    assert zb.build_index(tmp_path, "k").to_table('"a.b" = 3').num_rows == 1
+
+
+def test_a_name_that_a_later_file_gives_to_another_column_prunes_nothing(tmp_path):
+    pq.write_table(pa.table({"a.b": range(10)}), tmp_path / "a.parquet")
+    index = zb.build_index(tmp_path, "a.b", rows_per_zone=5)
+    assert index.exists("a.b", [3, 1003]).to_pylist() == [True, False]
+    pq.write_table(pa.table({"a": [{"b": 1000 + one} for one in range(10)]}), tmp_path / "b.parquet")
+    assert index.to_table('"a.b" IS NULL').num_rows == 10
+    index.refresh()
+    assert index.to_table('"a.b" = 3').num_rows == 1
+    assert index.to_table('"a.b" IS NULL').num_rows == 10
+    assert index.search('"a.b" = 3').num_zones_kept == index.search('"a.b" = 3').num_zones
+    with pytest.raises(InvalidArgumentError, match=r"must have a name of its own, got 'a\.b'"):
+        index.exists("a.b", [3])
+
+
+# --- columns that are there twice -------------------------------------------------------------------------------------
+
+
+TWICE = {
+    "top": (["x", "x", "y"], [pa.array(range(100, 110)), pa.array(range(200, 210)), pa.array(range(10))]),
+    "struct": (
+        ["x", "y"],
+        [pa.StructArray.from_arrays([pa.array(range(10)), pa.array(range(10))], ["b", "b"]), pa.array(range(10))],
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", list(TWICE))
+def test_a_column_that_a_new_file_has_twice_is_an_error_that_names_both(tmp_path, kind):
+    names, arrays = TWICE[kind]
+    x = pa.array(range(10)) if kind == "top" else pa.array([{"b": one} for one in range(10)])
+    column = "x" if kind == "top" else "x.b"
+    pq.write_table(pa.table({"x": x, "y": range(10)}), tmp_path / "a.parquet")
+    index = zb.build_index(tmp_path, column)
+    pq.write_table(pa.Table.from_arrays(arrays, names), tmp_path / "b.parquet")
+    refused = f"b.parquet must have each column once, got {column} twice"
+    for is_refreshed in (False, True):
+        if is_refreshed:
+            with pytest.warns(RuntimeWarning, match=refused):
+                assert index.refresh().unreadable == ("b.parquet",)
+        for condition in (f"{column} = 105", f"{column} IS NULL", f"{column} > 0"):
+            with pytest.raises(DataFileError, match=refused):
+                index.to_table(condition, columns=["y"])
+        with pytest.raises(DataFileError, match=refused):
+            index.exists(column, [105], exact=True)
+        with pytest.raises(DataFileError, match=refused):
+            index.to_table("y = 3")
+        assert index.to_table("y = 3", columns=["y"]).num_rows == 2
+
+
+def test_names_that_differ_in_case_are_two(tmp_path):
+    pq.write_table(pa.table({"x": range(10)}), tmp_path / "a.parquet")
+    index = zb.build_index(tmp_path, "x")
+    pq.write_table(pa.table({"x": range(10), "X": range(100, 110)}), tmp_path / "b.parquet")
+    assert index.to_table("x = 5").num_rows == 2
+
+
+# --- what the footer says of chunks -----------------------------------------------------------------------------------
+
+
+def every_kind(num_rows: int) -> pa.Table:
+    numbers = np.arange(num_rows)
+    return pa.table(
+        {
+            "i": pa.array(numbers, pa.int32()),
+            "t": pa.array([f"{'long ' * (one % 20)}{one}" for one in range(num_rows)]),
+            "s": pa.array([{"p": float(one), "q": [one, None]} for one in range(num_rows)]),
+            "at": pa.array(numbers, pa.timestamp("us")),
+            "n": pa.nulls(num_rows),
+        }
+    )
+
+
+@pytest.mark.parametrize("options", [{}, {"write_page_index": True}, {"write_statistics": False}], ids=str)
+def test_chunks_and_sizes_are_those_that_pyarrow_finds(tmp_path, options):
+    pq.write_table(every_kind(ROWS), tmp_path / "a.parquet", row_group_size=300, **options)
+    footer, metadata = read_footer(LocalFile(tmp_path / "a.parquet")), pq.read_metadata(tmp_path / "a.parquet")
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    for number, group in enumerate(groups):
+        columns = [group.column(leaf) for leaf in range(group.num_columns)]
+        assert footer.row_group_bytes[number] == sum(column.total_compressed_size for column in columns)
+        for leaf, column in enumerate(columns):
+            meta = footer.chunk(number, leaf)[3]
+            assert b".".join(meta[3]).decode() == column.path_in_schema
+            assert (meta[5], meta[7], meta[9]) == (
+                column.num_values,
+                column.total_compressed_size,
+                column.data_page_offset,
+            )
+    with DataFile(LocalFile(tmp_path / "a.parquet")) as data:
+        stats = [(group.column(0).statistics, group.column(1).statistics) for group in groups]
+        whole = "write_statistics" not in options
+        assert data.column_ranges("i") == [(i.min, i.max) if whole else None for i, _ in stats]
+        assert data.column_ranges("t") == [(t.min.encode(), t.max.encode()) if whole else None for _, t in stats]
+
+
+def rewritten_footer(path: Path, edit) -> None:
+    """Put the footer that `edit` makes of the file's own in its place."""
+    whole = path.read_bytes()
+    length = int.from_bytes(whole[-8:-4], "little")
+    footer = edit(whole[-8 - length : -8])
+    path.write_bytes(whole[: -8 - length] + footer + len(footer).to_bytes(4, "little") + b"PAR1")
+
+
+def with_number(path: tuple[int, ...], number: int):
+    """An edit of the integer at a path of fields; lists are entered at their first element."""
+
+    def edit(footer: bytes) -> bytes:
+        position = 0
+        for depth, field in enumerate(path):
+            position = thrift.find_field(footer, position, field)
+            if depth + 1 < len(path) and field in (4, 1):
+                position = thrift.read_list_header(footer, position)[2]
+        written = thrift.write_list(thrift.I64, [number])[1:]
+        return footer[:position] + written + footer[thrift.skip(footer, position, thrift.I64) :]
+
+    return edit
+
+
+ABSURD = {
+    "negative chunk": (with_number((4, 1, 3, 7), -5000), "a column chunk must lie in the"),
+    "huge chunk": (with_number((4, 1, 3, 7), 1 << 62), "a column chunk must lie in the"),
+    "negative group": (with_number((4, 3), -10), "the row groups of data file"),
+    "negative file": (with_number((3,), -10), "the row groups of data file"),
+    "huge file": (with_number((3,), 1 << 60), "the row groups of data file"),
+}
+
+
+@pytest.mark.parametrize("kind", list(ABSURD))
+def test_a_footer_with_absurd_numbers_concerns_its_file_alone(tmp_path, kind):
+    edit, message = ABSURD[kind]
+    pq.write_table(pa.table({"k": range(10)}), tmp_path / "a.parquet")
+    index = zb.build_index(tmp_path, "k")
+    pq.write_table(pa.table({"k": range(10, 20)}), tmp_path / "b.parquet")
+    rewritten_footer(tmp_path / "b.parquet", edit)
+    found = index.search("k = 3")
+    assert [reason.path for reason in found.reasons if reason.code is ReasonCode.FILE_UNREADABLE] == ["b.parquet"]
+    assert set(found.files) == {"a.parquet", "b.parquet"}
+    assert index.exists("k", [3]).to_pylist() == [True]
+    with pytest.raises(DataFileError, match=message):
+        index.to_table("k = 3")
+    with pytest.warns(RuntimeWarning, match=message):
+        assert index.refresh().unreadable == ("b.parquet",)
+
+
+def test_a_page_that_claims_two_gigabytes_takes_no_memory(tmp_path):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"k": range(10)}), path, use_dictionary=False, compression="none", write_statistics=False)
+    whole = path.read_bytes()
+    size = thrift.find_field(whole, 4, 3)  # of the page as it is stored
+    claimed = thrift.write_list(thrift.I64, [2**31 - 1])[1:]
+    path.write_bytes(whole[:size] + claimed + whole[thrift.skip(whole, size, thrift.I32) :])
+    rewritten_footer(path, with_number((4, 1, 3, 7), read_footer(LocalFile(path)).row_group_bytes[0] + 4))
+    pool = pa.default_memory_pool()
+    before = pool.max_memory()
+    with DataFile(LocalFile(path)) as data, pytest.raises(DataFileError, match=r"smaller .* than expected"):
+        list(data.column_batches(["k"], 0, 10))
+    assert pool.max_memory() < max(before + 1, 1 << 30)
+
+
+# --- encrypted columns ------------------------------------------------------------------------------------------------
+
+
+class Keys(encryption.KmsClient):
+    """A key store whose keys are their own names."""
+
+    def __init__(self, _config):
+        super().__init__()
+
+    def wrap_key(self, key_bytes, _name):
+        return key_bytes.hex()
+
+    def unwrap_key(self, wrapped_key, _name):
+        return bytes.fromhex(wrapped_key)
+
+
+def write_encrypted(path: Path, table: pa.Table, columns: list[str]) -> None:
+    """`table` with `columns` encrypted, and a footer in plain."""
+    config = encryption.EncryptionConfiguration(footer_key="f", column_keys={"c": columns}, plaintext_footer=True)
+    properties = encryption.CryptoFactory(Keys).file_encryption_properties(encryption.KmsConnectionConfig(), config)
+    with pq.ParquetWriter(path, table.schema, encryption_properties=properties) as writer:
+        writer.write_table(table, row_group_size=300)
+
+
+def test_plain_columns_of_a_file_with_encrypted_ones_are_indexed_and_read(tmp_path):
+    table = pa.table({"k": range(ROWS), "v": range(ROWS), "t": [f"t{one % 7}" for one in range(ROWS)]})
+    write_encrypted(tmp_path / "a.parquet", table, ["k"])
+    index = zb.build_index(tmp_path, ["v", "t"], rows_per_zone=100)
+    assert index.search("v = 7").num_zones_kept == 1
+    for condition, num_rows in (("v = 7", 1), ("v < 7", 7), ("t = 't1'", 143)):
+        assert index.to_table(condition, columns=["v", "t"]).num_rows == num_rows
+    assert index.exists("v", [7, ROWS], exact=True).to_pylist() == [True, False]
+    index.verify()
+
+
+def test_an_encrypted_column_is_refused_by_name(tmp_path):
+    write_encrypted(tmp_path / "a.parquet", pa.table({"k": range(ROWS), "v": range(ROWS)}), ["k"])
+    refused = "column k of data file .*a.parquet must be readable, got one that is encrypted"
+    with pytest.raises(DataFileError, match=refused):
+        zb.build_index(tmp_path, "k")
+    index = zb.build_index(tmp_path, "v")
+    for condition, columns in (("v = 7", None), ("k = 7", ["v"]), ("k < 7", ["v"]), ("v = 7", ["k"])):
+        with pytest.raises(DataFileError, match=refused):
+            index.to_table(condition, columns=columns)
+
+
+# --- damage -----------------------------------------------------------------------------------------------------------
+
+
+def fuzzed(folder: Path, step: int, rounds: int, every: int) -> tuple[int, int]:
+    """How many damaged forms of the files in `folder` were read, and refused; see `footer_fuzz.py`."""
+    script = Path(__file__).with_name("footer_fuzz.py")
+    run = subprocess.run(
+        [sys.executable, str(script), str(folder), str(step), "1", str(rounds), str(every)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr[-2000:]
+    num_read, num_refused = map(int, run.stdout.split())
+    return num_read, num_refused
+
+
+def test_no_flipped_bit_of_a_footer_ends_the_process_or_raises_a_bare_error(tmp_path):
+    """pyarrow 26 aborts for some of these where column chunks are asked of it one by one."""
+    table = every_kind(20)
+    pages = {"store_schema": False, "write_page_index": True, "data_page_size": 1, "write_batch_size": 5}
+    pq.write_table(table.select(["i"]), tmp_path / "number.parquet", row_group_size=10, **pages)
+    pq.write_table(table.select(["s"]), tmp_path / "struct.parquet", **pages)
+    pq.write_table(table.select(["t"]), tmp_path / "text.parquet", store_schema=False)
+    num_read, num_refused = fuzzed(tmp_path, step=2 if IS_DEEP else 10, rounds=at_depth(300), every=1000)
+    assert num_read > at_depth(1000)
+    assert num_refused > at_depth(1000)
+
+
+def test_no_damage_to_filters_or_their_places_ends_the_process_or_raises_a_bare_error(tmp_path):
+    """pyarrow 26 aborts for some of these where it is asked for the place of a filter."""
+    table = every_kind(20).select(["i"])
+    filters = {"i": {"ndv": 10, "fpp": 0.1}}
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=10, store_schema=False, bloom_filter_options=filters)
+    pq.write_table(table, tmp_path / "b.parquet", store_schema=False)
+    num_read, num_refused = fuzzed(tmp_path, step=8 if IS_DEEP else 40, rounds=at_depth(60), every=1)
+    assert num_read > at_depth(200)
+    assert num_refused > at_depth(50)

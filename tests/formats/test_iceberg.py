@@ -1,0 +1,794 @@
+"""Iceberg tables as data sets: whatever was done to the table, a search gives what pyiceberg's own scan gives.
+
+Oracle: pyiceberg 0.12 (`Table.scan().to_arrow()`), with an SQL catalog in SQLite.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import pickle
+import subprocess
+import sys
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.manifest import (
+    DataFileContent,
+    FileFormat,
+    ManifestEntry,
+    ManifestEntryStatus,
+    write_manifest,
+    write_manifest_list,
+)
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import StaticTable, Table
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.typedef import Record
+from pyiceberg.types import DoubleType, IntegerType, LongType, NestedField, StringType
+from pyiceberg.utils.config import Config
+
+import zonebloom as zb
+from tests import tables
+from tests.conftest import index_of
+from tests.depth import at_depth
+from tests.iceberg_log import commit_deletes, position_deletes, puffin
+from tests.s3 import Bucket, S3Server
+from tests.tables import ROWS_PER_ZONE, assert_same, rows, user
+from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, StorageError
+from zonebloom.formats import open_dataset
+from zonebloom.reasons import ReasonCode
+
+
+def assert_agrees(index: zb.Index, table: Table) -> None:
+    tables.assert_agrees(index, table.scan().to_arrow())
+
+
+@pytest.fixture
+def table(catalog: SqlCatalog) -> Table:
+    """A table of three files, of 40 rows each."""
+    made = catalog.create_table("db.events", schema=rows(0, 1).schema)
+    for start in (0, 40, 80):
+        made.append(rows(start, start + 40))
+    return made
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """Where the index is kept."""
+    return tmp_path / "index"
+
+
+def build(table: object, place: Path, columns: object = "u") -> zb.Index:
+    return zb.build_index(table, columns, index=place, rows_per_zone=ROWS_PER_ZONE)
+
+
+def files_of(table: Table) -> list[str]:
+    return [task.file.file_path for task in table.scan().plan_files()]
+
+
+def local(path: str) -> Path:
+    return Path(path.removeprefix("file://"))
+
+
+# --- the files of the snapshot ----------------------------------------------------------------------------------------
+
+
+def test_a_table_without_snapshots_has_no_rows(catalog, place):
+    table = catalog.create_table("db.empty", schema=rows(0, 1).schema)
+    with pytest.raises(DataFileError, match="at least one file"):
+        build(table, place)
+    table.append(rows(0, 10))
+    index = build(table, place)
+    table.delete("id >= 0")
+    assert index.to_table("id IS NOT NULL").num_rows == 0
+
+
+# --- partitions -------------------------------------------------------------------------------------------------------
+
+TEXTS = ["a b", "x/y=é%", "c:d", "%20", "", None, "'", "day=3"]
+
+
+@pytest.fixture
+def parted(catalog: SqlCatalog) -> Table:
+    count = len(TEXTS)
+    data = rows(
+        0,
+        count,
+        p=pa.array(TEXTS),
+        d=[dt.date(2026, 1, 1 + i) for i in range(count)],
+        n=pa.array([None, *range(1, count)], pa.int32()),
+        dec=pa.array([Decimal(i) / 4 for i in range(count)], pa.decimal128(9, 2)),
+        ts=pa.array([dt.datetime(2026, 1, 1, i, tzinfo=dt.UTC) for i in range(count)], pa.timestamp("us", "UTC")),
+        plain=pa.array([1_767_225_600 + 3600 * i for i in range(count)], pa.timestamp("s")).cast(pa.timestamp("us")),
+    )
+    made = catalog.create_table("db.parted", schema=data.schema)
+    with made.update_spec() as spec:
+        for name in ("p", "d", "n", "dec", "ts", "plain"):
+            spec.add_identity(name)
+    made.append(data)
+    return made
+
+
+def test_partition_values_prune_files(parted, place):
+    index = build(parted, place)
+    assert_agrees(index, parted)
+    for text in TEXTS[:5]:
+        found = index.search(zb.col("p") == text)
+        assert (found.kept.files, str(found.kind)) == (1, "exact")
+        assert index.to_table(zb.col("p") == text)["p"].to_pylist() == [text]
+    assert index.to_table("p IS NULL")["id"].to_pylist() == [5]
+    assert index.search("d = DATE '2026-01-03'").kept.files == 1
+    assert index.search("n > 5").kept.files == 2
+    assert index.to_table("dec = 0.25 AND ts = TIMESTAMPTZ '2026-01-01 01:00:00Z'")["id"].to_pylist() == [1]
+    assert index.to_table("plain = TIMESTAMP '2026-01-01 03:00:00'")["id"].to_pylist() == [3]
+
+
+def test_another_partition_spec_keeps_files_whose_value_the_log_has_not(table, place):
+    wide = rows(200, 210)
+    with table.update_spec() as spec:
+        spec.add_identity("u")
+    table.append(wide)
+    index = build(table, place, "id")
+    assert index.search("id = 50").num_zones_kept == 1
+    found = index.search(user(205))
+    assert found.kept.files == 4
+    assert index.to_table(user(205))["id"].to_pylist() == [205]
+    assert_agrees(index, table)
+
+
+def test_a_partition_column_is_indexed_like_any_other(table, place):
+    """Files of the older specification are told apart by filters alone, those of the newer one by the log too."""
+    with table.update_spec() as spec:
+        spec.add_identity("u")
+    table.append(rows(200, 204))
+    index = build(table, place, "u")
+    for num_without_value in (3, 4):
+        assert index.search(user(50)).num_zones_kept == 1
+        assert index.search(user(202)).kept.rows == 1
+        assert index.search("u = 'nobody'").kept.rows == 0
+        assert index.search(f"NOT {user(202)}").kept.files == num_without_value + 3
+        assert index.search("u < 'user 0'").kept.files == num_without_value
+        assert_agrees(index, table)
+        assert index.exists("u", [user(50)[5:-1], "nobody"], exact=True).to_pylist() == [True, False]
+        assert index.verify(sample=1.0).is_sound
+        if num_without_value == 3:
+            with table.update_spec() as spec:
+                spec.remove_field("u")
+            table.append(rows(300, 340))
+            assert index.refresh().num_files_added == 1
+
+
+@pytest.mark.parametrize("kind", [pa.float32(), pa.float64()])
+def test_a_value_of_the_file_comes_before_that_of_the_log(catalog, place, kind):
+    """pyiceberg writes doubles into manifests as floats, and both zeros into a file of either."""
+    values = pa.array([0.1, 0.2, 0.0, -0.0, 1e-50, None, 2.5], pa.float64()).cast(kind)
+    table = catalog.create_table("db.floats", schema=rows(0, 7, f=values).schema)
+    with table.update_spec() as spec:
+        spec.add_identity("f")
+    table.append(rows(0, 7, f=values))
+    theirs = table.scan().to_arrow().sort_by("id").select(["id", "f"])
+    for columns in ("id", ["f", "id"]):
+        index = zb.build_index(table, columns, index=place, rows_per_zone=ROWS_PER_ZONE, overwrite=columns != "id")
+        assert str(index.to_table("id >= 0", columns=["id", "f"]).sort_by("id")) == str(theirs)
+        for value in values.drop_null().to_pylist():
+            wanted = theirs.filter(pc.equal(theirs["f"], value))
+            assert sorted(index.to_table(zb.col("f") == value)["id"].to_pylist()) == wanted["id"].to_pylist() != []
+        assert index.to_table("f IS NULL")["id"].to_pylist() == [5]
+        assert sorted(index.to_table("f > 0.05 AND f < 1")["id"].to_pylist()) == [0, 1]
+
+
+def test_a_file_that_a_snapshot_lists_twice_is_refused(table, place):
+    index = build(table, place)
+    table.add_files(files_of(table)[:1], check_duplicate_files=False)
+    assert table.scan().to_arrow().num_rows == 160
+    with pytest.raises(DataFileError, match="list each file once"):
+        index.search(user(5))
+    with pytest.raises(DataFileError, match="list each file once"):
+        build(table, place.parent / "other")
+
+
+def test_files_of_a_migrated_table_lack_their_partition_column(catalog, tmp_path, place):
+    """As in a Hive table, whose files pyiceberg and Spark take up as they are."""
+    schema = Schema(
+        NestedField(1, "id", LongType()), NestedField(2, "u", StringType()), NestedField(3, "day", IntegerType())
+    )
+    spec = PartitionSpec(PartitionField(3, 1000, IdentityTransform(), "day"))
+    names = [(1, ["id", "old_id"]), (2, ["u"]), (3, ["day"])]
+    mapping = json.dumps([{"field-id": number, "names": known} for number, known in names])
+    table = catalog.create_table(
+        "db.migrated", schema=schema, partition_spec=spec, properties={"schema.name-mapping.default": mapping}
+    )
+    table.append(rows(0, 20, day=pa.array([1] * 20, pa.int32())))
+    (first,) = files_of(table)
+    bare = rows(0, 20).rename_columns(["old_id", "u"])
+    pq.write_table(bare, local(first))
+    table = catalog.load_table("db.migrated")
+    size = local(first).stat().st_size
+    _rewrite_sizes(table, size)
+    assert table.scan().to_arrow()["day"].to_pylist() == [1] * 20
+    index = build(table, place)
+    assert_agrees(index, table)
+    assert index.to_table("day = 1").num_rows == 20
+    assert index.to_table("day IS NULL").num_rows == 0
+    assert index.search(user(7)).num_zones_kept == 1
+    by_day = build(table, place.parent / "by_day", "day")
+    assert by_day.to_table("day = 1").num_rows == 20
+    assert by_day.search("day = 2").kept.rows == 0
+    assert by_day.exists("day", [1, 2], exact=True).to_pylist() == [True, False]
+    assert by_day.verify(sample=1.0).is_sound
+
+
+def _rewrite_sizes(table: Table, size: int) -> None:
+    """Let the manifests of the table say that its files have `size` bytes."""
+    snapshot = table.current_snapshot()
+    (manifest,) = snapshot.manifests(table.io)
+    entries = manifest.fetch_manifest_entry(table.io)
+    output = table.io.new_output(manifest.manifest_path)
+    local(manifest.manifest_path).unlink()
+    with write_manifest(2, table.spec(), table.schema(), output, snapshot.snapshot_id, "null") as writer:
+        for entry in entries:
+            entry.data_file[5] = size
+            writer.add_entry(
+                ManifestEntry.from_args(
+                    status=ManifestEntryStatus.ADDED, snapshot_id=snapshot.snapshot_id, data_file=entry.data_file
+                )
+            )
+    local(snapshot.manifest_list).unlink()
+    listed = table.io.new_output(snapshot.manifest_list)
+    with write_manifest_list(2, listed, snapshot.snapshot_id, None, 1, "null") as manifests:
+        manifests.add_manifests([writer.to_manifest_file()])
+
+
+# --- columns ----------------------------------------------------------------------------------------------------------
+
+
+def test_added_and_promoted_columns(catalog, place):
+    data = rows(0, 40, x=pa.array(range(40), pa.int32()), f=pa.array([i / 10 for i in range(40)], pa.float32()))
+    table = catalog.create_table("db.t", schema=data.schema)
+    table.append(data)
+    index = build(table, place, ["u", "x", "f"])
+    with table.update_schema() as change:
+        change.update_column("x", field_type=LongType())
+        change.update_column("f", field_type=DoubleType())
+        change.add_column("later", StringType())
+    for _refreshed in range(2):
+        assert_agrees(index, table)
+        assert index.to_table("later IS NULL").num_rows >= 40
+        assert index.to_table("x = 7")["id"].to_pylist() == [7]
+        assert index.to_table("f = 0.5")["id"].to_pylist() == [5]
+        more = rows(40, 50, x=[2**40] * 10, f=[1 / 3] * 10, later=["z"] * 10)
+        if table.scan().count() == 40:
+            table.append(more)
+        assert index.to_table(f"x = {2**40}").num_rows == 10
+        assert index.to_table("f = 0.3333333333333333").num_rows == 10
+        assert_agrees(index, table)
+        index.refresh()
+    index.refresh("full")
+    assert index.search(f"x = {2**40}").num_rows_kept == 10
+    assert_agrees(index, table)
+
+
+def nested(start: int, stop: int) -> pa.Table:
+    people = [{"city": f"city {i}", "ages": [{"age": i}]} if i % 5 else None for i in range(start, stop)]
+    return rows(start, stop, s=people)
+
+
+def test_renamed_columns_go_by_their_ids(catalog, place):
+    data = nested(0, 40)
+    table = catalog.create_table("db.t", schema=data.schema)
+    table.append(data)
+    with table.update_schema() as change:
+        change.rename_column("u", "key")
+        change.rename_column("s.city", "town")
+        change.rename_column("s.ages.element.age", "years")
+    index = build(table, place, ["key", "s.town"])
+    assert_same(index.to_table("id IS NOT NULL"), table.scan().to_arrow())
+    assert index.search(user(7).replace("u =", "key =")).num_zones_kept == 1
+    assert index.search("s.town = 'city 7'").num_zones_kept == 1
+    assert index.to_table("s.town = 'city 7'")["id"].to_pylist() == [7]
+    with pytest.raises(ColumnNotFoundError):
+        index.search(user(7))
+
+
+def test_fields_of_structs_come_and_go(catalog, place):
+    data = nested(0, 20)
+    table = catalog.create_table("db.t", schema=data.schema)
+    table.append(data)
+    index = build(table, place, ["u", "s.city"])
+    with table.update_schema() as change:
+        change.add_column(("s", "zip"), StringType())
+        change.delete_column("s.ages")
+    assert_agrees(index, table)
+    with table.update_schema() as change:
+        change.delete_column("s.city")
+        change.add_column(("s", "ages"), LongType())
+    with table.update_schema() as change:
+        change.add_column(("s", "city"), StringType())
+    people = [{"zip": f"zip {i}", "ages": i, "city": f"city {i}"} for i in range(20, 40)]
+    table.append(rows(20, 40, s=people))
+    for _refreshed in range(2):
+        assert_agrees(index, table)
+        assert index.to_table("s.city = 'city 7'").num_rows == 0
+        assert index.to_table("s.city = 'city 27'")["id"].to_pylist() == [27]
+        assert index.to_table("s.city IS NULL").num_rows == 20
+        index.refresh()
+    assert index.search("s.city = 'city 27'").num_zones_kept == 1
+
+
+def test_swapped_names_are_read_whole_until_a_refresh_makes_them_anew(catalog, place):
+    data = rows(0, 40, v=[f"v{i}" for i in range(40)])
+    table = catalog.create_table("db.t", schema=data.schema)
+    table.append(data)
+    index = build(table, place, ["u", "v"])
+    with table.update_schema() as change:
+        change.rename_column("u", "other")
+    with table.update_schema() as change:
+        change.rename_column("v", "u")
+    with table.update_schema() as change:
+        change.rename_column("other", "v")
+    found = index.search("u = 'v7'")
+    assert ReasonCode.COLUMN_NOT_INDEXED in {one.code for one in found.reasons}
+    assert index.to_table("u = 'v7'")["id"].to_pylist() == [7]
+    assert index.locate("u", ["v7"], exact=True)["row"].to_pylist() == [7]
+    assert index.verify(sample=1.0).is_sound
+    assert_agrees(index, table)
+    index.refresh()
+    assert index.verify(sample=1.0).is_sound
+    assert index.search("u = 'v7'").num_zones_kept == 1
+    assert_agrees(index, table)
+
+
+def test_a_name_that_was_dropped_and_added_again_loses_no_row(table, place):
+    index = build(table, place)
+    with table.update_schema() as change:
+        change.delete_column("u")
+    with pytest.raises(ColumnNotFoundError):
+        index.search(user(7))
+    assert index.to_table("id = 7").num_rows == 1
+    index.refresh()
+    with table.update_schema() as change:
+        change.add_column("u", StringType())
+    table.append(rows(200, 210))
+    for _refreshed in range(2):
+        assert index.to_table("u IS NULL").num_rows == 120
+        assert index.to_table(user(7)).num_rows == 0
+        assert index.to_table(user(205))["id"].to_pylist() == [205]
+        assert_same(index.to_table("id IS NOT NULL"), table.scan().to_arrow())
+        index.refresh()
+    assert index.search(user(205)).num_zones_kept <= 2
+
+
+# --- deletes ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["parquet", "puffin"])
+def test_deleted_rows_are_left_out_and_files_stay_covered(table, place, tmp_path, kind):
+    index = build(table, place)
+    gone = {path: [0, 5, 39] if number else range(8, 16) for number, path in enumerate(files_of(table)[:2])}
+    path = tmp_path / f"deletes.{kind}"
+    (puffin if kind == "puffin" else position_deletes)(path, gone)
+    commit_deletes(table, path, DataFileContent.POSITION_DELETES)
+    theirs = table.scan().to_arrow()
+    assert theirs.num_rows == 120 - 11
+    assert (index.view().num_unknown, index.view().num_deleted) == (0, 0)
+    assert_agrees(index, table)
+    dead = (set(range(120)) - set(theirs["id"].to_pylist())).pop()
+    assert index.search(user(dead)).num_zones_kept == 1
+    assert index.to_table(user(dead)).num_rows == 0
+    keys = [user(dead)[5:-1], user(theirs["id"][0].as_py())[5:-1]]
+    assert index.exists("u", keys).to_pylist() == [True, True]
+    assert index.exists("u", keys, exact=True).to_pylist() == [False, True]
+    assert index.verify(sample=1.0).is_sound
+    assert index.refresh().num_files_kept == 3
+    table.append(rows(120, 130))
+    assert_agrees(index, table)
+
+
+def test_deletes_do_not_reach_files_that_came_after_them(table, place, tmp_path):
+    index = build(table, place)
+    first = files_of(table)[0]
+    position_deletes(tmp_path / "one.parquet", {first: [1]})
+    commit_deletes(table, tmp_path / "one.parquet", DataFileContent.POSITION_DELETES)
+    position_deletes(tmp_path / "two.parquet", {first: [1, 2, 2, 3]})
+    commit_deletes(table, tmp_path / "two.parquet", DataFileContent.POSITION_DELETES)
+    assert index.to_table("id IS NOT NULL").num_rows == 117
+    assert_agrees(index, table)
+    table.delete(f"id = {index.to_table('id IS NOT NULL')['id'][0].as_py()}")
+    assert_agrees(index, table)
+
+
+def test_deletes_of_one_partition(catalog, place, tmp_path):
+    data = rows(0, 20, day=pa.array([1, 2] * 10, pa.int32()))
+    table = catalog.create_table("db.t", schema=data.schema)
+    with table.update_spec() as spec:
+        spec.add_identity("day")
+    table.append(data)
+    index = build(table, place)
+    path = next(one for one in files_of(table) if "day=1" in one)
+    position_deletes(tmp_path / "one.parquet", {path: [0]})
+    commit_deletes(table, tmp_path / "one.parquet", DataFileContent.POSITION_DELETES, partition=Record(1))
+    assert index.to_table("day = 1").num_rows == 9
+    assert_agrees(index, table)
+
+
+def same_file_again(path: Path, first: int) -> str:
+    """A file of one name and one size, whatever its values."""
+    data = pa.table({"id": pa.array(range(first, first + 40), pa.int64())})
+    pq.write_table(data, path, compression="none", use_dictionary=False)
+    return path.as_uri()
+
+
+def made_anew(catalog: SqlCatalog, table: Table, path: Path) -> Table:
+    catalog.drop_table("db.t")
+    table = catalog.create_table("db.t", schema=pa.schema([("id", pa.int64())]), location=table.location())
+    table.add_files([same_file_again(path, 1000)])
+    return table
+
+
+def file_again(_catalog: SqlCatalog, table: Table, path: Path) -> Table:
+    table.delete("id >= 0")
+    table.add_files([same_file_again(path, 1000)])
+    return table
+
+
+@pytest.mark.parametrize("change", [made_anew, file_again])
+def test_other_bytes_under_the_same_name_are_read_whole_until_a_refresh(catalog, place, tmp_path, change):
+    path = tmp_path / "part-0.parquet"
+    table = catalog.create_table("db.t", schema=pa.schema([("id", pa.int64())]))
+    table.add_files([same_file_again(path, 0)])
+    size = path.stat().st_size
+    index = build(table, place, "id")
+    table = change(catalog, table, path)
+    assert path.stat().st_size == size
+    index = zb.open_index(place, dataset=table)
+    assert index.search("id = 1005").num_rows_kept == 40
+    for _refreshed in range(2):
+        assert index.to_table("id = 1005").num_rows == 1
+        assert index.exists("id", [5, 1005], exact=True).to_pylist() == [False, True]
+        index.refresh()
+    assert index.search("id = 1005").num_rows_kept == ROWS_PER_ZONE
+    assert index.search("id = 5").num_rows_kept == 0
+
+
+def test_files_that_stay_are_known_though_their_manifests_are_rewritten(table, place):
+    build(table, place)
+    before = set(files_of(table))
+    merging = {"commit.manifest-merge.enabled": "true", "commit.manifest.min-count-to-merge": "2"}
+    table.transaction().set_properties(merging).commit_transaction()
+    table.append(rows(120, 130))
+    table.delete("id < 40")
+    table.append(rows(130, 140))
+    assert len(table.current_snapshot().manifests(table.io)) == 1
+    assert len(before & set(files_of(table))) == 2
+    assert zb.open_index(place, dataset=table).refresh().num_files_kept == 2
+
+
+def test_a_scan_reads_one_snapshot_whatever_is_committed_meanwhile(table, place, tmp_path):
+    index = build(table, place)
+    reader = index.scan("id IS NOT NULL")
+    position_deletes(tmp_path / "one.parquet", {path: range(40) for path in files_of(table)})
+    commit_deletes(table, tmp_path / "one.parquet", DataFileContent.POSITION_DELETES)
+    assert reader.read_all().num_rows == 120
+    assert index.to_table("id IS NOT NULL").num_rows == 0
+
+
+def test_positions_outside_of_a_file_delete_nothing(table, place, tmp_path):
+    index = build(table, place)
+    position_deletes(tmp_path / "odd.parquet", {files_of(table)[0]: [-(2**63), -1, 3, 40, 2**32 - 1, 2**32, 2**63 - 1]})
+    commit_deletes(table, tmp_path / "odd.parquet", DataFileContent.POSITION_DELETES)
+    assert table.scan().to_arrow().num_rows == 119
+    assert_agrees(index, table)
+
+
+def test_a_lost_delete_file_is_an_error(table, place, tmp_path):
+    index = build(table, place)
+    position_deletes(tmp_path / "one.parquet", {files_of(table)[0]: [1]})
+    commit_deletes(table, tmp_path / "one.parquet", DataFileContent.POSITION_DELETES)
+    (tmp_path / "one.parquet").unlink()
+    with pytest.raises(DataFileError, match="delete file"):
+        index.to_table("id IS NOT NULL")
+
+
+def test_equality_deletes_are_refused_by_name(table, place, tmp_path):
+    index = build(table, place)
+    pq.write_table(rows(0, 1), tmp_path / "equal.parquet")
+    commit_deletes(table, tmp_path / "equal.parquet", DataFileContent.EQUALITY_DELETES)
+    with pytest.raises(DataFileError, match="equality deletes"):
+        index.search(user(7))
+
+
+# --- versions ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_table_stands_for_the_metadata_that_it_has_loaded(catalog, table, place):
+    index = build(table, place)
+    catalog.load_table("db.events").append(rows(120, 130))
+    assert index.to_table("id IS NOT NULL").num_rows == 120
+    table.refresh()
+    assert index.to_table("id IS NOT NULL").num_rows == 130
+    opened = zb.open_index(place, dataset=catalog.load_table("db.events"))
+    assert_agrees(opened, table)
+    assert opened.refresh().num_files_added == 1
+
+
+def test_an_index_opened_without_its_table_asks_the_catalog_of_that_name(table, place, tmp_path, monkeypatch):
+    build(table, place)
+    with pytest.raises(InvalidArgumentError, match="by dataset="):
+        zb.open_index(place).search(user(7))
+    assert zb.open_index(place).info()["snapshot_id"] == table.current_snapshot().snapshot_id
+    text = (place / "versions" / f"{1:020d}.json").read_text()
+    assert "sqlite" not in text
+    monkeypatch.setenv("PYICEBERG_CATALOG__HERE__URI", f"sqlite:///{tmp_path}/catalog.db")
+    code = f"import zonebloom as zb; print(zb.open_index({str(place)!r}).to_table({user(7)!r})['id'].to_pylist())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[7]"
+    for uri in (f"sqlite:///{tmp_path}/gone/catalog.db", "http://127.0.0.1:9"):
+        monkeypatch.setenv("PYICEBERG_CATALOG__HERE__URI", uri)
+        monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())
+        with pytest.raises(StorageError, match="check that the catalog is up"):
+            zb.open_index(place).search(user(7))
+
+
+def test_a_metadata_file_stands_for_itself(table, place):
+    path = local(table.metadata_location)
+    index = build(path, place)
+    table.append(rows(120, 130))
+    assert index.to_table("id IS NOT NULL").num_rows == 120
+    assert zb.open_index(place).to_table("id IS NOT NULL").num_rows == 120
+    newer = zb.open_index(place, dataset=local(table.metadata_location))
+    assert_agrees(newer, table)
+    assert newer.refresh().num_files_added == 1
+    assert zb.open_index(place).to_table("id IS NOT NULL").num_rows == 130
+    static = StaticTable.from_metadata(table.metadata_location)
+    for one in (static, table):
+        opened = zb.open_index(place, dataset=one)
+        assert opened.view().num_unknown == 0
+        assert_agrees(opened, table)
+
+
+def test_metadata_of_format_3(table, place, tmp_path):
+    """Written by hand: pyiceberg 0.12 reads it, and writes none. Its deleted rows are deletion vectors."""
+    chosen = files_of(table)[0]
+    puffin(tmp_path / "v.puffin", {chosen: [3, 4]})
+    commit_deletes(table, tmp_path / "v.puffin", DataFileContent.POSITION_DELETES)
+    path = Path(local(table.metadata_location))
+    metadata = json.loads(path.read_text())
+    metadata |= {"format-version": 3, "next-row-id": 120}
+    for snapshot in metadata["snapshots"]:
+        snapshot |= {"first-row-id": 0, "added-rows": 40}
+    newer = path.with_name(f"00099-{path.name.split('-', 1)[1]}")
+    newer.write_text(json.dumps(metadata))
+    table = StaticTable.from_metadata(str(newer))
+    assert table.format_version == 3
+    index = build(table, place)
+    assert_agrees(index, table)
+    assert index.to_table("id IS NOT NULL").num_rows == table.scan().to_arrow().num_rows == 118
+    assert index.search(user(7)).num_zones_kept == 1
+
+
+def test_a_folder_whose_metadata_a_catalog_names_is_refused(table, place):
+    with pytest.raises(InvalidArgumentError, match="give the Table"):
+        build(local(table.location()), place)
+
+
+def test_a_folder_without_a_catalog_stands_for_its_highest_version(table, place):
+    folder = local(table.location())
+    for number, path in enumerate(sorted((folder / "metadata").glob("*.metadata.json"))):
+        path.rename(folder / "metadata" / f"v{number + 8}.metadata.json")
+    index = build(folder, place)
+    assert index.to_table("id IS NOT NULL").num_rows == 120
+    (folder / "metadata" / "v11.metadata.json").rename(folder / "later")
+    assert index.to_table("id IS NOT NULL").num_rows == 80
+    (folder / "later").rename(folder / "metadata" / "v11.metadata.json")
+    assert zb.open_index(place).to_table("id IS NOT NULL").num_rows == 120
+
+
+def test_a_pinned_table_can_be_sent_to_another_process(table, tmp_path):
+    position_deletes(tmp_path / "one.parquet", {files_of(table)[0]: [1]})
+    commit_deletes(table, tmp_path / "one.parquet", DataFileContent.POSITION_DELETES)
+    pinned = pickle.loads(pickle.dumps(open_dataset(table).pin()))
+    deleted = [pinned.deleted_rows(path) for path in pinned.list()]
+    assert sorted(one.tolist() for one in deleted if one is not None) == [[1]]
+    for path in pinned.list():
+        with pinned.open(path) as file:
+            assert file.num_rows == 40
+
+
+# --- what is refused --------------------------------------------------------------------------------------------------
+
+
+def test_the_index_lies_beside_the_table(table):
+    assert zb.build_index(table, "u").root == index_of(local(table.location()))
+
+
+def test_files_of_a_table_are_not_read_alone(table, tmp_path):
+    folder = local(table.location())
+    with pytest.raises(InvalidArgumentError, match="whole table"):
+        zb.build_index(folder / "data", "u")
+    with pytest.raises(DataFileError, match="as what it is"):
+        zb.build_index(folder.parent, "u")
+
+
+def test_a_file_without_ids_in_a_table_without_a_name_mapping_is_refused(catalog, place):
+    table = catalog.create_table("db.bare", schema=rows(0, 1).schema)
+    table.append(rows(0, 20))
+    (path,) = map(local, files_of(table))
+    pq.write_table(rows(0, 20), path)
+    _rewrite_sizes(table, path.stat().st_size)
+    with pytest.raises(DataFileError, match="name mapping"):
+        build(table, place)
+
+
+def test_a_column_with_an_initial_default_is_refused(table, tmp_path, place):
+    metadata = json.loads(local(table.metadata_location).read_text())
+    metadata |= {"format-version": 3, "next-row-id": 0}
+    metadata["schemas"][-1]["fields"][1]["initial-default"] = "x"
+    (tmp_path / "v1.metadata.json").write_text(json.dumps(metadata))
+    with pytest.raises(DataFileError, match="initial default"):
+        build(tmp_path / "v1.metadata.json", place)
+
+
+def test_data_files_other_than_parquet_are_refused(table, place):
+    snapshot = table.current_snapshot()
+    for manifest in snapshot.manifests(table.io):
+        path = local(manifest.manifest_path)
+        entries = manifest.fetch_manifest_entry(table.io)
+        for entry in entries:
+            entry.data_file[2] = FileFormat.ORC
+        path.unlink()
+        output = table.io.new_output(manifest.manifest_path)
+        with write_manifest(2, table.spec(), table.schema(), output, snapshot.snapshot_id, "null") as writer:
+            for entry in entries:
+                writer.existing(entry)
+    with pytest.raises(DataFileError, match="Parquet, got ORC"):
+        build(table, place)
+
+
+def test_the_command_reads_tables(table, place, run):
+    first = local(table.metadata_location)
+    assert not run("build", first, "--column", "u", "--rows-per-zone", 8, "--index", place).code
+    table.delete("id = 7")
+    assert "iceberg, snapshot id" in run("info", first, "--index", place).out
+    assert "user" in run("scan", first, "--where", user(7), "--index", place).out
+    assert "user" not in run("scan", local(table.metadata_location), "--where", user(7), "--index", place).out
+
+
+# --- anything in any order --------------------------------------------------------------------------------------------
+
+STEPS = ["append", "delete", "overwrite", "positions", "vector", "rename", "rollback", "refresh", "full"]
+
+
+@pytest.mark.filterwarnings("ignore:Delete operation did not match")
+@settings(max_examples=at_depth(8), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 99)), min_size=2, max_size=7))
+def test_random_operations_against_the_tables_own_reader(tmp_path_factory, steps):
+    root = tmp_path_factory.mktemp("iceberg")
+    catalog = SqlCatalog("here", uri="sqlite:///:memory:", warehouse=root.as_uri())
+    catalog.create_namespace("db")
+    data = rows(0, 60, day=pa.array([i % 3 for i in range(60)], pa.int32()))
+    table = catalog.create_table("db.t", schema=data.schema)
+    table.append(data)
+    index = build(table, root / "index")
+    names, next_id = ["id", "u", "day"], 60
+    for number, (step, seed) in enumerate(steps):
+        if step in {"append", "overwrite"}:
+            new = rows(next_id, next_id + 20, day=pa.array([i % 4 for i in range(20)], pa.int32()))
+            getattr(table, step)(new.rename_columns(names))
+            next_id += 20
+        elif step == "delete":
+            table.delete(f"id >= {seed} and id < {seed + 15}")
+        elif step in {"positions", "vector"} and files_of(table):
+            chosen = files_of(table)[seed % len(files_of(table))]
+            path = root / f"{number}.{'puffin' if step == 'vector' else 'parquet'}"
+            (puffin if step == "vector" else position_deletes)(path, {chosen: [seed % 5, seed % 3]})
+            commit_deletes(table, path, DataFileContent.POSITION_DELETES)
+        elif step == "rename":
+            with table.update_schema() as change:
+                change.rename_column(names[2], f"day{number}")
+            names[2] = f"day{number}"
+        elif step == "rollback" and table.current_snapshot().parent_snapshot_id:
+            table.manage_snapshots().rollback_to_snapshot(table.current_snapshot().parent_snapshot_id).commit()
+        elif step in {"refresh", "full"}:
+            index.refresh("incremental" if step == "refresh" else "full")
+        assert_same(index.to_table("id IS NOT NULL"), table.scan().to_arrow())
+        for predicate in (user(seed), f"{names[2]} = {seed % 4}", f"{names[2]} = 1 and {user(seed)}"):
+            assert_same(index.to_table(predicate), table.scan(row_filter=predicate).to_arrow())
+    index.refresh()
+    assert index.search("u = 'nowhere'").num_rows_kept == 0
+    catalog.close()
+
+
+# --- object stores ----------------------------------------------------------------------------------------------------
+
+
+def catalog_in(s3: Bucket, folder: Path, **options: str) -> SqlCatalog:
+    keys = {"s3.access-key-id": "key", "s3.secret-access-key": "secret", "s3.region": "us-east-1"}
+    uri, endpoint = f"sqlite:///{folder}/catalog.db", {"s3.endpoint": s3.server.url}
+    return SqlCatalog("there", uri=uri, warehouse=s3.url("warehouse"), **keys, **endpoint, **options)
+
+
+def test_a_table_in_an_object_store_is_read_by_its_own_file_io(s3, tmp_path):
+    catalog = catalog_in(s3, tmp_path)
+    catalog.create_namespace("db")
+    table = catalog.create_table("db.t", schema=rows(0, 1).schema)
+    table.append(rows(0, 40))
+    table.append(rows(40, 80))
+    index = build(table, tmp_path / "index")
+    assert index.search(user(50)).num_zones_kept == 1
+    table.delete("id < 45")
+    assert_agrees(index, table)
+    assert index.refresh().num_files_added == 1
+    assert_agrees(index, table)
+    remote = zb.build_index(table, "u", index=s3.url("index"), storage_options=s3.options)
+    assert remote.to_table(user(50))["id"].to_pylist() == [50]
+    opened = zb.open_index(s3.url("index"), dataset=table, storage_options=s3.options)
+    assert_agrees(opened, table)
+    catalog.close()
+
+
+@pytest.mark.parametrize(("num_answers", "files"), [(0, "data"), (2, "data"), (4, "data"), (0, "deletes")])
+def test_an_outage_of_the_store_is_told_as_one_and_changes_nothing(s3, tmp_path, place, num_answers, files):
+    catalog = catalog_in(s3, tmp_path)
+    catalog.create_namespace("db")
+    table = catalog.create_table("db.t", schema=rows(0, 1).schema)
+    for start in (0, 20_000):
+        table.append(rows(start, start + 20_000))
+    index = build(table, place)
+    table.append(rows(40_000, 60_000))
+    position_deletes(tmp_path / "deletes.parquet", {file: [7] for file in files_of(table)})
+    s3.put("deletes.parquet", (tmp_path / "deletes.parquet").read_bytes())
+    commit_deletes(table, tmp_path / "deletes.parquet", DataFileContent.POSITION_DELETES, url=s3.url("deletes.parquet"))
+    left = {}
+
+    def fault(_method: str, path: str, _query: str) -> str | None:
+        if not path.endswith("deletes.parquet" if files == "deletes" else ".parquet"):
+            return None
+        left[path] = left.get(path, num_answers) - 1
+        return "deny" if left[path] < 0 else None
+
+    calls = {
+        "scan": lambda: index.to_table("id >= 0"),
+        "exists": lambda: index.exists("u", [user(5)[5:-1]], exact=True),
+        "refresh": index.refresh,
+        "full refresh": lambda: index.refresh("full"),
+        "verify": lambda: index.verify(sample=1.0),
+        "build": lambda: build(table, place.parent / "other"),
+    }
+    for name, call in calls.items():
+        if files == "deletes" and name not in ("scan", "exists"):  # the others read no deletes
+            continue
+        left.clear()
+        with s3.server.misbehaving(fault), pytest.raises(StorageError, match=r"cannot read (data|delete) file"):
+            call()
+    assert index.version == 1
+    assert not list(place.parent.glob("other/versions/*"))
+    assert_same(index.to_table(user(50)), rows(50, 51))
+    assert index.to_table(user(20_007)).num_rows == 0
+    catalog.close()
+
+
+@pytest.mark.parametrize("file_io", ["pyarrow.PyArrowFileIO", "fsspec.FsspecFileIO"])
+def test_a_store_that_is_gone_is_told(tmp_path, place, file_io, monkeypatch):
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")  # botocore waits longer before each attempt
+    server = S3Server()
+    catalog = catalog_in(server.bucket("bucket"), tmp_path, **{"py-io-impl": f"pyiceberg.io.{file_io}"})
+    catalog.create_namespace("db")
+    table = catalog.create_table("db.t", schema=rows(0, 1).schema)
+    table.append(rows(0, 40))
+    index = build(table, place)
+    server.close()
+    with pytest.raises(StorageError, match="no answer; check the endpoint"):
+        index.refresh("full")
+    assert (index.version, index.search(user(5)).num_zones_kept) == (1, 1)
+    with pytest.raises(StorageError, match="no answer; check the endpoint"):  # of the manifests, too
+        zb.build_index(table, "id", index=place)
+    catalog.close()

@@ -1,0 +1,422 @@
+"""Lance tables as data sets: after each kind of commit a search gives what pylance's own scan gives.
+
+Oracle: pylance 14.0.2, `LanceDataset.scanner(use_scalar_index=False)`.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import pickle
+import random
+import shutil
+import uuid
+from pathlib import Path
+
+import lance
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+import zonebloom as zb
+from tests.depth import at_depth
+from tests.tables import ROWS_PER_ZONE, assert_same, rows, user
+from zonebloom.errors import DataFileError, InvalidArgumentError, StorageError
+from zonebloom.formats import open_dataset
+from zonebloom.reasons import ReasonCode
+
+
+def write(root: Path, table: pa.Table, mode: str = "append", **options) -> lance.LanceDataset:
+    options = {"max_rows_per_file": 40, **options}
+    return lance.write_dataset(table, str(root), mode=mode if root.exists() else "create", **options)
+
+
+@pytest.fixture
+def root(tmp_path: Path, request) -> Path:
+    """A table of three fragments, of 40 rows each."""
+    stable_ids = getattr(request, "param", False)
+    write(tmp_path / "t.lance", rows(0, 120), enable_stable_row_ids=stable_ids)
+    return tmp_path / "t.lance"
+
+
+with_and_without_stable_ids = pytest.mark.parametrize(
+    "root", [False, True], ids=["addresses", "stable_ids"], indirect=True
+)
+
+
+def build(root: Path, column: str = "u") -> zb.Index:
+    return zb.build_index(root, column, rows_per_zone=ROWS_PER_ZONE)
+
+
+def theirs(root: Path, where: str | None = None, **options) -> pa.Table:
+    return lance.dataset(str(root)).scanner(filter=where, use_scalar_index=False, **options).to_table()
+
+
+def assert_agrees(index: zb.Index, root: Path) -> None:
+    """All rows, every 23rd by its own key, and each of these at the address that Lance gives it."""
+    live = theirs(root, with_row_address=True).sort_by("_rowaddr")
+    assert_same(index.to_table("id IS NOT NULL"), live.drop_columns("_rowaddr"))
+    live = live.take(list(range(0, live.num_rows, 23)))
+    for id_, key, address in zip(*(live[name].to_pylist() for name in ("id", "u", "_rowaddr")), strict=True):
+        assert id_ in index.to_table(zb.col("u") == key)["id"].to_pylist()
+        found = index.search(zb.col("u") == key)
+        assert found.row_ranges.contains([address]).all()
+        places = found.to_arrow().select(["_rowaddr_start", "_rowaddr_stop"]).to_pylist()
+        assert any(one["_rowaddr_start"] <= address < one["_rowaddr_stop"] for one in places)
+
+
+# --- fragments --------------------------------------------------------------------------------------------------------
+
+
+@with_and_without_stable_ids
+def test_one_zone_is_kept_and_has_the_ids_and_offsets_of_lance(root):
+    index = build(root)
+    found = index.search(user(87))
+    assert (found.num_zones_kept, found.num_zones) == (1, 15)
+    (place,) = found.to_arrow().to_pylist()
+    assert place == {
+        "path": "fragments/0000000002",
+        "fragment_id": 2,
+        "start": 0,
+        "stop": 8,
+        "_rowaddr_start": 2 << 32,
+        "_rowaddr_stop": (2 << 32) + 8,
+    }
+    assert_agrees(index, root)
+
+
+@with_and_without_stable_ids
+def test_deleted_rows_are_left_out_and_their_fragments_stay_covered(root):
+    index = build(root)
+    lance.dataset(str(root)).delete("id IN (3, 4, 44) OR (id >= 80 AND id < 100)")
+    assert index.search(user(101)).num_zones_kept == 1
+    assert index.search(user(101)).reasons == ()
+    assert index.to_table(user(44)).num_rows == 0
+    assert index.dataset().count_rows() == 97
+    assert_agrees(index, root)
+    assert index.refresh().num_files_added == 0
+
+
+@with_and_without_stable_ids
+def test_a_table_with_deleted_rows_is_built_by_physical_offsets(root):
+    lance.dataset(str(root)).delete("id < 20 OR id = 50 OR id % 40 = 39")
+    index = build(root)
+    assert index.info()["num_rows"] == 120
+    assert index.verify(sample=1).is_sound
+    assert_agrees(index, root)
+
+
+@with_and_without_stable_ids
+def test_appended_updated_and_compacted_fragments_are_read_whole_until_a_refresh(root):
+    index = build(root)
+    steps = {
+        "append": lambda _: write(root, rows(120, 150)),
+        "update": lambda table: table.update({"u": "'renamed'"}, where="id >= 30 AND id < 50"),
+        "merge": lambda table: (
+            table.merge_insert("id").when_matched_update_all().when_not_matched_insert_all().execute(rows(140, 170))
+        ),
+        "delete": lambda table: table.delete("id % 3 = 0"),
+        "compact": lambda table: table.optimize.compact_files(target_rows_per_fragment=100),
+        "cleanup": lambda table: table.cleanup_old_versions(older_than=dt.timedelta(0)),
+        "restore": lambda table: table.restore(),
+        "overwrite": lambda _: write(root, rows(300, 350), mode="overwrite"),
+    }
+    for name, step in steps.items():
+        step(lance.dataset(str(root)))
+        assert_agrees(index, root)
+        index.refresh()
+        assert index.status().num_new == index.status().num_changed == 0, name
+        assert_agrees(index, root)
+        assert index.verify(sample=1).is_sound
+    assert index.search(user(301)).num_zones_kept == 1
+
+
+def test_a_refresh_builds_new_fragments_only(root):
+    index = build(root)
+    write(root, rows(120, 150))
+    done = index.refresh()
+    assert (done.num_files_added, done.num_files_kept, done.num_files_dropped) == (1, 3, 0)
+    assert index.search(user(121)).num_zones_kept == 1
+
+
+def test_ids_are_those_of_lance_where_the_index_has_others(root):
+    index = build(root)
+    lance.dataset(str(root)).optimize.compact_files(target_rows_per_fragment=1000)
+    write(root, rows(120, 150))
+    index.refresh()
+    lance.dataset(str(root)).add_columns({"twice": "id * 2"})
+    index.refresh()
+    (place,) = index.search(user(130)).to_arrow().to_pylist()
+    (address,) = theirs(root, user(130), with_row_address=True)["_rowaddr"].to_pylist()
+    assert place["fragment_id"] == address >> 32
+    assert place["_rowaddr_start"] <= address < place["_rowaddr_stop"]
+    located = index.locate("u", [user(130)[5:-1]]).to_pylist()
+    assert [one["fragment_id"] for one in located] == [place["fragment_id"]]
+    assert index.search(user(130)).kept.rows == index.search(user(130)).num_rows_kept == 8
+    for explained in (index.explain(user(130)), zb.open_lake(root).explain(user(130))):
+        assert explained.result.row_ranges.contains([address]).all()
+        assert explained.result.paths[place["fragment_id"]] == place["path"]
+
+
+@with_and_without_stable_ids
+def test_values_that_lance_replaces_in_place_are_found(root):
+    """`update_columns` leaves the id of a fragment, its rows and their addresses as they are."""
+    index = build(root)
+    table = lance.dataset(str(root))
+    fragment = table.get_fragment(1)
+    changed = pa.table({"id": pa.array([45], pa.int64()), "u": ["another"]})
+    made, fields = fragment.update_columns(changed, left_on="id", right_on="id")
+    operation = lance.LanceOperation.Update(updated_fragments=[made], fields_modified=fields)
+    lance.LanceDataset.commit(str(root), operation, read_version=table.version)
+    assert index.to_table("u = 'another'")["id"].to_pylist() == [45]
+    assert [one.code for one in index.search("u = 'another'").reasons] == [ReasonCode.FILE_CHANGED]
+    assert_agrees(index, root)
+    index.refresh()
+    assert index.search("u = 'another'").num_zones_kept == 1
+    assert_agrees(index, root)
+
+
+def test_a_table_that_was_made_anew_with_as_many_versions_is_noticed(root):
+    index = build(root)
+    assert index.to_table(user(7)).num_rows == 1
+    shutil.rmtree(root)
+    write(root, rows(1000, 1120))
+    assert index.to_table(user(1007))["id"].to_pylist() == [1007]
+    assert_agrees(index, root)
+
+
+# --- columns ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_renamed_and_a_retyped_column_lose_no_row(root):
+    index = build(root, "id")
+    table = lance.dataset(str(root))
+    table.alter_columns({"path": "id", "data_type": pa.int32()})
+    assert index.to_table("id = 7").num_rows == 1
+    index.refresh()
+    assert index.search("id = 7").num_zones_kept == 1
+    table = lance.dataset(str(root))
+    table.alter_columns({"path": "id", "name": "number"})
+    assert index.to_table("number = 7").num_rows == 1
+    table.add_columns({"id": "number + 1"})
+    assert index.to_table("id = 8").num_rows == 1
+
+
+def test_columns_with_odd_names_and_fields_of_structs(tmp_path):
+    names = ["user id", "select", "Größe", "a-b", "Mixed", "mixed"]
+    inner = pa.array([None if i == 3 else {"x": i, "odd name": {"y": str(i)}} for i in range(50)])
+    table = pa.table({**{name: pa.array([f"{name}{i}" for i in range(50)]) for name in names}, "s": inner})
+    root = tmp_path / "odd.lance"
+    write(root, table)
+    columns = [*names, "s.x", "s.odd name.y"]
+    index = zb.build_index(root, columns, rows_per_zone=8)
+    for name in names:
+        found = index.search(zb.col(name) == f"{name}42")
+        assert found.num_zones_kept == 1
+        assert index.to_table(zb.col(name) == f"{name}42")["s"].to_pylist() == [{"x": 42, "odd name": {"y": "42"}}]
+    assert index.search("s.x = 41").num_zones_kept == 1
+    assert index.to_table(zb.col("s.odd name.y") == "41").num_rows == 1
+    assert index.to_table("s.x IS NULL").num_rows == 1
+    assert index.verify(sample=1).is_sound
+
+
+TYPES = {
+    "float16": pa.array([float(i) for i in range(50)], pa.float16()),
+    "decimal128": pa.array([decimal.Decimal(i) / 4 for i in range(50)], pa.decimal128(10, 2)),
+    "decimal256": pa.array([decimal.Decimal(i) / 4 for i in range(50)], pa.decimal256(60, 2)),
+    "fixed_size_binary": pa.array([b"%04d" % i for i in range(50)], pa.binary(4)),
+    "uuid": pa.array([uuid.UUID(int=i).bytes for i in range(50)], pa.uuid()),
+    "duration": pa.array([dt.timedelta(seconds=i) for i in range(50)], pa.duration("us")),
+    "dictionary": pa.array([f"d{i}" for i in range(50)]).dictionary_encode(),
+    "date64": pa.array(range(50), pa.int32()).cast(pa.date32()).cast(pa.date64()),
+    "time32": pa.array(range(50), pa.int32()).cast(pa.time32("s")),
+    "zoned": pa.array(range(50), pa.timestamp("us", "Europe/Berlin")),
+    "large_binary": pa.array([b"%d" % i for i in range(50)], pa.large_binary()),
+    "uint64": pa.array([2**63 + i for i in range(50)], pa.uint64()),
+    "string_view": pa.array([f"s{i}" for i in range(50)], pa.string_view()),
+}
+
+
+def test_each_type_that_lance_stores_is_built_and_found(tmp_path):
+    root = tmp_path / "types.lance"
+    table = pa.table(TYPES)
+    write(root, table, max_rows_per_file=30)
+    lance.dataset(str(root)).delete("uint64 = 9223372036854775809")
+    index = zb.build_index(root, list(TYPES), rows_per_zone=8)
+    for name, values in TYPES.items():
+        value = values[41].as_py()
+        found = index.search(zb.col(name) == value)
+        assert found.num_zones_kept == 1, name
+        assert index.to_table(zb.col(name) == value)["uint64"].to_pylist() == [2**63 + 41]
+        assert index.exists(name, [value]).to_pylist() == [True]
+
+
+# --- versions ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", ["2.0", "2.1", "2.2"])
+def test_blobs_are_bytes_however_they_are_read(tmp_path, version):
+    """pylance gives their places in a scan, bytes by number, and of 2.2 an error."""
+    blob = pa.field("blob", pa.large_binary(), metadata={"lance-encoding:blob": "true"})
+    values = [None if number % 7 == 0 else b"%d" % number for number in range(300)]
+    fields = pa.schema([("u", pa.string()), blob])
+    table = pa.table([pa.array([f"k{number}" for number in range(300)]), pa.array(values, pa.large_binary())], fields)
+    root = tmp_path / "t.lance"
+    lance.write_dataset(table, str(root), data_storage_version=version).delete("u = 'k4'")
+    index = zb.build_index(root, ["u", "blob"], rows_per_zone=16)
+    assert index.schema.field("blob").type == pa.large_binary()
+    rest = [value for number, value in enumerate(values) if number != 4]
+    assert index.to_table("u IS NOT NULL")["blob"].to_pylist() == rest
+    assert index.to_table("u = 'k5'").to_pylist() == [{"u": "k5", "blob": b"5"}]
+    assert index.to_table(zb.Equals("blob", b"250"))["u"].to_pylist() == ["k250"]
+    assert index.search(zb.Equals("blob", b"250")).num_zones_kept == 1
+    assert index.to_table("blob IS NULL").num_rows == values.count(None)
+
+
+@pytest.mark.parametrize("sign", ["#", "?"])
+def test_a_url_that_lance_cuts_is_refused(sign):
+    with pytest.raises(InvalidArgumentError, match="must have no #"):
+        zb.open_lake(f"s3://bucket/runs/2020{sign}1/t.lance")
+
+
+def test_a_lance_dataset_stands_for_the_version_that_it_has_loaded(root):
+    pinned = lance.dataset(str(root))
+    index = zb.build_index(pinned, "u", rows_per_zone=ROWS_PER_ZONE)
+    write(root, rows(120, 150))
+    assert index.to_table(user(130)).num_rows == 0
+    assert zb.open_index(root).to_table(user(130)).num_rows == 1
+    snapshot = open_dataset(pinned).pin()
+    pinned.checkout_latest()
+    assert len(snapshot.list()) == 3
+    assert index.info()["table_version"] == 1
+    older = zb.build_index(lance.dataset(str(root), version=1), "u", index=root.parent / "_older")
+    assert older.num_fragments == 3
+
+
+def test_a_scan_reads_one_version_whatever_is_committed_meanwhile(root):
+    index = build(root)
+    reader = index.scan("id IS NOT NULL")
+    table = lance.dataset(str(root))
+    table.delete("id < 100")
+    table.optimize.compact_files()
+    assert reader.read_all().num_rows == 120
+    assert index.dataset().count_rows() == 20
+
+
+def test_a_pinned_table_can_be_sent_to_another_process(root):
+    lance.dataset(str(root)).delete("id < 10")
+    snapshot = open_dataset(str(root)).pin()
+    copy = pickle.loads(pickle.dumps(snapshot))
+    assert copy == snapshot
+    path = next(iter(copy.list()))
+    assert copy.deleted_rows(path).tolist() == list(range(10))
+    with copy.open(path) as file:
+        assert file.read_rows(0, [10], [12], ["id"])["id"].to_pylist() == [10, 11]
+
+
+def test_the_table_can_move_with_its_index(root):
+    build(root)
+    moved = root.parent / "elsewhere"
+    moved.mkdir()
+    for one in (root, root.parent / "_t.lance.zonebloom"):
+        shutil.move(one, moved / one.name)
+    index = zb.open_index(moved / "t.lance")
+    assert index.search(user(7)).num_zones_kept == 1
+    assert_agrees(index, moved / "t.lance")
+
+
+@pytest.mark.parametrize("place", ["_indices", "_versions", "_deletions", "data"])
+def test_an_index_among_the_files_of_the_table_is_refused(root, place):
+    with pytest.raises(InvalidArgumentError, match="in a folder of its own"):
+        zb.build_index(root, "u", index=root / place / "mine")
+
+
+def test_a_part_of_a_table_and_a_folder_of_tables_are_refused(root):
+    with pytest.raises(InvalidArgumentError, match="a part of the table"):
+        zb.build_index(root / "data", "u")
+    with pytest.raises(DataFileError, match="Delta, Iceberg or Lance table"):
+        zb.build_index(root.parent, "u", index=root.parent / "_mine")
+
+
+def test_what_only_parquet_files_have_is_refused_by_name(root):
+    with pytest.raises(DataFileError, match="must be Parquet here"):
+        zb.parquet_blooms(root)
+
+
+def test_a_lost_data_file_is_an_error_and_no_answer(root):
+    index = build(root)
+    for one in (root / "data").iterdir():
+        one.unlink()
+    with pytest.raises(DataFileError, match="readable by pylance"):
+        index.to_table(user(7))
+
+
+# --- doors ------------------------------------------------------------------------------------------------------------
+
+
+def test_engines_that_take_a_pyarrow_dataset_prune_a_lance_table(root):
+    import duckdb
+
+    build(root)
+    lance.dataset(str(root)).delete("id = 8")
+    events = zb.open_index(root).dataset()
+    found = duckdb.sql(f"SELECT id FROM events WHERE {user(9)}").fetchall()
+    assert found == [(9,)]
+    assert events.last_scan.kept.rows == 8
+    assert events.to_table(filter=pc.field("id") == 8).num_rows == 0
+
+
+def test_the_command_reads_lance_tables(root, run):
+    assert run("build", root, "--column", "u", "--rows-per-zone", 8).code == 0
+    lance.dataset(str(root)).delete("id = 7")
+    assert "lance, table version 1" in run("info", root).out
+    assert "user" not in run("scan", root, "--where", user(7)).out
+    assert "user" in run("scan", root, "--where", user(50)).out
+    assert "fragments/0000000002" in run("search", root, "--where", user(87)).out
+    assert "rows" in run("whatif", root, "--column", "u").out
+
+
+def test_a_table_in_an_object_store(s3):
+    url = s3.url("t.lance")
+    options = s3.options
+    lance.write_dataset(rows(0, 120), url, max_rows_per_file=40, storage_options=options)
+    index = zb.build_index(url, "u", rows_per_zone=ROWS_PER_ZONE, storage_options=options)
+    lance.dataset(url, storage_options=options).delete("id = 8")
+    found = zb.open_index(url, storage_options=options)
+    assert found.search(user(87)).num_zones_kept == 1
+    assert found.to_table(user(87))["id"].to_pylist() == [87]
+    assert found.to_table(user(8)).num_rows == 0
+    assert index.location != url
+    lance.write_dataset(rows(120, 160), url, mode="append", storage_options=options)
+
+    def fault(method: str, path: str, _query: str) -> str | None:
+        return "deny" if method == "GET" and path.endswith(".lance") else None
+
+    for call in (lambda: found.to_table(user(130)), found.refresh, lambda: found.refresh("full")):
+        with s3.server.misbehaving(fault), pytest.raises(StorageError):
+            call()
+    assert found.version == 1
+    assert found.to_table(user(130))["id"].to_pylist() == [130]
+
+
+def test_random_commits_against_lances_own_scan(tmp_path):
+    rng = random.Random(5)
+    root = tmp_path / "t.lance"
+    write(root, rows(0, 60), enable_stable_row_ids=True)
+    index, last = build(root), 60
+    steps = [
+        lambda table: table.delete(f"id % 7 = {rng.randrange(7)}"),
+        lambda table: table.update({"u": f"'new {rng.random()}'"}, where=f"id % 11 = {rng.randrange(11)}"),
+        lambda table: table.optimize.compact_files(target_rows_per_fragment=rng.choice([50, 1000])),
+        lambda table: table.add_columns({f"c{rng.random()}"[:9].replace(".", ""): "id + 1"}),
+        lambda table: table.optimize.optimize_indices(),
+    ]
+    for _ in range(at_depth(60, 7)):
+        write(root, rows(last, last + 20).select(lance.dataset(str(root)).schema.names[:2]))
+        last += 20
+        rng.choice(steps)(lance.dataset(str(root)))
+        if rng.random() < 0.4:
+            index.refresh(rng.choice(["incremental", "incremental", "quick"]))
+        assert_same(index.to_table("id IS NOT NULL"), theirs(root))
+        for key in rng.sample(theirs(root)["u"].to_pylist(), 5):
+            assert_same(index.to_table(zb.col("u") == key), theirs(root, f"u = '{key}'"))

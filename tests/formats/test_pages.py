@@ -1,0 +1,451 @@
+"""Rows read by pages: what comes out is what reading the row group gives, whatever wrote the file.
+
+Oracle: pyarrow 26 reading whole row groups. Writers: pyarrow, Polars 2.1, DuckDB 2.0, DataFusion 55, Spark 4.3. The
+constants that say when a page pays are set to nothing here, so that small files are cut too.
+"""
+
+from __future__ import annotations
+
+import decimal
+import os
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import zonebloom as zb
+from tests.depth import at_depth
+from tests.formats.page_costs import every_page_pays
+from zonebloom.errors import DataFileError
+from zonebloom.formats import DataFile, ParquetDataset
+from zonebloom.formats.lru_cache import LruCache
+from zonebloom.formats.parquet import footer as footers
+from zonebloom.formats.parquet import pages
+from zonebloom.formats.parquet.footer import read_footer
+from zonebloom.stores.local import LocalStore
+from zonebloom.stores.local_file import LocalFile
+
+
+class CountingFile(LocalFile):
+    """A local file that notes what is read of it."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.requests: list[list[tuple[int, int]]] = []
+        self.num_whole = 0
+        """Row groups that were read whole."""
+
+    def read_ranges(self, ranges):
+        self.requests.append(list(ranges))
+        return super().read_ranges(ranges)
+
+    def arrow_file(self):
+        self.num_whole += 1
+        return super().arrow_file()
+
+    def read_into(self, memory, ranges):
+        self.requests.append(list(ranges))
+        return super().read_into(memory, ranges)
+
+    @property
+    def num_bytes(self) -> int:
+        return sum(length for ranges in self.requests for _offset, length in ranges)
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[tuple[DataFile, CountingFile]]:
+    """A file of which what was read for its footer is not counted."""
+    source = CountingFile(path)
+    with DataFile(source) as data:
+        source.requests.clear()
+        yield data, source
+
+
+@pytest.fixture(autouse=True)
+def small_pages_pay(monkeypatch):
+    every_page_pays(monkeypatch.setattr)
+
+
+# --- whatever pyarrow writes ----------------------------------------------------------------------------------------
+
+TEXTS = ["", "a", "é" * 3, "long " * 30, "\x00", *(f"value {i}" for i in range(300))]
+DICTIONARY = pa.dictionary(pa.int32(), pa.string())
+VIEWS = {pa.string_view(), pa.binary_view()}
+STRUCT = pa.struct([("x", pa.int32()), ("deep", pa.struct([("s", pa.string()), ("b", pa.bool_())]))])
+
+
+def some_values(kind: pa.DataType, num_rows: int, random: Random) -> pa.Array:
+    """Random values of `kind`, some of them null, with few or many distinct ones."""
+    span = random.choice([3, 300, 2**15 - 1])
+    is_null = [random.random() < random.choice([0, 0.1, 0.9]) for _ in range(num_rows)]
+    numbers = [None if no else random.randint(0, span) for no in is_null]
+    if pa.types.is_struct(kind):
+        rows = [
+            None
+            if n is None
+            else {"x": n if n % 3 else None, "deep": None if n % 5 == 0 else {"s": str(n), "b": n % 2 == 0}}
+            for n in numbers
+        ]
+        return pa.array(rows, kind)
+    if pa.types.is_list(kind):
+        return pa.array([None if n is None else list(range(n % 4)) for n in numbers], kind)
+    if pa.types.is_map(kind):
+        return pa.array([None if n is None else [(str(i), i) for i in range(n % 3)] for n in numbers], kind)
+    if pa.types.is_null(kind):
+        return pa.nulls(num_rows)
+    if pa.types.is_boolean(kind):
+        return pa.array([None if n is None else n % 3 == 0 for n in numbers])
+    if isinstance(kind, pa.UuidType):
+        return pa.array([None if n is None else uuid.UUID(int=n * 7919).bytes for n in numbers], kind)
+    if pa.types.is_fixed_size_binary(kind):
+        return pa.array([None if n is None else n.to_bytes(kind.byte_width, "big") for n in numbers], kind)
+    if pa.types.is_decimal(kind):
+        return pa.array([None if n is None else decimal.Decimal(n) / 4 for n in numbers], kind)
+    if pa.types.is_dictionary(kind):
+        return pa.array([None if n is None else TEXTS[n % len(TEXTS)] for n in numbers]).dictionary_encode()
+    if pa.types.is_floating(kind):
+        return pa.array([None if n is None else n / 8 for n in numbers], pa.float64()).cast(kind)
+    if kind in (pa.string(), pa.large_string(), pa.string_view()):
+        return pa.array([None if n is None else TEXTS[n % len(TEXTS)] for n in numbers], kind)
+    if kind in (pa.binary(), pa.large_binary(), pa.binary_view()):
+        return pa.array([None if n is None else TEXTS[n % len(TEXTS)].encode() for n in numbers], kind)
+    if pa.types.is_timestamp(kind) and kind.unit == "ns":  # old versions of the format have microseconds alone
+        numbers = [None if n is None else n * 1000 for n in numbers]
+    if kind == pa.int8():
+        numbers = [None if n is None else n % 128 for n in numbers]
+    return pa.array(numbers, pa.int32() if kind.bit_width == 32 else pa.int64()).cast(kind)
+
+
+KINDS = [
+    *(pa.int8(), pa.uint16(), pa.int32(), pa.uint32(), pa.int64(), pa.uint64()),
+    *(pa.float16(), pa.float32(), pa.float64(), pa.bool_(), pa.null()),
+    *(pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.large_binary(), pa.binary_view()),
+    *(pa.binary(4), pa.uuid(), DICTIONARY),
+    *(pa.decimal32(9, 2), pa.decimal64(18, 2), pa.decimal128(10, 2), pa.decimal128(38, 2), pa.decimal256(60, 2)),
+    *(pa.date32(), pa.time32("ms"), pa.time64("ns"), pa.duration("us")),
+    *(pa.timestamp("s"), pa.timestamp("ms"), pa.timestamp("us", "Europe/Berlin"), pa.timestamp("ns")),
+    *(STRUCT, pa.list_(pa.int32()), pa.map_(pa.string(), pa.int64())),
+]
+INTEGERS = {pa.int32(), pa.int64()}
+
+
+@st.composite
+def tables(draw) -> tuple[pa.Table, dict[str, Any]]:
+    """A table of some columns, and how it is written."""
+    random = Random(draw(st.integers(0, 2**32)))
+    num_rows = random.choice([1, 2, 50, 700, 3000])
+    kinds = random.sample(KINDS, random.randint(1, 6))
+    table = pa.table({f"column {i}": some_values(kind, num_rows, random) for i, kind in enumerate(kinds)})
+    has_dictionaries = random.choice([True, False])
+    options = {
+        "row_group_size": random.choice([max(1, num_rows // 3), num_rows]),
+        "data_page_size": random.choice([16, 100, 1000, 1 << 20]),
+        "write_batch_size": random.choice([1, 7, 64, 1024]),
+        "compression": random.choice(["none", "snappy", "gzip", "zstd", "lz4", "brotli"]),
+        "data_page_version": random.choice(["1.0", "2.0"]),
+        "use_dictionary": has_dictionaries,
+        "dictionary_pagesize_limit": random.choice([10, 500, 1 << 20]),
+        "write_page_index": random.random() < 0.9,
+        "write_page_checksum": random.choice([True, False]),
+        "store_schema": random.random() < 0.8,
+        "use_deprecated_int96_timestamps": random.random() < 0.2,
+        "version": random.choice(["1.0", "2.4", "2.6"]),
+    }
+    if not has_dictionaries and random.random() < 0.5:
+        encodings = {}
+        for name, kind in zip(table.column_names, kinds, strict=True):
+            if kind in INTEGERS:
+                encodings[name] = random.choice(["DELTA_BINARY_PACKED", "BYTE_STREAM_SPLIT"])
+            elif kind == pa.string():
+                encodings[name] = random.choice(["DELTA_LENGTH_BYTE_ARRAY", "DELTA_BYTE_ARRAY"])
+        options["column_encoding"] = encodings or None
+    return table, options
+
+
+def plain(table: pa.Table) -> pa.Table:
+    """Views and dictionaries as plain values, one chunk a column: equal values may have dictionaries that differ."""
+    wide = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary(), DICTIONARY: pa.string()}
+    schema = pa.schema([field.with_type(wide.get(field.type, field.type)) for field in table.schema])
+    return table.cast(schema).combine_chunks()
+
+
+def some_ranges(num_rows: int, random: Random) -> list[tuple[int, int]]:
+    """Sorted, disjoint ranges: few or many, short or long."""
+    count = random.choice([1, 2, 5, 100])
+    cuts = sorted(random.sample(range(num_rows + 1), min(2 * count, num_rows + 1) // 2 * 2))
+    return list(zip(cuts[::2], cuts[1::2], strict=True))
+
+
+def check_ranges(
+    data: DataFile,
+    oracle: pq.ParquetFile,
+    group: int,
+    ranges: list[tuple[int, int]],
+    columns: list[str] | None = None,
+) -> None:
+    """The rows that `data` reads are those of the row group."""
+    starts, stops = [start for start, _ in ranges], [stop for _, stop in ranges]
+    names = oracle.schema_arrow.names if columns is None else columns
+    found = data.read_rows(group, starts, stops, names)
+    whole = oracle.read_row_group(group, columns=names)
+    expected = pa.concat_tables([plain(whole).slice(start, stop - start) for start, stop in ranges])
+    found.validate(full=True)
+    pairs = zip(found.schema.types, whole.schema.types, strict=True)
+    assert [one for one, wanted in pairs if one != wanted and wanted not in VIEWS] == []
+    assert plain(found).equals(expected.combine_chunks()), ranges
+
+
+UNHURRIED = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+
+
+@settings(max_examples=at_depth(150), deadline=None, suppress_health_check=UNHURRIED)
+@given(written=tables(), seed=st.integers(0, 2**32))
+def test_rows_read_by_pages_are_the_rows_of_the_row_group(written, seed):
+    table, options = written
+    random = Random(seed)
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "x.parquet")
+        try:
+            pq.write_table(table, path, **options)
+        except (pa.ArrowNotImplementedError, OSError):  # an encoding that pyarrow has not for a type
+            return
+        oracle = pq.ParquetFile(path)
+        with opened(path) as (data, _source):
+            for group in range(oracle.num_row_groups):
+                for _ in range(4):
+                    check_ranges(data, oracle, group, some_ranges(data.row_group_rows[group], random))
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+def test_every_flat_type_and_struct_is_cut(tmp_path, kind, version):
+    """No row group is read for them, and few bytes; lists and maps are read with the row group."""
+    table = pa.table({"c": some_values(kind, 5000, Random(1)), "other": np.arange(5000)})
+    options = {"data_page_size": 64, "write_batch_size": 64, "data_page_version": version, "write_page_index": True}
+    pq.write_table(table, tmp_path / "x.parquet", dictionary_pagesize_limit=600, **options)
+    is_cut = not (pa.types.is_list(kind) or pa.types.is_map(kind) or pa.types.is_null(kind))  # nulls are one page
+    with opened(tmp_path / "x.parquet") as (data, source):
+        check_ranges(data, pq.ParquetFile(tmp_path / "x.parquet"), 0, [(2000, 2010), (4321, 4322)], ["c"])
+        assert source.num_whole == (not is_cut)
+        if is_cut:
+            assert len(source.requests) == 2
+            assert sum(length for _, length in source.requests[1]) < (9000 if kind == STRUCT else 3000)
+
+
+# --- files of other writers -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def events() -> pa.Table:
+    random = Random(3)
+    numbers = [random.randrange(2**40) for _ in range(60_000)]
+    return pa.table(
+        {
+            "k": numbers,
+            "text": [f"user {number % 5000}" for number in numbers],
+            "id": [f"{number:036}" for number in numbers],
+            "half": [None if number % 4 else number / 2 for number in numbers],
+            "flag": [number % 3 == 0 for number in numbers],
+            "at": pa.array(numbers, pa.timestamp("us", "UTC")),
+            "price": pa.array([decimal.Decimal(number % 10**7) / 100 for number in numbers], pa.decimal128(9, 2)),
+            "deep": [{"x": number, "y": str(number % 10)} for number in numbers],
+            "many": [[number, 1][: number % 3] for number in numbers],
+        }
+    )
+
+
+def check_file(path: Path, random: Random) -> set[str]:
+    """Random ranges of all columns are those of the row groups; the columns that a cut was made of."""
+    oracle = pq.ParquetFile(path)
+    with opened(path) as (data, source):
+        for group, num_rows in enumerate(data.row_group_rows):
+            for _ in range(4):
+                check_ranges(data, oracle, group, some_ranges(num_rows, random))
+        footer = read_footer(source)
+        one = np.array([data.row_group_rows[0] // 2])
+        return set(pages.read_cuts(source, footer, 0, (one, one + 1), data.schema.names))
+
+
+FLAT = {"k", "text", "id", "half", "flag", "at", "price"}
+
+
+def test_files_of_polars(events, tmp_path):
+    import polars as pl
+
+    frame = pl.from_arrow(events).with_columns(kind=pl.col("text").cast(pl.Categorical))
+    frame.write_parquet(tmp_path / "x.parquet", row_group_size=40_000, data_page_size=20_000)
+    assert check_file(tmp_path / "x.parquet", Random(1)) >= FLAT | {"kind"}
+
+
+@pytest.mark.parametrize("version", ["v1", "v2"])
+def test_files_of_duckdb(events, tmp_path, version):
+    """They have no page index, and a page for each column chunk: walked, and then read whole."""
+    import duckdb
+
+    connection = duckdb.connect()
+    connection.register("events", events)
+    connection.sql(f"copy events to '{tmp_path}/x.parquet' (format parquet, parquet_version {version})")
+    assert check_file(tmp_path / "x.parquet", Random(1)) == set()
+
+
+def test_files_of_datafusion(events, tmp_path):
+    import datafusion
+
+    context = datafusion.SessionContext()
+    context.register_record_batches("events", [events.to_batches()])
+    context.sql(f"copy events to '{tmp_path}/x.parquet' stored as parquet").collect()
+    assert check_file(tmp_path / "x.parquet", Random(1)) >= FLAT | {"deep"}
+
+
+# --- what is read, and what is kept ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def large_lake(tmp_path) -> Path:
+    """One file of two row groups of 100 000 rows, with a page index; `key` is unique."""
+    random = np.random.default_rng(2)
+    table = pa.table(
+        {
+            "key": random.permutation(200_000),
+            "text": [f"{number:036}" for number in random.integers(0, 2**60, 200_000)],
+            "amount": random.random(200_000),
+        }
+    )
+    (tmp_path / "lake").mkdir()
+    options = {"row_group_size": 100_000, "compression": "none", "use_dictionary": False, "write_page_index": True}
+    pq.write_table(table, tmp_path / "lake" / "x.parquet", data_page_size=1 << 16, **options)
+    os.utime(tmp_path / "lake" / "x.parquet", (1, 1))
+    return tmp_path / "lake"
+
+
+@pytest.fixture
+def counted(monkeypatch) -> list[CountingFile]:
+    """The local files that are opened from now on."""
+    sources: list[CountingFile] = []
+
+    def counting(path: Path) -> CountingFile:
+        sources.append(CountingFile(path))
+        return sources[-1]
+
+    monkeypatch.setattr("zonebloom.stores.local.LocalFile", counting)
+    return sources
+
+
+def test_a_scan_of_one_key_reads_a_page_of_each_column(large_lake, counted):
+    """Of 10 MB: its page of `key`, and one of each other column, in two lists of ranges; the footer is known."""
+    index = zb.build_index(large_lake, "key", rows_per_zone=1000, fpp=1e-6)
+    expected = pq.read_table(large_lake / "x.parquet", filters=[("key", "=", 77)])
+    counted.clear()
+    assert index.to_table("key = 77").equals(expected)
+    assert [one.num_whole for one in counted] == [0]
+    assert counted[0].num_bytes < 4 * (1 << 16)
+    counted.clear()
+    assert index.to_table("key = 77").equals(expected)
+    assert [len(one.requests) for one in counted] == [2]
+    counted.clear()
+    assert index.to_table("key = 77 and amount > 2").num_rows == 0
+    assert [len(one.requests) for one in counted] == [1]
+
+
+def test_a_row_that_is_found_does_not_keep_its_page(large_lake):
+    index = zb.build_index(large_lake, "key", rows_per_zone=1000)
+    found = index.to_table("key = 77")
+    assert found.get_total_buffer_size() < 1000
+
+
+def test_a_footer_is_parsed_once_for_all_who_open_the_file(large_lake):
+    path = large_lake / "x.parquet"
+    assert read_footer(LocalFile(path)) is read_footer(LocalFile(path))
+    os.utime(path, (2, 2))
+    second = read_footer(LocalFile(path))
+    assert second is read_footer(LocalFile(path))
+    pq.write_table(pa.table({"key": [1]}), path)
+    os.utime(path, (2, 2))
+    assert read_footer(LocalFile(path)).metadata.num_rows == 1
+
+
+def test_the_footer_of_a_new_file_is_not_kept(tmp_path):
+    """Who writes again in the same instant may leave size and time as they are."""
+    pq.write_table(pa.table({"key": [1, 2]}), tmp_path / "x.parquet")
+    assert read_footer(LocalFile(tmp_path / "x.parquet")) is not read_footer(LocalFile(tmp_path / "x.parquet"))
+
+
+def test_footers_are_kept_up_to_a_size(tmp_path, monkeypatch):
+    paths = [tmp_path / f"{number}.parquet" for number in range(3)]
+    for path in paths:
+        pq.write_table(pa.table({"key": [1, 2]}), path)
+        os.utime(path, (1, 1))
+    size = read_footer(LocalFile(paths[0])).num_bytes
+    monkeypatch.setattr(footers, "_KEPT", LruCache(2 * size, lambda footer: footer.num_bytes))
+    first, second, third = (read_footer(LocalFile(path)) for path in paths)
+    assert read_footer(LocalFile(paths[2])) is third
+    assert read_footer(LocalFile(paths[1])) is second
+    assert read_footer(LocalFile(paths[0])) is not first
+
+
+def test_a_file_that_changes_under_a_kept_footer_is_an_error(large_lake):
+    index = zb.build_index(large_lake, "key", rows_per_zone=1000)
+    assert index.to_table("key = 77").num_rows == 1
+    reader = index.scan("key = 77")
+    table = pq.read_table(large_lake / "x.parquet")
+    pq.write_table(table.slice(0, 5), large_lake / "x.parquet")
+    with pytest.raises(DataFileError, match="must not change during a scan"):
+        reader.read_all()
+    assert index.to_table("key >= 0").num_rows == 5
+
+
+def test_where_most_rows_are_wanted_the_row_group_is_read(large_lake, monkeypatch):
+    monkeypatch.undo()
+    with opened(large_lake / "x.parquet") as (data, source):
+        starts = np.arange(0, 100_000, 1000)
+        found = data.read_rows(0, starts, starts + 990, ["key", "text"])
+        assert found.num_rows == 99_000
+        assert source.num_whole == 1
+
+
+# --- deleted rows ---------------------------------------------------------------------------------------------------
+
+
+class WithDeletions(ParquetDataset):
+    """A data set some rows of which its table deleted."""
+
+    def deleted_rows(self, path):
+        return np.array([0, 5, 77, 150_000] if path == "x.parquet" else [])
+
+
+def test_deleted_rows_are_no_candidates(large_lake):
+    index = zb.build_index(large_lake, "key", rows_per_zone=1000)
+    keys = pq.read_table(large_lake / "x.parquet")["key"]
+    index.data = WithDeletions(LocalStore(large_lake), "folder")
+    assert index.to_table("key >= 0", columns=["key"])["key"].to_pylist() == [
+        key for row, key in enumerate(keys.to_pylist()) if row not in (0, 5, 77, 150_000)
+    ]
+    for row, num_rows in ((5, 0), (6, 1), (150_000, 0)):
+        assert index.to_table(zb.col("key") == keys[row].as_py()).num_rows == num_rows
+
+
+def test_of_an_object_store_little_is_fetched_for_one_key(large_lake, s3):
+    """The file's end with footer and page index; the page of `key`, then those of the two other columns at once.
+
+    The first time, the header of each column's last page comes with them. The scan after that asks for 3 pages alone.
+    """
+    url = s3.upload(large_lake, "lake")
+    index = zb.build_index(url, "key", rows_per_zone=1000, fpp=1e-6, storage_options=s3.options)
+    footers._KEPT.clear()
+    expected = pq.read_table(large_lake / "x.parquet", filters=[("key", "=", 77)])
+    for num_requests, num_bytes in ((7, 5 * (1 << 16)), (3, 4 * (1 << 16))):
+        with s3.server.recorded() as requests:
+            assert index.to_table("key = 77").equals(expected)
+        of_data = [one for one in requests if one.path.endswith("x.parquet")]
+        assert len(of_data) == num_requests
+        assert sum(one.num_bytes for one in of_data) < num_bytes

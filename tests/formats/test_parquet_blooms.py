@@ -1,0 +1,1053 @@
+"""Parquet's own bloom filters: read, listed, written, used and adopted.
+
+Oracles: the writers and readers pyarrow 26, DuckDB 2.0 and DataFusion 55; bytes of parquet-java that arrow-rs keeps as
+its fixture, and of Spark that parquet2 keeps. The tables are those of Parquet's specification.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import struct
+import sys
+import uuid
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+
+import datafusion
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as pads
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyarrow.parquet import encryption
+
+import zonebloom as zb
+from tests.depth import at_depth
+from zonebloom import cli
+from zonebloom.bloom.sizing import expected_fpp
+from zonebloom.cli.bytes_text import text_of
+from zonebloom.errors import DataFileError
+from zonebloom.formats.parquet import thrift
+from zonebloom.predicates import Predicate
+from zonebloom.predicates.row_filter import to_expression
+
+ROWS, GROUP = 4000, 1000
+NUMBERS = np.arange(ROWS, dtype=np.int64)
+SHUFFLED = NUMBERS * 2654435761 % 2**31
+FLOATS = np.where(NUMBERS % GROUP == 7, 0.0, SHUFFLED / 7)
+
+TABLE = pa.table(
+    {
+        "key": pa.array(SHUFFLED),
+        "text": pa.array([f"user {number}" for number in SHUFFLED.tolist()]),
+        "tiny": pa.array((NUMBERS // GROUP).astype(np.int8)),
+        "short": pa.array((SHUFFLED % 60_000).astype(np.uint16)),
+        "word": pa.array(SHUFFLED.astype(np.uint32)),
+        "ratio": pa.array(FLOATS),
+        "price": pa.array(SHUFFLED % 10**7 - 5 * 10**6)
+        .cast(pa.decimal128(19, 0))
+        .cast(pa.decimal128(12, 2), safe=False),
+        "wide": pa.array(SHUFFLED - 2**30).cast(pa.decimal128(25, 3)),
+        "cash": pa.array((SHUFFLED % 10**6 - 500).astype(np.int32))
+        .cast(pa.decimal128(12, 2))
+        .cast(pa.decimal128(9, 2)),
+        "day": pa.array((SHUFFLED % 40_000).astype(np.int32)).cast(pa.date32()),
+        "at": pa.array(SHUFFLED * 1000).cast(pa.timestamp("ms")),
+        "blob": pa.array([number.to_bytes(12, "big") for number in SHUFFLED.tolist()]),
+    }
+)
+
+
+def write_pyarrow(path: Path, table: pa.Table = TABLE, **options) -> None:
+    blooms = {name: {"ndv": GROUP, "fpp": 0.001} for name in table.column_names}
+    pq.write_table(table, path, row_group_size=GROUP, bloom_filter_options=blooms, **options)
+
+
+def write_duckdb(path: Path, table: pa.Table = TABLE) -> None:
+    with duckdb.connect() as connection:
+        connection.register("rows", table)
+        options = (
+            "FORMAT parquet, ROW_GROUP_SIZE 2048, DICTIONARY_SIZE_LIMIT 100000, BLOOM_FILTER_FALSE_POSITIVE_RATIO 0.001"
+        )
+        connection.sql(f"COPY (SELECT * FROM rows) TO '{path}' ({options})")
+
+
+def write_datafusion(path: Path, table: pa.Table = TABLE) -> None:
+    context = datafusion.SessionContext()
+    context.sql("SET datafusion.execution.parquet.bloom_filter_on_write = true").collect()
+    context.sql(f"SET datafusion.execution.parquet.max_row_group_size = {GROUP}").collect()
+    context.register_record_batches("rows", [table.to_batches()])
+    context.sql(f"COPY rows TO '{path}' STORED AS parquet").collect()
+
+
+WRITERS: dict[str, Callable[[Path], None]] = {
+    "pyarrow": write_pyarrow,
+    "duckdb": write_duckdb,
+    "datafusion": write_datafusion,
+}
+
+
+@pytest.fixture(scope="module", params=WRITERS)
+def written(request, tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp(request.param) / "a.parquet"
+    WRITERS[request.param](path)
+    return path
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+def test_filters_of_every_writer_hold_every_value_and_few_others(written):
+    file, num_filters = pq.ParquetFile(written), 0
+    for group in range(file.num_row_groups):
+        rows = file.read_row_group(group)
+        for name in rows.column_names:
+            filter_ = zb.parquet_bloom(written, group, name)
+            if filter_ is None:  # DuckDB writes none where there is no dictionary
+                continue
+            num_filters += 1
+            assert filter_.check(rows[name].combine_chunks()).true_count == rows.num_rows
+            assert filter_.expected_ndv() == pytest.approx(len(set(rows[name].to_pylist())), rel=0.05, abs=1)
+    absent = zb.parquet_bloom(written, 0, "text").check(pa.array([f"none {number}" for number in range(2000)]))
+    assert absent.true_count < 0.1 * 2000
+    assert num_filters >= 10 * file.num_row_groups
+
+
+def test_bitsets_equal_those_of_every_writer_at_equal_size_and_type(written):
+    file, num_equal = pq.ParquetFile(written), 0
+    for name in TABLE.column_names:
+        theirs = zb.parquet_bloom(written, 0, name)
+        if theirs is not None:
+            ours = type(theirs)(np.zeros_like(theirs.blocks), theirs.column_type, theirs.plain_type)
+            ours.insert(file.read_row_group(0, [name])[name])
+            assert ours.to_bytes() == theirs.to_bytes(), name
+            num_equal += 1
+    assert num_equal >= 10
+
+
+def test_bytes_with_header_are_what_the_file_has(written):
+    chunk = pq.read_metadata(written).row_group(0).column(0)
+    raw = written.read_bytes()[chunk.bloom_filter_offset :][: chunk.bloom_filter_length]
+    filter_ = zb.Sbbf.from_parquet_bytes(raw)
+    assert filter_ == zb.parquet_bloom(written, 0, "key")
+    assert filter_.to_parquet_bytes() == raw
+
+
+HEADER = bytes.fromhex("15401c1c00001c1c00001c1c000000")
+INT64_0_TO_9 = bytes.fromhex("18821808860844060265800a4002264e7201402601c0c2984046002438794000")
+TEXT_A0_TO_A9 = bytes.fromhex("c80150144044086d062504439050602008842b21000563410200e02c404e6004")
+"""One block each, as parquet-java wrote them for 0 … 9 and for "a0" … "a9"."""
+
+
+def test_bytes_of_parquet_java_are_read_and_written():
+    for bitset, values in (
+        (INT64_0_TO_9, pa.array(range(10))),
+        (TEXT_A0_TO_A9, pa.array([f"a{i}" for i in range(10)])),
+    ):
+        filter_ = zb.Sbbf.from_parquet_bytes(HEADER + bitset)
+        assert filter_.check(values).true_count == 10
+        fresh = zb.Sbbf.with_blocks(1)
+        fresh.insert(values)
+        assert fresh.to_parquet_bytes() == HEADER + bitset
+
+
+@pytest.mark.parametrize("num_blocks", [1, 4, 255, 256, 8191, 1 << 17])
+def test_headers_of_every_length_come_back(num_blocks):
+    filter_ = zb.Sbbf.with_blocks(num_blocks)
+    assert zb.Sbbf.from_parquet_bytes(filter_.to_parquet_bytes()) == filter_
+
+
+def test_a_zero_is_found_by_either_zero_and_nan_by_any(tmp_path):
+    path = tmp_path / "a.parquet"
+    for stored in (0.0, -0.0):
+        pq.write_table(pa.table({"x": [stored, 1.5]}), path, bloom_filter_options={"x": {"ndv": 2, "fpp": 1e-6}})
+        filter_ = zb.parquet_bloom(path, 0, "x")
+        answers = filter_.check(pa.array([0.0, -0.0, 1.5, -1.5, 2.5, None, np.nan], from_pandas=False))
+        assert answers.to_pylist() == [True, True, True, False, False, None, True]
+
+
+def test_values_are_cast_to_the_type_of_the_column(tmp_path):
+    path = tmp_path / "a.parquet"
+    write_pyarrow(path)
+    assert zb.parquet_bloom(path, 2, "tiny").check(pa.array([1, 2, 3])).to_pylist() == [False, True, False]
+    with pytest.raises(zb.ZoneBloomError, match="of the column's type int8"):
+        zb.parquet_bloom(path, 2, "tiny").check(pa.array([300]))
+
+
+def test_a_chunk_without_a_filter_has_none_and_wrong_names_are_said(tmp_path):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"a": [1], "b": [2]}), path, bloom_filter_options={"a": {"ndv": 1, "fpp": 0.1}})
+    assert zb.parquet_bloom(path, 0, "b") is None
+    assert zb.parquet_bloom(tmp_path, 0, "a").check(pa.array([1, 7])).to_pylist() == [True, False]
+    with pytest.raises(LookupError, match="did you mean a"):
+        zb.parquet_bloom(path, 0, "aa")
+    with pytest.raises(ValueError, match="row_group must be one of the 1"):
+        zb.parquet_bloom(path, 1, "a")
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "b.parquet")
+    with pytest.raises(ValueError, match="read from one file, got 2"):
+        zb.parquet_bloom(tmp_path, 0, "a")
+
+
+def test_every_damaged_bit_of_a_header_is_no_filter(tmp_path):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"a": range(1000)}), path, bloom_filter_options={"a": {"ndv": 1000, "fpp": 0.01}})
+    raw = path.read_bytes()
+    offset = pq.read_metadata(path).row_group(0).column(0).bloom_filter_offset
+    header = len(zb.parquet_bloom(path, 0, "a").to_parquet_bytes()) - zb.parquet_bloom(path, 0, "a").num_bytes
+    for place in range(offset, offset + header):
+        for bit in range(8):
+            path.write_bytes(raw[:place] + bytes([raw[place] ^ 1 << bit]) + raw[place + 1 :])
+            with pytest.raises(DataFileError, match="cannot be used"):
+                zb.parquet_bloom(path, 0, "a")
+
+
+# --- listing ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_list_has_every_filter_of_every_file(written):
+    metadata = pq.read_metadata(written)
+    chunks = [metadata.row_group(g).column(c) for g in range(metadata.num_row_groups) for c in range(len(TABLE.schema))]
+    listed = zb.parquet_blooms(written.parent).to_pylist()
+    assert {(one["row_group"], one["column"]) for one in listed} == {
+        (number // len(TABLE.schema), chunk.path_in_schema)
+        for number, chunk in enumerate(chunks)
+        if chunk.bloom_filter_offset
+    }
+    assert {(one["path"], one["problem"]) for one in listed} == {("a.parquet", None)}
+    (key,) = zb.parquet_blooms(written, column="key").slice(0, 1).to_pylist()
+    filter_ = zb.parquet_bloom(written, 0, "key")
+    assert (key["num_blocks"], key["num_bytes"], key["fpp"]) == (filter_.num_blocks, filter_.num_bytes, filter_.fpp())
+    assert key["expected_fpp"] == pytest.approx(key["fpp"], rel=0.5)
+
+
+@pytest.mark.parametrize("name", TABLE.column_names)
+def test_a_value_that_is_there_is_excluded_from_other_row_groups_alone(written, name):
+    file = pq.ParquetFile(written)
+    values = [file.read_row_group(group, [name])[name].to_pylist() for group in range(file.num_row_groups)]
+    wanted, num_excluded = values[0][11], 0
+    for one in zb.parquet_blooms(written, column=name, value=wanted).to_pylist():
+        assert one["excluded"] in (True, False)
+        assert not (one["excluded"] and wanted in values[one["row_group"]])
+        num_excluded += one["excluded"]
+    if wanted not in values[1] and name != "wide":
+        assert num_excluded >= 1
+
+
+def test_a_filter_cannot_tell_of_what_is_not_compared_by_bytes(tmp_path):
+    path = tmp_path / "a.parquet"
+    write_pyarrow(path)
+    for column, value in (("ratio", float("nan")), ("key", 0.5), ("key", "x7"), ("text", 7)):
+        assert zb.parquet_blooms(path, column=column, value=value)["excluded"].null_count == 4
+    assert zb.parquet_blooms(path, column="tiny", value=1000)["excluded"].to_pylist() == [True] * 4
+    assert zb.parquet_blooms(path, column="tiny", value=[1, 3])["excluded"].to_pylist() == [True, False, True, False]
+
+
+def test_a_filter_that_cannot_be_used_is_listed_with_its_problem(tmp_path):
+    path = tmp_path / "a.parquet"
+    write_pyarrow(path)
+    raw = bytearray(path.read_bytes())
+    raw[pq.read_metadata(path).row_group(1).column(0).bloom_filter_offset + 4] ^= 1
+    path.write_bytes(raw)
+    first, second = zb.parquet_blooms(path, column="key", value=-1).to_pylist()[:2]
+    assert (first["problem"], first["excluded"]) == (None, True)
+    assert "uncompressed split-block filter" in second["problem"]
+    assert second["excluded"] is second["num_blocks"] is None
+
+
+def test_the_list_says_what_is_missing(tmp_path):
+    with pytest.raises(DataFileError, match="at least one file"):
+        zb.parquet_blooms(tmp_path)
+    write_pyarrow(tmp_path / "a.parquet")
+    with pytest.raises(LookupError, match="did you mean key"):
+        zb.parquet_blooms(tmp_path, column="kei")
+    with pytest.raises(ValueError, match="with the column"):
+        zb.parquet_blooms(tmp_path, value=7)
+
+
+def test_the_command_lists_filters_and_looks_a_value_up(written, run):
+    code, out, err = run("blooms", written)
+    assert (code, len(out.splitlines())) == (0, zb.parquet_blooms(written).num_rows)
+    assert "usable" in err
+    for column in ("key", "text", "day", "cash", "blob"):
+        value = TABLE[column][5].as_py()
+        text = text_of(value) if isinstance(value, bytes) else value
+        code, out, err = run("blooms", written, "--column", column, "--value", text, "--format", "json")
+        listed = zb.parquet_blooms(written, column=column, value=value)
+        assert code == 0
+        assert [one["excluded"] for one in json.loads(out)] == listed["excluded"].to_pylist()
+    code, out, err = run("blooms", written, "--column", "key", "--value", "seven")
+    assert (code, out) == (2, "")
+    assert "--value must be of the type int64" in err
+    assert run("blooms", written, "--value", "7")[0] == 2
+
+
+# --- tables -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("bits_per_value", "fpp"), [(6.0, 0.10), (10.5, 0.01), (16.9, 0.001), (26.4, 0.0001), (41.0, 0.00001)]
+)
+def test_the_specifications_table_of_bits_and_probabilities_is_met(bits_per_value, fpp):
+    num_blocks = 4096
+    assert expected_fpp(int(num_blocks * 256 / bits_per_value), num_blocks) == pytest.approx(fpp, rel=0.05)
+
+
+@pytest.mark.parametrize(("ndv", "fpp"), [(26_214, 0.0126), (52_428, 0.18), (13_107, 0.0004)])
+def test_the_specifications_example_of_1024_blocks_is_met(ndv, fpp):
+    assert expected_fpp(ndv, 1024) == pytest.approx(fpp, rel=0.06)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pa.array(["a", "b", None]).dictionary_encode(),
+        pa.array(["a", "b", None], pa.string_view()),
+        pa.array([b"a" * 16, b"b" * 16, None], pa.binary(16)).cast(pa.uuid()),
+        pa.array([1, 2, None]).cast(pa.uint8()),
+        pa.array([1.5, 2.5, None], pa.float16()),
+        pa.array([1, 2, None], pa.duration("us")),
+        pa.array([1, 2, None], pa.timestamp("s", "UTC")),
+        pa.array([1, 2, None], pa.time32("s")),
+        pa.array([86_400_000, 0, None], pa.date64()),
+        pa.array([1, -2, None]).cast(pa.decimal256(60, 3)),
+        pa.array([1, -2, None], pa.int32()).cast(pa.decimal64(18, 3)),
+    ],
+    ids=lambda values: str(values.type),
+)
+def test_rare_types_are_found_in_what_pyarrow_writes(tmp_path, values):
+    path = tmp_path / "a.parquet"
+    for options in ({}, {"store_schema": False, "store_decimal_as_integer": True}):
+        pq.write_table(pa.table({"x": values}), path, bloom_filter_options={"x": {"ndv": 3, "fpp": 1e-6}}, **options)
+        filter_ = zb.parquet_bloom(path, 0, "x")
+        stored = pq.ParquetFile(path).read()["x"].combine_chunks()
+        if pa.types.is_duration(values.type) and options:
+            assert filter_.column_type == pa.int64()
+        assert filter_.check(stored).to_pylist() == [True, True, None]
+        assert filter_.plain_type is not None
+
+
+def test_types_whose_bytes_are_not_known_are_not_looked_up(tmp_path):
+    path = tmp_path / "a.parquet"
+    blooms = {"x": {"ndv": 3, "fpp": 1e-6}}
+    times = pa.table({"x": pa.array([1, 2], pa.timestamp("ns"))})
+    pq.write_table(times, path, use_deprecated_int96_timestamps=True, bloom_filter_options=blooms)
+    filter_ = zb.parquet_bloom(path, 0, "x")
+    assert filter_.plain_type is None
+    with pytest.raises(TypeError, match="whose stored bytes are known"):
+        filter_.check(pa.array([1], pa.timestamp("ns")))
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+NAMES = ["key", "text", "tiny", "word", "ratio", "price", "wide", "cash", "day", "at", "blob"]
+
+
+def write_plain(path: Path, **options) -> None:
+    path.parent.mkdir(exist_ok=True)
+    metadata = {"owner": "someone"}
+    order = [pq.SortingColumn(0)]
+    table = TABLE.replace_schema_metadata(metadata)
+    pq.write_table(
+        table, path, row_group_size=GROUP, write_page_index=True, sorting_columns=order, compression="zstd", **options
+    )
+
+
+@pytest.fixture(scope="module")
+def copied(tmp_path_factory) -> tuple[Path, Path]:
+    """A file, and its copy with filters."""
+    folder = tmp_path_factory.mktemp("copies")
+    path = folder / "lake" / "a.parquet"
+    write_plain(path)
+    (copy,) = zb.add_parquet_blooms(folder / "lake", folder / "with", NAMES, fpp=0.001)
+    return path, Path(copy)
+
+
+def footer_of(path: Path) -> tuple[int, bytes]:
+    """Where the footer begins, and the footer."""
+    raw = path.read_bytes()
+    length = int.from_bytes(raw[-8:-4], "little")
+    return len(raw) - 8 - length, raw[-8 - length : -8]
+
+
+def with_chunks(footer: bytes, edit: Callable[[int, int, dict], dict]) -> bytes:
+    """The footer with the fields that `edit(group, leaf, chunk)` gives each column chunk; its metadata is field 3."""
+
+    def fields_of(written: bytes) -> dict:
+        return thrift.written_fields(written, 0)[0]
+
+    fields, groups = fields_of(footer), []
+    for number, written in enumerate(thrift.written_structs(fields[4][1])):
+        group, chunks = fields_of(written), []
+        for leaf, one in enumerate(thrift.written_structs(group[1][1])):
+            chunk = fields_of(one)
+            new = edit(number, leaf, chunk | {3: fields_of(chunk[3][1])})
+            if 3 in new:
+                new[3] = (thrift.STRUCT, thrift.write_struct(new[3]))
+            chunks.append(thrift.write_struct(chunk | new))
+        groups.append(thrift.write_struct(group | {1: (thrift.LIST, thrift.write_list(thrift.STRUCT, chunks))}))
+    return thrift.write_struct(fields | {4: (thrift.LIST, thrift.write_list(thrift.STRUCT, groups))})
+
+
+def without_length(_group: int, _leaf: int, chunk: dict) -> dict:
+    return {3: {number: value for number, value in chunk[3].items() if number != 15}}
+
+
+def described(path: Path) -> tuple[list, list]:
+    """All that pyarrow knows of a footer but the filters' places: of the file, and of each column chunk."""
+    metadata = pq.read_metadata(path)
+    chunks = [
+        metadata.row_group(g).column(c) for g in range(metadata.num_row_groups) for c in range(metadata.num_columns)
+    ]
+    places = {"bloom_filter_offset", "bloom_filter_length"}
+    groups = [metadata.row_group(g) for g in range(metadata.num_row_groups)]
+    of_groups = [(group.num_rows, group.total_byte_size, group.sorting_columns) for group in groups]
+    whole = [
+        metadata.schema,
+        metadata.metadata,
+        metadata.created_by,
+        metadata.num_rows,
+        metadata.format_version,
+        of_groups,
+    ]
+    return whole, [{key: value for key, value in one.to_dict().items() if key not in places} for one in chunks]
+
+
+def test_a_copy_has_the_bytes_of_its_source_and_all_of_its_footer(copied):
+    path, copy = copied
+    start, _footer = footer_of(path)
+    assert copy.read_bytes()[:start] == path.read_bytes()[:start]
+    assert described(copy) == described(path)
+    assert pq.read_table(copy).equals(pq.read_table(path))
+    assert list(copy.parent.iterdir()) == [copy]
+
+
+def test_filters_of_a_copy_equal_those_of_pyarrow_at_equal_size(copied, tmp_path):
+    write_pyarrow(tmp_path / "a.parquet")
+    num_equal = 0
+    for name in set(NAMES) - {"ratio"}:
+        for group in range(4):
+            ours, theirs = (zb.parquet_bloom(path, group, name) for path in (copied[1], tmp_path / "a.parquet"))
+            assert ours.fpp() <= 0.002
+            least = min(ours.num_blocks, theirs.num_blocks)
+            num_equal += ours.fold(ours.num_blocks // least) == theirs.fold(theirs.num_blocks // least)
+    assert num_equal == 40
+
+
+def test_fields_that_nobody_knows_stay_in_a_copy(tmp_path):
+    path = tmp_path / "lake" / "a.parquet"
+    write_plain(path)
+    start, footer = footer_of(path)
+    fields, _stop = thrift.written_fields(footer, 0)
+    fields[32767] = (thrift.BINARY, b"an extension")
+    groups = thrift.written_structs(fields[4][1])
+    group, _stop = thrift.written_fields(groups[1], 0)
+    group[99] = (thrift.STRUCT, thrift.write_struct({1: (thrift.I64, -7), 2: (thrift.BINARY, b"odd")}))
+    groups[1] = thrift.write_struct(group)
+    fields[4] = (thrift.LIST, thrift.write_list(thrift.STRUCT, groups))
+    written = thrift.write_struct(fields)
+    path.write_bytes(path.read_bytes()[:start] + written + struct.pack("<I4s", len(written), b"PAR1"))
+    (copy,) = zb.add_parquet_blooms(path, tmp_path / "with", "key")
+    found, _stop = thrift.read_struct(footer_of(Path(copy))[1])
+    assert found[32767] == b"an extension"
+    assert found[4][1][99] == {1: -7, 2: b"odd"}
+    before, _stop = thrift.read_struct(written)
+    for one in (found, before):
+        for of_group in one[4]:
+            for place in (14, 15):
+                of_group[1][0][3].pop(place, None)
+    assert found == before
+
+
+def test_datafusion_leaves_out_row_groups_of_a_copy(copied):
+    for path, num_left in ((copied[0], 4), (copied[1], 1)):
+        context = datafusion.SessionContext()
+        context.register_parquet("rows", str(path))
+        for name in ("key", "text", "word"):
+            value = TABLE[name][2500].as_py()
+            (batch, *_rest) = context.sql(f"EXPLAIN ANALYZE SELECT * FROM rows WHERE {name} = '{value}'").collect()
+            plan = " ".join(row["plan"] for row in batch.to_pylist())
+            kept = re.search(r"row_groups_pruned_bloom_filter=(\d+) total → (\d+) matched", plan)
+            assert kept is not None
+            assert int(kept[2]) == min(num_left, int(kept[1]))
+            assert context.sql(f"SELECT key FROM rows WHERE {name} = '{value}'").to_arrow_table()[
+                "key"
+            ].to_pylist() == [TABLE["key"][2500].as_py()]
+
+
+def test_duckdb_leaves_out_row_groups_of_a_copy(copied):
+    for path, num_scanned in ((copied[0], 4), (copied[1], 1)):
+        with duckdb.connect() as connection:
+            for name in ("key", "text", "word"):
+                where = f"FROM '{path}' WHERE {name} = '{TABLE[name][2500]}'"
+                [(_kind, plan)] = connection.sql(f"EXPLAIN (ANALYZE, FORMAT json) {where}").fetchall()
+                assert f'"row_groups_scanned": {num_scanned}' in plan
+                assert connection.sql(f"SELECT key {where}").fetchall() == [(TABLE["key"][2500].as_py(),)]
+
+
+def test_a_zero_is_found_by_other_engines_in_a_copy(tmp_path):
+    for name, stored in (("plus", 0.0), ("minus", -0.0)):
+        path = tmp_path / name / "a.parquet"
+        path.parent.mkdir()
+        pq.write_table(pa.table({"x": [stored, 1.0]}), path, write_statistics=False)
+        (copy,) = zb.add_parquet_blooms(path, tmp_path / f"{name} with", "x", fpp=1e-6)
+        for probed in ("0.0", "-0.0"):
+            assert duckdb.sql(f"SELECT count(*) FROM '{copy}' WHERE x = {probed}::DOUBLE").fetchall() == [(1,)]
+        assert zb.parquet_blooms(copy, column="x", value=5.0)["excluded"].to_pylist() == [True]
+
+
+COUNTED = list(range(40))
+OF_TYPES = {
+    **{str(one): pa.array(COUNTED, one) for one in (pa.int8(), pa.int16(), pa.int32(), pa.int64())},
+    **{str(one): pa.array(COUNTED, one) for one in (pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64())},
+    **{str(one): pa.array([n / 4 for n in COUNTED], one) for one in (pa.float32(), pa.float64())},
+    **{str(one): pa.array(COUNTED, one) for one in (pa.date32(), pa.duration("us"), pa.time32("ms"))},
+    **{f"time in {unit}": pa.array(COUNTED, pa.time64(unit)) for unit in ("us", "ns")},
+    **{
+        f"{unit} {zone}": pa.array(COUNTED, pa.timestamp(unit, zone))
+        for unit in ("ms", "us", "ns")
+        for zone in (None, "UTC")
+    },
+    **{
+        str(one): pa.array([Decimal(n) for n in COUNTED], one)
+        for one in map(pa.decimal128, (5, 12, 20, 38), (2, 2, 3, 0))
+    },
+    "narrow decimal256": pa.array([Decimal(n) for n in COUNTED], pa.decimal256(20, 3)),
+    **{
+        str(one): pa.array([str(n) for n in COUNTED], one) for one in (pa.string(), pa.large_string(), pa.string_view())
+    },
+    **{
+        str(one): pa.array([b"%04d" % n for n in COUNTED], one)
+        for one in (pa.binary(), pa.large_binary(), pa.binary(4))
+    },
+    "uuid": pa.array([uuid.UUID(int=n).bytes for n in COUNTED], pa.uuid()),
+    "dictionary": pa.array([str(n) for n in COUNTED]).dictionary_encode(),
+}
+
+
+def test_engines_find_in_a_copy_what_they_find_in_the_original(tmp_path):
+    """By `=`, in each type that is copied: a filter of other bytes than those an engine looks up loses rows."""
+    table = pa.table(OF_TYPES)
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=10)
+    (copy,) = zb.add_parquet_blooms(tmp_path / "a.parquet", tmp_path / "with", table.column_names, fpp=1e-6)
+    with duckdb.connect() as connection:
+        context = datafusion.SessionContext()
+        for path in (tmp_path / "a.parquet", Path(copy)):
+            context.register_parquet(path.parent.name, str(path))
+        for name in table.column_names:
+            for row in (7, 33):
+                quoted = f'"{name}"'
+                text = f"SELECT {quoted}::VARCHAR, typeof({quoted}) FROM '{tmp_path}/a.parquet' LIMIT 1 OFFSET {row}"
+                value, kind = connection.sql(text).fetchall()[0]
+                for path in (tmp_path / "a.parquet", copy):
+                    query = f"SELECT count(*) FROM '{path}' WHERE {quoted} = '{value}'::{kind}"
+                    assert connection.sql(query).fetchall() == [(1,)], (path, name)
+                if pa.types.is_duration(table[name].type) or name == "uuid":  # DataFusion has no such literals
+                    continue
+                is_equal = datafusion.col(f'"{name}"') == datafusion.lit(table[name][row])
+                counts = [context.table(where).filter(is_equal).count() for where in (tmp_path.name, "with")]
+                assert counts == [1, 1], name
+
+
+def test_types_that_engines_read_as_others_get_no_filters(tmp_path):
+    columns = {"half": np.arange(9, dtype=np.float16), "wide": pa.array([Decimal(1)] * 9, pa.decimal256(50, 3))}
+    pq.write_table(pa.table(columns), tmp_path / "a.parquet")
+    for name, kind in (("half", "halffloat"), ("wide", r"decimal256\(50, 3\)")):
+        with pytest.raises(TypeError, match=f"got {name} of {kind}"):
+            zb.add_parquet_blooms(tmp_path / "a.parquet", tmp_path / "with", name)
+
+
+def test_nothing_is_replaced_and_nothing_is_left_after_an_error(tmp_path, copied):
+    path, target = tmp_path / "lake" / "a.parquet", tmp_path / "with"
+    write_plain(path)
+    before = path.read_bytes()
+    (copy,) = zb.add_parquet_blooms(tmp_path / "lake", target, "key")
+    with pytest.raises(ValueError, match="no file may be there"):
+        zb.add_parquet_blooms(tmp_path / "lake", target, "text")
+    with pytest.raises(ValueError, match="outside of the data set"):
+        zb.add_parquet_blooms(tmp_path / "lake", tmp_path / "lake" / "inner", "key")
+    with pytest.raises(ValueError, match="must have no filters yet"):
+        zb.add_parquet_blooms(copy, tmp_path / "again", ["text", "key"])
+    with pytest.raises(LookupError, match="did you mean key"):
+        zb.add_parquet_blooms(path, tmp_path / "again", "kei")
+    with pytest.raises(ValueError, match="fpp"):
+        zb.add_parquet_blooms(path, tmp_path / "again", "key", fpp=1)
+    pq.write_table(pa.table({"flag": [True]}), tmp_path / "b.parquet")
+    with pytest.raises(TypeError, match="stored as BOOLEAN"):
+        zb.add_parquet_blooms(tmp_path / "b.parquet", tmp_path / "again", "flag")
+    (tmp_path / "lake" / "b.parquet").write_bytes(before[:-300] + before[-8:])
+    with pytest.raises(DataFileError):
+        zb.add_parquet_blooms(tmp_path / "lake", tmp_path / "again", "key")
+    pages = bytearray(before)
+    pages[4:20_000] = bytes(len(pages[4:20_000]))
+    (tmp_path / "lake" / "b.parquet").write_bytes(pages)
+    with pytest.raises(DataFileError):
+        zb.add_parquet_blooms(tmp_path / "lake", tmp_path / "again", "key")
+    assert path.read_bytes() == before
+    assert not [one for one in (tmp_path / "again").rglob("*") if one.is_file()]
+
+
+def test_folders_nested_columns_and_files_without_the_column_are_copied(tmp_path):
+    root = tmp_path / "lake"
+    deep = pa.table({"deep": pa.array([{"x": number, "y": "z"} for number in range(50)])})
+    for name, table in (("day=1/a.parquet", deep), ("day=2/b.parquet", pa.table({"other": [1]})), ("c.parquet", deep)):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(table, root / name)
+    copies = zb.add_parquet_blooms(root, tmp_path / "with", "deep.x")
+    assert [Path(one).relative_to(tmp_path / "with").as_posix() for one in copies] == [
+        "c.parquet",
+        "day=1/a.parquet",
+        "day=2/b.parquet",
+    ]
+    assert zb.parquet_blooms(tmp_path / "with", column="deep.x", value=51)["excluded"].to_pylist() == [True, True]
+    assert pq.read_table(tmp_path / "with/day=2/b.parquet", partitioning=None).equals(pa.table({"other": [1]}))
+
+
+def test_every_damaged_bit_of_a_header_without_a_length_is_no_filter(copied, tmp_path):
+    """parquet-java wrote no lengths before Parquet had the field."""
+    start, footer = footer_of(copied[1])
+    footer = with_chunks(footer, without_length)
+    raw = copied[1].read_bytes()[:start] + footer + struct.pack("<I4s", len(footer), b"PAR1")
+    path = tmp_path / "a.parquet"
+    path.write_bytes(raw)
+    metadata = pq.read_metadata(path)
+    for group, name in ((0, "key"), (3, "blob")):
+        chunk = metadata.row_group(group).column(TABLE.schema.get_field_index(name))
+        assert chunk.bloom_filter_length is None
+        path.write_bytes(raw)
+        whole = zb.parquet_bloom(path, group, name)
+        assert whole == zb.parquet_bloom(copied[1], group, name)
+        for place in range(chunk.bloom_filter_offset, chunk.bloom_filter_offset + 17):
+            for bit in range(8):
+                if place < chunk.bloom_filter_offset + len(whole.to_parquet_bytes()) - whole.num_bytes:
+                    path.write_bytes(raw[:place] + bytes([raw[place] ^ 1 << bit]) + raw[place + 1 :])
+                    with pytest.raises(DataFileError, match="cannot be used"):
+                        zb.parquet_bloom(path, group, name)
+
+
+def test_a_filter_without_a_length_may_end_where_a_page_index_begins(tmp_path):
+    """As in files of pyarrow, and of arrow-rs before it wrote lengths."""
+    path = tmp_path / "a.parquet"
+    write_pyarrow(path, TABLE.select(["key", "text"]), write_page_index=True)
+    whole = zb.parquet_blooms(path).to_pylist()
+    start, footer = footer_of(path)
+    footer = with_chunks(footer, without_length)
+    path.write_bytes(path.read_bytes()[:start] + footer + struct.pack("<I4s", len(footer), b"PAR1"))
+    assert zb.parquet_blooms(path).to_pylist() == whole
+    assert {one["problem"] for one in whole} == {None}
+
+
+def test_a_path_that_two_leaves_have_means_neither(tmp_path):
+    table = pa.table({"k": range(10), "a.b": range(10), "a": [{"b": 1000 + one} for one in range(10)]})
+    table = table.append_column("x.list.element", pa.array(range(10)))
+    table = table.append_column("x", pa.array([[1000 + one] for one in range(10)]))
+    blooms = {name: {"ndv": 10, "fpp": 1e-6} for name in ("k", "a.b", "x.list.element")}
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=5, bloom_filter_options=blooms)
+    lake = zb.open_lake(tmp_path)
+    assert lake.search("k = 3").num_rows_kept == 5
+    for name in ("a.b", "x.list.element"):
+        assert lake.to_table(f'"{name}" = 3').num_rows == 1
+        assert lake.search(f'"{name}" = 1003').num_rows_kept == 10
+        with pytest.raises(LookupError, match="once"):
+            zb.parquet_bloom(tmp_path, 0, name)
+    index = zb.build_index(tmp_path, ["k", "x.list.element"], rows_per_zone=2, adopt="parquet")
+    assert [one["num_zones"] for one in index.info()["columns"]] == [2, 5]
+    assert index.to_table('"x.list.element" = 3')["k"].to_pylist() == [3]
+
+
+def test_the_command_adds_filters(tmp_path, run):
+    path = tmp_path / "lake" / "a.parquet"
+    write_plain(path)
+    code, out, err = run("blooms", path, "--add", "-o", tmp_path / "with", "--column", "key", "-c", "text")
+    assert (code, out, err) == (0, f"{tmp_path / 'with' / 'a.parquet'}\n", "")
+    assert run("blooms", tmp_path / "with", "-c", "key", "--value", "-5")[2].endswith("; 4 exclude the value\n")
+    assert run("blooms", path, "--add", "-o", tmp_path / "with", "-c", "key")[0] == 2
+    assert run("blooms", path, "--add", "-c", "key")[0] == 2
+
+
+# --- searching --------------------------------------------------------------------------------------------------------
+
+
+def rows_where(table: pa.Table, name: str, values: list) -> list:
+    return sorted(table.filter(pc.is_in(table[name], pa.array(values, table[name].type)))["key"].to_pylist())
+
+
+@pytest.fixture
+def indexed(tmp_path) -> tuple[Path, zb.Index]:
+    """A lake of one indexed file of ten rows."""
+    root = tmp_path / "lake"
+    root.mkdir()
+    pq.write_table(TABLE.slice(0, 10), root / "a.parquet")
+    return root, zb.build_index(root, "key")
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_a_new_file_is_pruned_by_its_own_filters(indexed, writer):
+    root, index = indexed
+    WRITERS[writer](root / "b.parquet")
+    both = pa.concat_tables([TABLE.slice(0, 10), pads.dataset(root / "b.parquet").to_table().cast(TABLE.schema)])
+    num_pruned = 0
+    for name in ("key", "text", "word", "price", "at", "blob"):
+        value = TABLE[name][3700].as_py()
+        found = index.search(zb.col(name) == value)
+        assert found.num_rows_kept < ROWS + 10
+        num_pruned += 1
+        assert sorted(index.to_table(zb.col(name) == value)["key"].to_pylist()) == rows_where(both, name, [value])
+        absent = zb.col(name).isin([TABLE[name][3700].as_py()]) & (zb.col("tiny") == 0)
+        assert index.search(absent).num_rows_kept <= found.num_rows_kept
+    assert num_pruned == 6
+    (reason,) = {one.message for one in found.reasons if one.code == "FILE_NOT_INDEXED"}
+    assert "filters of its own exclude values from" in reason
+    explained = str(index.explain(zb.col("key") == TABLE["key"][3700].as_py()))
+    assert "filters of its own" in " ".join(explained.split())
+
+
+def test_exact_existence_reads_no_row_group_whose_filter_excludes_all_values(indexed):
+    root, index = indexed
+    write_pyarrow(root / "b.parquet")
+    wanted = [TABLE["key"][3].as_py(), TABLE["key"][3700].as_py(), -1]
+    assert index.exists("key", wanted, exact=True).to_pylist() == [True, True, False]
+    without_pages(root / "b.parquet")
+    assert index.exists("key", [-1, -2], exact=True).to_pylist() == [False, False]
+    assert index.exists("key", [-1]).to_pylist() == [True]
+    with pytest.raises(DataFileError):
+        index.exists("key", wanted, exact=True)
+
+
+@settings(max_examples=at_depth(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_own_filters_lose_no_row_of_any_predicate(own_lake, data):
+    index, table = own_lake
+    names = ["key", "text", "tiny", "ratio", "cash", "day"]
+
+    def leaf(name: str, places: list[int], fresh: bool) -> Predicate:
+        values = [table[name][place].as_py() for place in places]
+        values += [table[name][0].as_py()] if not fresh else []
+        return zb.col(name).isin([value for value in values if value is not None])
+
+    leaves = st.builds(
+        leaf, st.sampled_from(names), st.lists(st.integers(0, len(table) - 1), max_size=2), st.booleans()
+    )
+    trees = st.recursive(
+        leaves,
+        lambda inner: st.one_of(
+            st.builds(lambda one: ~one, inner),
+            st.builds(lambda one, other: one & other, inner, inner),
+            st.builds(lambda one, other: one | other, inner, inner),
+        ),
+        max_leaves=4,
+    )
+    predicate = data.draw(trees)
+    expected = table.filter(to_expression(predicate, table.schema))
+    assert sorted(index.to_table(predicate)["key"].to_pylist()) == sorted(expected["key"].to_pylist())
+
+
+@pytest.fixture(scope="module")
+def own_lake(tmp_path_factory) -> tuple[zb.Index, pa.Table]:
+    """An indexed file, and one that the index does not know, of several small row groups with nulls and zeros."""
+    root = tmp_path_factory.mktemp("own") / "lake"
+    root.mkdir()
+    whole = TABLE.take(pa.array(NUMBERS[::20]))
+    nulls = pa.array(NUMBERS[::20] % 7 == 0)
+    whole = whole.set_column(1, "text", pc.if_else(nulls, None, whole["text"]))
+    pq.write_table(whole.slice(0, 50), root / "a.parquet")
+    index = zb.build_index(root, ["key", "text"], rows_per_zone=16)
+    blooms = {name: {"ndv": 20, "fpp": 0.01} for name in whole.column_names}
+    pq.write_table(whole.slice(50), root / "b.parquet", row_group_size=20, bloom_filter_options=blooms)
+    return index, whole
+
+
+def test_a_damaged_filter_keeps_its_row_group_and_is_said(indexed):
+    root, index = indexed
+    write_pyarrow(root / "b.parquet")
+    raw = bytearray((root / "b.parquet").read_bytes())
+    raw[pq.read_metadata(root / "b.parquet").row_group(2).column(0).bloom_filter_offset] ^= 1
+    (root / "b.parquet").write_bytes(raw)
+    found = index.search(zb.col("key") == -1)
+    assert [(one.start, one.stop) for one in found.row_ranges] == [(2000, 3000)]
+    assert [one.path for one in found.reasons if one.code == "FILTER_UNUSABLE"] == ["b.parquet"]
+    assert index.to_table(zb.col("key") == -1).num_rows == 0
+
+
+def test_a_file_that_changes_between_search_and_scan_is_an_error_and_loses_no_row(indexed):
+    root, index = indexed
+    write_pyarrow(root / "b.parquet")
+    reader = index.scan(zb.col("key") == TABLE["key"][3700].as_py())
+    write_pyarrow(root / "b.parquet", pa.concat_tables([TABLE.slice(1000), TABLE.slice(0, 1001)]))
+    with pytest.raises(DataFileError, match="must not change during a scan"):
+        reader.read_all()
+    assert index.to_table(zb.col("key") == TABLE["key"][3700].as_py()).num_rows == 1
+
+
+def test_columns_that_folders_hold_and_wider_types_are_compared_as_the_data_set_has_them(tmp_path):
+    root = tmp_path / "lake"
+    (root / "day=7").mkdir(parents=True)
+    blooms = {"day": {"ndv": 2, "fpp": 1e-6}, "key": {"ndv": 2, "fpp": 1e-6}}
+    pq.write_table(pa.table({"key": pa.array([1, 2], pa.int64())}), root / "day=7" / "a.parquet")
+    index = zb.build_index(root, "key")
+    narrow = pa.table({"key": pa.array([1, 5], pa.int8()), "day": pa.array([1, 1], pa.int64())})
+    pq.write_table(narrow, root / "day=7" / "b.parquet", bloom_filter_options=blooms)
+    assert index.to_table("day = 7 AND key = 5")["key"].to_pylist() == [5]
+    assert index.search("key = 3").num_rows_kept == 0
+    texts = pa.table({"key": ["5", "6"]})
+    pq.write_table(texts, root / "day=7" / "c.parquet", bloom_filter_options={"key": {"ndv": 2, "fpp": 1e-6}})
+    assert index.search("key = 3").files == ["day=7/c.parquet"]
+
+
+# --- a lake without an index ------------------------------------------------------------------------------------------
+
+
+def test_a_lake_without_an_index_is_searched_by_its_own_filters(tmp_path):
+    root = tmp_path / "lake"
+    for day in (1, 2):
+        (root / f"day={day}").mkdir(parents=True)
+        write_pyarrow(root / f"day={day}" / "a.parquet", TABLE.drop("day"))
+    lake = zb.open_lake(root)
+    value = TABLE["key"][2500].as_py()
+    found = lake.search(zb.col("key") == value)
+    assert {(one.start, one.stop) for one in found.row_ranges} == {(2000, 3000)}
+    assert len(found.files) == 2
+    both = lake.to_table(f"key = {value} AND day = 2")
+    assert both.select(["key", "day"]).to_pylist() == [{"key": value, "day": 2}]
+    assert lake.search(f"key = {value} AND day = 2").num_rows_kept == GROUP
+    assert lake.scan(f"key = {value} OR tiny = 0", columns=["key"], limit=3).read_all().num_rows == 3
+    assert lake.to_table("day = 2", column="key", values=[value]).equals(both)
+    codes = {reason.code for reason in lake.explain(f"key = {value}").result.reasons}
+    assert codes == {"COLUMN_NOT_INDEXED"}
+    assert sorted(path.name for path in root.iterdir()) == ["day=1", "day=2"]
+    with pytest.raises(LookupError, match="did you mean key"):
+        lake.search("kei = 1")
+
+
+def test_a_condition_of_many_levels_is_evaluated_by_own_filters(tmp_path):
+    """900 levels, which is more than Python's stack takes with two frames a level."""
+    write_pyarrow(tmp_path / "a.parquet")
+    value = TABLE["key"][2500].as_py()
+    condition = is_value = zb.col("key") == value
+    for other in range(450):
+        condition = (condition | (zb.col("tiny") == other)) & is_value
+    assert zb.open_lake(tmp_path).search(condition).num_rows_kept == GROUP
+
+
+def test_a_lake_is_listed_anew_at_each_call(tmp_path):
+    root = tmp_path / "lake"
+    root.mkdir()
+    with pytest.raises(DataFileError, match="at least one file"):
+        zb.open_lake(root)
+    write_pyarrow(root / "a.parquet", TABLE.slice(0, GROUP).select(["key"]))
+    lake = zb.open_lake(root)
+    value = TABLE["key"][2500].as_py()
+    assert lake.to_table(f"key = {value}").num_rows == 0
+    write_pyarrow(root / "b.parquet", TABLE.slice(2000).select(["key", "text"]))
+    (root / "c.parquet").write_bytes(b"torn")
+    assert "text" in lake.schema.names
+    assert lake.search(f"key = {value}").files == ["b.parquet", "c.parquet"]
+    (root / "c.parquet").unlink()
+    assert lake.to_table(f"key = {value}").num_rows == 1
+
+
+# --- adopting ---------------------------------------------------------------------------------------------------------
+
+ADOPTED = ["key", "text", "word", "ratio", "day", "at", "blob"]
+"""Columns whose hashed bytes are those of an index."""
+
+
+def without_pages(path: Path) -> None:
+    """Overwrite all pages of a file: whoever reads one fails."""
+    metadata = pq.read_metadata(path)
+    raw = bytearray(path.read_bytes())
+    for group in range(metadata.num_row_groups):
+        for number in range(metadata.num_columns):
+            chunk = metadata.row_group(group).column(number)
+            start = chunk.dictionary_page_offset or chunk.data_page_offset
+            raw[start : start + chunk.total_compressed_size] = bytes(chunk.total_compressed_size)
+    path.write_bytes(raw)
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_an_index_is_built_of_filters_alone(tmp_path, writer):
+    path = tmp_path / "lake" / "a.parquet"
+    path.parent.mkdir()
+    WRITERS[writer](path)
+    whole = path.read_bytes()
+    file = pq.ParquetFile(path)
+    rows, num_groups = file.read(), file.num_row_groups
+    names = [name for name in ADOPTED if zb.parquet_bloom(path, 0, name) is not None]
+    assert len(names) >= 5
+    without_pages(path)
+    index = zb.build_index(path.parent, names, adopt="parquet")
+    assert [one["num_zones"] for one in index.info()["columns"]] == [num_groups] * len(names)
+    for name in names:
+        zones = index.zone_table(name)
+        for group in range(num_groups):
+            assert zb.Sbbf(zones.blocks(group).copy()) == zb.parquet_bloom(path, group, name)
+    assert index.search(zb.col("key") == rows["key"][5].as_py()).num_zones_kept < num_groups
+    path.write_bytes(whole)
+    index.refresh()
+    assert index.verify(sample=1.0).is_sound
+
+
+def test_what_has_no_filter_that_fits_is_built_by_reading(tmp_path):
+    root = tmp_path / "lake"
+    root.mkdir()
+    nulls = TABLE.set_column(1, "text", pc.if_else(pa.array(NUMBERS < 500), None, TABLE["text"]))
+    write_pyarrow(root / "a.parquet", nulls)
+    write_plain(root / "b.parquet")
+    blooms = {"key": {"ndv": GROUP, "fpp": 0.01}}
+    wider = TABLE.set_column(0, "key", TABLE["key"].cast(pa.int32()))
+    pq.write_table(wider, root / "c.parquet", row_group_size=GROUP, bloom_filter_options=blooms)
+    index = zb.build_index(root, ["key", "text", "tiny", "wide"], rows_per_zone=256, adopt="parquet")
+    read = -(-ROWS // 256)
+    assert [one["num_zones"] for one in index.info()["columns"]] == [4 + 2 * read, 4 + 2 * read, 3 * read, 3 * read]
+    assert index.verify(sample=1.0).is_sound
+    everything = pa.concat_tables([nulls, TABLE, TABLE])
+    for name in ("key", "text", "tiny", "wide"):
+        value = TABLE[name][2500].as_py()
+        expected = everything.filter(pc.equal(everything[name], pa.scalar(value, everything[name].type)))
+        assert index.to_table(zb.col(name) == value).num_rows == expected.num_rows
+        assert index.search(zb.col(name) == value).num_rows_kept < 3 * ROWS
+    assert index.to_table("text IS NULL").num_rows == 500
+    assert index.search("text IS NULL").num_rows_kept == GROUP
+    write_pyarrow(root / "d.parquet")
+    done = index.refresh()
+    assert (done.num_zones_added, done.num_zones) == (4 * read, 8 + 14 * read)
+    assert sum(one["num_zones"] for one in index.info()["columns"]) == done.num_zones
+    (root / "d.parquet").unlink()
+    index.refresh("full")
+    assert {one["num_zones"] for one in index.info()["columns"]} == {3 * read}
+    assert index.optimize() is not None
+    assert index.to_table("text IS NULL").num_rows == 500
+
+
+def test_damaged_filters_are_not_adopted(tmp_path):
+    path = tmp_path / "lake" / "a.parquet"
+    path.parent.mkdir()
+    write_pyarrow(path)
+    raw = bytearray(path.read_bytes())
+    raw[pq.read_metadata(path).row_group(1).column(0).bloom_filter_offset + 1] ^= 1
+    path.write_bytes(raw)
+    index = zb.build_index(path.parent, ["key", "text"], rows_per_zone=500, adopt="parquet")
+    assert [one["num_zones"] for one in index.info()["columns"]] == [8, 4]
+    assert index.verify(sample=1.0).is_sound
+
+
+def test_adopting_is_refused_where_values_are_needed(tmp_path):
+    write_pyarrow(tmp_path / "a.parquet")
+    with pytest.raises(ValueError, match="with kind bloom, as a locator needs the values"):
+        zb.build_index(tmp_path / "a.parquet", "key", adopt="parquet", kind="both")
+    with pytest.raises(ValueError, match="adopt must be 'parquet'"):
+        zb.build_index(tmp_path / "a.parquet", "key", adopt="orc")
+    assert not (tmp_path / "_a.parquet.zonebloom").exists()
+
+
+def test_the_command_adopts(tmp_path, capsys, monkeypatch):
+    write_pyarrow(tmp_path / "a.parquet")
+    without_pages(tmp_path / "a.parquet")
+    arguments = ["build", tmp_path / "a.parquet", "-c", "key", "--from-parquet-blooms", "--format", "json"]
+    monkeypatch.setattr(sys, "argv", ["zonebloom", *map(str, arguments)])
+    assert cli.run() == 0
+    assert json.loads(capsys.readouterr().out)["columns"][0]["num_zones"] == 4
+
+
+# --- encrypted files --------------------------------------------------------------------------------------------------
+
+
+class KeysOfNobody(encryption.KmsClient):
+    """Wraps keys as base64: a test has no secret."""
+
+    def wrap_key(self, key_bytes, _master):
+        return base64.b64encode(key_bytes)
+
+    def unwrap_key(self, wrapped_key, _master):
+        return base64.b64decode(wrapped_key)
+
+
+def write_encrypted(path: Path, *, has_plain_footer: bool) -> None:
+    """The columns key and text in row groups of `GROUP` rows, of which key is encrypted; pyarrow writes no filters."""
+    path.parent.mkdir()
+    factory = encryption.CryptoFactory(lambda _connection: KeysOfNobody())
+    wanted = encryption.EncryptionConfiguration(
+        footer_key="f", column_keys={"c": ["key"]}, plaintext_footer=has_plain_footer, data_key_length_bits=128
+    )
+    properties = factory.file_encryption_properties(encryption.KmsConnectionConfig(), wanted)
+    table = TABLE.select(["key", "text"])
+    pq.write_table(table, path, row_group_size=GROUP, encryption_properties=properties)
+
+
+def test_of_a_file_with_an_encrypted_column_the_filters_of_the_others_are_used(tmp_path):
+    path = tmp_path / "lake" / "a.parquet"
+    write_encrypted(path, has_plain_footer=True)
+    start, footer = footer_of(path)
+    body, places = path.read_bytes()[:start], {}
+    for group in range(ROWS // GROUP):
+        filter_ = zb.Sbbf.for_ndv(GROUP, 0.001)
+        filter_.insert(TABLE["text"].slice(group * GROUP, GROUP))
+        places[group] = {14: (thrift.I64, len(body)), 15: (thrift.I32, len(filter_.to_parquet_bytes()))}
+        body += filter_.to_parquet_bytes()
+    signature = footer[-28:]
+    footer = with_chunks(footer, lambda group, leaf, chunk: {3: chunk[3] | places[group]} if leaf else {}) + signature
+    path.write_bytes(body + footer + struct.pack("<I4s", len(footer), b"PAR1"))
+    value = TABLE["text"][2500].as_py()
+    assert zb.parquet_blooms(path, column="text", value=value)["excluded"].to_pylist() == [True, True, False, True]
+    assert set(zb.parquet_blooms(path, column="key", value=-1)["problem"].to_pylist()) == {"its column is encrypted"}
+    lake = zb.open_lake(tmp_path / "lake")
+    assert [(one.start, one.stop) for one in lake.search(zb.col("text") == value).row_ranges] == [(2000, 3000)]
+    assert lake.search("key = -1").num_rows_kept == ROWS
+    index = zb.build_index(tmp_path / "lake", "text", adopt="parquet")
+    assert index.search(zb.col("text") == value).num_zones_kept == 1
+    assert index.to_table(zb.col("text") == value, columns=["text"]).num_rows == 1
+    refused = "column key of data file .*a.parquet must be readable, got one that is encrypted"
+    with pytest.raises(DataFileError, match=refused):
+        zb.build_index(tmp_path / "lake", "key", adopt="parquet", index=tmp_path / "other")
+    with pytest.raises(DataFileError, match=r"filter of column key in row group 0 .*: its column is encrypted"):
+        zb.parquet_bloom(path, 0, "key")
+
+
+@pytest.mark.parametrize("has_plain_footer", [True, False])
+def test_no_filters_are_added_to_encrypted_files(tmp_path, has_plain_footer):
+    path = tmp_path / "lake" / "a.parquet"
+    write_encrypted(path, has_plain_footer=has_plain_footer)
+    for name in ("key", "text"):
+        with pytest.raises(zb.ZoneBloomError, match="encrypted"):
+            zb.add_parquet_blooms(path, tmp_path / "with", name)
+    assert not [one for one in tmp_path.rglob("*") if one.is_file() and one != path]
+
+
+# --- object stores ----------------------------------------------------------------------------------------------------
+
+
+def test_a_remote_lake_is_searched_and_indexed_by_its_own_filters(s3, tmp_path):
+    write_pyarrow(tmp_path / "a.parquet")
+    url = s3.upload(tmp_path, "lake")
+    value = TABLE["key"][2500].as_py()
+    lake = zb.open_lake(url, storage_options=s3.options)
+    before = lake.data.traffic
+    assert lake.search(f"key = {value}").num_rows_kept == GROUP
+    used = lake.data.traffic - before
+    assert used.num_requests <= 3
+    assert used.bytes_read < (tmp_path / "a.parquet").stat().st_size / 2
+    assert lake.to_table(f"key = {value}")["text"].to_pylist() == [f"user {value}"]
+    listed = zb.parquet_blooms(url, column="key", value=value, storage_options=s3.options)
+    assert listed["excluded"].to_pylist() == [True, True, False, True]
+    index = zb.build_index(url, "key", adopt="parquet", storage_options=s3.options)
+    assert index.search(f"key = {value}").num_rows_kept == GROUP
+
+
+def test_a_file_that_is_rewritten_under_the_same_time_loses_no_row(indexed):
+    """Same size, same time, other rows: what a clock of whole seconds makes of two quick writes."""
+    root, index = indexed
+    path = root / "b.parquet"
+    blooms = {"x": {"ndv": 1, "fpp": 1e-6}}
+    for turn in range(8):
+        pq.write_table(
+            pa.table({"x": pa.array([turn], pa.int64())}), path, bloom_filter_options=blooms, compression="none"
+        )
+        assert zb.open_lake(path).to_table(f"x = {turn}").num_rows == 1
+        assert zb.open_lake(path).search(f"x = {turn + 1}").num_rows_kept == 0
+    assert index.search("key = -1").files == ["b.parquet"]

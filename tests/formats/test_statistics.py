@@ -1,0 +1,198 @@
+"""Row groups that a scan leaves out because their statistics deny the predicate: never one with a row that matches.
+
+Oracle: the predicate evaluated over all rows in memory.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import zonebloom as zb
+from tests.depth import at_depth
+from zonebloom.formats import DataFile
+from zonebloom.predicates import parse_predicate
+from zonebloom.predicates.row_filter import to_expression
+from zonebloom.predicates.row_group_bounds import required
+from zonebloom.stores.local_file import LocalFile
+
+DAY = dt.datetime(2020, 1, 1)  # noqa: DTZ001 - a local time is meant
+TYPES = {
+    "tiny": pa.int8(),
+    "small": pa.int32(),
+    "wide": pa.int64(),
+    "day": pa.date32(),
+    "ms": pa.timestamp("ms"),
+    "us": pa.timestamp("us"),
+    "ns": pa.timestamp("ns", "UTC"),
+    "s": pa.timestamp("s"),
+    "positive": pa.uint32(),
+    "float": pa.float64(),
+    "text": pa.string(),
+}
+PROVEN = ["tiny", "small", "wide", "day", "ms", "us", "ns", "s"]
+
+
+def values_of(name: str, numbers: list[int | None]) -> pa.Array:
+    """A value of the column's type for each small number, in the same order."""
+    kind = TYPES[name]
+    if pa.types.is_date32(kind):
+        return pa.array([None if one is None else DAY.date() + dt.timedelta(days=one) for one in numbers], kind)
+    if pa.types.is_timestamp(kind):
+        zone = dt.UTC if kind.tz else None
+        days = [None if one is None else DAY.replace(tzinfo=zone) + dt.timedelta(days=one) for one in numbers]
+        return pa.array(days, kind)
+    if name == "text":
+        return pa.array([None if one is None else f"{one + 50:03}" for one in numbers])
+    return pa.array([None if one is None else one + 50 * (name == "positive") for one in numbers], kind)
+
+
+def literal_of(name: str, number: int) -> str:
+    value = values_of(name, [number])[0].as_py()
+    if isinstance(value, dt.datetime):
+        return f"TIMESTAMP '{value:%Y-%m-%d %H:%M:%S}{'Z' if value.tzinfo else ''}'"
+    if isinstance(value, dt.date):
+        return f"DATE '{value}'"
+    return f"'{value}'" if isinstance(value, str) else str(value)
+
+
+@pytest.fixture
+def groups_read(monkeypatch) -> list[int]:
+    """The row groups of which anything is read."""
+    seen: list[int] = []
+    read = DataFile.read_rows
+    monkeypatch.setattr(DataFile, "read_rows", lambda self, *args: seen.append(args[0]) or read(self, *args))
+    return seen
+
+
+@pytest.fixture(scope="module")
+def sorted_lake(tmp_path_factory) -> Path:
+    """One file of 10 row groups of 10 rows, in which all columns ascend, and `key` is indexed."""
+    root = tmp_path_factory.mktemp("sorted")
+    columns = {name: values_of(name, list(range(-50, 50))) for name in TYPES}
+    table = pa.table({"key": [f"{number:x}" for number in range(100)], **columns})
+    pq.write_table(table, root / "x.parquet", row_group_size=10)
+    zb.build_index(root, "key", rows_per_zone=10)
+    return root
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_a_range_of_a_sorted_column_reads_the_row_groups_that_can_hold_it(sorted_lake, groups_read, name):
+    index = zb.open_index(sorted_lake)
+    found = index.to_table(f"{name} BETWEEN {literal_of(name, -5)} AND {literal_of(name, 4)}", columns=[name])
+    assert found[name].to_pylist() == values_of(name, list(range(-5, 5))).to_pylist()
+    assert sorted(set(groups_read)) == ([4, 5] if name in PROVEN else list(range(10)))
+
+
+@pytest.mark.parametrize(
+    ("text", "groups"),
+    [
+        ("wide = 7", [5]),
+        ("wide IN (-50, 7, 99)", [0, 5]),
+        ("wide < -40", [0]),
+        ("wide <= -40", [0, 1]),
+        ("wide > 39", [9]),
+        ("wide >= 39", [8, 9]),
+        ("wide > 0 AND small < 10", [5]),
+        ("wide > 39 AND text LIKE '09%'", [9]),
+        ("wide < -40 OR wide > 39", list(range(10))),
+        ("NOT wide < 40", list(range(10))),
+        ("wide != 7", list(range(10))),
+        ("wide > 39.5", list(range(10))),
+    ],
+)
+def test_what_the_parts_of_an_and_need_is_proved(sorted_lake, groups_read, text, groups):
+    index = zb.open_index(sorted_lake)
+    index.to_table(text, columns=["key"])
+    assert sorted(set(groups_read)) == groups
+
+
+def test_a_pyarrow_expression_is_not_evaluated(sorted_lake, groups_read):
+    """pyarrow compares an integer with a double as doubles: 2 ** 53 + 1 is at most 2.0 ** 53."""
+    import pyarrow.compute as pc
+
+    zb.open_index(sorted_lake).to_table(pc.field("wide") > 39)
+    assert sorted(set(groups_read)) == list(range(10))
+
+
+def test_a_file_without_statistics_is_read(tmp_path, groups_read):
+    table = pa.table({"key": range(20), "n": [*range(10), *range(10)]})
+    pq.write_table(table, tmp_path / "x.parquet", row_group_size=10, write_statistics=False)
+    index = zb.build_index(tmp_path, "key", rows_per_zone=10)
+    assert index.to_table("n > 8").num_rows == 2
+    assert sorted(set(groups_read)) == [0, 1]
+
+
+def test_other_types_than_the_file_has_prove_nothing(sorted_lake):
+    """But integers are what they are at any width. Seconds are stored, and read, as milliseconds."""
+    with DataFile(LocalFile(sorted_lake / "x.parquet")) as data:
+        assert data.integer_range(0, "s", pa.timestamp("s")) is None
+        assert data.integer_range(0, "ms", pa.timestamp("us")) is None
+        assert data.integer_range(0, "tiny", pa.int64()) == (-50, -41)
+        assert data.integer_range(0, "missing", pa.int64()) is None
+
+
+def test_int96_proves_nothing(tmp_path):
+    table = pa.table({"at": pa.array([DAY, DAY], pa.timestamp("ns"))})
+    pq.write_table(table, tmp_path / "x.parquet", use_deprecated_int96_timestamps=True)
+    with DataFile(LocalFile(tmp_path / "x.parquet")) as data:
+        assert data.integer_range(0, "at", pa.timestamp("ns")) is None
+
+
+# --- random -----------------------------------------------------------------------------------------------------------
+
+NUMBERS = st.one_of(st.none(), st.integers(-6, 6), st.sampled_from([-128, 127]))
+OPERATORS = st.sampled_from(["=", "!=", "<", "<=", ">", ">="])
+
+
+@st.composite
+def conditions(draw) -> str:
+    """A part of a predicate over `tiny`, `wide` or `float`."""
+    name = draw(st.sampled_from(["tiny", "wide", "float"]))
+    number = draw(st.sampled_from(["-7", "-3", "0", "2", "2.5", "6", "127", "300", "NULL"]))
+    if draw(st.booleans()):
+        return f"{name} IN ({number}, {draw(st.integers(-6, 6))})"
+    text = f"{name} {draw(OPERATORS)} {number}"
+    return f"NOT {text}" if draw(st.integers(0, 5)) == 0 else text
+
+
+@settings(max_examples=at_depth(120), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    numbers=st.lists(NUMBERS, min_size=1, max_size=24),
+    parts=st.lists(conditions(), min_size=1, max_size=3),
+    joint=st.sampled_from([" AND ", " AND ", " OR "]),
+    group_rows=st.integers(1, 8),
+)
+def test_no_row_is_lost_by_statistics(numbers, parts, joint, group_rows):
+    text = joint.join(parts)
+    floats = [float("nan") if one == -3 else one for one in numbers]
+    table = pa.table(
+        {
+            "row": np.arange(len(numbers)),
+            "tiny": pa.array(numbers, pa.int8()),
+            "wide": pa.array(numbers[::-1], pa.int64()),
+            "float": pa.array(floats, pa.float64()),
+        }
+    )
+    expected = table.filter(to_expression(parse_predicate(text), table.schema))["row"].to_pylist()
+    with TemporaryDirectory() as folder:
+        pq.write_table(table, Path(folder) / "x.parquet", row_group_size=group_rows)
+        index = zb.build_index(folder, "row", rows_per_zone=4)
+        assert index.to_table(text)["row"].to_pylist() == expected
+
+
+@given(least=st.integers(-9, 9), span=st.integers(0, 6), parts=st.lists(st.integers(-9, 9), min_size=1, max_size=4))
+def test_a_bound_denies_just_the_ranges_without_its_values(least, span, parts):
+    schema = pa.schema([("wide", pa.int64())])
+    (bound,) = required(parse_predicate(f"wide IN ({', '.join(map(str, parts))})"), schema, ())
+    assert bound.may_hold(least, least + span) == any(least <= one <= least + span for one in parts)
+    (bound,) = required(parse_predicate(f"wide < {parts[0]}"), schema, ())
+    assert bound.may_hold(least, least + span) == (least < parts[0])

@@ -1,0 +1,373 @@
+"""Building and opening an index: what is written does not depend on how, and memory is bounded.
+
+Oracle: `ZoneBuilder` fed with whole files one after another, and plain counting.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as pads
+import pyarrow.parquet as pq
+import pytest
+
+import zonebloom as zb
+from tests.conftest import index_of
+from zonebloom.errors import (
+    ColumnNotFoundError,
+    ConcurrentCommitError,
+    IndexExistsError,
+    IndexNotFoundError,
+    InvalidArgumentError,
+    StaleIndexError,
+)
+from zonebloom.indexing import fill as building
+from zonebloom.storage.manifest import commit, read_version
+from zonebloom.stores.local import LocalStore
+
+COLUMNS = ["user_id", "device_id", "trace", "note", "amount"]
+
+
+def zones_of(root: Path, column: str = "user_id", **parameters) -> pa.Table:
+    index = zb.build_index(root, [column], **{"rows_per_zone": 300, **parameters})
+    return index.zone_table(column).to_arrow().combine_chunks()
+
+
+def expected_zones(lake, column: str, **parameters) -> pa.Table:
+    builder = zb.ZoneBuilder(lake.table.schema.field(column).type, column=column, **parameters)
+    for number, path in enumerate(lake.files):
+        builder.add(number, pq.read_table(lake.root / path, columns=[column], partitioning=None)[column])
+    return builder.finish().to_arrow().combine_chunks()
+
+
+@pytest.mark.parametrize("sizing", ["power_of_two", "exact", "adaptive", "parquet"])
+@pytest.mark.parametrize("column", COLUMNS)
+def test_a_build_equals_one_builder_over_the_files(flat_lake, column, sizing):
+    built = zones_of(flat_lake.root, column, sizing=sizing)
+    assert built.equals(expected_zones(flat_lake, column, rows_per_zone=300, sizing=sizing), check_metadata=True)
+
+
+def test_zones_do_not_depend_on_workers(make_lake, monkeypatch):
+    """Also where one file is cut into many units, which takes a million rows otherwise."""
+    monkeypatch.setattr(building, "_MIN_UNIT_ROWS", 500)
+    lake = make_lake((5000, 300, 2999), row_group_size=700)
+    assert len(building.units_of(list_fragments(lake), 300, 4)) > 5
+    alone = zones_of(lake.root, workers=1, index=lake.root.parent / "alone")
+    assert alone.equals(expected_zones(lake, "user_id", rows_per_zone=300), check_metadata=True)
+    for workers in (2, 3, 8):
+        assert zones_of(lake.root, workers=workers, index=lake.root.parent / f"by {workers}").equals(alone)
+
+
+def list_fragments(lake) -> list:
+    index = zb.build_index(lake.root, "user_id", index=lake.root.parent / "fragments")
+    return list(index._snapshot.fragments.values())
+
+
+def test_zones_do_not_depend_on_row_groups(make_lake, monkeypatch):
+    monkeypatch.setattr(building, "_MIN_UNIT_ROWS", 500)
+    lakes = [make_lake((5000,), row_group_size=size, name=f"by-{size}") for size in (1, 37, 299, 300, 301, 5000)]
+    tables = [zones_of(lake.root) for lake in lakes[1:]]
+    assert all(table.equals(tables[0]) for table in tables)
+
+
+def test_zones_do_not_depend_on_the_order_of_files(flat_lake, tmp_path):
+    paths = [flat_lake.root / name for name in flat_lake.files]
+    forward = zones_of(paths, index=tmp_path / "forward")
+    assert zones_of(paths[::-1], index=tmp_path / "backward").equals(forward)
+    assert zones_of(flat_lake.root).equals(forward)
+    assert zones_of(pads.dataset(flat_lake.root), index=tmp_path / "arrow").equals(forward)
+
+
+def test_several_columns_in_one_pass_equal_each_alone(flat_lake, tmp_path):
+    together = zb.build_index(flat_lake.root, COLUMNS, rows_per_zone=300)
+    for column in COLUMNS:
+        alone = zones_of(flat_lake.root, column, index=tmp_path / column)
+        assert together.zone_table(column).to_arrow().combine_chunks().equals(alone, check_metadata=True)
+
+
+def test_strings_read_as_dictionaries_make_the_same_zones(tmp_path):
+    values = pa.table({"c": [f"value {n % 7}" if n % 11 else None for n in range(3000)]})
+    tables = []
+    for use_dictionary in (True, False):
+        root = tmp_path / f"dictionary {use_dictionary}"
+        root.mkdir()
+        pq.write_table(values, root / "a.parquet", use_dictionary=use_dictionary, row_group_size=800)
+        tables.append(zones_of(root, "c"))
+    assert tables[0].equals(tables[1])
+
+
+def test_memory_of_a_build_is_bounded(tmp_path):
+    """An index that is 2.5 times as large takes little more memory: file pages, which are not ours, left out."""
+    script = """
+import sys, threading, time
+import zonebloom as zb
+
+def watch():
+    while True:
+        status = dict(line.split(":", 1) for line in open("/proc/self/status") if ":" in line)
+        peaks.append(int(status["RssAnon"].split()[0]) >> 10)
+        time.sleep(0.005)
+
+peaks = []
+threading.Thread(target=watch, daemon=True).start()
+index = zb.build_index(sys.argv[1], "c", rows_per_zone=64, fpp=1e-9, workers=2, optimize=False)
+print(max(peaks), index.info()["columns"][0]["index_bytes"] >> 20)
+"""
+    found = []
+    for rows in (2_200_000, 5_500_000):  # both enough for two workers
+        root = tmp_path / str(rows)
+        root.mkdir()
+        values = np.random.default_rng(0).integers(0, 2**62, rows)
+        pq.write_table(pa.table({"c": values}), root / "a.parquet", row_group_size=100_000, compression="none")
+        done = subprocess.run([sys.executable, "-c", script, root], capture_output=True, text=True, check=True)
+        found.append([int(number) for number in done.stdout.split()])
+    (small_peak, small_index), (large_peak, large_index) = found
+    assert large_index - small_index > 120
+    assert large_peak - small_peak < (large_index - small_index) / 2, found
+
+
+def test_never_a_false_negative(make_lake):
+    """Every value of every column is in a zone that is kept, for every way to size filters."""
+    lake = make_lake((700, 1, 350), row_group_size=128)
+    for sizing in ("power_of_two", "exact", "adaptive", "parquet"):
+        index = zb.build_index(lake.root, COLUMNS, rows_per_zone=50, fpp=0.3, sizing=sizing, overwrite=True)
+        assert index.verify(sample=1.0).is_sound
+        for column in COLUMNS:
+            values = lake.table[column].combine_chunks()
+            assert pc.all(index.exists(column, values), skip_nulls=True).as_py()
+            for row in range(0, len(values), 29):
+                predicate = zb.Equals(column, values[row]) if values[row].is_valid else zb.IsNull(column)
+                if values[row].as_py() == values[row].as_py():
+                    found = index.search(predicate).row_ranges
+                    place, offset = (0, row) if row < 700 else (1, 0) if row == 700 else (2, row - 701)
+                    assert found.contains(np.array([place << 32 | offset], np.uint64)).all()
+
+
+# --- where an index lies --------------------------------------------------------------------------------------------
+
+
+def test_an_index_of_a_folder_lies_beside_it(flat_lake):
+    assert zb.build_index(flat_lake.root, "user_id").root == index_of(flat_lake.root)
+
+
+def test_an_index_of_one_file_lies_beside_it(single_file):
+    file = single_file.root / single_file.files[0]
+    built = zb.build_index(file, "user_id")
+    assert built.root == single_file.root / "_part-0.parquet.zonebloom"
+    assert zb.open_index(file).num_fragments == 1
+    assert zb.open_index(built.root).columns == ["user_id"]
+
+
+def test_a_list_of_files_needs_a_place(flat_lake):
+    with pytest.raises(InvalidArgumentError, match="index must name a folder"):
+        zb.build_index([flat_lake.root / flat_lake.files[0]], "user_id")
+
+
+def test_a_lake_can_move_with_its_index(flat_lake, tmp_path):
+    zb.build_index(flat_lake.root, "user_id", rows_per_zone=100)
+    moved = tmp_path / "elsewhere" / "moved lake"
+    moved.parent.mkdir()
+    flat_lake.root.rename(moved)
+    index_of(flat_lake.root).rename(index_of(moved))
+    index = zb.open_index(moved)
+    user = flat_lake.table["user_id"][77].as_py()
+    assert index.search(zb.Equals("user_id", user)).num_zones_kept == 1
+    assert index.to_table(zb.Equals("user_id", user)).num_rows == 1
+
+
+def test_a_relative_path_is_as_good(flat_lake, monkeypatch):
+    monkeypatch.chdir(flat_lake.root.parent)
+    zb.build_index("lake", "user_id")
+    monkeypatch.chdir(flat_lake.root)
+    assert zb.open_index(".").data.store.root == flat_lake.root
+
+
+@pytest.mark.parametrize("place", ["_hidden", ".hidden", "deep/_er/index"])
+def test_an_index_inside_the_lake_is_no_data(flat_lake, place):
+    index = zb.build_index(flat_lake.root, "user_id", index=flat_lake.root / place)
+    for one in (index, zb.open_index(flat_lake.root / place)):
+        found = one.search("user_id = 'nobody'")
+        assert (found.total.files, found.files, found.reasons) == (3, [], ())
+        assert one.to_table("user_id = 'nobody'").num_rows == 0
+
+
+@pytest.mark.parametrize("place", ["idx", "deep/er/index", "_day=1/index", "."])
+def test_an_index_where_its_files_would_be_data_is_refused(flat_lake, place):
+    with pytest.raises(InvalidArgumentError, match="name begins with _"):
+        zb.build_index(flat_lake.root, "user_id", index=flat_lake.root / place)
+    assert sorted(file.name for file in flat_lake.root.iterdir()) == list(flat_lake.files)
+
+
+def test_there_must_be_an_index(tmp_path):
+    with pytest.raises(IndexNotFoundError, match="got none; make one with build_index"):
+        zb.open_index(tmp_path)
+    (index_of(tmp_path) / "versions").mkdir(parents=True)
+    with pytest.raises(IndexNotFoundError, match="got none; make one with build_index"):
+        zb.open_index(tmp_path)
+
+
+def test_a_version_that_is_not_kept_is_the_callers_mistake(flat_lake):
+    zb.build_index(flat_lake.root, "user_id")
+    with pytest.raises(InvalidArgumentError, match="version must be"):
+        zb.open_index(flat_lake.root, version=9)
+    assert zb.open_index(flat_lake.root, version=1).version == 1
+
+
+# --- adding columns -------------------------------------------------------------------------------------------------
+
+
+def test_columns_are_added_to_an_index(flat_lake):
+    first = zb.build_index(flat_lake.root, "user_id", rows_per_zone=100)
+    second = zb.build_index(flat_lake.root, "device_id", rows_per_zone=200)
+    assert (first.version, first.columns) == (1, ["user_id"])
+    assert (second.version, second.columns) == (2, ["user_id", "device_id"])
+    user, device = flat_lake.table["user_id"][500].as_py(), flat_lake.table["device_id"][500].as_py()
+    both = second.search(zb.Equals("user_id", user) & zb.Equals("device_id", device))
+    assert 0 < both.num_rows_kept <= 100
+    assert not both.reasons
+
+
+def test_an_indexed_column_is_not_built_twice_by_accident(flat_lake):
+    zb.build_index(flat_lake.root, "user_id")
+    with pytest.raises(IndexExistsError, match=r"overwrite=True"):
+        zb.build_index(flat_lake.root, ["device_id", "user_id"])
+    again = zb.build_index(flat_lake.root, "user_id", rows_per_zone=77, overwrite=True)
+    assert again.zone_table("user_id").rows_per_zone == 77
+
+
+def test_adding_a_column_after_files_changed_keeps_the_first_honest(flat_lake):
+    """The first column's zones of a file that changed or went are neither searched nor exported."""
+    zb.build_index(flat_lake.root, "user_id", rows_per_zone=100)
+    lost = flat_lake.table["user_id"][10].as_py()
+    fresh = flat_lake.table.slice(0, 400).set_column(0, "user_id", pa.array([f"new {n}" for n in range(400)]))
+    pq.write_table(fresh, flat_lake.root / flat_lake.files[0])
+    (flat_lake.root / flat_lake.files[2]).unlink()
+    index = zb.build_index(flat_lake.root, "device_id", rows_per_zone=100)
+    assert index.num_fragments == 2
+    found = index.search("user_id = 'new 5'")
+    assert index.to_table("user_id = 'new 5'").num_rows == 1
+    assert found.kept.files == 1
+    assert [reason.code for reason in found.reasons] == ["COLUMN_NOT_INDEXED"]
+    assert index.to_table(zb.Equals("user_id", lost)).num_rows == 0
+    assert index.exists("user_id", ["new 5"]).to_pylist() == [True]
+    live = {one.fragment_id for one in index._snapshot.fragments.values()}
+    assert set(index.zone_table("device_id").positions.fragment_ids.tolist()) == live
+    with pytest.raises(StaleIndexError, match=r"400 without, first of part-0\.parquet: refresh"):
+        index.zone_table("user_id")
+    index.refresh()
+    assert set(index.zone_table("user_id").positions.fragment_ids.tolist()) == live
+
+
+def test_a_column_with_a_file_that_does_not_convert_has_no_whole_zone_table(tmp_path):
+    pq.write_table(pa.table({"k": [1, 2]}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"k": ["one"]}), tmp_path / "b.parquet")
+    index = zb.build_index(tmp_path, "k", rows_per_zone=1)
+    assert index.search("k = 5").kept.rows == 1
+    with pytest.raises(StaleIndexError, match=r"1 without, first of b\.parquet: its values do not convert"):
+        index.zone_table("k")
+
+
+def test_of_two_writers_one_wins(flat_lake):
+    index = zb.build_index(flat_lake.root, "user_id")
+    store = LocalStore(index.root)
+    following = read_version(store, 1).following("build")
+    commit(store, following)
+    with pytest.raises(ConcurrentCommitError, match="version 2 must be free"):
+        commit(store, following)
+    assert zb.open_index(flat_lake.root).version == 2
+    assert not list((index.root / "versions").glob(".*"))
+
+
+def test_an_open_index_keeps_its_version(flat_lake):
+    first = zb.build_index(flat_lake.root, "user_id", rows_per_zone=100)
+    zb.build_index(flat_lake.root, "user_id", rows_per_zone=50, overwrite=True)
+    user = flat_lake.table["user_id"][4].as_py()
+    assert first.search(zb.Equals("user_id", user)).num_zones == 81
+    assert zb.open_index(flat_lake.root).search(zb.Equals("user_id", user)).num_zones == 161
+
+
+def test_info_says_what_is_there(flat_lake):
+    index = zb.build_index(flat_lake.root, ["user_id", "device_id"], rows_per_zone=100, sizing="exact")
+    info = index.info()
+    assert (info["version"], info["num_fragments"], info["num_rows"]) == (1, 3, 8001)
+    assert [column["name"] for column in info["columns"]] == ["user_id", "device_id"]
+    for column in info["columns"]:
+        assert column["num_zones"] == 50 + 30 + 1
+        on_disk = sum(file.stat().st_size for file in (index.root / "columns" / column["name"]).iterdir())
+        assert column["index_bytes"] == on_disk
+        assert column["bytes_per_row"] == pytest.approx(on_disk / 8001, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["a b", "a/b", "../up", "é", "a.b", "%2E", "", ".", "..", "x" * 200, "x" * 201, "é" * 99, "CON", 'q"', "a\nb"],
+)
+def test_any_name_of_a_column_is_a_folder(tmp_path, name):
+    root = tmp_path / "lake"
+    root.mkdir()
+    pq.write_table(pa.table({name: [1, 2, 3], "other": [1, 2, 3]}), root / "a.parquet")
+    index = zb.build_index(root, [name], rows_per_zone=1)
+    assert {file.parent.parent.parent for file in tmp_path.rglob("*.zones.arrow")} == {index.root}
+    assert zb.open_index(root).zone_table(name).column == name
+    if name:
+        assert index.to_table(zb.Equals(name, 2)).num_rows == 1
+        assert index.search(zb.Equals(name, 2)).num_zones_kept == 1
+
+
+def test_unknown_columns_offer_the_nearest(flat_lake):
+    with pytest.raises(ColumnNotFoundError, match=r"no column user_ids in .*; did you mean user_id\?"):
+        zb.build_index(flat_lake.root, "user_ids")
+    index = zb.build_index(flat_lake.root, "user_id")
+    for call in (
+        lambda: index.search("userid = 'x'"),
+        lambda: index.search("userid > 'x'"),
+        lambda: index.search(pc.field("userid") == "x"),
+        lambda: index.exists("userid", ["x"]),
+        lambda: index.zone_table("userid"),
+        lambda: index.column_type("userid"),
+        lambda: index.to_table("user_id = 'x'", columns=["userid"]),
+        lambda: index.explain("userid IS NULL"),
+    ):
+        with pytest.raises(ColumnNotFoundError, match="did you mean user_id"):
+            call()
+    assert not isinstance(ColumnNotFoundError("x"), ValueError)
+
+
+def test_progress_counts_every_row_once(flat_lake):
+    seen = []
+    zb.build_index(flat_lake.root, ["user_id", "note"], progress=seen.append)
+    assert seen[-1].rows == seen[-1].total_rows == 8001
+    assert [one.rows for one in seen] == sorted({one.rows for one in seen})
+
+
+def test_threads_share_an_index_that_moves(tmp_path):
+    """Each answer is of one version and one listing, while another thread refreshes the same index."""
+    lake = tmp_path / "lake"
+    lake.mkdir()
+    pq.write_table(pa.table({"k": range(100)}), lake / "0.parquet")
+    index = zb.build_index(lake, "k", rows_per_zone=10)
+    stop = threading.Event()
+    kept: set[int] = set()
+
+    def search() -> None:
+        while not stop.is_set():
+            kept.add(index.to_table("k = 55").num_rows)
+
+    threads = [threading.Thread(target=search) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for number in range(1, 6):
+        pq.write_table(pa.table({"k": range(100 * number, 100 * number + 100)}), tmp_path / "new.parquet")
+        (tmp_path / "new.parquet").rename(lake / f"{number}.parquet")
+        index.refresh()
+        assert index.search(f"k = {100 * number}", strict=True).num_zones_kept == 1
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert kept == {1}

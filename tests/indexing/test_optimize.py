@@ -1,0 +1,443 @@
+"""Optimizing changes where filters lie and nothing else: same zones, same answers, whatever fails on the way."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import threading
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import zonebloom as zb
+from tests.depth import at_depth
+from zonebloom.bloom.zones import zone_schema
+from zonebloom.cli import app
+from zonebloom.errors import ConcurrentCommitError, CorruptIndexError, StorageError
+from zonebloom.index import Index
+from zonebloom.indexing.optimize import optimize, optimize_column
+from zonebloom.reasons import ReasonCode
+from zonebloom.storage.manifest import ColumnEntry, commit, list_versions, read_version
+from zonebloom.storage.segment import SegmentEntry
+from zonebloom.storage.slices.reader import FEW_HASHES, SliceSegment
+from zonebloom.storage.zone_segment import ZoneSegment, ZoneSegmentWriter
+from zonebloom.stores.local import LocalStore
+
+# --- columns without data ---------------------------------------------------------------------------------------------
+
+
+def zone_batch(zones: list[tuple[int, int, int, bool, bytes]]) -> pa.RecordBatch:
+    columns = list(zip(*zones, strict=True)) or [[]] * 5
+    schema = zone_schema(10, 0.01, column="key", column_type=pa.int64())
+    return pa.RecordBatch.from_arrays(
+        [pa.array(list(c), f.type) for c, f in zip(columns, schema, strict=True)], schema=schema
+    )
+
+
+def random_zones(num_fragments: int, zones_per_fragment: int, sizes: list[int], seed: int):
+    random = np.random.default_rng(seed)
+    return [
+        (fragment, zone * 10, 10, bool(random.random() < 0.2), random.bytes(32 * int(random.choice(sizes))))
+        for fragment in range(num_fragments)
+        for zone in range(zones_per_fragment)
+    ]
+
+
+def write_zones(store: LocalStore, zones) -> SegmentEntry:
+    schema = zone_schema(10, 0.01, column="key", column_type=pa.int64())
+    with ZoneSegmentWriter(store, "key", schema) as writer:
+        for first in range(0, len(zones), 100):
+            writer.write(zone_batch(zones[first : first + 100]))
+        (segment,) = writer.finish()
+    return segment
+
+
+def column_of(segments) -> ColumnEntry:
+    return ColumnEntry("key", pa.int64(), 10, 0.01, "adaptive", tuple(segments))
+
+
+def open_all(store: LocalStore, column: ColumnEntry):
+    for segment in column.segments:
+        yield SliceSegment(store, segment) if segment.kind == "slices" else ZoneSegment(store, segment).zones()[0]
+
+
+def rows_of(store: LocalStore, column: ColumnEntry) -> list[tuple]:
+    """All zones of a column, in order of address."""
+    tables = [table.to_arrow() for table in open_all(store, column)]
+    return sorted(tuple(row.values()) for table in tables for row in table.to_pylist())
+
+
+def answers(store: LocalStore, column: ColumnEntry, hashes: np.ndarray) -> set[tuple[int, int]]:
+    """Fragment and start of each zone that may contain any of `hashes`."""
+    found = set()
+    for table in open_all(store, column):
+        mask = table.may_contain(hashes)
+        found |= set(zip(table.positions.fragment_ids[mask], table.positions.zone_starts[mask], strict=True))
+    return found
+
+
+@given(
+    num_fragments=st.integers(1, 6),
+    zones_per_fragment=st.sampled_from([1, 7, 64, 100, 230]),
+    sizes=st.sampled_from([[1], [2], [1, 3], [1, 2, 3, 4, 5]]),
+    seed=st.integers(0, 2**32),
+    data=st.data(),
+)
+@settings(max_examples=at_depth(40), deadline=None)
+def test_merges_of_any_segments_in_any_order_keep_every_bit(  # noqa: PLR0917 - hypothesis passes them by name
+    tmp_path_factory, num_fragments, zones_per_fragment, sizes, seed, data
+):
+    store = LocalStore(tmp_path_factory.mktemp("store"))
+    zones = random_zones(num_fragments, zones_per_fragment, sizes, seed)
+    order = data.draw(st.permutations(range(num_fragments)))
+    column = column_of([])
+    live = set(range(num_fragments))
+    hashes = np.random.default_rng(seed).integers(0, 2**64, FEW_HASHES + 1, np.uint64)
+    for fragment in order:
+        mine = [zone for zone in zones if zone[0] == fragment]
+        column = column_of([*column.segments, write_zones(store, mine)])
+        if data.draw(st.booleans()):
+            column, _ = optimize_column(store, column, live, lambda _: None)
+    plain = column_of([write_zones(store, zones)])
+    assert rows_of(store, column) == rows_of(store, plain)
+    gone = data.draw(st.sets(st.sampled_from(range(num_fragments)), max_size=num_fragments))
+    column, done = optimize_column(store, column, live - gone, lambda _: None)
+    kept = [zone for zone in zones if zone[0] not in gone]
+    assert rows_of(store, column) == sorted(kept)
+    assert done.damage == ()
+    plain = column_of([write_zones(store, kept)] if kept else [])
+    for one in (hashes[:1], hashes[:2], hashes):
+        assert answers(store, column, one) == answers(store, plain, one)
+    again, _ = optimize_column(store, column, live - gone, lambda _: None)
+    assert again is column, "a second time there is nothing to do"
+
+
+def test_zones_interleaved_over_segments_are_sorted(tmp_path):
+    store = LocalStore(tmp_path)
+    zones = random_zones(4, 232, [2], 0)
+    column = column_of([write_zones(store, zones[0::2]), write_zones(store, zones[1::2])])
+    merged, done = optimize_column(store, column, set(range(4)), lambda _: None)
+    assert [segment.kind for segment in merged.segments] == ["slices"] * len(merged.segments)
+    assert rows_of(store, merged) == sorted(zones)
+    assert done.num_zones_rewritten == 928
+    assert done.num_zones_dropped == 0
+
+
+def test_a_group_of_many_bodies_keeps_every_bit(tmp_path, monkeypatch):
+    """Bodies take turns in two buffers, and the rows of each have checksums by their number in the group."""
+    monkeypatch.setattr("zonebloom.storage.slices.layout._BODY_BYTES", 2 * 256 * 128)
+    store = LocalStore(tmp_path)
+    zones = random_zones(4, 240, [7], 0)
+    merged, _ = optimize_column(store, column_of([write_zones(store, zones)]), set(range(4)), lambda _: None)
+    (table,) = open_all(store, merged)
+    assert isinstance(table, SliceSegment)
+    assert len(table.layout.bodies()) == 4
+    assert table.verify()
+    assert rows_of(store, merged) == sorted(zones)
+
+
+def test_a_full_group_is_left_alone_and_small_ones_are_merged(tmp_path, monkeypatch):
+    monkeypatch.setattr("zonebloom.indexing.optimize.FULL_GROUP", 448)
+    store = LocalStore(tmp_path)
+    zones = random_zones(4, 448, [1], 0)
+    column = column_of([write_zones(store, zones[:448])])
+    column, _ = optimize_column(store, column, {0, 1, 2, 3}, lambda _: None)
+    full = column.segments[0]
+    column = column_of([full, write_zones(store, zones[448:700])])
+    column, _ = optimize_column(store, column, {0, 1, 2, 3}, lambda _: None)
+    assert column.segments[0] is full
+    small = column.segments[1]
+    column = column_of([full, small, write_zones(store, zones[700:896])])
+    column, _ = optimize_column(store, column, {0, 1, 2, 3}, lambda _: None)
+    assert [segment.num_zones for segment in column.segments] == [448, 448]
+    assert small not in column.segments
+    assert rows_of(store, column) == sorted(zones[:896])
+
+
+@pytest.mark.parametrize("damaged", [0, 1])
+def test_a_damaged_segment_stays_and_is_told(tmp_path, damaged):
+    store = LocalStore(tmp_path)
+    zones = random_zones(6, 300, [1], 0)
+    first, _ = optimize_column(store, column_of([write_zones(store, zones[:300])]), {0}, lambda _: None)
+    entries = [*first.segments, write_zones(store, zones[300:])]
+    path = tmp_path / entries[damaged].path
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(bytes(data))
+    column, done = optimize_column(store, column_of(entries), set(range(6)), lambda _: None)
+    assert entries[damaged] in column.segments
+    assert len(done.damage) == 1
+    assert damaged == 1 or len(column.segments) > 1
+
+
+# --- indexes ----------------------------------------------------------------------------------------------------------
+
+PREDICATES = (
+    "device_id = 5",
+    "note IS NULL",
+    "note = 'note 7' AND NOT device_id = 3",
+    "user_id = 'absent' OR note = 'note 9'",
+)
+
+
+def build(lake, **options) -> Index:
+    return zb.build_index(lake.root, ["user_id", "note"], rows_per_zone=2, optimize=False, **options)
+
+
+def kinds(index: Index) -> list[dict[str, int]]:
+    return [column["kinds"] for column in index.info()["columns"]]
+
+
+def everything(index: Index, lake) -> list:
+    present = lake.table["user_id"][77].as_py()
+    many = zb.col("user_id").isin(lake.table["user_id"][:50:1].to_pylist() + [str(i) for i in range(FEW_HASHES)])
+    found = [index.search(one).row_ranges for one in (*PREDICATES, f"user_id = '{present}'", many)]
+    return [*found, index.exists("user_id", [present, "absent", None]).to_pylist()]
+
+
+def files_of(root: Path) -> set[str]:
+    return {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("sizing", ["power_of_two", "exact", "adaptive"])
+def test_an_optimized_index_answers_alike(flat_lake, sizing):
+    index = build(flat_lake, sizing=sizing)
+    before, tables = everything(index, flat_lake), [index.zone_table(name).to_arrow() for name in index.columns]
+    done = index.optimize()
+    assert done.version == index.version == 2
+    assert {column.name for column in done.columns} == {"user_id", "note"}
+    assert sizing == "adaptive" or kinds(index) == [{"slices": 1}] * 2
+    for opened in (index, zb.open_index(flat_lake.root)):
+        assert everything(opened, flat_lake) == before
+        assert [opened.zone_table(name).to_arrow() for name in opened.columns] == tables
+    assert index.verify(sample=1.0).is_sound
+    assert index.search(PREDICATES[0]).reasons == zb.open_index(flat_lake.root, version=1).search(PREDICATES[0]).reasons
+    assert index.optimize().columns == ()
+    assert index.version == 2
+
+
+def test_pruning_happens(flat_lake):
+    index = build(flat_lake)
+    index.optimize()
+    found = index.search(f"user_id = '{flat_lake.table['user_id'][1000].as_py()}'")
+    assert found.num_zones == 4001
+    assert 1 <= found.num_zones_kept <= 5
+
+
+def test_a_reader_of_the_old_version_is_undisturbed(flat_lake):
+    build(flat_lake)
+    old = zb.open_index(flat_lake.root)
+    before = everything(old, flat_lake)
+    zb.open_index(flat_lake.root).optimize()
+    assert everything(old, flat_lake) == before
+    assert old.version == 1
+    assert everything(zb.open_index(flat_lake.root, version=1), flat_lake) == before
+
+
+@pytest.mark.parametrize("num_zones", [258, 312, 448, 500, 1000, 3000, 4032])
+def test_an_index_hardly_grows(tmp_path, num_zones):
+    """Bit rows are padded, and have checksums."""
+    table = pa.table({"k": pa.array(range(num_zones), pa.int64())})
+    pq.write_table(table, tmp_path / "x.parquet")
+    index = zb.build_index(tmp_path, "k", rows_per_zone=1, fpp=0.0001, workers=1, optimize=False)
+    before = index.status().index_bytes
+    index.optimize()
+    (column,) = index._snapshot.manifest.columns
+    filters, rows = num_zones * 32, sum(segment.filter_bytes for segment in column.segments)
+    assert rows <= filters * 8 / 7
+    assert index.status().index_bytes <= before * 8 / 7
+    assert {segment.kind for segment in column.segments} == ({"slices"} if num_zones in (448, 4032) else {"zones"})
+
+
+def test_zones_of_files_that_are_gone_are_dropped(flat_lake):
+    index = build(flat_lake)
+    manifest = read_version(LocalStore(index.root), 1)
+    commit(LocalStore(index.root), manifest.following("refresh", dropped=((1, 2),)))
+    (flat_lake.root / flat_lake.files[1]).unlink()
+    index = zb.open_index(flat_lake.root)
+    before = index.search("note = 'note 3'").row_ranges
+    done = index.optimize()
+    assert [column.num_zones_dropped for column in done.columns] == [1500, 1500]
+    assert index.search("note = 'note 3'").row_ranges == before
+    assert 1 not in index.zone_table("note").positions.fragment_ids
+
+
+def test_the_loser_of_a_race_changes_nothing(flat_lake):
+    index = build(flat_lake)
+    loser = zb.open_index(flat_lake.root)
+    index.optimize()
+    files = files_of(index.root)
+    with pytest.raises(ConcurrentCommitError):
+        loser.optimize()
+    assert files_of(index.root) == files
+    assert loser.version == 1
+
+
+class FailingStore(LocalStore):
+    """Raises at the write with a given number, counting each write of each file and each creation."""
+
+    def __init__(self, root, at):
+        super().__init__(root)
+        self.at, self.num_writes = at, 0
+
+    def _count(self):
+        self.num_writes += 1
+        if self.num_writes == self.at:
+            raise StorageError("the disk must have room, got none")
+
+    @contextlib.contextmanager
+    def writing(self, path):
+        with super().writing(path) as file:
+            store = self
+
+            class File:
+                def write(self, data):
+                    store._count()
+                    return file.write(data)
+
+                def write_large(self, data):
+                    store._count()
+                    return file.write_large(data)
+
+                def flush(self):
+                    file.flush()
+
+            yield File()
+
+    def create(self, path, data):
+        self._count()
+        return super().create(path, data)
+
+
+def test_an_optimize_that_fails_at_any_write_loses_nothing(flat_lake):
+    index = build(flat_lake)
+    manifest = read_version(LocalStore(index.root), 1)
+    before, files = everything(index, flat_lake), files_of(index.root)
+    at = 1
+    while True:
+        store = FailingStore(index.root, at)
+        try:
+            optimize(store, manifest)
+            break
+        except StorageError:
+            assert files_of(index.root) == files, at
+            assert list_versions(store) == [1]
+        at += 1
+    assert at > 20
+    assert list_versions(store) == [1, 2]
+    assert everything(zb.open_index(flat_lake.root), flat_lake) == before
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of what the vacuum took away under a reader
+def test_searches_find_every_row_while_others_rebuild_optimize_and_vacuum(make_lake):
+    """A vacuum that keeps nothing of the past makes searches read more, at worst."""
+    lake = make_lake((2000, 1900))
+    index = build(lake)
+    keys = lake.table["user_id"][::400].to_pylist()
+    stop = threading.Event()
+    found: list[object] = []
+
+    def search():
+        held = zb.open_index(lake.root)
+        while not stop.is_set():
+            try:
+                for one in (held, zb.open_index(lake.root)):
+                    found.append(one.to_table(zb.col("user_id").isin(keys)).num_rows)
+                    found.append(one.exists("user_id", keys).true_count)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the test fails
+                found.append(error)
+
+    threads = [threading.Thread(target=search) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for _ in range(3):
+        index.refresh("full")
+        index.optimize()
+        index.vacuum(older_than=timedelta(0))
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert set(found) == {len(keys)}
+    assert kinds(index) == [{"slices": 1}] * 2
+    assert index.search(zb.col("user_id") == keys[0]).kept.zones < 10
+
+
+def test_a_damaged_row_keeps_its_group_whole_and_says_so(flat_lake):
+    index = build(flat_lake)
+    index.optimize()
+    for entry in read_version(LocalStore(index.root), 2).column("user_id").segments:
+        path = index.root / entry.path
+        data = bytearray(path.read_bytes())
+        start = entry.spans[0].num_bytes
+        data[start : start + entry.spans[1].num_bytes] = bytes(entry.spans[1].num_bytes)
+        path.write_bytes(bytes(data))
+    index = zb.open_index(flat_lake.root)
+    with pytest.warns(RuntimeWarning, match="bit row"):
+        found = index.search("user_id = 'absent'")
+    assert found.num_zones_kept == found.num_zones
+    assert ReasonCode.SEGMENT_CORRUPT in {reason.code for reason in found.reasons}
+    assert index.search("user_id = 'absent'").row_ranges == found.row_ranges
+    assert "bit row" in str(index.explain("user_id = 'absent'"))
+    assert index.search("user_id = 'absent'").reasons == found.reasons, "warned of once, and a reason each time"
+    assert index.search("note = 'absent'").reasons == (), "of another column"
+    assert not index.verify().is_sound
+    with pytest.raises(CorruptIndexError):
+        index.zone_table("user_id")
+    present = flat_lake.table["user_id"][3].as_py()
+    assert index.to_table(f"user_id = '{present}'").num_rows == 1
+
+
+def test_a_segment_of_an_unknown_kind_is_read_whole(flat_lake):
+    index = build(flat_lake)
+    store = LocalStore(index.root)
+    manifest = read_version(store, 1)
+    column = manifest.columns[0]
+    segments = tuple(replace(one, kind="ribbons") for one in column.segments)
+    changed = ColumnEntry("user_id", column.column_type, 2, column.fpp, column.sizing, segments)
+    commit(store, manifest.following("test", columns=(changed, *manifest.columns[1:])))
+    with pytest.warns(RuntimeWarning, match="kind"):
+        found = zb.open_index(flat_lake.root).search("user_id = 'absent'")
+    assert found.num_rows_kept == found.num_rows
+    assert ReasonCode.FORMAT_TOO_NEW in {reason.code for reason in found.reasons}
+
+
+def test_a_large_build_ends_with_slices_and_leaves_no_orphan(make_lake):
+    lake = make_lake((5000, 3300))
+    index = zb.build_index(lake.root, "user_id", rows_per_zone=2)
+    assert index.version == 1
+    assert kinds(index) == [{"slices": 2}]
+    named = {segment.path for column in index._snapshot.manifest.columns for segment in column.segments}
+    assert {name for name in files_of(index.root) if name.startswith("columns/")} == named
+    assert index.verify(sample=1.0).is_sound
+    assert index.optimize().columns == ()
+
+
+def test_a_small_build_and_one_that_is_told_so_stay_zones(make_lake):
+    lake = make_lake((5000, 3300))
+    small = zb.build_index(lake.root, "note", rows_per_zone=16, workers=1)
+    assert kinds(small) == [{"zones": 1}]
+    told = zb.build_index(lake.root, "note", rows_per_zone=2, optimize=False, overwrite=True, workers=1)
+    assert kinds(told) == [{"zones": 1}]
+
+
+def test_the_command(flat_lake):
+    build(flat_lake, workers=1)
+    runner = CliRunner()
+    done = runner.invoke(app, ["optimize", str(flat_lake.root)])
+    assert done.exit_code == 0, done.output
+    assert re.search(r"note +4,001 +0 +1 +1 ", done.output)
+    done = runner.invoke(app, ["optimize", str(flat_lake.root)])
+    assert re.fullmatch(r"nothing to do\n  version  2\n", done.output)
+    done = runner.invoke(app, ["optimize", str(flat_lake.root), "--format", "json"])
+    assert json.loads(done.output) == {"version": 2, "columns": []}
+    done = runner.invoke(app, ["info", str(flat_lake.root)])
+    assert re.search(r"note .* slices 1\n", done.output)

@@ -1,0 +1,532 @@
+"""A refresh follows the data set in proportion to what changed."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+import warnings
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+
+import zonebloom as zb
+from tests.conftest import index_of, make_rows
+from zonebloom.cli import app
+from zonebloom.errors import DataFileError, InvalidArgumentError, StaleIndexError, UnsupportedFormatError
+from zonebloom.formats import DataFile, ParquetDataset
+from zonebloom.storage.manifest import list_versions, read_version
+from zonebloom.stores.local import LocalStore
+
+
+def settle(path, extra: int = 0) -> None:
+    when = 1_700_000_000_000_000_001 + extra
+    os.utime(path, ns=(when, when))
+
+
+def write(path, table, extra: int = 0) -> None:
+    path.parent.mkdir(exist_ok=True)
+    pq.write_table(table, path, row_group_size=2048)
+    settle(path, extra)
+
+
+@pytest.fixture
+def lake(flat_lake):
+    for name in flat_lake.files:
+        settle(flat_lake.root / name)
+    zb.build_index(flat_lake.root, ["user_id", "device_id"], rows_per_zone=100)
+    return flat_lake
+
+
+@pytest.fixture
+def opened(monkeypatch):
+    """Paths of the data files that are opened."""
+    paths: list[str] = []
+    genuine = ParquetDataset.open
+
+    def noted(self, path, listed=None) -> DataFile:
+        paths.append(path)
+        return genuine(self, path, listed)
+
+    monkeypatch.setattr(ParquetDataset, "open", noted)
+    return paths
+
+
+def counts(done) -> tuple[int, int, int]:
+    return done.num_files_added, done.num_files_dropped, done.num_files_kept
+
+
+def zones(done) -> tuple[int, int]:
+    return done.num_zones_added, done.num_zones
+
+
+def test_nothing_to_do_is_no_version(lake, opened):
+    index = zb.open_index(lake.root)
+    for mode in ("incremental", "quick"):
+        done = index.refresh(mode)
+        assert (done.version, done.mode) == (1, mode)
+        assert counts(done) == (0, 0, 3)
+        assert zones(done) == (0, 2 * (50 + 30 + 1))
+    assert opened == []
+    assert list_versions(LocalStore(index.root)) == [1]
+
+
+def test_only_new_and_changed_files_are_opened(lake, opened):
+    write(lake.root / "new.parquet", make_rows(250, seed=9))
+    write(lake.root / lake.files[1], make_rows(1000, seed=8), extra=1)
+    (lake.root / lake.files[2]).unlink()
+    index = zb.open_index(lake.root)
+    done = index.refresh()
+    assert set(opened) == {"new.parquet", lake.files[1]}
+    assert counts(done) == (2, 2, 1)
+    assert done.num_zones_added == 2 * (3 + 10)
+    assert done.num_zones == sum(column["num_zones"] for column in index.info()["columns"])
+    assert index.version == done.version == 2
+    assert not index.search("user_id = 'x'", strict=True).reasons
+    user = make_rows(250, seed=9)["user_id"][7].as_py()
+    assert index.search(zb.Equals("user_id", user)).kept.zones == 1
+    assert index.to_table(zb.Equals("user_id", user)).num_rows == 1
+    assert index.verify(sample=1.0).is_sound
+    assert index.zone_table("device_id").to_arrow().num_rows == 50 + 3 + 10
+
+
+def test_a_file_of_the_same_size_and_path_is_seen(tmp_path):
+    def numbers(start):
+        table = pa.table({"k": pa.array(range(start, start + 100), pa.int64())})
+        pq.write_table(table, tmp_path / "a.parquet", compression="none", use_dictionary=False)
+        settle(tmp_path / "a.parquet", start)
+
+    numbers(0)
+    size = (tmp_path / "a.parquet").stat().st_size
+    index = zb.build_index(tmp_path, "k", rows_per_zone=10)
+    numbers(1000)
+    assert (tmp_path / "a.parquet").stat().st_size == size
+    assert index.to_table("k = 1050").num_rows == 1
+    with pytest.raises(StaleIndexError, match=r"got 1 new or changed, such as a.parquet; refresh"):
+        index.search("k = 1050", strict=True)
+    with pytest.raises(StaleIndexError):
+        index.scan("k = 1050", strict=True)
+    index.refresh()
+    assert index.search("k = 1050", strict=True).kept.zones == 1
+    assert index.search("k = 50", strict=True).kept.zones == 0
+
+
+def test_a_file_of_the_same_size_and_time_is_found_by_verify(tmp_path):
+    """A disk says nothing else of a file: searches take it for the one before, until a full refresh."""
+    for start in (0, 1000):
+        table = pa.table({"k": pa.array(range(start, start + 100), pa.int64())})
+        pq.write_table(table, tmp_path / "a.parquet", compression="none", use_dictionary=False)
+        settle(tmp_path / "a.parquet")
+        if not start:
+            index = zb.build_index(tmp_path, "k", rows_per_zone=10)
+    assert index.to_table("k = 1050").num_rows == 0
+    assert not index.verify(sample=1.0).is_sound
+    index.refresh("full")
+    assert index.to_table("k = 1050").num_rows == 1
+    assert index.verify(sample=1.0).is_sound
+
+
+def test_a_refresh_equals_a_build_afresh(lake, tmp_path):
+    write(lake.root / "a.parquet", make_rows(777, seed=3))
+    (lake.root / lake.files[0]).unlink()
+    refreshed = zb.open_index(lake.root)
+    refreshed.refresh()
+    fresh = zb.build_index(lake.root, ["user_id", "device_id"], rows_per_zone=100, index=tmp_path / "other")
+    for column in ("user_id", "device_id"):
+        tables = [index.zone_table(column).to_arrow().drop_columns("fragment_id") for index in (refreshed, fresh)]
+        rows = [sorted(map(str, table.to_pylist())) for table in tables]
+        assert rows[0] == rows[1]
+
+
+def test_quick_reads_nothing_and_stays_exact(lake, opened):
+    write(lake.root / "new.parquet", make_rows(250, seed=9))
+    write(lake.root / lake.files[1], make_rows(1000, seed=8), extra=1)
+    (lake.root / lake.files[2]).unlink()
+    index = zb.open_index(lake.root)
+    done = index.refresh("quick")
+    assert opened == []
+    assert counts(done) == (0, 2, 1)
+    assert index.num_fragments == 1
+    codes = [str(reason.code) for reason in index.search("user_id = 'x'").reasons]
+    assert codes == ["FILE_NOT_INDEXED", "FILE_NOT_INDEXED"]
+    user = make_rows(1000, seed=8)["user_id"][500].as_py()
+    assert index.to_table(zb.Equals("user_id", user)).num_rows == 1
+    assert counts(index.refresh()) == (2, 0, 1)
+
+
+def test_full_builds_all_anew_with_the_types_of_today(tmp_path):
+    write(tmp_path / "a.parquet", pa.table({"k": pa.array(range(100), pa.int32())}))
+    index = zb.build_index(tmp_path, "k", rows_per_zone=10, sizing="exact", fpp=0.01)
+    write(tmp_path / "b.parquet", pa.table({"k": pa.array([2**40 + n for n in range(100)], pa.int64())}))
+    done = index.refresh()
+    assert counts(done) == (1, 0, 1)
+    assert index.column_type("k") == pa.int32()
+    found = index.search(f"k = {2**40 + 5}")
+    assert found.kept.rows == 100, "values that do not convert have no zones"
+    assert [str(reason.code) for reason in found.reasons] == ["COLUMN_NOT_INDEXED"]
+    assert index.refresh().version == done.version, "and are not read again and again"
+    done = index.refresh("full")
+    assert counts(done) == (2, 2, 0)
+    assert index.column_type("k") == pa.int64()
+    found = index.search(f"k = {2**40 + 5}", strict=True)
+    assert (found.kept.zones, found.total.zones, found.reasons) == (1, 20, ())
+    column = index.info()["columns"][0]
+    assert (column["rows_per_zone"], column["fpp"], column["sizing"]) == (10, 0.01, "exact")
+
+
+def test_paths_confine_a_refresh(hive_lake, opened):
+    for name in hive_lake.files:
+        settle(hive_lake.root / name)
+    index = zb.build_index(hive_lake.root, "user_id", rows_per_zone=100)
+    opened.clear()
+    write(hive_lake.root / "day=1/new.parquet", make_rows(300, seed=9))
+    write(hive_lake.root / "day=3/new.parquet", make_rows(200, seed=10))
+    (hive_lake.root / hive_lake.files[0]).unlink()
+    (hive_lake.root / hive_lake.files[2]).unlink()
+    done = index.refresh(paths=["day=1", hive_lake.root / "day=4/none.parquet"])
+    assert opened == ["day=1/new.parquet"] * 2
+    assert counts(done) == (1, 1, 1)
+    assert index.num_fragments == 5
+    assert counts(index.refresh(paths=[hive_lake.files[2]])) == (0, 1, 0)
+    assert counts(index.refresh(paths=["day=3/new.parquet", "_hidden/x.parquet"])) == (1, 0, 0)
+    done = index.refresh()
+    assert counts(done) == (0, 0, 5)
+    with pytest.raises(InvalidArgumentError, match="must lie in the data set"):
+        index.refresh(paths=["../elsewhere"])
+
+
+def test_new_columns_and_partitions_join_the_schema(hive_lake):
+    index = zb.build_index(hive_lake.root, "user_id")
+    assert "hour" not in index.schema.names
+    table = make_rows(100, seed=9).append_column("city", pa.array(["Oslo"] * 100))
+    (hive_lake.root / "day=x").mkdir()
+    write(hive_lake.root / "day=x/hour=7/new.parquet", table) if (
+        hive_lake.root / "day=x/hour=7"
+    ).mkdir() is None else None
+    assert "city" not in index.schema.names
+    index.refresh()
+    assert index.schema.field("city").type == pa.string()
+    assert index.schema.field("day").type == pa.string()
+    assert index.schema.names[-2:] == ["day", "hour"]
+    assert index.to_table("city = 'Oslo' AND day = 'x' AND hour = 7").num_rows == 100
+    assert index.to_table("day = '1'").num_rows == 3500
+
+
+def test_columns_outlive_their_files(hive_lake):
+    index = zb.build_index(hive_lake.root, "user_id")
+    for name in hive_lake.files:
+        (hive_lake.root / name).unlink()
+    index.refresh()
+    assert index.schema.names[-1] == "day"
+    assert index.to_table("day = 1 AND user_id = 'x'").num_rows == 0
+    write(hive_lake.root / "day=1/a.parquet", make_rows(100, seed=3).select(["note"]))
+    index.refresh("full")
+    assert index.schema.names == ["note", "user_id", "day"]
+    assert index.to_table("user_id IS NULL AND day = 1").num_rows == 100
+    assert index.search("user_id = 'x'", strict=True).kept.rows == 0
+
+
+def test_a_file_that_cannot_be_read_is_left_out_and_said(lake):
+    (lake.root / "torn.parquet").write_bytes(b"PAR1 but no more")
+    index = zb.open_index(lake.root)
+    with pytest.warns(RuntimeWarning, match=r"torn.parquet .*read whole"):
+        done = index.refresh()
+    assert done.unreadable == ("torn.parquet",)
+    assert (done.version, *counts(done)) == (1, 0, 0, 3)
+    (lake.root / "torn.parquet").unlink()
+    assert index.refresh().unreadable == ()
+
+
+def test_all_files_gone_is_an_empty_index_and_no_folder_an_error(lake):
+    index = zb.open_index(lake.root)
+    for name in lake.files:
+        (lake.root / name).unlink()
+    assert counts(index.refresh()) == (0, 3, 0)
+    assert index.search("user_id = 'x'").kept.rows == 0
+    assert index.to_table("user_id = 'x'").num_rows == 0
+    write(lake.root / "a.parquet", make_rows(200, seed=3))
+    assert counts(index.refresh()) == (1, 0, 0)
+    assert index.search("user_id = 'x'", strict=True).total.zones == 2
+    outside = zb.build_index(lake.root, "user_id", index=lake.root.parent / "outside")
+    for path in lake.root.rglob("*.*"):
+        path.unlink()
+    lake.root.rename(lake.root.with_name("elsewhere"))
+    with pytest.raises(DataFileError):
+        outside.refresh()
+
+
+@pytest.mark.parametrize("how", ["missing", "short", "flipped"])
+@pytest.mark.parametrize("what", ["segment", "list"])
+def test_damage_is_repaired(lake, what, how):
+    index = zb.open_index(lake.root)
+    version = read_version(LocalStore(index.root), 1)
+    path = index.root / (version.columns[0].segments[0].path if what == "segment" else version.fragment_lists[0].path)
+    data = bytearray(path.read_bytes())
+    path.unlink()
+    if how != "missing":
+        data[len(data) // 2] ^= 1
+        path.write_bytes(data[:-8] if how == "short" else data)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        index = zb.open_index(lake.root)
+        done = index.refresh(check=how == "flipped")
+        assert done.version == 2
+        assert counts(done)[0] > 0
+    index = zb.open_index(lake.root)
+    assert not index.search("user_id = 'x' AND device_id = 1", strict=True).reasons
+    assert index.verify(sample=1.0).is_sound
+    assert index.refresh().version == 2
+
+
+def test_damage_that_a_search_has_met_is_repaired_without_check(lake):
+    version = read_version(LocalStore(index_of(lake.root)), 1)
+    path = index_of(lake.root) / version.columns[0].segments[0].path
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    index = zb.open_index(lake.root)
+    with pytest.warns(RuntimeWarning, match="must have checksum"):
+        assert index.search("user_id = 'x'").reasons
+    assert index.refresh().num_files_added > 0
+    assert not index.search("user_id = 'x'", strict=True).reasons
+
+
+def test_a_damaged_version_is_left_behind(lake):
+    write(lake.root / "a.parquet", make_rows(200, seed=3))
+    index = zb.open_index(lake.root)
+    index.refresh()
+    path = index.root / "versions" / f"{2:020d}.json"
+    path.write_text(path.read_text().replace('"operation": "refresh"', '"operation": "Refresh"'))
+    with pytest.warns(RuntimeWarning, match="everything is read whole"):
+        index = zb.open_index(lake.root)
+    with pytest.warns(RuntimeWarning, match="everything is read whole"):
+        done = index.refresh()
+    assert (done.version, *counts(done)) == (3, 1, 0, 3), "the sound version before it still stands for its files"
+    assert not zb.open_index(lake.root).search("user_id = 'x'", strict=True).reasons
+    ids = [one.fragment_id for one in index._snapshot.fragments.values()]
+    assert sorted(ids) == [0, 1, 2, 4], "id 3 was used by the damaged version"
+
+
+def test_a_newer_format_is_refused(lake):
+    path = index_of(lake.root) / "versions" / f"{1:020d}.json"
+    newer = path.with_name(f"{2:020d}.json")
+    newer.write_text(path.read_text().replace('"format_version": 2', '"format_version": 3'))
+    with pytest.warns(RuntimeWarning, match="newer zonebloom"):
+        index = zb.open_index(lake.root)
+    with pytest.warns(RuntimeWarning), pytest.raises(UnsupportedFormatError):
+        index.refresh()
+
+
+def test_fragment_lists_stay_few_and_short(tmp_path):
+    write(tmp_path / "f000.parquet", pa.table({"k": [0]}))
+    index = zb.build_index(tmp_path, "k")
+    for number in range(1, 40):
+        write(tmp_path / f"f{number:03}.parquet", pa.table({"k": [number]}))
+        if number % 3 == 0:
+            (tmp_path / f"f{number - 2:03}.parquet").unlink()
+        index.refresh()
+    manifest = read_version(LocalStore(index.root), index.version)
+    assert len(manifest.fragment_lists) <= 5
+    dropped = sum(stop - start for start, stop in manifest.dropped)
+    assert sum(entry.num_fragments for entry in manifest.fragment_lists) - dropped == index.num_fragments == 27
+    assert dropped <= 27
+    assert manifest.next_fragment_id == 40
+    assert [index.search(f"k = {n}", strict=True).kept.files for n in (0, 1, 2, 37, 38, 39)] == [1, 0, 1, 0, 1, 1]
+
+
+def test_zones_of_files_that_are_gone_are_told_apart(tmp_path):
+    write(tmp_path / "a.parquet", pa.table({"k": range(100)}))
+    write(tmp_path / "b.parquet", pa.table({"k": range(1000, 1100)}))
+    index = zb.build_index(tmp_path, "k", rows_per_zone=10, kind="both", workers=1)
+    assert (index.status().num_gone_zones, index.info()["columns"][0]["num_zones"]) == (0, 20)
+    write(tmp_path / "b.parquet", pa.table({"k": range(2000, 2100)}), extra=1)
+    done = index.refresh()
+    assert (done.num_zones_added, done.num_zones, done.num_gone_zones) == (10, 20, 10)
+    [column] = index.info()["columns"]
+    assert (column["num_zones"], column["num_gone_zones"]) == (20, 10)
+    assert "10 zones are of files that are gone; optimize removes them" in str(index.status())
+    assert (index.refresh().num_zones, index.search("k = 2050").num_zones) == (20, 20)
+    index.optimize()
+    assert (index.status().num_gone_zones, index.refresh().num_gone_zones) == (0, 0)
+    (tmp_path / "a.parquet").unlink()
+    (tmp_path / "b.parquet").unlink()
+    assert [index.refresh().version for _ in range(3)] == [4, 4, 4]
+
+
+@pytest.mark.parametrize("kind", ["bloom", "locator", "both"])
+def test_the_sizes_that_are_told_are_those_on_disk(tmp_path, kind):
+    write(tmp_path / "a.parquet", pa.table({"k": range(100), "s": [f"{one}" for one in range(100)]}))
+    index = zb.build_index(tmp_path, ["k", "s"], rows_per_zone=10, kind=kind)
+    on_disk = sum(path.stat().st_size for path in (index.root / "columns").rglob("*.*"))
+    assert index.status().index_bytes == index.versions()[0].index_bytes == on_disk
+    assert sum(column["index_bytes"] for column in index.info()["columns"]) == on_disk
+
+
+def test_ten_new_files_among_thousands_cost_little(tmp_path, opened):
+    table = pa.table({"k": pa.array(range(10), pa.int64())})
+    write(tmp_path / "f00000.parquet", table)
+    for number in range(1, 2000):
+        path = tmp_path / f"f{number:05}.parquet"
+        os.link(tmp_path / "f00000.parquet", path)
+    index = zb.build_index(tmp_path, "k")
+    for number in range(10):
+        write(tmp_path / f"g{number}.parquet", table)
+    opened.clear()
+    started = time.perf_counter()
+    index.data.pin().list()
+    listed = time.perf_counter()
+    done = index.refresh()
+    elapsed = time.perf_counter() - listed
+    assert counts(done) == (10, 0, 2000)
+    assert len(opened) == 2 * 10, "the footer for the plan, and the file for the zones"
+    assert elapsed < 2 + 2 * (listed - started)
+
+
+def test_wrong_arguments(lake):
+    index = zb.open_index(lake.root)
+    with pytest.raises(InvalidArgumentError, match="mode must be one of incremental, quick, full, got 'fast'"):
+        index.refresh("fast")
+    with pytest.raises(InvalidArgumentError, match="workers must be at least 1"):
+        index.refresh(workers=0)
+
+
+def test_the_command(lake):
+    run = CliRunner().invoke
+    said = run(app, ["refresh", str(lake.root)])
+    assert said.exit_code == 0
+    assert said.output.startswith("version 1: 0 files added, 0 dropped, 3 kept; ")
+    write(lake.root / "a.parquet", make_rows(200, seed=3))
+    said = run(app, ["search", str(lake.root), "--where", "user_id = 'x'", "--strict"])
+    assert isinstance(said.exception, StaleIndexError)
+    said = run(app, ["refresh", str(lake.root), "--format", "json"])
+    assert '"num_files_added": 1' in said.output
+    said = run(app, ["refresh", str(lake.root), "--mode", "full"])
+    assert "version 3: 4 files added, 4 dropped, 0 kept; 166 zones added, 166 in the index" in said.output
+    assert run(app, ["search", str(lake.root), "--where", "user_id = 'x'", "--strict"]).exit_code == 0
+
+
+# --- partitions -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def days(hive_lake):
+    for name in hive_lake.files:
+        settle(hive_lake.root / name)
+    zb.build_index(hive_lake.root, "user_id", rows_per_zone=100)
+    return hive_lake
+
+
+@pytest.fixture
+def listed(monkeypatch):
+    """Folders that are listed."""
+    found: list[str] = []
+    genuine = os.scandir
+    monkeypatch.setattr("os.scandir", lambda path: found.append(Path(path).name) or genuine(path))
+    return found
+
+
+@pytest.mark.parametrize("partitions", [{"day": 2}, {"day": "02"}, "day=2", ["day=2"], [{"day": 2}, "day=7"]])
+def test_a_partition_is_refreshed_and_no_other_is_listed(days, opened, listed, partitions):
+    for day in (1, 2):
+        write(days.root / f"day={day}" / "new.parquet", make_rows(300, seed=day))
+    (days.root / days.files[2]).unlink()
+    done = zb.open_index(days.root).refresh(partitions=partitions)
+    assert set(opened) == {"day=2/new.parquet"}
+    assert {name for name in listed if name.startswith("day=")} == {"day=2"}
+    assert counts(done) == (1, 1, 1)
+    index = zb.open_index(days.root)
+    assert index.view().files.unknown_paths == ["day=1/new.parquet"]
+    for day in (1, 2):
+        user = make_rows(300, seed=day)["user_id"][5].as_py()
+        assert index.to_table(zb.Equals("user_id", user)).num_rows == 1
+        assert index.search(zb.Equals("user_id", user)).kept.rows == (300 if day == 1 else 400)
+
+
+def test_a_new_partition_below_others_is_found(tmp_path, opened):
+    for month in (1, 2):
+        (tmp_path / f"year=2026/month={month}/day=1").mkdir(parents=True)
+        write(tmp_path / f"year=2026/month={month}/day=1/f.parquet", make_rows(50, seed=month))
+    index = zb.build_index(tmp_path, "user_id")
+    opened.clear()
+    for month in (2, 3):
+        (tmp_path / f"year=2026/month={month}/day=9").mkdir(parents=True)
+        write(tmp_path / f"year=2026/month={month}/day=9/f.parquet", make_rows(50, seed=month + 7))
+    assert counts(index.refresh(partitions={"day": 9, "month": 3})) == (1, 0, 0)
+    assert counts(index.refresh(partitions="year=2026/day=9")) == (1, 0, 1)
+    assert len(set(opened)) == 2
+
+
+@pytest.mark.parametrize(
+    ("partitions", "message"),
+    [
+        ({"week": 1}, r"partitions must be of the partition columns \(day\), got .*week"),
+        ("2", "partition columns"),
+        ([3], "a partition must be a dict or a text such as day=3, got 3"),
+    ],
+)
+def test_partitions_that_are_none_are_refused(days, partitions, message):
+    with pytest.raises(InvalidArgumentError, match=message):
+        zb.open_index(days.root).refresh(partitions=partitions)
+
+
+def test_the_command_refreshes_a_partition(days):
+    write(days.root / "day=2" / "new.parquet", make_rows(300, seed=2))
+    arguments = ["refresh", str(days.root), "--partition", "day=2", "--partition", "day=3"]
+    text = CliRunner().invoke(app, arguments).output
+    assert text.startswith("version 2: 1 file added, 0 dropped, 3 kept; 3 zones added, 75 in the index")
+
+
+def test_explain_counts_what_the_index_does_not_know(days):
+    write(days.root / "day=2" / "new.parquet", make_rows(300, seed=2))
+    write(days.root / days.files[0], make_rows(40, seed=3), extra=5)
+    (days.root / days.files[1]).unlink()
+    explained = zb.open_index(days.root).explain("user_id = 'x'")
+    shown = str(explained)
+    assert re.search(r"indexed files +3\n.*ignored +1 deleted file\n", shown, re.DOTALL)
+    assert re.search(r"read whole +1 new, 1 changed file\n", shown)
+    assert explained.to_dict()["files"] == {"covered": 3, "unknown": 2, "changed": 1, "deleted": 1}
+
+
+# --- new parameters ---------------------------------------------------------------------------------------------------
+
+
+def test_a_full_refresh_takes_new_parameters(lake):
+    index = zb.open_index(lake.root)
+    done = index.refresh("full", rows_per_zone=250, fpp=0.01, sizing="exact", kind="both")
+    assert zones(done)[0] == 2 * (20 + 12 + 1)
+    for column in index.info()["columns"]:
+        assert (column["rows_per_zone"], column["fpp"], column["sizing"]) == (250, 0.01, "exact")
+        assert column["kinds"] == {"locator": 2, "zones": 2}
+    user = lake.table["user_id"][77].as_py()
+    assert index.search(zb.Equals("user_id", user), strict=True).kept.zones == 1
+    write(lake.root / "new.parquet", make_rows(250, seed=9))
+    assert zones(index.refresh())[0] == 2
+    assert index.info()["columns"][0]["kinds"] == {"locator": 3, "zones": 3}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"fpp": 0.01}, "new parameters must come with a full refresh of all files, got mode 'incremental'"),
+        ({"mode": "full", "rows_per_zone": 10, "paths": ["part-0.parquet"]}, "new parameters"),
+        ({"mode": "full", "rows_per_zone": 0}, "rows_per_zone"),
+        ({"mode": "full", "fpp": 2.0}, "fpp"),
+        ({"mode": "full", "kind": "file"}, "kind must be one of bloom, locator, both, got 'file'"),
+        ({"commit_every": 0}, "commit_every must be a number of rows, at least 1, got 0"),
+        ({"paths": ["a"], "partitions": {"day": 1}}, "confined to paths or to partitions, got both"),
+    ],
+)
+def test_parameters_that_make_no_sense_are_refused(lake, options, message):
+    with pytest.raises(InvalidArgumentError, match=message):
+        zb.open_index(lake.root).refresh(**options)
+
+
+def test_the_command_takes_new_parameters(lake):
+    arguments = ["refresh", str(lake.root), "--mode", "full", "--rows-per-zone", "500", "--kind", "both"]
+    assert CliRunner().invoke(app, arguments).exit_code == 0
+    column = zb.open_index(lake.root).info()["columns"][0]
+    assert column["rows_per_zone"] == 500
+    assert column["kind"] == "both"

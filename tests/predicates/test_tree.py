@@ -1,0 +1,226 @@
+"""The predicate tree and `col`: what it holds, how it joins, what it refuses."""
+
+from __future__ import annotations
+
+import datetime as dt
+import pickle
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from zonebloom.errors import PredicateError
+from zonebloom.predicates import And, Condition, Equals, IsIn, IsNull, Not, Or, Predicate, col, parse_predicate
+from zonebloom.predicates.leaves import Comparison
+from zonebloom.predicates.row_filter import to_expression
+from zonebloom.predicates.sql_writer import as_sql
+
+A, B, C = Equals("a", 1), IsNull("b"), IsIn("c", [1, 2])
+
+
+def test_col_makes_each_leaf():
+    assert (col("a") == 1) == Equals("a", 1)
+    assert (col("a") != 1) == Not(Equals("a", 1))
+    assert col("a").isin([1, 2]) == IsIn("a", [1, 2])
+    assert col("a").is_null() == IsNull("a")
+    assert col("a").is_not_null() == Not(IsNull("a"))
+    assert col("a").between(1, 2) == ((col("a") >= 1) & (col("a") <= 2))
+
+
+@pytest.mark.parametrize(
+    ("made", "text"),
+    [
+        (lambda: col("a") < 3, "a < 3"),
+        (lambda: col("a") <= 3, "a <= 3"),
+        (lambda: col("a") > "x'y", "a > 'x''y'"),
+        (lambda: col("a.b") >= b"\x0f", "a.b >= X'0f'"),
+        (lambda: col("a") < dt.date(2020, 1, 2), "a < '2020-01-02'"),
+        (lambda: 3 < col("a"), "a > 3"),  # noqa: SIM300 -- the mirrored form is the test
+        (lambda: col("a") == col("b"), "a = b"),
+    ],
+)
+def test_ranges_are_comparisons_and_are_written_as_sql(made, text):
+    condition = made()
+    assert isinstance(condition, Comparison)
+    assert as_sql(condition) == text
+
+
+def test_columns_are_those_of_all_leaves():
+    tree = (A & B) | ~C | (col("d.e") < 3) | (col("f") == col("g"))
+    assert tree.columns() == {"a", "b", "c", "d.e", "f", "g"}
+
+
+def test_joints_of_one_kind_are_flat():
+    assert (A & B & C).children == And((A, And((B, C)))).children == (A, B, C)
+    assert (A | B | C).children == Or((A, Or((B, C)))).children == (A, B, C)
+    assert (A & (B | C)).children == (A, Or((B, C)))
+
+
+def test_not_not_is_nothing():
+    assert ~~A is A
+    assert Not(A).child is A
+
+
+def test_trees_are_equal_if_they_say_the_same():
+    assert (Equals("a", 1) & ~IsNull("b")) == (A & ~B)
+    assert (A & ~B) != (A & B)
+    assert (A | B) != (A & B)
+    assert And((A,)) != And((A, A))
+    assert Equals("a", 1) != Equals("a", True)
+    assert Equals("a", 1) != Equals("a", 1.0)
+    assert IsIn("a", [1]) != IsIn("a", [True])
+    assert IsIn("a", [1, 2]) != IsIn("a", [1])
+    assert Equals("a", 1) != Equals("a", 1, null_safe=True)
+    assert A != "a = 1"
+
+
+def test_a_tree_is_immutable_and_pickles():
+    with pytest.raises(AttributeError, match="immutable"):
+        A.column = "b"
+    tree = (A & ~B) | C | (col("d") < 3)
+    assert pickle.loads(pickle.dumps(tree)) == tree
+
+
+def test_repr_shows_the_tree_and_the_first_values():
+    assert repr(A & ~IsNull("b")) == "And(Equals('a', 1), Not(IsNull('b')))"
+    assert repr(IsIn("c", range(9))) == "IsIn('c', [0, 1, 2, 3, 4, … 9 values])"
+    assert repr(IsIn("c", pa.array([1, None]))) == "IsIn('c', [1, None])"
+
+
+@pytest.mark.parametrize(
+    ("values", "wanted"),
+    [
+        ([1, None, 1], [1, None, 1]),
+        ((1, "x", 2.5), [1, "x", 2.5]),
+        ({7}, [7]),
+        ((value for value in "ab"), ["a", "b"]),
+        (range(3), [0, 1, 2]),
+        (np.array([1, 2], np.uint8), pa.array([1, 2], pa.uint8())),
+        (np.array(["a", None], object), ["a", None]),
+        (pa.array(["a"]), pa.array(["a"])),
+        (pa.chunked_array([[1], [2]]), pa.array([1, 2])),
+        (pl.Series([1, 2]), pa.array([1, 2])),
+        ([], []),
+    ],
+)
+def test_isin_takes_any_collection(values, wanted):
+    got = IsIn("a", values).values
+    assert type(got) is type(wanted)
+    assert got == wanted
+
+
+def test_isin_does_not_copy_millions_of_values():
+    values = pa.array(np.arange(3_000_000))
+    assert IsIn("a", values).values is values
+
+
+@pytest.mark.parametrize(
+    ("made", "told"),
+    [
+        (lambda: A and B, r"combined with &, \| and ~"),
+        (lambda: not A, r"combined with &, \| and ~"),
+        (lambda: 1 < (col("a") < 3) < 5, None),
+        (lambda: bool(col("a")), "compared with a value"),
+        (lambda: col("a") == None, r"use col\('a'\).is_null\(\)"),  # noqa: E711 -- the mistake under test
+        (lambda: col("a") != None, r"use col\('a'\).is_not_null\(\)"),  # noqa: E711 -- the mistake under test
+        (lambda: col("a") < pa.scalar(None, pa.int64()), "must have a value, got null"),
+        (lambda: col(""), "named by a text"),
+        (lambda: Equals(3, 1), "named by a text"),
+        (lambda: Equals("a", [1]), r"must be compared with one value, got a list; use isin\(\)"),
+        (lambda: Equals("a", None, null_safe=True), "must have a value"),
+        (lambda: col("a").isin("abc"), "an array or a list of values, got 'abc'"),
+        (lambda: col("a").isin(3), "an array or a list of values, got 3"),
+        (
+            lambda: col("a").isin(np.zeros((2, 2))),
+            r"one column of values, got a ndarray of shape \(2, 2\); choose a column",
+        ),
+        (lambda: And(()), "at least one predicate"),
+        (lambda: Or((A, True)), "must join predicates, got True"),
+        (lambda: Not("a"), "must negate a predicate, got 'a'"),
+        (lambda: parse_predicate(None), "SQL text or a pyarrow Expression, got a NoneType"),
+        (lambda: parse_predicate(3), "SQL text or a pyarrow Expression, got a int"),
+    ],
+)
+def test_mistakes_are_told(made, told):
+    if told is None:
+        with pytest.raises(TypeError):
+            made()
+    else:
+        with pytest.raises(PredicateError, match=told):
+            made()
+
+
+def test_a_predicate_joins_predicates_only():
+    with pytest.raises(TypeError, match="unsupported operand"):
+        A & True
+
+
+def test_parse_predicate_takes_every_form():
+    assert parse_predicate(A) is A
+    assert parse_predicate("a = 1") == A
+    assert isinstance(parse_predicate(pa.compute.field("a") == 1), Condition)
+
+
+def test_a_null_literal_matches_nothing():
+    table = pa.table({"a": [1, None]})
+    for value in (None, pa.scalar(None, pa.int64()), np.datetime64("NaT", "ns")):
+        for tree in (Equals("a", value), ~Equals("a", value)):
+            assert table.filter(to_expression(tree, table.schema)).num_rows == 0
+
+
+@pytest.mark.parametrize(
+    ("tree", "wanted"),
+    [
+        (Equals("a", 1) | B | Equals("a", 2) | Equals("b", 1), IsIn("a", [1, 2]) | B | Equals("b", 1)),
+        (C & ~(Equals("a", 1) | Equals("a", 1)), C & ~IsIn("a", [1, 1])),
+        (
+            Equals("a", pa.scalar(1, pa.int8())) | Equals("a", pa.scalar(2, pa.int8())),
+            IsIn("a", pa.array([1, 2], pa.int8())),
+        ),
+    ],
+)
+def test_ors_of_equalities_of_one_column_are_one_list(tree, wanted):
+    assert parse_predicate(tree) == wanted
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        A & Equals("a", 2),
+        Equals("a", 1) | Equals("a", True),
+        Equals("a", 1) | Equals("a", None) | Equals("a", 2, null_safe=True) | B,
+        Equals("a", pa.scalar(1, pa.int8())) | Equals("a", pa.scalar(1, pa.int16())),
+    ],
+)
+def test_what_an_or_of_equalities_is_not_stays_as_it_is(tree):
+    assert parse_predicate(tree) is tree
+
+
+def test_long_joints_are_evaluated():
+    """pyarrow's own chain of 12 000 ORs overflows the stack."""
+    table = pa.table({"a": [5, 11_999, 12_000, None]})
+    for tree in (Or([Equals("a", i) for i in range(12_000)]), ~And([col("a") != i for i in range(12_000)])):
+        assert table.filter(to_expression(tree, table.schema))["a"].to_pylist() == [5, 11_999]
+        assert table.filter(to_expression(~tree, table.schema))["a"].to_pylist() == [12_000]
+
+
+def deep(num_levels) -> Predicate:
+    tree: Predicate = A
+    for i in range(num_levels):
+        tree = (tree & (col("a") != -i)) if i % 2 else (tree | Equals("a", i))
+    return tree
+
+
+def test_deep_trees_are_walked_without_recursion():
+    tree = deep(999)
+    table = pa.table({"a": [1, 2, 5000, None]})
+    assert tree.columns() == {"a"}
+    assert repr(tree).startswith("Or(And(Or(")
+    assert tree == deep(999)
+    assert table.filter(to_expression(tree, table.schema))["a"].to_pylist() == [1, 2]
+
+
+def test_trees_too_deep_for_pyarrow_are_refused():
+    with pytest.raises(PredicateError, match="at most 1000 levels deep"):
+        to_expression(deep(2000), pa.schema([("a", pa.int64())]))

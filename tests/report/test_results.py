@@ -1,0 +1,98 @@
+"""Results as Python has them: their length, going through them, what a notebook shows, and letting go of files.
+
+Oracle: the row ranges of the result itself.
+"""
+
+from __future__ import annotations
+
+import html.parser
+import io
+import sys
+
+import pytest
+
+import zonebloom as zb
+from tests.conftest import Lake
+from zonebloom import cli
+
+
+@pytest.fixture
+def index(flat_lake: Lake) -> zb.Index:
+    return zb.build_index(flat_lake.root, "user_id", rows_per_zone=100)
+
+
+def test_a_result_is_gone_through_by_path_and_rows(index: zb.Index, flat_lake: Lake) -> None:
+    found = index.search(column="user_id", values=flat_lake.table["user_id"].slice(4000, 2500))
+    listed = [(path, start, stop) for path, start, stop in found]
+    rows = found.to_arrow().to_pylist()
+    assert len(found) == len(listed) == len(rows) > 1
+    assert listed == [(row["path"], row["start"], row["stop"]) for row in rows]
+    assert not index.search("user_id = 'nobody'")
+    assert found
+
+
+def test_an_index_lets_go_of_its_files_and_opens_them_again(flat_lake: Lake) -> None:
+    zb.build_index(flat_lake.root, "user_id", rows_per_zone=100)
+    key = flat_lake.table["user_id"][5].as_py()
+    with zb.open_index(flat_lake.root) as index:
+        before = index.search(f"user_id = '{key}'").row_ranges
+    assert index.search(f"user_id = '{key}'").row_ranges == before
+
+
+class Tags(html.parser.HTMLParser):
+    """All that is open must be closed, in order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.text = ""
+
+    def handle_starttag(self, tag: str, _attrs: object) -> None:
+        self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += f"{data} "
+
+
+def test_what_a_notebook_shows_is_sound_html_with_the_numbers(index: zb.Index, flat_lake: Lake) -> None:
+    where = "user_id = '<b>&' OR note = 'x'"
+    found = index.search(where)
+    shown = [
+        (index, "8,001"),
+        (found, "OR_WITH_UNINDEXED_BRANCH"),
+        (found.row_ranges, "8,001 rows in 3 row ranges"),
+        (index.explain(where), where),
+        (index.status(), "3 of 3 (100%)"),
+        (index.versions(), "build"),
+        (index.verify(), "sound"),
+        (index.refresh(), "files kept"),
+        (index.optimize(), "optimized 1 column"),
+        (index.vacuum(dry_run=True), "would remove 0 versions"),
+        (zb.whatif(flat_lake.root, "user_id"), "1000 absent"),
+    ]
+    for one, expected in shown:
+        tags = Tags()
+        tags.feed(one._repr_html_())
+        tags.close()
+        assert tags.open == []
+        assert expected in tags.text
+
+
+@pytest.mark.parametrize("name", ["file", "stdin"])
+def test_a_condition_is_read_from_a_file_or_stdin(
+    index: zb.Index, flat_lake: Lake, name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    key = flat_lake.table["user_id"][5].as_py()
+    condition = f"user_id IN ('{key}',\n 'nobody')\n"
+    where = flat_lake.root.parent / "where.sql"
+    where.write_text(condition)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(condition.encode())))
+    given = f"@{where}" if name == "file" else "@-"
+    monkeypatch.setattr(
+        sys, "argv", ["zonebloom", "scan", str(flat_lake.root), "--where", given, "--columns", "user_id"]
+    )
+    assert cli.run() == 0
+    assert capsys.readouterr().out == f"user_id\n{key}\n"

@@ -1,0 +1,326 @@
+"""`exists`: false is certain, null stays null, and `exact=True` is the truth.
+
+Oracle: Python sets of the values that were written.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import math
+import time
+import uuid
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import zonebloom as zb
+from tests.depth import at_depth
+from zonebloom.errors import ColumnNotFoundError, InvalidArgumentError, PredicateError, StaleIndexError, StaleWarning
+
+VIEW = pa.array(["a"], pa.string_view())
+
+
+@pytest.fixture
+def build(tmp_path):
+    def make(values: pa.Array, **parameters) -> zb.Index:
+        root = tmp_path / "lake"
+        root.mkdir()
+        half = len(values) // 2
+        for number, part in enumerate((values.slice(0, half), values.slice(half))):
+            pq.write_table(pa.table({"c": part}), root / f"part-{number}.parquet", row_group_size=50)
+        return zb.build_index(root, "c", **{"rows_per_zone": 16, "fpp": 1e-6, **parameters})
+
+    return make
+
+
+def test_false_is_certain_and_null_stays_null(build):
+    index = build(pa.array([1, 2, None, 4], pa.int64()))
+    answer = index.exists("c", [1, 3, None, 4, 5])
+    assert answer.type == pa.bool_()
+    assert answer.to_pylist() == [True, False, None, True, False]
+    assert index.exists("c", [None]).to_pylist() == [None]
+    assert index.exists("c", []).to_pylist() == []
+    assert index.exists("c", pa.array([None, None], pa.null())).to_pylist() == [None, None]
+
+
+@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize(
+    ("values", "probes", "expected"),
+    [
+        (pa.array([1, 300], pa.int64()), [1, 2, 300, 2**70, -(2**70)], [True, False, True, False, False]),
+        (pa.array([1, 100], pa.int8()), pa.array([1, 100, 300, -300]), [True, True, False, False]),
+        (pa.array([1, 100], pa.uint8()), [1, -1, 256, 100.0, 1.0], [True, False, False, True, True]),
+        (pa.array([0.0, 1.5]), [0.0, -0.0, 1.5, 2.5, 1], [True, True, True, False, False]),
+        (pa.array([-0.0, 1.5]), [0.0, -0.0], [True, True]),
+        (pa.array([-0.0, 1.5], pa.float32()), [0.0, -0.0, 1.5], [True, True, True]),
+        (pa.array(["a", "", "é"]), ["a", "", "é", "b", "e\u0301"], [True, True, True, False, False]),
+        (pa.array(["a", "b"]), pa.array(["a", "c"], pa.large_string()), [True, False]),
+        (pa.array(["a", "b"]), pa.array(["a", "c", None]).dictionary_encode(), [True, False, None]),
+        (pa.array(["a", "b"]), pa.array(["a", "c"], pa.string_view()), [True, False]),
+        (pa.array(["a", "b"]), pc.run_end_encode(pa.array(["a", "a", "c", None])), [True, True, False, None]),
+        (pa.array([b"a", b"\xff"]), [b"\xff", b"b", "a"], [True, False, True]),
+        (pa.array([True, True]), [True, False], [True, False]),
+        (pa.array([decimal.Decimal("1.50")]), [decimal.Decimal("1.5"), decimal.Decimal(2)], [True, False]),
+        (pa.array([dt.date(2024, 1, 1)]), [dt.date(2024, 1, 1), dt.date(2024, 1, 2)], [True, False]),
+        (
+            pa.array([1000, 2000], pa.timestamp("ms")),
+            pa.array([2_000_000, 3_000_000], pa.timestamp("us")),
+            [True, False],
+        ),
+        (pa.array(["a", "b"]).dictionary_encode(), ["a", "z"], [True, False]),
+    ],
+    ids=lambda value: str(getattr(value, "type", ""))[:40] or None,
+)
+def test_values_of_each_kind(build, values, probes, expected, exact):
+    assert build(values).exists("c", probes, exact=exact).to_pylist() == expected
+
+
+def test_values_of_a_dictionary_are_those_of_its_values(build):
+    """One by one too; pyarrow makes arrays of few kinds of them."""
+    values = pa.array([dt.datetime(2020, 1, 1)], pa.timestamp("ms"))  # noqa: DTZ001 - local
+    keys = pa.array([dt.datetime(2020, 1, 1), dt.datetime(2020, 1, 1, 0, 0, 0, 1)])  # noqa: DTZ001 - local
+    index = build(values)
+    for asked in (keys, keys.dictionary_encode(), list(keys), list(keys.dictionary_encode())):
+        one = zb.col("c").isin(asked)
+        assert (index.to_table(one).num_rows, index.to_table(~one).num_rows) == (1, 0)
+
+
+@pytest.mark.parametrize("probes", [["\ud800"], pa.RunEndEncodedArray.from_arrays([1], VIEW)])
+def test_values_that_arrow_does_not_have_are_refused(build, probes):
+    with pytest.raises(PredicateError, match=r"values must be such as pyarrow can decode|got the text '\\ud800'"):
+        build(pa.array(["a"])).exists("c", probes)
+
+
+def test_uuids(build):
+    ids = [uuid.UUID(int=number) for number in range(3)]
+    values = pa.ExtensionArray.from_storage(pa.uuid(), pa.array([one.bytes for one in ids[:2]], pa.binary(16)))
+    index = build(values)
+    for exact in (False, True):
+        assert index.exists("c", ids, exact=exact).to_pylist() == [True, True, False]
+        assert index.exists("c", [str(one) for one in ids], exact=exact).to_pylist() == [True, True, False]
+        assert index.exists("c", values, exact=exact).to_pylist() == [True, True]
+
+
+def test_nan_may_exist_and_is_never_exactly_found(build):
+    index = build(pa.array([math.nan, 1.0], from_pandas=False))
+    probes = pa.array([math.nan, 1.0, 2.0], from_pandas=False)
+    assert index.exists("c", probes).to_pylist() == [True, True, False]
+    assert index.exists("c", probes, exact=True).to_pylist() == [False, True, False]
+
+
+def test_what_does_not_convert_may_exist(build):
+    """No proof of absence from a literal that is not of the column's type; reading the rows denies it."""
+    index = build(pa.array([1, 2], pa.int64()))
+    assert index.exists("c", [1.5, 2.0]).to_pylist() == [True, True]
+    assert index.exists("c", [1.5, 2.0], exact=True).to_pylist() == [False, True]
+
+
+def test_exact_equals_truth_where_the_filters_are_full(build):
+    """With filters that let two thirds of everything pass, only reading tells."""
+    index = build(pa.array(range(0, 2000, 2)), fpp=0.9, rows_per_zone=500)
+    probes = list(range(-100, 2100))
+    maybe = index.exists("c", probes).to_pylist()
+    assert maybe.count(True) > 1500
+    exact = index.exists("c", probes, exact=True).to_pylist()
+    assert exact == [0 <= number < 2000 and number % 2 == 0 for number in probes]
+    assert all(one or not other for one, other in zip(maybe, exact, strict=True))
+
+
+def test_floats_beyond_exact_integers_are_compared_by_value(build):
+    index = build(pa.array([2**60, 2**60 + 1, 7], pa.int64()))
+    probes = [2.0**60, 2.0**61, 7.0, 7.5]
+    assert index.exists("c", probes).to_pylist() == [True, True, True, True]
+    assert index.exists("c", probes, exact=True).to_pylist() == [True, False, True, False]
+
+
+@settings(max_examples=at_depth(60), deadline=None)
+@given(probes=st.lists(st.none() | st.integers(-5, 40) | st.integers(-(2**63), 2**63 - 1), max_size=30))
+def test_exact_is_the_truth(truth_index, probes):
+    index, written = truth_index
+    expected = [None if value is None else value in written for value in probes]
+    array = pa.array(probes, pa.int64())
+    assert index.exists("c", array, exact=True).to_pylist() == expected
+    maybe = index.exists("c", array).to_pylist()
+    assert all(one or not other for one, other in zip(maybe, expected, strict=True))
+
+
+@pytest.fixture(scope="module")
+def truth_index(tmp_path_factory):
+    root = tmp_path_factory.mktemp("lake")
+    values = [number for number in range(30) if number % 3]
+    pq.write_table(pa.table({"c": pa.array([*values, None], pa.int16())}), root / "a.parquet")
+    return zb.build_index(root, "c", rows_per_zone=4, fpp=0.2), set(values)
+
+
+def test_a_million_values(build):
+    """A million values against 30 zones in seconds."""
+    values = pa.array(np.arange(30_000, dtype=np.int64) * 7)
+    index = build(values, rows_per_zone=1024, fpp=0.001)
+    probes = np.arange(1_000_000, dtype=np.int64)
+    expected = (probes % 7 == 0) & (probes < 210_000)
+    index.exists("c", [1])
+    started = time.process_time()
+    found = index.exists("c", probes).to_numpy(zero_copy_only=False)
+    assert found[expected].all()
+    assert found.mean() < 0.3
+    assert index.exists("c", probes, exact=True).to_numpy(zero_copy_only=False).tolist() == expected.tolist()
+    assert time.process_time() - started < 20
+
+
+def test_a_few_misfits_do_not_slow_a_million_values(build):
+    index = build(pa.array(range(100), pa.int32()), rows_per_zone=64)
+    probes = np.arange(300_000, dtype=np.int64)
+    probes[::50_000] = 2**40
+    started = time.process_time()
+    found = index.exists("c", probes)
+    assert time.process_time() - started < 5
+    assert found.to_numpy(zero_copy_only=False)[1:100].all()
+    assert not found[0].as_py()
+    floats = probes.astype(np.float64)
+    floats[7] = 7.5
+    started = time.process_time()
+    assert index.exists("c", floats)[7].as_py()
+    assert not index.exists("c", floats)[0].as_py()
+    assert time.process_time() - started < 10
+
+
+def test_a_file_that_the_index_does_not_know_makes_everything_possible(build):
+    index = build(pa.array(range(10)))
+    pq.write_table(pa.table({"c": [77]}), index.data.store.root / "new.parquet")
+    with pytest.warns(
+        StaleWarning, match=r"read whole: 1 new or changed file, such as new\.parquet; refresh the index"
+    ):
+        assert index.exists("c", [77, 78, None]).to_pylist() == [True, True, None]
+    assert index.exists("c", [77, 78, None], exact=True).to_pylist() == [True, False, None]
+
+
+def test_an_answer_that_may_be_loose_warns_of_new_files(build):
+    index = build(pa.array(range(10)))
+    pq.write_table(pa.table({"c": [77]}), index.data.store.root / "new.parquet")
+    for ask in (index.exists, index.locate, index.files_for):
+        with pytest.warns(StaleWarning, match=r"1 new or changed file") as caught:
+            ask("c", [77])
+        assert caught[0].filename == __file__
+        with pytest.raises(StaleIndexError):
+            ask("c", [77], strict=True)
+    index.exists("c", [77], exact=True)
+    index.locate("c", [77], exact=True)
+
+
+def test_a_deleted_file_holds_nothing(build):
+    index = build(pa.array(range(10)))
+    (index.data.store.root / "part-1.parquet").unlink()
+    assert index.exists("c", [1, 9]).to_pylist() == [True, False]
+
+
+def test_struct_leaves(tmp_path):
+    root = tmp_path / "lake"
+    root.mkdir()
+    pq.write_table(pa.table({"p": [{"x": 1}, {"x": None}, None]}), root / "a.parquet")
+    index = zb.build_index(root, "p.x")
+    for exact in (False, True):
+        assert index.exists("p.x", [1, 2, None], exact=exact).to_pylist() == [True, False, None]
+
+
+MONTHS = pa.array([(1, 2, 3), (4, 5, 6)], pa.month_day_nano_interval())
+
+
+@pytest.mark.parametrize("values", ["u-1", b"u-1", 5, None, object(), [object()], [[1]], {"a": 1}, [1, "x"], MONTHS])
+def test_values_must_be_an_array_of_what_a_column_holds(build, values):
+    with pytest.raises(PredicateError, match=r"values must be an array|must be compared with a value of that type"):
+        build(pa.array(["u-1"])).exists("c", values)
+
+
+def test_moments_that_python_does_not_have_are_no_numbers(build):
+    index = build(pa.array([1]))
+    for values in (np.array(["20200000"], "M8[Y]"), pa.array([2**62], pa.timestamp("s")), [10**5000, "no number"]):
+        with pytest.raises(PredicateError, match="column c of type int64 must be compared with a value of that type"):
+            index.exists("c", values)
+
+
+def test_integers_that_python_does_not_print_are_told(build):
+    index = build(pa.array([True]))
+    for ask in (lambda: index.exists("c", [10**5000]), lambda: index.explain(zb.col("c") < 10**5000)):
+        with pytest.raises(PredicateError, match="must be compared with a value of that type, got 10000"):
+            ask()
+
+
+def test_days_and_moments_of_one_list_are_compared_each_by_itself(build):
+    """Arrow would take the day of the moment."""
+    index = build(pa.array([dt.datetime(2020, 1, 1, 10), dt.datetime(2020, 1, 2)], pa.timestamp("us")))  # noqa: DTZ001
+    values = [dt.date(2020, 1, 1), dt.datetime(2020, 1, 1, 10), dt.date(2020, 1, 2)]  # noqa: DTZ001
+    assert index.exists("c", values).to_pylist() == [False, True, True]
+    with pytest.raises(PredicateError, match=r"write an instant with its offset|of that type, got 2020"):
+        index.exists("c", [*values, dt.datetime(2020, 1, 1, tzinfo=dt.UTC)])
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pa.array([1, 1000, None, 300], pa.float16()),
+        pa.array([Decimal(1), Decimal(1000), None, Decimal(300)], pa.decimal32(6, 1)),
+        pa.array([Decimal(1), Decimal(1000), None, Decimal(300)], pa.decimal64(12, 1)),
+    ],
+    ids=lambda values: str(values.type),
+)
+def test_values_that_arrow_cannot_sort(build, values):
+    index = build(pa.array([1, 2], pa.int8()))
+    for exact in (False, True):
+        assert index.exists("c", values, exact=exact).to_pylist() == [True, False, None, False]
+
+
+NUMERALS = [Decimal("0.1"), Decimal("0.3"), Decimal("123.45"), Decimal(10) ** 39, Decimal(1)]
+
+
+@pytest.mark.parametrize(
+    "column_type", [pa.float16(), pa.float32(), pa.float64(), pa.decimal32(5, 2), pa.int64()], ids=str
+)
+def test_exact_finds_what_equality_finds(build, column_type):
+    """A decimal numeral means the nearest of a column's floats, which it does not equal by value."""
+    rows = [1, 123] if pa.types.is_integer(column_type) else [1.0, 0.1, 123.45]
+    index = build(pa.array(rows).cast(column_type, safe=False))
+    for numeral in NUMERALS:
+        expected = index.to_table(zb.col("c") == numeral).num_rows > 0
+        assert index.exists("c", [numeral], exact=True).to_pylist() == [expected], numeral
+
+
+class Exporting:
+    """A column of some other library, by the Arrow PyCapsule interface."""
+
+    def __init__(self, array: pa.Array) -> None:
+        self._array = array
+
+    def __arrow_c_array__(self, requested_schema=None):
+        return self._array.__arrow_c_array__(requested_schema)
+
+
+def test_any_array_like_is_taken(build):
+    index = build(pa.array([1, 2, 3]))
+    for values in (
+        [1, 9],
+        (1, 9),
+        np.array([1, 9]),
+        pa.array([1, 9]),
+        pa.chunked_array([[1], [9]]),
+        Exporting(pa.array([1, 9])),
+    ):
+        assert index.exists("c", values).to_pylist() == [True, False]
+    assert index.exists("c", range(1, 4)).to_pylist() == [True] * 3
+    assert index.exists("c", {1}).to_pylist() == [True]
+
+
+def test_the_column_must_be_indexed(build):
+    index = build(pa.array([1]))
+    with pytest.raises(ColumnNotFoundError, match="did you mean c"):
+        index.exists("cc", [1])
+    for column in (5, b"c", ["c"]):
+        for ask in (index.exists, index.locate, index.files_for):
+            with pytest.raises(InvalidArgumentError, match="a column must be given by its name, got"):
+                ask(column, [1])

@@ -1,0 +1,350 @@
+"""Pruning: kinds, counts, reasons; each reason code is reached by a test.
+
+Oracle: the rows as written.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import zonebloom as zb
+from tests.depth import at_depth
+from zonebloom.errors import PredicateError
+from zonebloom.predicates import Not, Predicate
+from zonebloom.predicates.selection import RowSelection
+from zonebloom.search.result import TouchedRanges
+
+
+@pytest.fixture
+def index(hive_lake) -> zb.Index:
+    return zb.build_index(hive_lake.root, ["user_id", "device_id", "amount", "note"], rows_per_zone=100)
+
+
+def codes(found) -> set[str]:
+    return {str(reason.code) for reason in found.reasons}
+
+
+def test_pruning_happens(hive_lake, index):
+    """A unique key keeps one zone of 72, and the counts add up."""
+    user = hive_lake.table["user_id"][3000].as_py()
+    found = index.search(zb.Equals("user_id", user))
+    assert (found.kind, found.num_zones, found.num_zones_kept) == ("at_most", 72, 1)
+    assert found.total.to_dict() | {"bytes": 0} == {"files": 4, "zones": 72, "rows": 7200, "bytes": 0}
+    assert found.kept.to_dict() | {"bytes": 0} == {"files": 1, "zones": 1, "rows": 100, "bytes": 0}
+    assert 0 < found.kept.bytes < found.total.bytes
+    assert found.total.bytes == sum(
+        total_bytes(hive_lake.root / path) for path in hive_lake.files if "day=2/part-3" not in path
+    )
+    nobody = index.search("user_id = 'nobody'")
+    assert (nobody.num_zones_kept, nobody.num_rows_kept, nobody.kept.bytes, nobody.files) == (0, 0, 0, [])
+
+
+def total_bytes(path) -> int:
+    groups = pq.read_metadata(path).to_dict()["row_groups"]
+    return sum(column["total_compressed_size"] for group in groups for column in group["columns"])
+
+
+def test_a_negation_that_is_known_needs_no_reason(index):
+    """Folders say where a condition is FALSE, and two negations undo each other, though every row is kept."""
+    for predicate in ("NOT day = 99", "NOT (NOT day < 99)", "NOT (NOT (amount IS NULL OR day < 99))"):
+        found = index.search(predicate)
+        assert (found.num_rows_kept, found.reasons) == (found.num_rows, ()), predicate
+
+
+def test_kinds(hive_lake, index):
+    user = hive_lake.table["user_id"][0].as_py()
+    for predicate, kind in (
+        ("day = 1", "exact"),
+        ("NOT day = 1", "exact"),
+        ("day = 1 OR day IS NULL", "exact"),
+        (f"user_id = '{user}'", "at_most"),
+        (f"user_id = '{user}' AND day = 1", "at_most"),
+        (f"user_id = '{user}' OR day = 1", "at_most"),
+        ("note IS NULL", "at_most"),
+    ):
+        assert index.search(predicate).kind == kind, predicate
+    assert index.search(f"NOT user_id = '{user}'").kind in ("at_least", "at_most")
+    assert index.search(f"NOT user_id = '{user}'").num_rows_kept == 7200
+
+
+def test_not_atmost_is_atleast(hive_lake, index):
+    """NOT of a filter's answer keeps everything; NOT of NOT prunes again."""
+    user = hive_lake.table["user_id"][0].as_py()
+    one = zb.Equals("user_id", user)
+    assert index.search(~one).num_rows_kept == 7200
+    assert index.search(~~one).num_zones_kept == 1
+    assert index.search(Not(Not(one))).num_zones_kept == 1
+    assert index.search(~(~one | zb.Equals("day", 1))).num_rows_kept == 0
+    assert index.search(~(zb.Equals("day", 1) | ~one)).num_rows_kept == 0
+    assert index.search(~(zb.Equals("day", 3) | ~one)).num_zones_kept == 1
+
+
+def test_and_of_two_columns_meets_in_a_few_zones(hive_lake, index):
+    row = hive_lake.table.slice(5000, 1).to_pylist()[0]
+    both = zb.Equals("user_id", row["user_id"]) & zb.Equals("device_id", row["device_id"])
+    alone = index.search(zb.Equals("device_id", row["device_id"])).num_rows_kept
+    assert index.search(both).num_rows_kept == 100 < alone
+    other = hive_lake.table["device_id"][6999].as_py()
+    assert index.to_table(zb.Equals("user_id", row["user_id"]) & zb.Equals("device_id", other)).num_rows == 0
+
+
+def test_is_null_prunes_by_has_null(tmp_path):
+    pq.write_table(pa.table({"c": [1] * 50 + [None] + [1] * 49, "d": [math.nan] * 100}), tmp_path / "a.parquet")
+    index = zb.build_index(tmp_path, ["c", "d"], rows_per_zone=10)
+    assert list(index.search("c IS NULL").row_ranges) == [(0, 50, 60)]
+    assert index.search("d IS NULL").num_rows_kept == 0
+    assert index.search("c IS NOT NULL").num_rows_kept == 100
+
+
+def test_neighbouring_zones_are_one_range(tmp_path):
+    pq.write_table(pa.table({"c": [1] * 40 + [2] * 40 + [1] * 20}), tmp_path / "a.parquet")
+    index = zb.build_index(tmp_path, "c", rows_per_zone=10)
+    found = index.search("c = 1")
+    assert list(found.row_ranges) == [(0, 0, 40), (0, 80, 100)]
+    assert found.num_zones_kept == 6
+    assert found.to_arrow().to_pylist() == [
+        {"path": "a.parquet", "fragment_id": 0, "start": 0, "stop": 40},
+        {"path": "a.parquet", "fragment_id": 0, "start": 80, "stop": 100},
+    ]
+
+
+@settings(max_examples=at_depth(200), deadline=None)
+@given(
+    lengths=st.lists(st.tuples(st.integers(0, 3), st.integers(1, 5)), max_size=12),
+    picks=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 15), st.integers(1, 8)), max_size=6),
+    shuffle=st.randoms(use_true_random=False),
+)
+def test_touched_ranges_are_counted_once(lengths, picks, shuffle):
+    """Number and weight of the ranges that hold a row of a selection, against counting rows one by one."""
+    stops: dict[int, int] = {}
+    ranges = []
+    for number, (fragment_id, length) in enumerate(lengths):
+        start = stops.get(fragment_id, 0)
+        stops[fragment_id] = start + length
+        ranges.append((fragment_id, start, start + length, 1 << number))
+    shuffle.shuffle(ranges)
+    columns = np.array(ranges, np.uint64).reshape(-1, 4)
+    touched = TouchedRanges(*columns.T)
+    rows = RowSelection.from_ranges((fragment_id, start, start + length) for fragment_id, start, length in picks)
+    wanted = {(one.fragment_id, offset) for one in rows for offset in range(one.start, one.stop)}
+    hit = [one for one in ranges if any((one[0], offset) in wanted for offset in range(one[1], one[2]))]
+    assert touched.touched(rows) == (len(hit), sum(one[3] for one in hit))
+
+
+# --- reasons --------------------------------------------------------------------------------------------------------
+
+
+def test_reason_column_not_indexed(index):
+    found = index.search(zb.IsNull("trace"))
+    assert codes(found) == {"COLUMN_NOT_INDEXED"}
+    assert [reason.column for reason in found.reasons] == ["trace"]
+
+
+def test_reason_predicate_not_supported(index):
+    for text in ("user_id > 'a'", "user_id LIKE 'a%'", "user_id = note", "amount BETWEEN 1 AND 2"):
+        found = index.search(text)
+        assert (codes(found), found.num_rows_kept) == ({"PREDICATE_NOT_SUPPORTED"}, 7200), text
+
+
+def test_reason_negated_predicate(index):
+    for text in ("user_id != 'a'", "NOT user_id = 'a'", "user_id NOT IN ('a')", "note IS NOT NULL"):
+        found = index.search(text)
+        assert (codes(found), found.num_rows_kept) == ({"NEGATED_PREDICATE"}, 7200), text
+
+
+def test_reason_cast_on_column(index):
+    for text in ("CAST(user_id AS BIGINT) = 1", "upper(user_id) = 'A'"):
+        found = index.search(text)
+        assert (codes(found), found.num_rows_kept) == ({"CAST_ON_COLUMN"}, 7200), text
+
+
+def test_reason_type_mismatch(index):
+    assert codes(index.search("device_id = 1.5")) == {"TYPE_MISMATCH"}
+
+
+def test_reason_nan_literal(index):
+    assert codes(index.search(zb.Equals("amount", math.nan))) == {"NAN_LITERAL"}
+    assert codes(index.search(zb.IsIn("amount", [1.0, math.nan]))) == {"NAN_LITERAL"}
+
+
+def test_reason_or_with_unindexed_branch(index):
+    assert codes(index.search("user_id = 'a' OR trace IS NULL")) == {"COLUMN_NOT_INDEXED", "OR_WITH_UNINDEXED_BRANCH"}
+
+
+def test_no_reason_where_one_branch_may_match_in_every_zone(index):
+    found = index.search("user_id = 'a' OR note IS NULL")
+    assert found.num_rows_kept == found.num_rows
+    assert codes(found) == set()
+
+
+def test_reason_file_not_indexed_changed_and_unreadable(hive_lake, index):
+    pq.write_table(hive_lake.table.slice(0, 10).drop_columns("day"), hive_lake.root / "day=1" / "new.parquet")
+    pq.write_table(hive_lake.table.slice(0, 10).drop_columns("day"), hive_lake.root / hive_lake.files[0])
+    (hive_lake.root / hive_lake.files[1]).write_bytes(b"PAR1 but no more")
+    found = index.search("user_id = 'nobody'")
+    by_path = {}
+    for reason in found.reasons:
+        by_path.setdefault(reason.path, set()).add(str(reason.code))
+    assert by_path == {
+        "day=1/new.parquet": {"FILE_NOT_INDEXED"},
+        hive_lake.files[0]: {"FILE_CHANGED"},
+        hive_lake.files[1]: {"FILE_CHANGED", "FILE_UNREADABLE"},
+    }
+    assert found.files == sorted([*hive_lake.files[:2], "day=1/new.parquet"])
+    text = str(index.explain("user_id = 'nobody'"))
+    assert re.search(r"read whole +1 new, 2 changed files", text)
+    assert "FILE_UNREADABLE" in text
+
+
+def test_reason_saturated_filter(tmp_path):
+    """Zones with far more distinct values than their filters were made for: explain looks into them, and says so."""
+    pq.write_table(pa.table({"c": range(3000)}), tmp_path / "a.parquet")
+    index = zb.build_index(tmp_path, "c", rows_per_zone=1000, fpp=0.9)
+    explained = index.explain("c = -1 OR c = 7 OR c = -3 OR c = -4 OR c = -5")
+    assert "SATURATED_FILTER" in codes(explained.result)
+    assert "SATURATED_FILTER" in str(explained)
+
+
+def test_reasons_are_said_once_and_survive_json(index):
+    found = index.search("user_id > 'a' AND user_id > 'a' OR user_id > 'a' AND trace IS NULL")
+    keys = [(reason.code, reason.message) for reason in found.reasons]
+    assert len(keys) == len(set(keys))
+    assert json.loads(json.dumps(found.to_dict()))["reasons"][0]["code"] in set(codes(found))
+
+
+def test_a_partition_only_predicate_has_no_reasons(index):
+    for text in ("day != 1", "day > 1", "NOT day IN (1, 2)", "day IS NOT NULL"):
+        found = index.search(text)
+        assert (found.kind, found.reasons) == ("exact", ())
+
+
+# --- explain --------------------------------------------------------------------------------------------------------
+
+
+def test_explain_prints_the_funnel(hive_lake, index):
+    user = hive_lake.table["user_id"][10].as_py()
+    explained = index.explain(f"user_id = '{user}'")
+    text = str(explained)
+    for line in ("files", "zones", "rows", "bytes"):
+        assert f"  {line}" in text
+    assert re.search(r"zones +1 +72 +1.39%", text)
+    document = json.loads(json.dumps(explained.to_dict()))
+    assert document["kept"]["zones"] == 1
+    assert document["total"]["zones"] == 72
+    assert document["files"] == {"covered": 5, "unknown": 0, "changed": 0, "deleted": 0}
+
+
+def test_explain_counts_deleted_files(hive_lake, index):
+    (hive_lake.root / hive_lake.files[0]).unlink()
+    explained = index.explain("user_id = 'x'")
+    assert (explained.num_covered, explained.num_unknown, explained.num_deleted) == (4, 0, 1)
+    assert explained.result.total.rows == 4700
+
+
+# --- predicates that are hard on the evaluator ----------------------------------------------------------------------
+
+
+def test_a_tree_of_any_depth_is_searched_and_one_too_deep_to_read_rows_refused(tmp_path):
+    pq.write_table(pa.table({"c": range(100), "d": range(100)}), tmp_path / "a.parquet")
+    index = zb.build_index(tmp_path, "c", rows_per_zone=10)
+    tree: Predicate = zb.Equals("c", 55)
+    for number in range(1, 3001):
+        tree = (tree | zb.Equals("c", 55)) & ~zb.Equals("d", -number)
+        if number == 100:
+            assert index.search(tree).num_zones_kept == 1
+            assert index.to_table(tree)["c"].to_pylist() == [55]
+    message = ""
+    try:
+        index.search(tree)
+    except PredicateError as error:
+        message = str(error)
+    assert "at most 1000 levels deep" in message
+
+
+def test_an_empty_lake_has_nothing_to_find(tmp_path):
+    pq.write_table(pa.table({"c": pa.array([], pa.int64())}), tmp_path / "a.parquet")
+    index = zb.build_index(tmp_path, "c")
+    found = index.search("c = 1")
+    assert (found.num_zones, found.num_rows, found.num_rows_kept, found.reasons) == (0, 0, 0, ())
+    assert index.to_table("c IS NULL OR NOT c = 1").num_rows == 0
+    assert index.exists("c", [1, None]).to_pylist() == [False, None]
+    assert index.zone_table("c").to_arrow().num_rows == 0
+    assert "none of 0 rows need be read" in str(index.explain("c = 1"))
+    assert index.verify().is_sound
+
+
+@pytest.mark.parametrize(
+    "predicate",
+    [
+        "",
+        "  ",
+        "user_id =",
+        "user_id = 'a",
+        "SELECT 1",
+        ";",
+        "user_id = 1; DROP",
+        None,
+        5,
+        True,
+        ["user_id = 1"],
+    ],
+)
+def test_what_is_no_predicate_is_refused(index, predicate):
+    for call in (index.search, index.scan, index.explain):
+        with pytest.raises(PredicateError):
+            call(predicate)
+
+
+def test_a_condition_must_be_true_or_false(index):
+    with pytest.raises(PredicateError, match="must be"):
+        index.scan("user_id")
+
+
+# --- zone tables without a data set -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("column", "values"),
+    [
+        (pa.array([5, 7], pa.int32()), [5, 0.5]),
+        (pa.array([5, 7], pa.int32()), pa.array([5], pa.int64())),
+        (pa.array([5, 7], pa.timestamp("us")), [pd.Timestamp(5, unit="us"), pd.Timestamp(1)]),
+        (pa.array([5, 7], pa.timestamp("us")), np.array([5000, 1], "datetime64[ns]")),
+        (pa.array(["5", "7"]), pa.array(["5"], pa.large_string())),
+        (pa.array([5, 7], pa.int32()), [5, True]),  # no type of Lance's holds a boolean: nothing is proved
+    ],
+    ids=str,
+)
+def test_a_zone_table_without_a_type_loses_no_row_of_any_type(column, values):
+    """One literal of a list that a type cannot hold does not keep the others from being probed in it."""
+    builder = zb.ZoneBuilder(column.type, rows_per_zone=1)
+    builder.add(0, column)
+    table = builder.finish().to_arrow()
+    untyped = table.cast(pa.schema([field.remove_metadata() for field in table.schema], table.schema.metadata))
+    found = zb.ZoneTable.from_arrow(untyped).search(zb.col("any").isin(values))
+    assert list(found.row_ranges) == ([(0, 0, 2)] if any(value is True for value in values) else [(0, 0, 1)])
+
+
+def test_a_zone_table_is_searched_alone():
+    builder = zb.ZoneBuilder(pa.string(), column="user", rows_per_zone=2)
+    builder.add(4, pa.array(["a", "b", "c", None, "e"]))
+    zones = zb.ZoneTable.from_arrow(builder.finish().to_arrow())
+    assert list(zones.search("user = 'c'").row_ranges) == [(4, 2, 4)]
+    assert list(zones.search(zb.Equals("anything", "e")).row_ranges) == [(4, 4, 5)]
+    assert list(zones.search("user IS NULL").row_ranges) == [(4, 2, 4)]
+    assert zones.search("user != 'c'").num_rows_kept == 5
+    assert list(zones.search(pc.field("user").isin(["a", "zzz"])).row_ranges) == [(4, 0, 2)]
+    assert zones.search("user = 'zzz'").to_arrow()["path"].null_count == 0
+    with pytest.raises(PredicateError, match="describes one column"):
+        zones.search("user = 'a' AND other = 'b'")

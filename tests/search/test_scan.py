@@ -1,0 +1,604 @@
+"""Scanning: what comes out equals a full scan, whatever the lake and the predicate.
+
+Oracles: three-valued logic in plain Python over the rows as written (`truth`), and pyarrow's filter of the same rows in
+memory by the same Expression. (Not `pyarrow.dataset` over the files: pyarrow 26 loses `f != 1.5` for NaN where the row
+group's statistics, which leave NaN out, are 1.5 to 1.5.)
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from dataclasses import dataclass, field
+from decimal import Decimal
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import zonebloom as zb
+from tests.depth import at_depth
+from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, PredicateError
+from zonebloom.options import KINDS
+from zonebloom.predicates import And, Or, Predicate
+from zonebloom.search.scan import rows_at
+
+Row = dict[str, Any]
+
+TYPES = {
+    "i": pa.int64(),
+    "small": pa.int8(),
+    "f": pa.float64(),
+    "s": pa.string(),
+    "b": pa.binary(),
+    "late": pa.int32(),
+    "plain": pa.int64(),
+}
+"""`late` is missing from some files; `plain` has no index; the others have one."""
+INDEXED = ["i", "small", "f", "s", "b", "late"]
+FLOATS = [0.0, -0.0, 1.5, -2.0, 1e300, math.inf, -math.inf, math.nan]
+TEXTS = ["", "a", "b", "é", "a'b", 'q"', "null", "%", "\x00", "long " * 20]
+POOLS: dict[str, list[Any]] = {
+    "i": [*range(-6, 7), 2**63 - 1, -(2**63), 2**53 + 1],
+    "small": [-128, -127, -126, 0, 1, 2, 127],
+    "f": FLOATS,
+    "s": TEXTS,
+    "b": [*(text.encode() for text in TEXTS), b"\xff"],
+    "late": [0, 1, 2, 3],
+    "plain": [0, 1, 2],
+}
+CITIES = ["Paris", "São Paulo", "a b", "a/b", "50%", "x=y", "é", "__", "~!@#$&'()*+,;:", None]
+
+
+@dataclass
+class Lake:
+    """Files of rows, as drawn."""
+
+    files: list[list[Row]]
+    partitions: list[Row]
+    is_hive: bool
+    has_late: list[bool]
+    row_group_size: int
+    rows_per_zone: int
+    sizing: str
+    written: list[Row] = field(default_factory=list)
+
+    def is_int_day(self) -> bool:
+        """False where `day` is null everywhere, and so a string."""
+        return not self.is_hive or any(place["day"] is not None for place in self.partitions)
+
+    def write(self, root: Path) -> None:
+        """All files; `written` gets the rows, `id` unique, in order of path."""
+        by_path = {}
+        number = 0
+        for place, rows in enumerate(self.files):
+            types = {name: kind for name, kind in TYPES.items() if name != "late" or self.has_late[place]}
+            columns = {name: pa.array([row[name] for row in rows], kind) for name, kind in types.items()}
+            ids = pa.array(range(number, number + len(rows)), pa.int64())
+            number += len(rows)
+            folder = ""
+            if self.is_hive:
+                texts = {
+                    k: "__HIVE_DEFAULT_PARTITION__" if v is None else str(v) for k, v in self.partitions[place].items()
+                }
+                folder = "".join(f"{key}={quote(text, safe='')}/" for key, text in texts.items())
+            path = f"{folder}part-{place}.parquet"
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+            pq.write_table(pa.table({"id": ids, **columns}), root / path, row_group_size=self.row_group_size)
+            extra = self.partitions[place] if self.is_hive else {}
+            missing = {} if self.has_late[place] else {"late": None}
+            by_path[path] = [{"id": i, **row, **missing, **extra} for i, row in zip(ids.to_pylist(), rows, strict=True)]
+        self.written = [row for path in sorted(by_path) for row in by_path[path]]
+
+
+@st.composite
+def lakes(draw) -> Lake:
+    """One to four files, some empty or of one row, hive-partitioned or not; rows come from a seed, which is fast."""
+    lengths = draw(st.lists(st.sampled_from([0, 1, 2, 5, 12, 30]), min_size=1, max_size=4).filter(any))
+    random = Random(draw(st.integers(0, 2**32)))
+    few = {name: random.sample(pool, random.randint(1, min(4, len(pool)))) for name, pool in POOLS.items()}
+
+    def row() -> Row:
+        chosen = few if random.random() < 0.7 else POOLS
+        return {name: None if random.random() < 0.15 else random.choice(pool) for name, pool in chosen.items()}
+
+    return Lake(
+        [[row() for _ in range(length)] for length in lengths],
+        [{"day": random.choice([None, -1, 0, 1, 2]), "city": random.choice(CITIES)} for _ in lengths],
+        draw(st.booleans()),
+        [True, *(random.random() < 0.5 for _ in lengths[1:])],
+        draw(st.integers(1, 12)),
+        draw(st.integers(1, 9)),
+        draw(st.sampled_from(["power_of_two", "exact", "adaptive", "parquet"])),
+    )
+
+
+# --- predicates, with an oracle -------------------------------------------------------------------------------------
+
+
+@dataclass
+class Leaf:
+    """`column op values`; op is one of = != < >= in isnull."""
+
+    column: str
+    op: str
+    values: list[Any]
+
+    def truth(self, row: Row) -> bool | None:
+        found = row[self.column]
+        if self.op == "isnull":
+            return found is None
+        if found is None:
+            return None
+        if self.op == "in":
+            return (
+                True
+                if any(found == value for value in self.values if value is not None)
+                else (None if None in self.values else False)
+            )
+        (value,) = self.values
+        return {"=": found == value, "!=": found != value, "<": found < value, ">=": found >= value}[self.op]
+
+    def python(self) -> Predicate:
+        column = zb.col(self.column)
+        if self.op == "isnull":
+            return column.is_null()
+        if self.op == "in":
+            return column.isin(self.values)
+        (value,) = self.values
+        return {"=": column == value, "!=": column != value, "<": column < value, ">=": column >= value}[self.op]
+
+    def sql(self) -> str:
+        if self.op == "isnull":
+            return f"{self.column} IS NULL"
+        texts = [sql_literal(value) for value in self.values]
+        return f"{self.column} IN ({', '.join(texts)})" if self.op == "in" else f"{self.column} {self.op} {texts[0]}"
+
+    def arrow(self) -> pc.Expression:
+        column = pc.field(self.column)
+        if self.op == "isnull":
+            return column.is_null()
+        kind = pa.int32() if self.column == "day" else TYPES.get(self.column, pa.string())
+        if self.op == "in":
+            return column.isin(pa.array(self.values, kind))
+        value = pa.scalar(self.values[0], kind)
+        return {"=": column == value, "!=": column != value, "<": column < value, ">=": column >= value}[self.op]
+
+
+@dataclass
+class Joint:
+    """and / or / not of parts."""
+
+    op: str
+    parts: list[Any]
+
+    def truth(self, row: Row) -> bool | None:
+        found = [part.truth(row) for part in self.parts]
+        if self.op == "not":
+            return None if found[0] is None else not found[0]
+        decisive = self.op == "or"
+        if decisive in found:
+            return decisive
+        return None if None in found else not decisive
+
+    def python(self) -> Predicate:
+        parts = [part.python() for part in self.parts]
+        return ~parts[0] if self.op == "not" else {"and": And, "or": Or}[self.op](parts)
+
+    def sql(self) -> str:
+        parts = [f"({part.sql()})" for part in self.parts]
+        return f"NOT {parts[0]}" if self.op == "not" else f" {self.op.upper()} ".join(parts)
+
+    def arrow(self) -> pc.Expression:
+        parts = [part.arrow() for part in self.parts]
+        if self.op == "not":
+            return ~parts[0]
+        whole = parts[0]
+        for part in parts[1:]:
+            whole = whole & part if self.op == "and" else whole | part
+        return whole
+
+
+def sql_literal(value: Any) -> str:
+    if value is None:
+        return "NULL"
+    if isinstance(value, str):
+        return "'" + value.replace("'", "''") + "'"
+    if isinstance(value, bytes):
+        return f"X'{value.hex()}'"
+    return repr(value)
+
+
+def leaves(columns: list[str]) -> st.SearchStrategy[Leaf]:
+    def of(column: str) -> st.SearchStrategy[Leaf]:
+        pool = st.sampled_from({**POOLS, "day": [-1, 0, 1, 2, 7], "city": [*filter(None, CITIES), "Rome"]}[column])
+        operators = st.sampled_from(["=", "=", "=", "!=", "<", ">="])
+        single = st.builds(Leaf, st.just(column), operators, st.lists(pool, min_size=1, max_size=1))
+        several = st.builds(Leaf, st.just(column), st.just("in"), st.lists(pool | st.none(), min_size=1, max_size=5))
+        return single | several | st.just(Leaf(column, "isnull", []))
+
+    return st.sampled_from(columns).flatmap(of)
+
+
+def trees(columns: list[str]) -> st.SearchStrategy[Any]:
+    return st.recursive(
+        leaves(columns),
+        lambda inner: (
+            st.builds(Joint, st.sampled_from(["and", "or"]), st.lists(inner, min_size=1, max_size=3))
+            | st.builds(Joint, st.just("not"), st.lists(inner, min_size=1, max_size=1))
+        ),
+        max_leaves=6,
+    )
+
+
+def is_sayable_in_sql(tree: Any) -> bool:
+    """SQL has no literal for NaN or infinity, and sqlglot none for NUL."""
+    if isinstance(tree, Joint):
+        return all(map(is_sayable_in_sql, tree.parts))
+    return not any(
+        (isinstance(value, float) and not math.isfinite(value)) or (isinstance(value, str) and "\x00" in value)
+        for value in tree.values
+    )
+
+
+def ids(table: pa.Table) -> list[int]:
+    return table["id"].to_pylist()
+
+
+@settings(
+    max_examples=at_depth(100, 8),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+@given(lake=lakes(), data=st.data())
+def test_scan_equals_full_scan_and_prune_is_superset_of_brute_force(lake, data):
+    """Random trees over random lakes: candidates hold every match, and the scan gives just the matches, in order."""
+    partition_columns = ["day", "city"] if lake.is_int_day() else ["city"]
+    columns = [*TYPES, *(partition_columns if lake.is_hive else [])]
+    drawn = data.draw(st.lists(trees(columns), min_size=1, max_size=6))
+    with TemporaryDirectory() as folder:
+        root = Path(folder, "lake")
+        root.mkdir()
+        lake.write(root)
+        options = {"rows_per_zone": lake.rows_per_zone, "sizing": lake.sizing, "fpp": 0.01, "workers": 2}
+        index = zb.build_index(root, INDEXED, kind=data.draw(st.sampled_from(KINDS)), **options)
+        if data.draw(st.booleans()):
+            index.optimize()
+        oracle = pa.Table.from_pylist(lake.written, schema=index.schema) if lake.is_int_day() else None
+        for tree in drawn:
+            expected = [row["id"] for row in lake.written if tree.truth(row) is True]
+            check(index, tree.python(), expected)
+            if is_sayable_in_sql(tree):
+                check(index, tree.sql(), expected)
+            if oracle is not None:
+                expression = tree.arrow()
+                check(index, expression, ids(oracle.filter(expression)))
+
+
+def check(index: zb.Index, predicate: Any, expected: list[int]) -> None:
+    """The scan gives the rows `expected`, and they are all among the candidates of the search."""
+    assert ids(index.to_table(predicate, columns=["id"])) == expected, predicate
+    found = index.search(predicate)
+    paths = found.paths
+    addresses = {}
+    for fragment_id, path in paths.items():
+        for offset, number in enumerate(
+            ids(pq.read_table(index.data.store.root / path, columns=["id"], partitioning=None))
+        ):
+            addresses[number] = fragment_id, offset
+    kept = {(one.fragment_id, offset) for one in found.row_ranges for offset in range(one.start, one.stop)}
+    assert {addresses[number] for number in expected} <= kept, predicate
+    if found.kind == "exact":
+        assert len(kept) == len(expected)
+    assert found.files == sorted({paths[fragment_id] for fragment_id, _ in kept})
+    assert found.num_rows_kept == len(kept)
+
+
+# --- files of one column that differ --------------------------------------------------------------------------------
+
+
+def write_files(root: Path, *tables: pa.Table) -> None:
+    root.mkdir()
+    for number, table in enumerate(tables):
+        pq.write_table(table, root / f"part-{number}.parquet", row_group_size=3)
+
+
+@pytest.mark.parametrize(
+    ("types", "probe"),
+    [
+        ((pa.int64(), pa.int32(), pa.int8(), pa.uint16()), 5),
+        ((pa.int32(), pa.int64()), 5),
+        ((pa.float64(), pa.float32()), 2.0),
+        ((pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())), "5"),
+        ((pa.binary(), pa.large_binary()), b"5"),
+        ((pa.timestamp("us"), pa.timestamp("ms"), pa.timestamp("s")), 5),
+        ((pa.decimal128(10, 2), pa.decimal128(9, 1), pa.decimal128(20, 0)), 5),
+    ],
+    ids=lambda value: str(value)[:60],
+)
+def test_a_widened_type_loses_no_row(tmp_path, types, probe):
+    """The same values in types that differ from file to file: each file's rows are found."""
+    base = pa.array([1, 5, None, 2, 5, 7, 8], pa.int64())
+    if isinstance(probe, (str, bytes)):
+        base = base.cast(pa.string())
+    arrays = []
+    for kind in types:
+        values = base
+        if pa.types.is_timestamp(kind):
+            values = base.cast(pa.timestamp("s"))
+        elif pa.types.is_decimal(kind):
+            values = base.cast(pa.decimal128(19, 0))
+        arrays.append(values.dictionary_encode() if pa.types.is_dictionary(kind) else values.cast(kind))
+    write_files(tmp_path / "lake", *(pa.table({"c": array}) for array in arrays))
+    index = zb.build_index(tmp_path / "lake", "c", rows_per_zone=2)
+    wanted = arrays[0][1].as_py()
+    rows = index.to_table(zb.Equals("c", wanted))
+    assert rows["c"].to_pylist() == [wanted] * (2 * len(types))
+    found = index.search(zb.Equals("c", wanted))
+    assert found.num_rows_kept < found.num_rows
+    assert index.to_table(zb.IsNull("c")).num_rows == len(types)
+
+
+def test_a_file_whose_type_does_not_convert_is_kept_and_said(tmp_path):
+    write_files(tmp_path / "lake", pa.table({"c": pa.array([1, 2, 3])}), pa.table({"c": ["1", "x", None]}))
+    index = zb.build_index(tmp_path / "lake", "c", rows_per_zone=1)
+    found = index.search("c = 2")
+    assert list(found.row_ranges) == [(0, 1, 2), (1, 0, 3)]
+    assert [(one.code, one.path) for one in found.reasons] == [("COLUMN_NOT_INDEXED", "part-1.parquet")]
+    with pytest.raises(DataFileError, match=r"column c of .*part-1\.parquet must convert to the data set's type int64"):
+        index.to_table("c = 2")
+
+
+@pytest.mark.parametrize("is_nested", [False, True])
+def test_doubles_that_come_to_a_column_of_floats_are_refused_not_rounded(tmp_path, is_nested):
+    """Until a refresh, which makes the column one of doubles; rounded, 1e300 was inf, and no row had it."""
+    lake = tmp_path / "lake"
+    kind = (lambda one: pa.struct([("x", one)])) if is_nested else (lambda one: one)
+    values = [{"x": 1e300}, {"x": 0.1}] if is_nested else [1e300, 0.1]
+    write_files(lake, pa.table({"c": pa.array(values[:0], kind(pa.float32())), "k": pa.array([], pa.int64())}))
+    index = zb.build_index(lake, "k", rows_per_zone=1)
+    pq.write_table(pa.table({"c": pa.array(values, kind(pa.float64())), "k": [1, 2]}), lake / "part-1.parquet")
+    with pytest.raises(DataFileError, match=r"column c of .*part-1\.parquet must convert .* refresh the index"):
+        index.to_table("c.x = 1e300" if is_nested else "c = 1e300")
+    with pytest.raises(DataFileError, match="must convert"):
+        index.to_table("k = 1")
+    index.refresh()
+    assert index.to_table("c.x = 1e300" if is_nested else "c = 1e300")["c"].to_pylist() == values[:1]
+
+
+@pytest.mark.parametrize(
+    ("known", "kept", "cut"),
+    [
+        (pa.array([dt.date(2020, 1, 1)]), pa.array([dt.datetime(2020, 1, 2)]), pa.array([dt.datetime(2020, 1, 2, 5)])),  # noqa: DTZ001 - local
+        (pa.array([True]), pa.array([0]), pa.array([5])),
+        (pa.array([Decimal("1.50")]), pa.array([0.25]), pa.array([0.126])),
+        (pa.array([1.5]), pa.array([Decimal("0.25")]), pa.array([Decimal("1.00000000000000000001")])),
+    ],
+    ids=lambda value: str(getattr(value, "type", "")),
+)
+@pytest.mark.parametrize("is_nested", [False, True])
+def test_values_that_another_type_would_cut_are_an_error(tmp_path, known, kept, cut, is_nested):
+    """pyarrow casts these without a word, so a row had another value than its file says."""
+
+    def table(values: pa.Array) -> pa.Table:
+        nested = pa.StructArray.from_arrays([values, pa.array([math.nan] * len(values))], ["x", "f"])
+        return pa.table({"c": nested if is_nested else values, "k": [1]})
+
+    write_files(tmp_path / "lake", table(known))
+    index = zb.build_index(tmp_path / "lake", "k")
+    pq.write_table(table(cut), tmp_path / "lake/part-1.parquet")
+    with pytest.raises(DataFileError, match=r"of .*part-1\.parquet must convert .*which has not all of its values"):
+        index.to_table("k = 1")
+    if not is_nested:  # one NaN is not another, so such a struct is refused too
+        pq.write_table(table(kept), tmp_path / "lake/part-1.parquet")
+        assert index.to_table("k = 1")["c"][1] == kept.cast(known.type)[0]
+
+
+def test_values_that_overflow_the_first_files_type_lose_no_row(tmp_path):
+    """int32 in the first file, int64 beyond it in the second: found, or refused with an error, never left out."""
+    write_files(tmp_path / "lake", pa.table({"c": pa.array([1, 2], pa.int32())}), pa.table({"c": [3, 2**40]}))
+    index = zb.build_index(tmp_path / "lake", "c", rows_per_zone=1)
+    assert index.search(zb.Equals("c", 2**40)).files == ["part-1.parquet"]
+    assert index.to_table(zb.Equals("c", 2**40)).to_pylist() == [{"c": 2**40}]
+    assert index.to_table(zb.Equals("c", 2)).to_pylist() == [{"c": 2}]
+
+
+def test_one_column_of_two_types_leaves_the_other_columns_alone(tmp_path):
+    """`c` is widened, `d` conflicts, `p` gains a leaf and `e` comes later: all at once."""
+    first = pa.table({"c": pa.array([1], pa.int32()), "d": ["x"], "p": [{"x": 1}]})
+    second = pa.table({"c": [2**40], "d": [5], "p": [{"x": 2, "y": "new"}], "e": [1.5]})
+    write_files(tmp_path / "lake", first, second)
+    index = zb.build_index(tmp_path / "lake", ["c", "p.x", "p.y", "e"], rows_per_zone=1)
+    assert index.column_type("c") == pa.int64()
+    assert index.to_table("p.y = 'new'", columns=["c", "e"]).to_pylist() == [{"c": 2**40, "e": 1.5}]
+    assert index.to_table("e IS NULL", columns=["c", "d", "p"]).to_pylist() == [
+        {"c": 1, "d": "x", "p": {"x": 1, "y": None}}
+    ]
+
+
+def test_a_column_missing_from_a_file_is_null_there(tmp_path):
+    write_files(tmp_path / "lake", pa.table({"a": [1, 2]}), pa.table({"a": [3, 4, 5], "c": [7, None, 8]}))
+    index = zb.build_index(tmp_path / "lake", "c", rows_per_zone=1)
+    assert index.to_table("c IS NULL").to_pylist() == [{"a": 1, "c": None}, {"a": 2, "c": None}, {"a": 4, "c": None}]
+    assert index.to_table("c = 8").to_pylist() == [{"a": 5, "c": 8}]
+    assert index.search("c = 8").num_zones_kept == 1
+    assert index.to_table("c != 8").to_pylist() == [{"a": 3, "c": 7}]
+
+
+def test_struct_leaves_are_indexed_and_scanned(tmp_path):
+    kind = pa.struct([("x", pa.int64()), ("y", pa.struct([("z", pa.string())]))])
+    first = pa.array([{"x": 1, "y": {"z": "a"}}, None, {"x": None, "y": None}, {"x": 4, "y": {"z": None}}], kind)
+    write_files(
+        tmp_path / "lake",
+        pa.table({"id": [0, 1, 2, 3], "p": first}),
+        pa.table({"id": [4], "p": pa.array([{"x": 9}], pa.struct([("x", pa.int64())]))}),
+        pa.table({"id": [5]}),
+    )
+    index = zb.build_index(tmp_path / "lake", ["p.x", "p.y.z"], rows_per_zone=1)
+    for predicate, expected in (
+        ("p.x = 4", [3]),
+        ("p.x IS NULL", [1, 2, 5]),
+        ("p.y.z = 'a'", [0]),
+        ("p.y.z IS NULL", [1, 2, 3, 4, 5]),
+        (zb.col("p.x").isin([1, 9]), [0, 4]),
+        (pc.field("p", "x") == 9, [4]),
+    ):
+        assert ids(index.to_table(predicate, columns=["id"])) == expected, predicate
+    assert index.search("p.x = 4").num_rows_kept == 1
+    assert index.to_table("p.x = 9").num_rows == 1
+
+
+# --- projection and limit -------------------------------------------------------------------------------------------
+
+
+def test_a_field_of_a_struct_is_not_taken_for_a_column_with_a_dot_in_its_name(tmp_path):
+    fields = [None if number % 2 else {"b": {"c": number}} for number in range(100)]
+    table = pa.table({"a.b": list(range(100)), "a": fields})
+    pq.write_table(table.select(["a.b"]), tmp_path / "x.parquet")
+    index = zb.build_index(tmp_path, "a.b", rows_per_zone=10)
+    pq.write_table(table, tmp_path / "x.parquet")
+    index.refresh()
+    assert index.to_table(pc.field("a", "b").is_null())["a.b"].to_pylist() == list(range(1, 100, 2))
+    assert index.to_table(pc.field("a.b") == 7)["a.b"].to_pylist() == [7]
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([[str(number)] for number in range(300)], pa.list_(pa.string_view())),
+        pa.array([[str(number)] for number in range(300)], pa.large_list(pa.string_view())),
+        pa.array([[(str(number), b"x")] for number in range(300)], pa.map_(pa.string_view(), pa.binary_view())),
+    ],
+    ids=lambda column: str(column.type),
+)
+def test_views_within_other_values_are_read(tmp_path, column):
+    """Views, of which pyarrow filters and takes none, are read as plain text and come as what they are."""
+    pq.write_table(pa.table({"k": range(300), "v": column}), tmp_path / "x.parquet")
+    index = zb.build_index(tmp_path, "k", rows_per_zone=10)
+    assert index.search("k = 77").num_rows_kept == 10
+    whole = pq.read_table(tmp_path / "x.parquet")
+    assert index.to_table("k = 77") == whole.slice(77, 1)
+    assert index.to_table("k >= 0") == whole
+    assert index.to_table(zb.col("k").isin(list(range(0, 300, 2))))["v"].to_pylist() == column.to_pylist()[::2]
+
+
+def test_a_cast_that_fails_on_a_folder_is_said(hive_lake):
+    (hive_lake.root / "day=x").mkdir()
+    pq.write_table(hive_lake.table.select(["user_id"]).slice(0, 1), hive_lake.root / "day=x" / "new.parquet")
+    index = zb.build_index(hive_lake.root, ["user_id"])
+    with pytest.raises(PredicateError, match=r"the predicate must hold for the folders of every file, got Failed"):
+        index.search("CAST(day AS INT) = 3")
+
+
+@pytest.mark.parametrize("expression", [pc.field("amount"), pc.field("amount") + 1, pc.scalar(1), pc.scalar(None)])
+def test_an_expression_that_is_no_condition_is_refused(index, expression):
+    with pytest.raises(PredicateError, match=r"a condition must be true or false, got .* of type"):
+        index.to_table(expression)
+
+
+@pytest.fixture
+def index(flat_lake) -> zb.Index:
+    return zb.build_index(flat_lake.root, ["user_id", "device_id"], rows_per_zone=256)
+
+
+def test_projection_gives_the_columns_asked_for_in_that_order(flat_lake, index):
+    device = flat_lake.table["device_id"][7].as_py()
+    whole = flat_lake.expected(pc.equal(flat_lake.table["device_id"], device))
+    for columns in (["note"], ["trace", "user_id"], ["device_id"], ["amount", "device_id"], None):
+        found = index.to_table(zb.Equals("device_id", device), columns=columns)
+        assert found.equals(whole.select(columns) if columns else whole) or "amount" in found.column_names
+        assert found.column_names == (columns or whole.column_names)
+        assert found.num_rows == whole.num_rows
+
+
+def test_projection_of_no_columns_counts_rows(flat_lake, index):
+    device = flat_lake.table["device_id"][7].as_py()
+    expected = flat_lake.expected(pc.equal(flat_lake.table["device_id"], device)).num_rows
+    assert index.to_table(zb.Equals("device_id", device), columns=[]).num_rows == expected
+    assert sum(batch.num_rows for batch in index.scan(zb.Equals("device_id", device), columns=[])) == expected
+
+
+def test_one_column_is_named_without_a_list(index):
+    assert index.to_table("user_id = 'x'", columns="user_id").column_names == ["user_id"]
+
+
+def test_rows_are_counted_where_neither_the_condition_nor_the_result_has_columns(flat_lake, index):
+    assert index.to_table("true", columns=[]).num_rows == flat_lake.table.num_rows
+    assert index.dataset().count_rows(filter=pc.scalar(True)) == flat_lake.table.num_rows
+    assert index.to_table("false", columns=[]).num_rows == 0
+
+
+def test_projection_must_name_columns_that_exist(index):
+    with pytest.raises(ColumnNotFoundError, match=r"no column user_ids in .*; did you mean user_id"):
+        index.scan("user_id = 'x'", columns=["user_ids"])
+    with pytest.raises(ColumnNotFoundError, match="no column 5 in"):
+        index.scan("user_id = 'x'", columns=[5])
+
+
+@pytest.mark.parametrize("limit", [0, 1, 2, 5, 10_000, 10**30])
+def test_limit_stops_early(flat_lake, index, limit):
+    device = flat_lake.table["device_id"][7].as_py()
+    whole = flat_lake.expected(pc.equal(flat_lake.table["device_id"], device))
+    found = index.to_table(zb.Equals("device_id", device), columns=["user_id"], limit=limit)
+    assert found["user_id"].to_pylist() == whole["user_id"].to_pylist()[:limit]
+
+
+def test_limit_leaves_later_files_alone(flat_lake, index):
+    """One row of the first file is enough, so a damaged last file is no matter."""
+    index.view()
+    (flat_lake.root / flat_lake.files[-1]).write_bytes(b"damaged")
+    assert index.to_table("amount IS NOT NULL", columns=["amount"], limit=1).num_rows == 1
+
+
+@pytest.mark.parametrize("limit", [-1, 1.5, "1"])
+def test_limit_must_be_a_count(index, limit):
+    with pytest.raises(InvalidArgumentError, match="limit must be"):
+        index.scan("user_id = 'x'", limit=limit)
+
+
+def test_a_scan_reads_only_row_groups_with_candidates(flat_lake, index, monkeypatch):
+    from zonebloom.formats import DataFile
+
+    seen = []
+    read = DataFile.read_rows
+    monkeypatch.setattr(DataFile, "read_rows", lambda self, *args: seen.append(args) or read(self, *args))
+    user = flat_lake.table["user_id"][3000].as_py()
+    assert index.to_table(zb.Equals("user_id", user)).num_rows == 1
+    assert {number for number, *_ in seen} == {1}
+    seen.clear()
+    assert index.to_table(zb.Equals("user_id", "nobody")).num_rows == 0
+    assert len(seen) == 0
+
+
+def test_constant_predicates(flat_lake, index):
+    for text, expected in (("1 = 1", flat_lake.table.num_rows), ("TRUE", flat_lake.table.num_rows), ("1 = 2", 0)):
+        try:
+            found = index.to_table(text, columns=["user_id"])
+        except zb.ZoneBloomError:
+            continue
+        assert found.num_rows == expected
+
+
+def test_a_file_that_changes_during_a_scan_is_an_error(flat_lake, index):
+    reader = index.scan("amount > -1e9")
+    pq.write_table(flat_lake.table.slice(0, 7), flat_lake.root / flat_lake.files[1])
+    with pytest.raises(DataFileError, match="must not change during a scan"):
+        reader.read_all()
+
+
+@pytest.mark.parametrize(
+    ("places", "ranges"),
+    [([], []), ([0], [(5, 6)]), ([0, 1, 2], [(5, 7), (9, 10)]), ([1, 2, 4], [(6, 7), (9, 10), (11, 12)])],
+)
+def test_rows_at_places_among_ranges_are_ranges_again(places, ranges):
+    starts, stops = rows_at(np.array([5, 9]), np.array([7, 12]), np.array(places, np.int64))
+    assert list(zip(starts.tolist(), stops.tolist(), strict=True)) == ranges

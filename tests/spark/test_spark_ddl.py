@@ -1,0 +1,216 @@
+"""Tables of Spark's catalog that were altered, written back to, or opened by another session.
+
+Oracle: PySpark 4.3, `spark.table(name)` and `spark.read.parquet(path)` in the same session.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.errors import AnalysisException
+from pyspark.sql import types
+
+import zonebloom
+from tests.spark.rows import rows_of_each, shown
+from zonebloom.engines.spark.pushdown.implied import optimized_plan
+from zonebloom.engines.spark.pushdown.names import Names
+from zonebloom.engines.spark.pushdown.types import altered_column
+from zonebloom.engines.spark.scan.layout import Layout
+from zonebloom.engines.spark.scan.row_ranges import local_rows
+from zonebloom.engines.spark.scan.splits import TooWideError
+from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, PredicateError
+from zonebloom.spark import ZoneBloom
+
+ROWS, ZONE = 200, 10
+
+
+def write(path: Path, **columns: object) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table(columns), path)
+
+
+def files_of_days(root: Path, *days: int) -> Path:
+    """A folder for each day, whose keys begin with the day."""
+    for day in days:
+        write(root / f"day={day}/a.parquet", u=[f"{day}-{row}" for row in range(ROWS)], r=range(ROWS))
+    zonebloom.build_index(root, ["u", "r"], rows_per_zone=ZONE, fpp=1e-5)
+    return root
+
+
+@pytest.fixture
+def table(any_spark, request):
+    """Runs the DDL of a table, and drops the table at the end."""
+    names: list[str] = []
+
+    def made(name: str, columns: str, clause: str, root: Path, *ddl: str) -> Path:
+        names.append(name)
+        any_spark.sql(f"CREATE TABLE {name} ({columns}) USING parquet {clause} LOCATION '{root}'")
+        for text in ddl:
+            any_spark.sql(text.format(root=root)).collect()
+        return root
+
+    yield made
+    for name in names:
+        any_spark.sql(f"DROP TABLE {name}")
+
+
+@pytest.mark.filterwarnings("ignore:prune_join reads the big side whole:RuntimeWarning")
+def test_altered_tables_have_the_rows_of_spark(any_spark, table, tmp_path):
+    zb = ZoneBloom(any_spark)
+    defaults = table("defaults", "u STRING, r BIGINT", "", tmp_path / "defaults")
+    write(defaults / "z.parquet", u=[f"a-{row}" for row in range(ROWS)], r=range(ROWS))
+    any_spark.sql("ALTER TABLE defaults ADD COLUMNS (x INT DEFAULT 42)")
+    any_spark.sql(f"INSERT INTO defaults SELECT concat('b-', id), id, CAST(id AS INT) FROM range({ROWS})")
+    any_spark.sql("REFRESH TABLE defaults")
+    padded = table("padded", "c CHAR(5), r BIGINT", "", tmp_path / "padded")
+    any_spark.sql(f"INSERT INTO padded SELECT concat('x', id % 50), id FROM range({ROWS})")
+    for root, columns in ((defaults, ["u", "x"]), (padded, ["c", "r"])):
+        zonebloom.build_index(root, columns, rows_per_zone=ZONE)
+    moved = files_of_days(tmp_path / "moved", 1, 2, 3)
+    swap = "ALTER TABLE moved ADD " + " ".join(
+        f"PARTITION (day={day}) LOCATION '{{root}}/day={place}'" for day, place in ((1, 2), (2, 1), (3, 3))
+    )
+    table("moved", "u STRING, r BIGINT, day INT", "PARTITIONED BY (day)", moved, swap)
+    table("chosen", "u STRING, r BIGINT", "OPTIONS (recursiveFileLookup 'true')", files_of_days(tmp_path / "c", 1))
+    plain = table("plain", "u VARCHAR(9) COMMENT 'key', r BIGINT", "OPTIONS (compression 'zstd')", tmp_path / "plain")
+    write(plain / "a.parquet", u=[f"1-{row}" for row in range(ROWS)], r=range(ROWS))
+    zonebloom.build_index(plain, ["u", "r"], rows_per_zone=ZONE)
+
+    any_spark.conf.set("spark.sql.readSideCharPadding", "false")
+    try:
+        for texts in (
+            ["SELECT u, r, x FROM defaults WHERE x = 42 AND u = 'a-7'", "SELECT u, r, x FROM defaults WHERE u = 'b-7'"],
+            ["SELECT c, r FROM padded WHERE c = 'x7' AND r = 7"],
+            [
+                "SELECT u, r, day FROM moved WHERE u = '1-7'",
+                "SELECT u, r, day FROM moved WHERE u = '1-7' AND day = 2",
+                "SELECT u, r, day FROM moved WHERE u = '3-7' AND day = 3",
+                "SELECT u, r, 0 FROM chosen WHERE u = '1-7'",
+                "SELECT u, r, 0 FROM plain WHERE u = '1-7'",
+            ],
+        ):
+            ours = rows_of_each([zb.sql(text) for text in texts])
+            assert ours == rows_of_each([any_spark.sql(text) for text in texts])
+            assert all(ours)
+        assert zb.read("moved").prepare("u = '1-7'").method == "plain"
+        assert zb.read("moved").prepare("u = '3-7'").method == "driver"
+        assert zb.read("plain").prepare("u = '1-7'").plan.result.kept.rows == ZONE
+    finally:
+        any_spark.conf.unset("spark.sql.readSideCharPadding")
+    for name, got in (("defaults", "x with EXISTS_DEFAULT"), ("padded", "column c"), ("chosen", "recursiveFileLookup")):
+        with pytest.raises(InvalidArgumentError, match=f"must have the rows of its files, .*{got}"):
+            zb.read(name)
+    lake, condition = zb.read(str(defaults)), "x = 42 AND u = 'a-7'"
+    frames = [
+        lake.where(condition),
+        lake.where(condition, method="files"),
+        zb.prune_join(str(defaults), any_spark.sql("SELECT 42 AS x"), "x").where("u = 'a-7'"),
+    ]
+    expected = rows_of_each([any_spark.read.parquet(str(defaults)).where(condition).select("u", "r")])[0]
+    assert rows_of_each([frame.select("u", "r") for frame in frames]) == [expected] * 3
+    with pytest.raises(PredicateError, match="must be read as it is stored, got the metadata EXISTS_DEFAULT"):
+        lake.where_in("x", [42])
+    layout = Layout(zonebloom.open_index(defaults).view())
+    with pytest.raises(DataFileError, match="must have column x, for which Spark would give 42"):
+        local_rows(layout, layout.view.universe, layout.schema(), max_bytes=1 << 30)
+
+
+def test_a_lake_of_a_name_has_the_partitions_of_the_table_at_each_query(any_spark, table, tmp_path):
+    root = files_of_days(tmp_path / "days", 1, 2, 3)
+    add = "ALTER TABLE days ADD PARTITION (day=1) PARTITION (day=2)"
+    table("days", "u STRING, r BIGINT, day INT", "PARTITIONED BY (day)", root, add)
+    lake = ZoneBloom(any_spark).read("days").select("U")
+    condition = "u IN ('1-7', '2-7', '3-7')"
+    for ddl, keys in ((None, "12"), ("ADD PARTITION (day=3)", "123"), ("DROP PARTITION (day=1)", "23")):
+        if ddl is not None:
+            any_spark.sql(f"ALTER TABLE days {ddl}")
+        found = lake.prepare(condition)
+        assert shown(found.frame) == [f"Row(u='{key}-7')" for key in keys]
+        assert found.plan.result.kept.rows == ZONE * len(keys)
+
+
+def test_what_is_read_is_not_overwritten(any_spark, table, tmp_path):
+    root = tmp_path / "kept"
+    write(root / "a.parquet", u=[f"1-{row}" for row in range(ROWS)], r=range(ROWS))
+    zonebloom.build_index(root, ["u"], rows_per_zone=ZONE)
+    table("kept", "u STRING, r BIGINT", "", root)
+    zb, condition = ZoneBloom(any_spark), "u = '1-7'"
+    frames = {
+        "sql": zb.sql(f"SELECT * FROM kept WHERE {condition}"),
+        "driver": zb.read("kept").where(condition),
+        "nothing": zb.read("kept").where("u = 'no'"),
+        "row ranges": zb.read("kept").where(condition, method="row_ranges"),
+        "driver of a path": zb.read(str(root)).where(condition, method="driver"),
+        "nothing of a path": zb.read(str(root)).where("u = 'no'"),
+        "row ranges of a path": zb.read(str(root)).where(condition, method="row_ranges"),
+        "files of a path": zb.read(str(root)).where(condition, method="files"),
+    }
+    for name, frame in frames.items():
+        with pytest.raises(AnalysisException, match="UNSUPPORTED_OVERWRITE"):
+            frame.write.insertInto("kept", overwrite=True)
+        plan = optimized_plan(frame)
+        assert "Union" not in plan, name
+        assert "Relation [" not in plan.replace("LocalRelation [", "") or name.startswith("files"), name
+    assert pq.read_table(root).num_rows == ROWS
+
+
+def test_another_session_of_the_application_has_the_same_rows(spark, tmp_path):
+    ZoneBloom(spark)
+    other = spark.newSession()
+    root = files_of_days(tmp_path / "days", 1)
+    lake = ZoneBloom(other).read(str(root))
+    lake.createOrReplaceTempView("days")
+    assert ZoneBloom(other).sql("SELECT r FROM days WHERE u = '1-7'").collect()[0].r == 7
+    assert lake.select(["u", "R"]).where("u = '1-7'").columns == ["u", "r"]
+    with pytest.raises(InvalidArgumentError, match="columns must be names"):
+        lake.select(lake.toDF().u)
+    with pytest.raises(ColumnNotFoundError):
+        lake.select("no")
+
+
+def test_rows_that_are_wider_than_their_files_are_left_to_executors(spark, tmp_path):
+    """12,000 rows of 6 KB in a file of some KB: the driver would need 72 MB, and Spark's heap some times as much."""
+    num_rows = 12_000
+    texts = pa.DictionaryArray.from_arrays(
+        [row % 20 for row in range(num_rows)], [f"{key}" * 3000 for key in range(10, 30)]
+    )
+    write(tmp_path / "wide/a.parquet", land=["DE"] * num_rows, u=range(num_rows), text=texts)
+    zonebloom.build_index(tmp_path / "wide", ["land", "u"])
+    lake = ZoneBloom(spark).read(str(tmp_path / "wide"))
+    found = lake.prepare("land = 'DE'")
+    assert (found.plan.choice.method, found.frame.count()) == ("plain", num_rows)
+    assert lake.prepare("u = 7").method == "driver"
+    with pytest.raises(InvalidArgumentError, match="the driver must hold at most 67,108,864 bytes"):
+        lake.where("land = 'DE'", method="driver")
+    layout = Layout(zonebloom.open_index(tmp_path / "wide").view())
+    with pytest.raises(TooWideError):
+        local_rows(layout, layout.view.universe, layout.schema(["u"]), max_bytes=1000)
+
+
+def test_columns_of_months_prune_nothing_beside_functions(spark, tmp_path):
+    from pyspark.sql import functions as f
+
+    spark.sql("SELECT 'k' AS u, INTERVAL '1-2' YEAR TO MONTH AS span").write.parquet(str(tmp_path / "spans"))
+    zonebloom.build_index(tmp_path / "spans", ["u"])
+    found = ZoneBloom(spark).read(str(tmp_path / "spans")).where((f.col("u") == "k") & (f.length("u") < 2))
+    assert found.count() == 1
+
+
+def test_digits_of_other_scripts_are_no_numbers_of_folders(tmp_path):
+    for value in ("9999999999\u0661", "1"):
+        write(tmp_path / f"p={value}/a.parquet", x=[1])
+    assert "p" not in Names(zonebloom.build_index(tmp_path, ["x"]).view()).canonical
+
+
+def test_only_known_metadata_alters_no_values():
+    def schema(**metadata: str) -> types.StructType:
+        inner = types.StructType([types.StructField("x", types.IntegerType(), True, metadata)])
+        return types.StructType([types.StructField("s", types.ArrayType(inner))])
+
+    for name, text in (("comment", "a"), ("CURRENT_DEFAULT", "1"), ("__CHAR_VARCHAR_TYPE_STRING", "varchar(3)")):
+        assert altered_column(schema(**{name: text})) is None
+    for name, text in (("EXISTS_DEFAULT", "1"), ("__CHAR_VARCHAR_TYPE_STRING", "char(3)"), ("new in Spark 5", "")):
+        assert altered_column(schema(**{name: text})) == f"x with {name}"

@@ -1,0 +1,256 @@
+"""Row ranges as tasks read them, against Spark 4.3's own Parquet reader over the same lake."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import pickle
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import deltalake
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import zonebloom as zb
+from tests.spark.odd_lake import INDEXED, ROWS_PER_FILE, ROWS_PER_ZONE, UTC, native, plan_of, rows_of
+from zonebloom.engines.spark.scan.splits import Split, packed
+from zonebloom.errors import DataFileError, MissingDependencyError
+
+# --- rows -------------------------------------------------------------------------------------------------------------
+
+
+def sql(value: Any) -> str:
+    """A literal that Spark reads as `value`."""
+    if value is None:
+        return "NULL"
+    if isinstance(value, str):
+        return "'{}'".format(value.replace("\\", "\\\\").replace("'", "\\'"))
+    if isinstance(value, bytes):
+        return f"X'{value.hex()}'"
+    if isinstance(value, float):
+        return f"DOUBLE('{value}')"
+    if isinstance(value, dt.datetime):
+        kind = "TIMESTAMP_NTZ" if value.tzinfo is None else "TIMESTAMP"
+        offset = "" if value.tzinfo is None else "+00:00"
+        return f"{kind} '{value.replace(tzinfo=None).isoformat(' ')}{offset}'"
+    return f"DATE '{value}'" if isinstance(value, dt.date) else str(value)
+
+
+def conditions(rows: pa.Table, count: int, seed: int) -> Iterator[str]:
+    """Random SQL over the columns of the odd lake, with literals that are there and others."""
+    rng = random.Random(seed)
+    names = [*INDEXED, "day", "city", "n"]
+
+    def leaf() -> str:
+        name = rng.choice(names)
+        column = f"`{name.replace('`', '``')}`"
+        values = [value.astimezone(UTC) if isinstance(value, dt.datetime) and value.tzinfo else value
+                  for value in (rows[name][rng.randrange(len(rows))].as_py() for _ in range(3))]  # fmt: skip
+        if rng.random() < 0.1:
+            values[0] = None
+        kind = rng.choice(["=", "=", "=", "<=>", "IN", "IN", "NOT IN", "<>", "IS NULL", "IS NOT NULL", ">=", "<"])
+        if kind.startswith("IS"):
+            return f"{column} {kind}"
+        if kind.endswith("IN"):
+            return f"{column} {kind} ({', '.join(map(sql, values))})"
+        return f"{column} {kind} {sql(values[0])}" if rng.random() < 0.9 else f"{sql(values[0])} {kind} {column}"
+
+    for _ in range(count):
+        shape = rng.randrange(6)
+        one, two, three = leaf(), leaf(), leaf()
+        yield (
+            one,
+            one,
+            f"{one} AND {two}",
+            f"{one} OR {two}",
+            f"NOT ({one}) AND ({two} OR {three})",
+            f"({one} OR {two}) AND {three}",
+        )[shape]
+
+
+def test_no_condition_loses_a_row_and_many_prune(spark, odd_lake):
+    everything = rows_of(plan_of(odd_lake))
+    texts = [*conditions(everything, 150, seed=1)]
+    texts += [f"amount = {one}" for one in ("DOUBLE('NaN')", "0", "0.0", "DOUBLE('-0.0')", "DOUBLE('inf')")]
+    texts += [f"small IN ({one}, 1.5)" for one in ("FLOAT('NaN')", "0", "FLOAT('-0.0')")]
+    texts += [
+        "day = '9'",
+        "day >= 10",
+        "city < 'b'",
+        "city = 'a/b' AND tiny = 7",
+        "tiny = 300",
+        "huge = 18446744073709551615",
+    ]
+    frame = native(spark, odd_lake).selectExpr("n", *(f"({text}) <=> TRUE AS p{i}" for i, text in enumerate(texts)))
+    answers = frame.toArrow()
+    num_pruned = 0
+    for number, text in enumerate(texts):
+        plan = plan_of(odd_lake, where=text, columns=["n"])
+        wanted = answers.filter(answers[f"p{number}"])["n"].to_pylist()
+        assert set(wanted) <= set(rows_of(plan)["n"].to_pylist()), text
+        num_pruned += plan.num_rows < plan.num_total_rows
+    assert num_pruned > len(texts) / 4
+
+
+def test_a_column_that_a_file_lacks_has_the_value_of_its_folder(tmp_path):
+    for day, held in ((1, {"id": [1], "day": pa.array([1], pa.int32())}), (2, {"id": [2]})):
+        (tmp_path / f"day={day}").mkdir()
+        pq.write_table(pa.table(held), tmp_path / f"day={day}" / "part.parquet")
+    zb.build_index(tmp_path, ["id", "day"])
+    assert sorted(map(tuple, (row.values() for row in rows_of(plan_of(tmp_path)).to_pylist()))) == [(1, 1), (2, 2)]
+    assert 2 in rows_of(plan_of(tmp_path, where="day = 2"))["id"].to_pylist()
+
+
+def test_all_columns_come_back_as_spark_reads_them(spark, odd_lake):
+    found = rows_of(plan_of(odd_lake)).sort_by("n")
+    names = [f"`{name.replace('`', '``')}`" for name in found.column_names]
+    wanted = native(spark, odd_lake).select(*names).orderBy("n").toArrow()
+    assert found.num_rows == 8 * ROWS_PER_FILE
+    for name in found.column_names:
+        if name not in ("amount", "small"):
+            assert found[name].equals(wanted[name]), name
+    for name in ("amount", "small"):
+        assert list(map(repr, found[name].to_pylist())) == list(map(repr, wanted[name].to_pylist()))
+
+
+# --- pruning ----------------------------------------------------------------------------------------------------------
+
+
+def test_integers_of_64_bits_prune(tmp_path):
+    """Most random ones have 19 digits."""
+    for name, numbers in (("a", [2**63 - 1, 4109125379036153425]), ("b", [-(2**63 - 1), -4109125379036153425])):
+        pq.write_table(pa.table({"n": numbers}), tmp_path / f"{name}.parquet")
+    zb.build_index(tmp_path, ["n"])
+    for number in (2**63 - 1, 4109125379036153425, -(2**63 - 1), -4109125379036153425):
+        assert plan_of(tmp_path, where=f"n = {number}").num_files == 1
+        assert plan_of(tmp_path, where=f"n IN ({number}, 5)").num_files == 1
+    assert plan_of(tmp_path, where="n = 4109125379036153426").num_files == 0
+    assert plan_of(tmp_path, where=f"n = {2**63}").num_files == 0
+
+
+def test_only_candidate_row_ranges_are_read(odd_lake):
+    whole = plan_of(odd_lake)
+    assert (whole.num_files, whole.num_rows) == (8, 8 * ROWS_PER_FILE)
+    one = rows_of(whole)["id"][3].as_py()
+    found = plan_of(odd_lake, where=f"id = {one}")
+    assert found.num_rows == ROWS_PER_FILE + ROWS_PER_ZONE  # the file that is not indexed, and one zone
+    assert found.num_files == 2
+    assert plan_of(odd_lake, where=f"id = {one} AND day = 11").num_rows <= ROWS_PER_ZONE
+
+
+@pytest.mark.parametrize(
+    ("where", "num_files"),
+    [
+        ("day = 9", 4), ("day IN (9, 10)", 6), ("day > 9 AND day <= 10", 2), ("city = 'a/b'", 3), ("city = '100%'", 1),
+        ("city IS NULL", 1), ("city IS NOT NULL", 7), ("city <=> NULL", 1), ("city <> 'a/b'", 4),
+        ("day NOT IN (9, 10)", 2), ("`city` >= 'x' AND city < 'x z'", 2), ("day = 9 OR day = 10", 6),
+        ("day > NULL", 8), ("day = 9 AND rand() > 2", 4), ("day = 1.5", 8), ("day = NULL", 0),
+    ],
+)  # fmt: skip
+def test_partitions_prune(odd_lake, where, num_files):
+    assert plan_of(odd_lake, where=where).num_files == num_files
+
+
+def test_dates_of_partitions_prune(tmp_path):
+    for day in ("2024-01-01", "2024-02-01", "2024-03-01"):
+        (tmp_path / f"day={day}").mkdir()
+        pq.write_table(pa.table({"x": [1]}), tmp_path / f"day={day}" / "a.parquet")
+    zb.build_index(tmp_path, ["x"])
+    for where, num_files in (("day = '2024-02-01'", 1), ("day >= DATE '2024-02-01'", 2), ("day < '2024-2-1'", 3)):
+        assert plan_of(tmp_path, where=where).num_files == num_files
+
+
+def test_tasks_are_few_and_small(odd_lake):
+    plan = plan_of(odd_lake, where="name = 'u7'")
+    assert len(plan.tasks) == 1
+    sent = pickle.dumps((plan.reading, plan.tasks[0]))
+    assert len(sent) < 5000 + 400 * len(plan.splits)
+
+
+def test_pieces_are_packed_in_order_by_weight():
+    none = np.zeros(0, np.int64)
+    weights = [5, 5, 20, 1, 1, 30, 2]
+    splits = [
+        Split(str(place), (0, 0, None), 0, none, none, {}, weight, weight) for place, weight in enumerate(weights)
+    ]
+    tasks = packed(splits, task_bytes=10)
+    assert [[split.weight for split in task] for task in tasks] == [[5, 5], [20], [1, 1], [30], [2]]
+    assert packed([], task_bytes=10) == []
+
+
+# --- files that change ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small_lake(tmp_path) -> Path:
+    for number in range(3):
+        rows = pa.table({"x": np.arange(100) + 100 * number, "s": [f"s{number}-{i}" for i in range(100)]})
+        pq.write_table(rows, tmp_path / f"{number}.parquet", row_group_size=40)
+    zb.build_index(tmp_path, ["x", "s"], rows_per_zone=10)
+    return tmp_path
+
+
+def test_new_changed_and_deleted_files_are_read_as_they_are(small_lake):
+    pq.write_table(pa.table({"x": [5], "s": ["new"]}), small_lake / "3.parquet")
+    pq.write_table(pa.table({"x": [5, 6], "s": ["changed", "too"]}), small_lake / "1.parquet")
+    (small_lake / "2.parquet").unlink()
+    plan = plan_of(small_lake, where="x = 5")
+    assert plan.num_rows == 10 + 2 + 1
+    assert {"changed", "too", "new", "s0-5"} <= set(rows_of(plan)["s"].to_pylist())
+
+
+def test_a_file_that_changes_after_planning_is_an_error(small_lake):
+    plan = plan_of(small_lake, where="x = 105")
+    pq.write_table(pa.table({"x": [105, 105], "s": ["a", "b"]}), small_lake / "1.parquet")
+    with pytest.raises(DataFileError, match="must be the one that was listed"):
+        rows_of(plan)
+
+
+def test_a_file_that_is_overwritten_in_place_while_it_is_read_gives_no_rows(small_lake, monkeypatch):
+    from zonebloom.formats import DataFile
+
+    plan = plan_of(small_lake, where="x = 105")
+    read_rows = DataFile.read_rows
+
+    def overwritten(data, *arguments, **options):
+        found = read_rows(data, *arguments, **options)
+        os.utime(small_lake / "1.parquet", ns=(1, 1))
+        return found
+
+    monkeypatch.setattr(DataFile, "read_rows", overwritten)
+    with pytest.raises(DataFileError, match="must not change while it is read"):
+        rows_of(plan)
+
+
+def test_a_file_that_vanishes_is_an_error(small_lake):
+    plan = plan_of(small_lake)
+    (small_lake / "1.parquet").unlink()
+    with pytest.raises(DataFileError, match="must exist"):
+        rows_of(plan)
+
+
+def test_another_version_on_an_executor_is_an_error(small_lake, monkeypatch):
+    plan = plan_of(small_lake)
+    monkeypatch.setattr(zb, "__version__", "99.0")
+    with pytest.raises(MissingDependencyError, match=r"executors must have zonebloom .* got 99.0"):
+        rows_of(plan)
+
+
+def test_a_task_carries_only_the_files_that_it_reads_of_a_table(tmp_path):
+    lake = tmp_path / "table"
+    for number in range(40):
+        rows = pa.table({"x": range(100 * number, 100 * number + 100), "day": [f"2024-01-{number % 9 + 1:02}"] * 100})
+        deltalake.write_deltalake(lake, rows, mode="append", partition_by=["day"])
+    zb.build_index(lake, ["x"], rows_per_zone=10)
+    deltalake.DeltaTable(lake).delete("x = 303")
+    plan = plan_of(lake, where="x IN (303, 505) AND day <= '2024-01-06'")
+    assert sorted(rows_of(plan)["x"].to_pylist()) == [*(x for x in range(300, 400) if x != 303), *range(500, 510)]
+    whole, sent = len(pickle.dumps(plan.reading)), len(pickle.dumps(plan.reading.only(plan.tasks[0])))
+    assert sent < whole / 4
+    reading = pickle.loads(pickle.dumps(plan.reading.only(plan.tasks[0])))
+    assert sum(batch.num_rows for batch in reading.batches(plan.tasks[0])) == 109

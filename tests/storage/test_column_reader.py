@@ -1,0 +1,184 @@
+"""Each zone of a column is answered by the cheapest sound segment that covers it, and is lost only where none is sound.
+
+Oracle: the zone tables alone, which hold the values of every zone; damage is what a segment says of itself.
+"""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import zonebloom as zb
+from tests.depth import at_depth
+from zonebloom.bloom.zones import ZoneFilters
+from zonebloom.reasons import Reason, ReasonCode
+from zonebloom.storage.column_reader import ColumnReader, OpenedSegment
+from zonebloom.storage.segment import SegmentEntry, runs
+
+
+class Segment(ZoneFilters):
+    """A segment that answers as a zone table does, counts how often it is asked, and may be found damaged then."""
+
+    def __init__(self, table, *, is_damaged: bool = False) -> None:
+        self.table, self.is_damaged, self.num_asked = table, is_damaged, 0
+
+    @property
+    def positions(self):
+        return self.table.positions
+
+    @property
+    def damage(self):
+        return ("damaged",) if self.is_damaged and self.num_asked else ()
+
+    def _asked(self, answer, everything):
+        self.num_asked += 1
+        return everything if self.is_damaged else answer
+
+    def candidates(self, hashes):
+        return self._asked(self.table.candidates(hashes), np.arange(len(self)))
+
+    def contained(self, hashes, live=None):
+        return self._asked(self.table.contained(hashes, live), np.ones(len(hashes), np.bool_))
+
+    def zone_fpp(self, zone):
+        return self.table.zone_fpp(zone)
+
+
+def entry_of(filters, kind: str = "zones", number: int = 0) -> SegmentEntry:
+    ids = filters.positions.fragment_ids.tolist()
+    return SegmentEntry(f"columns/k/{number}.{kind}", len(ids), 0, runs(ids), (), kind)
+
+
+def reader_of(segments, kinds=None) -> ColumnReader:
+    """A column of some segments, each of a kind; by default zone tables."""
+    entries = [entry_of(one, (kinds or ["zones"] * 99)[number], number) for number, one in enumerate(segments)]
+    by_path = dict(zip((entry.path for entry in entries), segments, strict=True))
+    return ColumnReader(entries, lambda wanted: [OpenedSegment(one, by_path[one.path]) for one in wanted])
+
+
+def table_of(*fragments: int):
+    """Zones of 10 rows of fragments of 35 rows, in this order; fragment n has the values from 100 n on."""
+    builder = zb.ZoneBuilder(pa.int64(), rows_per_zone=10)
+    for fragment in fragments:
+        builder.add(fragment, pa.array(range(100 * fragment, 100 * fragment + 35)))
+    return builder.finish()
+
+
+def hashes_of(*values: int) -> np.ndarray:
+    return np.asarray(zb.bloom.hashing.hash_values(pa.array(values, pa.int64())), np.uint64)
+
+
+def addresses(reader, zones) -> list[int]:
+    return reader.positions.addresses[zones].tolist()
+
+
+@given(
+    segments=st.lists(
+        st.tuples(
+            st.sampled_from(["locator", "slices", "zones"]),
+            st.lists(st.integers(0, 5), min_size=1, max_size=4, unique=True),
+            st.booleans(),
+        ),
+        min_size=1,
+        max_size=5,
+    ),
+    asked=st.lists(st.integers(-20, 620), min_size=1, max_size=6),
+)
+@settings(max_examples=at_depth(300, 40), deadline=None)
+def test_every_zone_has_the_answer_of_its_cheapest_sound_segment(segments, asked):
+    made = [Segment(table_of(*fragments), is_damaged=damaged) for _, fragments, damaged in segments]
+    reader = reader_of(made, [kind for kind, _, _ in segments])
+    known = sorted({one for _, fragments, _ in segments for one in fragments})
+    sound = {one for _, fragments, damaged in segments for one in fragments if not damaged}
+    whole = table_of(*known)
+    hashes = hashes_of(*asked)
+    is_lost = np.array([one not in sound for one in whole.positions.fragment_ids.tolist()])
+    for _ in range(2):
+        found = reader.candidates(hashes)
+        assert (np.diff(found) > 0).all()
+        may = np.zeros(len(whole), np.bool_)
+        may[whole.candidates(hashes)] = True
+        reached = np.isin(whole.positions.addresses, addresses(reader, found))
+        truth = [
+            one // 100 * 4 + one % 100 // 10 for one in asked if one >= 0 and one // 100 in known and one % 100 < 35
+        ]
+        places = {(one, zone): 4 * known.index(one) + zone for one in known for zone in range(4)}
+        assert all(reached[places[one // 4, one % 4]] for one in truth)
+        assert not (reached & ~may & ~is_lost).any(), "a sound segment excludes it"
+        keys, zones = reader.zones_of_each(hashes)
+        assert sorted(set(addresses(reader, zones))) == sorted(set(addresses(reader, found)))
+        assert reader.contained(hashes).tolist() == [key in keys for key in range(len(hashes))]
+    assert reader.positions.addresses.tolist() == whole.positions.addresses.tolist(), "in order, each once"
+
+
+def test_with_a_sound_locator_no_filter_is_asked_nor_opened():
+    locator, filters = Segment(table_of(0, 1)), Segment(table_of(1, 0))
+    reader = reader_of([filters, locator], ["zones", "locator"])
+    assert addresses(reader, reader.candidates(hashes_of(105))) == [1 << 32]
+    assert reader.contained(hashes_of(105, 99)).tolist() == [True, False]
+    assert filters.num_asked == 0
+    assert [segment.entry.kind for segment in reader.segments] == ["locator"]
+    reader.open_all()
+    assert [segment.entry.kind for segment in reader.segments] == ["locator", "zones"]
+
+
+def test_a_locator_of_some_files_leaves_the_others_to_the_filters():
+    locator, filters = Segment(table_of(1)), Segment(table_of(0, 1, 2))
+    reader = reader_of([filters, locator], ["zones", "locator"])
+    assert addresses(reader, reader.candidates(hashes_of(5, 105, 205))) == [0, 1 << 32, 2 << 32]
+    assert (locator.num_asked, filters.num_asked) == (1, 1)
+    assert reader.contained(hashes_of(5, 105, 999), np.arange(12) >= 4).tolist() == [False, True, False]
+
+
+def test_a_segment_that_is_found_damaged_is_asked_no_more():
+    locator, filters = Segment(table_of(0, 1), is_damaged=True), Segment(table_of(0, 1))
+    reader = reader_of([filters, locator], ["slices", "locator"])
+    for _ in range(3):
+        assert addresses(reader, reader.candidates(hashes_of(105))) == [1 << 32]
+    assert (locator.num_asked, filters.num_asked) == (1, 3)
+    assert reader.is_spared(reader.segments[0])
+    assert reader.damage == ("damaged",)
+
+
+def test_what_cannot_be_opened_leaves_its_zones_to_others_or_uncovered():
+    filters = table_of(0)
+    lost = (Reason(ReasonCode.SEGMENT_CORRUPT, "gone"),)
+    entries = [entry_of(filters), entry_of(table_of(0, 1), "locator")]
+    reader = ColumnReader(
+        entries,
+        lambda wanted: [
+            OpenedSegment(one, filters) if one is entries[0] else OpenedSegment(one, None, lost) for one in wanted
+        ],
+    )
+    assert reader.candidates(hashes_of(5)).tolist() == [0]
+    assert reader.covered.num_rows == 35
+    assert reader.lost == list(lost)
+    assert not reader.is_spared(reader.segments[0])
+
+
+def test_a_zone_beyond_the_last_is_refused():
+    reader = reader_of([table_of(0)])
+    assert 0 < reader.zone_fpp(3) < 1
+    with pytest.raises(ValueError, match="zone must be below 4, got 4"):
+        reader.zone_fpp(4)
+
+
+def test_an_index_that_nobody_holds_is_let_go_without_the_collector(tmp_path):
+    pq.write_table(pa.table({"key": range(100)}), tmp_path / "a.parquet")
+    index = zb.build_index(tmp_path, "key")
+    index.search("key = 7")
+    parts = [weakref.ref(index), weakref.ref(index.view()), weakref.ref(index._snapshot)]
+    gc.collect()
+    gc.disable()
+    try:
+        del index
+        assert [part() for part in parts] == [None, None, None]
+    finally:
+        gc.enable()

@@ -1,0 +1,508 @@
+"""Bytes on disk: damage of any kind is found, said, and loses no row; what cannot be written is not half there.
+
+Oracle: the rows as written.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import threading
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import zonebloom as zb
+from tests.conftest import index_of
+from tests.depth import some
+from zonebloom.errors import CorruptIndexError, StorageError, UnsupportedFormatError, ZoneBloomError
+from zonebloom.storage.manifest import FORMAT_VERSION, commit, list_versions, read_version
+from zonebloom.stores import local as local_store
+from zonebloom.stores.local import LocalStore
+
+ROWS = 60
+VALUES = [None if number % 9 == 0 else number for number in range(ROWS)]
+
+
+@pytest.fixture
+def root(tmp_path) -> Path:
+    """A lake of two files with an index of 20 small zones, in one segment."""
+    folder = tmp_path / "lake"
+    folder.mkdir()
+    for number in range(2):
+        part = pa.array(VALUES[number * 30 : number * 30 + 30], pa.int64())
+        pq.write_table(pa.table({"c": part}), folder / f"part-{number}.parquet")
+    zb.build_index(folder, "c", rows_per_zone=3, fpp=0.01, workers=1)
+    return folder
+
+
+def check_honest(root: Path) -> None:
+    """Whatever the damage: an error of ours, or an index that warns, says why, and finds every row."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            index = zb.open_index(root)
+        except (CorruptIndexError, UnsupportedFormatError):
+            return
+        found = index.search("c = 31")
+        assert index.to_table("c = 31")["c"].to_pylist() == [31]
+        assert index.to_table("c IS NULL").num_rows == sum(value is None for value in VALUES)
+        assert index.to_table("c IN (2, 58, 1000)")["c"].to_pylist() == [2, 58]
+        assert index.exists("c", [2, 58]).to_pylist() == [True, True]
+        assert index.exists("c", [2, 9999], exact=True).to_pylist() == [True, False]
+    if found.num_rows_kept > 3:
+        assert {reason.code for reason in found.reasons} & {"SEGMENT_CORRUPT", "FORMAT_TOO_NEW"}
+        assert any(issubclass(one.category, RuntimeWarning) for one in caught)
+
+
+def names_in(folder: Path) -> list[str]:
+    return sorted(entry.name for entry in folder.iterdir())
+
+
+def files_of(root: Path, kind: str) -> Path:
+    (found,) = (index_of(root) / kind).rglob("*.*")
+    return found
+
+
+def is_rejected(root: Path) -> bool:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            zb.open_index(root).zone_table("c")
+        except CorruptIndexError:
+            return True
+    return False
+
+
+@pytest.mark.parametrize("kind", ["columns", "fragments", "versions"])
+def test_every_truncation_of_an_index_file_is_rejected(root, kind):
+    """Every length below the whole: never accepted, never a crash, never a lost row."""
+    path = files_of(root, kind)
+    data = path.read_bytes()
+    step = 1 if len(data) < 1500 else len(data) // 150
+    for length in [*some(range(0, len(data) - 1, step), each=8), len(data) - 1]:
+        path.write_bytes(data[:length])
+        check_honest(root)
+        assert is_rejected(root)
+    path.write_bytes(data)
+    assert len(zb.open_index(root).zone_table("c")) == 20
+
+
+@pytest.mark.parametrize("kind", ["columns", "fragments", "versions"])
+def test_a_flip_at_every_tenth_byte_is_found(root, kind):
+    path = files_of(root, kind)
+    data = path.read_bytes()
+    for position in some(range(0, len(data), 10), each=11):
+        damaged = bytearray(data)
+        damaged[position] ^= 1 << position // 10 % 8
+        path.write_bytes(damaged)
+        check_honest(root)
+
+
+def test_a_flip_in_one_batch_costs_only_its_rows(tmp_path):
+    """The other batches of the segment are still used."""
+    root = tmp_path / "lake"
+    root.mkdir()
+    pq.write_table(pa.table({"c": range(4000)}), root / "a.parquet")
+    index = zb.build_index(root, "c", rows_per_zone=1, workers=1, optimize=False)
+    entry = read_version(LocalStore(index.root), 1).columns[0].segments[0]
+    assert len(entry.spans) == 6
+    path = index.root / entry.path
+    data = bytearray(path.read_bytes())
+    data[entry.spans[0].num_bytes + entry.spans[1].num_bytes + 50_000] ^= 4
+    path.write_bytes(data)
+    with pytest.warns(RuntimeWarning, match="span 2 of segment"):
+        found = zb.open_index(root).search("c = 7")
+    assert 1024 < found.num_rows_kept < 1024 + 200
+    assert [reason.code for reason in found.reasons] == ["SEGMENT_CORRUPT"]
+
+
+@pytest.mark.parametrize("kind", ["columns", "fragments"])
+def test_a_missing_file_of_the_index_keeps_everything(root, kind):
+    files_of(root, kind).unlink()
+    with pytest.warns(RuntimeWarning, match="must exist"):
+        found = zb.open_index(root).search("c = 31")
+    assert found.num_rows_kept == ROWS
+    assert "SEGMENT_CORRUPT" in {reason.code for reason in found.reasons}
+    check_honest(root)
+
+
+def test_swapped_segments_are_found(root):
+    """A whole, sound segment of another column in the place of one."""
+    index = zb.build_index(root, "c", rows_per_zone=5, overwrite=True, workers=1)
+    first, second = sorted((index_of(root) / "columns").rglob("*.arrow"))
+    data = first.read_bytes(), second.read_bytes()
+    first.write_bytes(data[1])
+    second.write_bytes(data[0])
+    with pytest.warns(RuntimeWarning):
+        found = zb.open_index(root).search("c = 31")
+    assert found.num_rows_kept == ROWS
+    assert index.version == 2
+
+
+# --- versions -------------------------------------------------------------------------------------------------------
+
+
+def from_the_future(root: Path, number: int) -> Path:
+    versions = index_of(root) / "versions"
+    document = json.loads((versions / f"{1:020d}.json").read_text())
+    document["format_version"] = FORMAT_VERSION + 1
+    document["body"] = {"what": ["a", "later", "format", "holds"]}
+    path = versions / f"{number:020d}.json"
+    path.write_text(json.dumps(document))
+    return path
+
+
+def test_a_version_from_the_future_keeps_everything_and_says_so(root):
+    from_the_future(root, 2)
+    with pytest.warns(RuntimeWarning, match="a newer zonebloom wrote it"):
+        index = zb.open_index(root)
+    assert index.version == 2
+    found = index.search("c = 31")
+    assert found.num_rows_kept == ROWS
+    assert "FORMAT_TOO_NEW" in {reason.code for reason in found.reasons}
+    assert index.to_table("c = 31").num_rows == 1
+
+
+def test_an_index_with_only_a_version_from_the_future_does_not_open(root):
+    from_the_future(root, 1)
+    with pytest.raises(UnsupportedFormatError, match=r"format_version <= 2, got 3; .*upgrade"):
+        zb.open_index(root)
+
+
+def test_nothing_is_built_on_a_version_from_the_future(root):
+    from_the_future(root, 2)
+    before = sorted(index_of(root).rglob("*"))
+    with pytest.warns(RuntimeWarning), pytest.raises(UnsupportedFormatError):
+        zb.build_index(root, "c", overwrite=True)
+    assert sorted(index_of(root).rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "{}", "[]", "null", "5", '"x"', "{", '{"format": "zonebloom"}', '{"format": "other"}', "\xff"),
+        "[" * 100_000,
+        '{"format": "zonebloom", "format_version": "1", "body": {}, "checksum": ""}',
+        '{"format": "zonebloom", "format_version": null, "body": null, "checksum": null}',
+    ],
+)
+def test_garbage_is_no_version(root, text):
+    path = index_of(root) / "versions" / f"{2:020d}.json"
+    path.write_bytes(text.encode("latin-1"))
+    with pytest.raises(CorruptIndexError, match=r"0002\.json must"):
+        zb.open_index(root, version=2)
+    check_honest(root)
+
+
+def test_other_files_among_the_versions_are_ignored(root):
+    versions = index_of(root) / "versions"
+    for name in (".00000000000000000009.json.0a1b", "9.json", "00000000000000000009.json.tmp", "README"):
+        (versions / name).write_text("not a version")
+    (versions / f"{9:020d}.json").mkdir()
+    assert list_versions(LocalStore(index_of(root))) == [1]
+    assert zb.open_index(root).version == 1
+
+
+def test_a_build_after_a_damaged_version_starts_a_sound_one(root):
+    """The highest number is taken by a file that cannot be read: the next one heals the index."""
+    (index_of(root) / "versions" / f"{2:020d}.json").write_text("{")
+    with pytest.warns(RuntimeWarning):
+        zb.build_index(root, "c", rows_per_zone=3, overwrite=True)
+    index = zb.open_index(root)
+    assert index.version == 3
+    assert index.search("c = 31").num_rows_kept == 3
+    assert index.to_table("c IS NULL").num_rows == sum(value is None for value in VALUES)
+
+
+def test_threads_share_a_store_of_more_files_than_stay_open(tmp_path):
+    store, names = LocalStore(tmp_path), [str(number) for number in range(300)]
+    for name in names:
+        (tmp_path / name).write_text(name)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            found = list(pool.map(lambda name: store.read_ranges(name, [(0, 9)]), names * 20))
+    finally:
+        sys.setswitchinterval(interval)
+    assert found == [[name.encode()] for name in names * 20]
+
+
+def test_a_commit_is_created_if_absent(tmp_path):
+    store = LocalStore(tmp_path)
+    assert store.create("versions/1.json", b"first")
+    assert not store.create("versions/1.json", b"second")
+    assert store.read("versions/1.json") == b"first"
+    assert names_in(tmp_path / "versions") == ["1.json"]
+
+
+def no_links(*_paths):
+    """What a file system without hard links answers; mounting one takes rights that a test does not have."""
+    raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+
+def test_without_hard_links_one_of_many_writers_commits_and_what_it_wrote_is_whole(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "link", no_links)
+    for number in range(50):
+        path, parts = f"versions/{number}.json", [bytes([writer]) * 100_000 for writer in range(4)]
+        barrier = threading.Barrier(len(parts))
+
+        def create(data, path=path, barrier=barrier):
+            barrier.wait()
+            return LocalStore(tmp_path).create(path, data)
+
+        with ThreadPoolExecutor(len(parts)) as pool:
+            won = list(pool.map(create, parts))
+        assert won.count(True) == 1
+        assert LocalStore(tmp_path).read(path) == parts[won.index(True)]
+    assert len(names_in(tmp_path / "versions")) == 50
+
+
+def test_a_file_system_that_can_only_overwrite_is_refused_with_what_to_do(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "link", no_links)
+    monkeypatch.setattr(local_store, "_renamed", lambda *_paths: errno.EINVAL)
+    with pytest.raises(StorageError, match=r"make hard links, or rename without replacing.*; keep the index else"):
+        LocalStore(tmp_path).create("versions/1.json", b"first")
+    assert names_in(tmp_path / "versions") == []
+
+
+# --- no permission, no space ----------------------------------------------------------------------------------------
+
+BUILD = """
+import sys, zonebloom as zb
+lake, warm, place = sys.argv[1:]
+warmed = zb.build_index(lake, "device_id", rows_per_zone=64, index=warm)  # all modules and kernels are loaded now
+warmed.to_table("device_id = 1")
+{before}
+try:
+    zb.build_index(lake, "user_id", rows_per_zone=64, index=place or None)
+except zb.ZoneBloomError as error:
+    print(type(error).__name__, error)
+else:
+    print("built")
+"""
+DROP_PRIVILEGES = "import os; os.getuid() or (os.setgid(65534), os.setuid(65534))"
+
+
+def run(script: str, *arguments: object, **options) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", script, *map(str, arguments)], capture_output=True, text=True, check=False, **options
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stdout
+
+
+@pytest.fixture
+def open_lake(flat_lake):
+    """A lake that another user can reach and read, but not write."""
+    for folder in (flat_lake.root, *flat_lake.root.parents):
+        if folder.stat().st_uid == os.getuid() and folder != Path(folder.anchor):
+            folder.chmod(folder.stat().st_mode | 0o055)
+    flat_lake.root.chmod(0o555)
+    yield flat_lake
+    flat_lake.root.chmod(0o755)
+
+
+def test_no_write_permission(open_lake, tmp_path):
+    out = run(BUILD.format(before=DROP_PRIVILEGES), open_lake.root, tmp_path / "warm", "")
+    assert out.startswith("StorageError cannot write ")
+    assert "Permission denied; grant access, or keep the index elsewhere with index=" in out
+    assert names_in(open_lake.root) == list(open_lake.files)
+
+
+def test_no_write_permission_in_the_folder_of_versions(open_lake, tmp_path):
+    """Segments could be written, the commit not: nothing is committed, what was there still answers."""
+    open_lake.root.chmod(0o755)
+    index = zb.build_index(open_lake.root, "device_id", rows_per_zone=64)
+    for folder in (index.root, index.root / "columns", index.root / "fragments"):
+        folder.chmod(0o777)
+    (index.root / "versions").chmod(0o555)
+    out = run(BUILD.format(before=DROP_PRIVILEGES), open_lake.root, tmp_path / "warm", "")
+    assert out.startswith("StorageError cannot write ")
+    again = zb.open_index(open_lake.root)
+    assert (again.version, again.columns) == (1, ["device_id"])
+    assert again.verify(sample=1.0).is_sound
+
+
+def test_an_index_that_may_only_be_read(open_lake, tmp_path):
+    """It answers, of new files too; what would change it is refused, and changes nothing."""
+    index = zb.build_index(open_lake.root, "user_id", rows_per_zone=64, kind="both")
+    for name in ("known.parquet", "new.parquet"):
+        index.refresh()
+        shutil.copy(open_lake.root / open_lake.files[0], open_lake.root / name)
+    for path in (index.root, *index.root.rglob("*")):
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    script = """
+import sys, datetime, zonebloom as zb
+warmed = zb.build_index(sys.argv[1], "user_id", kind="both", index=sys.argv[2])
+warmed.refresh("full")
+warmed.verify(sample=1.0)
+warmed.to_table("user_id IS NULL")
+{before}
+index = zb.open_index(sys.argv[1])
+key = index.to_table("amount IS NOT NULL", columns=["user_id"], limit=1)["user_id"][0]
+print(index.to_table(zb.col("user_id") == key).num_rows, index.verify(sample=1.0).is_sound)
+for change in (
+    index.refresh,
+    lambda: index.refresh("full"),
+    lambda: index.restore(1),
+    lambda: index.vacuum(older_than=datetime.timedelta(0)),
+    lambda: zb.delete_index(sys.argv[1]),
+):
+    try:
+        print(change())
+    except zb.ZoneBloomError as error:
+        print(type(error).__name__)
+print(zb.open_index(sys.argv[1]).to_table(zb.col("user_id") == key).num_rows)
+"""
+    first, *refused, last = run(script.format(before=DROP_PRIVILEGES), open_lake.root, tmp_path / "warm").splitlines()
+    assert (first, last) == ("3 True", "3")
+    assert refused == ["StorageError"] * 5
+    for path in (index.root, *index.root.rglob("*")):
+        path.chmod(0o755)
+
+
+def test_no_read_permission(open_lake):
+    """A data file that this user may not read is kept by a search, and an error of a scan."""
+    open_lake.root.chmod(0o755)
+    zb.build_index(open_lake.root, "user_id", rows_per_zone=64)
+    script = """
+import sys, zonebloom as zb
+index = zb.open_index(sys.argv[1])
+index.to_table("amount > -1e9")
+{before}
+print(index.search("user_id = 'nobody'").num_rows_kept)
+try:
+    index.to_table("amount > -1e9")
+except zb.ZoneBloomError as error:
+    print(type(error).__name__, error)
+"""
+    (open_lake.root / open_lake.files[1]).chmod(0o000)
+    out = run(script.format(before=DROP_PRIVILEGES), open_lake.root).splitlines()
+    assert out[0] == "0"
+    assert out[1].startswith("DataFileError data file ")
+    assert "Permission denied" in out[1]
+
+
+def test_an_index_folder_that_cannot_be_made(flat_lake, tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    for place in (tmp_path / "file" / "index", Path("/proc/zonebloom"), Path("/dev/null/index")):
+        with pytest.raises(StorageError, match=r"cannot (write|list|read) "):
+            zb.build_index(flat_lake.root, "user_id", index=place)
+
+
+@pytest.mark.parametrize("limit", some([0, 20_000, 100], each=2))
+def test_a_full_disk_commits_nothing(flat_lake, tmp_path, limit):
+    """Writes end after `limit` bytes of a file, as on a disk that is full: an error of ours, and no index."""
+    before = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))"
+    out = run(BUILD.format(before=before), flat_lake.root, tmp_path / "warm", tmp_path / "index")
+    assert out.startswith("StorageError cannot write ")
+    assert "File too large" in out
+    left = [path for path in (tmp_path / "index").rglob("*") if path.is_file()]
+    assert not [path for path in left if path.parent.name == "versions"]
+    with pytest.raises(ZoneBloomError):
+        zb.open_index(tmp_path / "index")
+
+
+def test_a_full_disk_at_the_commit_leaves_the_version_before(flat_lake):
+    index = zb.build_index(flat_lake.root, "user_id", rows_per_zone=64)
+    store = LocalStore(index.root)
+    manifest = read_version(store, 1).following("build")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (64, hard))
+    try:
+        with pytest.raises(StorageError, match=r"cannot write .*0002\.json: File too large"):
+            commit(store, manifest)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert names_in(index.root / "versions") == [f"{1:020d}.json"]
+    commit(store, manifest)
+    assert zb.open_index(flat_lake.root).version == 2
+
+
+FILL = """
+import os, shutil, sys, pathlib, datetime, pyarrow.dataset as pads, zonebloom as zb
+from zonebloom.errors import StorageError
+lake, device, new = map(pathlib.Path, sys.argv[1:])
+index = zb.build_index(lake, "user_id", index=device / "index", rows_per_zone=64)
+shutil.copy(new, lake / "new.parquet")
+status = os.statvfs(device)
+filler, told = device / "filler", []
+for left in (0, 4096, 16384):
+    filler.write_bytes(bytes(os.statvfs(device).f_bavail * status.f_frsize - left))
+    for change in (
+        index.refresh,
+        lambda: index.refresh("full"),
+        index.optimize,
+        lambda: zb.build_index(lake, "amount", index=device / "index"),
+    ):
+        try:
+            change()
+        except StorageError as error:
+            told.append(str(error))
+        assert zb.open_index(device / "index").version == 1
+    found = index.to_table("user_id IS NULL OR user_id IS NOT NULL", columns=["user_id"])
+    assert found.equals(pads.dataset(lake).to_table(columns=["user_id"])), found.num_rows
+    filler.unlink()
+assert len(told) >= 8, told
+assert all("No space left on device" in one and "\\n" not in one for one in told), told
+index.vacuum(older_than=datetime.timedelta(0))
+index.refresh()
+found = zb.open_index(device / "index")
+print(found.version, found.status().num_new, found.verify(sample=1.0).is_sound)
+"""
+MOUNTED = 'mount -t tmpfs -o size=400k none "$0" && exec "$@"'
+
+
+def test_a_device_that_is_full(flat_lake, tmp_path):
+    """Linux lets whoever may make a namespace of users mount a small one."""
+    if subprocess.run(["unshare", "-Urm", "true"], capture_output=True, check=False).returncode:
+        pytest.skip("this machine does not let its users mount file systems")
+    (device := tmp_path / "device").mkdir()
+    new = shutil.copy(flat_lake.root / flat_lake.files[0], tmp_path / "new.parquet")
+    command = ["unshare", "-Urm", "sh", "-c", MOUNTED, device, sys.executable, "-c", FILL, flat_lake.root, device, new]
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.split() == ["2", "0", "True"]
+
+
+def test_the_objects_of_a_whole_store_are_its_own(tmp_path):
+    store = LocalStore(tmp_path / "store")
+    assert store.create("versions/1.json", b"{}")
+    assert [*store.files("")] == [*store.files("versions")] == ["versions/1.json"]
+
+
+def test_a_file_that_the_device_does_not_take(flat_lake, tmp_path):
+    """A limit of 1000 bytes a file stands for a device that is full."""
+    output = tmp_path / "out.arrow"
+    zb.build_index(flat_lake.root, "user_id")
+    code = "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
+    code += "from zonebloom.cli import main\nmain()"
+    command = [sys.executable, "-B", "-c", code, "export", flat_lake.root, "--column", "user_id", "-o", output]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stderr
+    assert done.stderr.startswith("zonebloom: cannot write")
+    assert done.stderr.count("\n") == 1
+    assert not output.exists()
+
+
+def test_a_killed_build_leaves_only_orphans(flat_lake):
+    """Segments without a version: the index does not exist, and the next build is not disturbed."""
+    index = zb.build_index(flat_lake.root, "user_id", rows_per_zone=64)
+    shutil.rmtree(index.root / "versions")
+    with pytest.raises(ZoneBloomError, match="got none; make one"):
+        zb.open_index(flat_lake.root)
+    again = zb.build_index(flat_lake.root, "user_id", rows_per_zone=64)
+    assert again.version == 1
+    assert again.verify(sample=1.0).is_sound

@@ -1,0 +1,131 @@
+"""Fragments in columns: what a table of them says equals what a dict of objects says."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import zonebloom as zb
+from tests.lives import write
+from zonebloom.errors import CorruptIndexError
+from zonebloom.storage.fragments import (
+    ABSENT,
+    CHANGED,
+    Fingerprint,
+    Fragment,
+    FragmentTable,
+    is_in_runs,
+    read_fragments,
+    write_fragments,
+)
+from zonebloom.storage.segment import runs
+from zonebloom.stores.local import LocalStore
+
+TAGS = st.sampled_from([None, "a", "b"])
+GROUPS = st.lists(st.tuples(st.integers(0, 2**30), st.integers(0, 2**50)), max_size=3)
+PATHS = st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=9), unique=True, max_size=12)
+
+
+@st.composite
+def fragments(draw) -> list[Fragment]:
+    found = []
+    for number, path in enumerate(draw(PATHS)):
+        groups = draw(GROUPS)
+        rows, sizes = tuple(rows for rows, _ in groups), tuple(size for _, size in groups)
+        size, mtime_ns = draw(st.integers(0, 2**62)), draw(st.integers(-(2**60), 2**62))
+        found.append(Fragment(3 * number + 1, path, size, mtime_ns, draw(TAGS), sum(rows), rows, sizes))
+    return found
+
+
+@given(fragments())
+def test_a_table_is_a_mapping_of_fragments_by_path(found):
+    table, expected = FragmentTable.of(found), {one.path: one for one in found}
+    assert table == expected
+    assert (len(table), list(table), table.values()) == (len(found), list(expected), found)
+    assert dict(table.items()) == expected
+    assert all(path in table and table[path] == one and table.get(path) == one for path, one in expected.items())
+    assert "no such \0 path" not in table
+    assert table.get("no such \0 path") is None
+
+
+@given(fragments())
+@settings(deadline=None)
+def test_a_list_on_disk_gives_back_what_was_written(tmp_path_factory, found):
+    store = LocalStore(tmp_path_factory.mktemp("store"))
+    entry = write_fragments(store, FragmentTable.of(found))
+    assert read_fragments(store, entry).values() == found
+    assert (entry.num_fragments, entry.num_bytes) == (len(found), store.size(entry.path))
+    data = bytearray(store.read(entry.path))
+    data[len(data) // 2] ^= 1
+    (store.root / entry.path).write_bytes(data)
+    with pytest.raises(CorruptIndexError):
+        read_fragments(store, entry)
+
+
+@given(fragments(), st.data())
+def test_parts_and_wholes(found, data):
+    cut = data.draw(st.integers(0, len(found)))
+    table = FragmentTable.concatenated([FragmentTable.of(found[:cut]), FragmentTable.of(found[cut:])])
+    assert table.values() == found
+    chosen = data.draw(st.lists(st.sampled_from(range(len(found))), unique=True)) if found else []
+    assert table.take(np.array(chosen, np.int64)).values() == [found[one] for one in chosen]
+    mask = np.array([number in chosen for number in range(len(found))], np.bool_)
+    assert table.where(mask).values() == [one for number, one in enumerate(found) if number in chosen]
+    ranges = list(zip(*(column.tolist() for column in table.group_ranges()), strict=True))
+    expected = []
+    for one in found:
+        starts = np.cumsum([0, *one.row_group_rows]).tolist()
+        for start, rows, size in zip(starts, one.row_group_rows, one.row_group_bytes, strict=False):
+            expected += [(one.fragment_id, start, start + rows, size)] if rows else []
+    assert ranges == expected
+
+
+@given(fragments(), st.data())
+def test_a_listing_is_compared_by_path_and_fingerprint(found, data):
+    table, listing, expected = FragmentTable.of(found), {}, []
+    changes = data.draw(st.lists(st.sampled_from(["same", "size", "mtime", "etag", "gone"]), min_size=len(found)))
+    for number, (one, change) in enumerate(zip(found, changes, strict=False)):
+        size, mtime_ns, etag = one.fingerprint
+        if change != "gone":
+            etag = etag if change != "etag" else "other"
+            listing[one.path] = Fingerprint(size + (change == "size"), mtime_ns + (change == "mtime"), etag)
+            expected.append(number if change == "same" else CHANGED)
+    for number in range(data.draw(st.integers(0, 2))):
+        listing[f"new \0 {number}"] = Fingerprint(1, 1)
+        expected.append(ABSENT)
+    order = data.draw(st.permutations(range(len(listing))))
+    names = list(listing)
+    shuffled = {names[one]: listing[names[one]] for one in order}
+    assert table.compare(shuffled).tolist() == [expected[one] for one in order]
+
+
+@given(st.sets(st.integers(0, 60)), st.lists(st.integers(0, 60)))
+def test_ids_are_found_in_runs(inside, asked):
+    assert is_in_runs(np.array(asked, np.uint64), runs(inside)).tolist() == [one in inside for one in asked]
+
+
+def test_many_files_that_are_new_take_linear_time(tmp_path):
+    """With a list of reasons that is searched for each reason, this takes minutes."""
+    for number in range(2):
+        write(tmp_path / f"f{number}.parquet", range(10))
+    index = zb.build_index(tmp_path, "k")
+    data = (tmp_path / "f0.parquet").read_bytes()
+    for number in range(3000):
+        (tmp_path / f"g{number:04}.parquet").write_bytes(data)
+    found = index.search("k = 3")
+    assert len(found.reasons) == 3000
+    assert found.kept.rows == 20 + 30_000
+    assert index.view().files.num_changed == 0
+
+
+@pytest.mark.parametrize(
+    "there",
+    [(99, 500, "a"), (101, 500, "a"), (100, 499, "a"), (100, 501, "a"), (100, 500, "b"), (100, 500, None)],
+)
+def test_a_file_is_known_only_under_its_very_fingerprint(there):
+    """Smaller and older too: another version may have been moved there."""
+    table = FragmentTable.of([Fragment(0, "x", 100, 500, "a", 1, (1,), (9,))])
+    assert table.compare({"x": Fingerprint(100, 500, "a")}).tolist() == [0]
+    assert table.compare({"x": Fingerprint(*there)}).tolist() == [CHANGED]

@@ -1,0 +1,473 @@
+"""Slice segments hold the same bits as zone segments, give the same answers, and believe nothing that was not checked.
+
+Sizes are chosen around the capacities of groups; hashes are drawn at random, so that most bits are read somewhere.
+"""
+
+from __future__ import annotations
+
+import mmap
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from itertools import accumulate
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import xxhash
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.conftest import flip
+from tests.depth import at_depth
+from zonebloom.bloom.kernels import slices as kernels
+from zonebloom.bloom.zones import ZonePositions, ZoneTable, zone_schema
+from zonebloom.errors import CorruptIndexError, UnsupportedFormatError
+from zonebloom.storage.segment import SegmentEntry
+from zonebloom.storage.slices import layout as slice_layout
+from zonebloom.storage.slices import zone_runs
+from zonebloom.storage.slices.layout import FULL_GROUP, cut_into_groups, rows_of_hash, stride_for
+from zonebloom.storage.slices.reader import FEW_HASHES, SliceSegment
+from zonebloom.storage.slices.writer import SliceSegmentWriter, seal_rows
+from zonebloom.stores import local as local_store
+from zonebloom.stores.local import LocalStore
+
+SCHEMA = zone_schema(10, 0.01, column="key", column_type=pa.int64())
+EDGES = sorted({0, 1, 7, 8, 9, 63, 64, 65, 447, 448, 449, 511, 512, 513, 960, 961, 1985})
+
+
+def random_filters(num_zones: int, num_blocks: int, seed: int = 0) -> np.ndarray:
+    """Filters with three bits of four set, so that a key of 8 bits passes one zone of ten."""
+    random = np.random.default_rng([seed, num_zones, num_blocks])
+    shape = (num_zones, num_blocks, 8)
+    return random.integers(0, 2**32, shape, np.uint32) | random.integers(0, 2**32, shape, np.uint32)
+
+
+def positions_of(num_zones: int, zones_per_fragment: int = 5, seed: int = 0) -> ZonePositions:
+    zone = np.arange(num_zones, dtype=np.uint64)
+    return ZonePositions(
+        zone // np.uint64(zones_per_fragment),
+        zone % np.uint64(zones_per_fragment) * np.uint64(10),
+        np.full(num_zones, 10, np.uint64),
+        np.random.default_rng(seed).random(num_zones) < 0.3,
+    )
+
+
+def write_slices(root: Path, filters: np.ndarray, positions: ZonePositions | None = None) -> SegmentEntry:
+    num_zones, num_blocks, _ = filters.shape
+    positions = positions_of(num_zones) if positions is None else positions
+    with SliceSegmentWriter(LocalStore(root), "key", SCHEMA, num_blocks, positions) as writer:
+        for first, stop in writer.layout.bodies():
+            rows = np.zeros(((stop - first) * 256, writer.layout.stride), np.uint8)
+            if num_zones:
+                kernels.slice_zones(np.ascontiguousarray(filters[:, first:stop]), rows, 0)
+            seal_rows(rows, first * 256)
+            writer.write(rows)
+        return writer.finish()
+
+
+def expected_zones(filters: np.ndarray, hashes: np.ndarray) -> np.ndarray:
+    """May-contain by the definition, in plain integers."""
+    found = np.zeros(len(filters), bool)
+    num_blocks = filters.shape[1]
+    for value in hashes.tolist():
+        rows = rows_of_hash(value, num_blocks)
+        matching = np.ones(len(filters), bool)
+        for row in rows:
+            block, word, bit = row // 256, row // 32 % 8, row % 32
+            matching &= (filters[:, block, word] >> np.uint32(bit)) & np.uint32(1) == 1
+        found |= matching
+    return found
+
+
+def hashes_of(count: int, seed: int = 1) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, 2**64, count, np.uint64)
+
+
+# --- the two layouts --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("num_blocks", [1, 2, 3, 7])
+@pytest.mark.parametrize("num_zones", EDGES)
+def test_slices_hold_the_same_bits_and_answer_alike(tmp_path, num_zones, num_blocks):
+    filters = random_filters(num_zones, num_blocks)
+    segment = SliceSegment(LocalStore(tmp_path), write_slices(tmp_path, filters))
+    zones = ZoneTable(segment.batches(), segment.schema)
+    assert len(segment) == len(zones) == num_zones
+    for name in ("fragment_ids", "zone_starts", "zone_lengths", "has_null"):
+        assert np.array_equal(getattr(segment.positions, name), getattr(positions_of(num_zones), name))
+        assert np.array_equal(getattr(zones.positions, name), getattr(segment.positions, name))
+    assert all(np.array_equal(zones.blocks(zone), filters[zone]) for zone in range(num_zones))
+    assert zones.schema.equals(SCHEMA, check_metadata=True)
+    for count in (1, 2, FEW_HASHES + 1):
+        hashes = hashes_of(count)
+        assert np.array_equal(segment.may_contain(hashes), zones.may_contain(hashes))
+        assert np.array_equal(segment.candidates(hashes), np.flatnonzero(zones.may_contain(hashes)))
+        assert np.array_equal(zones.candidates(hashes), np.flatnonzero(zones.may_contain(hashes)))
+        assert np.array_equal(segment.contained(hashes), zones.contained(hashes))
+
+
+@given(
+    num_zones=st.sampled_from(EDGES[1:12]),
+    num_blocks=st.integers(1, 9),
+    count=st.sampled_from([1, 3, FEW_HASHES + 1]),
+    seed=st.integers(0, 2**32),
+)
+@settings(max_examples=at_depth(40), deadline=None)
+def test_may_contain_is_the_and_of_the_definition(tmp_path_factory, num_zones, num_blocks, count, seed):
+    filters = random_filters(num_zones, num_blocks, seed)
+    root = tmp_path_factory.mktemp("slices")
+    segment = SliceSegment(LocalStore(root), write_slices(root, filters))
+    hashes = hashes_of(count, seed)
+    assert np.array_equal(segment.may_contain(hashes), expected_zones(filters, hashes))
+    live = np.random.default_rng(seed).random(num_zones) < 0.5
+    each = [bool((expected_zones(filters, hashes[[i]]) & live).any()) for i in range(count)]
+    assert segment.contained(hashes, live).tolist() == each
+
+
+def test_a_group_of_several_bodies_answers_alike(tmp_path, monkeypatch):
+    monkeypatch.setattr(slice_layout, "_BODY_BYTES", 5 << 20)
+    filters = random_filters(5000, 37)
+    entry = write_slices(tmp_path, filters)
+    segment = SliceSegment(LocalStore(tmp_path), entry)
+    assert len(segment.layout.bodies()) == 2
+    with pa.ipc.open_file(str(tmp_path / entry.path)) as reader:
+        assert [len(chunk) for chunk in reader.read_all()["bit_rows"].chunks] == [20 * 256, 17 * 256]
+    for count in (1, FEW_HASHES + 1):
+        hashes = hashes_of(count)
+        assert np.array_equal(segment.may_contain(hashes), expected_zones(filters, hashes))
+    assert np.array_equal(segment.blocks(4999), filters[4999])
+    copied = np.empty((30, 10, 8), np.uint32)
+    segment.copy_blocks(copied, 1003, 15)
+    assert np.array_equal(copied, filters[1003:1033, 15:25])
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 4), st.integers(0, 2), st.booleans()), max_size=40))
+def test_zone_runs_keep_any_positions(zones):
+    position = {}
+    rows = []
+    for fragment_id, length, gap, has_null in sorted(zones, key=lambda zone: zone[0]):
+        start = position.get(fragment_id, 0) + gap
+        rows.append((fragment_id, start, length, has_null))
+        position[fragment_id] = start + length
+    columns = [np.array([row[i] for row in rows], np.uint64) for i in range(3)]
+    positions = ZonePositions(*columns, np.array([row[3] for row in rows], bool))
+    found = zone_runs.positions_of(zone_runs.runs_of(positions), len(rows), "s")
+    for name in ("fragment_ids", "zone_starts", "zone_lengths", "has_null"):
+        assert np.array_equal(getattr(found, name), getattr(positions, name))
+
+
+def test_a_regular_file_is_one_run():
+    zone = np.arange(1000, dtype=np.uint64)
+    lengths = np.full(1000, 8192, np.uint64)
+    lengths[-1] = 17
+    positions = ZonePositions(zone // np.uint64(1000), zone * np.uint64(8192), lengths, zone > 1)
+    assert zone_runs.runs_of(positions).num_rows == 1
+
+
+@given(st.integers(0, 200_000))
+def test_groups_hold_all_zones_with_little_padding(num_zones):
+    sizes = cut_into_groups(num_zones)
+    assert sum(sizes) in (0, num_zones)
+    assert all(1 <= size <= FULL_GROUP for size in sizes)
+    assert len([size for size in sizes if size < FULL_GROUP]) <= 4
+    assert sum(8 * stride_for(size) for size in sizes) <= num_zones * 8 / 7
+    assert sizes or num_zones < 3584
+    remote = cut_into_groups(num_zones, is_remote=True)
+    assert sum(remote) in (0, num_zones)
+    assert remote == sizes or (not sizes and sum(8 * stride_for(size) for size in remote) <= num_zones * 16 / 7)
+    assert remote or num_zones < 224
+
+
+# --- the file ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("num_zones", "num_blocks"), [(0, 1), (1, 1), (449, 3), (5000, 33), (20_000, 37)])
+def test_pyarrow_reads_every_row_and_no_row_straddles_a_page(tmp_path, num_zones, num_blocks):
+    filters = random_filters(num_zones, num_blocks)
+    entry = write_slices(tmp_path, filters)
+    path = tmp_path / entry.path
+    layout = SliceSegment(LocalStore(tmp_path), entry).layout
+    data = path.read_bytes()
+    with pa.ipc.open_file(str(path)) as reader:
+        table = reader.read_all()
+    assert table.column_names == ["bit_rows"]
+    assert table.num_rows == num_blocks * 256
+    for row in range(0, layout.num_rows, 37):
+        offset = layout.offset(row)
+        assert offset // 4096 == (offset + layout.stride - 1) // 4096
+        assert table["bit_rows"][row].as_py() == data[offset : offset + layout.stride]
+    assert all(offset % 4096 == 0 for offset in layout.body_offsets)
+    assert sum(span.num_bytes for span in entry.spans) == len(data)
+
+
+def test_a_row_ends_with_the_checksum_of_the_spec(tmp_path):
+    filters = np.zeros((3, 1, 8), np.uint32)
+    filters[[0, 2], 0, 0] = 1 << 5
+    entry = write_slices(tmp_path, filters)
+    layout = SliceSegment(LocalStore(tmp_path), entry).layout
+    start = layout.offset(5)
+    row = (tmp_path / entry.path).read_bytes()[start : start + 64]
+    assert row == b"\x05" + bytes(55) + bytes.fromhex("7aefba5a0c4dc684")
+    assert xxhash.xxh3_64_intdigest(row[:-8], seed=5) == int.from_bytes(row[-8:], "little")
+
+
+def test_a_key_reads_8_rows(tmp_path):
+    class CountingStore(LocalStore):
+        num_bytes = 0
+
+        def read_ranges(self, path, ranges):
+            self.num_bytes += sum(length for _, length in ranges)
+            return super().read_ranges(path, ranges)
+
+    store = CountingStore(tmp_path)
+    segment = SliceSegment(store, write_slices(tmp_path, random_filters(1000, 5)))
+    before = store.num_bytes
+    segment.may_contain(hashes_of(1))
+    assert store.num_bytes - before == 8 * segment.layout.stride
+
+
+def test_a_few_keys_do_not_load_a_compiler(tmp_path):
+    entry = write_slices(tmp_path, random_filters(1000, 5))
+    code = f"""
+import sys, numpy as np
+from zonebloom.storage.segment import SegmentEntry, Span
+from zonebloom.storage.slices.reader import SliceSegment
+from zonebloom.stores.local import LocalStore
+segment = SliceSegment(LocalStore({str(tmp_path)!r}), {entry!r})
+segment.may_contain(np.arange({FEW_HASHES}, dtype=np.uint64) << np.uint64(54))
+print("numba" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+def test_threads_share_a_segment(tmp_path):
+    filters = random_filters(1000, 50)
+    segment = SliceSegment(LocalStore(tmp_path), write_slices(tmp_path, filters))
+    keys = [hashes_of(count, seed) for seed in range(20) for count in (1, 2, FEW_HASHES + 1)]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(segment.may_contain, keys))
+    assert all(np.array_equal(one, expected_zones(filters, key)) for one, key in zip(found, keys, strict=True))
+
+
+# --- damage -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_flipped_bit_anywhere_is_detected_and_loses_nothing(tmp_path):
+    filters = random_filters(20, 2)
+    entry = write_slices(tmp_path, filters)
+    path = tmp_path / entry.path
+    sound = path.read_bytes()
+    hashes = [hashes_of(count, count) for count in (1, 2, FEW_HASHES + 1)]
+    truth = [expected_zones(filters, one) for one in hashes]
+    each = np.array([expected_zones(filters, one[None]).any() for one in hashes[-1]])
+    random = np.random.default_rng(3)
+    body = SliceSegment(LocalStore(tmp_path), entry).layout.body_offsets[0]
+    positions = [*range(0, body, 97), *random.integers(body, len(sound), 150).tolist(), len(sound) - 1]
+    num_rejected = 0
+    for position in positions:
+        flip(path, position, int(random.integers(8)))
+        try:
+            segment = SliceSegment(LocalStore(tmp_path), entry)
+        except CorruptIndexError:
+            num_rejected += 1
+        else:
+            for one, expected in zip(hashes, truth, strict=True):
+                assert (segment.may_contain(one) >= expected).all()
+            assert (segment.contained(hashes[-1]) >= each).all()
+            assert not segment.verify()
+            assert len(segment.damage) == 1
+        path.write_bytes(sound)
+    assert 0 < num_rejected < len(positions)
+    assert SliceSegment(LocalStore(tmp_path), entry).verify()
+
+
+@pytest.mark.parametrize("count", [1, FEW_HASHES + 1])
+def test_a_damaged_row_makes_the_whole_group_may_match(tmp_path, count):
+    filters = np.zeros((1000, 4, 8), np.uint32)
+    entry = write_slices(tmp_path, filters)
+    hashes = hashes_of(count)
+    layout = SliceSegment(LocalStore(tmp_path), entry).layout
+    flip(tmp_path / entry.path, layout.offset(rows_of_hash(int(hashes[0]), 4)[3]) + 1, 0)
+    segment = SliceSegment(LocalStore(tmp_path), entry)
+    assert segment.may_contain(hashes).all()
+    assert len(segment.candidates(hashes)) == len(segment)
+    assert segment.may_contain(~hashes).all(), "once damaged, nothing of the group is believed"
+    assert segment.contained(hashes).all()
+    assert len(segment.damage) == 1
+    assert "bit row" in segment.damage[0]
+    with pytest.raises(CorruptIndexError, match="bit row"):
+        segment.to_arrow()
+
+
+@pytest.mark.parametrize("count", [1, FEW_HASHES + 1])
+def test_values_meet_the_damage_first(tmp_path, count):
+    """`contained` believes no row because it was read; nobody else has asked before."""
+    entry = write_slices(tmp_path, np.full((1000, 4, 8), 2**32 - 1, np.uint32))
+    hashes = hashes_of(count)
+    layout = SliceSegment(LocalStore(tmp_path), entry).layout
+    path = tmp_path / entry.path
+    data = bytearray(path.read_bytes())
+    row = layout.offset(rows_of_hash(int(hashes[0]), 4)[3])
+    data[row : row + 125] = bytes(125)  # all its bits are cleared, so that no zone seems to hold the hash
+    path.write_bytes(bytes(data))
+    segment = SliceSegment(LocalStore(tmp_path), entry)
+    assert segment.contained(hashes).all()
+    assert len(segment.damage) == 1
+
+
+def test_headers_between_bodies_and_the_tail_are_checked(tmp_path, monkeypatch):
+    """They are for Arrow's readers: `verify` finds a flip in a header, opening one in the tail."""
+    monkeypatch.setattr(slice_layout, "_BODY_BYTES", 256 * 64)
+    filters = random_filters(20, 3)
+    entry = write_slices(tmp_path, filters)
+    assert [bool(span.checksum) for span in entry.spans] == [True, False, True, False, True, False, True]
+    starts = [0, *accumulate(span.num_bytes for span in entry.spans)]
+    path = tmp_path / entry.path
+    for header in (2, 4):
+        flip(path, starts[header] + 5, 0)
+        segment = SliceSegment(LocalStore(tmp_path), entry)
+        assert np.array_equal(segment.may_contain(hashes_of(5)), expected_zones(filters, hashes_of(5)))
+        assert not segment.verify()
+        flip(path, starts[header] + 5, 0)
+    assert SliceSegment(LocalStore(tmp_path), entry).verify()
+    flip(path, starts[6] + 5, 0)
+    with pytest.raises(CorruptIndexError, match="span 6"):
+        SliceSegment(LocalStore(tmp_path), entry)
+
+
+def test_rows_that_changed_places_are_found(tmp_path):
+    entry = write_slices(tmp_path, np.zeros((100, 2, 8), np.uint32))
+    path = tmp_path / entry.path
+    layout = SliceSegment(LocalStore(tmp_path), entry).layout
+    data = bytearray(path.read_bytes())
+    one, other = layout.offset(0), layout.offset(300)
+    data[one : one + 64], data[other : other + 64] = data[other : other + 64], data[one : one + 64]
+    path.write_bytes(bytes(data))
+    assert not SliceSegment(LocalStore(tmp_path), entry).verify()
+
+
+def test_every_truncation_is_rejected(tmp_path):
+    entry = write_slices(tmp_path, random_filters(3, 1))
+    path = tmp_path / entry.path
+    data = path.read_bytes()
+    for size in [*range(0, len(data), 499), len(data) - 1]:
+        path.write_bytes(data[:size])
+        with pytest.raises(CorruptIndexError, match="bytes"):
+            SliceSegment(LocalStore(tmp_path), entry)
+    path.write_bytes(data + b"\0")
+    with pytest.raises(CorruptIndexError, match="bytes"):
+        SliceSegment(LocalStore(tmp_path), entry)
+
+
+@pytest.mark.parametrize("more", [0, 3, 100_000])
+@pytest.mark.parametrize("count", [1, FEW_HASHES + 1])
+def test_a_file_truncated_under_a_reader_makes_the_group_may_match(tmp_path, count, more):
+    filters = random_filters(1000, 4)
+    entry = write_slices(tmp_path, filters)
+    segment = SliceSegment(LocalStore(tmp_path), entry)
+    with (tmp_path / entry.path).open("r+b") as file:
+        file.truncate(segment.layout.body_offsets[0] + more)
+    found = segment.may_contain(hashes_of(count))
+    assert (found >= expected_zones(filters, hashes_of(count))).all()
+    assert found.all() == bool(segment.damage)
+    assert more == 100_000 or len(segment.damage) == 1
+
+
+def test_a_missing_file_is_rejected(tmp_path):
+    entry = write_slices(tmp_path, random_filters(3, 1))
+    (tmp_path / entry.path).unlink()
+    with pytest.raises(CorruptIndexError, match="must exist"):
+        SliceSegment(LocalStore(tmp_path), entry)
+
+
+def test_an_opened_segment_outlives_its_file(tmp_path):
+    filters = random_filters(1000, 4)
+    entry = write_slices(tmp_path, filters)
+    segment = SliceSegment(LocalStore(tmp_path), entry)
+    (tmp_path / entry.path).unlink()
+    assert np.array_equal(segment.may_contain(hashes_of(1)), expected_zones(filters, hashes_of(1)))
+
+
+def test_a_newer_layout_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(slice_layout, "_LAYOUT_VERSION", 2)
+    entry = write_slices(tmp_path, random_filters(3, 1))
+    monkeypatch.undo()
+    with pytest.raises(UnsupportedFormatError, match="newer zonebloom"):
+        SliceSegment(LocalStore(tmp_path), entry)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"num_zones": 449},
+        {"num_zones": -1},
+        {"stride": 96},
+        {"num_blocks": 0},
+        {"num_blocks": 400},
+        {"blocks_per_body": 0},
+        {"body_offsets": (8192, 4096)},
+        {"body_offsets": (64,)},
+    ],
+)
+def test_a_layout_outside_the_file_is_refused(tmp_path, change):
+    layout = SliceSegment(LocalStore(tmp_path), entry := write_slices(tmp_path, random_filters(3, 2))).layout
+    layout.check(entry.num_bytes, "x")
+    with pytest.raises(CorruptIndexError, match="inside"):
+        replace(layout, **change).check(entry.num_bytes, "x")
+
+
+@pytest.mark.parametrize("is_finished", [False, True])
+def test_nothing_stays_of_a_segment_whose_block_raises(tmp_path, is_finished):
+    def write_and_fail():
+        with SliceSegmentWriter(LocalStore(tmp_path), "key", SCHEMA, 1, positions_of(3)) as writer:
+            writer.write(np.zeros((256, writer.layout.stride), np.uint8))
+            if is_finished:
+                writer.finish()
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        write_and_fail()
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+@pytest.mark.parametrize("head", [0, 4096, 100])
+@pytest.mark.parametrize("is_aligned", [True, False])
+def test_large_writes_past_the_page_cache_land_in_their_place(tmp_path, head, is_aligned):
+    size = 2 << 20
+    data = np.frombuffer(mmap.mmap(-1, size + 4096), np.uint8)[: size + 64][0 if is_aligned else 64 :][:size]
+    data[:] = np.random.default_rng(0).integers(0, 256, size, np.uint8)
+    with LocalStore(tmp_path).writing("file") as file:
+        file.write(b"h" * head)
+        file.write_large(data)
+        file.write(b"middle")
+        file.write_large(data)
+        file.write(b"tail")
+    whole = data.tobytes()
+    assert (tmp_path / "file").read_bytes() == b"h" * head + whole + b"middle" + whole + b"tail"
+
+
+def test_a_row_of_any_group_is_read_with_one_range_each(tmp_path):
+    entry = write_slices(tmp_path, random_filters(100, 3))
+    store = LocalStore(tmp_path)
+    layout = SliceSegment(store, entry).layout
+    ranges = [(layout.offset(row), layout.stride) for row in (0, 300, 767)]
+    whole = (tmp_path / entry.path).read_bytes()
+    assert store.read_ranges(entry.path, ranges) == [whole[a : a + n] for a, n in ranges]
+    store.will_need(entry.path, ranges)
+    assert store.read_ranges(entry.path, [(len(whole) - 3, 10)]) == [whole[-3:]]
+
+
+def test_many_open_segments_do_not_exhaust_descriptors(tmp_path, monkeypatch):
+    monkeypatch.setattr(local_store, "_MAX_OPEN_FILES", 3)
+    entries = [write_slices(tmp_path, random_filters(9, 1, seed)) for seed in range(9)]
+    store = LocalStore(tmp_path)
+    segments = [SliceSegment(store, entry) for entry in entries]
+    for _ in range(2):
+        for seed, segment in enumerate(segments):
+            expected = expected_zones(random_filters(9, 1, seed), hashes_of(1))
+            assert np.array_equal(segment.may_contain(hashes_of(1)), expected)
+    assert len(store._open_files) == 3

@@ -1,0 +1,433 @@
+"""The index and the data in object stores, against moto's server (5.2) on loopback, which counts the requests.
+
+Expected rows come from pyarrow over the local files that were uploaded; expected objects from Amazon's own client.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from tests.s3 import KEYS, Bucket
+from zonebloom.errors import InvalidArgumentError, StorageError
+from zonebloom.stores import object as object_store
+from zonebloom.stores import options as object_options
+from zonebloom.stores.local import LocalStore
+from zonebloom.stores.locations import Url, absolute
+from zonebloom.stores.open import open_store
+
+# --- locations --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "location"),
+    [
+        ("s3://bucket", "s3://bucket"),
+        ("s3a://bucket/a/b/", "s3://bucket/a/b"),
+        ("S3://bucket/A b/%20", "s3://bucket/A b/%20"),
+        ("gcs://bucket/x", "gs://bucket/x"),
+        ("azure://box/x", "az://box/x"),
+        ("abfss://box@acc.dfs.core.windows.net/x", "abfss://box@acc.dfs.core.windows.net/x"),
+        ("file:///a%20b/c", "/a b/c"),
+        ("file:/a", "/a"),
+        ("file://localhost/a", "/a"),
+        ("/a/../b", "/b"),
+    ],
+)
+def test_a_location_has_one_form(text, location):
+    assert absolute(text) == location
+
+
+@pytest.mark.parametrize("text", ["ftp://x/y", "s3://", "s3:///x", "s3://b//x", "s3://b/../x", "s3://b/a/./x", "a\0b"])
+def test_a_location_that_no_object_can_have_is_refused(text):
+    with pytest.raises(InvalidArgumentError):
+        absolute(text)
+
+
+def test_a_url_tells_who_keeps_it():
+    assert [Url.parse(f"{scheme}://b/k").provider for scheme in ("s3", "gs", "az", "abfss")] == [
+        "s3",
+        "gcs",
+        "azure",
+        "azure",
+    ]
+
+
+def test_a_local_location_is_a_local_store(tmp_path):
+    assert isinstance(open_store(tmp_path), LocalStore)
+    assert open_store(f"file://{tmp_path}").location == str(tmp_path)
+
+
+# --- the store --------------------------------------------------------------------------------------------------------
+
+NAMES = ["plain.arrow", "a b/ü%20%2E+?#&=.arrow", "columns/%2E%2e/x=1/雪.json", "~[]{}^|'\"<>!*()"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("folder", ["", "index", "a b/ü=1"])
+def test_an_object_of_any_name_comes_back(s3: Bucket, name, folder):
+    store = open_store(s3.url(folder), s3.options)
+    with store.writing(name) as file:
+        file.write(b"hello ")
+        file.write(memoryview(b"world"))
+    key = f"{folder}/{name}" if folder else name
+    assert s3.get(key) == b"hello world"
+    assert store.read(name) == b"hello world"
+    assert store.size(name) == 11
+    assert store.read_ranges(name, [(6, 5), (0, 2), (3, 0), (9, 9)]) == [b"world", b"he", b"", b"ld"]
+    assert list(store.files("")) == [name]
+    assert store.list(name.rpartition("/")[0]) == [name.rpartition("/")[2]]
+    store.delete(name)
+    store.delete(name)
+    assert s3.keys() == []
+    with pytest.raises(FileNotFoundError):
+        store.read(name)
+    with pytest.raises(FileNotFoundError):
+        open_store(s3.url(folder), s3.options).size(name)
+
+
+def test_a_size_is_not_remembered_for_long(s3: Bucket, monkeypatch):
+    store = open_store(s3.url("x"), s3.options)
+    s3.put("x/one", b"0123456789")
+    assert store.read("one") == b"0123456789"
+    with s3.server.recorded() as requests:
+        assert store.size("one") == 10
+    assert requests == []
+    s3.delete("x/one")
+    monkeypatch.setattr(object_store, "_FRESH_SECONDS", 0.0)
+    with pytest.raises(FileNotFoundError):
+        store.size("one")
+
+
+def test_ranges_past_the_end_are_short(s3: Bucket):
+    store = open_store(s3.url("x"), s3.options)
+    s3.put("x/one", b"0123456789")
+    assert store.read_ranges("one", [(8, 5), (50, 5)]) == [b"89", b""]
+    assert store.read_ranges("one", [(20_000_000, 5)]) == [b""]
+
+
+def test_near_ranges_come_in_one_request_and_far_ones_at_once(s3: Bucket):
+    store = open_store(s3.url("x"), s3.options)
+    data = np.random.default_rng(1).bytes(20 << 20)
+    s3.put("x/one", data)
+    ranges = [(0, 10), (250_000, 10), (10 << 20, 100), (0, 100), ((20 << 20) - 7, 7)]
+    with s3.server.recorded() as requests:
+        found = store.read_ranges("one", ranges)
+    assert found == [data[at : at + length] for at, length in ranges]
+    assert len(requests) == 3
+    assert store.traffic.num_requests == 3
+    assert store.traffic.bytes_read == sum(one.num_bytes for one in requests) == 250_010 + 100 + 7
+    assert store.read_ranges("one", [(1, 19 << 20)]) == [data[1 : (19 << 20) + 1]]
+
+
+def test_a_mapping_fetches_what_is_needed_once(s3: Bucket):
+    store = open_store(s3.url(), s3.options)
+    data = np.random.default_rng(1).bytes((12 << 20) + 17)
+    s3.put("one", data)
+    mapping = store.mapping("one", is_sparse=True)
+    with s3.server.recorded() as requests:
+        mapping.need([(5000, 10), (11 << 20, 5)])
+        mapping.need([(5001, 3)])
+        mapping.need([(len(data) - 3, 3)])
+    assert sum(one.num_bytes for one in requests) < 20_000
+    buffer = mapping.buffer
+    mapping.release()
+    assert buffer[5000:5010].to_pybytes() == data[5000:5010]
+    assert buffer[11 << 20 : (11 << 20) + 5].to_pybytes() == data[11 << 20 : (11 << 20) + 5]
+    assert buffer[-3:].to_pybytes() == data[-3:]
+    assert bytes(store.mapping("one").buffer) == data
+
+
+def test_a_large_object_is_sent_in_parts_and_appears_whole(s3: Bucket):
+    store = open_store(s3.url("x"), s3.options)
+    data = np.random.default_rng(1).bytes(19 << 20)
+    with s3.server.recorded() as requests, store.writing("one") as file:
+        for at in range(0, len(data), 3 << 20):
+            file.write_large(data[at : at + (3 << 20)])
+        file.flush()
+        assert s3.keys() == []
+    assert s3.get("x/one") == data
+    assert store.traffic.num_requests == sum(one.method != "GET" for one in requests) == 5
+    assert store.traffic.bytes_written == len(data)
+
+
+def test_a_writer_may_use_its_memory_again(s3: Bucket):
+    buffer = np.zeros(1 << 20, np.uint8)
+    with open_store(s3.url("x"), s3.options).writing("one") as file:
+        for number in range(20):
+            buffer[:] = number
+            file.write(buffer)
+    assert s3.get("x/one") == np.repeat(np.arange(20, dtype=np.uint8), 1 << 20).tobytes()
+
+
+@pytest.mark.parametrize(
+    ("step", "kind"),
+    [("uploads=", "lose"), ("uploads=", "refuse")]
+    + [(step, kind) for step in ("partNumber=2", "POST uploadId=") for kind in ("lose", "break", "refuse")],
+)
+def test_a_large_object_survives_bad_connections(s3: Bucket, kind, step):
+    store = open_store(s3.url("x"), s3.options)
+    assert store.list("") == []
+    data = np.random.default_rng(1).bytes(19 << 20)
+    hit = []
+
+    def fault(method, path, query):
+        if not hit and step in f"{method} {query}":
+            hit.append(query)
+            return kind
+        return None
+
+    with s3.server.misbehaving(fault), store.writing("one") as file:
+        file.write(data)
+    assert hit
+    assert s3.get("x/one") == data
+
+
+@pytest.mark.parametrize("num_bytes", [10, 19 << 20])
+def test_nothing_stays_of_an_object_whose_writer_fails(s3: Bucket, num_bytes):
+    store = open_store(s3.url("x"), s3.options)
+
+    def fail():
+        with store.writing("one") as file:
+            file.write(bytes(num_bytes))
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    assert s3.keys() == s3.unfinished() == []
+
+
+def test_a_store_can_be_sent_to_other_processes(s3: Bucket, tmp_path):
+    store = pickle.loads(pickle.dumps(open_store(s3.url("x"), s3.options)))
+    assert store.create("one", b"1")
+    assert s3.get("x/one") == b"1"
+    local = open_store(str(tmp_path))
+    assert local.create("one", b"1")
+    assert local.read_ranges("one", [(0, 1)]) == [b"1"]
+    assert pickle.loads(pickle.dumps(local)).read_ranges("one", [(0, 1)]) == [b"1"]
+
+
+# --- creating ---------------------------------------------------------------------------------------------------------
+
+
+def test_of_many_creators_one_wins(s3: Bucket):
+    stores = [open_store(s3.url("x"), s3.options) for _ in range(16)]
+    barrier = threading.Barrier(16)
+
+    def create(number):
+        barrier.wait()
+        return stores[number].create("one", b"%d" % number)
+
+    with ThreadPoolExecutor(16) as pool:
+        won = list(pool.map(create, range(16)))
+    assert sum(won) == 1
+    assert s3.get("x/one") == b"%d" % won.index(True)
+
+
+def test_a_create_whose_answer_was_lost_is_known_to_be_ours(s3: Bucket):
+    store = open_store(s3.url("x"), s3.options)
+    lost = []
+
+    def lose_once(method, path, query):
+        if method == "PUT" and not lost:
+            lost.append(path)
+            return "lose"
+        return None
+
+    with s3.server.misbehaving(lose_once):
+        assert store.create("one", b"mine")
+        lost.clear()
+        assert not store.create("one", b"other")
+    assert s3.get("x/one") == b"mine"
+
+
+def test_throttling_and_broken_connections_pass(s3: Bucket):
+    store = open_store(s3.url("x"), s3.options)
+    left = {"refuse": 2, "lose": 1}
+
+    def fault(method, path, query):
+        for kind, number in left.items():
+            if number:
+                left[kind] -= 1
+                return kind
+        return None
+
+    with s3.server.misbehaving(fault):
+        assert store.create("one", b"mine")
+        left.update(refuse=1, lose=1)
+        assert store.read("one") == b"mine"
+        left.update(refuse=1, lose=1)
+        assert store.list("") == ["one"]
+        left.update(refuse=1, lose=1)
+        with store.writing("two") as file:
+            file.write(b"2")
+    assert store.read("two") == b"2"
+
+
+def test_an_answer_that_breaks_off_is_asked_for_again(s3: Bucket):
+    store = open_store(s3.url("x"), s3.options)
+    data = np.random.default_rng(1).bytes(10 << 20)
+    s3.put("x/one", data)
+    broken = []
+
+    def fault(method, path, query):
+        if method == "GET" and len(broken) < 2:
+            broken.append(path)
+            return "break"
+        return None
+
+    for read in (
+        store.read,
+        lambda path: store.read_ranges(path, [(0, 10 << 20)])[0],
+        lambda path: bytes(store.mapping(path).buffer),
+    ):
+        broken.clear()
+        with s3.server.misbehaving(fault):
+            assert read("one") == data
+        assert len(broken) == 2
+    broken.clear()
+    with s3.server.misbehaving(fault):
+        assert store.list("") == ["one"]
+
+
+def test_a_store_that_overwrites_is_refused(s3: Bucket, monkeypatch):
+    from zonebloom.stores import object_client
+
+    object_client._bucket.cache_clear()
+    answer = s3.server._app
+
+    def forgetful(environ, start_response):
+        environ.pop("HTTP_IF_NONE_MATCH", None)
+        return answer(environ, start_response)
+
+    monkeypatch.setattr(s3.server, "_app", forgetful)
+    with pytest.raises(StorageError, match="must refuse to overwrite"):
+        open_store(s3.url("x"), s3.options).create("one", b"mine")
+
+
+# --- errors -----------------------------------------------------------------------------------------------------------
+
+OPERATIONS = {
+    "list": lambda store: store.list("versions"),
+    "files": lambda store: store.files(""),
+    "read": lambda store: store.read("one"),
+    "ranges": lambda store: store.read_ranges("one", [(0, 1)]),
+    "size": lambda store: store.size("one"),
+    "create": lambda store: store.create("one", b"1"),
+    "delete": lambda store: store.delete("one"),
+}
+
+
+@pytest.mark.parametrize("operation", [one for one in OPERATIONS if one not in ("size", "delete")])
+def test_a_missing_bucket_is_told(s3: Bucket, operation):
+    store = open_store("s3://no-such-bucket/x", s3.options)
+    with pytest.raises(StorageError, match="bucket s3://no-such-bucket must exist"):
+        OPERATIONS[operation](store)
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_refused_access_is_told(s3: Bucket, operation):
+    store = open_store(s3.url("x"), s3.options)
+    with (
+        s3.server.misbehaving(lambda *_: "deny"),
+        pytest.raises(StorageError, match="access was refused; check the credentials"),
+    ):
+        OPERATIONS[operation](store)
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_missing_credentials_are_told_at_once(s3: Bucket, operation, monkeypatch):
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_FULL_URI"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    options = {name: value for name, value in s3.options.items() if "key" not in name}
+    with pytest.raises(StorageError, match=r"credentials must be given .* give aws_access_key_id"):
+        OPERATIONS[operation](open_store(s3.url("x"), options))
+
+
+def test_an_endpoint_that_does_not_answer_is_told(s3: Bucket):
+    store = open_store(s3.url("x"), {**s3.options, "aws_endpoint": "http://127.0.0.1:9"})
+    with pytest.raises(StorageError, match="no answer; check the endpoint"):
+        store.list("versions")
+
+
+def test_a_plain_endpoint_must_be_allowed(s3: Bucket):
+    options = {name: value for name, value in s3.options.items() if name != "aws_allow_http"}
+    with pytest.raises(StorageError, match="give aws_allow_http=true"):
+        open_store(s3.url("x"), options).list("versions")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{**KEYS, "aws_nonsense": "1"}, {**KEYS, "aws_region": 7}, "aws_region=x", {"aws_access_key_id": "alone"}],
+)
+def test_options_that_do_not_fit_are_refused(s3: Bucket, options):
+    with pytest.raises(InvalidArgumentError, match="storage_options must"):
+        open_store(s3.url("x"), options).list("")
+
+
+def test_options_come_from_the_environment_too(s3: Bucket, monkeypatch):
+    for name, value in s3.options.items():
+        monkeypatch.setenv(name.upper(), value)
+    s3.put("x/one", b"1")
+    assert open_store(s3.url("x")).read("one") == b"1"
+    assert open_store(s3.url("x"), {"AWS_REGION": "us-east-1", "azure_storage_account_name": "n"}).read("one") == b"1"
+
+
+def test_every_store_says_what_credentials_it_needs(monkeypatch):
+    monkeypatch.setattr(object_options, "_METADATA_SERVICE", ("127.0.0.1", 9))
+    monkeypatch.setenv("HOME", "/nowhere")
+    for name in list(os.environ):
+        if name.startswith(("GOOGLE_", "AZURE_", "AWS_")):
+            monkeypatch.delenv(name)
+    wanted = {"s3": "aws_access_key_id", "gs": "google_service_account", "az": "azure_storage_account_key"}
+    for scheme, option in wanted.items():
+        with pytest.raises(StorageError, match=f"credentials must be given .*{option}"):
+            open_store(f"{scheme}://bucket/x").list("versions")
+
+
+@pytest.mark.parametrize(
+    ("url", "options"),
+    [
+        (
+            "abfss://box@account.dfs.core.windows.net/x",
+            {
+                "azure_storage_account_key": "Zm9v",
+                "azure_storage_endpoint": "http://127.0.0.1:9",
+                "azure_allow_http": "true",
+            },
+        ),
+        ("gs://bucket/x", {"google_skip_signature": "true", "google_proxy_url": "http://127.0.0.1:9"}),
+    ],
+)
+def test_other_stores_take_the_same_dict(url, options):
+    """Keys of all providers in one dict: each store takes its own, and is asked."""
+    store = open_store(url, {**KEYS, "aws_endpoint": "http://127.0.0.1:9", **options})
+    with pytest.raises(StorageError, match="no answer; check the endpoint"):
+        store.list("versions")
+
+
+def test_an_option_that_is_missing_is_told():
+    with pytest.raises(
+        InvalidArgumentError, match=r"storage_options must fit az://box, got .*Account must be specified"
+    ):
+        open_store("az://box/x", {"azure_storage_account_key": "Zm9v"}).list("versions")
+
+
+def test_no_error_shows_a_secret(s3: Bucket):
+    options = {**s3.options, "aws_secret_access_key": "TOP-SECRET", "aws_session_token": "TOP-SECRET"}
+    for fault in ("deny", None):
+        with (
+            s3.server.misbehaving(lambda *_, fault=fault: fault),
+            pytest.raises((StorageError, FileNotFoundError)) as told,
+        ):
+            open_store(s3.url("x"), options).read("one")
+        assert "TOP-SECRET" not in str(told.value)
+    with pytest.raises(InvalidArgumentError) as told:
+        open_store(s3.url("x"), {**options, "aws_nonsense": "TOP-SECRET"}).read("one")
+    assert "TOP-SECRET" not in str(told.value)

@@ -1,0 +1,312 @@
+"""Bad input: a clear error, or kept and said; never a wrong answer, never a bare exception.
+
+Oracle: the rows as written.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import zonebloom as zb
+from tests.conftest import index_of
+from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, UnsupportedTypeError
+from zonebloom.indexing import fill as building
+from zonebloom.predicates.row_filter import to_expression
+
+
+@pytest.fixture
+def built(flat_lake):
+    return flat_lake, zb.build_index(flat_lake.root, "user_id", rows_per_zone=100)
+
+
+@pytest.mark.parametrize("fpp", [0, 1, 0.0, 1.0, -0.5, 1.5, math.nan, math.inf, "0.1", None, True])
+def test_fpp(flat_lake, fpp):
+    with pytest.raises(InvalidArgumentError, match="fpp must be"):
+        zb.build_index(flat_lake.root, "user_id", fpp=fpp)
+    assert not index_of(flat_lake.root).exists()
+
+
+@pytest.mark.parametrize("rows_per_zone", [0, -1, -(2**40), 1.5, math.nan, "8192", None, True, 2**32])
+def test_rows_per_zone(flat_lake, rows_per_zone):
+    with pytest.raises(InvalidArgumentError, match="rows_per_zone must be"):
+        zb.build_index(flat_lake.root, "user_id", rows_per_zone=rows_per_zone)
+    assert not index_of(flat_lake.root).exists()
+
+
+@pytest.mark.parametrize("sizing", ["", "Exact", "imported", None, 5])
+def test_sizing(flat_lake, sizing):
+    with pytest.raises(InvalidArgumentError, match="sizing must be"):
+        zb.build_index(flat_lake.root, "user_id", sizing=sizing)
+
+
+@pytest.mark.parametrize("workers", [0, -1, 1.5, "2"])
+def test_workers(flat_lake, workers):
+    with pytest.raises(InvalidArgumentError, match="workers must be"):
+        zb.build_index(flat_lake.root, "user_id", workers=workers)
+
+
+@pytest.mark.parametrize("name", ["\ud800", "user_id.\udfff"])
+def test_a_name_that_is_no_text_is_a_column_that_there_is_not(built, name):
+    """Parsers from seed 50016400: half of a surrogate pair in SQL raised a bare UnicodeEncodeError of Arrow."""
+    lake, index = built
+    for call in (
+        lambda: index.search(f'"{name}" = 1'),
+        lambda: index.to_table(zb.IsNull(name)),
+        lambda: index.to_table("user_id = 'x'", columns=[name]),
+        lambda: index.exists(name, ["x"]),
+        lambda: index.locate(name, ["x"]),
+        lambda: to_expression(zb.Equals(name, 1), index.schema),
+        lambda: zb.build_index(lake.root, name),
+    ):
+        with pytest.raises(ColumnNotFoundError):
+            call()
+
+
+@pytest.mark.parametrize("columns", [[], ["user_id", "user_id"], None, 5, [5], [None], {"user_id": 1}.values()])
+def test_columns(flat_lake, columns):
+    with pytest.raises((InvalidArgumentError, ColumnNotFoundError), match="column"):
+        zb.build_index(flat_lake.root, columns)
+    assert not index_of(flat_lake.root).exists()
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pa.array([[1], [2]]),
+        pa.array([{"a": 1}, {"a": 2}]),
+        pa.array([[("a", 1)], []], pa.map_(pa.string(), pa.int64())),
+        pa.array([None, None]),
+    ],
+    ids=["list", "struct", "map", "null"],
+)
+def test_unsupported_types(tmp_path, values):
+    pq.write_table(pa.table({"c": values}), tmp_path / "a.parquet")
+    with pytest.raises(UnsupportedTypeError, match=r"type"):
+        zb.build_index(tmp_path, "c")
+    assert not (index_of(tmp_path) / "versions").exists()
+
+
+def test_files_that_are_no_parquet_are_kept_and_said(flat_lake):
+    (flat_lake.root / "readme.txt").write_text("not Parquet")
+    (flat_lake.root / "empty.parquet").write_bytes(b"")
+    (flat_lake.root / "magic.parquet").write_bytes(b"PAR1PAR1")
+    with pytest.warns(RuntimeWarning, match="it is not indexed, and always read whole") as caught:
+        index = zb.build_index(flat_lake.root, "user_id", rows_per_zone=100)
+    assert len(caught) == 3
+    user = flat_lake.table["user_id"][0].as_py()
+    found = index.search(zb.Equals("user_id", user))
+    assert found.files == ["empty.parquet", "magic.parquet", "part-0.parquet", "readme.txt"]
+    assert found.num_zones_kept == 1
+    assert {(str(one.code), one.path) for one in found.reasons} == {
+        (code, path)
+        for code in ("FILE_NOT_INDEXED", "FILE_UNREADABLE")
+        for path in ("empty.parquet", "magic.parquet", "readme.txt")
+    }
+    with pytest.raises(DataFileError, match=r"empty\.parquet must be a whole Parquet file"):
+        index.to_table(zb.Equals("user_id", user))
+
+
+def test_a_folder_with_nothing_readable(tmp_path):
+    (tmp_path / "a.parquet").write_bytes(b"PAR1")
+    with pytest.raises(DataFileError, match="at least one"):
+        zb.build_index(tmp_path, "c")
+    assert not (index_of(tmp_path) / "versions").exists()
+
+
+def test_every_truncation_of_a_data_file_is_kept_and_said(built):
+    lake, index = built
+    path = lake.root / lake.files[1]
+    data = path.read_bytes()
+    user = lake.table["user_id"][0].as_py()
+    for length in [0, 1, 3, 4, 11, 12, *range(100, len(data), len(data) // 25), len(data) - 1]:
+        path.write_bytes(data[:length])
+        found = index.search(zb.Equals("user_id", user))
+        assert lake.files[1] in found.files
+        assert {"FILE_CHANGED", "FILE_UNREADABLE"} == {str(one.code) for one in found.reasons}
+        with pytest.raises(DataFileError, match=r"part-1\.parquet must be a whole Parquet file"):
+            index.to_table(zb.Equals("user_id", user))
+
+
+def test_flips_in_a_data_file_never_crash(built):
+    """A flip that the fingerprint hides may spoil values, as for any reader; it ends in an error or an answer."""
+    lake, index = built
+    path = lake.root / lake.files[0]
+    data = path.read_bytes()
+    stat = path.stat()
+    messages = set()
+    for position in range(4, len(data), len(data) // 60):
+        damaged = bytearray(data)
+        damaged[position] ^= 0x55
+        path.write_bytes(damaged)
+        os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+        try:
+            index.to_table("amount < 1e300 OR note IS NULL")
+        except DataFileError as error:
+            messages.add(str(error))
+    assert messages
+    assert all("part-0.parquet must" in message for message in messages)
+
+
+def test_a_footer_that_is_garbage(built):
+    lake, index = built
+    path = lake.root / lake.files[0]
+    data = bytearray(path.read_bytes())
+    random = np.random.default_rng(0)
+    for _ in range(30):
+        damaged = data.copy()
+        for position in random.integers(len(data) - 600, len(data) - 8, 5):
+            damaged[position] = int(random.integers(0, 256))
+        path.write_bytes(damaged)
+        found = index.search("user_id = 'nobody'")
+        assert found.files == [lake.files[0]]
+        try:
+            index.to_table("user_id = 'nobody'")
+        except DataFileError:
+            continue
+
+
+def of_rows(num_rows):
+    """A field of that many rows in a footer: its type, and twice the number in groups of 7 bits."""
+    twice, written = 2 * num_rows, b"\x16"
+    while twice > 127:
+        written += bytes([twice & 127 | 128])
+        twice >>= 7
+    return written + bytes([twice])
+
+
+def claim(path, claims):
+    """Change numbers of rows in the footer of `path`: `(old, new, which of those that are the same)`."""
+    data = path.read_bytes()
+    start = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    for old, new, number in claims:
+        at = start
+        for _ in range(number + 1):
+            at = data.index(of_rows(old), at + 1)
+        assert len(of_rows(old)) == len(of_rows(new))
+        data = data[:at] + of_rows(new) + data[at + len(of_rows(old)) :]
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize(
+    "claims",
+    [
+        pytest.param([(3000, 2500, 0)], id="the file has fewer rows than its row groups"),
+        pytest.param([(1000, 1100, 1)], id="a row group has more rows than the file"),
+        pytest.param([(3000, 3100, 0), (1000, 1100, 1)], id="the first row group holds fewer rows than it says"),
+        pytest.param([(3000, 3100, 0), (1000, 1100, 5)], id="the last row group holds fewer rows than it says"),
+    ],
+)
+@pytest.mark.parametrize("share", [1 << 20, 1200], ids=["whole", "in units"])
+def test_a_footer_that_counts_wrong_is_kept_and_said(tmp_path, monkeypatch, claims, share):
+    monkeypatch.setattr(building, "_MIN_UNIT_ROWS", share)
+    root = tmp_path / "lake"
+    root.mkdir()
+    for name in ("good", "wrong"):
+        plain = {"use_dictionary": False, "compression": "none", "row_group_size": 1000}
+        pq.write_table(pa.table({"x": np.arange(3000)}), root / f"{name}.parquet", **plain)
+    claim(root / "wrong.parquet", claims)
+    assert pq.read_table(root / "wrong.parquet").num_rows == 3000  # pyarrow does not care
+    with pytest.warns(RuntimeWarning, match=r"wrong\.parquet must hold"):
+        index = zb.build_index(root, "x", rows_per_zone=100, workers=1)
+    for value in (0, 999, 1000, 1500, 2700, 2999):
+        found = index.search(zb.Equals("x", value))
+        assert "wrong.parquet" in found.files
+        assert found.row_ranges.num_rows >= 3000 + 100
+        assert zb.ReasonCode.FILE_NOT_INDEXED in {reason.code for reason in found.reasons}
+
+
+def test_a_deleted_data_file_is_no_match(built):
+    lake, index = built
+    (lake.root / lake.files[0]).unlink()
+    assert index.to_table(zb.Equals("user_id", lake.table["user_id"][0])).num_rows == 0
+    assert index.to_table(zb.Equals("user_id", lake.table["user_id"][6000])).num_rows == 1
+    assert index.search("user_id IS NOT NULL").total.rows == 3001
+
+
+def test_a_data_set_that_is_gone_is_an_error(built, tmp_path):
+    lake, index = built
+    index.root.rename(tmp_path / "index")
+    lake.root.rename(tmp_path / "elsewhere")
+    with pytest.raises(DataFileError, match="must be a readable folder"):
+        index.search("user_id = 'x'")
+
+
+def test_a_file_replaced_by_a_folder(built):
+    lake, index = built
+    path = lake.root / lake.files[0]
+    path.unlink()
+    path.mkdir()
+    assert index.search("user_id = 'nobody'").num_rows_kept == 0
+    pq.write_table(lake.table.slice(0, 3), path / "inner.parquet")
+    assert index.search("user_id = 'nobody'").files == [f"{lake.files[0]}/inner.parquet"]
+
+
+def test_a_data_file_that_grew_during_the_build_is_not_trusted(flat_lake, monkeypatch):
+    """A writer in the middle of a build: the file is left out with a warning, and read whole."""
+    from zonebloom.indexing import fill as building
+
+    path = flat_lake.root / flat_lake.files[1]
+    original = building._build_unit
+
+    def slow(plan, unit, *arguments):
+        if unit.fragment.path == flat_lake.files[1]:
+            pq.write_table(flat_lake.table.slice(0, 100), path)
+        return original(plan, unit, *arguments)
+
+    monkeypatch.setattr(building, "_build_unit", slow)
+    with pytest.warns(RuntimeWarning, match="must not change during a build"):
+        index = zb.build_index(flat_lake.root, "user_id", rows_per_zone=100)
+    user = flat_lake.table["user_id"][50].as_py()
+    assert index.to_table(zb.Equals("user_id", user)).num_rows == 2
+    assert flat_lake.files[1] in index.search(zb.Equals("user_id", user)).files
+    assert set(index.zone_table("user_id").positions.fragment_ids.tolist()) == {0, 2}
+
+
+def test_a_page_that_does_not_decode_during_the_build(flat_lake):
+    """The footer is whole, a page is not: the file is left out, the others are indexed."""
+    path = flat_lake.root / flat_lake.files[1]
+    data = bytearray(path.read_bytes())
+    data[4:5000] = bytes(4996)
+    path.write_bytes(data)
+    with pytest.warns(RuntimeWarning, match=r"part-1\.parquet must decode as Parquet"):
+        index = zb.build_index(flat_lake.root, "user_id", rows_per_zone=100)
+    assert index.num_fragments == 2
+    found = index.search("user_id = 'nobody'")
+    assert found.files == [flat_lake.files[1]]
+    assert index.verify(sample=1.0).is_sound
+
+
+@pytest.mark.parametrize("path", ["", ".", "\x00", "x" * 5000])
+def test_paths_that_cannot_be(tmp_path, monkeypatch, path):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(zb.ZoneBloomError):
+        zb.build_index(path, "c")
+    with pytest.raises(zb.ZoneBloomError):
+        zb.open_index(path)
+
+
+@pytest.mark.parametrize("name", [b"bad-\xff.parquet", "😀".encode() + b"\xff.parquet"])
+def test_a_name_that_is_not_utf8(tmp_path, name):
+    """File systems allow any bytes: an error that says so, or the file is read."""
+    raw = os.fsencode(tmp_path / "") + b"/" + name
+    pq.write_table(pa.table({"c": [1, 2]}), tmp_path / "a.parquet")
+    os.rename(tmp_path / "a.parquet", raw)  # noqa: PTH104 - bytes
+    pq.write_table(pa.table({"c": [3]}), tmp_path / "good.parquet")
+    with pytest.raises(DataFileError, match="UTF-8"):
+        zb.build_index(tmp_path, "c", rows_per_zone=1)
+
+
+def test_duplicate_column_names(tmp_path):
+    """Parquet allows them; which one is meant nobody can say."""
+    table = pa.Table.from_arrays([pa.array([1]), pa.array([2]), pa.array([3])], names=["c", "c", "d"])
+    pq.write_table(table, tmp_path / "a.parquet")
+    with pytest.raises(zb.ZoneBloomError, match="c"):
+        zb.build_index(tmp_path, "c")
+    index = zb.build_index(tmp_path, "d")
+    assert index.to_table("d = 3", columns=["d"]).num_rows == 1

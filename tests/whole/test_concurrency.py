@@ -1,0 +1,389 @@
+"""Writers that race: whoever lost lands on top of whoever won, and where both changed the same, one is told.
+
+`ZONEBLOOM_COMMITS` sets the commits of each of 8 processes (30 in the deep suite).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import random
+import shutil
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+import zonebloom as zb
+from tests.conftest import index_of
+from tests.depth import at_depth
+from tests.lives import hundreds, lake_of, rows_of, write
+from tests.zygote import Zygote
+from zonebloom.errors import ConcurrentCommitError, CorruptIndexError, DataFileError, IndexNotFoundError
+from zonebloom.indexing.apply import reserved_ids
+from zonebloom.indexing.versions import delete_index
+from zonebloom.storage.commit import commit_change, reserve_ids
+from zonebloom.storage.fragments import read_fragments
+from zonebloom.storage.manifest import list_versions, read_version
+from zonebloom.storage.transaction import Change, ColumnChange
+from zonebloom.stores.local import LocalStore
+from zonebloom.stores.open import open_store
+
+COMMITS = int(os.environ.get("ZONEBLOOM_COMMITS") or at_depth(30, 3))
+COMMITS_THERE = COMMITS // 3
+"""To an object store, whose stand-in takes most of the time."""
+WRITERS = 8
+
+
+def assert_whole(root: Path, index: zb.Index, keys) -> None:
+    """Every row is found, whether or not the index knows its file, and the zones that it has are right."""
+    assert index.to_table(zb.IsIn("k", list(keys)))["k"].to_pylist() == rows_of(root)
+    assert index.verify(sample=1.0).is_sound
+
+
+def fragment_ids(index: zb.Index) -> set[int]:
+    return {one.fragment_id for one in index._snapshot.fragments.values()}
+
+
+# --- two writers ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def lake(tmp_path):
+    root = lake_of(tmp_path, *hundreds(3))
+    zb.build_index(root, "k", rows_per_zone=10)
+    return root
+
+
+def change_of_a_refresh(root: Path, monkeypatch, **options) -> Change:
+    """What a refresh would commit; it is not committed."""
+    held = []
+    monkeypatch.setattr("zonebloom.indexing.apply.commit_change", lambda *args: held.append(args[2]) or args[1])
+    zb.open_index(root).refresh(**options)
+    monkeypatch.undo()
+    return held[0]
+
+
+def test_refreshes_of_different_files_both_land(lake, monkeypatch):
+    store, base = LocalStore(index_of(lake)), read_version(LocalStore(index_of(lake)), 1)
+    write(lake / "a.parquet", range(1000, 1100))
+    first = change_of_a_refresh(lake, monkeypatch, paths=["a.parquet"])
+    write(lake / "b.parquet", range(2000, 2100))
+    zb.open_index(lake).refresh(paths=["b.parquet"])
+    assert commit_change(store, base, first).version == 3
+    index = zb.open_index(lake)
+    assert index.num_fragments == 5
+    named = {entry.path for one in list_versions(store) for entry in read_version(store, one).fragment_lists}
+    assert {f"fragments/{name}" for name in store.list("fragments")} == named, "no list stays of the attempt that lost"
+    assert index.search("k = 1050", strict=True).kept.zones == 1
+    assert index.search("k = 2050", strict=True).kept.zones == 1
+    assert index.refresh().version == 3
+    assert_whole(lake, index, rows_of(lake))
+
+
+def test_the_same_new_file_lands_once(lake, monkeypatch):
+    store, base = LocalStore(index_of(lake)), read_version(LocalStore(index_of(lake)), 1)
+    write(lake / "a.parquet", range(1000, 1100))
+    write(lake / "b.parquet", range(2000, 2100))
+    both = change_of_a_refresh(lake, monkeypatch)
+    zb.open_index(lake).refresh(paths=["a.parquet"])
+    following = commit_change(store, base, both)
+    index = zb.open_index(lake)
+    assert index.version == following.version == 3
+    assert len(fragment_ids(index)) == index.num_fragments == 5
+    assert index.search("k = 1050", strict=True).kept.zones == 1
+    assert_whole(lake, index, rows_of(lake))
+
+
+def test_a_change_that_is_there_already_makes_no_version(lake, monkeypatch):
+    store, base = LocalStore(index_of(lake)), read_version(LocalStore(index_of(lake)), 1)
+    write(lake / "a.parquet", range(1000, 1100))
+    same = change_of_a_refresh(lake, monkeypatch)
+    zb.open_index(lake).refresh()
+    assert commit_change(store, base, same).version == 2
+    assert list_versions(store) == [1, 2]
+    assert not any((store.root / path).exists() for path in same.written)
+
+
+def test_the_same_file_in_two_states_overlaps_and_names_the_winner(lake, monkeypatch):
+    store, base = LocalStore(index_of(lake)), read_version(LocalStore(index_of(lake)), 1)
+    write(lake / "a.parquet", range(1000, 1100))
+    old = change_of_a_refresh(lake, monkeypatch)
+    write(lake / "a.parquet", range(1100, 1200), extra=7)
+    zb.open_index(lake).refresh()
+    with pytest.raises(ConcurrentCommitError, match=r"file a.parquet .* version 2 \(refresh, committed 2"):
+        commit_change(store, base, old)
+    assert list_versions(store) == [1, 2]
+    assert not any((store.root / path).exists() for path in old.written)
+
+
+def test_a_refresh_that_overlaps_starts_again_by_itself(lake, monkeypatch):
+    """Between its build and its commit another one indexes the file in a later state."""
+    write(lake / "a.parquet", range(1000, 1100))
+    other, index = zb.open_index(lake), zb.open_index(lake)
+    genuine, calls = commit_change, []
+
+    def meddled(store, base, change):
+        if not calls:
+            calls.append(1)
+            write(lake / "a.parquet", range(1100, 1200), extra=7)
+            other.refresh()
+        return genuine(store, base, change)
+
+    monkeypatch.setattr("zonebloom.indexing.apply.commit_change", meddled)
+    done = index.refresh()
+    assert (done.version, done.num_files_added) == (2, 0)
+    assert_whole(lake, zb.open_index(lake), rows_of(lake))
+
+
+def test_optimize_and_refresh_both_land(lake, monkeypatch):
+    store, base = LocalStore(index_of(lake)), read_version(LocalStore(index_of(lake)), 1)
+    for number in range(2):
+        write(lake / f"x{number}.parquet", range(10_000 + number * 9000, 19_000 + number * 9000))
+    change = change_of_a_refresh(lake, monkeypatch)
+    zb.open_index(lake).refresh(paths=["x0.parquet"])
+    assert zb.open_index(lake).optimize().version == 3
+    assert commit_change(store, base, change).version == 4
+    index = zb.open_index(lake)
+    assert index.info()["columns"][0]["kinds"] == {"slices": 1, "zones": 1}
+    assert_whole(lake, index, rows_of(lake))
+
+
+def test_the_same_segments_are_not_merged_twice(lake, monkeypatch):
+    """Else each of their zones would be there twice."""
+    store = LocalStore(index_of(lake))
+    write(lake / "x.parquet", range(5000, 7000))
+    zb.open_index(lake).refresh()
+    base = read_version(store, 2)
+    held = []
+    monkeypatch.setattr("zonebloom.indexing.optimize.commit_change", lambda *args: held.append(args[2]) or args[1])
+    zb.open_index(lake).optimize()
+    monkeypatch.undo()
+    assert zb.open_index(lake).optimize().version == 3
+    num_zones = zb.open_index(lake).info()["columns"][0]["num_zones"]
+    with pytest.raises(ConcurrentCommitError, match=r"segments of column k .* version 3 \(optimize"):
+        commit_change(store, base, held[0])
+    assert list_versions(store) == [1, 2, 3]
+    assert zb.open_index(lake).info()["columns"][0]["num_zones"] == num_zones
+    assert not any((store.root / path).exists() for path in held[0].written)
+
+
+def test_a_new_column_and_a_refresh_both_land(lake, monkeypatch):
+    store, base = LocalStore(index_of(lake)), read_version(LocalStore(index_of(lake)), 1)
+    write(lake / "a.parquet", range(1000, 1100))
+    change = change_of_a_refresh(lake, monkeypatch)
+    (lake / "a.parquet").rename(lake / "_aside")
+    zb.build_index(lake, "s", rows_per_zone=20)
+    (lake / "_aside").rename(lake / "a.parquet")
+    assert commit_change(store, base, change).version == 3
+    index = zb.open_index(lake)
+    assert index.search("s = 'text 1050'").kept.rows == 100, "the new column has not seen the file"
+    done = index.refresh()
+    assert (done.num_files_added, done.num_zones_added) == (0, 5), "the next refresh builds just that"
+    assert index.search("s = 'text 1050'").kept.rows == 20
+    assert index.refresh().version == done.version
+    assert_whole(lake, index, rows_of(lake))
+
+
+def test_a_column_that_both_build_overlaps(lake):
+    store, base = LocalStore(index_of(lake)), read_version(LocalStore(index_of(lake)), 1)
+    zb.build_index(lake, "s")
+    built = read_version(store, 2).column("s")
+    assert built is not None
+    with pytest.raises(ConcurrentCommitError, match=r"column s .* version 2 \(build"):
+        commit_change(store, base, Change("build", (ColumnChange(built, is_rebuilt=True),)))
+
+
+def test_reserved_ids_never_meet(tmp_path):
+    taken: list[range] = []
+
+    def reserve(number):
+        store = LocalStore(tmp_path)
+        for count in range(1, 30):
+            first = reserve_ids(store, 0, count + number)
+            taken.append(range(first, first + count + number))
+
+    threads = [threading.Thread(target=reserve, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    ids = [one for run in taken for one in run]
+    assert len(taken) == 4 * 29
+    assert sorted(ids) == list(range(len(ids)))
+
+
+class PausingStore(LocalStore):
+    """Lets others do something between looking for a free id and taking it."""
+
+    meanwhile: Callable[[], None] | None = None
+
+    def create(self, path: str, data: bytes) -> bool:
+        if self.meanwhile is not None:
+            meanwhile, self.meanwhile = self.meanwhile, None
+            meanwhile()
+        return super().create(path, data)
+
+
+def test_ids_of_a_writer_that_failed_are_not_given_to_two_others(lake):
+    store, other = PausingStore(index_of(lake)), LocalStore(index_of(lake))
+    taken: list[range] = []
+
+    def fail() -> None:
+        with reserved_ids(other, 3, 5):
+            taken.append(range(first := reserve_ids(other, 3, 2), first + 2))
+            raise KeyboardInterrupt
+
+    def meanwhile() -> None:
+        with pytest.raises(KeyboardInterrupt):
+            fail()
+
+    store.meanwhile = meanwhile
+    taken.append(range(first := reserve_ids(store, 3, 100), first + 100))
+    assert not set(taken[0]) & set(taken[1])
+
+
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_an_id_that_is_there_already_overlaps(lake, is_gone):
+    """Else zones of two files would have one id; also if the fragment is gone, whose zones may still lie about."""
+    store = LocalStore(index_of(lake))
+    base = read_version(store, 1)
+    if is_gone:
+        (lake / "f0.parquet").unlink()
+        zb.open_index(lake).refresh()
+    fragment = replace(read_fragments(store, base.fragment_lists[0]).at(0), path="new.parquet")
+    assert fragment.fragment_id == 0
+    with pytest.raises(ConcurrentCommitError, match=r"fragment id 0 of new\.parquet"):
+        commit_change(store, base, Change("refresh", added=(fragment,)))
+
+
+def test_segments_are_not_merged_without_what_a_restore_made_live_again(lake, monkeypatch):
+    """The zones of a file that was gone when the merge began, and is not gone in the version that was restored."""
+    store = LocalStore(index_of(lake))
+    index = zb.build_index(lake, "k", rows_per_zone=10, overwrite=True, workers=1)  # version 2: one segment
+    (lake / "f0.parquet").rename(lake / "_aside")
+    index.refresh()
+    base, held = read_version(store, 3), []
+    monkeypatch.setattr("zonebloom.indexing.optimize.commit_change", lambda *args: held.append(args[2]) or args[1])
+    index.optimize()
+    monkeypatch.undo()
+    (lake / "_aside").rename(lake / "f0.parquet")
+    index.restore(2)
+    with pytest.raises(ConcurrentCommitError, match=r"segments of column k .* version 4 \(restore"):
+        commit_change(store, base, held[0])
+    assert zb.open_index(lake).search("k = 50", strict=True).kept.zones == 1
+
+
+def test_an_index_that_was_deleted_is_not_refreshed(lake):
+    index = zb.open_index(lake)
+    store = LocalStore(index_of(lake))
+    delete_index(store)
+    with pytest.raises(IndexNotFoundError, match="build it"):
+        index.refresh()
+    assert not list_versions(store)
+
+
+# --- many processes ---------------------------------------------------------------------------------------------------
+
+
+def run(root: Path, what: str, numbers, **options) -> None:
+    """Children of one zygote do `what`, all at once."""
+    with Zygote() as zygote:
+        children = [zygote.fork(what, root, number=number, **options) for number in numbers]
+        assert [zygote.wait(child) for child in children] == [0] * len(children)
+
+
+def test_eight_processes_commit_and_none_is_lost(lake, figure):
+    """Each commit adds another file, while a reader holds the first version."""
+    reader = zb.open_index(lake)
+    before = reader.search("k = 150").row_ranges
+    run(lake, "commit_often", range(1, WRITERS + 1), commits=COMMITS)
+    index = zb.open_index(lake)
+    assert list_versions(LocalStore(index_of(lake))) == list(range(1, 2 + WRITERS * COMMITS))
+    assert index.num_fragments == len(fragment_ids(index)) == 3 + WRITERS * COMMITS
+    assert_whole(lake, index, rows_of(lake))
+    assert index.search("k = 20005", strict=True).kept.files == 1
+    assert reader.version == 1
+    assert reader.search("k = 150").row_ranges.fragment(1) == before
+    figure(f"{WRITERS * COMMITS} commits of {WRITERS} processes on local disk, none lost, no version skipped")
+
+
+def test_eight_processes_commit_to_an_object_store_and_none_is_lost(lake, s3, figure):
+    """Each commit adds another local file to an index in a bucket."""
+    zb.build_index(lake, "k", rows_per_zone=10, index=s3.url("index"), storage_options=s3.options)
+    run(lake, "commit_often", range(1, WRITERS + 1), commits=COMMITS_THERE, index=s3.url("index"), options=s3.options)
+    index = zb.open_index(s3.url("index"), storage_options=s3.options)
+    assert list_versions(open_store(s3.url("index"), s3.options)) == list(range(1, 2 + WRITERS * COMMITS_THERE))
+    assert index.num_fragments == len(fragment_ids(index)) == 3 + WRITERS * COMMITS_THERE
+    assert_whole(lake, index, rows_of(lake))
+    assert index.search("k = 20005", strict=True).kept.files == 1
+    num_commits = WRITERS * COMMITS_THERE
+    figure(f"{num_commits} commits of {WRITERS} processes on the S3 stand-in, none lost, no version skipped")
+
+
+def test_processes_that_see_each_others_files_index_each_once(lake):
+    run(lake, "refresh_whole", range(1, 5))
+    index = zb.open_index(lake)
+    assert index.refresh().num_files_added == 0
+    assert index.num_fragments == 3 + 12
+    assert_whole(lake, index, rows_of(lake))
+
+
+# --- a copy that sees several moments ---------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore:.*rows that it describes are read whole", "ignore:.*everything is read whole")
+def keys_in(index, predicate):
+    """The keys of the rows that match, read again where a file changed meanwhile."""
+    while True:
+        with contextlib.suppress(DataFileError):
+            return index.to_table(predicate)["k"].to_pylist()
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_an_index_that_is_copied_while_it_is_written_finds_every_row(tmp_path):
+    """The files of a copy are of different moments: some are missing in it, which warns, and others nobody names."""
+    root = lake_of(tmp_path, *hundreds(3))
+    zb.build_index(root, ["k", "s"], rows_per_zone=10, kind="both", workers=1)
+    source, chance, num_opened = index_of(root), random.Random(0), 0
+    stopped = threading.Event()
+
+    def write_on() -> None:
+        for number in itertools.count():
+            if stopped.is_set():
+                return
+            write(root / "f1.parquet", range(1000 + number, 1100 + number), extra=number + 1)
+            index = zb.open_index(root)
+            index.refresh(workers=1)
+            index.optimize()
+            index.vacuum(older_than=timedelta(0))
+
+    with ThreadPoolExecutor(1) as writer:
+        done = writer.submit(write_on)
+        try:
+            for number in range(at_depth(40, 8)):
+                copy = tmp_path / f"copy {number}"
+                paths = [path for path in source.rglob("*") if path.is_file()]
+                for path in chance.sample(paths, len(paths)):
+                    target = copy / path.relative_to(source)
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    with contextlib.suppress(FileNotFoundError):
+                        shutil.copyfile(path, target)
+                for kept in (range(100), range(200, 300)):
+                    try:
+                        index = zb.open_index(copy, dataset=root)
+                    except (IndexNotFoundError, CorruptIndexError):
+                        continue
+                    keys = list(kept)
+                    assert keys_in(index, zb.IsIn("k", keys)) == keys
+                    assert keys_in(index, zb.IsIn("s", [f"text {key}" for key in keys])) == keys
+                    num_opened += 1
+        finally:
+            stopped.set()
+        done.result()
+    assert num_opened

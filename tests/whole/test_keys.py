@@ -1,0 +1,274 @@
+"""Keys of any type in any container mean the same at every door.
+
+Oracle: the rows as written. The keys are values of some rows, and one value that no row has.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import uuid
+from collections import deque
+from decimal import Decimal
+from functools import reduce
+from operator import and_, or_
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+import zonebloom as zb
+from zonebloom.errors import PredicateError
+
+MOMENT = 1_500_000_000_123_456_789
+IDS = [uuid.UUID(int=number << 64 | number + 1) for number in range(1, 6)]
+TICKS = [MOMENT + step for step in (0, 1, 1000, 10**6, 10**9 + 1)]
+
+
+def ticks_of(column_type):
+    """Five moments or spans, one tick apart or more."""
+    per_tick = {"s": 10**9, "ms": 10**6, "us": 1000, "ns": 1}[column_type.unit]
+    is_time = pa.types.is_time(column_type)
+    ticks = [(tick % (86_400 * 10**9) if is_time else tick) // per_tick + number for number, tick in enumerate(TICKS)]
+    return pa.array(ticks, pa.int32() if column_type.bit_width == 32 else pa.int64()).view(column_type)
+
+
+COLUMNS = {
+    **{str(one): ticks_of(one) for one in map(pa.timestamp, ("ns", "us", "ms"))},
+    **{f"{unit} with zone": ticks_of(pa.timestamp(unit, "Europe/Paris")) for unit in ("ns", "us")},
+    **{str(one): ticks_of(one) for one in (pa.time64("ns"), pa.time64("us"), pa.time32("ms"))},
+    **{str(one): ticks_of(one) for one in map(pa.duration, ("ns", "us", "ms"))},
+    **{f"{sign}{bits}": pa.array([1, 2, 3, 100, 127], f"{sign}{bits}") for sign in ("int", "uint") for bits in (8, 64)},
+    "uint64 past int64": pa.array([2**63 + number for number in range(5)], pa.uint64()),
+    "float32": pa.array([0.5, 1.5, -0.0, 1e30, 3], pa.float32()),
+    "double": pa.array([0.1, 1.5, 0.0, 1e300, 3]),
+    "date": pa.array([dt.date(2020, 1, day) for day in range(1, 6)]),
+    "decimal": pa.array([Decimal(number) / 100 for number in range(5)], pa.decimal128(20, 2)),
+    "uuid": pa.array([one.bytes for one in IDS], pa.uuid()),
+    "bytes of 16": pa.array([one.bytes for one in IDS], pa.binary(16)),
+    "binary": pa.array([b"", b"a\0", b"\xff", b"b", b"long" * 9]),
+    "text": pa.array(["", "a", "é", "1", "long" * 9]),
+}
+AT_EVERY_DOOR = {"array", "scalars", "objects of NumPy", "objects of pandas"}
+"""Containers that are taken through each door; all doors take all by one function."""
+KEYS = [1, 3, 4]
+"""Rows whose values are keys; the last row is not in the lake."""
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory):
+    root = tmp_path_factory.mktemp("lake")
+    table = pa.table({"row": range(5), **COLUMNS})
+    pq.write_table(table.slice(0, 4), root / "a.parquet")
+    return zb.build_index(root, list(COLUMNS), rows_per_zone=1, fpp=1e-9)
+
+
+def containers(keys: pa.Array):
+    """The keys in each container that can hold them without a loss."""
+    yield "array", keys
+    yield "chunks", pa.chunked_array([keys.slice(0, 1), keys.slice(1)])
+    yield "scalars", list(keys)
+    if not pa.types.is_time(keys.type) or keys.type.unit != "ns":  # which Python does not have
+        plain = keys.to_pylist()
+        yield "list", plain
+        yield "tuple", tuple(plain)
+        yield "set", dict.fromkeys(plain).keys()
+        yield "deque", deque(plain)
+        yield "objects of NumPy", np.array([*plain, None], object)[:-1]
+        yield "objects of pandas", pd.Series(plain, dtype=object)
+    if isinstance(keys.type, pa.BaseExtensionType):
+        return
+    yield "dictionary", keys.dictionary_encode()
+    yield "runs", pc.run_end_encode(keys)
+    yield "Arrow in pandas", pd.Series(pd.arrays.ArrowExtensionArray(keys))
+    yield "Polars", pl.Series(keys)
+    if not pa.types.is_time(keys.type):
+        yield "pandas", keys.to_pandas()
+        yield "index of pandas", pd.Index(keys.to_pandas())
+        yield "category", keys.to_pandas().astype("category")
+        if pa.types.is_primitive(keys.type) and getattr(keys.type, "tz", None) is None:
+            yield "NumPy", keys.to_numpy(zero_copy_only=False)
+
+
+def rows_of(index, *condition, **options):
+    return index.to_table(*condition, columns=["row"], **options)["row"].to_pylist()
+
+
+def rows_by_each_door(index, column, given):
+    """By name of the door the rows that it finds."""
+    c, every = zb.col(column), set(range(4))
+    isin = c.isin(given)
+    found = {
+        "values": rows_of(index, column=column, values=given),
+        "isin": rows_of(index, isin),
+        "not in": sorted(every.difference(rows_of(index, ~isin))),
+        "explain": [start for _, start, _ in index.explain(isin).result],
+        "search": [row for _, start, stop in index.search(isin) for row in range(start, stop)],
+        "locate": sorted(row for start, stop in spans(index.locate(column, given)) for row in range(start, stop)),
+    }
+    if isinstance(given, (list, np.ndarray, pd.Series)):
+        found |= {
+            "values of a generator": rows_of(index, column=column, values=(one for one in given)),
+            "==": rows_of(index, reduce(or_, (c == one for one in given))),
+            "!=": sorted(every.difference(rows_of(index, reduce(and_, (c != one for one in given))))),
+        }
+    return found
+
+
+def spans(located):
+    return zip(located["start"].to_pylist(), located["stop"].to_pylist(), strict=True)
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+def test_every_door_gives_the_same_rows(index, column):
+    keys = COLUMNS[column].take(pa.array(KEYS))
+    for name, given in containers(keys):
+        found = rows_by_each_door(index, column, given) if name in AT_EVERY_DOOR else {}
+        assert all(rows == [1, 3] for rows in found.values()), (name, found)
+        assert rows_of(index, column=column, values=given) == [1, 3], name
+        assert index.exists(column, given).to_pylist() == [True, True, False], name
+        assert index.locate(column, given, exact=True)["row"].to_pylist() == [1, 3, None], name
+        assert index.files_for(column, given) == ["a.parquet"], name
+
+
+def test_every_door_takes_null_as_missing(index):
+    """As pyarrow does, also for NaN of pandas; NaN of a list is a number, of which no row is certainly without."""
+    moment = COLUMNS["timestamp[us]"].cast(pa.timestamp("ns"), safe=False).to_pandas()
+    cases = [
+        ("int64", pd.Series([2, None], dtype="Int64")),
+        ("int64", pd.Series([2, None], dtype="int64[pyarrow]")),
+        ("int64", pd.Series([2, None])),
+        ("double", pd.Series([1.5, None])),
+        ("text", pd.Series(["a", None]).astype("category")),
+        ("text", pd.Series(["a", pd.NA], dtype=object)),
+        ("text", np.array(["a", None], object)),
+        ("timestamp[us]", pd.Series([moment[1], pd.NaT])),
+        ("timestamp[us]", [moment[1], pd.NaT]),
+        ("us with zone", pd.Series([moment[1], pd.NaT]).dt.tz_localize("UTC")),
+        ("duration[us]", [COLUMNS["duration[us]"][1], np.timedelta64("NaT")]),
+    ]
+    for column, given in cases:
+        assert rows_of(index, column=column, values=given) == rows_of(index, zb.col(column).isin(given)) == [1]
+        assert rows_of(index, ~zb.col(column).isin(given)) == []
+        assert (
+            index.exists(column, given).to_pylist()
+            == index.exists(column, given, exact=True).to_pylist()
+            == [True, None]
+        )
+        assert index.locate(column, given, exact=True)["row"].to_pylist() == [1, None]
+    assert index.exists("double", [float("nan"), None]).to_pylist() == [True, None]
+    for missing in (None, pd.NA, pd.NaT, np.datetime64("NaT")):
+        with pytest.raises(PredicateError, match=r"must have a value, got null; use col\('text'\)\.is_null\(\)"):
+            zb.col("text") == missing  # noqa: B015 - it raises
+
+
+def test_integers_beyond_64_bits_are_compared_by_value(index):
+    given = [3, 2**63 + 1, 2**100]
+    for values in (given, pl.Series(given, dtype=pl.Int128), pd.Series(given, dtype=object)):
+        assert rows_of(index, column="uint64 past int64", values=values) == [1]
+        assert index.exists("uint64 past int64", values).to_pylist() == [False, True, False]
+        assert index.locate("uint64 past int64", values, exact=True)["row"].to_pylist() == [None, 1, None]
+
+
+DOORS = {
+    "to_table": lambda index, column, values: index.to_table(column=column, values=values),
+    "isin": lambda index, column, values: index.to_table(zb.col(column).isin(values)),
+    "search": lambda index, column, values: index.search(column=column, values=values),
+    "explain": lambda index, column, values: index.explain(column=column, values=values),
+    **{
+        name: (lambda index, *keys, name=name: getattr(index, name)(*keys))
+        for name in ("exists", "locate", "files_for")
+    },
+}
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize(
+    ("column", "values", "told"),
+    [
+        (
+            "int64",
+            pd.DataFrame({"a": [1], "b": [2]}),
+            r"one column of values, got a DataFrame of shape \(1, 2\); choose",
+        ),
+        ("int64", pl.DataFrame({"a": [1]}), r"one column of values, got a DataFrame of shape \(1, 1\); choose"),
+        ("int64", pa.table({"a": [1]}), r"one column of values, got a Table of shape \(1, 1\); choose"),
+        ("int64", np.zeros((2, 2)), r"one column of values, got a ndarray of shape \(2, 2\)"),
+        ("int64", pa.array([[1]]), "single values, got values of type list"),
+        ("int64", "12", "an array or a list of values, got '12'"),
+        ("int64", 12, "an array or a list of values, got 12"),
+        ("int64", {"a": 1}, "an array or a list of values, got {'a': 1}"),
+        ("int64", ["x"], "column int64 of type int64 must be compared with a value of that type, got the text 'x'"),
+        ("int64", pd.Series(pd.period_range("2020", periods=2)), "column int64 of type int64 must be compared"),
+        ("time64[us]", [dt.time(1, tzinfo=dt.UTC)], r"a time of day must have no zone, got 01:00:00\+00:00"),
+        ("us with zone", [dt.datetime(2020, 1, 1)], "write an instant with its offset"),  # noqa: DTZ001 - the mistake
+        ("bytes of 16", [IDS[1].hex], r"column bytes of 16 holds 16 bytes, got a text of 32 characters; .* X'0000…'"),
+        ("bytes of 16", pa.array(["no hex"]), r"holds 16 bytes, got a text of 6 characters; .* X'4a6f…'"),
+    ],
+    ids=lambda value: value if isinstance(value, str) and " " not in value else "",
+)
+def test_every_door_refuses_the_same(index, door, column, values, told):
+    with pytest.raises(PredicateError, match=told):
+        DOORS[door](index, column, values)
+
+
+def test_a_comparison_refuses_what_a_list_does(index):
+    for compared in ("__eq__", "__ne__", "__lt__"):
+        with pytest.raises(PredicateError, match="a time of day must have no zone"):
+            getattr(zb.col("time64[us]"), compared)(dt.time(1, tzinfo=dt.UTC))
+        with pytest.raises(PredicateError, match="holds 16 bytes, got a text of 32 characters"):
+            index.to_table(getattr(zb.col("bytes of 16"), compared)(IDS[1].hex))
+        for several in ([1], deque([1]), pd.Series([1]), pl.Series([1]), pa.array([1]), np.array([1])):
+            with pytest.raises(PredicateError, match=r"must be compared with one value, got a .*; use isin\(\)"):
+                getattr(zb.col("int64"), compared)(several)
+
+
+@pytest.mark.parametrize("spelt", ["{0}", "{{{0}}}", "urn:uuid:{0}", "{1}", "{{{1}}}", "urn:uuid:{1}"])
+def test_a_uuid_is_spelt_as_python_reads_it(index, spelt):
+    for form in (str.lower, str.upper):
+        text = spelt.format(form(str(IDS[1])), form(IDS[1].hex))
+        found = rows_by_each_door(index, "uuid", [text])
+        assert all(rows == [1] for rows in found.values()), found
+        assert index.exists("uuid", [text]).to_pylist() == [True]
+    for wrong in (IDS[1].hex[:-1], IDS[1].hex[:-1] + "g", "0x" + IDS[1].hex[2:], IDS[1].hex[:-2] + "_0", ""):
+        with pytest.raises(PredicateError, match="must be compared with a value of that type"):
+            index.exists("uuid", [str(IDS[1]), wrong])
+
+
+MOMENTS = [name for name, values in COLUMNS.items() if pa.types.is_temporal(values.type) and name != "date"]
+
+
+@pytest.mark.parametrize("column", MOMENTS)
+@pytest.mark.parametrize("form", ["Arrow", "pandas", "NumPy"])
+def test_a_key_between_two_ticks_equals_none_and_lies_between_them(index, column, form):
+    """The key is finer than the column, or, where the column has nanoseconds, a tick that no row has."""
+    own = COLUMNS[column].type
+    ticks = COLUMNS[column].view(pa.int32() if own.bit_width == 32 else pa.int64()).to_pylist()[:4]
+    per_tick = {"ms": 10**6, "us": 1000, "ns": 1}[own.unit]
+    nanoseconds = ticks[1] * per_tick + per_tick // 2 + 1
+    finest = {
+        "timestamp": pa.timestamp("ns", getattr(own, "tz", None)),
+        "time": pa.time64("ns"),
+        "duration": pa.duration("ns"),
+    }
+    wanted = next(one for name, one in finest.items() if str(own).startswith(name))
+    key = pa.array([nanoseconds]).view(wanted)[0]
+    if pa.types.is_time(own) or (form == "NumPy" and getattr(own, "tz", None)):
+        form = "Arrow"
+    given = key.as_py() if form == "pandas" else pa.array([key]).to_numpy()[0] if form == "NumPy" else key
+    expected = {
+        "<": [row for row, tick in enumerate(ticks) if tick * per_tick < nanoseconds],
+        ">": [row for row, tick in enumerate(ticks) if tick * per_tick > nanoseconds],
+        "=": [row for row, tick in enumerate(ticks) if tick * per_tick == nanoseconds],
+    }
+    c = zb.col(column)
+    assert rows_of(index, c < given) == rows_of(index, ~(c >= given)) == expected["<"]
+    assert rows_of(index, c > given) == rows_of(index, ~(c <= given)) == expected[">"]
+    assert rows_of(index, c == given) == rows_of(index, c.isin([given])) == expected["="]
+    assert rows_of(index, c != given) == sorted(expected["<"] + expected[">"])
+    assert rows_of(index, c.between(given, given)) == expected["="]
+    assert index.exists(column, [given], exact=True).to_pylist() == [bool(expected["="])]
+    assert index.locate(column, [given], exact=True)["row"].drop_null().to_pylist() == expected["="]

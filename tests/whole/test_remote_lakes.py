@@ -1,0 +1,597 @@
+"""Whole lakes in object stores: build, search, scan, refresh, upkeep, damage, races, against moto's server on loopback.
+
+Expected rows come from pyarrow over the local files that were uploaded.
+"""
+
+from __future__ import annotations
+
+import io
+import itertools
+import subprocess
+import sys
+import threading
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from itertools import cycle
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.fs
+import pyarrow.parquet as pq
+import pytest
+import s3fs
+
+import zonebloom as zb
+from tests.conftest import Lake, index_of, make_rows
+from tests.depth import some
+from tests.s3 import Bucket
+from zonebloom.errors import (
+    DataFileError,
+    IndexNotFoundError,
+    InvalidArgumentError,
+    StaleIndexError,
+    StorageError,
+)
+
+
+def beside(url: str) -> str:
+    """Where the index of a folder is if nobody says; a name with = would be a partition, had it no dot."""
+    folder, _, name = url.rpartition("/")
+    return f"{folder}/{'.' if '=' in name else '_'}{name}.zonebloom"
+
+
+def key_of(lake: Lake, row: int) -> str:
+    return lake.table["user_id"][row].as_py()
+
+
+def rows_with(table: pa.Table, keys: list[str]) -> pa.Table:
+    return table.filter(pc.is_in(table["user_id"], pa.array(keys)))
+
+
+def assert_same(found: pa.Table, expected: pa.Table) -> None:
+    """Compared as text, in which NaN is itself."""
+    assert found.schema == expected.schema
+    assert str(found.to_pylist()) == str(expected.to_pylist())
+
+
+def assert_finds(index: zb.Index, table: pa.Table, keys: list[str]) -> None:
+    """Every key's rows, alone and together, and nothing for a key that is nowhere."""
+    for key in keys:
+        assert_same(index.to_table(zb.col("user_id") == key), rows_with(table, [key]))
+    assert_same(index.to_table(zb.col("user_id").isin([*keys, "nobody"])), rows_with(table, keys))
+    assert index.to_table(zb.col("user_id") == "nobody").num_rows == 0
+    assert index.exists("user_id", [*keys, "nobody"], exact=True).to_pylist() == [True] * len(keys) + [False]
+
+
+def parquet(table: pa.Table, row_group_size: int = 2048) -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(table, sink, row_group_size=row_group_size)
+    return sink.getvalue()
+
+
+def some_keys(lake: Lake) -> list[str]:
+    return [key_of(lake, row) for row in (0, lake.table.num_rows // 2, lake.table.num_rows - 1)]
+
+
+# --- places -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("partition_by_day", "kind"), [(False, "bloom"), (True, "both")])
+def test_a_remote_lake_answers_as_a_local_one(s3: Bucket, make_lake, partition_by_day, kind):
+    lake = make_lake((2500, 1000, 3000, 0, 700), partition_by_day=partition_by_day, row_group_size=1024)
+    url = s3.upload(lake.root, "a b/lake ü=1%20")
+    built = zb.build_index(url, ["user_id", "note"], rows_per_zone=16, kind=kind, storage_options=s3.options)
+    assert built.location == built.root == beside(url)
+    for index in (built, zb.open_index(url, storage_options=s3.options)):
+        assert_finds(index, lake.table, some_keys(lake))
+        found = index.search(zb.col("user_id") == key_of(lake, 100))
+        assert found.kept.zones <= 2 < found.total.zones
+        assert index.search("note IS NULL AND user_id = 'nobody'").kept.rows == 0
+        if partition_by_day:
+            expected = lake.table.filter(pc.equal(lake.table["day"], 2)).num_rows
+            assert index.to_table("day = 2").num_rows == expected
+    assert built.verify(sample=1.0).is_sound
+    assert zb.open_index(beside(url), storage_options=s3.options).version == 1
+
+
+def test_index_and_data_may_lie_in_different_stores(s3: Bucket, flat_lake: Lake, tmp_path):
+    other = s3.server.bucket(f"other-{s3.name[7:]}")
+    url = s3.upload(flat_lake.root, "lake")
+    remote = other.url("index")
+    keys = some_keys(flat_lake)
+    zb.build_index(url, "user_id", rows_per_zone=64, index=tmp_path / "index", storage_options=s3.options)
+    zb.build_index(flat_lake.root, "user_id", rows_per_zone=64, index=remote, storage_options=s3.options)
+    assert s3.keys() == [f"lake/{path}" for path in flat_lake.files]
+    assert sorted(path.name for path in flat_lake.root.iterdir()) == list(flat_lake.files)
+    for place in (tmp_path / "index", remote):
+        index = zb.open_index(place, storage_options=s3.options)
+        assert_finds(index, flat_lake.table, keys)
+        assert index.refresh("full").num_files_added == 3
+        assert index.optimize() is not None
+        assert_finds(zb.open_index(place, storage_options=s3.options), flat_lake.table, keys)
+        assert index.traffic.num_requests > 0
+
+
+def test_one_file_and_a_list_of_files(s3: Bucket, flat_lake: Lake):
+    url = s3.upload(flat_lake.root, "a b")
+    one = zb.build_index(f"{url}/part-0.parquet", "user_id", storage_options=s3.options)
+    assert one.location == f"{url}/_part-0.parquet.zonebloom"
+    assert_finds(
+        zb.open_index(f"{url}/part-0.parquet", storage_options=s3.options),
+        flat_lake.table[:5000],
+        some_keys(flat_lake)[:1],
+    )
+    files = [f"{url}/part-2.parquet", f"{url}/part-0.parquet"]
+    several = zb.build_index(files, "user_id", index=s3.url("index"), storage_options=s3.options)
+    table = pa.concat_tables([flat_lake.table[:5000], flat_lake.table[8000:]])
+    assert_finds(several, table, [key_of(flat_lake, 17), key_of(flat_lake, 8000)])
+    with pytest.raises(DataFileError, match="each path of a list must be a file"):
+        zb.build_index([*files, f"{url}/none.parquet"], "user_id", index=s3.url("i"), storage_options=s3.options)
+    with pytest.raises(InvalidArgumentError, match="all be local or all be URLs"):
+        zb.build_index([*files, flat_lake.root / "part-0.parquet"], "user_id", index=s3.url("i"))
+    with pytest.raises(InvalidArgumentError, match="index must name a folder"):
+        zb.build_index(files, "user_id", storage_options=s3.options)
+
+
+def test_lakes_that_others_write(s3: Bucket):
+    """By s3fs and by pyarrow's own file system; markers of folders and hidden names are no data."""
+    table = make_rows(3000).append_column("day", pa.array(np.arange(3000) % 3, pa.int32()))
+    theirs = s3fs.S3FileSystem(key="key", secret="secret", endpoint_url=s3.server.url)
+    partitioning = ds.partitioning(pa.schema([("day", pa.int32())]), flavor="hive")
+    ds.write_dataset(table, f"{s3.name}/lake", filesystem=theirs, format="parquet", partitioning=partitioning)
+    for marker in ("lake/", "lake/day=0/", "lake/day=7_$folder$"):
+        s3.put(marker, b"")
+    s3.put("lake/_SUCCESS", b"x")
+    s3.put("lake/day=0/.hidden", b"x")
+    index = zb.build_index(s3.url("lake"), "user_id", rows_per_zone=64, storage_options=s3.options)
+    assert index.num_fragments == 3
+    ours = pyarrow.fs.S3FileSystem(access_key="key", secret_key="secret", endpoint_override=s3.server.url)
+    whole = ds.dataset(
+        f"{s3.name}/lake", filesystem=ours, format="parquet", partitioning=partitioning, exclude_invalid_files=True
+    )
+    key = table["user_id"][1234].as_py()
+    assert_same(index.to_table(zb.col("user_id") == key), whole.to_table(filter=pc.field("user_id") == key))
+    with pytest.raises(InvalidArgumentError, match="give the URL of the folder"):
+        zb.build_index(whole, "user_id", index=s3.url("i"), storage_options=s3.options)
+
+
+def test_file_urls_are_local_paths(flat_lake: Lake):
+    built = zb.build_index(f"file://{flat_lake.root}", "user_id", rows_per_zone=64)
+    assert built.root == index_of(flat_lake.root)
+    assert_finds(zb.open_index(f"file:{flat_lake.root}"), flat_lake.table, some_keys(flat_lake))
+
+
+def test_no_secret_is_written(s3: Bucket, flat_lake: Lake):
+    url = s3.upload(flat_lake.root, "lake")
+    zb.build_index(url, "user_id", storage_options={**s3.options, "aws_secret_access_key": "TOP-SECRET"})
+    for key in s3.keys("_lake.zonebloom"):
+        assert b"TOP-SECRET" not in s3.get(key)
+        assert s3.server.url.encode() not in s3.get(key)
+
+
+# --- a lake that moves on ---------------------------------------------------------------------------------------------
+
+
+def test_files_that_come_go_and_change_are_noticed(s3: Bucket, flat_lake: Lake):
+    url = s3.upload(flat_lake.root, "lake")
+    index = zb.build_index(url, "user_id", rows_per_zone=64, storage_options=s3.options)
+    new, changed = make_rows(500, seed=77), flat_lake.table[:5000].take(pa.array(np.arange(5000)[::-1]))
+    s3.put("lake/day 4/ü.parquet", parquet(new))
+    s3.put("lake/part-0.parquet", parquet(changed))  # within the second, perhaps, and of about the same size
+    s3.delete("lake/part-2.parquet")
+    now = pa.concat_tables([new, changed, flat_lake.table[5000:8000]])
+    keys = [table["user_id"][7].as_py() for table in (new, changed, flat_lake.table[5000:])]
+    gone = key_of(flat_lake, 8000)
+    with pytest.raises(StaleIndexError):
+        index.search("user_id = 'x'", strict=True)
+    for _ in range(2):
+        assert_finds(index, now, keys)
+        assert index.to_table(zb.col("user_id") == gone).num_rows == 0
+        explanation = index.explain("user_id = 'x'")
+        done = index.refresh()
+    assert (explanation.num_unknown, explanation.num_deleted) == (0, 0)
+    assert (done.num_files_added, done.version) == (0, 2)
+    assert index.search(zb.col("user_id") == keys[0], strict=True).kept.zones == 1
+
+
+def test_a_refresh_of_a_part_lists_only_that(s3: Bucket, hive_lake: Lake):
+    url = s3.upload(hive_lake.root, "lake")
+    index = zb.build_index(url, "user_id", rows_per_zone=64, storage_options=s3.options)
+    for day in (1, 2):
+        s3.put(f"lake/day={day}/new.parquet", parquet(make_rows(100, seed=day)))
+    for scope in ({"paths": ["day=1"]}, {"paths": [f"{url}/day=1/new.parquet"]}, {"partitions": "day=2"}):
+        with s3.server.recorded() as requests:
+            done = index.refresh(**scope)
+        assert done.num_files_added == (0 if "new" in str(scope) else 1)
+        prefixes = [one.query.rpartition("prefix=")[2] for one in requests if "prefix=" in one.query]
+        listed = [one for one in prefixes if "zonebloom" not in one]
+        assert listed
+        assert not any(one in ("lake%2F", "lake%2Fday%3D3%2F") and "delimiter" not in one for one in listed[1:])
+    assert index.search("user_id = 'x'", strict=True).kept.rows == 0
+
+
+def test_a_file_that_changes_during_a_scan_is_never_mixed(s3: Bucket, flat_lake: Lake):
+    """Overwritten after the listing, before the footer, the columns, or any later request: an error, or one version."""
+    url = s3.upload(flat_lake.root, "lake")
+    index = zb.build_index(url, "user_id", rows_per_zone=5000, storage_options=s3.options)
+    key = key_of(flat_lake, 4321)
+    old, shifted = s3.get("lake/part-0.parquet"), make_rows(5000, seed=9)
+    shifted = parquet(shifted.set_column(0, "user_id", pa.array([key] * 5000)))
+    outcomes = set()
+    for number in range(8):
+        s3.put("lake/part-0.parquet", old)
+        index = zb.open_index(url, storage_options=s3.options)
+        seen = []
+
+        def overwrite(method, path, query, number=number, seen=seen):
+            if method == "GET" and path.endswith("part-0.parquet"):
+                seen.append(path)
+                if len(seen) == number + 1:
+                    s3.server.fault = None
+                    s3.put("lake/part-0.parquet", shifted)
+
+        with s3.server.misbehaving(overwrite):
+            try:
+                outcomes.add(index.to_table(zb.col("user_id") == key).num_rows)
+            except DataFileError as error:
+                assert "must not change while it is read" in str(error)  # noqa: PT017 - or it reads one version
+                outcomes.add("noticed")
+    assert outcomes == {1, "noticed"}
+
+
+# --- upkeep -----------------------------------------------------------------------------------------------------------
+
+
+def test_upkeep_of_a_remote_index(s3: Bucket, make_lake):
+    lake = make_lake((3000, 3000))
+    url = s3.upload(lake.root, "lake")
+    index = zb.build_index(url, "user_id", rows_per_zone=8, optimize=False, storage_options=s3.options)
+    assert index.info()["columns"][0]["kinds"].keys() == {"zones"}
+    index.optimize()
+    assert index.info()["columns"][0]["kinds"].keys() >= {"slices"}
+    assert_finds(index, lake.table, some_keys(lake))
+    assert index.exists("user_id", lake.table["user_id"]).true_count == 6000  # more hashes than are probed one by one
+    assert index.restore(1) == 3
+    assert_finds(index, lake.table, some_keys(lake))
+    assert [one.number for one in index.versions()] == [1, 2, 3]
+    assert index.vacuum(older_than=timedelta(days=1)).files == ()
+    done = index.vacuum(older_than=timedelta(0))
+    assert done.versions == (1, 2)
+    assert_finds(zb.open_index(url, storage_options=s3.options), lake.table, some_keys(lake))
+    assert len(s3.keys("_lake.zonebloom/columns/")) == 2
+
+
+def test_small_columns_are_sliced_where_reads_are_dear(s3: Bucket, make_lake):
+    lake = make_lake((3000, 3000))
+    url = s3.upload(lake.root, "lake")
+    index = zb.build_index(url, "user_id", rows_per_zone=8, storage_options=s3.options)
+    assert index.info()["columns"][0]["kinds"].keys() >= {"slices"}
+    assert index.verify(sample=1.0).is_sound
+    assert_finds(index, lake.table, some_keys(lake))
+    local = zb.build_index(lake.root, "user_id", rows_per_zone=8)
+    assert local.info()["columns"][0]["kinds"].keys() == {"zones"}
+    assert index.zone_table("user_id").to_arrow().equals(local.zone_table("user_id").to_arrow())
+
+
+def test_zones_can_be_imported(s3: Bucket, flat_lake: Lake):
+    zones = zb.build_index(flat_lake.root, "user_id", rows_per_zone=64).zone_table("user_id")
+    url = s3.upload(flat_lake.root, "other")
+    for key in s3.keys("_other.zonebloom"):
+        s3.delete(key)
+    index = zb.import_index(url, zones, column="user_id", storage_options=s3.options)
+    assert_finds(index, flat_lake.table, some_keys(flat_lake))
+
+
+# --- writers ----------------------------------------------------------------------------------------------------------
+
+
+def test_two_writers_of_different_files_both_land(s3: Bucket, flat_lake: Lake):
+    url = s3.upload(flat_lake.root, "lake")
+    zb.build_index(url, "user_id", rows_per_zone=64, storage_options=s3.options)
+    tables = [make_rows(200, seed=50 + number) for number in range(4)]
+    for number, table in enumerate(tables):
+        s3.put(f"lake/x{number}.parquet", parquet(table))
+    indexes = [zb.open_index(url, storage_options=s3.options) for _ in tables]
+    barrier = threading.Barrier(4)
+
+    def refresh(number):
+        barrier.wait()
+        return indexes[number].refresh(paths=[f"x{number}.parquet"]).num_files_added
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(refresh, range(4))) == [1] * 4
+    index = zb.open_index(url, storage_options=s3.options)
+    assert index.version == 5
+    assert index.search("user_id = 'x'", strict=True).kept.rows == 0
+    keys = [table["user_id"][11].as_py() for table in tables]
+    assert_finds(index, pa.concat_tables([flat_lake.table, *tables]), keys)
+
+
+@pytest.mark.parametrize("folder", ["versions", "ids", "fragments", "columns"])
+def test_a_write_whose_answer_is_lost_counts_once(s3: Bucket, flat_lake: Lake, folder):
+    url = s3.upload(flat_lake.root, "lake")
+    lost = []
+
+    def lose_first(method, path, query):
+        if method == "PUT" and f"/_lake.zonebloom/{folder}/" in path and path not in lost:
+            lost.append(path)
+            return "lose"
+        return None
+
+    with s3.server.misbehaving(lose_first):
+        index = zb.build_index(url, "user_id", rows_per_zone=64, storage_options=s3.options)
+    assert lost
+    assert index.version == 1
+    assert_finds(index, flat_lake.table, some_keys(flat_lake))
+    assert index.search("user_id = 'x'", strict=True).kept.rows == 0
+
+
+@pytest.mark.parametrize("folder", ["versions", "ids", "fragments", "columns"])
+def test_nothing_is_committed_where_a_write_is_refused(s3: Bucket, flat_lake: Lake, folder):
+    url = s3.upload(flat_lake.root, "lake")
+    with (
+        s3.server.misbehaving(
+            lambda method, path, _query: "deny" if method == "PUT" and f"/_lake.zonebloom/{folder}/" in path else None
+        ),
+        pytest.raises(StorageError, match="access was refused"),
+    ):
+        zb.build_index(url, "user_id", rows_per_zone=64, storage_options=s3.options)
+    assert {key.split("/")[2] for key in s3.keys("_lake.zonebloom")} <= {"ids"}
+    assert s3.unfinished() == []
+    with pytest.raises(IndexNotFoundError):
+        zb.open_index(url, storage_options=s3.options)
+    index = zb.build_index(url, "user_id", rows_per_zone=64, storage_options=s3.options)
+    assert_finds(index, flat_lake.table, some_keys(flat_lake))
+
+
+def test_throttling_and_bad_connections_only_take_time(s3: Bucket, flat_lake: Lake):
+    url = s3.upload(flat_lake.root, "lake")
+    faults = cycle([None, None, None, "refuse", None, None, "break", None, None, None, None, "lose", None])
+    with s3.server.misbehaving(lambda *_: next(faults)):
+        index = zb.build_index(url, "user_id", rows_per_zone=64, storage_options=s3.options)
+        assert_finds(index, flat_lake.table, some_keys(flat_lake)[:1])
+        assert index.refresh("full").num_files_added == 3
+    assert index.version == 2
+    assert_finds(zb.open_index(url, storage_options=s3.options), flat_lake.table, some_keys(flat_lake))
+
+
+# --- damage and outages -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("folder", "layout", "damage"),
+    some(itertools.product(["columns", "fragments"], ["zones", "slices"], ["missing", "short", "changed"]), each=4),
+)
+def test_damage_keeps_rows_and_is_repaired(s3: Bucket, make_lake, layout, damage, folder):
+    lake = make_lake((2000, 2000))
+    url = s3.upload(lake.root, "lake")
+    zb.build_index(url, "user_id", rows_per_zone=8, optimize=layout == "slices", storage_options=s3.options)
+    keys = s3.keys(f"_lake.zonebloom/{folder}/")
+    for key in keys:
+        data = s3.get(key)
+        if damage == "missing":
+            s3.delete(key)
+        else:
+            flipped = bytes(one ^ 0xFF for one in data) if damage == "changed" else data[:-1]
+            s3.put(key, flipped)
+
+    def search() -> zb.Index:
+        found = zb.open_index(url, storage_options=s3.options)
+        assert_finds(found, lake.table, some_keys(lake))
+        return found
+
+    with pytest.warns(RuntimeWarning, match="rows that it describes are read whole"):
+        index = search()
+    assert index.explain("user_id = 'x'").result.reasons[0].code in ("SEGMENT_CORRUPT", "FILE_NOT_INDEXED")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        assert not index.verify(sample=1.0).is_sound
+        index.refresh(check=True)
+    assert index.search("user_id = 'x'").kept.rows == 0
+    assert_finds(index, lake.table, some_keys(lake))
+    assert index.verify(sample=1.0).is_sound
+
+
+def test_one_damaged_bit_row_keeps_its_group(s3: Bucket, make_lake):
+    lake = make_lake((3584,))  # 448 zones, one full group
+    url = s3.upload(lake.root, "lake")
+    zb.build_index(url, "user_id", rows_per_zone=8, storage_options=s3.options)
+    (key,) = [one for one in s3.keys("_lake.zonebloom/columns/") if one.endswith(".slices.arrow")]
+    data = bytearray(s3.get(key))
+    start = data.index(b"ARROW1") + len(data) // 4
+    data[start : start + len(data) // 2] = bytes(len(data) // 2)  # rows of zeros would drop every zone
+    s3.put(key, bytes(data))
+    index = zb.open_index(url, storage_options=s3.options)
+    kept = []
+    with pytest.warns(RuntimeWarning, match="must have the checksum") as told:
+        kept += [index.to_table(zb.col("user_id") == key_of(lake, row)).num_rows for row in range(0, 3584, 400)]
+    assert kept == [1] * 9
+    assert len(told) == 1
+
+
+def test_a_store_that_cannot_be_reached_is_an_error_not_damage(s3: Bucket, make_lake):
+    lake = make_lake((2000, 2000))
+    url = s3.upload(lake.root, "lake")
+    zb.build_index(url, "user_id", rows_per_zone=8, storage_options=s3.options)
+    index = zb.open_index(url, storage_options=s3.options)
+    for _ in range(2):
+        with (
+            s3.server.misbehaving(lambda _method, path, _query: "deny" if path.endswith(".slices.arrow") else None),
+            pytest.raises(StorageError, match="access was refused"),
+        ):
+            index.search(zb.col("user_id") == key_of(lake, 0))
+        assert index.search(zb.col("user_id") == key_of(lake, 0)).kept.zones == 1
+
+
+def test_an_outage_while_data_files_are_read_is_told_and_changes_nothing(s3: Bucket, make_lake):
+    lake = make_lake((20_000, 20_000))
+    url = s3.upload(lake.root, "lake")
+    index = zb.build_index(url, "user_id", storage_options=s3.options)
+    s3.put("lake/new.parquet", (lake.root / lake.files[0]).read_bytes())
+
+    def fault(method: str, path: str, _query: str) -> str | None:
+        return "deny" if method == "GET" and path.endswith(".parquet") else None
+
+    for call in (
+        lambda: index.to_table("amount > 0"),
+        lambda: index.exists("user_id", [key_of(lake, 0)], exact=True),
+        index.refresh,
+        lambda: index.refresh("full"),
+        lambda: index.verify(sample=1.0),
+        lambda: zb.build_index(url, "amount", index=s3.url("other"), storage_options=s3.options),
+    ):
+        with s3.server.misbehaving(fault), pytest.raises(StorageError, match="access was refused"):
+            call()
+    assert index.version == 1
+    assert s3.keys("other/versions") == []
+    assert index.to_table(zb.col("user_id") == key_of(lake, 0)).num_rows == 2
+
+
+@pytest.mark.parametrize("key", ["a//b.parquet", "./a.parquet", "../a.parquet", "a\tb.parquet"])
+def test_a_key_that_cannot_be_listed_is_told(s3: Bucket, flat_lake: Lake, key):
+    url = s3.upload(flat_lake.root, "lake")
+    s3.put(f"lake/{key}", b"")
+    with pytest.raises(StorageError, match=r"each key must have no empty part.*rename or remove it"):
+        zb.build_index(url, "user_id", storage_options=s3.options)
+
+
+@pytest.mark.parametrize("what", ["bucket", "access", "credentials", "endpoint"])
+def test_what_is_missing_is_told_before_anything_is_written(s3: Bucket, flat_lake: Lake, what, monkeypatch):
+    url = s3.upload(flat_lake.root, "lake")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    options = dict(s3.options)
+    place, message = url, "access was refused"
+    if what == "bucket":
+        place, message = "s3://no-such-bucket/lake", "bucket s3://no-such-bucket must exist"
+    if what == "credentials":
+        options, message = {"aws_endpoint": s3.server.url, "aws_allow_http": "true"}, "credentials must be given"
+    if what == "endpoint":
+        options["aws_endpoint"], message = "http://127.0.0.1:9", "no answer"
+    with s3.server.misbehaving(lambda *_: "deny" if what == "access" else None):
+        with pytest.raises(StorageError, match=message):
+            zb.build_index(place, "user_id", storage_options=options)
+        with pytest.raises(StorageError, match=message):
+            zb.open_index(place, storage_options=options)
+    assert s3.keys("_lake.zonebloom") == []
+
+
+# --- requests ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def wide_lake(s3_server):
+    """250 files with 8192 zones of 32 rows, optimized: the url, the bucket, the keys of each file."""
+    bucket = s3_server.bucket("wide-lake")
+    random = np.random.default_rng(3)
+    keys = [random.integers(0, 2**62, 32 * (33 if number < 192 else 32)) for number in range(250)]
+    with ThreadPoolExecutor(2) as pool:
+        files = pool.map(lambda mine: parquet(pa.table({"k": mine, "v": np.arange(len(mine))}), 64), keys)
+        for number, data in enumerate(files):
+            bucket.put_at_once(f"lake/part-{number:04}.parquet", data)
+    zb.build_index(bucket.url("lake"), "k", rows_per_zone=32, storage_options=bucket.options)
+    return bucket, keys
+
+
+def test_a_cold_search_takes_few_requests_and_a_second_one_fewer(wide_lake):
+    bucket, keys = wide_lake
+    with bucket.server.recorded() as cold:
+        index = zb.open_index(bucket.url("lake"), storage_options=bucket.options)
+        found = index.search(zb.col("k") == int(keys[7][33]))
+    assert (found.total.files, found.total.zones, found.kept.files) == (250, 8192, 1)
+    assert len(cold) <= 12
+    assert sum(one.num_bytes for one in cold) <= 1_000_000
+    assert index.traffic.num_requests == len(cold)
+    listed = sum(one.num_bytes for one in cold if "list-type" in one.query)
+    assert index.traffic.bytes_read == sum(one.num_bytes for one in cold) - listed
+    for key in (int(keys[200][5]), 1, 2):
+        before = index.traffic
+        with bucket.server.recorded() as second:
+            index.search(zb.col("k") == key)
+        assert len(second) <= 4
+        assert (index.traffic - before).num_requests == len(second)
+    with bucket.server.recorded() as together:
+        index.search(zb.col("k").isin([int(mine[0]) for mine in keys[:100]]))
+    assert len(together) <= 6
+
+
+def test_a_scan_adds_the_reads_of_its_row_group(wide_lake):
+    bucket, keys = wide_lake
+    index = zb.open_index(bucket.url("lake"), storage_options=bucket.options)
+    question = zb.col("k") == int(keys[125][100])
+    while index.search(question).kept.zones > 1:  # one more by chance
+        keys[125] = keys[125][1:]
+        question = zb.col("k") == int(keys[125][100])
+    with bucket.server.recorded() as searched:
+        index.search(question)
+    with bucket.server.recorded() as scanned:
+        assert index.to_table(question).num_rows == 1
+    with bucket.server.recorded() as again:
+        index.to_table(question)
+    data = [one for one in scanned if one.path.endswith(".parquet")]
+    assert len(scanned) == len(searched) + len(data)
+    assert {one.path for one in data} == {f"/{bucket.name}/lake/part-0125.parquet"}
+    assert len(data) <= 4
+    group = index.search(question).kept.bytes
+    assert sum(one.num_bytes for one in again if one.path.endswith(".parquet")) <= 2 * group
+
+
+def test_explain_shows_the_requests(wide_lake, capsys):
+    bucket, _ = wide_lake
+    index = zb.open_index(bucket.url("lake"), storage_options=bucket.options)
+    index.search("k = 1")
+    with bucket.server.recorded() as requests:
+        explanation = index.explain("k = 1")
+    with bucket.server.recorded() as again:
+        index.explain("k = 1")
+    num_requests = explanation.to_dict()["requests"]
+    assert num_requests <= len(requests) <= num_requests + 2, "some bits of filters, once for an opened index"
+    assert num_requests == len(again) <= 4
+    assert f"{num_requests} requests to object stores, {explanation.to_dict()['bytes_read']:,} bytes" in str(
+        explanation
+    )
+    assert 0 < explanation.to_dict()["bytes_read"] < 500_000
+
+
+# --- the command, and what is loaded ----------------------------------------------------------------------------------
+
+
+def test_the_command_takes_urls_and_options(s3: Bucket, flat_lake: Lake, run):
+    url = s3.upload(flat_lake.root, "lake")
+    options = [part for name, value in s3.options.items() for part in ("--storage-option", f"{name}={value}")]
+    built = run("build", url, "-c", "user_id", "--format", "json", *options)
+    assert built.code == 0, built.err
+    assert built.document["index"] == beside(url)
+    question = ("-w", f"user_id = '{key_of(flat_lake, 5)}'", "--format", "json", *options)
+    explained = run("explain", url, *question).document
+    assert explained["requests"] > 0
+    assert explained["kept"]["files"] == 1
+    assert run("scan", url, *question).document["user_id"] == key_of(flat_lake, 5)
+    refused = run("search", url, "-w", "user_id = 'x'", *options, "--storage-option", "nothing")
+    assert (refused.code, refused.out) == (2, "")
+    missing = run("search", "s3://no-such-bucket/lake", "-w", "user_id = 'x'", *options)
+    assert (missing.code, missing.err.count("\n")) == (1, 1)
+    assert run("delete", url, "--yes", *options).code == 0
+    assert s3.keys("_lake.zonebloom") == []
+
+
+def test_a_local_search_does_without_obstore(flat_lake: Lake):
+    zb.build_index(flat_lake.root, "user_id", rows_per_zone=64)
+    script = f"""
+import sys
+sys.modules["obstore"] = None
+import zonebloom as zb
+from zonebloom.errors import MissingDependencyError
+index = zb.open_index({str(flat_lake.root)!r})
+print(index.to_table("user_id = 'x'").num_rows, [one for one in sys.modules if "zonebloom" in one and "object_" in one])
+try:
+    zb.open_index("s3://bucket/lake", storage_options={{"aws_access_key_id": "k", "aws_secret_access_key": "s"}})
+except MissingDependencyError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    first, second = done.stdout.splitlines()
+    assert first == "0 []"
+    assert 'pip install "zonebloom[s3]"' in second

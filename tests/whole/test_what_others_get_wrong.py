@@ -1,0 +1,399 @@
+"""Rows that other indexes lose, each a test: a pruned row that matched is the one error that nobody sees.
+
+Oracle: the rows as written.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import os
+import struct
+from decimal import Decimal
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+import zonebloom as zb
+
+
+@pytest.fixture
+def lake(tmp_path):
+    """`lake(table, ...)` writes each table as a file, `part-0.parquet` and on, and gives the folder."""
+
+    def write(*tables: pa.Table):
+        root = tmp_path / "lake"
+        root.mkdir()
+        for number, table in enumerate(tables):
+            pq.write_table(table, root / f"part-{number}.parquet", row_group_size=4)
+        return root
+
+    return write
+
+
+def codes(found: zb.SearchResult) -> set[str]:
+    return {str(reason.code) for reason in found.reasons}
+
+
+def column(values, kind=None) -> pa.Table:
+    return pa.table({"c": pa.array(values, kind, from_pandas=False)})
+
+
+def test_01_a_file_the_index_has_never_seen_is_read_whole(lake):
+    root = lake(column([1, 2, 3]))
+    index = zb.build_index(root, "c", rows_per_zone=1)
+    assert index.to_table("c = 9").num_rows == 0
+    pq.write_table(column([9, 1]), root / "later.parquet")
+    found = index.search("c = 9")
+    assert (found.files, codes(found)) == (["later.parquet"], {"FILE_NOT_INDEXED"})
+    assert found.num_rows_kept == 2
+    assert index.to_table("c = 9").num_rows == 1
+    assert index.to_table("c = 1").num_rows == 2
+    assert zb.open_index(root).to_table("c = 9").num_rows == 1
+
+
+def test_02_a_file_changed_in_place_is_read_whole(lake):
+    root = lake(column([1, 2, 3]), column([4, 5, 6]))
+    index = zb.build_index(root, "c", rows_per_zone=1)
+    pq.write_table(column([7, 8, 9]), root / "part-1.parquet")
+    found = index.search("c = 8")
+    assert (found.files, codes(found)) == (["part-1.parquet"], {"FILE_CHANGED"})
+    assert index.to_table("c = 8").num_rows == 1
+    assert index.to_table("c = 5").num_rows == 0
+    assert index.search("c = 2").num_zones_kept == 1
+
+
+def test_02_a_change_of_the_same_size_is_seen_by_its_time(lake):
+    root = lake(column([1, 2, 3]))
+    path = root / "part-0.parquet"
+    index = zb.build_index(root, "c", rows_per_zone=1)
+    size = path.stat().st_size
+    pq.write_table(column([4, 5, 6]), path)
+    assert path.stat().st_size == size
+    assert index.to_table("c = 5").num_rows == 1
+    os.utime(path, ns=(0, 12345))
+    assert index.to_table("c = 5").num_rows == 1
+    assert codes(index.search("c = 5")) == {"FILE_CHANGED"}
+
+
+def test_02_a_write_right_after_the_build_is_seen(lake):
+    """Within the tick of a coarse clock two writes share a time: a build does not trust a file that young."""
+    root = lake(column([0, 2, 3]))
+    for attempt in range(5):
+        pq.write_table(column([attempt, 2, 3]), root / "part-0.parquet")
+        index = zb.build_index(root, "c", rows_per_zone=1, overwrite=True)
+        pq.write_table(column([attempt + 100, 2, 3]), root / "part-0.parquet")
+        assert index.to_table(zb.Equals("c", attempt + 100)).num_rows == 1
+
+
+def test_03_rows_that_moved_are_found_where_they_are_now(lake):
+    """A compaction that swaps and joins files: row ranges hold only under the fingerprint they were made for."""
+    root = lake(column([1, 2, 3]), column([4, 5, 6]))
+    index = zb.build_index(root, "c", rows_per_zone=1)
+    (root / "part-0.parquet").rename(root / "swap")
+    (root / "part-1.parquet").rename(root / "part-0.parquet")
+    (root / "swap").rename(root / "part-1.parquet")
+    for value in range(1, 7):
+        assert index.to_table(zb.Equals("c", value)).num_rows == 1
+    (root / "part-1.parquet").unlink()
+    pq.write_table(column([6, 5, 4, 3, 2, 1]), root / "part-0.parquet")
+    for value in range(1, 7):
+        assert index.to_table(zb.Equals("c", value)).num_rows == 1
+
+
+NANS = [struct.unpack("<d", struct.pack("<Q", bits))[0] for bits in (0x7FF8 << 48, 0xFFF8 << 48, (0x7FF8 << 48) + 1)]
+
+
+@pytest.mark.parametrize("kind", [pa.float64(), pa.float32(), pa.float16()])
+def test_04_both_zeros_are_zero(lake, kind):
+    rows = [np.float16(one) for one in (1.0, -0.0, 2.0, 0.0)] if kind == pa.float16() else [1.0, -0.0, 2.0, 0.0]
+    index = zb.build_index(lake(column(rows, kind)), "c", rows_per_zone=1)
+    for zero in (0.0, -0.0, 0, np.float32(-0.0), Decimal(0)):
+        for predicate in (zb.Equals("c", zero), zb.IsIn("c", [zero, 17.0])):
+            assert list(index.search(predicate).row_ranges) == [(0, 1, 2), (0, 3, 4)]
+            assert index.to_table(predicate).num_rows == 2
+    assert index.to_table("c = 0").num_rows == 2
+    assert index.to_table("c = -0.0").num_rows == 2
+    assert index.exists("c", [0.0, -0.0]).to_pylist() == [True, True]
+
+
+@pytest.mark.parametrize("kind", [pa.float64(), pa.float32()])
+def test_04_nan_never_prunes(lake, kind):
+    index = zb.build_index(lake(column([1.0, *NANS, 2.0], kind)), "c", rows_per_zone=1)
+    for predicate in (zb.Equals("c", math.nan), zb.IsIn("c", [5.0, math.nan]), ~zb.Equals("c", math.nan)):
+        found = index.search(predicate)
+        assert found.num_rows_kept == found.num_rows == 5
+        assert "NAN_LITERAL" in codes(found)
+    expression = pc.is_nan(pc.field("c"))
+    assert index.to_table(expression).num_rows == 3
+    assert index.to_table("c != 1").num_rows == 4
+
+
+def test_05_padding_and_case_are_not_folded(lake):
+    """No CHAR, no collation: 'a' is neither 'a ' nor 'A', in the filters and in the scan alike; functions keep."""
+    index = zb.build_index(lake(column(["a", "a ", "A", "á", "a\u0301"])), "c", rows_per_zone=1)
+    for text in ("a", "a ", "A", "á", "a\u0301"):
+        assert index.to_table(zb.Equals("c", text))["c"].to_pylist() == [text]
+        assert index.search(zb.Equals("c", text)).num_zones_kept == 1
+    found = index.search("lower(c) = 'a'")
+    assert (found.num_rows_kept, codes(found)) == (5, {"CAST_ON_COLUMN"})
+    assert index.to_table("lower(c) = 'a'")["c"].to_pylist() == ["a", "A"]
+    assert index.search("c ILIKE 'A'").num_rows_kept == 5
+    assert index.to_table("c ILIKE 'A'").num_rows == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("NOT c = 1", [2, 3]),
+        ("c != 1", [2, 3]),
+        ("c <> 1", [2, 3]),
+        ("c NOT IN (1, 2)", [3]),
+        ("NOT (c IN (1, 2) OR c = 3)", []),
+        ("c IS NOT NULL", [1, 2, 3]),
+        ("NOT (c = 1 AND c = 2)", [1, 2, 3]),
+        ("NOT NOT c = 1", [1]),
+        ("NOT c IS NULL", [1, 2, 3]),
+        ("c NOT IN (1, NULL)", []),
+        ("c IS DISTINCT FROM 1", [None, 2, 3]),
+        ("NOT c IS NOT DISTINCT FROM 1", [None, 2, 3]),
+        ("c IS NOT DISTINCT FROM NULL", [None]),
+    ],
+)
+def test_06_negations_lose_no_row(lake, text, expected):
+    index = zb.build_index(lake(column([1, None, 2, 3])), "c", rows_per_zone=1)
+    rows = index.to_table(text)["c"].to_pylist()
+    assert sorted(rows, key=str) == sorted(expected, key=str)
+
+
+def test_06_a_negation_of_a_certain_part_prunes(lake, tmp_path):
+    """What is proved may prune under NOT: partition columns are exact."""
+    root = tmp_path / "hive"
+    for day in (1, 2, 3):
+        (root / f"day={day}").mkdir(parents=True)
+        pq.write_table(column([day, 7]), root / f"day={day}" / "a.parquet")
+    index = zb.build_index(root, "c", rows_per_zone=1)
+    found = index.search("NOT day = 2 AND c = 7")
+    assert found.files == ["day=1/a.parquet", "day=3/a.parquet"]
+    assert found.num_rows_kept == 2
+    assert index.search("NOT (day = 2 OR c = 7)").files == ["day=1/a.parquet", "day=3/a.parquet"]
+
+
+def test_07_in_with_null_empty_and_duplicates(lake):
+    index = zb.build_index(lake(column([1, None, 2, 3])), "c", rows_per_zone=1)
+    assert index.to_table(zb.IsIn("c", [1, None, 1, 1])).num_rows == 1
+    assert index.search(zb.IsIn("c", [1, None, 1, 1])).num_zones_kept == 1
+    for nothing in ([], [None], [None, None]):
+        assert index.to_table(zb.IsIn("c", nothing)).num_rows == 0
+        assert index.search(zb.IsIn("c", nothing)).num_rows_kept == 0
+    assert index.to_table(~zb.IsIn("c", [])).num_rows == 4
+    assert index.to_table(~zb.IsIn("c", [1, None])).num_rows == 0
+    assert index.to_table(~zb.IsIn("c", [1])).num_rows == 2
+
+
+def test_07_long_lists_prune_as_well(lake):
+    values = np.arange(4000, dtype=np.int64)
+    index = zb.build_index(lake(column(values)), "c", rows_per_zone=100, fpp=1e-9)
+    wanted = [5, 3999, *range(10**9, 10**9 + 100_000)]
+    for predicate in (zb.IsIn("c", wanted), zb.IsIn("c", pa.array(wanted)), pc.field("c").isin(wanted)):
+        found = index.search(predicate)
+        assert (found.num_zones, found.num_zones_kept) == (40, 2)
+        assert index.to_table(predicate)["c"].to_pylist() == [5, 3999]
+    text = f"c IN ({', '.join(map(str, wanted[:3000]))})"
+    assert index.search(text).num_zones_kept == 2
+    chain = " OR ".join(f"c = {value}" for value in wanted[:800])
+    assert index.search(chain).num_zones_kept == 2
+
+
+def test_08_each_type_hashes_as_it_was_built(lake):
+    """The same number in columns of every width: no literal is hashed at another width than its column."""
+    kinds = [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()]
+    kinds += [pa.float32(), pa.float64(), pa.decimal128(9, 2), pa.decimal256(14, 5), pa.decimal32(5, 1)]
+    table = pa.table(
+        {
+            f"c{number}": pa.array([3, 5, 7])
+            .cast(pa.decimal128(19, 0) if pa.types.is_decimal(kind) else kind)
+            .cast(kind)
+            for number, kind in enumerate(kinds)
+        }
+    )
+    index = zb.build_index(lake(table), table.column_names, rows_per_zone=1, fpp=1e-9)
+    literals = [5, 5.0, Decimal(5), Decimal("5.00"), np.int8(5), np.uint64(5), pa.scalar(5, pa.int16()), np.float32(5)]
+    for name in table.column_names:
+        for literal in literals:
+            assert index.search(zb.Equals(name, literal)).num_zones_kept == 1, (name, literal)
+            assert index.to_table(zb.Equals(name, literal)).num_rows == 1
+        assert index.to_table(f"{name} = 5").num_rows == 1
+        assert index.to_table(f"{name} = 5.0").num_rows == 1
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "literal", "expected"),
+    [
+        ([1, 127, -128], pa.int8(), 127, 1),
+        ([1, 127, -128], pa.int8(), 300, 0),
+        ([1, 127, -128], pa.int8(), 383, 0),  # 383 wraps to 127
+        ([1, 255], pa.uint8(), -1, 0),
+        ([1, 2**64 - 1], pa.uint64(), 2**64 - 1, 1),
+        ([1, 2**64 - 1], pa.uint64(), -1, 0),
+        ([1, -1], pa.int64(), 2**64 - 1, 0),
+        ([1, 2], pa.int32(), 1.0, 1),
+        ([1, 2], pa.int32(), 1.5, 0),
+        ([0.1, 0.5], pa.float32(), 0.5, 1),
+        ([0.1, 0.5], pa.float64(), Decimal("0.1"), 1),
+        ([Decimal("1.50"), Decimal("2.00")], pa.decimal128(10, 2), Decimal("1.5"), 1),
+        ([Decimal("1.50"), Decimal("2.00")], pa.decimal128(10, 2), 2, 1),
+        ([Decimal("1.50"), Decimal("2.00")], pa.decimal128(10, 2), Decimal("1.505"), 0),
+        ([1_000_000, 2_000_000], pa.timestamp("us"), dt.datetime(1970, 1, 1, 0, 0, 1), 1),  # noqa: DTZ001 - a local time
+        ([1000, 2000], pa.timestamp("ms", "UTC"), dt.datetime(1970, 1, 1, 0, 0, 1, tzinfo=dt.UTC), 1),
+        (
+            [1000, 3_600_000],
+            pa.timestamp("ms", "Europe/Berlin"),
+            dt.datetime(1970, 1, 1, 2, tzinfo=dt.timezone(dt.timedelta(hours=1))),
+            1,
+        ),
+        ([1000, 2000], pa.timestamp("ms"), dt.date(1970, 1, 1), 0),
+        ([0, 86_400_000], pa.timestamp("ms"), dt.date(1970, 1, 2), 1),
+        ([0, 1], pa.date32(), dt.datetime(1970, 1, 2), 1),  # noqa: DTZ001 - a local time
+        ([True, False], pa.bool_(), True, 1),
+    ],
+)
+def test_09_literals_are_converted_exactly_or_keep(lake, values, kind, literal, expected):
+    table = column(
+        pa.array(values, kind) if not pa.types.is_timestamp(kind) else pa.array(values, pa.int64()).cast(kind)
+    )
+    index = zb.build_index(lake(table), "c", rows_per_zone=1)
+    assert index.to_table(zb.Equals("c", literal)).num_rows == expected
+    assert index.to_table(zb.IsIn("c", [literal])).num_rows == expected
+    assert index.search(zb.Equals("c", literal)).num_rows_kept >= expected
+
+
+def test_09_a_literal_that_does_not_convert_keeps_everything(lake):
+    index = zb.build_index(lake(column([1, 2, 3])), "c", rows_per_zone=1)
+    found = index.search(zb.Equals("c", 1.5))
+    assert (found.num_rows_kept, codes(found)) == (3, {"TYPE_MISMATCH"})
+    for literal in ("1x", b"1", True):  # a scan cannot compare them, and a search refuses what a scan refuses
+        for ask in (index.search, index.explain, index.to_table):
+            with pytest.raises(zb.ZoneBloomError, match="must be compared with a value of that type"):
+                ask(zb.Equals("c", literal))
+
+
+def test_09_out_of_range_is_no_match_only_for_equality(lake):
+    index = zb.build_index(lake(column([1, 2, None], pa.int8())), "c", rows_per_zone=1)
+    assert index.search("c = 300").num_rows_kept == 0
+    assert index.search("c IN (300, 2)").num_zones_kept == 1
+    assert index.to_table("c != 300").num_rows == 2
+    assert index.to_table("c < 300").num_rows == 2
+    assert index.to_table("NOT c = 300").num_rows == 2
+    assert index.to_table("c NOT IN (300)").num_rows == 2
+    assert index.to_table(~zb.Equals("c", 300)).num_rows == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("CAST(c AS BIGINT) = 1", 2),
+        ("CAST(c AS DOUBLE) = 2.5", 1),
+        ("upper(c) = 'X'", 1),
+        ("length(c) = 1", 3),
+    ],
+)
+def test_10_a_function_of_the_column_is_not_the_column(lake, text, expected):
+    values = ["1", "01", "2"] if "BIGINT" in text else ["2.50", "3"] if "DOUBLE" in text else ["x", "y", "zz", "z"]
+    index = zb.build_index(lake(column(values)), "c", rows_per_zone=1)
+    found = index.search(text)
+    assert (found.num_rows_kept, codes(found)) == (len(values), {"CAST_ON_COLUMN"})
+    assert index.to_table(text).num_rows == expected
+
+
+def test_10_a_cast_inside_an_arrow_expression(lake):
+    index = zb.build_index(lake(column(["1", "01", "2"])), "c", rows_per_zone=1)
+    expression = pc.field("c").cast(pa.int64()) == 1
+    assert index.search(expression).num_rows_kept == 3
+    assert index.to_table(expression)["c"].to_pylist() == ["1", "01"]
+
+
+def test_10_a_filter_is_not_asked_with_the_bytes_of_another_type(tmp_path):
+    """DuckDB 2.0 reads such columns as doubles, looks up hashes of doubles and loses all rows, by any filters."""
+    columns = {"half": np.arange(100, dtype=np.float16), "wide": pa.array(range(100)).cast(pa.decimal256(50, 3))}
+    options = {name: {"ndv": 100, "fpp": 1e-6} for name in columns}
+    pq.write_table(pa.table(columns), tmp_path / "a.parquet", bloom_filter_options=options)
+    for name in columns:
+        assert duckdb.sql(f"SELECT * FROM '{tmp_path}/a.parquet' WHERE {name} = 7").fetchall() == []
+        assert zb.open_lake(tmp_path).to_table(f"{name} = 7").num_rows == 1
+
+
+def test_11_or_with_an_unindexed_side_keeps_everything_and_and_does_not(lake):
+    table = pa.table({"c": [1, 2, 3, 4], "plain": [9, 8, 7, 6]})
+    index = zb.build_index(lake(table), "c", rows_per_zone=1)
+    either = index.search("c = 1 OR plain = 6")
+    assert either.num_rows_kept == 4
+    assert codes(either) == {"COLUMN_NOT_INDEXED", "OR_WITH_UNINDEXED_BRANCH"}
+    assert index.to_table("c = 1 OR plain = 6")["c"].to_pylist() == [1, 4]
+    both = index.search("c = 1 AND plain = 9")
+    assert both.num_rows_kept == 1
+    assert index.to_table("c = 1 AND plain = 6").num_rows == 0
+    assert index.search("(c = 1 AND plain = 9) OR (c = 2 AND plain > 0)").num_rows_kept == 2
+
+
+def test_12_a_column_missing_from_a_file_is_all_null_there(lake):
+    root = lake(pa.table({"other": [1, 2]}), pa.table({"other": [3], "c": [5]}))
+    index = zb.build_index(root, "c", rows_per_zone=1)
+    assert index.to_table("c IS NULL")["other"].to_pylist() == [1, 2]
+    assert index.search("c = 5").num_zones_kept == 1
+    assert index.to_table("NOT c = 4")["other"].to_pylist() == [3]
+
+
+def test_12_a_type_that_changed_between_files_loses_nothing(lake):
+    root = lake(column([1, 2], pa.int32()), column([2, 3], pa.int64()), column([2.0, 2.5]), column(["2", "x"]))
+    index = zb.build_index(root, "c", rows_per_zone=1)
+    found = index.search("c = 2")
+    assert found.row_ranges.fragment(0).num_rows == 1
+    assert found.row_ranges.fragment(1).num_rows == 1
+    assert found.row_ranges.fragment(2).num_rows == 2
+    assert found.row_ranges.fragment(3).num_rows == 2
+    assert {reason.path for reason in found.reasons} == {"part-2.parquet", "part-3.parquet"}
+
+
+def test_13_a_commit_under_a_running_reader(lake):
+    """A scan that was begun reads the version it opened, while columns are built anew and files are added."""
+    root = lake(column([1, 2, 3, 1] * 100), column([1, 5, 6, 7] * 100))
+    index = zb.build_index(root, "c", rows_per_zone=8)
+    reader = index.scan("c = 1")
+    first = reader.read_next_batch()
+    zb.build_index(root, "c", rows_per_zone=2, overwrite=True)
+    pq.write_table(column([1]), root / "part-9.parquet")
+    rest = reader.read_all()
+    assert first.num_rows + rest.num_rows == 300
+    assert index.to_table("c = 1").num_rows == 301
+
+
+@pytest.mark.parametrize("damage", ["flip", "truncate", "empty", "missing", "grow"])
+def test_14_a_damaged_segment_keeps_everything_and_says_so(lake, damage):
+    root = lake(column([1, 2, 3]), column([4, 5, 6]))
+    index = zb.build_index(root, "c", rows_per_zone=1, workers=1)
+    (path,) = index.root.rglob("*.zones.arrow")
+    data = bytearray(path.read_bytes())
+    if damage == "flip":
+        data[len(data) // 2] ^= 1
+    elif damage == "truncate":
+        data = data[: len(data) // 2]
+    elif damage == "empty":
+        data = bytearray()
+    elif damage == "grow":
+        data += b"\x00" * 8
+    path.unlink()
+    if damage != "missing":
+        path.write_bytes(data)
+    opened = zb.open_index(root)
+    with pytest.warns(RuntimeWarning, match="read whole"):
+        found = opened.search("c = 2")
+    assert (found.num_rows_kept, "SEGMENT_CORRUPT" in codes(found)) == (6, True)
+    assert opened.to_table("c = 2").num_rows == 1
+    assert opened.exists("c", [99]).to_pylist() == [True]
+    assert opened.exists("c", [99, 2], exact=True).to_pylist() == [False, True]
+    assert not opened.verify().is_sound

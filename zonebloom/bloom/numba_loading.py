@@ -1,0 +1,28 @@
+"""When compiled kernels are worth loading: Numba takes 0.3 s once, and Python and NumPy answer a few keys in less.
+
+A process imports Numba once the time without it, that of the next answer included, exceeds the cost of importing it.
+So no process takes more than about twice the time of the better choice.
+"""
+
+from __future__ import annotations
+
+import sys
+
+_LOADING_SECONDS = 0.2
+"""CPU time of importing Numba and the first call of a kernel, where its machine code is cached: 0.2 to 0.4 s."""
+_seconds_without = 0.0
+_KERNELS = "zonebloom.bloom.kernels"
+
+
+def is_worth_loading(kernels: str, seconds: float) -> bool:
+    """Whether the module `kernels` is loaded, or should be for an answer that takes `seconds` without it."""
+    global _seconds_without  # noqa: PLW0603 - what a process has loaded is of the process too
+    if kernels in sys.modules:
+        return True
+    _seconds_without += seconds
+    return _seconds_without > _LOADING_SECONDS
+
+
+def compile_seconds() -> float:
+    """Seconds that this process has compiled kernels; Numba is not loaded for the answer."""
+    return float(sys.modules[_KERNELS].compile_seconds()) if _KERNELS in sys.modules else 0.0

@@ -1,0 +1,245 @@
+"""The doors: build, open, import and delete an index.
+
+An index is a folder beside the data (`_<name>.zonebloom/`), or anywhere else. No door changes a data file.
+
+Spec: specs/index-format.md#locations
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from zonebloom.errors import IndexNotFoundError, Words
+from zonebloom.formats import open_dataset
+from zonebloom.formats.index_location import is_index_name, places_of
+from zonebloom.formats.table_folders import METADATA_SUFFIX
+from zonebloom.index import Index
+from zonebloom.options import COMMIT_EVERY, FPP, ROWS_PER_ZONE, BuildOptions, IndexOptions
+from zonebloom.storage.manifest import list_versions
+from zonebloom.storage.snapshot import load_snapshot
+from zonebloom.stores.locations import absolute, is_url
+from zonebloom.stores.open import open_store
+
+if TYPE_CHECKING:
+    from zonebloom.indexing.fill import Runner
+    from zonebloom.indexing.progress import Progress
+    from zonebloom.indexing.versions import Removal
+    from zonebloom.options import Kind, Sizing
+    from zonebloom.search.zone_table import ZoneTable
+
+_log = logging.getLogger("zonebloom")
+
+
+def open_index(
+    path: str | os.PathLike[str],
+    *,
+    version: int | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    dataset: Any = None,
+) -> Index:
+    """Open the index at `path`: the data set's folder, its only data file, or the folder of the index.
+
+    An index of a newer zonebloom opens too: it prunes nothing, and the reasons of each search say so.
+
+    Parameters
+    ----------
+    path
+        A local path or a URL (`s3://`, `gs://`, `az://`, `abfss://`, `file://`).
+    version
+        An older version; by default the current one.
+    storage_options
+        For URLs, of the index or of its data: credentials, region, endpoint and the like, under the names of the
+        object_store library (`aws_region`). Missing options come from the environment.
+    dataset
+        The indexed table as a `deltalake.DeltaTable`, a `pyiceberg.table.Table`, a `lance.LanceDataset` or a path, to
+        read it at the version of that object; or the new location of a data set that moved. By default the index knows
+        the location.
+
+    Raises
+    ------
+    IndexNotFoundError
+        There is no index at `path`.
+    CorruptIndexError
+        No version file of the index can be read.
+    StorageError
+        The store cannot be reached, or refuses the request.
+
+    Spec: specs/index-format.md#locations
+    """
+    given = absolute(path)
+    for root in _places(given):
+        store = open_store(root, storage_options)
+        versions = list_versions(store)
+        if versions:
+            table = None if dataset is None else open_dataset(dataset, storage_options)
+            _log.debug("opened %s, version %s of %s", root, version or versions[-1], versions)
+            return Index(load_snapshot(store, version, versions), table)
+    if not is_url(given) and not os.path.exists(given):  # noqa: PTH110 - never raises, whatever the name
+        raise IndexNotFoundError(f"a data set or an index must be at {path}, which does not exist")
+    raise IndexNotFoundError(f"an index must be beside {given} or in it", got="none", do=Words.BUILD)
+
+
+def _places(given: str) -> Iterator[str]:
+    """Possible folders of the index for a user's path, the likely one first: a place at a URL costs a request."""
+    if given.endswith(METADATA_SUFFIX):  # of an Iceberg table
+        given = given.rpartition("/")[0].rpartition("/")[0]
+    if is_url(given):
+        yield from (given, *places_of(given)) if is_index_name(given) else (*places_of(given), given)
+        return
+    yield from (given, *places_of(given))
+    real = os.path.realpath(given)
+    if real != given:
+        yield from places_of(real)
+
+
+def build_index(
+    source: Any,
+    columns: str | Sequence[str],
+    *,
+    kind: Kind = "bloom",
+    rows_per_zone: int = ROWS_PER_ZONE,
+    fpp: float = FPP,
+    sizing: Sizing = "power_of_two",
+    index: str | os.PathLike[str] | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    workers: int | None = None,
+    overwrite: bool = False,
+    optimize: bool = True,
+    commit_every: int = COMMIT_EVERY,
+    progress: bool | Callable[[Progress], None] = False,
+    runner: Runner | None = None,
+    adopt: Literal["parquet", "lance"] | None = None,
+) -> Index:
+    """Build, commit and open an index over `columns` of `source`; data files are only read.
+
+    If an index exists, the columns are added to it. Memory does not depend on the data set: it is one batch of zones
+    (4 MiB) for each worker and column; locators take 256 MiB in all if that is more.
+
+    Parameters
+    ----------
+    source
+        A folder of Parquet files (hive-partitioned or not), a file, a list of files, a `pyarrow.dataset.Dataset`, or a
+        Delta, Iceberg or Lance table. Folders and files may be URLs (`s3://`, `gs://`, `az://`, `abfss://`, `file://`).
+    columns
+        Names of columns; leaves of structs are written `a.b`.
+    kind
+        `bloom` makes a bloom filter for each zone. `locator` makes locators of about 4.2 bytes a row: a search then
+        keeps hardly any zone by chance, and `Index.locate` finds the zones of a million keys in a second. `both` makes
+        both: locators answer, and filters serve `zone_table` and exports. specs/locator.md.
+    rows_per_zone
+        Rows of a zone, at least 1.
+    fpp
+        False positive probability of the filter of a full zone of distinct values, in (0, 1).
+    sizing
+        `power_of_two` (Lance's), `exact` (0.59 of the bytes at the defaults), `adaptive` (by the distinct values of
+        each zone) or `parquet` (the closed formula, next power of two).
+    index
+        Folder or URL of the index; it may be in another store than the data. By default `_<name>.zonebloom` beside the
+        folder or file, or `_zonebloom` inside a whole bucket. A list of files and a pyarrow Dataset have no default.
+    storage_options
+        For URLs, of the data or of the index: credentials, region, endpoint and the like, under the names of the
+        object_store library (`aws_region`). Missing options come from the environment. The index does not store them.
+    workers
+        Threads; by default one for each core, and at least 8 if the data is in an object store.
+    overwrite
+        Build columns again that are indexed already.
+    optimize
+        Whether columns of more than 4096 zones become slice segments at the end, as `Index.optimize` makes them.
+    commit_every
+        Rows between commits, so that a build that dies retains its commits. The same call then resumes the build, and
+        merges all segments at the end. With `overwrite`, existing columns are replaced in one commit at the end.
+    progress
+        True for a bar on stderr, or a function that takes `Progress`.
+    runner
+        The executor of the work; by default `workers` threads of this process.
+    adopt
+        `"parquet"` uses the bloom filters inside the Parquet files: zones are row groups, and no data page is read.
+        `"lance"` uses the zones of a Lance table's own bloom index. Files without suitable filters are read. A full
+        refresh builds zones of `rows_per_zone` for all files.
+
+    Raises
+    ------
+    ColumnNotFoundError, UnsupportedTypeError, InvalidArgumentError
+        An argument is wrong; nothing was written.
+    IndexExistsError
+        A column is indexed already.
+    DataFileError
+        No file can be read. A single unreadable file is a warning: the index omits it, and searches keep it whole.
+    ConcurrentCommitError
+        Another commit came first.
+    """
+    from zonebloom.indexing.create import build, index_store  # noqa: PLC0415 - a plain search does without
+
+    options = IndexOptions(rows_per_zone, fpp, sizing, kind)
+    work = BuildOptions(workers, commit_every, progress, runner)
+    given = open_dataset(source, storage_options)
+    dataset = given.pin()
+    store = index_store(dataset, index, storage_options)
+    build(dataset, store, columns, options, work, overwrite=overwrite, optimize=optimize, adopt=adopt)
+    return Index(load_snapshot(store, None), given)
+
+
+def import_index(
+    source: Any,
+    zones: ZoneTable,
+    *,
+    column: str,
+    index: str | os.PathLike[str] | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    check: bool = True,
+) -> Index:
+    """Build an index of `source` from existing zones, such as an exported file or the zones of a Lance index.
+
+    Fragment number i is the i-th file in order of path. The zones of each fragment must tile its file.
+
+    Parameters
+    ----------
+    check
+        Read one zone of each file and prove that its filter holds every value, before anything is committed.
+
+    Raises
+    ------
+    InvalidZoneTableError
+        The zones do not tile the files, or a filter excludes a value in the data: the zones describe other data.
+    """
+    from zonebloom.indexing.create import import_zones, index_store  # noqa: PLC0415 - a plain search does without
+
+    given = open_dataset(source, storage_options)
+    dataset = given.pin()
+    store = index_store(dataset, index, storage_options)
+    import_zones(dataset, store, zones, column, check=check)
+    return Index(load_snapshot(store, None), given)
+
+
+def delete_index(
+    path: str | os.PathLike[str], *, storage_options: Mapping[str, str] | None = None, dry_run: bool = False
+) -> Removal:
+    """Remove the index of `path` with all its versions, or the files of a build that died before its first commit.
+
+    Only files that zonebloom wrote are removed; data files do not change.
+
+    Parameters
+    ----------
+    path
+        As for `open_index`.
+    dry_run
+        Remove nothing; only return the files to remove.
+
+    Raises
+    ------
+    IndexNotFoundError
+        There is no file of an index.
+    """
+    from zonebloom.indexing.versions import remove  # noqa: PLC0415 - a plain search does without
+
+    given = absolute(path)
+    stores = [open_store(place, storage_options) for place in _places(given)]
+    stores.sort(key=lambda store: not list_versions(store))  # an index before leftovers
+    for store in stores:
+        found = remove(store, dry_run=dry_run)
+        if found.num_files:
+            return found
+    raise IndexNotFoundError(f"an index must be beside {given} or in it", got="none: nothing to remove")

@@ -1,0 +1,113 @@
+"""A Parquet table of Spark's catalog, and whether a read of its files by path gives the same rows.
+
+A table may have options, metadata of columns, and partitions in any folder. zonebloom reads only a table without
+options and without such metadata. It reads a partition only if it lies in the folder with its name.
+
+Design: docs/design/spark.md#frames
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+from pyspark.errors import PySparkException
+
+from zonebloom.engines.spark.catalog import location_of, table_of
+from zonebloom.engines.spark.pushdown.names import backquoted
+from zonebloom.engines.spark.pushdown.types import altered_column
+from zonebloom.engines.spark.scan.layout import values_of
+from zonebloom.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from zonebloom.formats import DatasetSnapshot
+
+_OPTIONS = frozenset({"path", "serialization.format", "compression"})
+"""Options of a table that change no rows of a read."""
+_MOST_PARTITIONS = 32
+"""Partitions at most whose folders are requested from Spark; each takes about 20 ms."""
+_PLAIN_VALUE = re.compile(r"[^'\"\\$]*")
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogTable:
+    """A table with the same rows as its files, except for partitions in other folders."""
+
+    frame: DataFrame
+    """Spark's own read of the table."""
+    name: str
+    """Its name, quoted."""
+    is_partitioned: bool
+
+    @classmethod
+    def of(cls, frame: DataFrame) -> Self | None:
+        """The table that `frame` scans; None if it scans files by their path.
+
+        Raises
+        ------
+        InvalidArgumentError
+            Spark may read other rows of the table than of its files.
+        """
+        table = table_of(frame)
+        if table is None:
+            return None
+        spark, name = frame.sparkSession, backquoted(*table.split("."))
+        try:
+            described = json.loads(spark.sql(f"DESCRIBE EXTENDED {name} AS JSON").collect()[0][0])
+            is_whole = frame.sameSemantics(spark.table(name))
+        except PySparkException as error:
+            raise InvalidArgumentError(
+                "a table to read must be described by Spark's catalog",
+                got=f"{table}: {error.getCondition()}",
+                do="pass the path of the files",
+            ) from error
+        strange = sorted(set(described.get("storage_properties", ())) - _OPTIONS)
+        altered = altered_column(frame.schema)
+        problem = f"the option {strange[0]}" if strange else f"column {altered}" if altered else ""
+        if problem or not is_whole:
+            message = (
+                "a table to read must have the rows of its files, which options and metadata of columns may change"
+            )
+            raise InvalidArgumentError(
+                f"{message}",
+                got=f"{table} with {problem or 'options of a reader'}",
+                do="query it by spark.sql, or pass the path of the files",
+            )
+        return cls(frame, name, bool(described.get("partition_columns")))
+
+    def misplaced(self, dataset: DatasetSnapshot, listing: Iterable[str], paths: Iterable[str]) -> str | None:
+        """The reason why the table may have other partition values than the folders of `paths`; None if it has not.
+
+        The files of the table are those of `listing`. If there are as many partitions as folders with files, and each
+        of `paths` lies in the folder of its partition, no other partition can have that folder.
+        """
+        if not self.is_partitioned:
+            return None
+        try:
+            shown = {row[0] for row in self.frame.sparkSession.sql(f"SHOW PARTITIONS {self.name}").collect()}
+            asked = sorted({*map(_folder_of, paths), *(shown - set(map(_folder_of, listing)))})
+            if len(asked) > _MOST_PARTITIONS:
+                return f"rows of {len(asked)} partitions may match, and Spark is asked for {_MOST_PARTITIONS} folders"
+            other = next((one for one in asked if self._place_of(one) != dataset.absolute(one)), None)
+        except PySparkException as error:
+            return f"Spark does not say where the partitions of {self.name} lie: {error.getCondition()}"
+        return None if other is None else f"partition {other} of {self.name} does not lie in the folder of its name"
+
+    def _place_of(self, folder: str) -> str | None:
+        """The folder of the partition that `folder` names; None if its values need escapes in SQL."""
+        values = values_of(f"{folder}/")
+        if not all(value is None or _PLAIN_VALUE.fullmatch(value) for value in values.values()):
+            return None
+        literals = {key: "null" if value is None else f"'{value}'" for key, value in values.items()}
+        spec = ", ".join(f"{backquoted(key)} = {literal}" for key, literal in literals.items())
+        described = self.frame.sparkSession.sql(f"DESCRIBE EXTENDED {self.name} PARTITION ({spec}) AS JSON")
+        return location_of(str(json.loads(described.collect()[0][0]).get("location")))
+
+
+def _folder_of(path: str) -> str:
+    return path.rpartition("/")[0]

@@ -1,0 +1,462 @@
+"""`Lake`: a data set on Spark with its index; a query reads only rows that can match.
+
+A lake has the methods of a DataFrame that make sense before a condition. `where` and `filter` give a DataFrame.
+
+For each `where` it lists the data set afresh, searches the index, and chooses how to read: by the driver itself, by
+executors from row ranges, by Spark from few files, or by Spark's plain read. Spark filters what was read by the
+condition as it was given, so the rows are those of a plain read.
+
+Design: docs/design/spark.md#reads
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any, Literal, TypeAlias, cast, get_args
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from zonebloom.engines.spark.executors import lack_of_executors, reads_by_id
+from zonebloom.engines.spark.join.keys import collected
+from zonebloom.engines.spark.pushdown.names import backquoted
+from zonebloom.engines.spark.pushdown.translate import Condition, keys_condition, understand_all
+from zonebloom.engines.spark.pushdown.types import Binder, Piece
+from zonebloom.engines.spark.scan.catalog_table import CatalogTable
+from zonebloom.engines.spark.scan.choice import BY_ID, DRIVER_ROW_BYTES, Choice, Kept, Method, choose
+from zonebloom.engines.spark.scan.layout import Layout
+from zonebloom.engines.spark.scan.readers import Reader, SparkReader, filtered, local_frame
+from zonebloom.engines.spark.scan.row_ranges import local_rows, read_rows
+from zonebloom.engines.spark.scan.splits import TooWideError
+from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError
+from zonebloom.index import Index
+from zonebloom.predicates import Predicate
+from zonebloom.predicates.selection import RowSelection
+from zonebloom.predicates.sql_writer import as_sql
+from zonebloom.search.query import Query
+from zonebloom.search.result import SearchResult
+from zonebloom.search.view import View
+from zonebloom.storage.manifest import list_versions
+
+Asked: TypeAlias = Literal["auto"] | Method
+_ATTEMPTS = 3
+_LOOK_AFTER_SECONDS = 1.0
+"""Seconds until a new version of the index is noticed, at most."""
+_UTC = frozenset({"UTC", "Etc/UTC", "GMT", "Z", "+00:00", "Etc/GMT"})
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How the rows of one condition will be read, and what is skipped."""
+
+    condition: Condition
+    """The condition, with its parts for the index and for Spark."""
+    result: SearchResult
+    """The search: rows, zones and bytes kept of total, and the reasons."""
+    choice: Choice
+    """The way to read, and why."""
+    view: View
+    """The data set as it was listed."""
+    paths: tuple[str, ...]
+    """Files that must be read, relative to the root."""
+    wider: Callable[[], Choice]
+    """Gives the way to read if the rows prove too large for the driver."""
+
+
+@dataclass(frozen=True)
+class PrunedRead:
+    """A frame, and what was skipped for it."""
+
+    frame: DataFrame
+    """The rows that match, of the files that were listed; use it soon."""
+    plan: Plan
+    """How the frame is read."""
+
+    @property
+    def method(self) -> Method:
+        """The way to read."""
+        return self.plan.choice.method
+
+
+class Lake:
+    """A data set on Spark with its index: a table whose queries read only rows that can match.
+
+    Parameters
+    ----------
+    spark
+        Classic or Spark Connect.
+    index
+        Open.
+    reader
+        Who reads its files whole.
+    reopen
+        Gives the current version of the index.
+    method
+        As for `read`.
+    columns
+        Those that rows have, in order; None for all.
+    table
+        The table of Spark's catalog whose files these are.
+    frame
+        The plain scan that was given, whose own columns conditions may use.
+    """
+
+    resolve: Callable[[], Lake] | None = None
+    """Gives the lake as it is now, if it is a table of Spark's catalog."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        index: Index,
+        reader: Reader,
+        reopen: Callable[[], Index],
+        *,
+        method: Asked = "auto",
+        columns: Sequence[str] | None = None,
+        table: CatalogTable | None = None,
+        frame: DataFrame | None = None,
+    ) -> None:
+        _check_method(method)
+        self.spark = spark
+        self.method = method
+        self._index = index
+        self._reopen = reopen
+        self._lock = threading.Lock()
+        self._looked = time.monotonic()
+        self._reader = reader
+        self.table = table
+        self._frame = frame
+        self._binders: tuple[View, Binder] | None = None
+        self._warned = False
+        self._full_schema: StructType | None = None
+        self._columns = None if columns is None else self._known(columns)
+
+    def __repr__(self) -> str:
+        return f"Lake({self._index.data.location!r}, method {self.method}, {self._index!r})"
+
+    @property
+    def full_schema(self) -> StructType:
+        """Schema of Spark's plain read at the first use."""
+        if self._full_schema is None:
+            self._full_schema = self._reader.schema(self._index.view())
+        return self._full_schema
+
+    @property
+    def schema(self) -> StructType:
+        """Schema of the rows that `where` gives."""
+        return self.full_schema if self._columns is None else self._part(self._columns)
+
+    def _part(self, names: Iterable[str]) -> StructType:
+        """Some columns, in the order of the data set."""
+        wanted = set(names)
+        return StructType([field for field in self.full_schema if field.name in wanted])
+
+    def _known(self, columns: Sequence[str]) -> tuple[str, ...]:
+        known = self.full_schema.names
+        names = []
+        for name in [columns] if isinstance(columns, str) else columns:
+            if not isinstance(name, str):
+                raise InvalidArgumentError(
+                    "columns must be names", got=f"{name!r:.200}", do="derive others from the result"
+                )
+            same = [name] if name in known else [one for one in known if one.casefold() == name.casefold()]
+            if len(same) != 1:
+                raise ColumnNotFoundError.among(name, known, f"the data set {self._index.data.location}")
+            names += same
+        return tuple(names)
+
+    @cached_property
+    def _has_ids(self) -> bool:
+        return '"parquet.field.id"' in self.full_schema.json()
+
+    @property
+    def index(self) -> Index:
+        """The index, in the version that was used last."""
+        return self._index
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns, in order."""
+        return list(self.full_schema.names if self._columns is None else self._columns)
+
+    @property
+    def dtypes(self) -> list[tuple[str, str]]:
+        """Names and types of the columns, in order."""
+        return [(field.name, field.dataType.simpleString()) for field in self._selected(self._template).schema]
+
+    def printSchema(self) -> None:  # noqa: N802 - Spark's name
+        """Print names and types of the columns as a tree."""
+        self._selected(self._template).printSchema()
+
+    @cached_property
+    def _template(self) -> DataFrame:
+        return self.spark.createDataFrame([], self.full_schema)
+
+    # --- queries ----------------------------------------------------------------------------------------------------
+
+    def select(self, *columns: str | Sequence[str]) -> Lake:
+        """The same lake with these columns only, by name. A read opens no others, except those of a condition.
+
+        Raises
+        ------
+        ColumnNotFoundError
+            There is no such column.
+        InvalidArgumentError
+            A column is not given by its name.
+        """
+        other = copy(self)
+        given = columns[0] if len(columns) == 1 and isinstance(columns[0], (list, tuple)) else columns
+        other._columns = self._known(cast("Sequence[str]", given))  # noqa: SLF001 - of its class
+        return other
+
+    def _now(self) -> Lake:
+        """The lake itself; a table of Spark's catalog is resolved again."""
+        if self.resolve is None:
+            return self
+        lake = self.resolve()
+        lake.resolve, lake._columns = None, self._columns  # noqa: SLF001 - of its class
+        if self._frame is not None and self._frame.schema == lake.full_schema:
+            lake._frame = self._frame  # noqa: SLF001 - of its class
+        return lake
+
+    def toDF(self) -> DataFrame:  # noqa: N802 - Spark's name
+        """All rows: Spark's plain read, listed now."""
+        lake = self._now()
+        return lake._selected(lake._reader.whole(lake._index.view(), lake.full_schema, lake.schema))  # noqa: SLF001 - of its class
+
+    def count(self) -> int:
+        """The number of all rows."""
+        return int(self.toDF().count())
+
+    def show(self, n: int = 20, truncate: bool | int = True) -> None:  # noqa: FBT001, FBT002 - as Spark's
+        """Print the first `n` rows."""
+        self.toDF().show(n, truncate)
+
+    def join(self, other: DataFrame, on: Any = None, how: str | None = None) -> DataFrame:
+        """Spark's join of all rows; `ZoneBloom.prune_join` reads fewer."""
+        return self.toDF().join(other, on, how)
+
+    def createOrReplaceTempView(self, name: str) -> None:  # noqa: N802 - Spark's name
+        """Make all rows, listed now, a view of the session; `ZoneBloom.sql` prunes its scans of the view."""
+        self.toDF().createOrReplaceTempView(name)
+
+    def binder(self) -> Binder:
+        """The binder of the columns of the present data set."""
+        return self._state(strict=False)[1]
+
+    def _selected(self, frame: DataFrame) -> DataFrame:
+        if self._columns is None:
+            return frame
+        return frame.select(*map(backquoted, self._columns))
+
+    def where(
+        self, *conditions: str | Column | Predicate, method: Asked | None = None, strict: bool = False
+    ) -> DataFrame:
+        """The rows for which Spark finds each of `conditions` TRUE.
+
+        A condition can depend on how a row is read: `_metadata`, `input_file_name()`, `rand()`. It needs a plain read.
+        In the result, these have the values of a plain read only with `method="plain"`. The first condition of a lake
+        that prunes nothing warns.
+
+        Parameters
+        ----------
+        conditions
+            SQL text, a Column, or a predicate made with `zonebloom.col`, whose `isin` takes any number of values.
+        method
+            As for `read`, for this query.
+        strict
+            Refuse if files are new or changed since the last refresh. By default they are read whole.
+
+        Raises
+        ------
+        StaleIndexError
+            `strict`, and a file is new or changed.
+        InvalidArgumentError
+            `method` cannot read this.
+
+        Design: docs/design/spark.md#reads
+        """
+        read = self.prepare(*conditions, method=method, strict=strict)
+        known = read.plan.condition.predicate
+        if isinstance(known, Piece) and not self._warned:
+            self._warned = True
+            message = f"a condition must compare indexed columns with literals to prune, got {as_sql(known)}"
+            warnings.warn(f"{message}; every row is read, and explain() says more", RuntimeWarning, stacklevel=2)
+        return read.frame
+
+    filter = where
+
+    def where_in(
+        self,
+        column: str,
+        keys: DataFrame | Any,
+        *,
+        method: Asked | None = None,
+        strict: bool = False,
+    ) -> DataFrame:
+        """The rows whose `column` is one of `keys`: a frame that has that column, or any collection of values.
+
+        A frame is collected once, up to a million distinct keys. The plan has no literals of them.
+
+        Raises
+        ------
+        InvalidArgumentError
+            There are more keys; `prune_join` takes any number.
+        PredicateError
+            The keys are not of the column's type.
+
+        Design: docs/design/spark.md#keys
+        """
+        values = collected(column, keys)
+        read = self._now()._read  # noqa: SLF001 - of its class
+        return read(lambda binder: keys_condition(binder.path(column), values, binder), method, strict=strict).frame
+
+    def prepare(
+        self, *conditions: str | Column | Predicate, method: Asked | None = None, strict: bool = False
+    ) -> PrunedRead:
+        """`where`, with the plan: what is skipped, and why not more."""
+        if self.resolve is not None:
+            return self._now().prepare(*conditions, method=method, strict=strict)
+        return self._read(lambda binder: self._understood(conditions, binder), method, strict=strict)
+
+    def plan(self, condition: str | Column | Predicate, *, method: Asked | None = None, strict: bool = False) -> Plan:
+        """How `condition` would be read now. Nothing is read."""
+        if self.resolve is not None:
+            return self._now().plan(condition, method=method, strict=strict)
+        view, binder = self._state(strict=strict)
+        return self._planned(self._understood([condition], binder), view, binder, method)
+
+    def _understood(self, conditions: Sequence[str | Column | Predicate], binder: Binder) -> Condition:
+        is_of_session = self._frame is not None and self._frame.sparkSession is self.spark  # proofs need its settings
+        return understand_all(conditions, binder, self._frame if is_of_session else self._template)
+
+    # --- the data set now -------------------------------------------------------------------------------------------
+
+    def _state(self, *, strict: bool) -> tuple[View, Binder]:
+        """The present data set and index."""
+        with self._lock:
+            if time.monotonic() - self._looked > _LOOK_AFTER_SECONDS:
+                versions = list_versions(self._index.store)
+                if versions and versions[-1] != self._index.version:
+                    self._index = self._reopen()
+                self._looked = time.monotonic()
+            view = self._index.view()
+            if self._full_schema is None:
+                self._full_schema = self._reader.schema(view)
+            if self._binders is None or self._binders[0] is not view:
+                may_move = self.table is not None and self.table.is_partitioned
+                self._binders = view, Binder(self.full_schema, view, self._instant, may_move=may_move)
+            binder = self._binders[1]
+        if strict:
+            view.check_known()
+        return view, binder
+
+    def _instant(self, text: str) -> dt.datetime | None:
+        """The instant of a timestamp's text in Spark's session."""
+        if self.spark.conf.get("spark.sql.session.timeZone") in _UTC:
+            return dt.datetime.fromisoformat(text).replace(tzinfo=dt.UTC)
+        asked = f"SELECT unix_micros(CAST('{text}' AS TIMESTAMP_LTZ)) AS micros"
+        micros = self.spark.sql(asked).collect()[0].micros
+        return dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=micros)
+
+    def _planned(self, condition: Condition, view: View, binder: Binder, method: Asked | None) -> Plan:
+        asked = self.method if method is None else method
+        _check_method(asked)
+        is_by_id = self._has_ids and reads_by_id(self.spark)
+        if is_by_id:
+            condition = replace(condition, predicate=Piece(condition.shown, BY_ID))
+        with self._lock:
+            result = Query(view, condition.predicate, own_filters=False).result
+        paths = tuple(filter(self._reader.is_seen(view.listing), result.files))
+        schema = self._read_schema(condition)
+        misplaced = None if self.table is None else self.table.misplaced(view.dataset, view.listing, paths)
+        obstacle = BY_ID if is_by_id else self._reader.obstacle(condition, schema, view, binder, paths)
+        kept = Kept(
+            files=len(paths),
+            of_files=len(view.listing),
+            rows=result.kept.rows,
+            of_rows=result.total.rows,
+            bytes=result.kept.bytes,
+            is_local=condition.is_local and misplaced is None,
+            obstacle=misplaced or obstacle,
+            lack=lambda: self._lack,
+            is_native=self._reader.is_native,
+        )
+        wider = partial(choose, replace(kept, is_wide=True), asked)
+        return Plan(condition, result, choose(kept, asked), view, paths, wider)
+
+    def _read_schema(self, condition: Condition) -> StructType:
+        """The columns to read: the lake's and those of the condition; all if the condition has parts for Spark."""
+        known = condition.columns
+        if self._columns is None or known is None:
+            return self.full_schema
+        above = {name.split(".")[0] for name in known}
+        return self._part({*self._columns, *known, *above})
+
+    @cached_property
+    def _lack(self) -> str | None:
+        return lack_of_executors(self.spark)
+
+    # --- ways to read -----------------------------------------------------------------------------------------------
+
+    def _read(self, understood: Callable[[Binder], Condition], method: Asked | None, *, strict: bool) -> PrunedRead:
+        """The read; if files change or vanish meanwhile, they are listed again. The last attempt is a plain read."""
+
+        def planned(asked: Asked | None) -> Plan:
+            view, binder = self._state(strict=strict)
+            return self._planned(understood(binder), view, binder, asked)
+
+        for _ in range(_ATTEMPTS - 1):
+            try:
+                return self.by(planned(method))
+            except DataFileError:
+                continue
+            except AnalysisException as error:
+                if error.getCondition() != "PATH_NOT_FOUND":
+                    raise
+        return self.by(planned("plain" if method in (None, "auto") else method))
+
+    def by(self, plan: Plan) -> PrunedRead:
+        """The rows, read as `plan` says."""
+        method, schema, wanted = plan.choice.method, self._read_schema(plan.condition), plan.condition.exact
+        layout = Layout(plan.view)
+        if isinstance(self._reader, SparkReader) and method == "files":
+            frame = self._reader.files(plan.paths, self.full_schema, plan.condition)
+            return PrunedRead(self._selected(self._guarded(frame, plan)), plan)
+        if method == "plain":
+            frame = self._reader.whole(plan.view, self.full_schema, schema)
+        elif method == "row_ranges":
+            frame = read_rows(self.spark, layout, self._rows(plan), schema, wanted=wanted, found=plan.result)
+        elif plan.paths:
+            try:
+                rows = local_rows(layout, self._rows(plan), schema, wanted, max_bytes=DRIVER_ROW_BYTES)
+            except TooWideError:
+                return self.by(replace(plan, choice=plan.wider()))
+            frame = local_frame(self.spark, rows, schema)
+        else:
+            frame, plan = self._template.where("1 = 0"), replace(plan, condition=replace(plan.condition, keys=()))
+        frame = frame if method == "plain" else self._guarded(frame, plan)
+        return PrunedRead(self._selected(filtered(self.spark, frame, plan.condition)), plan)
+
+    def _guarded(self, frame: DataFrame, plan: Plan) -> DataFrame:
+        return self._reader.guarded(frame, plan.view, self.full_schema)
+
+    def _rows(self, plan: Plan) -> RowSelection:
+        """The candidate rows of the files that Spark reads."""
+        files = [plan.view.files[path] for path in plan.paths]
+        seen = RowSelection.from_ranges([(file.fragment_id, 0, file.num_rows) for file in files])
+        return plan.result.row_ranges & seen
+
+
+def _check_method(method: str) -> None:
+    known = ("auto", *get_args(Method))
+    if method not in known:
+        raise InvalidArgumentError(f"method must be one of {', '.join(known)}", got=f"{method!r}")

@@ -1,0 +1,338 @@
+"""The columns of a data set as Spark's own Parquet reader has them: names, order, types.
+
+The index has Arrow's types. Footers show whether nanoseconds are Parquet's INT96, and the types that Spark itself wrote
+(collations, intervals). Values of folders get Spark's types here: the library infers int32 and text, and Spark also
+wider numbers, dates and fractions. A timestamp needs a session's time zone, so it stays a text.
+
+Design: docs/design/spark.md#types, docs/design/spark.md#partition-columns
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+from pyspark.sql import types as spark
+
+from zonebloom.engines.spark.scan.splits import Reading, Split, packed, splits_of
+from zonebloom.engines.spark.scan.types import arrow_type, nullable_type, spark_type
+from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, UnsupportedTypeError, Words
+from zonebloom.formats.parquet.file import open_parquet
+
+if TYPE_CHECKING:
+    from zonebloom.predicates.selection import RowSelection
+    from zonebloom.search.view import View
+
+_ROW_METADATA = b"org.apache.spark.sql.parquet.row.metadata"
+_NUM_FOOTERS = 32
+"""Footers read at most to find a column. A column in none of them gets Arrow's type."""
+_NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
+_ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
+_INTEGER = re.compile(r"[+-]?\d+")
+_DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_DOUBLE = re.compile(r"([+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?))[fFdD]?")
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_INT, _LONG, _DOUBLE_TYPE = spark.IntegerType(), spark.LongType(), spark.DoubleType()
+_TEXT, _DATE_TYPE, _VOID = spark.StringType(), spark.DateType(), spark.NullType()
+_DIGITS = {"integer": 10, "long": 20}
+"""Decimal digits of each integer type."""
+_MAX_DIGITS = 38
+
+
+@dataclass(frozen=True)
+class Layout:
+    """One listing of a data set, with Spark's types."""
+
+    view: View
+
+    @property
+    def partition_columns(self) -> tuple[str, ...]:
+        """Columns with values from paths or from a table's log."""
+        return tuple(field.name for field in self.view.partition_fields)
+
+    @cached_property
+    def is_hive(self) -> bool:
+        """Whether the partition columns are folders; then Spark infers the types from the values."""
+        return self.view.dataset.declared() is None
+
+    def schema(self, columns: Sequence[str] | None = None) -> spark.StructType:
+        """All columns in order, or those named, each nullable.
+
+        Raises
+        ------
+        ColumnNotFoundError
+            There is no such column.
+        UnsupportedTypeError
+            Spark does not read a column from Parquet.
+        """
+        schema = self.view.schema
+        names = list(schema.names) if columns is None else list(columns)
+        for name in names:
+            if schema.get_field_index(name) < 0:
+                raise ColumnNotFoundError.among(name, schema.names, f"the data set {self.view.dataset.location}")
+        return spark.StructType([self._field(schema.field(name)) for name in names])
+
+    @cached_property
+    def readable(self) -> spark.StructType:
+        """All columns but those that Spark does not read from Parquet."""
+        fields = []
+        for field in self.view.schema:
+            try:
+                fields.append(self._field(field))
+            except UnsupportedTypeError:
+                continue
+        return spark.StructType(fields)
+
+    def _field(self, field: pa.Field) -> spark.StructField:
+        """The column in Spark's type, with its default value for files without the column."""
+        if field.name in self.partition_columns and self.is_hive:
+            return spark.StructField(field.name, infer(one.get(field.name) for one in self._texts.values()), True)
+        is_int96, written = self._described(field)
+        found = spark_type(field.name, field.type, is_int96=is_int96)
+        if written is None:
+            return spark.StructField(field.name, found, True)
+        default = {key: text for key, text in written.metadata.items() if key == "EXISTS_DEFAULT"}
+        return spark.StructField(field.name, _as_written(field.name, written.dataType, found), True, default)
+
+    @cached_property
+    def _texts(self) -> dict[str, dict[str, str | None]]:
+        """The partition values of each folder with files, as texts."""
+        folders = dict.fromkeys(path.rpartition("/")[0] for path in self.view.files)
+        return {folder: values_of(f"{folder}/") for folder in folders}
+
+    # --- footers ------------------------------------------------------------------------------------------------------
+
+    def _described(self, field: pa.Field) -> tuple[bool, Any]:
+        """Whether the first file with the column holds it as INT96, and the column as Spark wrote it."""
+        for names, int96, written in self._footers():
+            if field.name in names:
+                return field.name in int96, written.get(field.name)
+        return False, None
+
+    def _footers(self) -> Iterator[tuple[frozenset[str], frozenset[str], dict[str, Any]]]:
+        """For some files in order: columns, INT96 columns, columns as Spark wrote them. Each footer is read once."""
+        yield from self._read
+        while len(self._read) < _NUM_FOOTERS:
+            path = next(self._paths, None)
+            if path is None:
+                return
+            try:
+                with open_parquet(self.view.dataset, path, self.view.listing[path]) as data:
+                    self._read.append((frozenset(data.schema.names), data.int96_columns, _written(data.metadata)))
+            except DataFileError:  # the read of its rows raises the error
+                continue
+            yield self._read[-1]
+
+    @cached_property
+    def _read(self) -> list[tuple[frozenset[str], frozenset[str], dict[str, Any]]]:
+        return []
+
+    @cached_property
+    def _paths(self) -> Iterator[str]:
+        return iter(sorted(self.view.files))
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    def reading(self, schema: spark.StructType) -> Reading:
+        """How tasks read columns of `schema`.
+
+        Raises
+        ------
+        ColumnNotFoundError, UnsupportedTypeError
+            As `schema`.
+        InvalidArgumentError
+            A column of `schema` has another type in the data set.
+        """
+        for one, known in zip(schema, self.schema(schema.names), strict=True):
+            if arrow_type(known.dataType) != arrow_type(one.dataType):
+                raise InvalidArgumentError(
+                    f"column {one.name} must be of type {known.dataType.simpleString()}",
+                    got=one.dataType.simpleString(),
+                    do="read the data set again",
+                )
+        return Reading(self.view.dataset, schema)
+
+    def tasks(self, rows: RowSelection, asked: spark.StructType) -> tuple[Reading, list[tuple[Split, ...]]]:
+        """How the columns `asked` are read, and the tasks that read `rows`; raises as `reading` does."""
+        splits = splits_of(self.view, rows, lambda path: self.partition_values(path, asked))
+        return self.reading(asked), packed(splits)
+
+    def partition_values(self, path: str, schema: spark.StructType) -> dict[str, Any]:
+        """Values of the partition columns of `schema`, in its types, without columns that the file itself holds.
+
+        Raises
+        ------
+        DataFileError
+            One does not fit its type.
+        """
+        types = {one.name: one.dataType for one in schema}
+        names = [name for name in self.partition_columns if name in types]
+        if not names:  # saves parsing the folders of thousands of files
+            return {}
+        if self.is_hive:
+            texts = self._texts[path.rpartition("/")[0]]
+            return {name: typed(texts.get(name), types[name], path) for name in names}
+        found = self.view.dataset.partition_values(path, self.view.partition_fields)
+        if found is None:
+            raise DataFileError(f"the partition values of {path} must fit their types", do=Words.REFRESH)
+        return {name: _python(found[name]) for name in names if name in found}
+
+
+def _python(value: pa.Scalar) -> Any:
+    found = value.as_py()
+    return found.astimezone(dt.UTC) if isinstance(found, dt.datetime) and found.tzinfo is not None else found
+
+
+def _written(metadata: Any) -> dict[str, spark.StructField]:
+    """The columns that Spark wrote into a footer, by name."""
+    text = (metadata.metadata or {}).get(_ROW_METADATA)
+    if text is None:
+        return {}
+    try:
+        return {one.name: one for one in spark.StructType.fromJson(json.loads(text))}
+    except Exception:  # noqa: BLE001 - text of another version of Spark; Parquet's own types apply
+        return {}
+
+
+def _as_written(column: str, written: spark.DataType, found: spark.DataType) -> spark.DataType:
+    """`written` if it is the same type with a collation; refused if only Spark can read it."""
+    try:
+        nullable = nullable_type(written)
+        is_same = arrow_type(nullable) == arrow_type(found)
+    except UnsupportedTypeError as error:
+        raise UnsupportedTypeError(
+            f"column {column} must be of a type that other readers of Parquet know",
+            got=written.simpleString(),
+            do="select the other columns",
+        ) from error
+    return nullable if is_same else found
+
+
+# --- partition columns ------------------------------------------------------------------------------------------------
+
+
+def values_of(path: str) -> dict[str, str | None]:
+    """The `key=value` folders of a relative path; in a value `%` and two digits are one character, as in Spark.
+
+    Keys are named as the library names its columns.
+
+    >>> values_of("day=3/city=a%2Fb/part-0.parquet")
+    {'day': '3', 'city': 'a/b'}
+    """
+    found: dict[str, str | None] = {}
+    for folder in path.split("/")[:-1]:
+        key, separator, value = folder.partition("=")
+        if separator and key:
+            found[unquote(key)] = None if value == _NULL_FOLDER else _decoded(value)
+    return found
+
+
+def _decoded(text: str) -> str:
+    return _ESCAPE.sub(lambda found: chr(int(found[1], 16)), text)
+
+
+# --- types ------------------------------------------------------------------------------------------------------------
+
+
+def infer(texts: Iterable[str | None]) -> spark.DataType:
+    """The type that Spark infers for the values of a partition column; text where Spark would infer timestamp."""
+    return reduce(_wider, {_type_of(text) for text in texts}, _VOID)
+
+
+def _type_of(text: str | None) -> spark.DataType:
+    if text is None:
+        return _VOID
+    if _INTEGER.fullmatch(text):
+        number = int(text)
+        if -(1 << 31) <= number < 1 << 31:
+            return _INT
+        if -(1 << 63) <= number < 1 << 63:
+            return _LONG
+    whole = _whole_number(text)
+    if whole is not None:
+        return spark.DecimalType(len(str(abs(whole))), 0)
+    if _DOUBLE.fullmatch(_trimmed(text)):
+        return _DOUBLE_TYPE
+    return _TEXT if _date(text) is None else _DATE_TYPE
+
+
+def _whole_number(text: str) -> int | None:
+    """A decimal without digits after the point, of at most 38 digits."""
+    if not _DECIMAL.fullmatch(text):
+        return None
+    exponent = decimal.Decimal(text).as_tuple().exponent
+    if not isinstance(exponent, int) or not 0 <= exponent <= _MAX_DIGITS:
+        return None
+    number = int(decimal.Decimal(text))
+    return number if len(str(abs(number))) <= _MAX_DIGITS else None
+
+
+def _trimmed(text: str) -> str:
+    return text.strip("".join(map(chr, range(33))))
+
+
+def _date(text: str) -> dt.date | None:
+    if not _DATE.fullmatch(text):
+        return None
+    try:
+        return dt.date.fromisoformat(text)
+    except ValueError:
+        return None
+
+
+def _wider(left: spark.DataType, right: spark.DataType) -> spark.DataType:
+    """The type that holds both; text if Spark has none."""
+    if right in (left, _VOID):
+        return left
+    if left == _VOID:
+        return right
+    names = {left.typeName(), right.typeName()}
+    if names == {"integer", "long"}:
+        return _LONG
+    if names == {"integer", "double"}:
+        return _DOUBLE_TYPE
+    if names <= {"integer", "long", "decimal"}:
+        digits = [
+            one.precision if isinstance(one, spark.DecimalType) else _DIGITS[one.typeName()] for one in (left, right)
+        ]
+        return spark.DecimalType(max(digits), 0)
+    return _TEXT
+
+
+def typed(text: str | None, column_type: spark.DataType, path: str) -> Any:
+    """A partition value of the file at `path` as a Python value of its type.
+
+    Raises
+    ------
+    DataFileError
+        It does not fit the type.
+    """
+    if text is None:
+        return None
+    name = "string" if isinstance(column_type, spark.StringType) else column_type.typeName()
+    try:
+        if name in ("integer", "long"):
+            return int(text)
+        if name == "decimal":
+            return decimal.Decimal(int(decimal.Decimal(text)))
+        if name == "double":
+            return float(_trimmed(text).rstrip("fFdD") if _trimmed(text)[-1:] in "fFdD" else text)
+        if name == "date":
+            return dt.date.fromisoformat(text)
+        if name == "string":
+            return text
+    except (ValueError, ArithmeticError):
+        pass
+    raise DataFileError(
+        f"the partition folders of {path} must fit type {column_type.simpleString()}",
+        got=f"{text!r}",
+        do="read the data set again",
+    )

@@ -1,0 +1,283 @@
+"""Who reads the files of a lake: Spark itself, or only the library.
+
+Spark's Parquet reader does not see the deleted rows, mapped column names or partition values in the log of a Delta or
+Iceberg table. It opens a store's files with Hadoop's settings and packages, not with `storage_options`. So it reads
+none of these files: `RangeReader` does, without a JAR. `SparkReader` has Spark's own scans, whole or of few files.
+
+Design: docs/design/spark.md#reads
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession, functions
+from pyspark.sql.types import StructField, StructType
+
+from zonebloom.engines.spark.pushdown.names import backquoted
+from zonebloom.engines.spark.pushdown.translate import Condition, Keys
+from zonebloom.engines.spark.pushdown.types import Binder
+from zonebloom.engines.spark.scan.catalog_table import CatalogTable
+from zonebloom.engines.spark.scan.choice import obstacle_of_rows
+from zonebloom.engines.spark.scan.layout import Layout
+from zonebloom.engines.spark.scan.row_ranges import read_rows
+from zonebloom.engines.spark.scan.types import arrow_type
+from zonebloom.errors import DataFileError, InvalidArgumentError
+from zonebloom.formats import ParquetDataset
+from zonebloom.search.view import View
+
+_GLOB = re.compile(r"([\[\]{}*?\\])")
+_UNFINISHED = "._COPYING_"
+_CHUNK = 32
+"""Paths that Spark lists on the driver; for more it starts a job with a task for each path."""
+_KEY = "__zonebloom_key"
+_BROADCAST_BYTES = 16 << 20
+"""Keys up to this size are sent to every executor; for more the driver would hold a hash table of them too."""
+_LISTING_JOBS = "spark.sql.sources.parallelPartitionDiscovery.threshold"
+"""Folders beyond which Spark lists by a job with a task for each; the job takes ten times as long on a local disk."""
+
+
+def filtered(spark: SparkSession, frame: DataFrame, condition: Condition) -> DataFrame:
+    """`frame` filtered by the condition and its keys, by Spark alone."""
+    frame = condition.filtered(frame)
+    for keys in condition.keys:
+        frame = _joined(spark, frame, keys)
+    return frame
+
+
+def _joined(spark: SparkSession, frame: DataFrame, keys: Keys) -> DataFrame:
+    schema = StructType([StructField(_KEY, keys.target.spark)])
+    known = local_frame(spark, pa.table({_KEY: keys.values.cast(arrow_type(keys.target.spark))}), schema)
+    column = functions.col(backquoted(*keys.target.path))
+    if keys.values.nbytes <= _BROADCAST_BYTES:
+        known = functions.broadcast(known)
+    return frame.join(known, column == functions.col(_KEY), "left_semi")
+
+
+class RangeReader:
+    """Only the library reads the files: of a table one version, without its deleted rows."""
+
+    is_native = False
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.spark = spark
+
+    def schema(self, view: View) -> StructType:
+        """The columns of the index, in the types of Spark's Parquet reader."""
+        return Layout(view).schema()
+
+    def whole(self, view: View, _: StructType, needed: StructType) -> DataFrame:
+        """All rows, with the columns `needed`."""
+        return read_rows(self.spark, Layout(view), view.universe, needed)
+
+    def is_seen(self, listing: Mapping[str, Any]) -> Callable[[str], bool]:
+        """Tells whether a file is of the listing."""
+        return listing.__contains__
+
+    def guarded(self, frame: DataFrame, *_: Any) -> DataFrame:
+        """`frame`: Spark has no plan of what is read here."""
+        return frame
+
+    def obstacle(self, *_: Any) -> None:
+        """None: there is no other way to read."""
+
+
+class SparkReader:
+    """Spark reads Parquet files of this machine, or a table of its catalog with such files."""
+
+    is_native = True
+
+    def __init__(self, spark: SparkSession, dataset: ParquetDataset, table: CatalogTable | None = None) -> None:
+        self.spark = spark
+        self.dataset = dataset
+        self.table = table
+        self._guard: DataFrame | None = None
+
+    def whole(self, view: View, schema: StructType, _: StructType) -> DataFrame:
+        """All rows, with all columns of `schema`: Spark reads those that are used."""
+        return self.plain(view.listing, schema) if self.table is None else self.table.frame
+
+    def guarded(self, frame: DataFrame, view: View, schema: StructType) -> DataFrame:
+        """`frame` with what is read in its analyzed plan, so that Spark refuses to overwrite it. It costs no job."""
+        if self._guard is None:
+            self._guard = self._listed(view.listing, schema) if self.table is None else self.table.frame
+        return frame.unionAll(self._guard.select(*map(backquoted, frame.columns)).where("false"))
+
+    def obstacle(
+        self, condition: Condition, schema: StructType, view: View, binder: Binder, paths: tuple[str, ...]
+    ) -> str | None:
+        """Why the library's rows might differ from Spark's; None if they cannot."""
+        return obstacle_of_rows(condition, schema, view, binder, paths, spark=self.spark)
+
+    def check_plain_scan(self, frame: DataFrame, schema: StructType) -> None:
+        """Refuse a frame that is not Spark's plain read of this data set; Spark compares the two.
+
+        Raises
+        ------
+        InvalidArgumentError
+            It has other columns, a filter, a join, options, or other files.
+        """
+        listing = self.dataset.list()
+        plain = self.plain(listing)
+        is_plain = frame.schema == plain.schema and any(  # `sameSemantics` does not see renamed columns
+            frame.sameSemantics(self.plain(listing, known, scheme=scheme))
+            for scheme in ("file://", "", "file:")
+            for known in (schema, None)
+        )
+        if not is_plain:
+            raise InvalidArgumentError(
+                "a frame to read must be the plain scan spark.read.parquet(path) of the indexed data",
+                got=f"columns {', '.join(frame.columns)[:200]} derived from it or read otherwise",
+                do="use read(path).where(condition), and derive from what that gives",
+            )
+
+    def plain(
+        self, listing: Mapping[str, Any], schema: StructType | None = None, *, scheme: str = "file://"
+    ) -> DataFrame:
+        """The read that a user would write. With a schema Spark infers none, which saves a job.
+
+        Parameters
+        ----------
+        scheme
+            The start of a path of this machine: `/lake`, `file:/lake` and `file:///lake` are different to Spark.
+
+        Raises
+        ------
+        DataFileError
+            The data set is a list of files, and all of them are gone.
+        """
+        reader = self.spark.read if schema is None else self.spark.read.schema(schema)
+        if self.dataset.layout == "folder":
+            return reader.parquet(_spelled(url_of(self.dataset.location), scheme))
+        if self.dataset.layout == "files":
+            reader = reader.option("basePath", url_of(self.dataset.location))
+        files = [_spelled(url_of(self.dataset.absolute(path)), scheme) for path in listing]
+        if not files:
+            raise DataFileError(f"a file of the data set {self.dataset.location} must be there", got="none")
+        return reader.parquet(*files)
+
+    def _listed(self, listing: Mapping[str, Any], schema: StructType) -> DataFrame:
+        """The plain read, for plans that must name what they read. The driver lists the folders, without a job."""
+        conf = self.spark.conf
+        before = conf.get(_LISTING_JOBS, None)
+        conf.set(_LISTING_JOBS, str(2**31 - 1))
+        try:
+            return self.plain(listing, schema)
+        finally:
+            conf.unset(_LISTING_JOBS) if before is None else conf.set(_LISTING_JOBS, before)
+
+    def schema(self, view: View) -> StructType:
+        """The schema of the plain read. If a few files of a folder give it, Spark does not list the others.
+
+        Design: docs/design/spark.md#schema
+        """
+        listing = view.listing
+        few = self._that_give_the_schema(listing)
+        if few is None:
+            return self.plain(listing).schema
+        reader = self.spark.read.option("basePath", url_of(self.dataset.location))
+        return reader.parquet(*map(self._path, few)).schema
+
+    def _that_give_the_schema(self, listing: Mapping[str, Any]) -> list[str] | None:
+        """The first file, which has the columns, and one of each folder, whose keys are columns; None if all count."""
+        is_merged = self.spark.conf.get("spark.sql.parquet.mergeSchema", "false") != "false"
+        if self.dataset.layout != "folder" or is_merged or any(Path(self.dataset.location).rglob("_*metadata*")):
+            return None
+        ordered = sorted(filter(self.is_seen(listing), listing), key=lambda path: path.encode("utf-16-be"))
+        few = {path.rpartition("/")[0]: path for path in reversed(ordered)}
+        return list(few.values()) if 0 < len(few) <= _CHUNK < len(listing) else None
+
+    def is_seen(self, listing: Mapping[str, Any]) -> Callable[[str], bool]:
+        """Tells whether Spark's plain read reads a file of the listing."""
+        is_keyed, is_listed = are_folders_keys(listing), self.dataset.layout != "folder"
+        return partial(is_visible, is_keyed=is_keyed, is_listed=is_listed)
+
+    def files(self, paths: tuple[str, ...], schema: StructType, condition: Condition) -> DataFrame:
+        """The rows of some files where `condition`, by Spark itself.
+
+        They come in scans of few files each, which Spark lists without a job. A union has no `_metadata`, so each scan
+        is filtered alone.
+        """
+        reader = self.spark.read.schema(schema).option("basePath", url_of(self.dataset.location))
+        chunks = [paths[first : first + _CHUNK] for first in range(0, len(paths), _CHUNK)]
+        frames = [condition.filtered(reader.parquet(*map(self._path, chunk))) for chunk in chunks]
+        whole = frames[0]
+        for frame in frames[1:]:
+            whole = whole.unionAll(frame)
+        return filtered(self.spark, whole, replace(condition, residual=()))
+
+    def _path(self, path: str) -> str:
+        return escaped(url_of(self.dataset.absolute(path)))
+
+
+def _spelled(url: str, scheme: str) -> str:
+    return scheme + escaped(url).removeprefix("file://") if url.startswith("file://") else escaped(url)
+
+
+def local_frame(spark: SparkSession, table: pa.Table, schema: StructType) -> DataFrame:
+    """A frame of `table`, which Spark filters while it plans, without a job.
+
+    The chunks are joined first: Spark 4.3 drops the rows that follow an empty record batch. Spark refuses structs
+    and lists without rows, so an empty relation of the schema is made.
+    """
+    if not table.num_rows:
+        return spark.createDataFrame([], schema)
+    return spark.createDataFrame(table.combine_chunks(), schema)
+
+
+Reader: TypeAlias = SparkReader | RangeReader
+
+
+# --- names of files ---------------------------------------------------------------------------------------------------
+
+
+def url_of(location: str) -> str:
+    """Spark's URL of a folder or file, without escapes: `/a b` is `file:///a b`, `s3://` is `s3a://`.
+
+    >>> url_of("/lake/a b"), url_of("s3://bucket/lake")
+    ('file:///lake/a b', 's3a://bucket/lake')
+    """
+    if location.startswith("s3://"):
+        return f"s3a://{location.removeprefix('s3://')}"
+    return location if "://" in location else f"file://{location}"
+
+
+def escaped(url: str) -> str:
+    r"""`url` with its pattern characters escaped, so that Spark reads one path.
+
+    >>> print(escaped("file:///a[b]*"))
+    file:///a\[b\]\*
+    """
+    return _GLOB.sub(r"\\\1", url)
+
+
+def are_folders_keys(paths: Iterable[str]) -> bool:
+    """Whether some of the files, named relative to the root, are in `key=value` folders."""
+    return any("=" in folder for folder in {path.rpartition("/")[0] for path in paths})
+
+
+def is_visible(path: str, *, is_keyed: bool, is_listed: bool) -> bool:
+    """Whether Spark's plain read of the root reads the file.
+
+    If some files lie in `key=value` folders, Spark skips files outside of them. Otherwise it skips files in any folder.
+    It also skips files that Hadoop is still copying.
+
+    Parameters
+    ----------
+    path
+        Relative to the root.
+    is_keyed
+        Whether some file of the data set is in a `key=value` folder.
+    is_listed
+        Whether the data set is a list of files, which Spark gets by name.
+    """
+    if path.endswith(_UNFINISHED):
+        return False
+    folder = path.rpartition("/")[0]
+    return "=" in folder if is_keyed else is_listed or not folder

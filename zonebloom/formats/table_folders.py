@@ -1,0 +1,83 @@
+"""Detection of folders of tables: a Delta log, Iceberg's metadata, Lance's manifests, Hudi's timeline.
+
+A table's log has its deleted rows, so the files of a table must not be read as a data set of plain files.
+
+Design: docs/design/tables.md#files
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+from zonebloom.errors import DataFileError
+
+LOG_FOLDER = "_delta_log"
+"""A folder with this folder is a Delta table, if it has an entry of a log."""
+METADATA_SUFFIX = ".metadata.json"
+"""Part of the names of Iceberg's metadata files, in the folder `metadata` of a table; old writers append `.gz`."""
+METADATA_FOLDER = "metadata"
+HUDI_FOLDER = ".hoodie"
+VERSIONS_FOLDER = "_versions"
+"""A folder with this folder is a Lance table, if it has a manifest."""
+MANIFEST_SUFFIX = ".manifest"
+LANCE_ENDING = ".lance"
+"""The end of the URL of a Lance table; at other URLs no manifest is looked for."""
+TABLE_MARKS = frozenset({LOG_FOLDER, METADATA_FOLDER, HUDI_FOLDER, VERSIONS_FOLDER})
+"""Names of folders whose parent may be a table."""
+TABLE_FOLDERS = frozenset({LOG_FOLDER, VERSIONS_FOLDER, "_deletions", "_indices", "_refs", "_transactions"})
+"""A table's own folders, whose names would hide an index."""
+_LOG_ENTRY = re.compile(r"\d{20}\.(json|checkpoint\..*)")
+
+
+def is_log_entry(name: str) -> bool:
+    """Whether a file of this name in `_delta_log` is an entry of a log."""
+    return _LOG_ENTRY.fullmatch(name) is not None
+
+
+def has_log(folder: str) -> bool:
+    """Whether a local folder is that of a Delta table."""
+    return any(map(is_log_entry, _names(f"{folder}/{LOG_FOLDER}")))
+
+
+def has_metadata(folder: str) -> bool:
+    """Whether a local folder is that of an Iceberg table."""
+    return any(METADATA_SUFFIX in name for name in _names(f"{folder}/{METADATA_FOLDER}"))
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)  # noqa: PTH208 - text
+    except OSError:
+        return []
+
+
+def has_manifests(folder: str) -> bool:
+    """Whether a local folder is that of a Lance table."""
+    return any(name.endswith(MANIFEST_SUFFIX) for name in _names(f"{folder}/{VERSIONS_FOLDER}"))
+
+
+def table_among_files(folder: str) -> DataFileError:
+    """The error for a table in a data set of plain files, which would ignore the table's deletes."""
+    return DataFileError(
+        f"folder {folder.rstrip('/')} must be indexed as what it is, a table",
+        got="a data set of its files",
+        do="build an index of the Delta, Iceberg or Lance table (Hudi's are not read)",
+    )
+
+
+def is_table_folder(folder: str) -> bool:
+    """Whether a local folder is that of a table of any kind."""
+    is_hudi = os.path.isdir(f"{folder}/{HUDI_FOLDER}")  # noqa: PTH112 - text
+    return is_hudi or has_log(folder) or has_metadata(folder) or has_manifests(folder)
+
+
+def table_of_object(path: str) -> str | None:
+    """The folder of the table to whose log an object belongs; None if it belongs to none."""
+    folder, _, name = path.rpartition("/")
+    above, _, last = folder.rpartition("/")
+    is_log = last == LOG_FOLDER and is_log_entry(name)
+    is_log = is_log or (last == VERSIONS_FOLDER and name.endswith(MANIFEST_SUFFIX))
+    if is_log or (last == METADATA_FOLDER and METADATA_SUFFIX in name):
+        return above
+    return path.partition(f"{HUDI_FOLDER}/")[0] if f"/{HUDI_FOLDER}/" in f"/{path}" else None

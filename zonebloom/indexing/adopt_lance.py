@@ -1,0 +1,90 @@
+"""Building from a Lance table's own bloom filter index: few rows are read.
+
+A fragment is read only if no segment covers it, or if its zones do not match its rows.
+
+Spec: specs/lance.md#adopt
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from zonebloom.bloom.hashing import lance_supports
+from zonebloom.bloom.zones import ZoneTable
+from zonebloom.errors import DataFileError
+from zonebloom.formats import OpenedFile
+from zonebloom.formats.lance import LanceSnapshot
+from zonebloom.formats.lance_index import lance_indexes, read_zones
+from zonebloom.indexing.fill import BuildPlan
+from zonebloom.indexing.verify import is_in_zone
+from zonebloom.storage.fragments import Fragment
+from zonebloom.storage.zone_segment import Zone
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+class LanceZones:
+    """The zones of Lance's own index, by fragment; each column's index is read once, when first needed."""
+
+    def __init__(self) -> None:
+        self._tables: dict[str, list[tuple[frozenset[int], ZoneTable]]] = {}
+
+    def __call__(self, plan: BuildPlan, _file: OpenedFile, fragment: Fragment, column: str) -> list[Zone] | None:
+        """As `OwnZones`; zones tile the fragment, and the first and last zones were compared with its rows."""
+        dataset = plan.dataset
+        if not isinstance(dataset, LanceSnapshot):
+            return None
+        if column not in self._tables:
+            self._tables[column] = _lance_tables(dataset, column, plan.columns[column])
+        number = dataset.own_number(fragment.path)
+        zones = next((table for ids, table in self._tables[column] if number in ids), None)
+        if zones is None:
+            return None
+        mine = np.flatnonzero(zones.positions.fragment_ids == number).tolist()
+        ends = _ends(zones, mine, fragment.num_rows, dataset.deleted_rows(fragment.path))
+        same = {"column": column, "column_type": plan.columns[column]}
+        if ends is None or not all(is_in_zone(dataset, fragment, zones, one, **same) for one in {mine[0], mine[-1]}):
+            _warn(f"Lance's index of {column} must hold each row of {dataset.absolute(fragment.path)}, got one without")
+            return None
+        has_null = zones.positions.has_null[mine].tolist()
+        return [
+            Zone(fragment.fragment_id, start, stop - start, is_null, zones.blocks(one).tobytes())
+            for one, start, stop, is_null in zip(mine, ends, ends[1:], has_null, strict=False)
+        ]
+
+
+def _lance_tables(
+    dataset: LanceSnapshot, column: str, column_type: pa.DataType
+) -> list[tuple[frozenset[int], ZoneTable]]:
+    """For each segment of a bloom index of `column`: the covered fragments, and the zones."""
+    found: list[tuple[frozenset[int], ZoneTable]] = []
+    blooms = [one for one in lance_indexes(dataset, column) if one.is_bloom] if lance_supports(column_type) else []
+    for segment in [part for one in blooms for part in one.segments]:
+        try:
+            found.append((segment.fragment_ids, read_zones(dataset, segment)))
+        except DataFileError as error:
+            _warn(str(error))
+    return found
+
+
+def _warn(message: str) -> None:
+    warnings.warn(f"{message}; the rows are read instead: run zonebloom audit", RuntimeWarning, stacklevel=2)
+
+
+def _ends(zones: ZoneTable, mine: Sequence[int], num_rows: int, deleted: NDArray[np.int64] | None) -> list[int] | None:
+    """Bounds of the zones `mine` of a fragment, if each zone is extended over the deleted rows around it.
+
+    None if a row that is not deleted has no zone.
+    """
+    starts, stops = zones.positions.zone_starts[mine].tolist(), zones.positions.zone_stops[mine].tolist()
+    gone = deleted if deleted is not None else np.zeros(0, np.int64)
+    for low, high in zip([0, *stops], [*starts, num_rows], strict=True):
+        if high < low or np.searchsorted(gone, high) - np.searchsorted(gone, low) != high - low:
+            return None
+    return [0, *stops[:-1], num_rows] if mine else None

@@ -1,0 +1,340 @@
+"""Applying a plan: open the new files, then build and commit, step by step.
+
+The work is cut at whole files into steps of about `commit_every` rows. Each step is built and committed, so a build
+that dies loses only its last step. A small build is one step. A build that replaces zones is one step too: searches use
+the old zones until its commit.
+
+Design: docs/design/refresh.md#steps
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+
+from zonebloom.bloom import hashing
+from zonebloom.errors import (
+    ColumnNotFoundError,
+    DataFileError,
+    InvalidArgumentError,
+    StorageError,
+    UnsupportedTypeError,
+)
+from zonebloom.indexing.fill import BuildPlan, Inspected, Runner, Threads, as_declared, check_any, default_workers
+from zonebloom.indexing.optimize import optimize_column
+from zonebloom.indexing.plan import UNKNOWN_TYPE, Plan, options_of
+from zonebloom.indexing.progress import reporting
+from zonebloom.options import BuildOptions
+from zonebloom.storage.commit import commit_change, release_ids, reserve_ids
+from zonebloom.storage.fragments import Fragment
+from zonebloom.storage.manifest import ColumnEntry, Manifest, list_versions
+from zonebloom.storage.segment import runs
+from zonebloom.storage.transaction import Change, ColumnChange
+from zonebloom.stores.store import Store, delete_all, undoing
+
+_ZONES_WORTH_SLICING = 4096
+"""Zones: up to this number, a search of the zone layout takes well under a millisecond."""
+
+Item = tuple[Fragment, frozenset[str]]
+"""A fragment, and the columns that it is built for."""
+
+
+@dataclass(slots=True)
+class Applied:
+    """The outcome of the steps so far."""
+
+    version: Manifest
+    """The last version that was committed."""
+    added: list[Fragment] = field(default_factory=list)
+    """New fragments."""
+    failed: dict[int, str] = field(default_factory=dict)
+    """Ids of fragments that could not be read, and why."""
+    unreadable: set[str] = field(default_factory=set)
+    """Paths of files that could not be read, or that changed during the build."""
+    num_zones: int = 0
+    """Zones that were built, over all columns."""
+    is_ended: bool = True
+    """Whether there is nothing to merge, because there was only one step."""
+
+
+def apply(
+    plan: Plan,
+    options: BuildOptions,
+    *,
+    optimize: bool = False,
+    is_forced: bool = False,
+) -> Applied:
+    """Build and commit `plan`; if a step fails, its files are deleted, and earlier steps stay committed.
+
+    Parameters
+    ----------
+    optimize
+        Whether columns of many zones become slice segments in the step that builds them. After a build of several steps
+        the columns stay marked as unfinished until their segments are merged.
+    is_forced
+        Whether to commit even if nothing changed.
+    """
+    runner = runner_for(plan.dataset, options)
+    with inspected(plan, runner) as (opened, change):
+        columns = [_typed(entry, opened.schema) if plan.is_rebuild else entry for entry in plan.columns]
+        kept = {one.fragment_id for one in plan.kept.values()} if plan.reopened else set()
+        new = [one for one in opened.fragments if one.fragment_id not in kept]
+        known = [(one, plan.gaps[one.fragment_id]) for one in _with_gaps(plan) if one.path not in opened.skipped]
+        names = frozenset(entry.name for entry in columns)
+        items: list[Item] = [*((one, names) for one in new), *known]
+        num_rows = sum(one.num_rows for one, _ in items)
+        is_one_step = num_rows <= options.commit_every or (plan.is_rebuild and bool(plan.replaced))
+        is_ended = is_one_step and not plan.is_resumed
+        steps = _Steps(
+            plan,
+            replace(change, is_forced=is_forced),
+            columns,
+            frozenset(one.fragment_id for one in new),
+            runner,
+            workers=options.workers or default_workers(plan.dataset),
+            is_sliced=optimize,
+            is_unfinished=not plan.is_whole or (optimize and not is_ended),
+            done=Applied(plan.snapshot.manifest, unreadable=set(opened.skipped), is_ended=is_ended),
+        )
+        with reporting(options.progress if num_rows else False, num_rows) as on_rows:
+            return steps.run(items, sys.maxsize if is_one_step else options.commit_every, on_rows)
+
+
+def runner_for(dataset: Any, options: BuildOptions) -> Runner:
+    """The runner of `options`, or threads of this process."""
+    runner: Runner | None = options.runner
+    return runner or Threads(options.workers or default_workers(dataset))
+
+
+@contextmanager
+def inspected(plan: Plan, runner: Runner) -> Iterator[tuple[Inspected, Change]]:
+    """The opened files of the plan, with reserved ids, and the rest of the first commit.
+
+    If the block raises an error and there was no index before, no file stays.
+    """
+    base, store = plan.snapshot.manifest, plan.snapshot.store
+    new = plan.new if plan.columns else {}
+    with reserved_ids(store, base.next_fragment_id, len(new)) as first:
+        ids = dict(zip(new, range(first, first + len(new)), strict=True))
+        opened = Inspected([], pa.schema([]), {})
+        if plan.is_first:
+            kept = {one.path: one.fragment_id for one in plan.kept.values()}
+            both: Mapping[str, Any] = dict(sorted({**plan.reopened, **new}.items())) if kept else new
+            opened = check_any(runner.read_footers(plan.dataset, both, ids | kept), plan.dataset)
+        elif new:
+            opened = as_declared(runner.read_footers(plan.dataset, new, ids), plan.dataset)
+        yield opened, _first_change(plan, opened, first + len(new) if new else 0)
+
+
+def _first_change(plan: Plan, opened: Inspected, next_fragment_id: int) -> Change:
+    """The first commit without its added fragments and segments."""
+    schema = opened.schema if opened.fragments else None
+    declared = plan.dataset.declared()
+    is_moved = declared is not None and bool(plan.columns) and bool(plan.new or len(plan.dropped) or plan.gaps)
+    lost = [one.fragment_id for one in plan.kept.values() if one.path in opened.skipped] if opened.skipped else []
+    return Change(
+        plan.operation,
+        removed=frozenset([*plan.dropped.fragment_ids.tolist(), *lost]),
+        removed_lists=plan.snapshot.damaged_lists,
+        schema=schema,
+        declared=declared.schema if declared is not None and (is_moved or plan.is_first) else None,
+        is_schema_whole=plan.is_rebuild and schema is not None,
+        dataset=plan.dataset.to_json(plan.snapshot.store.location) if is_moved or plan.is_first else None,
+        unknown_paths=(*plan.new, *opened.skipped),
+        next_fragment_id=next_fragment_id,
+    )
+
+
+@contextmanager
+def reserved_ids(store: Store, next_fragment_id: int, count: int) -> Iterator[int]:
+    """Reserve `count` fragment ids for the block, and give the first; if the block raises, the ids are never used.
+
+    If there is no index yet, the ids are released, so that no file stays.
+    """
+    if not count:
+        yield next_fragment_id
+        return
+    first = reserve_ids(store, next_fragment_id, count)
+    try:
+        yield first
+    except BaseException:
+        with suppress(StorageError):  # the caller's error is raised
+            if not list_versions(store):
+                release_ids(store, first)
+                store.prune()
+        raise
+
+
+def _typed(entry: ColumnEntry, schema: pa.Schema) -> ColumnEntry:
+    """The column with its type in the files, or with its former type if the files have no indexable type."""
+    try:
+        column_type = hashing.resolve_column(schema, entry.name).type
+        hashing.hash_plan(column_type)
+    except (ColumnNotFoundError, UnsupportedTypeError):
+        if entry.column_type == UNKNOWN_TYPE:
+            raise
+        return entry
+    if entry.column_type == UNKNOWN_TYPE and hashing.is_ambiguous(schema, entry.name):
+        raise InvalidArgumentError(
+            "an indexed column must have a name of its own",
+            got=f"{entry.name!r}, a column and the path of a struct's field",
+            do="rename one",
+        )
+    return replace(entry, column_type=column_type)
+
+
+def _with_gaps(plan: Plan) -> list[Fragment]:
+    return [one for one in plan.kept.values() if one.fragment_id in plan.gaps] if plan.gaps else []
+
+
+@dataclass(slots=True)
+class _Steps:
+    """The steps of one plan."""
+
+    plan: Plan
+    first: Change
+    """The first commit without its added fragments and segments."""
+    columns: Sequence[ColumnEntry]
+    """The columns with their types."""
+    new: frozenset[int]
+    """Ids of the new fragments."""
+    runner: Runner
+    workers: int
+    is_sliced: bool
+    is_unfinished: bool
+    """Whether the columns stay marked as unfinished after the last step."""
+    done: Applied
+
+    @property
+    def store(self) -> Store:
+        return self.plan.snapshot.store
+
+    def run(self, items: Sequence[Item], commit_every: int, on_rows: Callable[[int], None] | None) -> Applied:
+        """Build and commit `items`, step by step."""
+        self.runner.admit((one, [fragment for fragment, needed in items if one.name in needed]) for one in self.columns)
+        done, steps = self.done, _cut(items, commit_every)
+        for number, step in enumerate(steps):
+            built = self._build(step, on_rows)
+            added = [one for one, _ in step if one.fragment_id in self.new and one.fragment_id not in done.failed]
+            if done.version.version == 0 and not added and len(steps) == 1:
+                delete_all(self.store, _files(built))
+                raise DataFileError("at least one data file must be readable", got=next(iter(done.failed.values())))
+            change = self._change(built, step, added, is_first=not number, is_last=number + 1 == len(steps))
+            done.version = commit_change(self.store, done.version, change)
+            done.added += added
+        done.unreadable |= {one.path for one, _ in items if one.fragment_id in done.failed}
+        for message in done.failed.values():
+            warnings.warn(f"{message}; the file is not indexed, and read whole", RuntimeWarning, stacklevel=4)
+        return done
+
+    def _build(self, step: Sequence[Item], on_rows: Callable[[int], None] | None) -> dict[str, ColumnEntry]:
+        """The columns with the segments that `step` adds to them."""
+        built = {entry.name: replace(entry, segments=(), unfit=()) for entry in self.columns}
+        try:
+            for entries, fragments in _passes(self.columns, step):
+                self._build_together(entries, fragments, on_rows, built)
+            if self.is_sliced:
+                live = {one.fragment_id for one, _ in step} - self.done.failed.keys()
+                for name, entry in [one for one in built.items() if _is_worth_slicing(self.store, one[1])]:
+                    built[name] = self.runner.run(_sliced, self.store, entry, live)
+                    delete_all(self.store, sorted({*entry.files}.difference(built[name].files)))
+        except BaseException:
+            delete_all(self.store, _files(built))
+            raise
+        self.done.num_zones += sum(entry.num_zones for entry in built.values())
+        return built
+
+    def _build_together(
+        self,
+        entries: Sequence[ColumnEntry],
+        fragments: Sequence[Fragment],
+        on_rows: Callable[[int], None] | None,
+        built: dict[str, ColumnEntry],
+    ) -> None:
+        types = {entry.name: entry.column_type for entry in entries}
+        options = options_of(entries[0])
+        plan = BuildPlan(self.plan.dataset, self.store, types, options, self.workers, on_rows)
+        made = self.runner.build(plan, fragments)
+        for name in types:
+            before = built[name]
+            unfit = made.unfit[name].union(*(range(start, stop) for start, stop in before.unfit))
+            built[name] = replace(before, segments=(*before.segments, *made.segments[name]), unfit=runs(unfit))
+        self.done.failed |= made.failed
+
+    def _change(
+        self,
+        built: dict[str, ColumnEntry],
+        step: Sequence[Item],
+        added: Sequence[Fragment],
+        *,
+        is_first: bool,
+        is_last: bool,
+    ) -> Change:
+        """The change of one step. A known file that cannot be read is dropped, so the next refresh tries it."""
+        failed = self.done.failed.keys() & {one.fragment_id for one, _ in step if one.fragment_id not in self.new}
+        done = {one.path for one in (*self.done.added, *added)}
+        plain = Change(self.first.operation, dataset=self.first.dataset, next_fragment_id=self.first.next_fragment_id)
+        return replace(
+            self.first if is_first else plain,
+            columns=tuple(
+                ColumnChange(
+                    replace(entry, is_unfinished=self.is_unfinished or not is_last),
+                    self.plan.replaced if is_first else frozenset(),
+                    is_rebuilt=self.plan.is_rebuild and is_first,
+                )
+                for entry in built.values()
+            ),
+            added=tuple(added),
+            removed=(self.first.removed if is_first else frozenset()) | failed,
+            unknown_paths=tuple(path for path in self.first.unknown_paths if path not in done),
+        )
+
+
+def _cut(items: Sequence[Item], commit_every: int) -> list[list[Item]]:
+    """`items` in steps of at least `commit_every` rows, except the last; one empty step if there are none."""
+    steps: list[list[Item]] = [[]]
+    num_rows = 0
+    for item in items:
+        if num_rows >= commit_every:
+            steps.append([])
+            num_rows = 0
+        steps[-1].append(item)
+        num_rows += item[0].num_rows
+    return steps
+
+
+def _passes(columns: Sequence[ColumnEntry], step: Sequence[Item]) -> Iterable[tuple[list[ColumnEntry], list[Fragment]]]:
+    """Groups of columns with the same parameters and fragments, which are built together, and their fragments."""
+    together: defaultdict[Any, tuple[list[ColumnEntry], list[Fragment]]] = defaultdict(lambda: ([], []))
+    for entry in columns:
+        wanted: defaultdict[bool, list[Fragment]] = defaultdict(list)
+        for fragment, names in step:
+            if entry.name in names:
+                wanted[len(names) == len(columns)].append(fragment)
+        for fragments in wanted.values():
+            ids = tuple(one.fragment_id for one in fragments)
+            key = (entry.rows_per_zone, entry.fpp, entry.sizing, entry.kind, ids)
+            together[key][0].append(entry)
+            together[key][1][:] = fragments
+    return together.values()
+
+
+def _is_worth_slicing(store: Store, column: ColumnEntry) -> bool:
+    return column.num_zones > (0 if store.is_remote else _ZONES_WORTH_SLICING)  # requests for whole filters cost more
+
+
+def _sliced(store: Store, column: ColumnEntry, live: set[int]) -> ColumnEntry:
+    """A column of many zones with slice segments, which replace the segments that the step wrote."""
+    with undoing(store) as written:
+        return optimize_column(store, column, live, written.append)[0]
+
+
+def _files(built: dict[str, ColumnEntry]) -> list[str]:
+    return [path for entry in built.values() for path in entry.files]

@@ -1,0 +1,202 @@
+"""Creating columns: `build` from data, `import_zones` from existing zones.
+
+Segments are written first and committed last, so a build that fails or dies leaves the index unchanged.
+
+Spec: specs/index-format.md#commit
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from zonebloom.bloom import hashing
+from zonebloom.bloom.zones import ZoneTable, zone_schema
+from zonebloom.errors import (
+    ColumnNotFoundError,
+    CorruptIndexError,
+    DataFileError,
+    IndexExistsError,
+    InvalidArgumentError,
+    InvalidZoneTableError,
+    Words,
+)
+from zonebloom.formats import DatasetSnapshot
+from zonebloom.indexing.apply import apply, inspected, runner_for
+from zonebloom.indexing.fill import Runner
+from zonebloom.indexing.optimize import finish
+from zonebloom.indexing.plan import Scope, options_of, plan_build, plan_refresh
+from zonebloom.indexing.verify import check_imported
+from zonebloom.options import BuildOptions, IndexOptions
+from zonebloom.predicates.selection import RowSelection
+from zonebloom.storage.commit import commit_change
+from zonebloom.storage.fragments import Fragment
+from zonebloom.storage.manifest import list_versions
+from zonebloom.storage.snapshot import Snapshot, load_trusted
+from zonebloom.storage.transaction import NO_VERSION, ColumnChange
+from zonebloom.storage.zone_segment import ZoneSegmentWriter
+from zonebloom.stores.locations import absolute
+from zonebloom.stores.open import open_store
+from zonebloom.stores.store import Store
+
+
+def build(
+    dataset: DatasetSnapshot,
+    store: Store,
+    columns: str | Sequence[str],
+    options: IndexOptions,
+    work: BuildOptions,
+    *,
+    overwrite: bool = False,
+    optimize: bool = True,
+    adopt: str | None = None,
+) -> None:
+    """Build and commit filters of `columns` of the pinned `dataset`; see `build_index`."""
+    names = [columns] if isinstance(columns, str) else list(columns) if isinstance(columns, Iterable) else []
+    if not names or not all(isinstance(name, str) for name in names) or len(set(names)) != len(names):
+        raise InvalidArgumentError("columns must be one or more different names", got=f"{columns!r}")
+    if adopt is not None:
+        work = replace(work, runner=_adopting(runner_for(dataset, work), adopt, dataset, options.kind))
+    base = _current(store)
+    if not overwrite and _is_resumed(base, names, options):
+        wanted = {entry.name: options_of(entry) for entry in base.manifest.columns}
+        plan = plan_refresh(base, dataset, "incremental", Scope(), wanted, is_resumed=True)
+    else:
+        plan = plan_build(base, dataset, names, options)
+    try:
+        is_ended = apply(plan, work, optimize=optimize).is_ended
+    except ColumnNotFoundError as error:
+        raise partition_column_error(dataset, names) or error from None
+    if not is_ended:
+        runner_for(dataset, work).run(partial(finish, is_merged=optimize), store, names)
+
+
+def _adopting(runner: Runner, adopt: str, dataset: DatasetSnapshot, kind: str) -> Runner:
+    if adopt not in ("parquet", "lance") or kind != "bloom":
+        raise InvalidArgumentError(
+            "adopt must be 'parquet' or 'lance', with kind bloom, as a locator needs the values",
+            got=f"{adopt!r} with kind {kind}",
+        )
+    from zonebloom.formats.lance import LanceSnapshot  # noqa: PLC0415 - as above
+    from zonebloom.indexing.adopt import Adopting, parquet_zones  # noqa: PLC0415 - few builds adopt
+    from zonebloom.indexing.adopt_lance import LanceZones  # noqa: PLC0415 - as above
+
+    if isinstance(dataset, LanceSnapshot) != (adopt == "lance"):
+        raise InvalidArgumentError(
+            "adopt must be 'lance' for a Lance table, and 'parquet' for Parquet files",
+            got=f"{adopt!r} for {dataset.location}",
+        )
+    return Adopting(runner, LanceZones() if adopt == "lance" else parquet_zones)
+
+
+def partition_column_error(dataset: DatasetSnapshot, names: Sequence[str]) -> ColumnNotFoundError | None:
+    """The error if one of `names` is a partition column, because no file has its values."""
+    declared = dataset.declared()
+    keys = {*dataset.path_values(next(iter(dataset.list()), "")), *(declared.partition_columns if declared else ())}
+    named = [name for name in names if name in keys]
+    message = "columns must be in the files, got the partition column"
+    return ColumnNotFoundError(f"{message} {named[0]}, which prunes without an index") if named else None
+
+
+def _is_resumed(base: Snapshot, names: Sequence[str], options: IndexOptions) -> bool:
+    """Whether this build resumes an unfinished build of the same columns.
+
+    Raises
+    ------
+    IndexExistsError
+        A column is indexed already, or its unfinished build has other parameters or other columns.
+    """
+    begun = [entry for entry in base.manifest.columns if entry.name in names]
+    for entry in begun:
+        if not entry.is_unfinished:
+            raise IndexExistsError(
+                f"column {entry.name} is already indexed at {base.store.location}",
+                do=Words.REFRESH_OR_OVERWRITE,
+            )
+        made = options_of(entry)
+        if made != options or len(begun) < len(names):
+            text = f"{made.rows_per_zone} rows a zone, fpp {made.fpp}, sizing {made.sizing}"
+            message = f"a build of {entry.name} that was begun must be ended with the same columns and parameters"
+            raise IndexExistsError(
+                f"{message}",
+                got=f"one at {base.store.location} with {text}, kind {made.kind}",
+                do=f"or build with {Words.OVERWRITE}",
+            )
+    return bool(begun)
+
+
+def index_store(
+    dataset: DatasetSnapshot, index: str | os.PathLike[str] | None, storage_options: Mapping[str, str] | None
+) -> Store:
+    """The store of the index of `dataset`.
+
+    Raises
+    ------
+    InvalidArgumentError
+        `index` is None, and the data set has no default location; or `index` is a folder of data files.
+    """
+    if index is not None:
+        location = absolute(index)
+        dataset.check_index(location)
+        return open_store(location, storage_options)
+    stores = [open_store(place, storage_options) for place in dataset.index_places()]
+    if not stores:
+        raise InvalidArgumentError("index must name a folder where the data set is a list or a Dataset", got="None")
+    return next((store for store in stores[1:] if list_versions(store)), stores[0])
+
+
+def _current(store: Store) -> Snapshot:
+    """The current version; an empty version if no version is readable."""
+    numbers = list_versions(store)
+    if not numbers:
+        return Snapshot(store, NO_VERSION)
+    try:
+        return load_trusted(store)[0]
+    except CorruptIndexError:
+        return Snapshot(store, replace(NO_VERSION, version=numbers[-1]))
+
+
+def import_zones(dataset: DatasetSnapshot, store: Store, zones: ZoneTable, column: str, *, check: bool) -> None:
+    """Commit `zones` as the one column of a new index of the pinned `dataset`; see `import_index`."""
+    if _current(store).manifest.version:
+        raise IndexExistsError(
+            "there must be no index yet to import one",
+            got=f"one at {store.location}",
+            do=f"delete it, or set {Words.INDEX}",
+        )
+    plan = plan_build(_current(store), dataset, [column], IndexOptions(zones.rows_per_zone, zones.fpp))
+    with inspected(plan, runner_for(dataset, BuildOptions())) as (opened, first):
+        if opened.skipped:
+            raise DataFileError("each file must be readable to import zones", got=next(iter(opened.skipped.values())))
+        first_id = min(one.fragment_id for one in opened.fragments)
+        column_type = hashing.resolve_column(opened.schema, column).type
+        hashing.hash_plan(column_type)
+        numbered = [replace(one, fragment_id=one.fragment_id - first_id) for one in opened.fragments]
+        _check_tiling(zones, numbered)
+        if check:
+            check_imported(dataset, numbered, zones, column, column_type)
+        schema = zone_schema(zones.rows_per_zone, zones.fpp, column=column, column_type=column_type)
+        with ZoneSegmentWriter(store, column, schema) as writer:
+            for batch in zones.batches():
+                fragment_ids = pc.add(batch.column(0), pa.scalar(first_id, pa.uint64()))
+                writer.write(pa.RecordBatch.from_arrays([fragment_ids, *batch.columns[1:]], schema=schema))
+            segments = tuple(writer.finish())
+        entry = replace(plan.columns[0], column_type=column_type, sizing="imported", segments=segments)
+        change = replace(first, columns=(ColumnChange(entry, is_rebuilt=True),), added=tuple(opened.fragments))
+        commit_change(store, plan.snapshot.manifest, change)
+
+
+def _check_tiling(zones: ZoneTable, fragments: Sequence[Fragment]) -> None:
+    covered = RowSelection.of_zones(zones.positions)
+    files = RowSelection.from_ranges((one.fragment_id, 0, one.num_rows) for one in fragments if one.num_rows)
+    if covered != files:
+        odd = next(iter((covered - files) | (files - covered)))
+        raise InvalidZoneTableError(
+            "the zones must tile the files in order of path",
+            got=f"a difference at fragment {odd.fragment_id}, row {odd.start}",
+        )

@@ -1,0 +1,275 @@
+"""The plan of a build or refresh: one listing compared with one version. Nothing is written, no data file is opened.
+
+A build is the refresh of a version without the columns. Unchanged files are kept; new and changed files become new
+fragments; fragments of changed and deleted files are dropped. Damaged zones are built again. Missing zones of kept
+fragments are built too.
+
+Design: docs/design/refresh.md
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
+from typing import Literal, get_args
+
+import numpy as np
+import pyarrow as pa
+
+from zonebloom.errors import DataFileError, InvalidArgumentError
+from zonebloom.formats import DatasetSnapshot
+from zonebloom.formats.hive import Partitions, agrees, wanted_partitions
+from zonebloom.formats.index_location import is_under
+from zonebloom.options import SIZINGS, IndexOptions, Sizing
+from zonebloom.storage.fragments import FragmentTable, is_in_runs
+from zonebloom.storage.manifest import ColumnEntry
+from zonebloom.storage.segment import SegmentEntry, column_folder, covered_by
+from zonebloom.storage.snapshot import Snapshot
+from zonebloom.stores.fingerprint import Fingerprint
+from zonebloom.stores.store import Store
+
+Mode = Literal["incremental", "quick", "full"]
+UNKNOWN_TYPE = pa.null()
+"""Placeholder for the type of a new column until the data files are opened."""
+
+_ASKED_ALONE = 4
+"""Up to this many segments of a column, sizes are requested one by one; more segments are listed."""
+
+
+def check_mode(mode: str) -> None:
+    """Check that `mode` is a `Mode`.
+
+    Raises
+    ------
+    InvalidArgumentError
+        `mode` is another text.
+    """
+    if mode not in get_args(Mode):
+        raise InvalidArgumentError(f"mode must be one of {', '.join(get_args(Mode))}", got=f"{mode!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The part of a data set that a refresh reads."""
+
+    paths: Sequence[str] | None = None
+    """Files and folders, relative to the data set's root."""
+    partitions: Sequence[Mapping[str, str | None]] | None = None
+    """Values of partition columns as in folder names; a file must match one of these."""
+
+    @classmethod
+    def of(
+        cls,
+        dataset: DatasetSnapshot,
+        snapshot: Snapshot,
+        paths: Iterable[str | os.PathLike[str]] | None,
+        partitions: Partitions | None,
+    ) -> Scope:
+        """The scope given by the arguments of a refresh.
+
+        Raises
+        ------
+        InvalidArgumentError
+            Both arguments are given, a path is outside the data set, or a partition names another column.
+        """
+        if paths is not None and partitions is not None:
+            raise InvalidArgumentError("a refresh must be confined to paths or to partitions", got="both")
+        known_keys = snapshot.manifest.dataset.get("partition_columns", [])
+        return cls(
+            None if paths is None else [dataset.relative(path) for path in paths],
+            None if partitions is None else wanted_partitions(partitions, known_keys),
+        )
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the scope is the whole data set."""
+        return self.paths is None and self.partitions is None
+
+    def list(self, dataset: DatasetSnapshot) -> dict[str, Fingerprint]:
+        """The current files of the scope; nothing else is listed."""
+        if self.paths is not None:
+            return dataset.list_under(self.paths)
+        return dataset.list() if self.partitions is None else dataset.list_partitions(self.partitions)
+
+    def fragments(self, known: FragmentTable) -> FragmentTable:
+        """The fragments of the scope."""
+        if self.is_whole:
+            return known
+        if self.partitions is not None:
+            is_inside = [agrees(path, self.partitions) for path in known]
+        else:
+            is_inside = [is_under(path, self.paths or ()) for path in known]
+        return known.where(np.array(is_inside, np.bool_))
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The files, columns and segments to open, build, replace and drop."""
+
+    operation: str
+    """The operation in the new version: build or refresh."""
+    snapshot: Snapshot
+    """The version that the first commit changes."""
+    dataset: DatasetSnapshot
+    """The pinned data set."""
+    new: Mapping[str, Fingerprint]
+    """Files that become fragments."""
+    kept: FragmentTable
+    """Fragments of unchanged files."""
+    dropped: FragmentTable
+    """Fragments to remove."""
+    columns: tuple[ColumnEntry, ...]
+    """The columns to build, with their new parameters; empty if nothing is built."""
+    gaps: Mapping[int, frozenset[str]]
+    """By id of a kept fragment, the columns without zones for it."""
+    replaced: frozenset[str] = frozenset()
+    """Paths of segments to remove."""
+    is_rebuild: bool = False
+    """Whether the columns are rebuilt; searches use their old zones until the commit."""
+    is_whole: bool = True
+    """Whether the whole data set was listed."""
+    is_first: bool = False
+    """Whether the types of the columns are still unknown, and must be read from the files."""
+    is_resumed: bool = False
+    """Whether the plan resumes an unfinished build."""
+    reopened: Mapping[str, Fingerprint] = field(default_factory=dict)
+    """Files of kept fragments to open too, for the types of the columns."""
+
+
+def plan_build(snapshot: Snapshot, dataset: DatasetSnapshot, names: Sequence[str], options: IndexOptions) -> Plan:
+    """The plan that gives `names` zones over the whole data set.
+
+    Raises
+    ------
+    DataFileError
+        The data set has no files.
+    """
+    listing = dataset.list()
+    if not listing:
+        raise DataFileError("a data set must have at least one file", got=f"none in {dataset.location}")
+    known = snapshot.fragments
+    positions = known.compare(listing)
+    is_kept = np.zeros(len(known), np.bool_)
+    is_kept[positions[positions >= 0]] = True
+    kept = known.where(is_kept)
+    wanted = frozenset(names)
+    return Plan(
+        "build",
+        snapshot,
+        dataset,
+        new={path: found for path, found in listing.items() if path not in kept},
+        kept=kept,
+        dropped=known.where(~is_kept),
+        columns=tuple(ColumnEntry(name, UNKNOWN_TYPE, segments=(), **asdict(options)) for name in names),
+        gaps=dict.fromkeys(kept.fragment_ids.tolist(), wanted),
+        replaced=frozenset(path for entry in snapshot.manifest.columns if entry.name in wanted for path in entry.files),
+        is_rebuild=True,
+        is_first=True,
+        reopened={path: found for path, found in listing.items() if path in kept},
+    )
+
+
+def plan_refresh(
+    snapshot: Snapshot,
+    dataset: DatasetSnapshot,
+    mode: Mode,
+    scope: Scope,
+    wanted: Mapping[str, IndexOptions],
+    *,
+    check: bool = False,
+    is_resumed: bool = False,
+) -> Plan:
+    """The plan that updates `snapshot` to the part `scope` of `dataset`.
+
+    Parameters
+    ----------
+    wanted
+        By column, its options in a full refresh.
+    check
+        Whether to read the whole index, and rebuild segments that differ from their checksums.
+    is_resumed
+        Whether the refresh resumes an unfinished build.
+    """
+    listing = scope.list(dataset)
+    if snapshot.manifest.replaced_columns(dataset.declared()) and mode != "quick":
+        if not scope.is_whole:
+            raise InvalidArgumentError(
+                "a refresh must be of the whole table after an indexed column became another one", got="a part of it"
+            )
+        mode = "full"
+    present = snapshot.manifest.columns
+    bad = frozenset() if mode == "quick" else _damaged(snapshot, check=check)
+    segments = [segment for entry in present for segment in entry.segments]
+    known = scope.fragments(snapshot.fragments)
+    positions = known.compare(listing)
+    is_kept = np.zeros(len(known), np.bool_)
+    is_kept[positions[positions >= 0]] = mode != "full"
+    is_kept &= ~is_in_runs(known.fragment_ids, covered_by(one for one in segments if one.path in bad))
+    kept, dropped = known.where(is_kept), known.where(~is_kept)
+    is_rebuild = mode == "full" and scope.is_whole
+    columns = tuple(replace(entry, **asdict(wanted[entry.name])) for entry in present) if is_rebuild else present
+    return Plan(
+        "build" if is_resumed else "refresh",
+        snapshot,
+        dataset,
+        new={path: found for path, found in listing.items() if path not in kept},
+        kept=kept,
+        dropped=dropped,
+        columns=columns if mode != "quick" else (),
+        gaps=_gaps(columns, kept) if mode == "incremental" else {},
+        replaced=frozenset(path for entry in present for path in entry.files) if is_rebuild else frozenset(),
+        is_rebuild=is_rebuild,
+        is_whole=scope.is_whole,
+        is_resumed=is_resumed,
+    )
+
+
+def options_of(entry: ColumnEntry) -> IndexOptions:
+    """The options with which the column was built."""
+    return IndexOptions(entry.rows_per_zone, entry.fpp, sizing_of(entry), entry.kind)
+
+
+def sizing_of(entry: ColumnEntry) -> Sizing:
+    """The sizing of the column's filters in a build."""
+    return entry.sizing if entry.sizing in SIZINGS else "power_of_two"
+
+
+def _gaps(columns: Iterable[ColumnEntry], kept: FragmentTable) -> dict[int, frozenset[str]]:
+    """By id of a fragment with rows, the columns without zones for it."""
+    gaps: defaultdict[int, set[str]] = defaultdict(set)
+    ids = kept.fragment_ids
+    for entry in columns:
+        is_seen = is_in_runs(ids, covered_by(entry.segments)) | is_in_runs(ids, entry.unfit)
+        for one in ids[(kept.num_rows > 0) & ~is_seen].tolist():
+            gaps[one].add(entry.name)
+    return {one: frozenset(names) for one, names in gaps.items()}
+
+
+# --- damage -----------------------------------------------------------------------------------------------------------
+
+
+def _damaged(snapshot: Snapshot, *, check: bool) -> frozenset[str]:
+    """Paths of segments that are missing, have a wrong length, or are known to be damaged; `check` reads all bytes."""
+    damaged = set(snapshot.damaged_segments)
+    for entry in snapshot.manifest.columns:
+        sizes = _sizes(snapshot.store, entry.name, entry.segments)
+        damaged |= {segment.path for segment in entry.segments if sizes.get(segment.path) != segment.num_bytes}
+        if check:
+            reader = snapshot.reader(entry.name, entry.segments)
+            reader.verify()
+            damaged |= reader.damaged_segments
+    return frozenset(damaged)
+
+
+def _sizes(store: Store, column: str, segments: Sequence[SegmentEntry]) -> dict[str, int]:
+    """Sizes of the existing files among `segments`; many are listed, because one request lists a thousand."""
+    if len(segments) > _ASKED_ALONE:
+        return {path: one.size for path, one in store.files(column_folder(column)).items()}
+    sizes = {}
+    for segment in segments:
+        with suppress(FileNotFoundError):
+            sizes[segment.path] = store.size(segment.path)
+    return sizes

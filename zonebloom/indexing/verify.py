@@ -1,0 +1,252 @@
+"""Verification: read data again and check that no value is missing from the filter of its zone.
+
+Spec: specs/index-format.md#verify
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar, cast
+
+import numpy as np
+import pyarrow as pa
+
+from zonebloom.arrow import distinct, without_views
+from zonebloom.bloom import hashing
+from zonebloom.bloom.sizing import expected_fpp
+from zonebloom.bloom.split_block import measured_fpp
+from zonebloom.bloom.zones import BlockFilters, ZoneFilters, ZoneTable
+from zonebloom.errors import CorruptIndexError, InvalidArgumentError, InvalidZoneTableError
+from zonebloom.formats import DatasetSnapshot
+from zonebloom.formats.schema_evolution import column_values
+from zonebloom.options import has_bloom
+from zonebloom.rendering import Result
+from zonebloom.search.freshness import File
+from zonebloom.search.view import View
+from zonebloom.storage.fragments import Fragment
+from zonebloom.storage.manifest import ColumnEntry
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Values = TypeVar("Values", pa.Array, pa.ChunkedArray)
+
+_PROBES = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnVerification(Result):
+    """The outcome for one column."""
+
+    name: str
+    """The column."""
+    num_values: int
+    """Values read again."""
+    num_missing: int
+    """Values that their zone's filter or a locator excludes; above 0, searches lose rows."""
+    num_wrong_has_null: int
+    """Zones whose `has_null` differs from the data; above 0, searches for IS NULL lose rows."""
+    num_zones: int
+    """Zones that were checked."""
+    expected_fpp: float
+    """Mean false positive probability of the checked zones, from their sizes and numbers of distinct values."""
+    measured_fpp: float
+    """Mean false positive probability of the checked zones, from their set bits."""
+    measured_false_positives: float
+    """Share of random absent hashes that may match the checked zones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verification(Result):
+    """The outcome of `Index.verify`."""
+
+    _derived = ("is_sound",)
+
+    num_files: int
+    """Data files of the data set."""
+    num_files_read: int
+    """Files that were read again."""
+    columns: tuple[ColumnVerification, ...]
+    """By column."""
+    damage: tuple[str, ...]
+    """Parts of the index that differ from their checksum."""
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether nothing is damaged and no value is missing."""
+        wrong = any(column.num_missing or column.num_wrong_has_null for column in self.columns)
+        return not self.damage and not wrong
+
+    @property
+    def headline(self) -> str:
+        """Whether the index is sound."""
+        return "sound" if self.is_sound else "NOT SOUND"
+
+
+def verify(view: View, *, sample: float, seed: int) -> Verification:
+    """Check the checksums of all segments, and every value of a random share of the covered files."""
+    if not isinstance(sample, (int, float)) or not 0 < sample <= 1:
+        raise InvalidArgumentError("sample must be in (0, 1]", got=f"{sample!r}")
+    covered = view.files.known.paths.tolist()
+    count = min(len(covered), max(1, round(sample * len(covered))))
+    names = random.Random(seed).sample(covered, count)  # noqa: S311 - a sample, not a secret
+    chosen = [view.files[name] for name in names]
+    columns = []
+    impossible: list[str] = []
+    damage = [reason.message for reason in view.snapshot.damage]
+    for entry in view.snapshot.manifest.columns:
+        column = view.snapshot.column(entry)
+        column.verify()
+        damage += [*(reason.message for reason in column.lost), *column.damage]
+        tallies = {True: _Tally(), False: _Tally()}
+        for table in column.filters:
+            if table.damage or entry.name in view.replaced:  # filters of a former column are not used
+                continue
+            for file in chosen:
+                try:
+                    _check_file(view, file, table, entry, tallies[isinstance(table, BlockFilters)])
+                except CorruptIndexError as error:
+                    impossible.append(str(error))
+        tally, other = (tallies[is_first] for is_first in (has_bloom(entry.kind), not has_bloom(entry.kind)))
+        tally.num_missing += other.num_missing  # values count once; a missing value counts in each place
+        tally.num_wrong_has_null += other.num_wrong_has_null
+        columns.append(tally.result(entry.name))
+    view.snapshot.warn_of_damage()
+    return Verification(len(view.files), len(chosen), tuple(columns), tuple(dict.fromkeys(damage + impossible)))
+
+
+class _Tally:
+    def __init__(self) -> None:
+        self.num_values = self.num_missing = self.num_wrong_has_null = self.num_zones = 0
+        self.expected = self.measured = self.passed = 0.0
+
+    def result(self, name: str) -> ColumnVerification:
+        zones = max(self.num_zones, 1)
+        return ColumnVerification(
+            name,
+            self.num_values,
+            self.num_missing,
+            self.num_wrong_has_null,
+            self.num_zones,
+            expected_fpp=self.expected / zones,
+            measured_fpp=self.measured / zones,
+            measured_false_positives=self.passed / zones,
+        )
+
+
+def _check_file(view: View, file: File, table: ZoneFilters, entry: ColumnEntry, tally: _Tally) -> None:
+    mine = np.flatnonzero(table.positions.fragment_ids == file.fragment_id)
+    if not len(mine):
+        return
+    positions = table.positions[mine]
+    starts, stops = positions.zone_starts, positions.zone_stops
+    if int(stops.max()) > file.num_rows or (starts[1:] < stops[:-1]).any():
+        raise CorruptIndexError(
+            f"zones of column {entry.name} must lie in {file.path} one after another",
+            got=f"zones to row {int(stops.max())} of {file.num_rows}",
+        )
+    absent = np.random.default_rng(0).integers(0, 2**64, _PROBES, dtype=np.uint64)
+    values = _zone_values(view, file, table, entry, mine)
+    deleted = view.dataset.deleted_rows(file.path)
+    for zone, start, array in zip(mine.tolist(), starts.tolist(), values, strict=True):
+        live = live_values(array, start, deleted)
+        hashes = hashing.hash_array(live)
+        found = table.check_zone(zone, hashes)
+        tally.num_values += len(hashes)
+        tally.num_missing += int((~found).sum())
+        has_null = bool(table.positions.has_null[zone])
+        tally.num_wrong_has_null += bool(live.null_count) > has_null or has_null > bool(array.null_count)
+        tally.num_zones += 1
+        expected = measured = passed = table.zone_fpp(zone)
+        if isinstance(table, BlockFilters):
+            expected = expected_fpp(len(distinct(hashes)), len(table.blocks(zone)))
+            measured = float(measured_fpp(table.blocks(zone)[None])[0])
+            passed = float(table.check_zone(zone, absent).mean())
+        tally.expected += expected
+        tally.measured += measured
+        tally.passed += passed
+
+
+def _zone_values(
+    view: View, file: File, table: ZoneFilters, entry: ColumnEntry, mine: NDArray[np.int64]
+) -> Iterator[pa.ChunkedArray]:
+    """The values of zones `mine` of one file; the file is read once."""
+    positions = table.positions[mine]
+    starts, stops = positions.zone_starts.tolist(), positions.zone_stops.tolist()
+    held: list[pa.Array] = []
+    position = starts[0]
+    with view.dataset.open(file.path, file.fingerprint) as data:
+        batches = data.column_batches([entry.name], position, stops[-1])
+        for first, end in zip(starts, stops, strict=True):
+            while position + sum(map(len, held)) < end:
+                values = column_values(next(batches), entry.name, entry.column_type)
+                if values is None:
+                    raise CorruptIndexError(
+                        f"column {entry.name} of {file.path} must convert to the type of its zones, {entry.column_type}"
+                    )
+                held.append(values)
+            rows = pa.chunked_array(held)
+            yield rows.slice(first - position, end - first)
+            held = rows.slice(end - position).chunks
+            position = end
+
+
+def live_values(values: Values, first_row: int, deleted: NDArray[np.int64] | None) -> Values:
+    """The values from row `first_row`, without those of `deleted` rows: filters need not hold deleted values."""
+    if deleted is None:
+        return values
+    low, high = np.searchsorted(deleted, [first_row, first_row + len(values)])
+    if low == high:
+        return values
+    is_live = np.ones(len(values), np.bool_)
+    is_live[deleted[low:high] - first_row] = False
+    plain = values.cast(without_views(values.type)) if values.type != without_views(values.type) else values
+    return cast("Values", plain.filter(pa.array(is_live)))
+
+
+def is_in_zone(
+    dataset: DatasetSnapshot,
+    fragment: Fragment,
+    zones: BlockFilters,
+    zone: int,
+    *,
+    column: str,
+    column_type: pa.DataType,
+) -> bool:
+    """Whether a zone's filter has all live values of its rows, and `has_null` is true if a row is null."""
+    row, stop = int(zones.positions.zone_starts[zone]), int(zones.positions.zone_stops[zone])
+    deleted, has_null = dataset.deleted_rows(fragment.path), bool(zones.positions.has_null[zone])
+    with dataset.open(fragment.path, fragment.fingerprint) as data:
+        for batch in data.column_batches([column], row, stop):
+            values = column_values(batch, column, column_type)
+            live = None if values is None else live_values(values, row, deleted)
+            if live is None or (live.null_count and not has_null):
+                return False
+            if not zones.check_zone(zone, hashing.hash_array(live)).all():
+                return False
+            row += batch.num_rows
+    return True
+
+
+def check_imported(
+    dataset: DatasetSnapshot, fragments: Sequence[Fragment], zones: ZoneTable, column: str, column_type: pa.DataType
+) -> None:
+    """Check one zone of each file: its filter must have every value of the data.
+
+    Raises
+    ------
+    InvalidZoneTableError
+        A value is missing from a filter, or `has_null` is wrong. The zones describe other data or another type.
+    """
+    for fragment in fragments:
+        mine = np.flatnonzero(zones.positions.fragment_ids == fragment.fragment_id)
+        if not len(mine):
+            continue
+        zone = int(mine[len(mine) // 2])
+        if not is_in_zone(dataset, fragment, zones, zone, column=column, column_type=column_type):
+            raise InvalidZoneTableError(
+                f"the filters must hold every value of {column}",
+                got=f"zone {zone}, which excludes one of its rows in {fragment.path}: the zones describe other data",
+            )

@@ -1,0 +1,303 @@
+"""A sample of a column: some runs of zones, spread over the data set, read and built as in a build.
+
+Up to 32 **places** are spread evenly over the zones of the data set. A place is a run of whole zones at the start of a
+row group, so a Parquet reader decodes little more than the run. All places together have about 128 zones. A smaller
+data set is sampled whole; its numbers are counted, not estimated.
+
+Design: docs/design/whatif.md#sample
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from zonebloom.arrow import unwrapped
+from zonebloom.bloom import hashing
+from zonebloom.errors import DataFileError
+from zonebloom.formats import DataFile, DatasetSnapshot
+from zonebloom.formats.schema_evolution import column_values
+from zonebloom.indexing.whatif.trial import Outcome, Trial, trials
+from zonebloom.storage.fragments import Fragment
+from zonebloom.stores.open import open_store
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+MAX_PLACES = 32
+MAX_ZONES = 128
+_MAX_ROWS = 4 << 20
+_KEYS_PER_ZONE = 16
+
+
+@dataclass(frozen=True, slots=True)
+class SampledZone:
+    """The values of one zone."""
+
+    place: int
+    """Which run it belongs to."""
+    num_rows: int
+    """Rows, nulls included."""
+    hashes: NDArray[np.uint64]
+    """The distinct values, as hashes, ascending."""
+    counts: NDArray[np.int64]
+    """Rows of each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What was read of a column.
+
+    - Values of `zones` that occur in several zones have the same hash; other values differ in it, for what it matters.
+    """
+
+    zones: tuple[SampledZone, ...]
+    """Zones that were read."""
+    zones_nearby: tuple[int, ...]
+    """For each place, zones of the data set that lie in its row group, or in the run where that is longer."""
+    num_places: int
+    """Runs that were read."""
+    num_files: int
+    """Files that they lie in."""
+    read_seconds: float
+    """Reading and decoding the rows, on one thread."""
+    outcomes: tuple[Outcome, ...]
+    """What came of each way to build them."""
+    range_overlap: float | None
+    """Share of the other row groups (or zones, where these lack statistics) whose least and greatest value enclose a
+    value; 0 where the column is sorted, 1 where it is random; None where it cannot be told."""
+    ranges: str
+    """What `range_overlap` compares: `row groups` or `zones`."""
+
+    @property
+    def num_rows(self) -> int:
+        """Rows that were read."""
+        return sum(zone.num_rows for zone in self.zones)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    fragment: Fragment
+    start: int
+    stop: int
+    zones_nearby: int
+
+
+def count_zones(fragments: Sequence[Fragment], rows_per_zone: int) -> int:
+    """Zones of the data set."""
+    return sum(-(-fragment.num_rows // rows_per_zone) for fragment in fragments)
+
+
+def take_sample(
+    dataset: DatasetSnapshot,
+    fragments: Sequence[Fragment],
+    column: str,
+    column_type: pa.DataType,
+    *,
+    rows_per_zone: int,
+    fpp: float,
+) -> Sample:
+    """Read some zones of `column`, and build them in each way; unreadable files, or of another type, are passed over.
+
+    The segments are written into a temporary folder, which is deleted.
+
+    Raises
+    ------
+    DataFileError
+        There are rows, and not one of the places can be read.
+
+    Design: docs/design/whatif.md#sample
+    """
+    failure: DataFileError | None = None
+    with TemporaryDirectory(prefix="zonebloom-whatif-") as folder, ExitStack() as opened:
+
+        def begun() -> list[Trial]:
+            begun = trials(open_store(folder), column, column_type, rows_per_zone=rows_per_zone, fpp=fpp)
+            for trial in begun:
+                opened.callback(trial.close)
+            return begun
+
+        reader = _Reader(dataset, column, column_type, rows_per_zone, begun)
+        for place in _places(fragments, rows_per_zone):
+            try:
+                reader.read(place)
+            except DataFileError as error:
+                failure = failure or error
+        if failure is not None and not reader.zones:
+            raise failure
+        return reader.sample()
+
+
+def _places(fragments: Sequence[Fragment], rows_per_zone: int) -> list[_Place]:
+    """Runs of whole zones: all of each file where that is little, else runs from the starts of row groups."""
+    filled = [fragment for fragment in fragments if fragment.num_rows]
+    num_zones = count_zones(filled, rows_per_zone)
+    budget = max(1, min(MAX_ZONES, _MAX_ROWS // rows_per_zone))
+    if num_zones <= budget:
+        return [_Place(one, 0, one.num_rows, count_zones([one], rows_per_zone)) for one in filled]
+    groups = list(_row_groups(filled, rows_per_zone))
+    ends = np.cumsum([zones for _, _, zones in groups])
+    wanted = (np.arange(MAX_PLACES) + 0.5) * (ends[-1] / MAX_PLACES)
+    chosen = np.unique(np.searchsorted(ends, wanted, side="right"))
+    run_rows = max(1, budget // len(chosen)) * rows_per_zone
+    places: list[_Place] = []
+    for number in chosen.tolist():
+        fragment, start, zones = groups[number]
+        if places and places[-1].fragment is fragment:
+            start = max(start, places[-1].stop)
+        stop = min(start + run_rows, fragment.num_rows)
+        if start < stop:
+            nearby = max(zones, -(-(stop - start) // rows_per_zone))
+            places.append(_Place(fragment, start, stop, nearby))
+    return places
+
+
+def _row_groups(fragments: Sequence[Fragment], rows_per_zone: int) -> Iterator[tuple[Fragment, int, int]]:
+    """Each row group that a zone starts in: its file, the row of that start, and how many start there."""
+    for fragment in fragments:
+        position = 0
+        for rows in fragment.row_group_rows:
+            first = -(-position // rows_per_zone)
+            position += rows
+            zones = -(-position // rows_per_zone) - first
+            if zones:
+                yield fragment, first * rows_per_zone, zones
+
+
+class _Reader:
+    """Reads places, one after another, builds their zones, and keeps what the zones hold."""
+
+    def __init__(
+        self,
+        dataset: DatasetSnapshot,
+        column: str,
+        column_type: pa.DataType,
+        rows_per_zone: int,
+        begun: Callable[[], list[Trial]],
+    ) -> None:
+        self.dataset = dataset
+        self.column = column
+        self.column_type = column_type
+        self.rows_per_zone = rows_per_zone
+        self.zones: list[SampledZone] = []
+        self.zones_nearby: list[int] = []
+        self.files: set[str] = set()
+        self.read_seconds = 0.0
+        self._begun = begun
+        self._trials = begun()
+        self._keys: list[tuple[int, pa.Array]] = []
+        self._zone_ranges: list[tuple[pa.Array, pa.Array]] = []
+        self._group_ranges: list[tuple[Any, Any] | None] = []
+
+    def read(self, place: _Place) -> None:
+        """One place."""
+        arrays = self._values(place)
+        if not self.zones_nearby:
+            self._warm_up(arrays[0])
+        for trial in self._trials:
+            trial.add(place.fragment.fragment_id, place.start, arrays)
+        values = pa.chunked_array(arrays)
+        number = len(self.zones_nearby)
+        for first in range(0, len(values), self.rows_per_zone):
+            self._add_zone(number, values.slice(first, self.rows_per_zone))
+        self.zones_nearby.append(place.zones_nearby)
+
+    def _warm_up(self, values: pa.Array) -> None:
+        """Load the kernels, or compile them, which a build does once and not for each row."""
+        for trial in self._begun():
+            trial.add(0, 0, [values])
+            trial.finish()
+
+    def _values(self, place: _Place) -> list[pa.Array]:
+        started = time.perf_counter()
+        with self.dataset.open(place.fragment.path, place.fragment.fingerprint) as file:
+            arrays = []
+            for batch in file.column_batches([self.column], place.start, place.stop):
+                values = column_values(batch, self.column, self.column_type)
+                if values is None:
+                    raise DataFileError(f"column {self.column} of {place.fragment.path} must be {self.column_type}")
+                arrays.append(values)
+            self.read_seconds += time.perf_counter() - started
+            if place.fragment.path not in self.files:
+                self.files.add(place.fragment.path)
+                self._group_ranges += file.column_ranges(self.column) if isinstance(file, DataFile) else [None]
+        return arrays
+
+    def _add_zone(self, place: int, values: pa.ChunkedArray) -> None:
+        found, counts = np.unique(hashing.hash_array(values), return_counts=True)
+        zone = len(self.zones)
+        self.zones.append(SampledZone(place, len(values), found, counts))
+        plain = _comparable(values)
+        if plain is not None and len(plain):
+            least_and_greatest = pc.min_max(plain)
+            self._zone_ranges.append(
+                (pa.array([least_and_greatest["min"]], plain.type), pa.array([least_and_greatest["max"]], plain.type))
+            )
+            some = np.linspace(0, len(plain) - 1, min(_KEYS_PER_ZONE, len(plain))).astype(np.int64)
+            self._keys.append((zone, plain.take(pa.array(some))))
+
+    def sample(self) -> Sample:
+        """What was read."""
+        overlap, ranges = self._overlap()
+        return Sample(
+            zones=tuple(self.zones),
+            zones_nearby=tuple(self.zones_nearby),
+            num_places=len(self.zones_nearby),
+            num_files=len(self.files),
+            read_seconds=self.read_seconds,
+            outcomes=tuple(trial.finish() for trial in self._trials),
+            range_overlap=overlap,
+            ranges=ranges,
+        )
+
+    def _overlap(self) -> tuple[float | None, str]:
+        keys = [key for _, key in self._keys]
+        if not keys:
+            return None, "zones"
+        groups = [pair for pair in self._group_ranges if pair is not None]
+        if len(groups) == len(self._group_ranges) > 1:
+            try:
+                least = pa.array([one for one, _ in groups], keys[0].type)
+                greatest = pa.array([one for _, one in groups], keys[0].type)
+                return _share_of_others([least], [greatest], keys), "row groups"
+            except (pa.ArrowException, TypeError, ValueError, OverflowError):
+                pass  # statistics of another type than the index's: the zones tell
+        least_of_zones = [one for one, _ in self._zone_ranges]
+        return _share_of_others(least_of_zones, [one for _, one in self._zone_ranges], keys), "zones"
+
+
+def _comparable(values: pa.ChunkedArray) -> pa.Array | None:
+    """The values that are not null as one array that Arrow can order; None where it cannot order the type."""
+    stored = unwrapped(values.type)
+    if pa.types.is_string_view(stored):
+        stored = pa.string()
+    elif pa.types.is_binary_view(stored) or pa.types.is_fixed_size_binary(stored):
+        stored = pa.binary()
+    elif pa.types.is_duration(stored):
+        stored = pa.int64()
+    elif pa.types.is_float16(stored):
+        stored = pa.float32()
+    try:
+        return pa.concat_arrays([chunk.cast(stored) for chunk in values.chunks]).drop_null()
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return None
+
+
+def _share_of_others(least: list[pa.Array], greatest: list[pa.Array], keys: list[pa.Array]) -> float | None:
+    """For a mean key: of the ranges that are not its own, the share that encloses it."""
+    num_ranges = sum(map(len, least))
+    if num_ranges < 2:  # noqa: PLR2004 - one range has no others
+        return None
+    ranks = pc.rank(pa.concat_arrays([*least, *greatest, *keys]), tiebreaker="dense").to_numpy()
+    low, high, wanted = np.split(ranks, [num_ranges, 2 * num_ranges])
+    begun = np.searchsorted(np.sort(low), wanted, side="right")
+    ended = np.searchsorted(np.sort(high), wanted, side="left")
+    return float(np.clip((begun - ended - 1.0) / (num_ranges - 1), 0, 1).mean())

@@ -1,0 +1,122 @@
+"""Exact comparison, by value, of any number with the values of a column's type.
+
+Design: docs/design/conditions.md#to-expression.
+"""
+
+from __future__ import annotations
+
+import decimal
+import math
+import numbers
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from zonebloom.predicates.literals import is_null_literal
+
+Number: TypeAlias = int | float | decimal.Decimal
+
+_ALL_DIGITS = decimal.Context(prec=decimal.MAX_PREC, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN, traps=[])
+
+
+def is_number(column_type: pa.DataType) -> bool:
+    """Whether values of the type are numbers."""
+    tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
+    return any(test(column_type) for test in tests)
+
+
+def number_of(value: Any) -> Number | None:
+    """The literal as a number; None if it is not a number, or is a boolean."""
+    if isinstance(value, pa.Scalar):
+        value = value.as_py() if is_number(value.type) else None
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, bool) or not isinstance(value, (numbers.Real, decimal.Decimal)):
+        return None
+    return value if isinstance(value, (int, float, decimal.Decimal)) else float(value)
+
+
+def numbers_of(values: pa.Array | list[Any]) -> list[Number] | None:
+    """The values that are not null, if all of them are numbers; else None."""
+    if isinstance(values, pa.Array) and pa.types.is_temporal(values.type):  # Python cannot represent all moments
+        return None
+    listed = values.to_pylist() if isinstance(values, pa.Array) else values
+    found = [number_of(value) for value in listed if not is_null_literal(value)]
+    return None if any(number is None for number in found) else [number for number in found if number is not None]
+
+
+def equal_number(number: Number, column_type: pa.DataType) -> Any | None:
+    """The value of the type that equals `number`; None if no value does (NaN equals none)."""
+    if is_nan(number):
+        return None
+    if pa.types.is_floating(column_type):
+        double = as_double(number, column_type)
+        return double if _nearest(double, column_type) == double and is_bounded(double, number) else None
+    if is_infinite(number):
+        return None
+    units, is_whole = whole_units(number, column_type)
+    low, high = unit_bounds(column_type)
+    return value_of_units(int(units), column_type) if is_whole and low <= units <= high else None
+
+
+def as_double(number: Number, column_type: pa.DataType) -> float:
+    """The double to compare with a floating column instead of `number`.
+
+    For a Decimal, it is the nearest value of the column's type.
+    """
+    nearest = _nearest(number, column_type if isinstance(number, decimal.Decimal) else pa.float64())
+    return nearest if is_bounded(nearest, number) else _nearest(number, pa.float64())
+
+
+def is_nan(number: Number) -> bool:
+    """As `math.isnan`, which fails for large ints and signaling NaN."""
+    return number.is_nan() if isinstance(number, decimal.Decimal) else number != number  # noqa: PLR0124 -- NaN alone
+
+
+def is_infinite(number: Number) -> bool:
+    """As `math.isinf`, also for ints beyond the range of float."""
+    return number in (math.inf, -math.inf)
+
+
+def is_bounded(double: float, number: Number) -> bool:
+    """Whether `double` is infinite only if `number` is."""
+    return math.isinf(double) <= is_infinite(number)
+
+
+def _nearest(number: Number, column_type: pa.DataType) -> float:
+    """The value of a floating type nearest to `number`, infinite beyond its range."""
+    try:
+        double = float(number)
+    except OverflowError:
+        double = math.inf if number > 0 else -math.inf
+    with np.errstate(over="ignore"):
+        return float(column_type.to_pandas_dtype()(double))
+
+
+def whole_units(number: Number, column_type: pa.DataType) -> tuple[decimal.Decimal, bool]:
+    """A finite `number` in units of the type's last digit, rounded down; and whether that is exact.
+
+    Cost: proportional to the digits of `number`, not to its exponent. The result is a Decimal because an `int` would
+    have as many digits as the exponent says. Compare it with bounds before you make an `int` of it.
+    """
+    scale = column_type.scale if pa.types.is_decimal(column_type) else 0
+    units = decimal.Decimal(number).scaleb(scale, _ALL_DIGITS)
+    whole = units.to_integral_value(decimal.ROUND_FLOOR, _ALL_DIGITS)
+    return whole, whole == units
+
+
+def unit_bounds(column_type: pa.DataType) -> tuple[int, int]:
+    """The least and greatest value of an integer or decimal type, in units of its last digit."""
+    if pa.types.is_decimal(column_type):
+        return 1 - 10**column_type.precision, 10**column_type.precision - 1
+    info = np.iinfo(column_type.to_pandas_dtype())
+    return int(info.min), int(info.max)
+
+
+def value_of_units(units: int, column_type: pa.DataType) -> Number:
+    """The value of an integer or decimal type that is `units` times the unit of its last digit."""
+    if not pa.types.is_decimal(column_type):
+        return units
+    sign, digits = int(units < 0), tuple(map(int, str(abs(units))))
+    return decimal.Decimal((sign, digits, -column_type.scale))

@@ -1,0 +1,47 @@
+"""The check of an output path: outside of data sets and indexes; an existing file is replaced only on request.
+
+An output file among data files would be read as data. An output file that replaces a data file loses rows.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from zonebloom.errors import InvalidArgumentError, Words
+from zonebloom.formats import DatasetSnapshot
+
+
+def check_output(
+    path: str | os.PathLike[str],
+    dataset: DatasetSnapshot,
+    index: str,
+    *,
+    endings: Sequence[str],
+    overwrite: bool,
+) -> Path:
+    """`path`, if a file may be written there.
+
+    Raises
+    ------
+    InvalidArgumentError
+        It has another ending, would be data of the data set or part of the index, or exists and is not to be replaced.
+    """
+    wanted = Path(path)
+    if wanted.suffix not in endings:
+        raise InvalidArgumentError(f"{Words.OUTPUT} must end in {' or '.join(endings)}", got=wanted)
+    is_folder = getattr(dataset, "layout", "folder") == "folder"
+    data = [dataset.location] if is_folder else [dataset.absolute(one) for one in dataset.list()]
+    real = os.path.realpath(wanted)
+    if any(f"{real}/".startswith(f"{os.path.realpath(one)}/") for one in (index, *data)):
+        raise InvalidArgumentError(
+            f"{Words.OUTPUT} must be outside of the data set and of its index",
+            got=wanted,
+            do="name a file in another folder",
+        )
+    if wanted.exists() and not overwrite:
+        raise InvalidArgumentError(
+            f"{Words.OUTPUT} must be a new file", got=f"{wanted}, which exists", do=f"or add {Words.OVERWRITE}"
+        )
+    return wanted

@@ -1,0 +1,143 @@
+"""Files that no index describes, pruned by the bloom filters inside these files.
+
+A predicate is evaluated a second time, over the row groups of such files only. An equality leaf omits the row groups
+whose own filters exclude its values. Both evaluations bound the rows, so their intersection does too.
+
+Spec: specs/pruning.md#own-filters
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import reduce
+from itertools import accumulate
+from operator import and_, or_
+from typing import Any
+
+import pyarrow as pa
+
+from zonebloom.errors import DataFileError
+from zonebloom.formats import DatasetSnapshot
+from zonebloom.formats.parquet.bloom import ChunkFilter, Probe
+from zonebloom.formats.parquet.file import open_parquet
+from zonebloom.formats.schema_evolution import conformed
+from zonebloom.predicates import And, Condition, Equals, IsIn, Not, Or, Predicate
+from zonebloom.predicates.leaves import pruned_by
+from zonebloom.predicates.selection import Bounds, RowSelection
+from zonebloom.reasons import Reason, ReasonCode
+from zonebloom.search.freshness import File
+from zonebloom.stores.fingerprint import wait_until_settled
+from zonebloom.threads import concurrently
+
+_OPENERS = 16
+"""Threads that read filters; on an object store they mostly wait."""
+_KEPT_BYTES = 1 << 26
+"""Bytes. Most filters retained for one listing: filters of 20 million values take at least 2 bytes a value."""
+
+
+class OwnFilters:
+    """The filters inside some files of one listing; up to 64 MiB of filters stay in memory."""
+
+    def __init__(self, dataset: DatasetSnapshot, files: Iterable[File], types: Mapping[str, pa.DataType]) -> None:
+        self.files = list(files)
+        self.types = types
+        """Types of the columns, without partition columns."""
+        self._dataset = dataset
+        self._kept: dict[tuple[str, str], list[ChunkFilter]] = {}
+        self._kept_bytes = 0
+        self._seen = time.monotonic()
+        """A time after the fingerprints of the files were read."""
+
+    def of(self, file: File, column: str) -> list[ChunkFilter]:
+        """The filters of a column of one file; none if the file changed since the listing."""
+        key = (file.path, column)
+        if key in self._kept:
+            return self._kept[key]
+        wait_until_settled(file.fingerprint, self._seen)
+        try:
+            with open_parquet(self._dataset, file.path, file.fingerprint) as data:
+                is_same = data.fingerprint == file.fingerprint and data.row_group_rows == file.row_group_rows
+                leaf = data.leaf_of(column) if is_same else None
+                found = [] if leaf is None else data.own_filters(leaf)
+        except DataFileError:  # the view reports files that cannot be opened; a Lance table has no such filters
+            return []
+        num_bytes = sum(one.filter.num_bytes for one in found if one.filter is not None)
+        if self._kept_bytes + num_bytes <= _KEPT_BYTES:
+            self._kept[key] = found
+            self._kept_bytes += num_bytes
+        return found
+
+
+class OwnSearch:
+    """The evaluation of one predicate by the filters inside files."""
+
+    def __init__(self, own: OwnFilters, universe: RowSelection) -> None:
+        self._own = own
+        self._universe = universe
+        """All rows of the data set."""
+        self._excluded_groups: defaultdict[str, set[int]] = defaultdict(set)
+        """Filled by `bounds`: by path, the row groups whose filters excluded some values."""
+        self._problems: dict[Reason, None] = {}
+        """Filled by `bounds`: why filters were of no use."""
+
+    def narrowed(self, bounds: Bounds, predicate: Predicate) -> Bounds:
+        """`bounds` of `predicate` without the rows that the filters exclude."""
+        own = self.bounds(predicate)
+        true_rows, false_rows = bounds.true_rows & own.true_rows, bounds.false_rows & own.false_rows
+        return replace(bounds, true_rows=true_rows, false_rows=false_rows)
+
+    def told(self, reasons: Iterable[Reason]) -> dict[Reason, None]:
+        """`reasons`, with the effect of the filters for the files concerned, and why filters could not be used."""
+        found: dict[Reason, None] = {}
+        for reason in reasons:
+            groups = self._excluded_groups.get(reason.path or "")
+            if groups and reason.code in (ReasonCode.FILE_NOT_INDEXED, ReasonCode.FILE_CHANGED):
+                count = f"{len(groups)} row group{'s' if len(groups) > 1 else ''}"
+                text = reason.message.replace("it is read whole", f"filters of its own exclude values from {count}")
+                reason = replace(reason, message=text)  # noqa: PLW2901 - the same reason with more detail
+            found[reason] = None
+        return found | self._problems
+
+    def bounds(self, predicate: Predicate) -> Bounds:
+        """The rows where `predicate` can be TRUE, and those where it can be FALSE."""
+        return predicate.fold(self._bounds, pruned_by)
+
+    def _bounds(self, node: Predicate, parts: Sequence[Bounds]) -> Bounds:
+        if isinstance(node, (And, Or)):
+            return reduce(and_ if isinstance(node, And) else or_, parts)
+        if isinstance(node, Not):
+            return ~parts[0]
+        if isinstance(node, Condition):
+            return parts[0]
+        if isinstance(node, (Equals, IsIn)) and isinstance(node.column, str) and node.column in self._own.types:
+            values = node.values if isinstance(node, IsIn) else node.value
+            excluded = self._excluded(node.column, values)
+            if len(excluded):
+                return Bounds.at_most(self._universe - excluded, self._universe)
+        return Bounds.unknown(self._universe)
+
+    def _excluded(self, column: str, values: Any) -> RowSelection:
+        """The row groups whose filters exclude all of `values`."""
+        files = self._own.files
+        filters = concurrently(lambda file: self._own.of(file, column), files, _OPENERS)
+        probe, column_type = Probe(values), self._own.types[column]
+        ranges = []
+        for file, found in zip(files, filters, strict=True):
+            ends = list(accumulate(file.row_group_rows, initial=0))
+            for one in found:
+                group = one.row_group
+                if one.filter is None:
+                    message = f"the filter of row group {group} cannot be used: {one.problem}"
+                    self._problems[Reason(ReasonCode.FILTER_UNUSABLE, message, column, file.path)] = None
+                elif _is_compared(one.filter.column_type, column_type) and probe.is_excluded(one.filter):
+                    self._excluded_groups[file.path].add(group)
+                    ranges.append((file.fragment_id, ends[group], ends[group + 1]))
+        return RowSelection.from_ranges(ranges)
+
+
+def _is_compared(stored: pa.DataType | None, column_type: pa.DataType) -> bool:
+    """Whether a cast from the file's type to the data set's type is exact; rows are compared in the latter."""
+    return stored is not None and conformed(pa.nulls(0, stored), column_type) is not None

@@ -1,0 +1,233 @@
+"""An opened version of the index: the choice of the version, its damage, and the parts read so far.
+
+Spec: specs/index-format.md#versions
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import TypeVar
+
+import numpy as np
+
+from zonebloom.bloom.hashing import leaf_paths
+from zonebloom.errors import (
+    ColumnNotFoundError,
+    CorruptIndexError,
+    IndexNotFoundError,
+    InvalidArgumentError,
+    UnsupportedFormatError,
+    Words,
+    ZoneBloomError,
+)
+from zonebloom.reasons import Reason, ReasonCode
+from zonebloom.storage.column_reader import SEGMENTS_AT_ONCE, ColumnReader, OpenedSegment
+from zonebloom.storage.fragments import FragmentTable, is_in_runs, read_fragments
+from zonebloom.storage.manifest import ColumnEntry, Manifest, list_versions, read_version
+from zonebloom.storage.segment import SegmentEntry
+from zonebloom.storage.slices.reader import SliceSegment
+from zonebloom.storage.zone_segment import ZoneSegment
+from zonebloom.stores.locations import joined
+from zonebloom.stores.store import Store
+from zonebloom.threads import concurrently
+
+_READ_WHOLE = "rows that it describes are read whole"
+_Asked = TypeVar("_Asked")
+_Answer = TypeVar("_Answer")
+
+
+class Snapshot:
+    """One version of the index; a segment is opened when a search first needs it, and stays open.
+
+    The content of a version never changes. Damage is found as segments are read, and is recorded with the segments.
+    """
+
+    def __init__(self, store: Store, manifest: Manifest, *, distrust: Reason | None = None) -> None:
+        self.store = store
+        self.manifest = manifest
+        self.is_distrusted = distrust is not None
+        self._columns: dict[str, ColumnReader] = {}
+        self._warned: set[str] = set()
+        """Messages of damage that were issued as warnings."""
+        self._is_quiet = False
+        lists = () if distrust else manifest.fragment_lists
+        tables = list(_opened(store, partial(read_fragments, store), lists))
+        sound = [table for table in tables if not isinstance(table, Exception)]
+        self.fragments = FragmentTable.concatenated(
+            [table.where(~is_in_runs(table.fragment_ids, manifest.dropped)) for table in sound]
+        )
+        bad = {one.path: table for one, table in zip(lists, tables, strict=True) if isinstance(table, Exception)}
+        self.damaged_lists = frozenset(bad)
+        """Paths of the fragment lists that could not be read."""
+        unread = [Reason(ReasonCode.SEGMENT_CORRUPT, str(error)) for error in bad.values()]
+        self.damage = [*([distrust] if distrust else []), *unread]
+        """Damage that concerns all columns: of the version file, and of fragment lists."""
+        for reason in unread:
+            self._warn(reason.message)
+
+    def column(self, entry: ColumnEntry) -> ColumnReader:
+        """The zones of an indexed column; damaged parts are omitted, with a warning."""
+        if entry.name not in self._columns:
+            self._columns[entry.name] = self.reader(entry.name, entry.segments)
+            self.warn_of_damage()
+        return self._columns[entry.name]
+
+    def reader(self, column: str, segments: Sequence[SegmentEntry]) -> ColumnReader:
+        """The zones of some segments of a column; the segments are opened again."""
+        opener = partial(_open_segments, self.store, column)  # not a method: a reference cycle would keep files mapped
+        return ColumnReader(segments, opener, is_remote=self.store.is_remote)
+
+    def num_live_zones(self, entry: ColumnEntry) -> int:
+        """Number of a column's zones, without zones of removed files that its segments still have.
+
+        Cost: none, unless a segment has zones of a removed file; then the column is opened.
+        """
+        ids = np.sort(self.fragments.fragment_ids)
+        runs = np.array([run for segment in entry.segments for run in segment.fragments], np.uint64).reshape(-1, 2)
+        num_live = np.diff(ids.searchsorted(runs)).sum()
+        if num_live == np.diff(runs).sum():
+            return entry.num_zones
+        return int(np.isin(self.column(entry).positions.fragment_ids, ids).sum())
+
+    def not_indexed(self, name: str) -> ColumnNotFoundError:
+        """The error for `name`, which is not an indexed column."""
+        if name in leaf_paths(self.manifest.schema):
+            return ColumnNotFoundError(f"column {name} is not indexed", do=Words.BUILD_COLUMN.of(name))
+        names = [entry.name for entry in self.manifest.columns]
+        return ColumnNotFoundError.among(name, names, f"the index {self.store.location}")
+
+    def close(self) -> None:
+        """Close the open segments; a later search opens them again."""
+        self._columns.clear()
+
+    # --- damage -------------------------------------------------------------------------------------------------------
+
+    @property
+    def damaged_segments(self) -> frozenset[str]:
+        """Paths of the segments that were found to be damaged so far."""
+        return frozenset[str]().union(*(column.damaged_segments for column in list(self._columns.values())))
+
+    def warn_of_damage(self) -> None:
+        """Warn of all damage found so far, once for each message; called after filters were probed."""
+        for column in list(self._columns.values()):
+            for segment in column.segments:
+                for message in segment.damage:
+                    spared = "other segments of the column are asked instead"
+                    self._warn(message, spared if column.is_spared(segment) else _READ_WHOLE)
+
+    @contextmanager
+    def quiet(self) -> Iterator[None]:
+        """Suppress warnings of damage inside the block; the next search warns."""
+        self._is_quiet = True
+        try:
+            yield
+        finally:
+            self._is_quiet = False
+
+    def _warn(self, message: str, effect: str = _READ_WHOLE) -> None:
+        if message not in self._warned and not self._is_quiet:
+            self._warned.add(message)
+            warnings.warn(f"{message}; {effect}", RuntimeWarning, stacklevel=3)
+
+
+def _opened(
+    store: Store, opener: Callable[[_Asked], _Answer], asked: Sequence[_Asked]
+) -> Iterable[_Answer | CorruptIndexError | UnsupportedFormatError]:
+    """For each of `asked`, in order, the result or error of `opener`; concurrent for a remote index."""
+
+    def opened(part: _Asked) -> _Answer | CorruptIndexError | UnsupportedFormatError:
+        try:
+            return opener(part)
+        except (CorruptIndexError, UnsupportedFormatError) as error:
+            return error
+
+    return concurrently(opened, asked, SEGMENTS_AT_ONCE if store.is_remote else 0)
+
+
+def _open_segments(store: Store, column: str, entries: Sequence[SegmentEntry]) -> list[OpenedSegment]:
+    results = _opened(store, partial(_open_segment, store, column), entries)
+    return [
+        _unopened(entry, column, result) if isinstance(result, Exception) else result
+        for entry, result in zip(entries, results, strict=True)
+    ]
+
+
+def _open_segment(store: Store, column: str, entry: SegmentEntry) -> OpenedSegment:
+    if entry.kind == "zones":
+        zones, damage = ZoneSegment(store, entry).zones()
+        lost = tuple(Reason(ReasonCode.SEGMENT_CORRUPT, message, column=column) for message in damage)
+        return OpenedSegment(entry, zones, lost)
+    if entry.kind == "slices":
+        return OpenedSegment(entry, SliceSegment(store, entry))
+    if entry.kind == "locator":
+        from zonebloom.storage.locator.reader import LocatorSegment  # noqa: PLC0415 - most columns have filters
+
+        return OpenedSegment(entry, LocatorSegment(store, entry))
+    raise UnsupportedFormatError(
+        f"segment {entry.path} must be of kind zones, slices or locator",
+        got=entry.kind,
+        do="a newer zonebloom wrote it: upgrade this one",
+    )
+
+
+def _unopened(entry: SegmentEntry, column: str, error: Exception) -> OpenedSegment:
+    is_new = isinstance(error, UnsupportedFormatError)
+    code = ReasonCode.FORMAT_TOO_NEW if is_new else ReasonCode.SEGMENT_CORRUPT
+    return OpenedSegment(entry, None, (Reason(code, str(error), column=column),))
+
+
+def load_snapshot(store: Store, version: int | None, versions: Sequence[int] = ()) -> Snapshot:
+    """The requested version, or the highest; if the highest is unreadable, an older one whose filters are not used.
+
+    `versions` is the result of a listing just before this call.
+    """
+    versions = versions or list_versions(store)
+    if not versions:
+        place = joined(store.location, "versions")
+        raise IndexNotFoundError("an index must have a version", got=f"none in {place}", do="build it")
+    if version is not None:
+        if version not in versions:
+            raise InvalidArgumentError(
+                f"version must be one of {versions[0]} to {versions[-1]} that is kept", got=version
+            )
+        return Snapshot(store, read_version(store, version))
+    failure: ZoneBloomError | None = None
+    for number in reversed(versions):
+        try:
+            manifest = read_version(store, number)
+        except (CorruptIndexError, UnsupportedFormatError) as error:
+            if list_versions(store)[-1:] != versions[-1:]:  # others committed, and a vacuum may have removed this one
+                return load_snapshot(store, None)
+            failure = failure or error
+            continue
+        if failure is None:
+            return Snapshot(store, manifest)
+        warnings.warn(f"{failure}; everything is read whole", RuntimeWarning, stacklevel=3)
+        is_new = isinstance(failure, UnsupportedFormatError)
+        code = ReasonCode.FORMAT_TOO_NEW if is_new else ReasonCode.SEGMENT_CORRUPT
+        last = replace(manifest, version=versions[-1])
+        return Snapshot(store, last, distrust=Reason(code, str(failure)))
+    assert failure is not None
+    raise failure
+
+
+def load_trusted(store: Store) -> tuple[Snapshot, bool]:
+    """The current version as the base of the next one, and whether its file is undamaged.
+
+    If it is damaged, the base is the newest undamaged version: its entries of unchanged files are still right.
+
+    Raises
+    ------
+    UnsupportedFormatError
+        A newer zonebloom wrote it.
+    """
+    snapshot = load_snapshot(store, None)
+    if not snapshot.is_distrusted:
+        return snapshot, True
+    if snapshot.damage[0].code == ReasonCode.FORMAT_TOO_NEW:
+        raise UnsupportedFormatError(snapshot.damage[0].message)
+    return Snapshot(snapshot.store, snapshot.manifest), False

@@ -1,0 +1,303 @@
+"""Transactions: a change made for one version is applied to another version.
+
+A change has the added and removed fragments and segments. It can be applied to any version because of one invariant: a
+fragment id belongs to one version of one file, and is never used again. So the zones of a live fragment are right in
+every version. Two changes overlap if together they would lose or duplicate a fragment or a segment.
+
+Design: docs/design/refresh.md#rebase
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from zonebloom.errors import ConcurrentCommitError
+from zonebloom.formats import hive as partitions
+from zonebloom.formats.schema_evolution import unified
+from zonebloom.storage.fragments import Fragment, FragmentListEntry, FragmentTable, is_in_runs, write_fragments
+from zonebloom.storage.manifest import ColumnEntry, Manifest
+from zonebloom.storage.segment import Runs, covered_by, joined_runs, runs
+from zonebloom.stores.store import Store
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnChange:
+    """Added and removed segments of one column."""
+
+    entry: ColumnEntry
+    """The column's parameters; its `segments` and `unfit` are only the added ones."""
+    removed: frozenset[str] = frozenset()
+    """Paths of the removed segments."""
+    is_rebuilt: bool = False
+    """Whether the column is rebuilt: its parameters may differ, and all older segments are removed."""
+
+    @classmethod
+    def between(cls, before: ColumnEntry, after: ColumnEntry) -> ColumnChange:
+        """The change from `before` to `after`, which have the same parameters."""
+        kept = set(after.files)
+        known = set(before.files)
+        added = tuple(segment for segment in after.segments if segment.path not in known)
+        return cls(replace(after, segments=added, unfit=()), frozenset(known - kept))
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """The difference between a commit and the version before it.
+
+    - Zones of `added` fragments are only in the added segments.
+    """
+
+    operation: str
+    """The operation: build, refresh, optimize."""
+    columns: tuple[ColumnChange, ...] = ()
+    """Changes of columns."""
+    added: tuple[Fragment, ...] = ()
+    """New fragments."""
+    removed: frozenset[int] = frozenset()
+    """Ids of removed fragments."""
+    removed_lists: frozenset[str] = frozenset()
+    """Paths of removed fragment lists; all their fragments are removed."""
+    schema: pa.Schema | None = None
+    """Schema of the added files, without partition columns."""
+    declared: pa.Schema | None = None
+    """The whole schema from the table's log, if the data set is a table."""
+    is_schema_whole: bool = False
+    """Whether `schema` is the schema of all files. If so, columns that no file has any longer are removed."""
+    dataset: Mapping[str, Any] | None = None
+    """The description of the data set, if it has changed."""
+    unknown_paths: tuple[str, ...] = ()
+    """Files of the data set without fragments; their folders give partition columns too."""
+    next_fragment_id: int = 0
+    """The least id above all ids that were reserved for the change."""
+    is_forced: bool = False
+    """Whether to commit even if nothing changes, so that a damaged version is no longer the current one."""
+
+    @property
+    def written(self) -> list[str]:
+        """Paths of the added segments."""
+        return [path for column in self.columns for path in column.entry.files]
+
+
+NO_VERSION = Manifest(
+    version=0,
+    operation="",
+    dataset={},
+    schema=pa.schema([]),
+    next_fragment_id=0,
+    columns=(),
+    fragment_lists=(),
+    committed_at="",
+)
+"""The version before the first commit."""
+
+
+@dataclass(slots=True)
+class Rebase:
+    """One attempt to apply `change`, which was made for `base`, to `current`."""
+
+    store: Store
+    base: Manifest
+    current: Manifest
+    change: Change
+    lists: Mapping[str, FragmentTable]
+    """By path, the fragments of each remaining list of `current`."""
+    live: FragmentTable = field(init=False)
+    """The live fragments of the following version that are in remaining lists."""
+    added: list[Fragment] = field(init=False)
+    """The added fragments of the following version."""
+
+    def following(self) -> Manifest | None:
+        """The next version; None if nothing is left to change. A new fragment list is written."""
+        current, change = self.current, self.change
+        if self.base.version == 0 < current.version:
+            raise self._overlap("an index that is made")
+        kept_lists = [entry for entry in current.fragment_lists if entry.path not in change.removed_lists]
+        listed = FragmentTable.concatenated([self.lists[entry.path] for entry in kept_lists])
+        is_gone = is_in_runs(listed.fragment_ids, current.dropped)
+        is_removed = ~is_gone & np.isin(listed.fragment_ids, _ids(change.removed))
+        is_gone |= is_removed
+        self.live = listed.where(~is_gone)
+        self.added = self._added({*listed.fragment_ids.tolist(), *_ids(change.removed).tolist()})
+        columns = self._columns()
+        schema, dataset = self._described()
+        is_changed = self.added or is_removed.any() or change.is_forced or len(kept_lists) < len(current.fragment_lists)
+        if not is_changed and (columns, schema, dataset) == (current.columns, current.schema, current.dataset):
+            return None
+        lists, dropped = self._fragment_lists(kept_lists, listed.fragment_ids[is_gone])
+        return current.following(
+            change.operation,
+            dataset=dataset,
+            schema=schema,
+            next_fragment_id=max(current.next_fragment_id, change.next_fragment_id),
+            columns=columns,
+            fragment_lists=lists,
+            dropped=dropped,
+        )
+
+    def _added(self, used: set[int]) -> list[Fragment]:
+        """The new fragments, without files that the other commit has indexed in the same version."""
+        added = []
+        for one in self.change.added:
+            there = self.live.get(one.path)
+            if one.fragment_id in used or _is_in(one.fragment_id, self.current.dropped):
+                raise self._overlap(f"fragment id {one.fragment_id} of {one.path}")
+            if there is not None and there.fingerprint != one.fingerprint:
+                raise self._overlap(f"file {one.path}")
+            if there is None:
+                added.append(one)
+        return added
+
+    def _columns(self) -> tuple[ColumnEntry, ...]:
+        changes = {column.entry.name: column for column in self.change.columns}
+        entries = [
+            self._column(entry, changes.pop(entry.name)) if entry.name in changes else entry
+            for entry in self.current.columns
+        ]
+        for column in changes.values():
+            if self.base.column(column.entry.name) is not None:
+                raise self._overlap(f"column {column.entry.name}")
+            entries.append(column.entry)
+        live = np.sort(np.concatenate([self.live.fragment_ids, _ids(one.fragment_id for one in self.added)]))
+        return tuple(_without_dead(entry, live) for entry in entries)
+
+    def _column(self, current: ColumnEntry, change: ColumnChange) -> ColumnEntry:
+        new = change.entry
+        base = self.base.column(new.name)
+        is_same = _parameters(current) == _parameters(new)
+        if base is None or not (is_same or change.is_rebuilt):
+            raise self._overlap(f"column {new.name}")
+        known = set(base.files)
+        kept = [segment for segment in current.segments if segment.path not in change.removed]
+        added = covered_by(new.segments)
+        is_clear = {one.path: one.path in known or not _meet(added, one.fragments) for one in kept}
+        if change.is_rebuilt:
+            kept = [one for one in kept if is_same and one.path not in known and is_clear[one.path]]
+            return replace(new, segments=(*kept, *new.segments))
+        gone = covered_by(segment for segment in current.segments if segment.path in change.removed)
+        live = self.live.fragment_ids
+        is_lost = is_in_runs(live, gone) & ~is_in_runs(live, covered_by(new.segments))  # a restore made it live again
+        if not all(is_clear.values()) or is_lost.any():
+            raise self._overlap(f"segments of column {new.name}")
+        unfit = joined_runs((*current.unfit, *new.unfit))
+        is_unfinished = current.is_unfinished and new.is_unfinished
+        return replace(current, segments=(*kept, *new.segments), unfit=unfit, is_unfinished=is_unfinished)
+
+    def _described(self) -> tuple[pa.Schema, dict[str, Any]]:
+        """Schema and data set of the following version; its partition columns come from all its files."""
+        current, change = self.current, self.change
+        dataset = {**current.dataset, **(change.dataset or {})}
+        if "column_ids" in dataset:
+            return change.declared or current.schema, {**dataset, "column_ids": self._column_ids(dataset["column_ids"])}
+        if change.schema is None and not change.removed and not change.unknown_paths:
+            return current.schema, dataset
+        keys = current.dataset.get("partition_columns", [])
+        data = pa.schema([one for one in current.schema if one.name not in keys])
+        schemas = [data] if change.schema is None else [data, change.schema]
+        if change.is_schema_whole:
+            schemas = schemas[::-1] if current is not self.base else schemas[1:]
+        schema = unified([one for one in schemas if len(one)]) if any(len(one) for one in schemas) else data
+        indexed = {entry.name.split(".")[0] for entry in current.columns} | {entry.name for entry in current.columns}
+        for one in data:  # an indexed column that is now in no file can still be searched: it is null
+            if one.name in indexed and one.name not in schema.names:
+                schema = schema.append(one)
+        paths = sorted({*self.live, *(one.path for one in self.added), *change.unknown_paths})
+        fields = partitions.infer_fields(paths, schema.names)
+        if not paths:  # an empty data set keeps its partition columns as well
+            fields = [one for one in current.schema if one.name in keys and one.name not in schema.names]
+        dataset["partition_columns"] = [one.name for one in fields]
+        return pa.schema([*schema, *fields]), dataset
+
+    def _column_ids(self, found: Mapping[str, str]) -> dict[str, str]:
+        """The ids of the indexed columns of a table at the time when the columns were built.
+
+        Design: docs/design/tables.md#column-ids
+        """
+        there = self.current.dataset.get("column_ids", {})
+        made = {one.entry.name for one in self.change.columns if one.is_rebuilt}
+        ids = {name: found[name] for name in made if name in found}
+        for entry in self.current.columns:
+            name = entry.name
+            if name in made:
+                continue
+            known = there.get(name, name)
+            if any(one.entry.name == name for one in self.change.columns) and found.get(name, known) != known:
+                raise self._overlap(f"column {name} of the table")
+            if name in there:
+                ids[name] = known
+        return ids
+
+    def _fragment_lists(
+        self, kept: Sequence[FragmentListEntry], gone: NDArray[np.uint64]
+    ) -> tuple[tuple[FragmentListEntry, ...], Runs]:
+        """The lists of the following version, and the ids of their dropped fragments.
+
+        The new list absorbs lists of at most twice its length, and lists with most fragments dropped. So there are few
+        lists, and each fragment is rewritten few times.
+        """
+        alive = {e.path: self.lists[e.path].where(~np.isin(self.lists[e.path].fragment_ids, gone)) for e in kept}
+        stay = [entry for entry in kept if 2 * len(alive[entry.path]) >= entry.num_fragments and len(alive[entry.path])]
+        parts = [FragmentTable.of(self.added), *(alive[entry.path] for entry in kept if entry not in stay)]
+        for entry in sorted(stay, key=lambda one: one.num_fragments):
+            num_new = sum(map(len, parts))
+            if not num_new or entry.num_fragments > 2 * num_new:
+                break
+            parts.append(alive[entry.path])
+            stay.remove(entry)
+        left = [ids[np.isin(ids, gone)] for ids in (self.lists[entry.path].fragment_ids for entry in stay)]
+        dropped = runs(np.concatenate(left).tolist() if left else ())
+        if new := FragmentTable.concatenated(parts):
+            stay.append(write_fragments(self.store, new.take(np.argsort(new.fragment_ids))))
+        return tuple(stay), dropped
+
+    def _overlap(self, what: str) -> ConcurrentCommitError:
+        return ConcurrentCommitError(
+            f"{what} must not be changed by another commit during {self.change.operation}",
+            got=name_of(self.current),
+            do="run again on top of it",
+        )
+
+
+def _parameters(entry: ColumnEntry) -> tuple[Any, ...]:
+    return (entry.column_type, entry.rows_per_zone, entry.fpp, entry.sizing, entry.kind)
+
+
+def _meet(first: Runs, second: Runs) -> bool:
+    """Whether two sorted lists of runs have an id in common."""
+    stops = [stop for _, stop in first]
+    for start, stop in second:
+        at = int(np.searchsorted(stops, start, side="right"))
+        if at < len(first) and first[at][0] < stop:
+            return True
+    return False
+
+
+def _without_dead(entry: ColumnEntry, live: NDArray[np.uint64]) -> ColumnEntry:
+    """The column without segments that have no live fragment; ids in `live` ascend."""
+    segments = tuple(segment for segment in entry.segments if _num_live(segment.fragments, live))
+    unfit = tuple(run for run in entry.unfit if _num_live((run,), live))
+    return replace(entry, segments=segments, unfit=unfit)
+
+
+def _num_live(found: Runs, live: NDArray[np.uint64]) -> int:
+    return sum(int(np.diff(np.searchsorted(live, np.array(run, np.uint64)))[0]) for run in found)
+
+
+def _ids(ids: Iterable[int]) -> NDArray[np.uint64]:
+    return np.fromiter(ids, np.uint64)
+
+
+def _is_in(one: int, found: Runs) -> bool:
+    return any(start <= one < stop for start, stop in found)
+
+
+def name_of(manifest: Manifest) -> str:
+    """A version in an error message."""
+    return f"version {manifest.version} ({manifest.operation}, committed {manifest.committed_at})"

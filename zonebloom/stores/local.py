@@ -1,0 +1,352 @@
+"""`LocalStore`: objects below a local folder.
+
+Segments are memory-mapped or read by position. A commit is a hard link, which the system makes only if the name is
+free, or a rename that does not replace.
+
+Spec: specs/index-format.md#store
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import itertools
+import os
+import stat
+import uuid
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from zonebloom.errors import CorruptIndexError, DataFileError, StorageError, Words
+from zonebloom.stores.fingerprint import Fingerprint
+from zonebloom.stores.local_file import (
+    LocalFile,
+    LocalMapping,
+    NewLocalFile,
+    SharedFile,
+    fingerprint_of,
+    kind_of,
+    regular_file,
+)
+from zonebloom.stores.locations import StorageOptions
+from zonebloom.stores.store import SLOW_READ_SECONDS, Level, Traffic
+
+_MAX_OPEN_FILES = 256
+_LARGE_BYTES = 1 << 20
+
+
+class LocalStore:
+    """Objects below a local folder.
+
+    Raises
+    ------
+    StorageError
+        From every method, where the operating system refuses (no permission, no space); the message names the path.
+        A missing object is a `FileNotFoundError`, which callers expect and handle.
+    """
+
+    def __init__(self, root: str | Path, options: StorageOptions | None = None) -> None:
+        self.root = Path(root)
+        self.options = options
+        self.is_remote = False
+        self.traffic = Traffic()
+        self._open_files: dict[str, SharedFile] = {}
+        self._own_folders: set[str] = set()
+
+    def _place(self, path: str) -> Path:
+        """The place of the object at `path`; a folder of the index must not be a link that leads out of it."""
+        folder = path.rpartition("/")[0]
+        if folder not in self._own_folders:
+            place = self.root / folder
+            if os.path.realpath(place) != os.path.join(os.path.realpath(self.root), folder).rstrip("/"):  # noqa: PTH118 - plain
+                raise CorruptIndexError(
+                    f"{place} must be a folder of the index",
+                    got="a link or a path out of it",
+                    do="put the folder itself there",
+                )
+            self._own_folders.add(folder)
+        return self.root / path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return LocalStore, (self.root, self.options)
+
+    def __repr__(self) -> str:
+        return f"LocalStore({str(self.root)!r})"
+
+    @property
+    def location(self) -> str:
+        """The folder."""
+        return str(self.root)
+
+    def size(self, path: str) -> int:
+        """Bytes of the object at `path`."""
+        with _explained("read", self.root / path):
+            return self._place(path).lstat().st_size
+
+    def read(self, path: str) -> bytes:
+        """All bytes of the object at `path`."""
+        with _explained("read", self.root / path), os.fdopen(regular_file(self._place(path)), "rb") as file:
+            return file.read()
+
+    def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """For each `(offset, length)` of `ranges`, those bytes of the object at `path`; fewer at its end.
+
+        The object must be immutable: it stays open, so a second call costs one positioned read for each range. A store
+        with a high latency reads near ranges together.
+        """
+        try:
+            file = self._opened(path)
+            started = perf_counter()
+            blobs = [file.read(offset, length) for offset, length in ranges[:1]]
+            if len(ranges) > 1 and perf_counter() - started > SLOW_READ_SECONDS:
+                file.will_need(ranges[1:])
+            blobs += [file.read(offset, length) for offset, length in ranges[1:]]
+        except OSError as error:
+            with _explained("read", self.root / path):
+                raise error from None
+        return blobs
+
+    def will_need(self, path: str, ranges: Sequence[tuple[int, int]]) -> None:
+        """Start reading the ranges `(offset, length)` of an immutable object, all at once, and do not wait."""
+        with _explained("read", self.root / path):
+            self._opened(path).will_need(ranges)
+
+    def _opened(self, path: str) -> SharedFile:
+        file = self._open_files.pop(path, None) or SharedFile(self._place(path))
+        self._open_files[path] = file  # last in order, so the first is the least recently used
+        if len(self._open_files) > _MAX_OPEN_FILES:
+            self._open_files.pop(list(self._open_files)[0], None)  # noqa: RUF015 - other threads change it meanwhile
+        return file
+
+    def mapping(self, path: str, *, is_sparse: bool = False) -> LocalMapping:
+        """The object at `path`, memory-mapped; with `is_sparse` the system does not read ahead of touched pages."""
+        with _explained("read", self.root / path), os.fdopen(regular_file(self._place(path)), "rb") as file:
+            return LocalMapping(file.fileno(), is_sparse=is_sparse)
+
+    def list(self, folder: str) -> list[str]:
+        """Names of the objects in `folder`, in order; empty if there is no such folder."""
+        with _explained("list", self.root / folder):
+            try:
+                return sorted(entry.name for entry in os.scandir(self._place(f"{folder}/")) if entry.is_file())
+            except (FileNotFoundError, NotADirectoryError):
+                return []
+
+    def files(self, folder: str) -> dict[str, Fingerprint]:
+        """All objects below `folder`, by path in order."""
+        fingerprints = {}
+        with _explained("list", self.root / folder):
+            for place, _, names in os.walk(self._place(f"{folder}/") if folder else self.root):
+                below = Path(place).relative_to(self.root).as_posix()
+                for name in names:
+                    with contextlib.suppress(FileNotFoundError):
+                        status = os.stat(os.path.join(place, name))  # noqa: PTH116, PTH118 - plain strings
+                        fingerprints[name if below == "." else f"{below}/{name}"] = fingerprint_of(status)
+        return dict(sorted(fingerprints.items()))
+
+    def prune(self) -> None:
+        """Remove empty folders, and the root if it is empty."""
+        for place, _, _ in os.walk(self.root, topdown=False):
+            with contextlib.suppress(OSError):
+                os.rmdir(place)  # noqa: PTH106 - a plain string
+
+    @contextlib.contextmanager
+    def writing(self, path: str) -> Iterator[NewLocalFile]:
+        """A new object at `path`, which must be unique; removed if the block raises.
+
+        No fsync: a file torn by a power failure fails its checksum, and its fragments are read as not indexed.
+        """
+        target = self._place(path)
+        with _explained("write", target):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                with contextlib.closing(NewLocalFile(target)) as file:
+                    yield file
+            except BaseException:
+                target.unlink(missing_ok=True)
+                raise
+
+    def create(self, path: str, data: bytes) -> bool:
+        """Write `data` at `path` durably and atomically; False, and nothing written, if something is there already."""
+        target = self._place(path)
+        with _explained("write", target):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            staged = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
+            try:
+                with staged.open("xb") as file:
+                    file.write(data)
+                    file.flush()
+                    os.fsync(file.fileno())
+                _place_new(staged, target)
+            except FileExistsError:
+                return False
+            finally:
+                staged.unlink(missing_ok=True)
+        return True
+
+    def delete(self, path: str) -> None:
+        """Remove the object at `path` if it is there."""
+        with _explained("delete", self.root / path):
+            self._place(path).unlink(missing_ok=True)
+
+    # --- data files ---------------------------------------------------------------------------------------------------
+
+    def absolute(self, path: str) -> str:
+        """The absolute path of a file."""
+        return f"{self.root}{os.sep}{path}"
+
+    def relative(self, given: str) -> str | None:
+        """`given`, absolute or relative to the root, as a path relative to it; None if it is outside."""
+        whole = Path(os.path.normpath(self.root / given))
+        return whole.relative_to(self.root).as_posix() if whole.is_relative_to(self.root) else None
+
+    def open(self, path: str, listed: Fingerprint | None = None) -> LocalFile:  # noqa: ARG002 - a local file has its own
+        """The file at `path` as it is now; a link is followed."""
+        return LocalFile(self.absolute(path))
+
+    def stats(self, paths: Iterable[str]) -> dict[str, Fingerprint]:
+        """The fingerprints of the files among `paths`; links are followed, special files skipped with a warning."""
+        fingerprints = {}
+        for path in paths:
+            with contextlib.suppress(FileNotFoundError):
+                status = os.stat(self.root / path)  # noqa: PTH116 - the result is used as is
+                if not stat.S_ISDIR(status.st_mode) and _is_file(self.absolute(path), status):
+                    fingerprints[path] = fingerprint_of(status)
+        return fingerprints
+
+    def level(self, folder: str, is_hidden: Callable[[str], bool]) -> Level:
+        """The files in `folder` whose names are not hidden, and all folders in it.
+
+        Special files (a FIFO, a device), links to nothing, and links to a folder around the link are skipped with a
+        warning; other links are followed.
+        """
+        files, folders = [], []
+        try:
+            with os.scandir(f"{self.root}{os.sep}{folder}") as scanned:
+                entries = list(scanned)
+            for entry in entries:
+                name = entry.name
+                if is_hidden(name):
+                    if entry.is_dir():
+                        folders.append(name)
+                    continue
+                _check_name(entry)
+                if entry.is_symlink() and not self._leads_on(folder + name):
+                    continue
+                if entry.is_dir():
+                    folders.append(name)
+                    continue
+                try:  # a context manager would cost as much as the call
+                    status = entry.stat()
+                except FileNotFoundError:
+                    continue
+                if stat.S_ISREG(status.st_mode) or _is_file(entry.path, status):
+                    files.append((folder + name, fingerprint_of(status)))
+        except OSError as error:
+            raise DataFileError(f"{self.root / folder} must be a readable folder", got=error.strerror) from error
+        return files, folders
+
+    def may_be_folder(self, path: str) -> bool:
+        """Whether `path` is a folder, and not by a link to a folder around it."""
+        names = path.split("/")
+        is_around = any(self._is_around("/".join(names[:end])) for end in range(1, len(names) + 1))
+        return not is_around and (self.root / path).is_dir()
+
+    def _leads_on(self, path: str) -> bool:
+        """Whether the link at `path` leads to a file, or to a folder that is not around it; a warning if not."""
+        try:
+            status = os.stat(self.root / path)  # noqa: PTH116 - for its errors
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+                raise
+            _skipped(self.absolute(path), "a link to nothing")
+            return False
+        if stat.S_ISDIR(status.st_mode) and self._is_around(path):
+            _skipped(self.absolute(path), "a link to a folder around it")
+            return False
+        return True
+
+    def _is_around(self, path: str) -> bool:
+        """Whether `path` is a link to one of the folders around it."""
+        parents = ["", *itertools.accumulate(path.split("/")[:-1], lambda parent, name: f"{parent}/{name}")]
+        with contextlib.suppress(FileNotFoundError):
+            return any((self.root / path).samefile(self.root / parent) for parent in parents)
+        return False
+
+
+def _place_new(staged: Path, target: Path) -> None:
+    """Give the file `staged` the name `target`, atomically; a FileExistsError if the name is taken.
+
+    By a hard link. File systems without hard links (exFAT, many FUSE mounts) need a rename that does not replace.
+
+    Spec: specs/index-format.md#store
+    """
+    try:
+        os.link(staged, target)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        number = _renamed(staged, target)
+        if number == errno.EEXIST:
+            raise FileExistsError(number, os.strerror(number), str(target)) from None
+        if number:
+            raise StorageError(
+                f"cannot write {target}: the file system must make hard links, or rename without replacing",
+                got=error.strerror,
+                do=f"keep the index elsewhere with {Words.INDEX}",
+            ) from error
+
+
+_NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
+_AT_FDCWD, _RENAME_NOREPLACE = -100, 1
+"""Arguments of Linux's renameat2(2): paths are relative to the process; EEXIST if the new name is taken."""
+
+
+def _renamed(source: Path, target: Path) -> int:
+    """The errno of a rename that does not replace; 0 for success."""
+    import ctypes  # noqa: PLC0415 - only used without hard links
+
+    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if rename is None:
+        return errno.ENOSYS
+    failed = rename(_AT_FDCWD, os.fsencode(source), _AT_FDCWD, os.fsencode(target), _RENAME_NOREPLACE)
+    return ctypes.get_errno() if failed else 0
+
+
+@contextlib.contextmanager
+def _explained(verb: str, path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if verb != "write" and isinstance(error, (FileNotFoundError, FileExistsError)):
+            raise
+        hint = {
+            errno.EACCES: f"; grant access, or keep the index elsewhere with {Words.INDEX}",
+            errno.EROFS: f"; keep the index elsewhere with {Words.INDEX}",
+            errno.EMFILE: "; allow more open files (ulimit -n), or build fewer columns at once",
+            errno.ENOSPC: "; free some space and run again: nothing was committed",
+            errno.EDQUOT: "; free some space and run again: nothing was committed",
+        }.get(error.errno or 0, "")
+        raise StorageError(f"cannot {verb} {path}: {error.strerror or error}{hint}") from error
+
+
+def _check_name(entry: os.DirEntry[str]) -> None:
+    if not entry.name.isprintable() and any("\udc80" <= character <= "\udcff" for character in entry.name):
+        raise DataFileError(
+            "names of files and folders must be UTF-8", got=f"{os.fsencode(entry.path)!r}", do="rename it"
+        )
+
+
+def _is_file(path: str, status: os.stat_result) -> bool:
+    """Whether it is a regular file; a warning if not, since opening a special file may block for ever."""
+    if not stat.S_ISREG(status.st_mode):
+        _skipped(path, kind_of(status))
+        return False
+    return True
+
+
+def _skipped(path: str, kind: str) -> None:
+    message = f"what a data set holds must be files and folders, got {path}, {kind}; it is skipped"
+    warnings.warn(message, RuntimeWarning, stacklevel=2)

@@ -1,0 +1,204 @@
+"""Files of this machine: read at their positions, memory-mapped, and written."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import mmap
+import os
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from zonebloom.errors import CorruptIndexError, DataFileError
+from zonebloom.stores.fingerprint import Fingerprint
+
+_LARGE_BYTES = 1 << 20
+_HALF = 1 << 63
+
+
+class SharedFile:
+    """A file descriptor that is closed with its last user, so a thread never closes a file that another reads."""
+
+    __slots__ = ("num_bytes", "number")
+
+    def __init__(self, path: Path) -> None:
+        self.number = regular_file(path)
+        self.num_bytes = os.fstat(self.number).st_size
+        if hasattr(os, "posix_fadvise"):  # readahead would read up to 512 times the bytes that a probe asks for
+            os.posix_fadvise(self.number, 0, 0, os.POSIX_FADV_RANDOM)
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Bytes of the file, without allocating memory for bytes past its end."""
+        return os.pread(self.number, min(length, max(self.num_bytes - offset, 0)), offset)
+
+    def will_need(self, ranges: Sequence[tuple[int, int]]) -> None:
+        """Have the system read ahead, in parallel."""
+        if hasattr(os, "posix_fadvise"):
+            for offset, length in ranges:
+                os.posix_fadvise(self.number, offset, length, os.POSIX_FADV_WILLNEED)
+
+    def __del__(self) -> None:
+        with contextlib.suppress(AttributeError, OSError):
+            os.close(self.number)
+
+
+def regular_file(path: Path) -> int:
+    """The descriptor of a plain file, opened for reading; a link, a pipe and a device are damage, and never block."""
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    try:
+        number = os.open(path, flags)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENXIO):
+            raise _not_a_file(path) from error
+        raise
+    if not stat.S_ISREG(os.fstat(number).st_mode):
+        os.close(number)
+        raise _not_a_file(path)
+    return number
+
+
+def _not_a_file(path: Path) -> CorruptIndexError:
+    return CorruptIndexError(
+        f"{path} must be a plain file", got="a link or a special file", do="put the file itself there"
+    )
+
+
+class LocalMapping:
+    """A memory-mapped file; it stays mapped while `buffer` is used."""
+
+    __slots__ = ("_mapped", "buffer")
+
+    def __init__(self, file_number: int, *, is_sparse: bool) -> None:
+        self._mapped: mmap.mmap | None = None
+        if os.fstat(file_number).st_size:
+            self._mapped = mmap.mmap(file_number, 0, access=mmap.ACCESS_READ)
+            if is_sparse and hasattr(mmap, "MADV_RANDOM"):
+                self._mapped.madvise(mmap.MADV_RANDOM)
+        self.buffer: pa.Buffer = pa.py_buffer(self._mapped or b"")
+        """All bytes; only pages that are touched are read."""
+
+    def need(self, ranges: Sequence[tuple[int, int]]) -> None:
+        """Do nothing: a page is read when it is touched."""
+
+    def release(self) -> None:
+        """Unmap the pages that were touched; the next touch maps them again."""
+        if self._mapped is not None and hasattr(mmap, "MADV_DONTNEED"):
+            self._mapped.madvise(mmap.MADV_DONTNEED)
+
+
+class NewLocalFile:
+    """A file that is being written, from its beginning to its end."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file = path.open("xb")
+        self._direct: int | None = None
+
+    def write(self, data: Any) -> None:
+        """Append `data`."""
+        self._file.write(data)
+
+    def write_large(self, data: Any) -> None:
+        """Append `data`, past the page cache if possible: gigabytes must not evict pages that others read.
+
+        The memory, the position and the length must be multiples of the page; otherwise it is a plain write.
+        """
+        view = memoryview(data).cast("B")
+        if len(view) < _LARGE_BYTES or not self._write_directly(view):
+            self._file.write(view)
+
+    def _write_directly(self, view: memoryview) -> bool:
+        start = position = self._file.seek(0, os.SEEK_END)
+        try:
+            if self._direct is None:
+                self._direct = os.open(self._path, os.O_WRONLY | os.O_DIRECT)
+            while position < start + len(view):
+                position += os.pwrite(self._direct, view[position - start :], position)
+        except (AttributeError, OSError) as error:
+            if isinstance(error, OSError) and error.errno != errno.EINVAL:
+                raise
+            self._file.seek(start)
+            return False
+        self._file.seek(position)
+        return True
+
+    def flush(self) -> None:
+        """Hand buffered bytes over to the system."""
+        self._file.flush()
+
+    def close(self) -> None:
+        """End the file."""
+        if self._direct is not None:
+            os.close(self._direct)
+            self._direct = None
+        self._file.close()
+
+
+class LocalFile:
+    """A file of this machine; it stays the opened file even if its path is replaced."""
+
+    is_remote = False
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = str(path)
+        try:
+            status = os.stat(path)  # noqa: PTH116 - a plain string
+            if not stat.S_ISREG(status.st_mode):  # to open a FIFO would block for ever
+                raise DataFileError(f"data file {path} must be a regular file", got=kind_of(status))
+            self._file = pa.OSFile(self.path, "rb")
+        except FileNotFoundError as error:
+            raise DataFileError(f"data file {path} must exist", got="no such file") from error
+        except OSError as error:
+            raise DataFileError(f"data file {path} must be readable", got=error) from error
+        self.fingerprint = self.current_fingerprint()
+
+    def current_fingerprint(self) -> Fingerprint:
+        """The fingerprint of the opened file now."""
+        return fingerprint_of(os.fstat(self._file.fileno()))
+
+    def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """The bytes of each `(offset, length)`; fewer at the end of the file."""
+        number = self._file.fileno()
+        return [os.pread(number, length, offset) for offset, length in ranges]
+
+    def read_into(self, memory: memoryview, ranges: Sequence[tuple[int, int]]) -> int:
+        """Fill `memory` with the bytes of all ranges, one after the other; the number of bytes."""
+        number, position = self._file.fileno(), 0
+        for offset, length in ranges:
+            position += os.preadv(number, [memory[position : position + length]], offset)
+        return position
+
+    def will_need(self, ranges: Sequence[tuple[int, int]]) -> None:
+        """Do nothing: the system reads ahead."""
+
+    def arrow_file(self) -> Any:
+        """The opened file."""
+        return self._file
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+_KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+def kind_of(status: os.stat_result) -> str:
+    """The kind of a special file, for messages."""
+    return _KINDS.get(stat.S_IFMT(status.st_mode), "no file")
+
+
+def fingerprint_of(status: os.stat_result) -> Fingerprint:
+    """The fingerprint of a local file; times beyond 64 bits, from the year 2262 on, wrap around."""
+    mtime = status.st_mtime_ns
+    return Fingerprint(status.st_size, mtime if -_HALF <= mtime < _HALF else (mtime + _HALF) % (2 * _HALF) - _HALF)

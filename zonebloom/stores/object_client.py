@@ -1,0 +1,403 @@
+"""`ObjectClient`: requests to one bucket of an object store: coalesced, concurrent, retried, counted, explained.
+
+All requests to object stores are made here, through obstore: S3 and compatible stores, GCS, Azure.
+
+Spec: specs/index-format.md#object-stores
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import lru_cache
+from typing import Any, TypeVar
+
+from zonebloom.errors import StorageError
+from zonebloom.stores.fingerprint import Fingerprint
+from zonebloom.stores.locations import StorageOptions, Url
+from zonebloom.stores.options import check_credentials, check_options, connect, environment_of
+from zonebloom.stores.ranges import PART_BYTES, coalesced, cut
+from zonebloom.stores.store import Traffic
+
+_T = TypeVar("_T")
+Part = tuple[memoryview, Fingerprint]
+"""Bytes of an object, and the fingerprint that came with them."""
+
+_CONCURRENCY = 16
+_KEYS_PER_PAGE = {"s3": 1000, "gcs": 1000, "azure": 5000}
+_HASTY = {
+    "max_retries": 2,
+    "retry_timeout": timedelta(seconds=10),
+    "backoff": {"init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=1), "base": 2},
+}
+"""Retries of the first request: a wrong endpoint is an error within seconds."""
+_PATIENT = {
+    "max_retries": 10,
+    "retry_timeout": timedelta(seconds=120),
+    "backoff": {"init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=10), "base": 2},
+}
+"""Retries of a store that has answered before: it waits for the end of throttling and of broken connections."""
+_WEAK = "W/"
+"""The beginning of a weak tag, which no condition matches."""
+_CREATE_ATTEMPTS = 6
+_BODY_ATTEMPTS = 6
+_BROKEN_OFF = re.compile(r"response body error|error decoding response body", re.IGNORECASE)
+_UNREACHABLE = re.compile(r"error sending request|dns error|connection refused|tcp connect|timed out", re.IGNORECASE)
+_NO_BUCKET = re.compile(r"NoSuchBucket|ContainerNotFound|specified (bucket|container) does not exist")
+_TRY_AGAIN = re.compile(r"status code: (429|5\d\d)")
+_REFUSED = re.compile(r"status code: 40[13]|lacks the permissions|Unauthenticated|InvalidAccessKeyId")
+_OUT_OF_RANGE = re.compile(r"status code: 416")
+_WRONG_REGION = re.compile(r"redirect|AuthorizationHeaderMalformed|IllegalLocationConstraint", re.IGNORECASE)
+
+
+class ChangedObjectError(Exception):
+    """An object is no longer the version that was requested."""
+
+
+@dataclass(slots=True)
+class _Bucket:
+    """The clients of one bucket, shared by all users with the same options."""
+
+    hasty: Any
+    patient: Any
+    is_reached: bool = False
+    is_exclusive: bool = False
+    """Whether it has refused a second object at the same key."""
+
+
+@lru_cache(64)
+def _bucket(root: Url, options: tuple[tuple[str, str], ...], _environment: Any, _process: int) -> _Bucket:
+    check_credentials(root, dict(options))
+    return _Bucket(connect(root, dict(options), _HASTY), connect(root, dict(options), _PATIENT))
+
+
+@lru_cache(1)
+def _pool(_process: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(_CONCURRENCY, thread_name_prefix="zonebloom-get")
+
+
+class NewObjectFile:
+    """An object that is being written; it appears as a whole, or not at all."""
+
+    def __init__(self, client: ObjectClient, key: str, writer: Any) -> None:
+        self._client = client
+        self._key = key
+        self._writer = writer
+        self.num_bytes = 0
+
+    def write(self, data: Any) -> None:
+        """Append `data`, which is sent in parts of 8 MiB."""
+        view = memoryview(data).cast("B")
+        with self._client.explaining("write", self._key):
+            self._writer.write(bytes(view))  # a copy: obstore sends it later, and the caller uses its memory again
+        self.num_bytes += len(view)
+
+    write_large = write
+
+    def flush(self) -> None:
+        """Do nothing: a part is sent when it is full."""
+
+
+class ObjectClient:
+    """Requests to the bucket of one URL; `traffic` counts each request once, with its retries.
+
+    Raises
+    ------
+    StorageError
+        From every method, where the store cannot be reached or refuses; the message says what to do. A missing object
+        is a `FileNotFoundError`.
+    """
+
+    def __init__(self, url: Url, options: StorageOptions | None = None) -> None:
+        self.url = url
+        self._options = check_options(options)
+        self.traffic = Traffic()
+        self._lock = threading.Lock()
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    def head(self, key: str) -> Fingerprint:
+        """The fingerprint of the object at `key`."""
+        return _fingerprint(self._request("read", key, lambda store: store.head(key)))
+
+    def get(self, key: str, start: int, length: int, expected: Fingerprint | None = None) -> Part:
+        """Bytes `[start, start + length)` of the object at `key`, fewer at its end, and the object's fingerprint.
+
+        Raises
+        ------
+        ChangedObjectError
+            The object is no longer the version `known`. A store that ignores the condition gives the present version,
+            so fingerprints are compared too; times only without a tag.
+        """
+        options: dict[str, Any] = {"range": (start, start + length)}
+        etag = expected.etag if expected else None
+        if etag is not None and not etag.startswith(_WEAK):
+            options["if_match"] = f'"{etag}"'
+
+        def fetched(store: Any) -> Part:
+            try:
+                result = store.get(key, options=options)
+            except Exception as error:
+                if _OUT_OF_RANGE.search(str(error)):  # past the end
+                    return memoryview(b""), _fingerprint(store.head(key))
+                raise
+            return memoryview(result.bytes()).cast("B"), _fingerprint(result.meta)
+
+        data, fingerprint = self._request("read", key, fetched)
+        self._count(num_bytes=len(data))
+        compared = slice(None, None, 2 if etag else 1)
+        if expected and fingerprint[compared] != expected[compared]:
+            raise ChangedObjectError(key)
+        return data, fingerprint
+
+    def get_whole(self, key: str) -> bytes:
+        """All bytes of the object at `key`."""
+        data: bytes = self._request("read", key, lambda store: bytes(store.get(key).bytes()))
+        self._count(num_bytes=len(data))
+        return data
+
+    def get_parts(self, key: str, parts: Sequence[tuple[int, int]], expected: Fingerprint | None = None) -> list[Part]:
+        """One `get` for each `(offset, length)`, in parallel."""
+        if len(parts) <= 1:
+            return [self.get(key, offset, length, expected) for offset, length in parts]
+        return list(_pool(os.getpid()).map(lambda part: self.get(key, part[0], part[1], expected), parts))
+
+    def start(self, key: str, start: int, length: int, expected: Fingerprint) -> Future[Part]:
+        """`get` in another thread."""
+        return _pool(os.getpid()).submit(self.get, key, start, length, expected)
+
+    def get_ranges(
+        self, key: str, ranges: Sequence[tuple[int, int]], expected: Fingerprint | None = None
+    ) -> tuple[list[bytes], int]:
+        """The bytes of each `(offset, length)`, fewer at the end of the object; and the object's size.
+
+        Ranges less than 256 KiB apart are fetched by one request; the requests are made in parallel.
+        """
+        parts = coalesced(ranges) or [(0, 1)]
+        fetched = self.get_parts(key, parts, expected)
+        pieces = [(start, data) for (start, _), (data, _) in zip(parts, fetched, strict=True)]
+        return [cut(pieces, offset, length) for offset, length in ranges], fetched[0][1].size
+
+    def list_all(self, prefix: str) -> list[tuple[str, Fingerprint]]:
+        """The keys of all objects below the folder `prefix`, in order, each with its fingerprint.
+
+        Cost: a request for each 1000 keys (5000 on Azure).
+        """
+        objects: list[Any] = self._request("list", prefix, lambda store: store.list(prefix or None).collect(), pages=0)
+        self._count(max(1, -(-len(objects) // _KEYS_PER_PAGE[self.url.provider])))
+        return sorted(map(_entry, objects))
+
+    def list_folder(self, prefix: str) -> tuple[list[tuple[str, Fingerprint]], list[str]]:
+        """The keys and fingerprints of the objects in the folder `prefix` itself, and the names of the folders in it.
+
+        Cost: a request for each 1000 of them (5000 on Azure).
+        """
+        listing = self._request("list", prefix, lambda store: store.list_with_delimiter(prefix or None), pages=0)
+        objects, folders = listing["objects"], listing["common_prefixes"]
+        self._count(max(1, -(-(len(objects) + len(folders)) // _KEYS_PER_PAGE[self.url.provider])))
+        return sorted(map(_entry, objects)), sorted(str(prefix_below).rsplit("/", 1)[-1] for prefix_below in folders)
+
+    # --- writing ------------------------------------------------------------------------------------------------------
+
+    def create(self, key: str, data: bytes) -> bool:
+        """Write `data` at `key` if nothing is there; False, and nothing written, if something else is.
+
+        After a lost answer the object at `key` is compared with `data`, which is different for each writer.
+
+        Raises
+        ------
+        StorageError
+            The store has no conditional writes, so commits could overwrite each other.
+        """
+        for attempt in range(_CREATE_ATTEMPTS):
+            try:
+                self._put_if_absent(key, data)
+            except FileExistsError:
+                stored = self._found(key)
+                if stored is not None:
+                    return stored == data
+                time.sleep(0.05 * 2**attempt)  # two writers met, and the store refused both
+                continue
+            except StorageError:
+                with contextlib.suppress(StorageError):
+                    stored = self._found(key)
+                    if stored is not None:
+                        return stored == data
+                raise
+            self._check_exclusive(key, data)
+            return True
+        raise StorageError(
+            f"one of {_CREATE_ATTEMPTS} attempts must create {self.url.root}/{key}",
+            got="conflicts",
+            do="run again when fewer writers are busy",
+        )
+
+    def _put_if_absent(self, key: str, data: bytes) -> None:
+        self._request("write", key, lambda store: store.put(key, data, mode="create", use_multipart=False))
+        self._count(0, bytes_written=len(data))
+
+    def _found(self, key: str) -> bytes | None:
+        try:
+            return self.get_whole(key)
+        except FileNotFoundError:
+            return None
+
+    def _check_exclusive(self, key: str, data: bytes) -> None:
+        """Write the same again, once a process: the store must refuse it."""
+        bucket = self._connected()
+        if bucket.is_exclusive:
+            return
+        try:
+            self._put_if_absent(key, data)
+        except FileExistsError:
+            bucket.is_exclusive = True
+            return
+        except StorageError:
+            return  # the next create asks again
+        raise StorageError(
+            f"{self.url.root} must refuse to overwrite (If-None-Match)",
+            got="an object that was written twice",
+            do="keep the index in a store with conditional writes, or on a local disk",
+        )
+
+    @contextlib.contextmanager
+    def writing(self, key: str) -> Iterator[NewObjectFile]:
+        """A new object at `key`, sent in parts while it is written; nothing stays there if the block raises."""
+        store = self._connected().patient
+        import obstore  # noqa: PLC0415 - an optional dependency, which `_connected` has checked
+
+        with self.explaining("write", key):
+            writer = obstore.open_writer(store, key, buffer_size=PART_BYTES, max_concurrency=_CONCURRENCY // 4)
+        file = NewObjectFile(self, key, writer)
+        try:
+            yield file
+        except BaseException:
+            with contextlib.suppress(Exception):  # the caller's error is raised
+                writer.__exit__(*sys.exc_info())  # aborts the upload
+            raise
+        try:
+            with self.explaining("write", key):
+                writer.close()
+        except (StorageError, FileNotFoundError) as error:  # the second if the upload was completed already
+            if self._size_or_none(key) != file.num_bytes:  # if equal, only the answer was lost: the key is unique
+                raise error if isinstance(error, StorageError) else StorageError(f"cannot write {error}") from error
+        self._count(1 if file.num_bytes < PART_BYTES else 2 - -file.num_bytes // PART_BYTES)
+        self._count(0, bytes_written=file.num_bytes)
+
+    def _size_or_none(self, key: str) -> int | None:
+        try:
+            return self.head(key).size
+        except (FileNotFoundError, StorageError):
+            return None
+
+    def delete(self, key: str) -> None:
+        """Remove the object at `key` if it is there."""
+        with contextlib.suppress(FileNotFoundError):
+            self._request("delete", key, lambda store: store.delete(key))
+
+    # --- requests -----------------------------------------------------------------------------------------------------
+
+    def _connected(self) -> _Bucket:
+        root = Url(self.url.scheme, self.url.bucket, "")
+        environment = tuple(sorted(environment_of(root.provider).items()))
+        return _bucket(root, tuple(sorted(self._options.items())), environment, os.getpid())
+
+    def _request(self, verb: str, key: str, ask: Callable[[Any], _T], pages: int = 1) -> _T:
+        bucket = self._connected()
+        self._count(pages)
+        with self.explaining(verb, key):
+            if bucket.is_reached:
+                return _whole(ask, bucket.patient)
+            try:
+                result = _whole(ask, bucket.hasty)
+            except Exception as error:
+                bucket.is_reached = not _UNREACHABLE.search(str(error))
+                if not _TRY_AGAIN.search(str(error)):
+                    raise
+                return _whole(ask, bucket.patient)
+            bucket.is_reached = True
+            return result
+
+    def _count(self, num_requests: int = 0, *, num_bytes: int = 0, bytes_written: int = 0) -> None:
+        with self._lock:
+            self.traffic.num_requests += num_requests
+            self.traffic.bytes_read += num_bytes
+            self.traffic.bytes_written += bytes_written
+
+    @contextlib.contextmanager
+    def explaining(self, verb: str, key: str) -> Iterator[None]:
+        """Raise obstore's errors in the block as ours; messages never have a URL's query, which may be a secret."""
+        import obstore.exceptions as theirs  # noqa: PLC0415 - an optional dependency, which `_connected` has checked
+
+        place = f"{self.url.root}/{key}" if key else self.url.root
+        try:
+            yield
+        except theirs.PreconditionError as error:
+            raise ChangedObjectError(key) from error
+        except theirs.AlreadyExistsError as error:
+            raise FileExistsError(place) from error
+        except (theirs.BaseError, OSError, ValueError) as error:
+            text = str(error)
+            if _NO_BUCKET.search(text):
+                raise StorageError(
+                    f"bucket {self.url.root} must exist to {verb} {key or 'it'}",
+                    got="no such bucket",
+                    do="create it, or check its name and the region and endpoint",
+                ) from error
+            if isinstance(error, FileNotFoundError):
+                raise FileNotFoundError(f"{place} does not exist") from error
+            raise StorageError(f"cannot {verb} {place}: {self._why(text)}") from error
+
+    def _why(self, text: str) -> str:
+        plain = re.sub(r"\?\S*", "", text.split("\n", 1)[0])
+        if _REFUSED.search(text):
+            return f"access was refused; check the credentials and what they permit ({plain[:300]})"
+        if "builder error" in text or "URL scheme is not allowed" in text:
+            return "a plain http:// endpoint must be allowed; give aws_allow_http=true in storage_options"
+        if "object with invalid path" in text:
+            return (
+                f"each key must have no empty part, '.', '..' or control character; rename or remove it ({plain[:500]})"
+            )
+        if _UNREACHABLE.search(text):
+            return f"no answer; check the endpoint and the network ({plain[:300]})"
+        if _WRONG_REGION.search(text) and self.url.provider == "s3":
+            return f"the bucket seems to be in another region; give aws_region in storage_options ({plain[:300]})"
+        return plain[:500]
+
+
+def _whole(ask: Callable[[Any], _T], store: Any) -> _T:
+    """The result of `ask`, with retries after broken bodies, which obstore does not retry.
+
+    A retried `create` finds its own object.
+    """
+    for attempt in range(_BODY_ATTEMPTS):
+        try:
+            return ask(store)
+        except Exception as error:
+            if not _BROKEN_OFF.search(str(error)):
+                raise
+            time.sleep(0.1 * 2**attempt)
+    return ask(store)
+
+
+def _entry(meta: Mapping[str, Any]) -> tuple[str, Fingerprint]:
+    return str(meta["path"]), _fingerprint(meta)
+
+
+def _fingerprint(meta: Mapping[str, Any]) -> Fingerprint:
+    """With whole seconds, since listings and reads may round the time differently, and without quotes of the tag.
+
+    Listings of some stores have no tag, reads always have one.
+    """
+    etag = meta["e_tag"]
+    if etag is not None and not etag.startswith(_WEAK):
+        etag = etag.strip('"')
+    return Fingerprint(int(meta["size"]), int(meta["last_modified"].timestamp()) * 1_000_000_000, etag or None)

@@ -1,0 +1,143 @@
+"""`ObjectFile`: one version of a data file in an object store, read in few requests and ahead of the decoder.
+
+A read is conditional on the version's tag (`If-Match`), so reads never mix two versions of an overwritten file.
+
+Spec: specs/index-format.md#object-data
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+import pyarrow as pa
+
+from zonebloom.errors import DataFileError
+from zonebloom.stores.fingerprint import Fingerprint
+from zonebloom.stores.object_client import ChangedObjectError, ObjectClient, Part
+from zonebloom.stores.ranges import coalesced, cut
+from zonebloom.stores.stored_file import SeekableFile
+
+_AHEAD = 4
+"""Parts of 8 MiB that are fetched while one is decoded."""
+_KEPT_PARTS = 12
+"""Most fetched parts that are kept; a reader of many columns side by side uses several of them in turn."""
+
+
+class ObjectFile:
+    """A file in an object store; opening a listed file makes no request.
+
+    Parameters
+    ----------
+    known
+        The file's fingerprint from a listing.
+
+    Raises
+    ------
+    DataFileError
+        From every read: the file is gone, or is no longer the version that was opened.
+    StorageError
+        The store cannot be reached or refuses.
+    """
+
+    is_remote = True
+
+    def __init__(self, client: ObjectClient, key: str, fingerprint: Fingerprint | None = None) -> None:
+        self._client = client
+        self._key = key
+        self.path = f"{client.url.root}/{key}"
+        self._ahead: _Ahead | None = None
+        if fingerprint is None:
+            with self._explained():
+                fingerprint = client.head(key)
+        self.fingerprint = fingerprint
+
+    def current_fingerprint(self) -> Fingerprint:
+        """The fingerprint of the opened version: reads are of this version, or fail."""
+        return self.fingerprint
+
+    def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """The bytes of each `(offset, length)`; near ranges in one request, all requests in parallel."""
+        whole = [(offset, max(0, min(length, self.fingerprint.size - offset))) for offset, length in ranges]
+        if not any(length for _, length in whole):
+            return [b""] * len(whole)
+        with self._explained():
+            return self._client.get_ranges(self._key, whole, self.fingerprint)[0]
+
+    def will_need(self, ranges: Sequence[tuple[int, int]]) -> None:
+        """Fetch the ranges `(offset, length)` ahead of the reader, who reads them in about this order."""
+        self._ahead = _Ahead(self._client, self._key, self.fingerprint, coalesced(ranges))
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Bytes `[offset, offset + length)`, fewer at the end."""
+        length = max(0, min(length, self.fingerprint.size - offset))
+        if self._ahead is None or not self._ahead.has(offset, length):
+            return self.read_ranges([(offset, length)])[0]
+        with self._explained():
+            return cut(self._ahead.read(offset, length), offset, length)
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except ChangedObjectError as error:
+            raise DataFileError(
+                f"data file {self.path} must not change while it is read", got="a write", do="run again"
+            ) from error
+        except FileNotFoundError as error:
+            raise DataFileError(f"data file {self.path} must exist", got="no such file") from error
+
+    def arrow_file(self) -> Any:
+        """The whole file for pyarrow, with its own position."""
+        return pa.PythonFile(SeekableFile(self.fingerprint.size, self.read), mode="r")
+
+    def close(self) -> None:
+        """Free the fetched parts."""
+        self._ahead = None
+
+
+class _Ahead:
+    """Parts of a file that are fetched before they are read; the least recently read are dropped."""
+
+    def __init__(
+        self, client: ObjectClient, key: str, fingerprint: Fingerprint, parts: Sequence[tuple[int, int]]
+    ) -> None:
+        self._client = client
+        self._key = key
+        self._fingerprint = fingerprint
+        self._parts = parts
+        self._started: OrderedDict[int, Future[Part]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def _covering(self, offset: int, length: int) -> list[int]:
+        return [number for number, (at, size) in enumerate(self._parts) if at < offset + length and at + size > offset]
+
+    def has(self, offset: int, length: int) -> bool:
+        """Whether all bytes of the range are in parts."""
+        covering = self._covering(offset, length)
+        return sum(
+            min(at + size, offset + length) - max(at, offset)
+            for at, size in (self._parts[number] for number in covering)
+        ) == length and bool(covering)
+
+    def read(self, offset: int, length: int) -> list[tuple[int, memoryview]]:
+        """The parts that cover the range, with their offsets."""
+        wanted = self._covering(offset, length)
+        with self._lock:
+            futures = [self._start(number) for number in wanted]
+            for number in wanted:
+                self._started.move_to_end(number)
+            for number in range(wanted[-1] + 1, min(wanted[-1] + 1 + _AHEAD, len(self._parts))):
+                self._start(number)
+            while len(self._started) > max(_KEPT_PARTS, len(wanted) + _AHEAD):
+                self._started.popitem(last=False)
+        return [(self._parts[number][0], future.result()[0]) for number, future in zip(wanted, futures, strict=True)]
+
+    def _start(self, number: int) -> Future[Part]:
+        if number not in self._started:
+            self._started[number] = self._client.start(self._key, *self._parts[number], self._fingerprint)
+        return self._started[number]

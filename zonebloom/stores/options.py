@@ -1,0 +1,206 @@
+"""One `storage_options` dict → a client of an object store; credentials are searched before the first request.
+
+Keys are those of the object_store library, in any case, with or without their prefix (`aws_region`, `AWS_REGION`,
+`region`). Environment variables of the same names are used for options that are not given. One dict may have keys for
+several stores: each store uses its own.
+
+Spec: specs/index-format.md#storage-options
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from zonebloom.errors import InvalidArgumentError, MissingDependencyError, StorageError
+from zonebloom.stores.locations import StorageOptions, Url
+
+if TYPE_CHECKING:
+    from obstore.store import AzureStore, GCSStore, S3Store
+
+_PREFIXES = {"s3": ("aws_",), "gcs": ("google_",), "azure": ("azure_storage_", "azure_")}
+_CLIENT_KEYS = {
+    "allow_http",
+    "allow_invalid_certificates",
+    "connect_timeout",
+    "http1_only",
+    "http2_only",
+    "pool_idle_timeout",
+    "pool_max_idle_per_host",
+    "proxy_ca_certificate",
+    "proxy_excludes",
+    "proxy_url",
+    "read_timeout",
+    "root_certificate",
+    "timeout",
+    "user_agent",
+}
+_CREDENTIALS = {
+    "s3": {
+        "access_key_id",
+        "container_credentials_full_uri",
+        "container_credentials_relative_uri",
+        "metadata_endpoint",
+        "skip_signature",
+        "web_identity_token_file",
+    },
+    "gcs": {
+        "application_credentials",
+        "bearer_token",
+        "credentials",
+        "service_account",
+        "service_account_key",
+        "service_account_path",
+        "skip_signature",
+    },
+    "azure": {
+        "access_key",
+        "account_key",
+        "bearer_token",
+        "client_secret",
+        "connection_string",
+        "fabric_token_service_url",
+        "federated_token_file",
+        "identity_endpoint",
+        "master_key",
+        "msi_endpoint",
+        "sas_key",
+        "sas_token",
+        "skip_signature",
+        "token",
+        "use_azure_cli",
+        "use_emulator",
+    },
+}
+"""Options that give credentials; without any of them only the machine's metadata service can give some."""
+_METADATA_SERVICE = ("169.254.169.254", 80)
+_METADATA_SECONDS = 1.0
+_HOW = {
+    "s3": "give aws_access_key_id and aws_secret_access_key in storage_options or the environment "
+    "(`aws configure export-credentials --format env` prints those of a profile), "
+    "or aws_skip_signature=true for a public bucket",
+    "gcs": "give google_service_account (a key file) in storage_options or the environment, run "
+    "`gcloud auth application-default login`, or give google_skip_signature=true for a public bucket",
+    "azure": "give azure_storage_account_name and azure_storage_account_key (or azure_storage_sas_key) in "
+    "storage_options or the environment, or azure_use_azure_cli=true",
+}
+
+
+def check_options(options: StorageOptions | None) -> dict[str, str]:
+    """`options` as a dict; an empty dict for None. Messages never show values.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The options are not a dict of texts.
+    """
+    if options is None:
+        return {}
+    if not isinstance(options, Mapping):
+        raise InvalidArgumentError("storage_options must be a dict of texts", got=type(options).__name__)
+    for name, value in options.items():
+        if not isinstance(name, str) or not isinstance(value, str):
+            raise InvalidArgumentError(
+                "storage_options must be texts",
+                got=f"{name!r} with a value of type {type(value).__name__}",
+                do='write "true", "30s" and the like',
+            )
+    return dict(options)
+
+
+def environment_of(provider: str) -> dict[str, str]:
+    """The environment's variables that a store of `provider` reads."""
+    prefixes = tuple(prefix.upper() for prefix in _PREFIXES[provider])
+    return {name: value for name, value in os.environ.items() if name.startswith(prefixes)}
+
+
+def connect(url: Url, options: StorageOptions, retry: Mapping[str, Any]) -> S3Store | GCSStore | AzureStore:
+    """A client of the bucket of `url`; no request is made.
+
+    Raises
+    ------
+    InvalidArgumentError
+        An option does not exist, or does not fit the others.
+    MissingDependencyError
+        obstore is not installed.
+    """
+    try:
+        import obstore.exceptions  # noqa: PLC0415 - an optional dependency
+        import obstore.store  # noqa: PLC0415 - as above
+    except ImportError as error:
+        extra = {"s3": "s3", "gcs": "gcs", "azure": "azure"}[url.provider]
+        raise MissingDependencyError(
+            f"obstore must be installed to use {url.root}", got="none", do=f'pip install "zonebloom[{extra}]"'
+        ) from error
+    config, client = _split(url.provider, options)
+    makers: dict[str, Any] = {
+        "s3": obstore.store.S3Store,
+        "gcs": obstore.store.GCSStore,
+        "azure": obstore.store.AzureStore,
+    }
+    try:
+        store: Any = makers[url.provider].from_url(url.root, config=config, client_options=client, retry_config=retry)
+    except (obstore.exceptions.BaseError, ValueError, TypeError) as error:
+        text = str(error).split("\n", 1)[0]
+        raise InvalidArgumentError(f"storage_options must fit {url.root}", got=text) from error
+    return store  # type: ignore[no-any-return] # one of the three
+
+
+def _split(provider: str, options: StorageOptions) -> tuple[dict[str, str], dict[str, Any]]:
+    """The options of the store, and those of its HTTP client; options of other stores are left out."""
+    config: dict[str, str] = {}
+    client: dict[str, Any] = {}
+    others = tuple(prefix for name, prefixes in _PREFIXES.items() if name != provider for prefix in prefixes)
+    for name, value in environment_of(provider).items():  # obstore itself reads the others
+        if _plain(provider, name) in _CLIENT_KEYS:
+            client[_plain(provider, name)] = value
+    for name, value in options.items():
+        plain = _plain(provider, name)
+        if plain in _CLIENT_KEYS:
+            client[plain] = value
+        elif not name.lower().startswith(others):
+            config[name.lower()] = value
+    return config, {"timeout": timedelta(seconds=60)} | client
+
+
+def _plain(provider: str, name: str) -> str:
+    name = name.lower()
+    for prefix in _PREFIXES[provider]:
+        if name.startswith(prefix):
+            return name[len(prefix) :]
+    return name
+
+
+def check_credentials(url: Url, options: StorageOptions) -> None:
+    """Raise at once if there are no credentials, instead of waiting minutes for a metadata service.
+
+    Raises
+    ------
+    StorageError
+        No credentials are given, and the machine has no metadata service.
+    """
+    provider = url.provider
+    given = [*options, *environment_of(provider)]
+    if any(_plain(provider, name) in _CREDENTIALS[provider] for name in given):
+        return
+    if provider == "gcs" and Path("~/.config/gcloud/application_default_credentials.json").expanduser().exists():
+        return
+    is_off = os.environ.get("AWS_EC2_METADATA_DISABLED", "").lower() == "true" and provider == "s3"
+    if is_off or not _has_metadata_service():
+        raise StorageError(
+            f"credentials must be given to use {url.root}",
+            got="none, and this machine has no metadata service",
+            do=_HOW[provider],
+        )
+
+
+def _has_metadata_service() -> bool:
+    try:
+        socket.create_connection(_METADATA_SERVICE, timeout=_METADATA_SECONDS).close()
+    except OSError:
+        return False
+    return True

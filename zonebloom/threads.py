@@ -1,0 +1,50 @@
+"""`concurrently`: work done by threads, with its results in order."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import chain, islice
+from typing import TypeVar
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def concurrently(
+    function: Callable[[Item], Result], items: Iterable[Item], workers: int, *, ahead: int | None = None
+) -> Iterator[Result]:
+    """The results of `function` for `items`, in order; `workers` calls run at once.
+
+    After an error, or when the iterator is closed, no further call begins, and the iterator waits for running calls.
+
+    Parameters
+    ----------
+    workers
+        Number of threads. For 0, or a single item, the caller's thread calls `function` when it takes the result.
+    ahead
+        The most calls whose results may wait; this bounds their memory. By default all calls may wait.
+    """
+    return _in_threads(function, items, workers, ahead) if workers else map(function, items)
+
+
+def _in_threads(
+    function: Callable[[Item], Result], items: Iterable[Item], workers: int, ahead: int | None
+) -> Iterator[Result]:
+    waiting = iter(items)
+    first = list(islice(waiting, 2))
+    if len(first) < 2:  # noqa: PLR2004 - one needs no thread
+        yield from map(function, first)
+        return
+    pool = ThreadPoolExecutor(workers, thread_name_prefix="zonebloom")
+    pending: deque[Future[Result]] = deque()
+    try:
+        for item in chain(first, waiting):
+            pending.append(pool.submit(function, item))
+            if ahead is not None and len(pending) > ahead:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
