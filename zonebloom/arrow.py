@@ -116,22 +116,24 @@ def plain_array(array: pa.Array, *, keeps_uuid: bool = False) -> pa.Array:
             return array
 
 
-def some_leaf(is_so: Callable[[pa.DataType, pa.DataType], bool], found: pa.DataType, wanted: pa.DataType) -> bool:
+def some_leaf(is_so: Callable[[pa.DataType, pa.DataType], bool], of_file: pa.DataType, wanted: pa.DataType) -> bool:
     """Whether `is_so` holds for two leaves at one place of the two types. Fields of structs are matched by name."""
-    found, wanted = unwrapped(found), unwrapped(wanted)
-    if pa.types.is_struct(found) and pa.types.is_struct(wanted):
-        known = {one.name: one.type for one in wanted}
-        return any(some_leaf(is_so, one.type, known[one.name]) for one in found if one.name in known)
-    if pa.types.is_nested(found) and pa.types.is_nested(wanted) and found.num_fields == wanted.num_fields:
-        pairs = [(found.field(number).type, wanted.field(number).type) for number in range(found.num_fields)]
+    of_file, wanted = unwrapped(of_file), unwrapped(wanted)
+    if pa.types.is_struct(of_file) and pa.types.is_struct(wanted):
+        wanted_types = {field.name: field.type for field in wanted}
+        return any(
+            some_leaf(is_so, field.type, wanted_types[field.name]) for field in of_file if field.name in wanted_types
+        )
+    if pa.types.is_nested(of_file) and pa.types.is_nested(wanted) and of_file.num_fields == wanted.num_fields:
+        pairs = [(of_file.field(number).type, wanted.field(number).type) for number in range(of_file.num_fields)]
         return any(some_leaf(is_so, *pair) for pair in pairs)
-    return is_so(found, wanted)
+    return is_so(of_file, wanted)
 
 
-def rounds_floats(found: pa.DataType, wanted: pa.DataType) -> bool:
+def rounds_floats(of_file: pa.DataType, wanted: pa.DataType) -> bool:
     """Whether a cast is from wider floats to narrower ones."""
-    are_floats = pa.types.is_floating(found) and pa.types.is_floating(wanted)
-    return are_floats and bool(found.bit_width > wanted.bit_width)
+    are_floats = pa.types.is_floating(of_file) and pa.types.is_floating(wanted)
+    return are_floats and bool(of_file.bit_width > wanted.bit_width)
 
 
 def without_views(arrow_type: pa.DataType) -> pa.DataType:

@@ -239,7 +239,7 @@ def delete_index(
     stores = [open_store(place, storage_options) for place in _places(given)]
     stores.sort(key=lambda store: not list_versions(store))  # an index before leftovers
     for store in stores:
-        found = remove(store, dry_run=dry_run)
-        if found.num_files:
-            return found
+        removed = remove(store, dry_run=dry_run)
+        if removed.num_files:
+            return removed
     raise IndexNotFoundError(f"an index must be beside {given} or in it", got="none: nothing to remove")

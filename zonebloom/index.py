@@ -337,7 +337,7 @@ class Index(Searchable):
 
         output = check_output(path, self.data.pin(), self.location, endings=(".html",), overwrite=overwrite)
         conditions = where if isinstance(where, (list, tuple)) else [where]
-        searches = [self.explain(one) for one in conditions]
+        searches = [self.explain(condition) for condition in conditions]
         output.write_text(page(Content.of(self.view(), searches)), "utf-8")
 
     def verify(self, *, sample: float = 0.1, seed: int = 0) -> Verification:
@@ -543,8 +543,8 @@ class Index(Searchable):
         """
         from zonebloom.indexing import export as exchange  # noqa: PLC0415 - a plain search does without
 
-        found = exchange.zone_table(self._snapshot, self._column(column))
-        return exchange.numbered_by_path(self._snapshot, found) if numbered_by_path else found
+        table = exchange.zone_table(self._snapshot, self._column(column))
+        return exchange.numbered_by_path(self._snapshot, table) if numbered_by_path else table
 
     def export_lance(
         self, table: Any, column: str, *, per_fragment: bool = False, overwrite: bool = False

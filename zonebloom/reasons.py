@@ -85,8 +85,8 @@ class Reason:
 
     def to_dict(self) -> dict[str, str]:
         """``code`` and ``message``, then ``column`` and ``path`` if they are known, for JSON."""
-        known = {"code": self.code.value, "message": self.message, "column": self.column, "path": self.path}
-        return {key: value for key, value in known.items() if value is not None}
+        fields = {"code": self.code.value, "message": self.message, "column": self.column, "path": self.path}
+        return {key: value for key, value in fields.items() if value is not None}
 
 
 def counted(count: int, noun: str) -> str:

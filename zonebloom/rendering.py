@@ -184,7 +184,7 @@ def as_text(result: Result, *, is_rich: bool = False) -> str:
 def as_html(result: Result) -> str:
     """The result for a notebook."""
     shown = dict(result.facts())
-    tables = (one.html() for one in result.tables())
+    tables = (table.html() for table in result.tables())
     return headed(result.headline, *([facts(shown)] if shown else []), *tables, listed(result.notes()))
 
 

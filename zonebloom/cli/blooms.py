@@ -67,8 +67,8 @@ def _print_list(path: str, column: str | None, value: str | None) -> None:
     from zonebloom.formats.parquet_blooms import parquet_blooms  # noqa: PLC0415 - `--help` must not load Arrow
 
     wanted = None if value is None or column is None else _literal(path, column, value)
-    found = parquet_blooms(path, column=column, value=wanted, storage_options=storage_options())
-    rows = found.to_pylist()
+    table = parquet_blooms(path, column=column, value=wanted, storage_options=storage_options())
+    rows = table.to_pylist()
     if is_json():
         print_json(rows)
         return

@@ -104,19 +104,19 @@ def _say_what_a_build_does(path: str, index: str | None) -> None:
     from zonebloom.indexing.create import index_store  # noqa: PLC0415 - `--help` must not load Arrow
 
     dataset = open_dataset(path, storage_options()).pin()
-    num_bytes = [int(one[0]) for one in dataset.list().values()]
+    num_bytes = [int(listed[0]) for listed in dataset.list().values()]
     place = index_store(dataset, index, storage_options()).location
     document = {"index": place, "num_files": len(num_bytes), "data_bytes": sum(num_bytes), "is_dry_run": True}
     say(document, f"would read {counted(len(num_bytes), 'file')} of {sum(num_bytes):,} bytes, and write {place}")
 
 
-def _print_made(made: Index, path: str, index: str | None, seconds: float, compiling: float) -> None:
+def _print_made(built: Index, path: str, index: str | None, seconds: float, compiling: float) -> None:
     """Print the size, time and place of the new index of PATH, and the next step; `compiling` is shown separately."""
     from zonebloom.predicates.sql_writer import sql_name  # noqa: PLC0415 - `--help` must not load Arrow
 
-    num_skipped, seconds = made.data.pin().num_skipped(), seconds - compiling
+    num_skipped, seconds = built.data.pin().num_skipped(), seconds - compiling
     times = {"seconds": round(seconds, 3), "compile_seconds": round(compiling, 3)}
-    info = made.info()
+    info = built.info()
     if is_json():
         print_json({**info, "num_skipped_files": num_skipped, **times})
         return
@@ -211,18 +211,18 @@ def whatif(path: str, column: tuple[str, ...], rows_per_zone: int, fpp: float) -
     """Say what an index would cost and save, and recommend one, from a sample."""
     from zonebloom.indexing import whatif as advise  # noqa: PLC0415 - `--help` must not load Arrow
 
-    found: list[Any] = []
+    reports: list[Any] = []
     for name in column:
         options: dict[str, Any] = {"rows_per_zone": rows_per_zone, "fpp": fpp, "storage_options": storage_options()}
         with busy(f"sampling {name}"):
-            found.append(advise.whatif(path, name, **options))
+            reports.append(advise.whatif(path, name, **options))
     if not is_json():
-        click.echo("\n\n".join(map(str, found)))
-    elif len(found) == 1:
-        print_json(found[0].to_dict())
+        click.echo("\n\n".join(map(str, reports)))
+    elif len(reports) == 1:
+        print_json(reports[0].to_dict())
     else:
-        print_list(one.to_dict() for one in found)
-    if any(one.verdict.code == "UNSUPPORTED_TYPE" for one in found):
+        print_list(report.to_dict() for report in reports)
+    if any(report.verdict.code == "UNSUPPORTED_TYPE" for report in reports):
         raise click.exceptions.Exit(2)  # like a build
 
 

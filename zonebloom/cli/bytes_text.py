@@ -33,7 +33,7 @@ def blob_of(text: str) -> bytes:
     return _ESCAPE.sub(_byte, text.encode())
 
 
-def _byte(found: re.Match[bytes]) -> bytes:
-    if found[1] is None:
+def _byte(match: re.Match[bytes]) -> bytes:
+    if match[1] is None:
         raise ValueError(r"a backslash must begin \x and two hex digits, and be written as \x5C itself")
-    return bytes.fromhex(found[1].decode())
+    return bytes.fromhex(match[1].decode())

@@ -244,7 +244,7 @@ def _searches(lake: _Lake) -> list[_Search]:
     half = _NUM_KEYS_IN_LIST // 2
     absent = _uuids(np.random.default_rng(1), half).to_pylist()
     some = lake.user_ids[::2][:half] + absent[:half]
-    texts = ", ".join(f"'{one}'" for one in some)
+    texts = ", ".join(f"'{text}'" for text in some)
     field = pc.field("user_id")
     return [
         _Search("user_id = … present", f"user_id = '{user_id}'", field == user_id),
@@ -258,7 +258,7 @@ def _searches(lake: _Lake) -> list[_Search]:
 def _measure(index: Index, lake: _Lake, search: _Search) -> MeasuredSearch:
     """Measure the three ways in turn, under equal conditions. Their answers are compared first."""
     dataset = pads.dataset(lake.root, format="parquet", partitioning="hive")
-    found = index.search(search.where)
+    result = index.search(search.where)
     rows = index.to_table(search.where)
     _check_equal(rows, dataset.to_table(filter=search.filter, columns=rows.schema.names), search.title)
     seconds = [
@@ -270,7 +270,7 @@ def _measure(index: Index, lake: _Lake, search: _Search) -> MeasuredSearch:
         for _ in range(_REPEATS)
     ]
     medians = map(statistics.median, zip(*seconds, strict=True))
-    return MeasuredSearch(search.title, rows.num_rows, found.kept, found.total, *medians)
+    return MeasuredSearch(search.title, rows.num_rows, result.kept, result.total, *medians)
 
 
 def _check_equal(rows: pa.Table, expected: pa.Table, title: str) -> None:
@@ -312,25 +312,25 @@ def _print(report: DemoReport, console: Console) -> None:
     table.add_column("search")
     for name in ("matches", "files", "zones", "rows", "MB", "search", "scan", "full scan", "faster"):
         table.add_column(name, justify="right", no_wrap=True)
-    for one in report.searches:
-        table.add_row(one.title, *_cells(one))
+    for measured in report.searches:
+        table.add_row(measured.title, *_cells(measured))
     console.print()
     console.print(table)
     console.print("Every answer equals the full scan's. search: the index alone; scan: with the matching rows read.")
     console.print("A bloom filter cannot evaluate a range: amount > 999.9 reads everything.")
 
 
-def _cells(one: MeasuredSearch) -> list[str]:
+def _cells(measured: MeasuredSearch) -> list[str]:
     return [
-        f"{one.num_matches:,}",
-        f"{one.kept.files}",
-        f"{one.kept.zones:,}",
-        f"{one.kept.rows:,}",
-        f"{one.kept.bytes / 1e6:.1f}",
-        _milliseconds(one.search_seconds),
-        _milliseconds(one.scan_seconds),
-        _milliseconds(one.full_scan_seconds),
-        f"{one.full_scan_seconds / one.scan_seconds:.1f}x",
+        f"{measured.num_matches:,}",
+        f"{measured.kept.files}",
+        f"{measured.kept.zones:,}",
+        f"{measured.kept.rows:,}",
+        f"{measured.kept.bytes / 1e6:.1f}",
+        _milliseconds(measured.search_seconds),
+        _milliseconds(measured.scan_seconds),
+        _milliseconds(measured.full_scan_seconds),
+        f"{measured.full_scan_seconds / measured.scan_seconds:.1f}x",
     ]
 
 

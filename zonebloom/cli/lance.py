@@ -29,31 +29,32 @@ def audit(path: str, column: str | None, sample: float, replace: bool) -> None:
     from zonebloom.indexing.lance_audit import audit_lance  # noqa: PLC0415 - `--help` must not load Arrow
 
     with busy("auditing"):
-        found = audit_lance(path, column=column, sample=sample, storage_options=storage_options())
-        unsound = [one for one in found.indexes if not one.is_sound]
-        replaced = [_replaced(path, one.column) for one in unsound] if replace else []
+        report = audit_lance(path, column=column, sample=sample, storage_options=storage_options())
+        unsound = [index for index in report.indexes if not index.is_sound]
+        replaced = [_replaced(path, index.column) for index in unsound] if replace else []
     if is_json():
-        print_json({**found.to_dict(), "replaced": replaced})
+        print_json({**report.to_dict(), "replaced": replaced})
     else:
-        for one in found.indexes:
-            _print_index(one)
-        if not found.indexes:
-            click.echo(f"{found.table} has no bloom filter index")
-        for made in replaced:
-            click.echo(f"replaced {made['name']}: {made['num_zones']:,} zones, table version {made['table_version']}")
+        for index in report.indexes:
+            _print_index(index)
+        if not report.indexes:
+            click.echo(f"{report.table} has no bloom filter index")
+        for new in replaced:
+            click.echo(f"replaced {new['name']}: {new['num_zones']:,} zones, table version {new['table_version']}")
     if unsound and not replace:
         raise click.exceptions.Exit(1)
 
 
-def _print_index(one: Any) -> None:
-    writers = ", ".join(writer or "an unknown version" for writer in one.writers)
-    click.echo(f"{'sound' if one.is_sound else 'NOT SOUND'}: {one.name} of {one.column}, written by Lance {writers}")
-    click.echo(f"  {one.num_zones:,} zones, {one.filter_bytes:,} bytes of filters")
-    fragments = counted(one.num_fragments, "fragment")
-    click.echo(f"  {one.num_lost + one.num_lost_nulls:,} of {one.num_rows:,} rows lost in {fragments}")
-    for address in one.lost_rows:
+def _print_index(index: Any) -> None:
+    writers = ", ".join(writer or "an unknown version" for writer in index.writers)
+    verdict = "sound" if index.is_sound else "NOT SOUND"
+    click.echo(f"{verdict}: {index.name} of {index.column}, written by Lance {writers}")
+    click.echo(f"  {index.num_zones:,} zones, {index.filter_bytes:,} bytes of filters")
+    fragments = counted(index.num_fragments, "fragment")
+    click.echo(f"  {index.num_lost + index.num_lost_nulls:,} of {index.num_rows:,} rows lost in {fragments}")
+    for address in index.lost_rows:
         click.echo(f"  lost: row {address & 0xFFFF_FFFF:,} of fragment {address >> 32}, _rowaddr {address}")
-    for message in one.damage:
+    for message in index.damage:
         click.echo(f"  damaged: {message}")
 
 
@@ -73,5 +74,5 @@ def export_to_lance(index: Index, column: str, *, per_fragment: bool, overwrite:
     done = index.export_lance(index.data.location, column, per_fragment=per_fragment, overwrite=overwrite)
     parts = f"{counted(done.num_zones, 'zone')} in {counted(done.num_segments, 'segment')}"
     size = f"{parts}, {done.filter_bytes:,} bytes of filters"
-    made = f"committed {done.name} to {index.data.location}, table version {done.table_version}: {size}"
-    say(done.to_dict(), made, err=True)
+    message = f"committed {done.name} to {index.data.location}, table version {done.table_version}: {size}"
+    say(done.to_dict(), message, err=True)

@@ -16,9 +16,9 @@ def completion(shell: str) -> None:
     """Print the script that completes commands and options."""
     from click.shell_completion import get_completion_class  # noqa: PLC0415 - only here
 
-    made = get_completion_class(shell)
-    assert made is not None
-    click.echo(made(app, {}, "zonebloom", "_ZONEBLOOM_COMPLETE").source())
+    script = get_completion_class(shell)
+    assert script is not None
+    click.echo(script(app, {}, "zonebloom", "_ZONEBLOOM_COMPLETE").source())
 
 
 @app.command(examples=("man > ~/.local/share/man/man1/zonebloom.1",))
@@ -38,9 +38,13 @@ def man(context: click.Context) -> None:
         with click.Context(command, info_name=name, parent=root) as of_command:
             lines += [f".SS zonebloom {name} " + _escaped(" ".join(command.collect_usage_pieces(of_command)))]
             lines += [_escaped(command.help or "")]
-            for one in command.params:
-                if one.name in ARGUMENTS:
-                    lines += [".TP", f".B {_escaped(one.human_readable_name)}", _escaped(ARGUMENTS[str(one.name)])]
+            for param in command.params:
+                if param.name in ARGUMENTS:
+                    lines += [
+                        ".TP",
+                        f".B {_escaped(param.human_readable_name)}",
+                        _escaped(ARGUMENTS[str(param.name)]),
+                    ]
             for option in command.get_params(of_command):
                 record = option.get_help_record(of_command)
                 if record:

@@ -24,7 +24,7 @@ _SECONDS_OF_SILENCE = 1.0
 
 
 def _keep_storage_options(context: click.Context, _option: click.Parameter, given: tuple[str, ...]) -> None:
-    pairs = [one.partition("=") for one in given]
+    pairs = [pair.partition("=") for pair in given]
     bad = [name for name, separator, _ in pairs if not separator or not name]
     if bad:
         raise click.BadParameter(f"must be KEY=VALUE, got {bad[0]} without a value")
@@ -174,7 +174,7 @@ def open_it(path: str, index: str | None) -> Any:
     opened = open_index(index or path, storage_options=storage_options(), dataset=table)
     if index and table is None and opened.info()["dataset_kind"] != "iceberg":  # only its catalog knows its place
         place = opened.data.location
-        if not any(_is_in(absolute(path), one) for one in (place, opened.location)):
+        if not any(_is_in(absolute(path), folder) for folder in (place, opened.location)):
             raise InvalidArgumentError(
                 f"PATH must be the data set of the index {opened.location}, which is {place}",
                 got=path,

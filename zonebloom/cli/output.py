@@ -63,9 +63,9 @@ def _shown(value: Any) -> str:
 def _without_nan(value: Any) -> Any:
     """`value` with null for each float that is not finite, like in JavaScript."""
     if isinstance(value, dict):
-        return {key: _without_nan(one) for key, one in value.items()}
+        return {key: _without_nan(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_without_nan(one) for one in value]
+        return [_without_nan(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -92,7 +92,7 @@ def printable(value: Any) -> Any:
     if isinstance(value, bytes):
         return text_of(value)
     if isinstance(value, dict):
-        return {key: printable(one) for key, one in value.items()}
+        return {key: printable(item) for key, item in value.items()}
     if type(value) in (list, tuple):  # intervals are tuples too, with names
         return type(value)(map(printable, value))
     return value

@@ -81,14 +81,16 @@ class Command(click.Command):
         """As click does, but refuse a single option that is given twice: the last would silently win."""
         for option in self.params:
             if isinstance(option, click.Option) and not option.multiple and not option.is_flag:
-                names = [one for one in args if one.partition("=")[0] in option.opts]
+                names = [argument for argument in args if argument.partition("=")[0] in option.opts]
                 if len(names) > 1:
                     raise click.UsageError(f"{names[0].partition('=')[0]} must be given once.", ctx)
         return super().parse_args(ctx, args)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The arguments, and then the options, as click does."""
-        named = [(one.human_readable_name, ARGUMENTS[str(one.name)]) for one in self.params if one.name in ARGUMENTS]
+        named = [
+            (param.human_readable_name, ARGUMENTS[str(param.name)]) for param in self.params if param.name in ARGUMENTS
+        ]
         if named:
             with formatter.section("Arguments"):
                 formatter.write_dl(named)
@@ -218,7 +220,7 @@ def _told(error: BaseException) -> tuple[str, int]:
             message += "; put the whole condition in quotes"
         return f"{message}; see {error.ctx.command_path if error.ctx else 'zonebloom'} --help", 2
     if isinstance(error, (click.Abort, KeyboardInterrupt)):
-        is_key = any(isinstance(one, KeyboardInterrupt) for one in (error, error.__cause__, error.__context__))
+        is_key = any(isinstance(raised, KeyboardInterrupt) for raised in (error, error.__cause__, error.__context__))
         return "stopped" + _left_over(), _STOPPED if is_key else 1
     if isinstance(error, BrokenPipeError):
         return "", _PIPE_CLOSED

@@ -44,10 +44,10 @@ if TYPE_CHECKING:
 
 def _wanted(opened: Any, where: str | None, column: str | None, values: str | None) -> dict[str, Any]:
     """The condition of a search, as the library's arguments."""
-    found = None if column is None or values is None else read_values(values, opened, column)
+    keys = None if column is None or values is None else read_values(values, opened, column)
     if values is not None and column is None:
         raise click.UsageError("--values needs --column.")
-    return {"predicate": where, "column": column, "values": found}
+    return {"predicate": where, "column": column, "values": keys}
 
 
 @app.command(
@@ -76,22 +76,22 @@ def search(
     if limit is not None and limit < 0:
         raise InvalidArgumentError("limit must be 0 or more", got=limit)
     opened = open_it(path, index)
-    found = opened.search(**_wanted(opened, where, column, values), strict=strict)
-    document = found.to_dict()
+    result = opened.search(**_wanted(opened, where, column, values), strict=strict)
+    document = result.to_dict()
     document["row_ranges"] = document["row_ranges"][:limit]
     if is_json():
         print_json(document)
         return
-    kept, total = found.kept, found.total
+    kept, total = result.kept, result.total
     for row in document["row_ranges"]:
         click.echo(f"{row['path']}\t{row['start']}\t{row['stop']}")
     counts = (
-        f"{found.kind}: {kept.files:,} of {counted(total.files, 'file')}, "
+        f"{result.kind}: {kept.files:,} of {counted(total.files, 'file')}, "
         f"{kept.zones:,} of {counted(total.zones, 'zone')}, "
-        f"{kept.rows:,} of {counted(total.rows, 'row')}, {kept.bytes:,} of {total.bytes:,} bytes; {found.kind.meaning}"
+        f"{kept.rows:,} of {counted(total.rows, 'row')}, {kept.bytes:,} of {total.bytes:,} bytes; {result.kind.meaning}"
     )
-    click.echo(counts if found.row_ranges else found.headline, err=True)
-    for note in found.notes():
+    click.echo(counts if result.row_ranges else result.headline, err=True)
+    for note in result.notes():
         click.echo(note, err=True)
 
 
@@ -192,12 +192,12 @@ def locate(path: str, column: str, values: str, exact: bool, strict: bool, index
     opened.column_type(column)  # an error here names the indexed columns
     wanted = read_values(values, opened, column)
     with busy("asking"):
-        found = opened.locate(column, wanted, exact=exact, strict=strict)
+        table = opened.locate(column, wanted, exact=exact, strict=strict)
     if exact:  # else the library says it
         _say_what_was_read_whole(opened)
     given = _python_values(wanted)
-    places = found.column("key_index").to_pylist()
-    rows = found.drop_columns("key_index").to_pylist()
+    places = table.column("key_index").to_pylist()
+    rows = table.drop_columns("key_index").to_pylist()
     if is_json():
         asked = (None if place is None else given[place] for place in places)
         print_list({"value": value, **row} for value, row in zip(asked, rows, strict=True))
@@ -229,16 +229,16 @@ def exists(path: str, column: str, values: str, exact: bool, strict: bool, index
     opened.column_type(column)  # an error here names the indexed columns
     wanted = read_values(values, opened, column)
     with busy("asking"):
-        found = opened.exists(column, wanted, exact=exact, strict=strict)
+        answers = opened.exists(column, wanted, exact=exact, strict=strict)
     if exact:  # else the library says it
         _say_what_was_read_whole(opened)
-    rows = zip(_python_values(wanted), found.to_pylist(), strict=True)
+    rows = zip(_python_values(wanted), answers.to_pylist(), strict=True)
     if is_json():
         print_list({"value": value, "exists": answer} for value, answer in rows)
         return
     for value, answer in rows:
         click.echo(f"{printable(value)}\t{str(answer).lower()}")
-    click.echo(f"{found.true_count:,} of {len(found):,} {'' if exact else 'may '}exist", err=True)
+    click.echo(f"{answers.true_count:,} of {len(answers):,} {'' if exact else 'may '}exist", err=True)
 
 
 @app.command(
@@ -263,5 +263,5 @@ def explain(
 ) -> None:
     """Print what a search leaves out, and why not more."""
     opened = open_it(path, index)
-    found = opened.explain(**_wanted(opened, where, column, values), strict=strict)
-    show(found)
+    explanation = opened.explain(**_wanted(opened, where, column, values), strict=strict)
+    show(explanation)

@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 def status(path: str, check: bool, index: str | None) -> None:
     """Print what the index covers now, and what is read whole."""
     with busy("listing"):
-        found = open_it(path, index).status()
-    show(found)
-    if check and not found.is_fresh:
+        report = open_it(path, index).status()
+    show(report)
+    if check and not report.is_fresh:
         raise click.exceptions.Exit(1)
 
 
@@ -98,10 +98,10 @@ def refresh(
         raise click.UsageError("--dry-run is for an incremental refresh of all files.")
     opened = open_it(path, index)
     if dry_run:
-        found = opened.status()
-        added, dropped = found.num_new + found.num_changed, found.num_changed + found.num_deleted
-        would = f"would add {counted(added, 'file')} of {counted(found.num_rows_not_indexed, 'row')}"
-        say(found.to_dict() | {"is_dry_run": True}, f"{would}, and drop {dropped:,}")
+        before = opened.status()
+        added, dropped = before.num_new + before.num_changed, before.num_changed + before.num_deleted
+        would = f"would add {counted(added, 'file')} of {counted(before.num_rows_not_indexed, 'row')}"
+        say(before.to_dict() | {"is_dry_run": True}, f"{would}, and drop {dropped:,}")
         return
     done = opened.refresh(
         mode,
@@ -131,8 +131,8 @@ def optimize(path: str, dry_run: bool, index: str | None) -> None:
     """
     opened = open_it(path, index)
     if dry_run:
-        columns = [{"name": one["name"], "segments": one["segments"]} for one in opened.info()["columns"]]
-        lines = [f"{one['name']}: {counted(one['segments'], 'segment')} now" for one in columns]
+        columns = [{"name": column["name"], "segments": column["segments"]} for column in opened.info()["columns"]]
+        lines = [f"{column['name']}: {counted(column['segments'], 'segment')} now" for column in columns]
         say({"columns": columns, "is_dry_run": True}, *lines)
         return
     with busy("optimizing"):
@@ -150,11 +150,11 @@ def verify(path: str, sample: float, all_files: bool, index: str | None) -> None
     """Read data again and prove the index right, or exit with 1."""
     opened = open_it(path, index)
     with busy("verifying"):
-        found = opened.verify(sample=1.0 if all_files else sample)
+        report = opened.verify(sample=1.0 if all_files else sample)
     num_unknown = len(opened.view().files.unknown_paths)
     unknown = f"not indexed, so not verified: {counted(num_unknown, 'new or changed file')}; {Words.REFRESH}"
-    say(found.to_dict() | {"num_not_indexed": num_unknown}, str(found), *([f"  {unknown}"] if num_unknown else []))
-    if not found.is_sound:
+    say(report.to_dict() | {"num_not_indexed": num_unknown}, str(report), *([f"  {unknown}"] if num_unknown else []))
+    if not report.is_sound:
         raise click.exceptions.Exit(1)
 
 
@@ -164,11 +164,11 @@ def verify(path: str, sample: float, all_files: bool, index: str | None) -> None
 @common_options
 def versions(path: str, index: str | None) -> None:
     """Print the versions that are kept, the oldest first."""
-    found = open_it(path, index).versions()
+    listed = open_it(path, index).versions()
     if is_json():
-        print_list(version.to_dict() for version in found)
+        print_list(version.to_dict() for version in listed)
     else:
-        click.echo(found)
+        click.echo(listed)
 
 
 @app.command(examples=("restore events/ 3",))
@@ -215,9 +215,9 @@ def delete(path: str, yes: bool, dry_run: bool, index: str | None) -> None:
     if index is not None:
         with contextlib.suppress(IndexNotFoundError):  # what is left of a build names no data set
             open_it(path, index)
-    found = delete_index(index or path, storage_options=storage_options(), dry_run=True)
+    removed = delete_index(index or path, storage_options=storage_options(), dry_run=True)
     if not dry_run:
         if not yes:
-            click.confirm(f"Remove the index {found.location}?", abort=True, err=True)
-        found = delete_index(index or path, storage_options=storage_options())
-    say(found.to_dict(), found.headline)
+            click.confirm(f"Remove the index {removed.location}?", abort=True, err=True)
+        removed = delete_index(index or path, storage_options=storage_options())
+    say(removed.to_dict(), removed.headline)

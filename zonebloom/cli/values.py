@@ -46,8 +46,8 @@ def read_values(source: str, index: Any, column: str) -> pa.Array:
     if data.startswith(_ARROW) or data[:4] == data[-4:] == _PARQUET or path.endswith((".arrow", ".parquet")):
         table = read_table(path, data)
         is_only = chosen is None and table.num_columns == 1
-        found = table.column(0 if is_only else _place(table.column_names, chosen or column, path))
-        return found.combine_chunks()
+        keys = table.column(0 if is_only else _place(table.column_names, chosen or column, path))
+        return keys.combine_chunks()
     try:
         text = data.decode("utf-8-sig")  # a mark of the byte order is no part of the first value
     except UnicodeDecodeError as error:

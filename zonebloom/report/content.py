@@ -79,12 +79,12 @@ class KeptRanges(NamedTuple):
     """Whether a filter kept it; else its file is new, changed or unreadable."""
 
     @classmethod
-    def of(cls, found: SearchResult, view: View) -> Self:
+    def of(cls, result: SearchResult, view: View) -> Self:
         """The ranges that a search of a view kept. Files are matched by path, because a table has its own numbers."""
-        rows = found.row_ranges
+        rows = result.row_ranges
         place_of = {path: place for place, path in enumerate(view.files)}
         ids, numbers = np.unique(rows.fragment_ids, return_inverse=True)
-        files = np.array([place_of[found.paths[one]] for one in ids.tolist()], np.int64)[numbers]
+        files = np.array([place_of[result.paths[fragment_id]] for fragment_id in ids.tolist()], np.int64)[numbers]
         stops = np.where(rows.stops == MAX_ROWS, 0, rows.stops)
         return cls(files, rows.starts.astype(np.int64), stops.astype(np.int64), view.files.is_known[files])
 
@@ -122,7 +122,7 @@ class Content:
             rows_per_zone=entries[0].rows_per_zone if entries else 1,
             files=MapFiles.of(view),
             searches=tuple(searches),
-            kept=tuple(KeptRanges.of(one.result, view) for one in searches),
+            kept=tuple(KeptRanges.of(search.result, view) for search in searches),
         )
 
 

@@ -32,9 +32,9 @@ def check_output(
     if wanted.suffix not in endings:
         raise InvalidArgumentError(f"{Words.OUTPUT} must end in {' or '.join(endings)}", got=wanted)
     is_folder = getattr(dataset, "layout", "folder") == "folder"
-    data = [dataset.location] if is_folder else [dataset.absolute(one) for one in dataset.list()]
+    data = [dataset.location] if is_folder else [dataset.absolute(place) for place in dataset.list()]
     real = os.path.realpath(wanted)
-    if any(f"{real}/".startswith(f"{os.path.realpath(one)}/") for one in (index, *data)):
+    if any(f"{real}/".startswith(f"{os.path.realpath(place)}/") for place in (index, *data)):
         raise InvalidArgumentError(
             f"{Words.OUTPUT} must be outside of the data set and of its index",
             got=wanted,

@@ -75,8 +75,8 @@ def _headline(content: Content) -> str:
 
 def _choice(content: Content) -> str:
     options = [
-        f"<option value='{number}'>{number + 1}: {escape(_shortened(one.predicate))}</option>"
-        for number, one in enumerate(content.searches)
+        f"<option value='{number}'>{number + 1}: {escape(_shortened(search.predicate))}</option>"
+        for number, search in enumerate(content.searches)
     ]
     if not options:
         return ""
@@ -88,29 +88,29 @@ def _conditions(content: Content, drawn: dict[str, str]) -> Iterator[str]:
         return
     yield "<section><h2>What each condition reads</h2>"
     header = ("", "condition", "answer", "rows kept", "share", "", "expected", "seen")
-    rows = [_row(number, one) for number, one in enumerate(content.searches, 1)]
+    rows = [_row(number, search) for number, search in enumerate(content.searches, 1)]
     yield f"<div class='wide'>{Table(header, rows).html()}</div>"
     yield "<p class='note'>Expected and seen are zones without a match, of one key or a list of keys.</p>"
     yield "<h3 id='funnel'>From files to bytes: the condition of the map</h3>" + drawn["funnel"]
     told = [
-        f"<h4>{number}: {escape(_shortened(one.predicate))}</h4>{listed(summed_up(one.result.reasons))}"
-        for number, one in enumerate(content.searches, 1)
-        if one.result.reasons
+        f"<h4>{number}: {escape(_shortened(search.predicate))}</h4>{listed(summed_up(search.result.reasons))}"
+        for number, search in enumerate(content.searches, 1)
+        if search.result.reasons
     ]
     if told:
         yield "<h3>Why not less</h3>" + "".join(told)
     yield "</section>"
 
 
-def _row(number: int, one: Explanation) -> tuple[object, ...]:
-    kept, total = one.result.kept, one.result.total
-    false = one.false_zones
+def _row(number: int, explanation: Explanation) -> tuple[object, ...]:
+    kept, total = explanation.result.kept, explanation.result.total
+    false = explanation.false_zones
     expected, seen = (
         ("", "") if false is None else (float(f"{false.expected:.3g}"), "-" if false.seen is None else false.seen)
     )
     share = Share(kept.rows, total.rows)
-    answer = one.result.kind if one.result.row_ranges else "certainly nowhere"
-    return (number, _shortened(one.predicate), answer, kept.rows, share, expected, seen)
+    answer = explanation.result.kind if explanation.result.row_ranges else "certainly nowhere"
+    return (number, _shortened(explanation.predicate), answer, kept.rows, share, expected, seen)
 
 
 def _columns(content: Content) -> str:
