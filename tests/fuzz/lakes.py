@@ -44,6 +44,7 @@ from tests.fuzz.conditions import (
     value_of,
 )
 from tests.fuzz.engines import ask_engine
+from tests.fuzz.lance_tables import Lance
 from tests.fuzz.sources import Delta, Files, Iceberg, Row, Source, assert_same
 from tests.fuzz.writers import DUCKDB
 from zonebloom.engines import polars as through_polars
@@ -51,7 +52,7 @@ from zonebloom.errors import DataFileError
 
 EVENTS = 4
 QUESTIONS = 5
-SOURCES: dict[str, type[Source]] = {"files": Files, "delta": Delta, "iceberg": Iceberg}
+SOURCES: dict[str, type[Source]] = {"files": Files, "delta": Delta, "iceberg": Iceberg, "lance": Lance}
 
 
 # --- a lake and its index ---------------------------------------------------------------------------------------------

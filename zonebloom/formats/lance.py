@@ -29,6 +29,7 @@ from zonebloom.bloom import hashing
 from zonebloom.errors import DataFileError, InvalidArgumentError, first_line
 from zonebloom.formats.dataset import Declared
 from zonebloom.formats.index_location import root_of
+from zonebloom.formats.lance_manifest import branch_of
 from zonebloom.formats.parquet.file import has_column, places_of
 from zonebloom.formats.table import TableDataset, TableFile, TableSnapshot, library, raise_store_error
 from zonebloom.formats.table_folders import VERSIONS_FOLDER
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 _FOLDER = "fragments/"
+_BRANCHES = "tree"
+"""A table's folder with a folder for each branch but the main one."""
 _GROUP_ROWS = 1 << 17
 """Rows that one step of a scan reads; fragments have no row groups."""
 _BATCH_ROWS = 1 << 16
@@ -76,8 +79,14 @@ class LanceDataset(TableDataset):
 
     @classmethod
     def of_table(cls, table: LanceTable) -> LanceDataset:
-        """The version that a `lance.LanceDataset` has loaded."""
-        return cls(table.uri, table.latest_storage_options(), table=table)
+        """The version that a `lance.LanceDataset` has loaded.
+
+        Its location is the folder of its branch, however it was opened: Lance opens that folder as the branch.
+        """
+        branch, location = branch_of(table), table.uri.rstrip("/")
+        if branch is not None and not location.endswith(f"/{_BRANCHES}/{branch}"):
+            location = f"{location}/{_BRANCHES}/{branch}"
+        return cls(location, table.latest_storage_options(), table=table)
 
     @classmethod
     def from_json(
