@@ -572,6 +572,19 @@ def test_a_metadata_file_stands_for_itself(table, place):
         assert_agrees(opened, table)
 
 
+def test_an_index_that_is_opened_by_a_metadata_file_stands_for_that_file(catalog, table, run):
+    older = build(local(table.metadata_location), None)
+    table.append(rows(120, 130))
+    for _refreshed in range(2):
+        newer = zb.open_index(local(table.metadata_location))
+        assert newer.location == older.location
+        assert newer.to_table(user(121)).num_rows == 1
+        assert run("scan", local(table.metadata_location), "--where", user(121)).out.count("user") == 1
+        assert_agrees(newer, table)
+        newer.refresh()
+    assert zb.open_index(older.location).to_table(user(121)).num_rows == 1
+
+
 def test_metadata_of_format_3(table, place, tmp_path):
     """Written by hand: pyiceberg 0.12 reads it, and writes none. Its deleted rows are deletion vectors."""
     chosen = files_of(table)[0]

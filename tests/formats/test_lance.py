@@ -313,6 +313,19 @@ def test_an_index_of_a_branch_stands_for_that_branch(root, name, opened):
     assert_agrees(zb.open_index(root), root)
 
 
+def test_an_index_that_is_opened_by_the_path_of_a_table_stands_for_its_main_branch(root):
+    """Also if the last refresh was of a branch."""
+    build(root)
+    branch = lance.write_dataset(rows(1000, 1040), lance.dataset(str(root)).create_branch("dev"), mode="append")
+    write(root, rows(120, 160))
+    zb.open_index(root, dataset=branch).refresh()
+    for _refreshed in range(2):
+        index = zb.open_index(root)
+        assert index.to_table(user(1007)).num_rows == 0
+        assert_agrees(index, root)
+        index.refresh()
+
+
 def test_a_scan_reads_one_version_whatever_is_committed_meanwhile(root):
     index = build(root)
     reader = index.scan("id IS NOT NULL")
