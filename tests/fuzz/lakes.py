@@ -1,6 +1,6 @@
 """Lakes and their lives: what every writer writes, asked through every entrance and in every way to read.
 
-One case is one seed: rows of awkward names and types in files, a Delta, an Iceberg or a Lance table, an index of some of
+One case is one seed: rows of awkward names and types in files, a Delta, Iceberg or Lance table, an index of some of
 the columns, and a life: rows come, change and go; refresh, optimize, vacuum, restore, another kind. After each event
 random conditions are asked. The oracle is `conditions.truth_of` over all rows as their own reader has them. pyarrow 26
 and DuckDB 2.0, asked over rows in memory, must agree with it, or the finding is of the oracle. So must the filtered

@@ -482,3 +482,6 @@ def test_an_exported_index_in_an_object_store(s3):
     branch = lance.write_dataset(rows(300, 400), table.create_branch("a/dev"), mode="append")
     audit = audit_lance(branch)
     assert (audit.is_sound, audit.indexes[0].num_rows) == (True, 300)
+    of_branch = zb.build_index(f"{url}/tree/a/dev/", "u", storage_options=options)
+    assert of_branch.to_table("u = 'u350'").num_rows == 1
+    assert index.to_table("u = 'u350'").num_rows == 0

@@ -15,12 +15,12 @@ from zonebloom.formats.dataset import Dataset
 from zonebloom.formats.folder import ParquetDataset, dataset_at, dataset_of_files
 from zonebloom.formats.index_location import root_of
 from zonebloom.formats.table_folders import (
-    LANCE_ENDING,
     LOG_FOLDER,
     METADATA_SUFFIX,
     has_log,
     has_manifests,
     has_metadata,
+    is_lance_url,
     is_log_entry,
     is_table_folder,
 )
@@ -96,7 +96,7 @@ def _at(location: str, storage_options: Mapping[str, str] | None, *, as_files: b
         from zonebloom.formats.iceberg import IcebergDataset  # noqa: PLC0415 - only for tables
 
         return IcebergDataset.of_path(location)
-    if location.rstrip("/").endswith(LANCE_ENDING) if is_url(location) else has_manifests(location):
+    if is_lance_url(location) if is_url(location) else has_manifests(location):
         from zonebloom.formats.lance import LanceDataset  # noqa: PLC0415 - only for tables
 
         return LanceDataset(location, storage_options)

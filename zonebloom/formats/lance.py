@@ -32,7 +32,7 @@ from zonebloom.formats.index_location import root_of
 from zonebloom.formats.lance_manifest import branch_of
 from zonebloom.formats.parquet.file import has_column, places_of
 from zonebloom.formats.table import TableDataset, TableFile, TableSnapshot, library, raise_store_error
-from zonebloom.formats.table_folders import VERSIONS_FOLDER
+from zonebloom.formats.table_folders import BRANCHES_FOLDER, VERSIONS_FOLDER
 from zonebloom.stores.fingerprint import Fingerprint
 from zonebloom.stores.local_file import LocalFile
 from zonebloom.stores.locations import absolute, is_url
@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 _FOLDER = "fragments/"
-_BRANCHES = "tree"
-"""A table's folder with a folder for each branch but the main one."""
 _GROUP_ROWS = 1 << 17
 """Rows that one step of a scan reads; fragments have no row groups."""
 _BATCH_ROWS = 1 << 16
@@ -84,8 +82,8 @@ class LanceDataset(TableDataset):
         Its location is the folder of its branch, however it was opened: Lance opens that folder as the branch.
         """
         branch, location = branch_of(table), table.uri.rstrip("/")
-        if branch is not None and not location.endswith(f"/{_BRANCHES}/{branch}"):
-            location = f"{location}/{_BRANCHES}/{branch}"
+        if branch is not None and not location.endswith(f"/{BRANCHES_FOLDER}/{branch}"):
+            location = f"{location}/{BRANCHES_FOLDER}/{branch}"
         return cls(location, table.latest_storage_options(), table=table)
 
     @classmethod
