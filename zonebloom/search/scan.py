@@ -67,7 +67,10 @@ def scan(
     """
     if limit is not None and (not isinstance(limit, int) or limit < 0):
         raise InvalidArgumentError("limit must be 0 or more rows", got=f"{limit!r}")
-    names = list(view.schema.names) if columns is None else [columns] if isinstance(columns, str) else list(columns)
+    wanted = view.schema.names if columns is None else [columns] if isinstance(columns, str) else columns
+    names = list(wanted) if isinstance(wanted, Iterable) else []
+    if not isinstance(wanted, Iterable) or not all(isinstance(name, str) for name in names):
+        raise InvalidArgumentError("columns must be names of columns", got=f"{columns!r:.80}")
     there = set(view.schema.names)
     for name in names:
         if name not in there:
