@@ -30,7 +30,7 @@ from zonebloom.engines.spark.sql import pruned_sql
 from zonebloom.formats.hive import Partitions
 from zonebloom.index import Index
 from zonebloom.indexing.optimize import Optimization
-from zonebloom.indexing.plan import Mode
+from zonebloom.indexing.plan import Mode, Paths
 from zonebloom.indexing.progress import Progress
 from zonebloom.indexing.refresh import Refresh
 from zonebloom.indexing.versions import Vacuum
@@ -146,7 +146,7 @@ class ZoneBloom:
         source: Source,
         mode: Mode = "incremental",
         *,
-        paths: Iterable[str | os.PathLike[str]] | None = None,
+        paths: Paths | None = None,
         partitions: Partitions | None = None,
         kind: Kind | None = None,
         rows_per_zone: int | None = None,
