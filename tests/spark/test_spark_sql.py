@@ -291,6 +291,7 @@ def test_streams_are_read_batch_by_batch(spark, root, tmp_path):
     for call in (
         lambda: zb.prune_join(str(root), stream, "u"),
         lambda: zb.read(str(root)).where_in("u", stream),
+        lambda: zb.locate(str(root), "u", stream.select("u")),
     ):
         with pytest.raises(InvalidArgumentError, match=r"must be a batch, got a stream; .*foreachBatch"):
             call()

@@ -17,6 +17,7 @@ from pyspark.sql.types import StructType
 
 from zonebloom.engines.spark.executors import pickled, shipped, unpickled
 from zonebloom.engines.spark.indexing.driver import sent_dataset
+from zonebloom.engines.spark.join.keys import distinct
 from zonebloom.errors import InvalidArgumentError
 from zonebloom.search import locate as library
 from zonebloom.search.view import View
@@ -37,7 +38,7 @@ def locate(catalog: Catalog, path: Any, column: str, keys: DataFrame, index: Pla
     Raises
     ------
     InvalidArgumentError
-        `keys` has several columns, or its column has the name of a column of the result.
+        `keys` has several columns, is a stream, has a collation, or its column has the name of a column of the result.
     ColumnNotFoundError
         The column is not indexed.
 
@@ -55,7 +56,7 @@ def locate(catalog: Catalog, path: Any, column: str, keys: DataFrame, index: Pla
     schema = StructType(list(keys.schema))
     for name, kind in _PLACES:
         schema = schema.add(name, kind)
-    return keys.distinct().mapInArrow(shipped(keys_located, sent, column), schema)
+    return distinct(keys).mapInArrow(shipped(keys_located, sent, column), schema)
 
 
 # --- on executors -----------------------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ from pyspark.sql.types import StructType
 
 from zonebloom.engines.spark.executors import lack_of_executors, reads_by_id
 from zonebloom.engines.spark.join.keys import collected
-from zonebloom.engines.spark.pushdown.names import backquoted
+from zonebloom.engines.spark.pushdown.names import backquoted, resolves
 from zonebloom.engines.spark.pushdown.translate import Condition, keys_condition, understand_all
 from zonebloom.engines.spark.pushdown.types import Binder, Piece
 from zonebloom.engines.spark.scan.catalog_table import CatalogTable
@@ -168,7 +168,7 @@ class Lake:
                     "columns must be names", got=f"{name!r:.200}", do="derive others from the result"
                 )
             same = [name] if name in known else [one for one in known if one.casefold() == name.casefold()]
-            if len(same) != 1:
+            if len(same) != 1 or not (name in known or resolves(self._template, name)):
                 raise ColumnNotFoundError.among(name, known, f"the data set {self._index.data.location}")
             names += same
         return tuple(names)
@@ -353,7 +353,8 @@ class Lake:
                 self._full_schema = self._reader.schema(view)
             if self._binders is None or self._binders[0] is not view:
                 may_move = self.table is not None and self.table.is_partitioned
-                self._binders = view, Binder(self.full_schema, view, self._instant, may_move=may_move)
+                spark_finds = partial(resolves, self._template)
+                self._binders = view, Binder(self.full_schema, view, self._instant, spark_finds, may_move=may_move)
             binder = self._binders[1]
         if strict:
             view.check_known()
