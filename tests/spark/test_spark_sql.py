@@ -259,6 +259,18 @@ def test_what_is_no_query_runs_as_it_is(any_spark, tables):
         zb.sql("SELECT * FROM nowhere").collect()
 
 
+def test_a_frame_whose_plan_is_shown_in_part_is_no_plain_scan(spark, root, tmp_path):
+    frame = spark.read.parquet(str(root)).where("r > 5")
+    setting = "spark.sql.maxPlanStringLength"
+    try:
+        for length in (200, 300, 400):  # in the last the analyzed plan begins
+            spark.conf.set(setting, length)
+            with pytest.raises(InvalidArgumentError, match="must be a plain scan of files"):
+                ZoneBloom(spark).create_index(frame, "u", index=tmp_path / "index")
+    finally:
+        spark.conf.unset(setting)
+
+
 # --- what cannot work -------------------------------------------------------------------------------------------------
 
 

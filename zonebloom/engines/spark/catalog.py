@@ -157,9 +157,9 @@ class Catalog:
                 raise
         is_frame = hasattr(source, "inputFiles")
         options["dataset"] = dataset = self._data_set_of(source) if is_frame else source
-        if index is None and is_frame and isinstance(dataset, str):  # such as a folder of one file
+        if index is None and is_frame:  # also of one file in an indexed folder
             with contextlib.suppress(IndexNotFoundError):
-                return open_index(dataset, **options)
+                return open_index(dataset if isinstance(dataset, str) else common_folder(dataset), **options)
         return open_index(self.place(index) or place_of(source), **options)
 
     def view(self, given: Any, index: Place = None) -> View:
@@ -294,8 +294,9 @@ def _plan(frame: DataFrame) -> str:
 
 def _other_node(whole: str) -> str:
     """The first node of the analyzed plan, in the text of EXPLAIN, that is not a scan; empty if there is none."""
-    analyzed = whole.partition("== Analyzed Logical Plan ==\n")[2].partition("\n== Optimized ")[0]
-    nodes = [line for line in analyzed.splitlines()[2:] if line]  # the first lines are types, and the SELECT of EXPLAIN
+    analyzed, is_whole, _ = whole.partition("== Analyzed Logical Plan ==\n")[2].partition("\n== Optimized ")
+    lines = analyzed.splitlines()[2:] if is_whole else []  # the first lines are types, and the SELECT of EXPLAIN
+    nodes = [line for line in lines if line]
     names = [re.match(r"[\s:+|-]*(\w*)", line)[1] for line in nodes]  # type: ignore[index]  # matches everywhere
     return next((name for name in names if name not in _SCANS), "" if names else "a plan that is not shown")
 

@@ -36,7 +36,8 @@ from zonebloom.engines.spark.scan.layout import Layout
 from zonebloom.engines.spark.scan.readers import Reader, SparkReader, filtered, local_frame
 from zonebloom.engines.spark.scan.row_ranges import local_rows, read_rows
 from zonebloom.engines.spark.scan.splits import TooWideError
-from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError
+from zonebloom.errors import ColumnNotFoundError, DataFileError, IndexNotFoundError, InvalidArgumentError
+from zonebloom.formats import ParquetDataset
 from zonebloom.index import Index
 from zonebloom.predicates import Predicate
 from zonebloom.predicates.selection import RowSelection
@@ -218,10 +219,15 @@ class Lake:
         return other
 
     def _now(self) -> Lake:
-        """The lake itself; a table of Spark's catalog is resolved again."""
+        """The lake itself; a table of Spark's catalog is resolved again. If it was altered, Spark reads it plainly."""
         if self.resolve is None:
             return self
-        lake = self.resolve()
+        try:
+            lake = self.resolve()
+        except (IndexNotFoundError, InvalidArgumentError) as error:
+            lake, former = copy(self), cast("CatalogTable", self.table)
+            lake.table = replace(former, frame=self.spark.table(former.name), problem=str(error))
+            lake._reader = SparkReader(self.spark, cast("ParquetDataset", self._index.data), lake.table)  # noqa: SLF001 - of its class
         lake.resolve, lake._columns = None, self._columns  # noqa: SLF001 - of its class
         if self._frame is not None and self._frame.schema == lake.full_schema:
             lake._frame = self._frame  # noqa: SLF001 - of its class
