@@ -1,12 +1,26 @@
-"""Rows that tests of tables write, and what a search of a table must give."""
+"""Tables of each format, as their own libraries make, change and read them, and what a search of a table must give."""
 
 from __future__ import annotations
 
-from typing import Any
+import itertools
+import shutil
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any, ClassVar
 
+import lance
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from deltalake import DeltaTable, write_deltalake
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.manifest import DataFileContent
+from pyiceberg.table import StaticTable, Table
 
 import zonebloom as zb
+from tests import delta_log
+from tests.iceberg_log import commit_deletes, position_deletes, puffin
+from tests.s3 import Bucket
 
 ROWS_PER_ZONE = 8
 
@@ -19,6 +33,10 @@ def rows(start: int, stop: int, **columns) -> pa.Table:
 
 def user(row: int) -> str:
     return f"u = 'user {row * 7919 % 100_003}'"
+
+
+def build(source: object, columns: object = "u", **options) -> zb.Index:
+    return zb.build_index(source, columns, rows_per_zone=ROWS_PER_ZONE, **options)
 
 
 def assert_same(ours: pa.Table, theirs: pa.Table) -> None:
@@ -46,3 +64,263 @@ def _without_views(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_struct(kind):
         return pa.struct([(one.name, _without_views(one.type)) for one in kind])
     return {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}.get(kind, kind)
+
+
+class Events(ABC):
+    """A table of `rows`, of the columns of `first`; in the bucket `s3`, or in a folder."""
+
+    kind: ClassVar[str]
+    version_key: ClassVar[str] = ""
+    """What `info` calls its version, if it has any."""
+    inside: ClassVar[tuple[str, ...]] = ()
+    """Folders where the table would take an index for its own files."""
+
+    def __init__(self, folder: Path, s3: Bucket | None = None) -> None:
+        self.folder, self.s3 = folder, s3
+        self.root = folder / "table"
+        self.options = s3.options if s3 else None
+
+    @property
+    def source(self) -> Any:
+        """What zonebloom is given."""
+        return self.s3.url("table") if self.s3 else self.root
+
+    @abstractmethod
+    def append(self, new: pa.Table) -> None:
+        """One more file."""
+
+    @abstractmethod
+    def delete(self, start: int, stop: int) -> None:
+        """Delete the rows of these ids, and rewrite their files."""
+
+    @abstractmethod
+    def overwrite(self, new: pa.Table) -> None:
+        """One file in place of all."""
+
+    @abstractmethod
+    def rows(self) -> pa.Table:
+        """All rows, by its own reader."""
+
+    @abstractmethod
+    def files(self) -> list[Path]:
+        """Its data files."""
+
+    def close(self) -> None:  # noqa: B027 - most hold nothing
+        """Let go of what is held."""
+
+
+class Folder(Events):
+    """A folder of Parquet files."""
+
+    kind = "parquet"
+
+    def __init__(self, folder: Path, s3: Bucket | None = None) -> None:
+        super().__init__(folder, s3)
+        self._numbers, self._parts = itertools.count(), dict[str, pa.Table]()
+
+    def _put(self, parts: dict[str, pa.Table]) -> None:
+        self.root.mkdir(exist_ok=True)
+        for name in self._parts.keys() - parts.keys():
+            (self.root / name).unlink()
+            if self.s3:
+                self.s3.delete(f"table/{name}")
+        for name, part in parts.items():
+            if part != self._parts.get(name):
+                pq.write_table(part, self.root / name)
+                if self.s3:
+                    self.s3.put(f"table/{name}", (self.root / name).read_bytes())
+        self._parts = parts
+
+    def append(self, new: pa.Table) -> None:
+        self._put({**self._parts, f"{next(self._numbers)}.parquet": new})
+
+    def delete(self, start: int, stop: int) -> None:
+        is_left = (pc.field("id") < start) | (pc.field("id") >= stop)
+        left = {name: part.filter(is_left) for name, part in self._parts.items()}
+        self._put({name: part for name, part in left.items() if part.num_rows})
+
+    def overwrite(self, new: pa.Table) -> None:
+        self._put({f"{next(self._numbers)}.parquet": new})
+
+    def rows(self) -> pa.Table:
+        return pa.concat_tables([pq.read_table(path) for path in self.files()])
+
+    def files(self) -> list[Path]:
+        return sorted(self.root.glob("*.parquet"))
+
+    def forget(self) -> None:
+        """Begin anew: with files of the same names, or with a log of as many versions."""
+        self._numbers, self._parts = itertools.count(), {}
+
+
+class Delta(Events):
+    kind, version_key = "delta", "table_version"
+    inside = ("plain", "_delta_log", "_delta_log/x", "")
+    hides_by = "u"
+    """How a deletion vector is stored, as `delta_log.descriptor` has it."""
+
+    def append(self, new: pa.Table, mode: str = "append", **options) -> None:
+        options["configuration"] = {"delta.enableDeletionVectors": "true"}
+        write_deltalake(self.source, new, mode=mode, storage_options=self.options, **options)
+
+    def table(self, version: int | None = None) -> DeltaTable:
+        return DeltaTable(self.source, version, self.options)
+
+    def delete(self, start: int, stop: int) -> None:
+        self.table().delete(f"id >= {start} and id < {stop}")
+
+    def overwrite(self, new: pa.Table) -> None:
+        self.append(new, "overwrite")
+
+    def undo(self) -> None:
+        """Take back the last commit."""
+        self.table().restore(self.version() - 1)
+
+    def rows(self) -> pa.Table:
+        return plain(self.table().scan())
+
+    def files(self) -> list[Path]:
+        return [Path(one) for one in self.table().file_uris()]
+
+    def version(self) -> int:
+        return self.table().version()
+
+    def hide(self, offsets: list[int]) -> None:
+        """Delete rows of the first file without rewriting it."""
+        delta_log.delete_rows(self.root, delta_log.actions(self.root, "add")[0], offsets, self.hides_by)
+
+    def hidden(self) -> list[Path]:
+        """The files that say which rows are deleted."""
+        return list((self.root / "ab").iterdir())
+
+    def forget(self) -> None:
+        shutil.rmtree(self.root / "_delta_log")
+
+    loaded = table
+
+    def reload(self, loaded: DeltaTable) -> None:
+        """Have an object that its library `loaded` see the newest version."""
+        loaded.update_incremental()
+
+
+class Iceberg(Events):
+    kind, version_key = "iceberg", "snapshot_id"
+    hides_by = "parquet"
+
+    def __init__(self, folder: Path, s3: Bucket | None = None) -> None:
+        super().__init__(folder, s3)
+        options = {"warehouse": (folder / "warehouse").as_uri()} if s3 is None else s3_properties(s3)
+        self.catalog = SqlCatalog("here", uri="sqlite:///:memory:", **options)
+        self.catalog.create_namespace("db")
+        self.table = self.catalog.create_table("db.events", schema=rows(0, 1).schema)
+        self.root = Path(self.table.location().removeprefix("file://"))
+
+    @property
+    def source(self) -> Table:
+        return self.table
+
+    def append(self, new: pa.Table) -> None:
+        self.table.append(new)
+
+    def overwrite(self, new: pa.Table) -> None:
+        self.table.overwrite(new)
+
+    def delete(self, start: int, stop: int) -> None:
+        self.table.delete(f"id >= {start} and id < {stop}")
+
+    def undo(self) -> None:
+        parent = self.table.current_snapshot().parent_snapshot_id
+        self.table.manage_snapshots().rollback_to_snapshot(parent).commit()
+
+    def rows(self) -> pa.Table:
+        return self.table.scan().to_arrow()
+
+    def files(self) -> list[Path]:
+        """The newest first."""
+        return [Path(one.file.file_path.removeprefix("file://")) for one in self.table.scan().plan_files()]
+
+    def version(self) -> int:
+        return self.table.current_snapshot().snapshot_id
+
+    def hide(self, offsets: list[int]) -> None:
+        path = self.folder / f"deletes.{self.hides_by}"
+        oldest = self.table.scan().plan_files()
+        first = min(oldest, key=lambda task: task.file.lower_bounds[1]).file.file_path
+        (puffin if self.hides_by == "puffin" else position_deletes)(path, {first: offsets})
+        commit_deletes(self.table, path, DataFileContent.POSITION_DELETES)
+
+    def hidden(self) -> list[Path]:
+        return [self.folder / f"deletes.{self.hides_by}"]
+
+    def loaded(self, version: int | None = None) -> Table:
+        if version is None:
+            return self.catalog.load_table("db.events")
+        logged = [one.metadata_file for one in self.table.metadata.metadata_log]
+        found = (StaticTable.from_metadata(one) for one in logged)
+        return next(one for one in found if one.current_snapshot() and one.current_snapshot().snapshot_id == version)
+
+    def reload(self, loaded: Table) -> None:
+        loaded.refresh()
+
+    def close(self) -> None:
+        self.catalog.close()
+
+
+def s3_properties(s3: Bucket) -> dict[str, str]:
+    """Of a catalog whose tables lie in a bucket."""
+    keys = {"s3.access-key-id": "key", "s3.secret-access-key": "secret", "s3.region": "us-east-1"}
+    return {"warehouse": s3.url("warehouse"), "s3.endpoint": s3.server.url, **keys}
+
+
+class Lance(Events):
+    kind, version_key = "lance", "table_version"
+    inside = ("_indices/mine", "_versions/mine", "_deletions/mine", "data/mine")
+    has_stable_ids = False
+
+    def __init__(self, folder: Path, s3: Bucket | None = None) -> None:
+        super().__init__(folder, s3)
+        self.root = folder / "table.lance"
+
+    @property
+    def source(self) -> Any:
+        return self.s3.url("table.lance") if self.s3 else self.root
+
+    def append(self, new: pa.Table, mode: str = "append") -> None:
+        options = {"enable_stable_row_ids": self.has_stable_ids, "storage_options": self.options}
+        lance.write_dataset(new, str(self.source), mode=mode, **options)
+
+    def table(self, version: int | None = None) -> lance.LanceDataset:
+        return lance.dataset(str(self.source), version, storage_options=self.options)
+
+    def delete(self, start: int, stop: int) -> None:
+        self.table().delete(f"id >= {start} and id < {stop}")
+        self.table().optimize.compact_files(materialize_deletions_threshold=0.0)
+
+    def overwrite(self, new: pa.Table) -> None:
+        self.append(new, "overwrite")
+
+    def undo(self) -> None:
+        self.table(self.version() - 1).restore()
+
+    def rows(self) -> pa.Table:
+        return self.table().scanner(use_scalar_index=False).to_table()
+
+    def files(self) -> list[Path]:
+        return [self.root / "data" / one.data_files()[0].path for one in self.table().get_fragments()]
+
+    def version(self) -> int:
+        return self.table().version
+
+    def hide(self, offsets: list[int]) -> None:
+        self.table().delete(f"id IN ({', '.join(map(str, offsets))})")
+
+    def hidden(self) -> list[Path]:
+        return list((self.root / "_deletions").iterdir())
+
+    def forget(self) -> None:
+        shutil.rmtree(self.root)
+
+    loaded = table
+
+    def reload(self, loaded: lance.LanceDataset) -> None:
+        loaded.checkout_latest()

@@ -1,6 +1,6 @@
-"""Delta tables as data sets: whatever was done to the table, a search gives what deltalake's own reader gives.
+"""What Delta tables alone have: partitions by the log, mapped columns, deletion vectors, features and checkpoints.
 
-Oracles: deltalake 1.6 (`DeltaTable.scan`, its DataFusion engine), and Polars 2.1 for deletion vectors.
+Oracle: deltalake 1.6 (`DeltaTable.scan`, its DataFusion engine). What tables of each format have is in `test_table`.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import datetime as dt
 import json
 import os
-import pickle
 import shutil
 import subprocess
 import sys
@@ -16,21 +15,15 @@ from decimal import Decimal
 from pathlib import Path
 from urllib.parse import quote
 
-import polars as pl
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 import zonebloom as zb
 from tests import delta_log, tables
-from tests.conftest import index_of
-from tests.depth import at_depth
 from tests.s3 import S3Server
-from tests.tables import ROWS_PER_ZONE, assert_same, plain, rows, user
+from tests.tables import ROWS_PER_ZONE, assert_same, build, plain, rows, user
 from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, StorageError, ZoneBloomError
 from zonebloom.formats import delta, open_dataset
 from zonebloom.reasons import ReasonCode
@@ -50,10 +43,6 @@ def root(tmp_path: Path) -> Path:
     for start in (0, 40, 80):
         write_deltalake(tmp_path / "table", rows(start, start + 40), mode="append")
     return tmp_path / "table"
-
-
-def build(root: Path, column: str = "u") -> zb.Index:
-    return zb.build_index(root, column, rows_per_zone=ROWS_PER_ZONE)
 
 
 # --- the files of the log ---------------------------------------------------------------------------------------------
@@ -84,15 +73,6 @@ def test_update_merge_overwrite_compaction_vacuum_and_restore(root):
             assert index.view().num_unknown == 0
             assert_agrees(zb.open_index(root), root)
     assert index.to_table("id IS NOT NULL").num_rows == 0
-
-
-def test_a_table_that_was_made_anew_is_noticed(root):
-    index = build(root)
-    index.search(user(1))
-    shutil.rmtree(root / "_delta_log")
-    for start in (1000, 2000, 3000):
-        write_deltalake(root, rows(start, start + 40), mode="append")
-    assert_agrees(index, root)
 
 
 # --- partitions -------------------------------------------------------------------------------------------------------
@@ -383,28 +363,6 @@ def vectors(tmp_path: Path) -> Path:
     return tmp_path / "table"
 
 
-@pytest.mark.parametrize("kind", ["i", "u", "p"])
-def test_deleted_rows_are_left_out_and_the_file_stays_covered(vectors, kind):
-    index = build(vectors)
-    (add,) = delta_log.actions(vectors, "add")
-    gone = [0, 5, 8, 9, 10, 11, 12, 13, 14, 15, 99]
-    delta_log.delete_rows(vectors, add, gone, kind)
-    view = index.view()
-    assert (view.num_unknown, view.num_deleted) == (0, 0)
-    assert index.search(user(5)).num_zones_kept == 1
-    assert index.to_table(user(5)).num_rows == 0
-    assert index.to_table(user(6))["id"].to_pylist() == [6]
-    theirs = pl.scan_delta(str(vectors)).collect().sort("id").to_arrow()
-    assert_same(index.to_table("id IS NOT NULL"), theirs)
-    assert theirs.num_rows == 89
-    assert index.scan("id >= 0", limit=3).read_all()["id"].to_pylist() == [1, 2, 3]
-    assert index.exists("u", [user(5)[5:-1], user(6)[5:-1]]).to_pylist() == [True, True]
-    assert index.exists("u", [user(5)[5:-1], user(6)[5:-1]], exact=True).to_pylist() == [False, True]
-    assert index.verify(sample=1.0).is_sound
-    done = index.refresh()
-    assert (done.num_files_kept, done.num_files_added) == (1, 0)
-
-
 def test_more_deletes_restored_rows_and_files_that_the_index_does_not_know(vectors):
     index = build(vectors)
     (add,) = delta_log.actions(vectors, "add")
@@ -474,55 +432,7 @@ def test_a_folder_with_an_odd_name(tmp_path):
     assert_agrees(zb.open_index(root, dataset=DeltaTable(root)), root)
 
 
-def test_a_scan_reads_one_version_whatever_is_committed_meanwhile(vectors):
-    index = build(vectors)
-    (add,) = delta_log.actions(vectors, "add")
-    once = delta_log.delete_rows(vectors, add, [4], "u")
-    reader = index.scan("id >= 0")
-    delta_log.delete_rows(vectors, once, [4, 5, 6], "u")
-    assert 5 in reader.read_all()["id"].to_pylist()
-    assert 5 not in index.to_table("id >= 0")["id"].to_pylist()
-
-
-def test_a_lost_deletion_vector_is_an_error(vectors):
-    index = build(vectors)
-    (add,) = delta_log.actions(vectors, "add")
-    delta_log.delete_rows(vectors, add, [4], "u")
-    shutil.rmtree(vectors / "ab")
-    with pytest.raises(DataFileError, match="deletion vectors"):
-        index.to_table("id >= 0")
-
-
 # --- versions ---------------------------------------------------------------------------------------------------------
-
-
-def test_a_delta_table_stands_for_the_version_that_it_has_loaded(root):
-    old = DeltaTable(root, version=1)
-    index = zb.build_index(old, "u", rows_per_zone=ROWS_PER_ZONE)
-    assert index.info()["table_version"] == 1
-    assert index.to_table("id IS NOT NULL").num_rows == 80
-    assert_agrees(zb.open_index(root), root)
-    pinned = zb.open_index(root, dataset=DeltaTable(root, version=0))
-    assert pinned.to_table("id IS NOT NULL").num_rows == 40
-    table = DeltaTable(root)
-    index = zb.open_index(root, dataset=table)
-    write_deltalake(root, rows(120, 130), mode="append")
-    assert index.to_table("id IS NOT NULL").num_rows == 120
-    table.update_incremental()
-    assert index.to_table("id IS NOT NULL").num_rows == 130
-    assert index.refresh().num_files_added == 2
-    assert index.search(user(125)).num_rows_kept <= ROWS_PER_ZONE
-
-
-def test_a_pinned_table_can_be_sent_to_another_process(vectors):
-    (add,) = delta_log.actions(vectors, "add")
-    delta_log.delete_rows(vectors, add, [4], "u")
-    pinned = pickle.loads(pickle.dumps(open_dataset(vectors).pin()))
-    (path,) = pinned.list()
-    assert pinned.deleted_rows(path).tolist() == [4]
-    with pinned.open(path) as file:
-        assert file.num_rows == 100
-    assert pinned == open_dataset(vectors).pin()
 
 
 def test_nothing_is_read_again_while_the_log_stands_still(root):
@@ -537,13 +447,6 @@ def test_nothing_is_read_again_while_the_log_stands_still(root):
     assert dataset.pin() is not second
     write_deltalake(root, rows(120, 130), mode="append")
     assert dataset.pin().declared().state == {"table_version": 3}
-
-
-def test_the_table_can_move_with_its_index(root):
-    build(root)
-    moved = root.rename(root.parent / "elsewhere")
-    index_of(root).rename(index_of(moved))
-    assert_agrees(zb.open_index(moved), moved)
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------
@@ -572,14 +475,14 @@ def test_a_location_that_deltalake_takes_for_another_is_refused(root, s3):
     for place, options in ((f"{root.parent}/a%20b/t", None), (s3.url("a%20b/t"), s3.options)):
         with pytest.raises(InvalidArgumentError, match=r"a%20b/t; .* rename it"):
             zb.build_index(place, "u", storage_options=options)
-    index = zb.build_index(s3.url("a b/t"), "u", rows_per_zone=ROWS_PER_ZONE, storage_options=s3.options)
+    index = build(s3.url("a b/t"), storage_options=s3.options)
     assert_same(index.to_table("id IS NOT NULL"), their_rows(root))
 
 
 @pytest.mark.parametrize("name", ["a#b", "a?b", "a%b", "é+b"])
 def test_a_location_in_an_object_store_is_literal(root, s3, name):
     s3.upload(root, f"{name}/t")
-    index = zb.build_index(s3.url(f"{name}/t"), "u", rows_per_zone=ROWS_PER_ZONE, storage_options=s3.options)
+    index = build(s3.url(f"{name}/t"), storage_options=s3.options)
     assert_same(index.to_table("id IS NOT NULL"), their_rows(root))
     assert index.to_table(user(50))["id"].to_pylist() == [50]
 
@@ -622,14 +525,6 @@ def test_a_log_that_is_not_the_whole_truth_is_refused(tmp_path):
         zb.build_index(tmp_path, "id")
 
 
-def test_a_part_of_a_table_and_a_folder_of_tables_are_refused(root):
-    write_deltalake(root.parent / "parted", rows(0, 4, day=[1] * 4), partition_by=["day"])
-    with pytest.raises(InvalidArgumentError, match="whole table"):
-        zb.build_index(root.parent / "parted" / "day=1", "u")
-    with pytest.raises(DataFileError, match="as what it is"):
-        zb.build_index(root.parent, "u")
-
-
 def test_a_folder_that_becomes_a_table_is_not_read_as_files(root):
     log = root / "_delta_log"
     log.rename(root.parent / "log")
@@ -663,12 +558,6 @@ def test_a_shallow_clone_is_refused(root):
         zb.build_index(root.parent / "clone", "u")
 
 
-@pytest.mark.parametrize("place", ["plain", "_delta_log", "_delta_log/x", ""])
-def test_an_index_where_the_table_would_clean_up_is_refused(root, place):
-    with pytest.raises(InvalidArgumentError, match="folder of its own"):
-        zb.build_index(root, "u", index=root / place)
-
-
 def test_partitions_of_a_table_are_not_named_by_folders(tmp_path):
     write_deltalake(tmp_path, rows(0, 4, day=[1] * 4), partition_by=["day"])
     index = build(tmp_path)
@@ -689,89 +578,20 @@ def test_without_deltalake_the_error_says_what_to_install(root):
     assert 'pip install "zonebloom[delta]"' in done.stdout
 
 
-def test_the_command_reads_tables(root, run):
-    assert run("build", root, "--column", "u", "--rows-per-zone", 8).code == 0
-    DeltaTable(root).delete("id = 7")
-    assert "delta, table version 2" in run("info", root).out
-    assert "user" not in run("scan", root, "--where", user(7)).out
-    assert "user" in run("scan", root, "--where", user(50)).out
-
-
-# --- anything in any order --------------------------------------------------------------------------------------------
-
-STEPS = ["append", "delete", "update", "overwrite", "compact", "vector", "restore", "vacuum", "refresh", "full"]
-
-
-@settings(max_examples=at_depth(12), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(steps=st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 99)), min_size=2, max_size=7))
-def test_random_operations_against_the_tables_own_reader(tmp_path_factory, steps):
-    root = tmp_path_factory.mktemp("delta") / "table"
-    options = {"delta.enableDeletionVectors": "true"}
-    write_deltalake(root, rows(0, 60, day=[i % 3 for i in range(60)]), partition_by=["day"], configuration=options)
-    index = build(root)
-    next_id = 60
-    for step, number in steps:
-        table = DeltaTable(root)
-        if step in {"append", "overwrite"}:
-            new = rows(next_id, next_id + 20, day=[i % 4 for i in range(20)])
-            write_deltalake(root, new, mode=step)
-            next_id += 20
-        elif step == "delete":
-            table.delete(f"id % 5 = {number % 5}")
-        elif step == "update":
-            table.update(predicate=f"id % 7 = {number % 7}", updates={"u": f"'user of {number}'"})
-        elif step == "compact":
-            table.optimize.compact()
-        elif step == "vector":
-            live = set(open_dataset(root).pin().list())
-            adds = {add["path"]: add for add in delta_log.actions(root, "add") if add["path"] in live}
-            if adds:
-                chosen = adds[sorted(adds)[number % len(adds)]]
-                if "deletionVector" not in chosen:
-                    num_rows = json.loads(chosen["stats"])["numRecords"]
-                    delta_log.delete_rows(root, chosen, [number % num_rows], "iu"[number % 2])
-        elif step == "restore" and table.version():
-            table.restore(table.version() - 1)
-        elif step == "vacuum":
-            table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=True, full=True)
-        elif step in ("refresh", "full"):
-            index.refresh("incremental" if step == "refresh" else "full")
-        theirs = their_rows(root)
-        assert_same(index.to_table("id IS NOT NULL"), theirs)
-        for predicate in (user(number), f"day = {number % 4}", f"day = 1 AND {user(number)} OR u = 'user of {number}'"):
-            ours = index.to_table(predicate)
-            expected = plain(DeltaTable(root).scan(predicate=predicate))
-            assert_same(ours, expected)
-    index.refresh()
-    assert index.search("u = 'nowhere'").num_rows_kept == 0
-    assert pc.all(pc.is_valid(index.to_table("id IS NOT NULL")["id"])).as_py() in (True, None)
-
-
 # --- object stores ----------------------------------------------------------------------------------------------------
 
 
-def test_a_table_in_an_object_store(s3):
+def test_partitions_in_an_object_store(s3):
     url = s3.url("lake/table")
-    options = {"delta.enableDeletionVectors": "true"}
     for start in (0, 40):
         new = rows(start, start + 40, p=["a b/é%"] * 40)
-        write_deltalake(url, new, mode="append", partition_by=["p"], configuration=options, storage_options=s3.options)
-    index = zb.build_index(url, "u", rows_per_zone=ROWS_PER_ZONE, storage_options=s3.options)
-    assert index.location == f"{url.rpartition('/')[0]}/_{url.rpartition('/')[2]}.zonebloom"
-    index = zb.open_index(url, storage_options=s3.options)
-    assert index.search(user(50)).num_zones_kept == 1
-    assert index.to_table(user(50))["id"].to_pylist() == [50]
-    DeltaTable(url, storage_options=s3.options).delete("id < 45")
-    write_deltalake(url, rows(80, 90, p=["x"] * 10), mode="append", storage_options=s3.options)
-    theirs = plain(DeltaTable(url, storage_options=s3.options).scan())
-    assert_same(index.to_table("id IS NOT NULL"), theirs)
-    assert index.refresh().num_files_added == 2
-    assert_same(index.to_table("id IS NOT NULL"), theirs)
+        write_deltalake(url, new, mode="append", partition_by=["p"], storage_options=s3.options)
+    index = build(url, storage_options=s3.options)
+    assert index.location == s3.url("lake/_table.zonebloom")
+    assert index.to_table(f"p = 'a b/é%' AND {user(50)}")["id"].to_pylist() == [50]
     assert index.data.traffic.num_requests > 0
-    given = zb.open_index(url, dataset=DeltaTable(url, 1, s3.options), storage_options=s3.options)
-    assert given.to_table("id IS NOT NULL").num_rows == 80
     with pytest.raises(DataFileError, match="as what it is"):
-        zb.build_index(s3.url("lake"), "u", storage_options=s3.options)
+        build(s3.url("lake"), storage_options=s3.options)
     with pytest.raises(DataFileError, match="as what it is"):
         open_dataset(s3.url("lake"), s3.options).pin().list_under(["table"])
 
@@ -782,7 +602,7 @@ def test_an_outage_is_told_as_one_and_changes_nothing(s3, vectors, fault, monkey
     (add,) = delta_log.actions(vectors, "add")
     delta_log.delete_rows(vectors, add, [4], "u")
     url = s3.upload(vectors, "t")
-    index = zb.build_index(url, "u", rows_per_zone=ROWS_PER_ZONE, storage_options=s3.options)
+    index = build(url, storage_options=s3.options)
     write_deltalake(url, rows(100, 110), mode="append", storage_options=s3.options)
     calls = {
         "search": lambda: index.search(user(5)),

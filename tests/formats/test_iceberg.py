@@ -1,13 +1,13 @@
-"""Iceberg tables as data sets: whatever was done to the table, a search gives what pyiceberg's own scan gives.
+"""What Iceberg tables alone have: specs of partitions, columns by ids, deletes by position, metadata and catalogs.
 
-Oracle: pyiceberg 0.12 (`Table.scan().to_arrow()`), with an SQL catalog in SQLite.
+Oracle: pyiceberg 0.12 (`Table.scan().to_arrow()`), with an SQL catalog.
+What tables of each format have is in `test_table`.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import json
-import pickle
 import subprocess
 import sys
 from decimal import Decimal
@@ -17,8 +17,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.manifest import (
     DataFileContent,
@@ -39,13 +37,10 @@ from pyiceberg.utils.config import Config
 
 import zonebloom as zb
 from tests import tables
-from tests.conftest import index_of
-from tests.depth import at_depth
 from tests.iceberg_log import commit_deletes, position_deletes, puffin
 from tests.s3 import Bucket, S3Server
-from tests.tables import ROWS_PER_ZONE, assert_same, rows, user
+from tests.tables import ROWS_PER_ZONE, assert_same, rows, s3_properties, user
 from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, StorageError
-from zonebloom.formats import open_dataset
 from zonebloom.reasons import ReasonCode
 
 
@@ -69,7 +64,7 @@ def place(tmp_path: Path) -> Path:
 
 
 def build(table: object, place: Path, columns: object = "u") -> zb.Index:
-    return zb.build_index(table, columns, index=place, rows_per_zone=ROWS_PER_ZONE)
+    return tables.build(table, columns, index=place)
 
 
 def files_of(table: Table) -> list[str]:
@@ -371,29 +366,6 @@ def test_a_name_that_was_dropped_and_added_again_loses_no_row(table, place):
 # --- deletes ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["parquet", "puffin"])
-def test_deleted_rows_are_left_out_and_files_stay_covered(table, place, tmp_path, kind):
-    index = build(table, place)
-    gone = {path: [0, 5, 39] if number else range(8, 16) for number, path in enumerate(files_of(table)[:2])}
-    path = tmp_path / f"deletes.{kind}"
-    (puffin if kind == "puffin" else position_deletes)(path, gone)
-    commit_deletes(table, path, DataFileContent.POSITION_DELETES)
-    theirs = table.scan().to_arrow()
-    assert theirs.num_rows == 120 - 11
-    assert (index.view().num_unknown, index.view().num_deleted) == (0, 0)
-    assert_agrees(index, table)
-    dead = (set(range(120)) - set(theirs["id"].to_pylist())).pop()
-    assert index.search(user(dead)).num_zones_kept == 1
-    assert index.to_table(user(dead)).num_rows == 0
-    keys = [user(dead)[5:-1], user(theirs["id"][0].as_py())[5:-1]]
-    assert index.exists("u", keys).to_pylist() == [True, True]
-    assert index.exists("u", keys, exact=True).to_pylist() == [False, True]
-    assert index.verify(sample=1.0).is_sound
-    assert index.refresh().num_files_kept == 3
-    table.append(rows(120, 130))
-    assert_agrees(index, table)
-
-
 def test_deletes_do_not_reach_files_that_came_after_them(table, place, tmp_path):
     index = build(table, place)
     first = files_of(table)[0]
@@ -489,30 +461,12 @@ def test_files_that_stay_are_known_though_their_manifests_are_rewritten(table, p
     assert zb.open_index(place, dataset=table).refresh().num_files_kept == 2
 
 
-def test_a_scan_reads_one_snapshot_whatever_is_committed_meanwhile(table, place, tmp_path):
-    index = build(table, place)
-    reader = index.scan("id IS NOT NULL")
-    position_deletes(tmp_path / "one.parquet", {path: range(40) for path in files_of(table)})
-    commit_deletes(table, tmp_path / "one.parquet", DataFileContent.POSITION_DELETES)
-    assert reader.read_all().num_rows == 120
-    assert index.to_table("id IS NOT NULL").num_rows == 0
-
-
 def test_positions_outside_of_a_file_delete_nothing(table, place, tmp_path):
     index = build(table, place)
     position_deletes(tmp_path / "odd.parquet", {files_of(table)[0]: [-(2**63), -1, 3, 40, 2**32 - 1, 2**32, 2**63 - 1]})
     commit_deletes(table, tmp_path / "odd.parquet", DataFileContent.POSITION_DELETES)
     assert table.scan().to_arrow().num_rows == 119
     assert_agrees(index, table)
-
-
-def test_a_lost_delete_file_is_an_error(table, place, tmp_path):
-    index = build(table, place)
-    position_deletes(tmp_path / "one.parquet", {files_of(table)[0]: [1]})
-    commit_deletes(table, tmp_path / "one.parquet", DataFileContent.POSITION_DELETES)
-    (tmp_path / "one.parquet").unlink()
-    with pytest.raises(DataFileError, match="delete file"):
-        index.to_table("id IS NOT NULL")
 
 
 def test_equality_deletes_are_refused_by_name(table, place, tmp_path):
@@ -524,17 +478,6 @@ def test_equality_deletes_are_refused_by_name(table, place, tmp_path):
 
 
 # --- versions ---------------------------------------------------------------------------------------------------------
-
-
-def test_a_table_stands_for_the_metadata_that_it_has_loaded(catalog, table, place):
-    index = build(table, place)
-    catalog.load_table("db.events").append(rows(120, 130))
-    assert index.to_table("id IS NOT NULL").num_rows == 120
-    table.refresh()
-    assert index.to_table("id IS NOT NULL").num_rows == 130
-    opened = zb.open_index(place, dataset=catalog.load_table("db.events"))
-    assert_agrees(opened, table)
-    assert opened.refresh().num_files_added == 1
 
 
 def test_an_index_opened_without_its_table_asks_the_catalog_of_that_name(table, place, tmp_path, monkeypatch):
@@ -622,30 +565,7 @@ def test_a_folder_without_a_catalog_stands_for_its_highest_version(table, place)
     assert zb.open_index(place).to_table("id IS NOT NULL").num_rows == 120
 
 
-def test_a_pinned_table_can_be_sent_to_another_process(table, tmp_path):
-    position_deletes(tmp_path / "one.parquet", {files_of(table)[0]: [1]})
-    commit_deletes(table, tmp_path / "one.parquet", DataFileContent.POSITION_DELETES)
-    pinned = pickle.loads(pickle.dumps(open_dataset(table).pin()))
-    deleted = [pinned.deleted_rows(path) for path in pinned.list()]
-    assert sorted(one.tolist() for one in deleted if one is not None) == [[1]]
-    for path in pinned.list():
-        with pinned.open(path) as file:
-            assert file.num_rows == 40
-
-
 # --- what is refused --------------------------------------------------------------------------------------------------
-
-
-def test_the_index_lies_beside_the_table(table):
-    assert zb.build_index(table, "u").root == index_of(local(table.location()))
-
-
-def test_files_of_a_table_are_not_read_alone(table, tmp_path):
-    folder = local(table.location())
-    with pytest.raises(InvalidArgumentError, match="whole table"):
-        zb.build_index(folder / "data", "u")
-    with pytest.raises(DataFileError, match="as what it is"):
-        zb.build_index(folder.parent, "u")
 
 
 def test_a_file_without_ids_in_a_table_without_a_name_mapping_is_refused(catalog, place):
@@ -692,77 +612,11 @@ def test_the_command_reads_tables(table, place, run):
     assert "user" not in run("scan", local(table.metadata_location), "--where", user(7), "--index", place).out
 
 
-# --- anything in any order --------------------------------------------------------------------------------------------
-
-STEPS = ["append", "delete", "overwrite", "positions", "vector", "rename", "rollback", "refresh", "full"]
-
-
-@pytest.mark.filterwarnings("ignore:Delete operation did not match")
-@settings(max_examples=at_depth(8), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(steps=st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 99)), min_size=2, max_size=7))
-def test_random_operations_against_the_tables_own_reader(tmp_path_factory, steps):
-    root = tmp_path_factory.mktemp("iceberg")
-    catalog = SqlCatalog("here", uri="sqlite:///:memory:", warehouse=root.as_uri())
-    catalog.create_namespace("db")
-    data = rows(0, 60, day=pa.array([i % 3 for i in range(60)], pa.int32()))
-    table = catalog.create_table("db.t", schema=data.schema)
-    table.append(data)
-    index = build(table, root / "index")
-    names, next_id = ["id", "u", "day"], 60
-    for number, (step, seed) in enumerate(steps):
-        if step in {"append", "overwrite"}:
-            new = rows(next_id, next_id + 20, day=pa.array([i % 4 for i in range(20)], pa.int32()))
-            getattr(table, step)(new.rename_columns(names))
-            next_id += 20
-        elif step == "delete":
-            table.delete(f"id >= {seed} and id < {seed + 15}")
-        elif step in {"positions", "vector"} and files_of(table):
-            chosen = files_of(table)[seed % len(files_of(table))]
-            path = root / f"{number}.{'puffin' if step == 'vector' else 'parquet'}"
-            (puffin if step == "vector" else position_deletes)(path, {chosen: [seed % 5, seed % 3]})
-            commit_deletes(table, path, DataFileContent.POSITION_DELETES)
-        elif step == "rename":
-            with table.update_schema() as change:
-                change.rename_column(names[2], f"day{number}")
-            names[2] = f"day{number}"
-        elif step == "rollback" and table.current_snapshot().parent_snapshot_id:
-            table.manage_snapshots().rollback_to_snapshot(table.current_snapshot().parent_snapshot_id).commit()
-        elif step in {"refresh", "full"}:
-            index.refresh("incremental" if step == "refresh" else "full")
-        assert_same(index.to_table("id IS NOT NULL"), table.scan().to_arrow())
-        for predicate in (user(seed), f"{names[2]} = {seed % 4}", f"{names[2]} = 1 and {user(seed)}"):
-            assert_same(index.to_table(predicate), table.scan(row_filter=predicate).to_arrow())
-    index.refresh()
-    assert index.search("u = 'nowhere'").num_rows_kept == 0
-    catalog.close()
-
-
 # --- object stores ----------------------------------------------------------------------------------------------------
 
 
 def catalog_in(s3: Bucket, folder: Path, **options: str) -> SqlCatalog:
-    keys = {"s3.access-key-id": "key", "s3.secret-access-key": "secret", "s3.region": "us-east-1"}
-    uri, endpoint = f"sqlite:///{folder}/catalog.db", {"s3.endpoint": s3.server.url}
-    return SqlCatalog("there", uri=uri, warehouse=s3.url("warehouse"), **keys, **endpoint, **options)
-
-
-def test_a_table_in_an_object_store_is_read_by_its_own_file_io(s3, tmp_path):
-    catalog = catalog_in(s3, tmp_path)
-    catalog.create_namespace("db")
-    table = catalog.create_table("db.t", schema=rows(0, 1).schema)
-    table.append(rows(0, 40))
-    table.append(rows(40, 80))
-    index = build(table, tmp_path / "index")
-    assert index.search(user(50)).num_zones_kept == 1
-    table.delete("id < 45")
-    assert_agrees(index, table)
-    assert index.refresh().num_files_added == 1
-    assert_agrees(index, table)
-    remote = zb.build_index(table, "u", index=s3.url("index"), storage_options=s3.options)
-    assert remote.to_table(user(50))["id"].to_pylist() == [50]
-    opened = zb.open_index(s3.url("index"), dataset=table, storage_options=s3.options)
-    assert_agrees(opened, table)
-    catalog.close()
+    return SqlCatalog("there", uri=f"sqlite:///{folder}/catalog.db", **s3_properties(s3), **options)
 
 
 @pytest.mark.parametrize(("num_answers", "files"), [(0, "data"), (2, "data"), (4, "data"), (0, "deletes")])

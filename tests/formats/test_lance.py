@@ -1,15 +1,14 @@
-"""Lance tables as data sets: after each kind of commit a search gives what pylance's own scan gives.
+"""What Lance tables alone have: addresses of rows, stable ids, values that are replaced in place, blobs, odd types.
 
 Oracle: pylance 14.0.2, `LanceDataset.scanner(use_scalar_index=False)`.
+What tables of each format have is in `test_table`.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import decimal
-import pickle
 import random
-import shutil
 import uuid
 from pathlib import Path
 
@@ -20,9 +19,8 @@ import pytest
 
 import zonebloom as zb
 from tests.depth import at_depth
-from tests.tables import ROWS_PER_ZONE, assert_same, rows, user
+from tests.tables import assert_same, build, rows, user
 from zonebloom.errors import DataFileError, InvalidArgumentError, StorageError
-from zonebloom.formats import open_dataset
 from zonebloom.reasons import ReasonCode
 
 
@@ -42,10 +40,6 @@ def root(tmp_path: Path, request) -> Path:
 with_and_without_stable_ids = pytest.mark.parametrize(
     "root", [False, True], ids=["addresses", "stable_ids"], indirect=True
 )
-
-
-def build(root: Path, column: str = "u") -> zb.Index:
-    return zb.build_index(root, column, rows_per_zone=ROWS_PER_ZONE)
 
 
 def theirs(root: Path, where: str | None = None, **options) -> pa.Table:
@@ -86,18 +80,6 @@ def test_one_zone_is_kept_and_has_the_ids_and_offsets_of_lance(root):
 
 
 @with_and_without_stable_ids
-def test_deleted_rows_are_left_out_and_their_fragments_stay_covered(root):
-    index = build(root)
-    lance.dataset(str(root)).delete("id IN (3, 4, 44) OR (id >= 80 AND id < 100)")
-    assert index.search(user(101)).num_zones_kept == 1
-    assert index.search(user(101)).reasons == ()
-    assert index.to_table(user(44)).num_rows == 0
-    assert index.dataset().count_rows() == 97
-    assert_agrees(index, root)
-    assert index.refresh().num_files_added == 0
-
-
-@with_and_without_stable_ids
 def test_a_table_with_deleted_rows_is_built_by_physical_offsets(root):
     lance.dataset(str(root)).delete("id < 20 OR id = 50 OR id % 40 = 39")
     index = build(root)
@@ -129,14 +111,6 @@ def test_appended_updated_and_compacted_fragments_are_read_whole_until_a_refresh
         assert_agrees(index, root)
         assert index.verify(sample=1).is_sound
     assert index.search(user(301)).num_zones_kept == 1
-
-
-def test_a_refresh_builds_new_fragments_only(root):
-    index = build(root)
-    write(root, rows(120, 150))
-    done = index.refresh()
-    assert (done.num_files_added, done.num_files_kept, done.num_files_dropped) == (1, 3, 0)
-    assert index.search(user(121)).num_zones_kept == 1
 
 
 def test_ids_are_those_of_lance_where_the_index_has_others(root):
@@ -173,15 +147,6 @@ def test_values_that_lance_replaces_in_place_are_found(root):
     assert_agrees(index, root)
     index.refresh()
     assert index.search("u = 'another'").num_zones_kept == 1
-    assert_agrees(index, root)
-
-
-def test_a_table_that_was_made_anew_with_as_many_versions_is_noticed(root):
-    index = build(root)
-    assert index.to_table(user(7)).num_rows == 1
-    shutil.rmtree(root)
-    write(root, rows(1000, 1120))
-    assert index.to_table(user(1007))["id"].to_pylist() == [1007]
     assert_agrees(index, root)
 
 
@@ -242,7 +207,7 @@ def test_each_type_that_lance_stores_is_built_and_found(tmp_path):
     table = pa.table(TYPES)
     write(root, table, max_rows_per_file=30)
     lance.dataset(str(root)).delete("uint64 = 9223372036854775809")
-    index = zb.build_index(root, list(TYPES), rows_per_zone=8)
+    index = build(root, list(TYPES))
     for name, values in TYPES.items():
         value = values[41].as_py()
         found = index.search(zb.col(name) == value)
@@ -279,20 +244,6 @@ def test_a_url_that_lance_cuts_is_refused(sign):
         zb.open_lake(f"s3://bucket/runs/2020{sign}1/t.lance")
 
 
-def test_a_lance_dataset_stands_for_the_version_that_it_has_loaded(root):
-    pinned = lance.dataset(str(root))
-    index = zb.build_index(pinned, "u", rows_per_zone=ROWS_PER_ZONE)
-    write(root, rows(120, 150))
-    assert index.to_table(user(130)).num_rows == 0
-    assert zb.open_index(root).to_table(user(130)).num_rows == 1
-    snapshot = open_dataset(pinned).pin()
-    pinned.checkout_latest()
-    assert len(snapshot.list()) == 3
-    assert index.info()["table_version"] == 1
-    older = zb.build_index(lance.dataset(str(root), version=1), "u", index=root.parent / "_older")
-    assert older.num_fragments == 3
-
-
 @pytest.mark.parametrize("name", ["dev", "a/dev"])
 @pytest.mark.parametrize("opened", ["created", "checked out", "path"])
 def test_an_index_of_a_branch_stands_for_that_branch(root, name, opened):
@@ -301,7 +252,7 @@ def test_an_index_of_a_branch_stands_for_that_branch(root, name, opened):
     branch = lance.write_dataset(rows(1000, 1040), lance.dataset(str(root)).create_branch(name), mode="append")
     path = root / "tree" / name
     given = {"created": branch, "checked out": lance.dataset(str(root)).checkout_version((name, None)), "path": path}
-    index = zb.build_index(given[opened], "u", rows_per_zone=ROWS_PER_ZONE)
+    index = build(given[opened])
     assert index.location != main.location
     write(root, rows(120, 160))
     branch.delete("id = 1007")
@@ -326,62 +277,9 @@ def test_an_index_that_is_opened_by_the_path_of_a_table_stands_for_its_main_bran
         index.refresh()
 
 
-def test_a_scan_reads_one_version_whatever_is_committed_meanwhile(root):
-    index = build(root)
-    reader = index.scan("id IS NOT NULL")
-    table = lance.dataset(str(root))
-    table.delete("id < 100")
-    table.optimize.compact_files()
-    assert reader.read_all().num_rows == 120
-    assert index.dataset().count_rows() == 20
-
-
-def test_a_pinned_table_can_be_sent_to_another_process(root):
-    lance.dataset(str(root)).delete("id < 10")
-    snapshot = open_dataset(str(root)).pin()
-    copy = pickle.loads(pickle.dumps(snapshot))
-    assert copy == snapshot
-    path = next(iter(copy.list()))
-    assert copy.deleted_rows(path).tolist() == list(range(10))
-    with copy.open(path) as file:
-        assert file.read_rows(0, [10], [12], ["id"])["id"].to_pylist() == [10, 11]
-
-
-def test_the_table_can_move_with_its_index(root):
-    build(root)
-    moved = root.parent / "elsewhere"
-    moved.mkdir()
-    for one in (root, root.parent / "_t.lance.zonebloom"):
-        shutil.move(one, moved / one.name)
-    index = zb.open_index(moved / "t.lance")
-    assert index.search(user(7)).num_zones_kept == 1
-    assert_agrees(index, moved / "t.lance")
-
-
-@pytest.mark.parametrize("place", ["_indices", "_versions", "_deletions", "data"])
-def test_an_index_among_the_files_of_the_table_is_refused(root, place):
-    with pytest.raises(InvalidArgumentError, match="in a folder of its own"):
-        zb.build_index(root, "u", index=root / place / "mine")
-
-
-def test_a_part_of_a_table_and_a_folder_of_tables_are_refused(root):
-    with pytest.raises(InvalidArgumentError, match="a part of the table"):
-        zb.build_index(root / "data", "u")
-    with pytest.raises(DataFileError, match="Delta, Iceberg or Lance table"):
-        zb.build_index(root.parent, "u", index=root.parent / "_mine")
-
-
 def test_what_only_parquet_files_have_is_refused_by_name(root):
     with pytest.raises(DataFileError, match="must be Parquet here"):
         zb.parquet_blooms(root)
-
-
-def test_a_lost_data_file_is_an_error_and_no_answer(root):
-    index = build(root)
-    for one in (root / "data").iterdir():
-        one.unlink()
-    with pytest.raises(DataFileError, match="readable by pylance"):
-        index.to_table(user(7))
 
 
 # --- doors ------------------------------------------------------------------------------------------------------------
@@ -399,37 +297,20 @@ def test_engines_that_take_a_pyarrow_dataset_prune_a_lance_table(root):
     assert events.to_table(filter=pc.field("id") == 8).num_rows == 0
 
 
-def test_the_command_reads_lance_tables(root, run):
-    assert run("build", root, "--column", "u", "--rows-per-zone", 8).code == 0
-    lance.dataset(str(root)).delete("id = 7")
-    assert "lance, table version 1" in run("info", root).out
-    assert "user" not in run("scan", root, "--where", user(7)).out
-    assert "user" in run("scan", root, "--where", user(50)).out
-    assert "fragments/0000000002" in run("search", root, "--where", user(87)).out
-    assert "rows" in run("whatif", root, "--column", "u").out
-
-
-def test_a_table_in_an_object_store(s3):
-    url = s3.url("t.lance")
-    options = s3.options
-    lance.write_dataset(rows(0, 120), url, max_rows_per_file=40, storage_options=options)
-    index = zb.build_index(url, "u", rows_per_zone=ROWS_PER_ZONE, storage_options=options)
-    lance.dataset(url, storage_options=options).delete("id = 8")
-    found = zb.open_index(url, storage_options=options)
-    assert found.search(user(87)).num_zones_kept == 1
-    assert found.to_table(user(87))["id"].to_pylist() == [87]
-    assert found.to_table(user(8)).num_rows == 0
-    assert index.location != url
-    lance.write_dataset(rows(120, 160), url, mode="append", storage_options=options)
+def test_an_outage_is_told_as_one_and_changes_nothing(s3):
+    url, options = s3.url("t.lance"), {"storage_options": s3.options}
+    lance.write_dataset(rows(0, 40), url, **options)
+    index = build(url, **options)
+    lance.write_dataset(rows(40, 80), url, mode="append", **options)
 
     def fault(method: str, path: str, _query: str) -> str | None:
         return "deny" if method == "GET" and path.endswith(".lance") else None
 
-    for call in (lambda: found.to_table(user(130)), found.refresh, lambda: found.refresh("full")):
+    for call in (lambda: index.to_table(user(50)), index.refresh, lambda: index.refresh("full")):
         with s3.server.misbehaving(fault), pytest.raises(StorageError):
             call()
-    assert found.version == 1
-    assert found.to_table(user(130))["id"].to_pylist() == [130]
+    assert index.version == 1
+    assert index.to_table(user(50))["id"].to_pylist() == [50]
 
 
 def test_random_commits_against_lances_own_scan(tmp_path):

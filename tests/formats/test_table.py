@@ -1,99 +1,62 @@
-"""What holds for the tables of each kind: the library's own reader says which rows there are.
+"""What holds for the data sets of each format: a search gives what the format's own library reads, whatever it did.
 
-What only Delta or Iceberg tables have is in `test_delta` and `test_iceberg`.
+Oracles: pyarrow 26 for folders; deltalake 1.6 (`DeltaTable.scan`), pyiceberg 0.12 (`Table.scan().to_arrow()`) and
+pylance 14.0.2 (`scanner(use_scalar_index=False)`). What one format alone has is in the test of its name.
 """
 
 from __future__ import annotations
 
+import pickle
+import shutil
 from collections.abc import Iterator
-from pathlib import Path
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable, write_deltalake
-from pyiceberg.catalog.sql import SqlCatalog
 
 import zonebloom as zb
-from tests.tables import ROWS_PER_ZONE, assert_agrees, plain, rows, user
-from zonebloom.errors import DataFileError, StaleIndexError
+from tests.conftest import index_of
+from tests.tables import ROWS_PER_ZONE, Delta, Events, Folder, Iceberg, Lance, assert_agrees, build, rows, user
+from zonebloom.errors import DataFileError, InvalidArgumentError, StaleIndexError
+from zonebloom.formats import open_dataset
 from zonebloom.reasons import ReasonCode
 
-
-class DeltaEvents:
-    kind, version_key = "delta", "table_version"
-
-    def __init__(self, folder: Path) -> None:
-        self.source = folder / "table"
-
-    def append(self, new: pa.Table) -> None:
-        write_deltalake(self.source, new, mode="append")
-
-    def delete(self, condition: str) -> None:
-        DeltaTable(self.source).delete(condition)
-
-    def overwrite(self, new: pa.Table) -> None:
-        write_deltalake(self.source, new, mode="overwrite")
-
-    def undo(self) -> None:
-        DeltaTable(self.source).restore(self.version() - 1)
-
-    def rows(self) -> pa.Table:
-        return plain(DeltaTable(self.source).scan())
-
-    def files(self) -> list[Path]:
-        return [Path(one) for one in DeltaTable(self.source).file_uris()]
-
-    def version(self) -> int:
-        return DeltaTable(self.source).version()
+ALL = "id IS NOT NULL"
 
 
-class IcebergEvents:
-    kind, version_key = "iceberg", "snapshot_id"
-
-    def __init__(self, folder: Path) -> None:
-        self._catalog = SqlCatalog("here", uri="sqlite:///:memory:", warehouse=(folder / "warehouse").as_uri())
-        self._catalog.create_namespace("db")
-        self.source = self._catalog.create_table("db.events", schema=rows(0, 1).schema)
-        self.append, self.delete, self.overwrite = self.source.append, self.source.delete, self.source.overwrite
-
-    def undo(self) -> None:
-        parent = self.source.current_snapshot().parent_snapshot_id
-        self.source.manage_snapshots().rollback_to_snapshot(parent).commit()
-
-    def rows(self) -> pa.Table:
-        return self.source.scan().to_arrow()
-
-    def files(self) -> list[Path]:
-        return [Path(one.file.file_path.removeprefix("file://")) for one in self.source.scan().plan_files()]
-
-    def version(self) -> int:
-        return self.source.current_snapshot().snapshot_id
-
-    def close(self) -> None:
-        self._catalog.close()
+def of(*formats: type[Events], **attributes: object) -> pytest.MarkDecorator:
+    """Run a test with tables of these formats."""
+    return pytest.mark.parametrize("events", formats, ids=lambda one: one.__name__.lower(), indirect=True)
 
 
-@pytest.fixture(params=[DeltaEvents, IcebergEvents], ids=["delta", "iceberg"])
-def events(request, tmp_path) -> Iterator[DeltaEvents | IcebergEvents]:
+tables = of(Delta, Iceberg, Lance)
+
+
+@pytest.fixture(params=[Folder, Delta, Iceberg, Lance], ids=lambda one: one.__name__.lower())
+def events(request, tmp_path) -> Iterator[Events]:
     """A table of three files, of 40 rows each."""
     made = request.param(tmp_path)
     for start in (0, 40, 80):
         made.append(rows(start, start + 40))
     yield made
-    if isinstance(made, IcebergEvents):
-        made.close()
+    made.close()
 
 
 @pytest.fixture
 def index(events, tmp_path) -> zb.Index:
-    return zb.build_index(events.source, "u", index=tmp_path / "index", rows_per_zone=ROWS_PER_ZONE)
+    return build(events.source, index=tmp_path / "index")
+
+
+def ids(index: zb.Index, where: str = ALL) -> list[int]:
+    return index.to_table(where)["id"].to_pylist()
+
+
+# --- what is in the files ---------------------------------------------------------------------------------------------
 
 
 def test_one_zone_is_read(events, index):
     found = index.search(user(50))
     assert (found.num_zones_kept, found.num_zones) == (1, 15)
-    assert index.to_table(user(50))["id"].to_pylist() == [50]
+    assert ids(index, user(50)) == [50]
     assert_agrees(index, events.rows())
     assert index.verify(sample=1.0).is_sound
 
@@ -110,34 +73,113 @@ def test_appended_files_are_read_whole_until_a_refresh_builds_only_them(events, 
     assert index.refresh().version == done.version
 
 
-def test_a_scan_reads_one_version_whatever_is_committed_meanwhile(events, index):
-    reader = index.scan("id IS NOT NULL")
-    events.delete("id >= 20")
-    assert reader.read_all().num_rows == 120
-    assert index.to_table("id IS NOT NULL").num_rows == 20
-
-
 def test_rows_that_were_deleted_or_overwritten_do_not_come_back(events, index):
-    events.delete("id >= 20 and id < 90")
-    assert index.to_table(user(50)).num_rows == 0
+    events.delete(20, 90)
+    assert ids(index, user(50)) == []
     assert_agrees(index, events.rows())
     assert index.refresh().num_files_dropped == 3
     assert_agrees(index, events.rows())
     events.overwrite(rows(500, 520))
     assert_agrees(index, events.rows())
-    events.undo()
-    assert_agrees(index, events.rows())
+    if not isinstance(events, Folder):
+        events.undo()
+        assert_agrees(index, events.rows())
     index.refresh()
     assert index.view().num_unknown == 0
     assert_agrees(index, events.rows())
 
 
-def test_a_file_that_differs_from_the_log_is_an_error_and_not_an_answer(events, index):
-    pq.write_table(rows(0, 41), events.files()[0])
-    with pytest.raises(DataFileError, match="bytes that its table's log says"):
-        index.to_table("id IS NOT NULL")
+@of(Folder, Delta, Lance)
+def test_a_table_that_is_made_anew_with_as_many_versions_is_noticed(events, index):
+    assert ids(index, user(1)) == [1]
+    events.forget()
+    for start in (1000, 2000, 3000):
+        events.append(rows(start, start + 40))
+    assert_agrees(index, events.rows())
 
 
+@tables
+@pytest.mark.parametrize("is_lost", [True, False])
+def test_a_data_file_that_is_lost_or_differs_from_the_log_is_an_error_and_not_an_answer(events, index, is_lost):
+    if is_lost:
+        events.files()[0].unlink()
+    else:
+        pq.write_table(rows(0, 41), events.files()[0])
+    with pytest.raises(DataFileError):
+        index.to_table(ALL)
+
+
+# --- rows that are deleted without rewriting their file ---------------------------------------------------------------
+
+GONE = [0, 5, *range(8, 16), 39]
+
+
+@pytest.fixture(
+    params=[
+        (Delta, "i"),
+        (Delta, "u"),
+        (Delta, "p"),
+        (Iceberg, "parquet"),
+        (Iceberg, "puffin"),
+        (Lance, ""),
+        (Lance, "ids"),
+    ],
+    ids=lambda one: f"{one[0].__name__.lower()} {one[1]}",
+)
+def hiding(request, tmp_path) -> Iterator[Events]:
+    """A table as `events`, by each way to say which rows are deleted."""
+    kind, how = request.param
+    made = kind(tmp_path)
+    made.hides_by, made.has_stable_ids = how, how == "ids"
+    for start in (0, 40, 80):
+        made.append(rows(start, start + 40))
+    yield made
+    made.close()
+
+
+def test_deleted_rows_are_left_out_and_their_file_stays_covered(hiding, tmp_path):
+    index = build(hiding.source, index=tmp_path / "index")
+    hiding.hide(GONE)
+    assert (index.view().num_unknown, index.view().num_deleted) == (0, 0)
+    found = index.search(user(5))
+    assert (found.num_zones_kept, found.reasons, ids(index, user(5))) == (1, (), [])
+    assert ids(index, user(6)) == [6]
+    assert_agrees(index, hiding.rows())
+    assert set(ids(index)) == set(range(120)) - set(GONE)
+    assert not {*index.scan("id >= 0", limit=3).read_all()["id"].to_pylist()} & {*GONE}
+    keys = [user(5)[5:-1], user(6)[5:-1]]
+    assert index.exists("u", keys).to_pylist() == [True, True]
+    assert index.exists("u", keys, exact=True).to_pylist() == [False, True]
+    assert index.verify(sample=1.0).is_sound
+    done = index.refresh()
+    assert (done.num_files_kept, done.num_files_added) == (3, 0)
+    hiding.append(rows(120, 130))
+    assert_agrees(index, hiding.rows())
+    assert_agrees(build(hiding.source, index=tmp_path / "later"), hiding.rows())
+
+
+@tables
+def test_a_scan_reads_one_version_whatever_is_committed_meanwhile(events, index):
+    for change in (lambda: events.hide(GONE), lambda: events.delete(20, 120)):
+        before, reader = events.rows().num_rows, index.scan(ALL)
+        change()
+        assert reader.read_all().num_rows == before > events.rows().num_rows
+        assert_agrees(index, events.rows())
+
+
+@of(Delta, Iceberg)
+def test_lost_deletes_are_an_error_and_not_an_answer(events, index):
+    events.hide(GONE)
+    for path in events.hidden():
+        path.unlink()
+    with pytest.raises(DataFileError, match=r"deletion vectors|delete file"):
+        index.to_table(ALL)
+
+
+# --- versions, and where things are -----------------------------------------------------------------------------------
+
+
+@tables
 def test_the_version_is_recorded_and_shown(events, index):
     first = events.version()
     events.append(rows(120, 130))
@@ -147,3 +189,95 @@ def test_the_version_is_recorded_and_shown(events, index):
     assert (index.info()[events.version_key], index.info()["dataset_kind"]) == (first, events.kind)
     index.refresh()
     assert index.info()[events.version_key] == events.version()
+
+
+@tables
+def test_a_table_that_its_library_loaded_stands_for_the_version_that_is_loaded(events, tmp_path):
+    loaded, first = events.loaded(), events.version()
+    index = build(loaded, index=tmp_path / "index")
+    pinned = open_dataset(loaded).pin()
+    events.append(rows(120, 130))
+    assert index.info()[events.version_key] == first
+    assert len(ids(index)) == 120
+    assert_agrees(zb.open_index(tmp_path / "index", dataset=events.source), events.rows())
+    assert len(zb.open_index(tmp_path / "index", dataset=events.loaded(first)).to_table(ALL)) == 120
+    events.reload(loaded)
+    assert (len(pinned.list()), len(ids(index))) == (3, 130)
+    assert index.refresh().num_files_added == 1
+    assert index.search(user(125)).num_rows_kept <= ROWS_PER_ZONE
+
+
+@tables
+def test_a_pinned_table_can_be_sent_to_another_process(events):
+    events.hide([4])
+    pinned = open_dataset(events.source).pin()
+    other = pickle.loads(pickle.dumps(pinned))
+    assert other == pinned
+    deleted = [other.deleted_rows(path) for path in other.list()]
+    assert [one.tolist() for one in deleted if one is not None] == [[4]]
+    for path in other.list():
+        with other.open(path) as file:
+            assert file.num_rows == 40
+
+
+@of(Folder, Delta, Lance)
+def test_a_table_can_move_with_the_index_beside_it(events, tmp_path):
+    before = events.rows()
+    assert build(events.source).root == index_of(events.root)
+    moved = tmp_path / "elsewhere" / f"other {events.root.name}"
+    moved.parent.mkdir()
+    shutil.move(events.root, moved)
+    shutil.move(index_of(events.root), index_of(moved))
+    for place in (moved, index_of(moved)):
+        index = zb.open_index(place)
+        assert index.data.location == str(moved)
+        assert index.search(user(7)).num_zones_kept == 1
+        assert_agrees(index, before)
+
+
+@of(Delta, Lance)
+def test_an_index_among_the_files_of_the_table_is_refused(events):
+    for place in events.inside:
+        with pytest.raises(InvalidArgumentError, match="in a folder of its own"):
+            build(events.source, index=events.root / place)
+
+
+@tables
+def test_a_part_of_a_table_and_a_folder_of_tables_are_refused(events, tmp_path):
+    file = events.files()[0]
+    for part in (file, [file], file.parent) if file.parent != events.root else (file, [file]):
+        with pytest.raises(InvalidArgumentError, match="must be a whole table"):
+            build(part, index=tmp_path / "_index")
+    with pytest.raises(DataFileError, match="as what it is, a table"):
+        build(events.root.parent, index=tmp_path / "_index")
+
+
+# --- doors ------------------------------------------------------------------------------------------------------------
+
+
+@of(Delta, Lance)
+def test_the_command_reads_tables(events, run):
+    assert run("build", events.source, "--column", "u", "--rows-per-zone", 8).code == 0
+    version = events.version()
+    events.delete(7, 8)
+    assert f"{events.kind}, table version {version}" in run("info", events.source).out
+    assert "user" not in run("scan", events.source, "--where", user(7)).out
+    assert "user" in run("scan", events.source, "--where", user(50)).out
+
+
+@pytest.mark.parametrize("kind", [Folder, Delta, Iceberg, Lance])
+def test_a_table_in_an_object_store(kind, s3, tmp_path):
+    remote, place = kind(tmp_path, s3), {"index": tmp_path / "index", "storage_options": s3.options}
+    for start in (0, 40):
+        remote.append(rows(start, start + 40))
+    index = build(remote.source, **place)
+    assert index.search(user(50)).num_zones_kept == 1
+    assert ids(index, user(50)) == [50]
+    remote.delete(0, 45)
+    remote.append(rows(80, 90))
+    assert_agrees(index, remote.rows())
+    assert index.refresh().num_files_added == 2
+    assert_agrees(index, remote.rows())
+    build(remote.source, **place | {"index": s3.url("index")})
+    assert_agrees(zb.open_index(s3.url("index"), dataset=remote.source, storage_options=s3.options), remote.rows())
+    remote.close()

@@ -169,18 +169,6 @@ def test_a_list_of_files_needs_a_place(flat_lake):
         zb.build_index([flat_lake.root / flat_lake.files[0]], "user_id")
 
 
-def test_a_lake_can_move_with_its_index(flat_lake, tmp_path):
-    zb.build_index(flat_lake.root, "user_id", rows_per_zone=100)
-    moved = tmp_path / "elsewhere" / "moved lake"
-    moved.parent.mkdir()
-    flat_lake.root.rename(moved)
-    index_of(flat_lake.root).rename(index_of(moved))
-    index = zb.open_index(moved)
-    user = flat_lake.table["user_id"][77].as_py()
-    assert index.search(zb.Equals("user_id", user)).num_zones_kept == 1
-    assert index.to_table(zb.Equals("user_id", user)).num_rows == 1
-
-
 def test_a_relative_path_is_as_good(flat_lake, monkeypatch):
     monkeypatch.chdir(flat_lake.root.parent)
     zb.build_index("lake", "user_id")

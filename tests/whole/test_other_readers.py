@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 import pytest
-from deltalake import write_deltalake
 from pyiceberg.catalog.sql import SqlCatalog
 
 import zonebloom as zb
@@ -53,17 +52,6 @@ def test_an_index_that_is_inside_is_still_found_and_added_to(flat_lake):
     assert not index_of(flat_lake.root).exists()
 
 
-def test_folder_and_index_move_together(flat_lake, tmp_path):
-    zb.build_index(flat_lake.root, "user_id")
-    moved = tmp_path / "other" / "renamed"
-    moved.parent.mkdir()
-    flat_lake.root.rename(moved)
-    index_of(flat_lake.root).rename(index_of(moved))
-    index = zb.open_index(moved)
-    assert index.data.location == str(moved)
-    assert index.to_table(zb.Equals("user_id", flat_lake.table["user_id"][0])).num_rows == 1
-
-
 def test_a_link_to_the_folder_finds_its_index(flat_lake, tmp_path):
     zb.build_index(flat_lake.root, "user_id")
     (tmp_path / "link").symlink_to(flat_lake.root)
@@ -96,20 +84,6 @@ def test_files_that_are_skipped_for_their_names_are_counted(flat_lake):
     index = zb.build_index(flat_lake.root, "user_id")
     assert index.num_fragments == 3
     assert index.data.pin().num_skipped() == 3
-
-
-def test_the_index_of_a_delta_table_lies_beside_it(tmp_path):
-    root = tmp_path / "table"
-    write_deltalake(root, pa.table({"x": range(100)}))
-    assert zb.build_index(root, "x").root == index_of(root)
-    for given in (root, index_of(root)):
-        assert zb.open_index(given).to_table("x = 7").num_rows == 1
-    moved = tmp_path / "moved"
-    root.rename(moved)
-    index_of(root).rename(index_of(moved))
-    assert zb.open_index(moved).data.location == str(moved)
-    write_deltalake(moved, pa.table({"x": range(100)}), mode="append")
-    assert zb.open_index(moved).to_table("x = 7").num_rows == 2
 
 
 def test_the_index_of_an_iceberg_table_lies_beside_it(tmp_path):
