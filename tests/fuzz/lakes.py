@@ -143,7 +143,8 @@ class Case:
 
     def pools(self, rows: list[Row], names: list[str]) -> dict[Path, list[Any]]:
         """Values to ask for, of the columns that there are."""
-        found = {(name,): list(values) for name, (_, values) in self.source.constants.items()}
+        constants = self.source.constants.items()
+        found = {(name,): [one for one in values if one is not None] for name, (_, values) in constants}
         for leaf, kind in self.kinds().items():
             if leaf[0] in names:
                 there = [value for value in (value_of(row, leaf) for row in rows[:20]) if value is not None]
@@ -171,11 +172,11 @@ class Case:
         found = index.to_table(entrance, columns=names or None).to_pylist()
         assert_same(found, wanted, f"to_table({entrance})", names=names, is_ordered=is_ordered)
         if is_ordered:
-            ranges = index.search(entrance).to_arrow().to_pylist()
-            kept = {(one["path"], row) for one in ranges for row in range(one["start"], one["stop"])}
-            lost = {(path, offset) for path, offset, _ in placed} - kept
-            if lost:
-                raise FindingError(f"search({entrance}) must keep {sorted(lost)[:5]}")
+            result = index.search(entrance)
+            kept = {(path, row) for path, start, stop in result for row in range(start, stop)}
+            matching = {(path, offset) for path, offset, _ in placed}
+            if matching - kept or (result.kind == "exact" and kept - matching):
+                raise FindingError(f"search({entrance}) must keep {sorted(matching)[:5]}, got {result.kind} {result}")
         else:
             count = self.source.count(condition)
             _assert_count(len(wanted) if count is None else count, wanted, "the table's own scan", condition)

@@ -164,7 +164,8 @@ class Files(Source):
         self.partition: tuple[str, tuple[Any, ...]] | None = None
         self.clock = 0
         if chance.random() < 0.25:
-            self.partition = chance.choice((("day", (1, 2, 30)), ("p q", ("x", "a b", "50%", "ü"))))
+            texts = ("x", "a b", "50%", "ü", "x=y", "~!@#$&'()*+,;:", "__", None)
+            self.partition = chance.choice((("day", (1, 2, -30)), ("p q", texts)))
 
     @property
     def constants(self) -> dict[str, tuple[pa.DataType, tuple[Any, ...]]]:
@@ -186,7 +187,7 @@ class Files(Source):
             constant = {}
             if self.partition is not None:
                 value, (key, values) = path.split("/")[0].split("=", 1)[1], self.partition
-                constant[key] = next(one for one in values if quote(str(one), safe=" ") == value)
+                constant[key] = next(one for one in values if _in_path(one) == value)
             found += [(path, at, {name: row.get(name) for name in names} | constant) for at, row in enumerate(rows)]
         return found
 
@@ -218,7 +219,7 @@ class Files(Source):
         if self.partition is None:
             return name
         key, values = self.partition
-        return f"{quote(key, safe=' ')}={quote(str(self.chance.choice(values)), safe=' ')}/{name}"
+        return f"{quote(key, safe=' ')}={_in_path(self.chance.choice(values))}/{name}"
 
     def _rewrite(self) -> None:
         self._write(self.chance.choice(self.paths()))
@@ -226,6 +227,10 @@ class Files(Source):
     def _remove(self) -> None:
         if len(self.paths()) > 1:
             (self.root / self.chance.choice(self.paths())).unlink()
+
+
+def _in_path(value: Any) -> str:
+    return "__HIVE_DEFAULT_PARTITION__" if value is None else quote(str(value), safe=" ")
 
 
 # --- Delta ------------------------------------------------------------------------------------------------------------

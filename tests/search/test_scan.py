@@ -1,306 +1,30 @@
-"""Scanning: what comes out equals a full scan, whatever the lake and the predicate.
+"""Scanning: files of one column that differ, projections and limits, and what is read.
 
-Oracles: three-valued logic in plain Python over the rows as written (`truth`), and pyarrow's filter of the same rows in
-memory by the same Expression. (Not `pyarrow.dataset` over the files: pyarrow 26 loses `f != 1.5` for NaN where the row
-group's statistics, which leave NaN out, are 1.5 to 1.5.)
+That a scan equals a full scan, whatever the lake and the condition, is in tests/fuzz/lakes.py.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import math
-from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
-from random import Random
-from tempfile import TemporaryDirectory
-from typing import Any
-from urllib.parse import quote
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 import zonebloom as zb
-from tests.depth import at_depth
 from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, PredicateError
-from zonebloom.options import KINDS
-from zonebloom.predicates import And, Or, Predicate
 from zonebloom.search.scan import rows_at
-
-Row = dict[str, Any]
-
-TYPES = {
-    "i": pa.int64(),
-    "small": pa.int8(),
-    "f": pa.float64(),
-    "s": pa.string(),
-    "b": pa.binary(),
-    "late": pa.int32(),
-    "plain": pa.int64(),
-}
-"""`late` is missing from some files; `plain` has no index; the others have one."""
-INDEXED = ["i", "small", "f", "s", "b", "late"]
-FLOATS = [0.0, -0.0, 1.5, -2.0, 1e300, math.inf, -math.inf, math.nan]
-TEXTS = ["", "a", "b", "é", "a'b", 'q"', "null", "%", "\x00", "long " * 20]
-POOLS: dict[str, list[Any]] = {
-    "i": [*range(-6, 7), 2**63 - 1, -(2**63), 2**53 + 1],
-    "small": [-128, -127, -126, 0, 1, 2, 127],
-    "f": FLOATS,
-    "s": TEXTS,
-    "b": [*(text.encode() for text in TEXTS), b"\xff"],
-    "late": [0, 1, 2, 3],
-    "plain": [0, 1, 2],
-}
-CITIES = ["Paris", "São Paulo", "a b", "a/b", "50%", "x=y", "é", "__", "~!@#$&'()*+,;:", None]
-
-
-@dataclass
-class Lake:
-    """Files of rows, as drawn."""
-
-    files: list[list[Row]]
-    partitions: list[Row]
-    is_hive: bool
-    has_late: list[bool]
-    row_group_size: int
-    rows_per_zone: int
-    sizing: str
-    written: list[Row] = field(default_factory=list)
-
-    def is_int_day(self) -> bool:
-        """False where `day` is null everywhere, and so a string."""
-        return not self.is_hive or any(place["day"] is not None for place in self.partitions)
-
-    def write(self, root: Path) -> None:
-        """All files; `written` gets the rows, `id` unique, in order of path."""
-        by_path = {}
-        number = 0
-        for place, rows in enumerate(self.files):
-            types = {name: kind for name, kind in TYPES.items() if name != "late" or self.has_late[place]}
-            columns = {name: pa.array([row[name] for row in rows], kind) for name, kind in types.items()}
-            ids = pa.array(range(number, number + len(rows)), pa.int64())
-            number += len(rows)
-            folder = ""
-            if self.is_hive:
-                texts = {
-                    k: "__HIVE_DEFAULT_PARTITION__" if v is None else str(v) for k, v in self.partitions[place].items()
-                }
-                folder = "".join(f"{key}={quote(text, safe='')}/" for key, text in texts.items())
-            path = f"{folder}part-{place}.parquet"
-            (root / path).parent.mkdir(parents=True, exist_ok=True)
-            pq.write_table(pa.table({"id": ids, **columns}), root / path, row_group_size=self.row_group_size)
-            extra = self.partitions[place] if self.is_hive else {}
-            missing = {} if self.has_late[place] else {"late": None}
-            by_path[path] = [{"id": i, **row, **missing, **extra} for i, row in zip(ids.to_pylist(), rows, strict=True)]
-        self.written = [row for path in sorted(by_path) for row in by_path[path]]
-
-
-@st.composite
-def lakes(draw) -> Lake:
-    """One to four files, some empty or of one row, hive-partitioned or not; rows come from a seed, which is fast."""
-    lengths = draw(st.lists(st.sampled_from([0, 1, 2, 5, 12, 30]), min_size=1, max_size=4).filter(any))
-    random = Random(draw(st.integers(0, 2**32)))
-    few = {name: random.sample(pool, random.randint(1, min(4, len(pool)))) for name, pool in POOLS.items()}
-
-    def row() -> Row:
-        chosen = few if random.random() < 0.7 else POOLS
-        return {name: None if random.random() < 0.15 else random.choice(pool) for name, pool in chosen.items()}
-
-    return Lake(
-        [[row() for _ in range(length)] for length in lengths],
-        [{"day": random.choice([None, -1, 0, 1, 2]), "city": random.choice(CITIES)} for _ in lengths],
-        draw(st.booleans()),
-        [True, *(random.random() < 0.5 for _ in lengths[1:])],
-        draw(st.integers(1, 12)),
-        draw(st.integers(1, 9)),
-        draw(st.sampled_from(["power_of_two", "exact", "adaptive", "parquet"])),
-    )
-
 
 # --- predicates, with an oracle -------------------------------------------------------------------------------------
 
 
-@dataclass
-class Leaf:
-    """`column op values`; op is one of = != < >= in isnull."""
-
-    column: str
-    op: str
-    values: list[Any]
-
-    def truth(self, row: Row) -> bool | None:
-        found = row[self.column]
-        if self.op == "isnull":
-            return found is None
-        if found is None:
-            return None
-        if self.op == "in":
-            return (
-                True
-                if any(found == value for value in self.values if value is not None)
-                else (None if None in self.values else False)
-            )
-        (value,) = self.values
-        return {"=": found == value, "!=": found != value, "<": found < value, ">=": found >= value}[self.op]
-
-    def python(self) -> Predicate:
-        column = zb.col(self.column)
-        if self.op == "isnull":
-            return column.is_null()
-        if self.op == "in":
-            return column.isin(self.values)
-        (value,) = self.values
-        return {"=": column == value, "!=": column != value, "<": column < value, ">=": column >= value}[self.op]
-
-    def sql(self) -> str:
-        if self.op == "isnull":
-            return f"{self.column} IS NULL"
-        texts = [sql_literal(value) for value in self.values]
-        return f"{self.column} IN ({', '.join(texts)})" if self.op == "in" else f"{self.column} {self.op} {texts[0]}"
-
-    def arrow(self) -> pc.Expression:
-        column = pc.field(self.column)
-        if self.op == "isnull":
-            return column.is_null()
-        kind = pa.int32() if self.column == "day" else TYPES.get(self.column, pa.string())
-        if self.op == "in":
-            return column.isin(pa.array(self.values, kind))
-        value = pa.scalar(self.values[0], kind)
-        return {"=": column == value, "!=": column != value, "<": column < value, ">=": column >= value}[self.op]
-
-
-@dataclass
-class Joint:
-    """and / or / not of parts."""
-
-    op: str
-    parts: list[Any]
-
-    def truth(self, row: Row) -> bool | None:
-        found = [part.truth(row) for part in self.parts]
-        if self.op == "not":
-            return None if found[0] is None else not found[0]
-        decisive = self.op == "or"
-        if decisive in found:
-            return decisive
-        return None if None in found else not decisive
-
-    def python(self) -> Predicate:
-        parts = [part.python() for part in self.parts]
-        return ~parts[0] if self.op == "not" else {"and": And, "or": Or}[self.op](parts)
-
-    def sql(self) -> str:
-        parts = [f"({part.sql()})" for part in self.parts]
-        return f"NOT {parts[0]}" if self.op == "not" else f" {self.op.upper()} ".join(parts)
-
-    def arrow(self) -> pc.Expression:
-        parts = [part.arrow() for part in self.parts]
-        if self.op == "not":
-            return ~parts[0]
-        whole = parts[0]
-        for part in parts[1:]:
-            whole = whole & part if self.op == "and" else whole | part
-        return whole
-
-
-def sql_literal(value: Any) -> str:
-    if value is None:
-        return "NULL"
-    if isinstance(value, str):
-        return "'" + value.replace("'", "''") + "'"
-    if isinstance(value, bytes):
-        return f"X'{value.hex()}'"
-    return repr(value)
-
-
-def leaves(columns: list[str]) -> st.SearchStrategy[Leaf]:
-    def of(column: str) -> st.SearchStrategy[Leaf]:
-        pool = st.sampled_from({**POOLS, "day": [-1, 0, 1, 2, 7], "city": [*filter(None, CITIES), "Rome"]}[column])
-        operators = st.sampled_from(["=", "=", "=", "!=", "<", ">="])
-        single = st.builds(Leaf, st.just(column), operators, st.lists(pool, min_size=1, max_size=1))
-        several = st.builds(Leaf, st.just(column), st.just("in"), st.lists(pool | st.none(), min_size=1, max_size=5))
-        return single | several | st.just(Leaf(column, "isnull", []))
-
-    return st.sampled_from(columns).flatmap(of)
-
-
-def trees(columns: list[str]) -> st.SearchStrategy[Any]:
-    return st.recursive(
-        leaves(columns),
-        lambda inner: (
-            st.builds(Joint, st.sampled_from(["and", "or"]), st.lists(inner, min_size=1, max_size=3))
-            | st.builds(Joint, st.just("not"), st.lists(inner, min_size=1, max_size=1))
-        ),
-        max_leaves=6,
-    )
-
-
-def is_sayable_in_sql(tree: Any) -> bool:
-    """SQL has no literal for NaN or infinity, and sqlglot none for NUL."""
-    if isinstance(tree, Joint):
-        return all(map(is_sayable_in_sql, tree.parts))
-    return not any(
-        (isinstance(value, float) and not math.isfinite(value)) or (isinstance(value, str) and "\x00" in value)
-        for value in tree.values
-    )
-
-
 def ids(table: pa.Table) -> list[int]:
     return table["id"].to_pylist()
-
-
-@settings(
-    max_examples=at_depth(100, 8),
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
-@given(lake=lakes(), data=st.data())
-def test_scan_equals_full_scan_and_prune_is_superset_of_brute_force(lake, data):
-    """Random trees over random lakes: candidates hold every match, and the scan gives just the matches, in order."""
-    partition_columns = ["day", "city"] if lake.is_int_day() else ["city"]
-    columns = [*TYPES, *(partition_columns if lake.is_hive else [])]
-    drawn = data.draw(st.lists(trees(columns), min_size=1, max_size=6))
-    with TemporaryDirectory() as folder:
-        root = Path(folder, "lake")
-        root.mkdir()
-        lake.write(root)
-        options = {"rows_per_zone": lake.rows_per_zone, "sizing": lake.sizing, "fpp": 0.01, "workers": 2}
-        index = zb.build_index(root, INDEXED, kind=data.draw(st.sampled_from(KINDS)), **options)
-        if data.draw(st.booleans()):
-            index.optimize()
-        oracle = pa.Table.from_pylist(lake.written, schema=index.schema) if lake.is_int_day() else None
-        for tree in drawn:
-            expected = [row["id"] for row in lake.written if tree.truth(row) is True]
-            check(index, tree.python(), expected)
-            if is_sayable_in_sql(tree):
-                check(index, tree.sql(), expected)
-            if oracle is not None:
-                expression = tree.arrow()
-                check(index, expression, ids(oracle.filter(expression)))
-
-
-def check(index: zb.Index, predicate: Any, expected: list[int]) -> None:
-    """The scan gives the rows `expected`, and they are all among the candidates of the search."""
-    assert ids(index.to_table(predicate, columns=["id"])) == expected, predicate
-    found = index.search(predicate)
-    paths = found.paths
-    addresses = {}
-    for fragment_id, path in paths.items():
-        for offset, number in enumerate(
-            ids(pq.read_table(index.data.store.root / path, columns=["id"], partitioning=None))
-        ):
-            addresses[number] = fragment_id, offset
-    kept = {(one.fragment_id, offset) for one in found.row_ranges for offset in range(one.start, one.stop)}
-    assert {addresses[number] for number in expected} <= kept, predicate
-    if found.kind == "exact":
-        assert len(kept) == len(expected)
-    assert found.files == sorted({paths[fragment_id] for fragment_id, _ in kept})
-    assert found.num_rows_kept == len(kept)
 
 
 # --- files of one column that differ --------------------------------------------------------------------------------
