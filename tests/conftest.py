@@ -6,6 +6,7 @@ belongs to its test alone: build in it, break it.
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -183,11 +184,12 @@ def refuse_constant(name: str) -> None:
 
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Outcome]:
-    """`run("search", path, ...)`: the command in this process, as from a shell."""
+    """`run("search", path, ..., stdin=b"")`: the command in this process, as from a shell; None closes stdin."""
     from zonebloom import cli
 
-    def command(*arguments: object) -> Outcome:
+    def command(*arguments: object, stdin: bytes | None = b"") -> Outcome:
         monkeypatch.setattr(sys, "argv", ["zonebloom", *map(str, arguments)])
+        monkeypatch.setattr(sys, "stdin", None if stdin is None else io.TextIOWrapper(io.BytesIO(stdin)))
         code = cli.run()
         outcome = Outcome(code, *capsys.readouterr())
         assert "Traceback" not in outcome.err

@@ -9,13 +9,10 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from zonebloom import cli
 from zonebloom.cli.bytes_text import blob_of, text_of
-from zonebloom.errors import InvalidArgumentError
 
 BLOBS = [b"plain", b"\x00\xff\n", "é".encode(), b"\\x41 'a' \"b\", c", b"", None]
 
@@ -37,7 +34,7 @@ def test_a_text_beside_ascii_is_its_utf8_and_a_backslash_must_begin_a_byte():
 
 
 @pytest.fixture
-def root(tmp_path):
+def root(tmp_path, run):
     columns = {
         "id": range(len(BLOBS)),
         "blob": pa.array(BLOBS, pa.binary()),
@@ -47,26 +44,20 @@ def root(tmp_path):
     }
     (tmp_path / "lake").mkdir()
     pq.write_table(pa.table(columns), tmp_path / "lake" / "part-0.parquet")
-    output("build", tmp_path / "lake", "-c", "blob", "-c", "fixed", "--rows-per-zone", 2)
+    assert run("build", tmp_path / "lake", "-c", "blob", "-c", "fixed", "--rows-per-zone", 2).code == 0
     return tmp_path / "lake"
 
 
-def output(*arguments: object) -> str:
-    done = CliRunner().invoke(cli.app, list(map(str, arguments)), catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    return done.stdout
-
-
-def test_a_scan_prints_bytes_in_csv(root):
-    rows = list(csv.DictReader(output("scan", root, "-w", "id >= 0").splitlines()))
+def test_a_scan_prints_bytes_in_csv(root, run):
+    rows = list(csv.DictReader(run("scan", root, "-w", "id >= 0").out.splitlines()))
     assert [row["blob"] for row in rows] == ["" if blob is None else text_of(blob) for blob in BLOBS]
     assert [row["fixed"] for row in rows] == ["pl", "\\x00\\xFF", "\\xC3\\xA9", "\\x5Cx", "\\xFE\\xFE", ""]
     assert rows[0]["nested"] == "[{'b': 'plain'}]"
     assert rows[0]["map"] == "[('k', 'plain')]"
 
 
-def test_a_scan_prints_bytes_in_json(root):
-    rows = [json.loads(line) for line in output("scan", root, "-w", "id >= 0", "-f", "json").splitlines()]
+def test_a_scan_prints_bytes_in_json(root, run):
+    rows = [json.loads(line) for line in run("scan", root, "-w", "id >= 0", "-f", "json").out.splitlines()]
     texts = [None if blob is None else text_of(blob) for blob in BLOBS]
     assert [row["blob"] for row in rows] == texts
     assert [row["nested"] for row in rows] == [[{"b": text}] for text in texts]
@@ -74,35 +65,33 @@ def test_a_scan_prints_bytes_in_json(root):
 
 
 @pytest.mark.parametrize("column", ["blob", "fixed"])
-def test_what_a_scan_prints_exists_finds(root, tmp_path, column):
-    rows = csv.DictReader(output("scan", root, "-w", "id >= 0").splitlines())
+def test_what_a_scan_prints_exists_finds(root, run, tmp_path, column):
+    rows = csv.DictReader(run("scan", root, "-w", "id >= 0").out.splitlines())
     lines = [row[column] for row in rows if row[column]]
     absent = "no" if column == "fixed" else "nothing \\x00"
     (tmp_path / "values.txt").write_text("\n".join([*lines, absent]))
-    found = output("exists", root, "-c", column, "--values", tmp_path / "values.txt")
+    found = run("exists", root, "-c", column, "--values", tmp_path / "values.txt").out
     assert found.splitlines() == [f"{line}\ttrue" for line in lines] + [f"{absent}\tfalse"]
 
 
-def test_a_line_that_spells_no_bytes_is_refused(root, tmp_path):
+def test_a_line_that_spells_no_bytes_is_refused(root, run, tmp_path):
     (tmp_path / "values.txt").write_text("a\\b")
-    done = CliRunner().invoke(cli.app, ["exists", str(root), "-c", "blob", "--values", str(tmp_path / "values.txt")])
-    assert "values.txt must be bytes as text" in str(done.exception)
+    told = run("exists", root, "-c", "blob", "--values", tmp_path / "values.txt").err
+    assert "values.txt must be bytes as text" in told
 
 
-def test_bytes_of_a_fixed_width_are_written_as_they_are_or_in_hex(root, tmp_path):
+def test_bytes_of_a_fixed_width_are_written_as_they_are_or_in_hex(root, run, tmp_path):
     values = tmp_path / "values.txt"
     values.write_text("ab\n6162\n'  '\n")
-    lines = output("exists", root, "-c", "fixed", "--values", values).splitlines()
+    lines = run("exists", root, "-c", "fixed", "--values", values).out.splitlines()
     assert lines == [f"ab\t{lines[0].split()[1]}", lines[0], "  \tfalse"]
     values.write_text("ab\nlong")
-    with pytest.raises(
-        InvalidArgumentError, match="must be 2 bytes, or 4 hex digits, got 'long' of 4 bytes in line 2 of"
-    ):
-        output("exists", root, "-c", "fixed", "--values", values)
+    told = run("exists", root, "-c", "fixed", "--values", values).err
+    assert "must be 2 bytes, or 4 hex digits, got 'long' of 4 bytes in line 2 of" in told
 
 
-def test_numbers_that_json_has_not_are_null_inside_maps_too(tmp_path):
+def test_numbers_that_json_has_not_are_null_inside_maps_too(tmp_path, run):
     values = pa.array([[("k", float("nan"))]], pa.map_(pa.string(), pa.float64()))
     pq.write_table(pa.table({"id": [1], "map": values}), tmp_path / "part-0.parquet")
-    output("build", tmp_path, "-c", "id")
-    assert json.loads(output("scan", tmp_path, "-w", "id = 1", "-f", "json")) == {"id": 1, "map": [["k", None]]}
+    run("build", tmp_path, "-c", "id")
+    assert json.loads(run("scan", tmp_path, "-w", "id = 1", "-f", "json").out) == {"id": 1, "map": [["k", None]]}

@@ -15,7 +15,6 @@ import polars as pl
 import pytest
 
 import zonebloom as zb
-from zonebloom import cli
 
 UUID = "dc7a4f74-babd-4630-ad5c-06b9f37f4a5d"
 
@@ -178,7 +177,7 @@ ONE_OF_MANY = re.compile(
 )
 
 
-def test_one_of_a_thing_is_told_in_the_singular(tmp_path, monkeypatch, capsys):
+def test_one_of_a_thing_is_told_in_the_singular(tmp_path, run):
     """Over a lake of one file of one row, and one new file and one that cannot be read."""
     (tmp_path / "lake").mkdir()
     one = pl.DataFrame({"id": [1]})
@@ -204,9 +203,6 @@ def test_one_of_a_thing_is_told_in_the_singular(tmp_path, monkeypatch, capsys):
             (tmp_path / "lake" / "c.parquet").write_bytes(b"PAR1")
             (tmp_path / "lake" / "_d.parquet").write_bytes(b"")
         for command in commands:
-            arguments = [part.replace("{}", str(tmp_path / "lake")) for part in command.split()]
-            monkeypatch.setattr(sys, "argv", ["zonebloom", *arguments])
-            cli.run()
-            printed = "".join(capsys.readouterr())
-            said += [(command, found[0]) for found in ONE_OF_MANY.finditer(printed)]
+            done = run(*command.replace("{}", str(tmp_path / "lake")).split())
+            said += [(command, found[0]) for found in ONE_OF_MANY.finditer(done.out + done.err)]
     assert said == []

@@ -1,29 +1,44 @@
-"""The commands that keep an index: refresh, versions, restore, vacuum, optimize."""
+"""The commands that keep an index: refresh, versions, restore, vacuum, optimize, delete."""
 
 from __future__ import annotations
+
+import re
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.conftest import index_of
+
 
 @pytest.fixture
 def lake(tmp_path, run):
+    """Files in the folders day=0 to day=2."""
     for number in range(3):
-        pq.write_table(pa.table({"k": range(number * 100, number * 100 + 100)}), tmp_path / f"{number}.parquet")
+        (tmp_path / f"day={number}").mkdir()
+        write(tmp_path / f"day={number}/a.parquet", range(number * 100, number * 100 + 100))
     assert run("build", tmp_path, "--column", "k", "--rows-per-zone", 10).code == 0
     return tmp_path
 
 
+def write(path, keys):
+    pq.write_table(pa.table({"k": pa.array(keys, pa.int64())}), path)
+
+
 def test_refresh_adds_and_drops_what_changed(lake, run):
-    (lake / "0.parquet").unlink()
-    pq.write_table(pa.table({"k": [7777]}), lake / "3.parquet")
+    (lake / "day=0/a.parquet").unlink()
+    write(lake / "day=1/b.parquet", [7777])
+    assert run("search", lake, "--where", "k = 7777", "--strict").code == 1
+    assert run("refresh", lake, "--partition", "day=2").out.startswith("version 1: 0 files added, 0 dropped, 1 kept")
     done = run("refresh", lake, "--format", "json").document
     assert (done["num_files_added"], done["num_files_dropped"], done["num_files_kept"]) == (1, 1, 2)
-    found = run("search", lake, "--where", "k = 7777", "--format", "json").document
-    assert (found["files"], found["reasons"]) == (["3.parquet"], [])
+    found = run("search", lake, "--where", "k = 7777", "--strict", "--format", "json").document
+    assert (found["files"], found["reasons"]) == (["day=1/b.parquet"], [])
     again = run("refresh", lake)
-    assert again.out.startswith("version 2: 0 files added, 0 dropped, 3 kept")
+    assert again.out.startswith("version 2: 0 files added, 0 dropped, 3 kept; 0 zones added, ")
+    new = run("refresh", lake, "--mode", "full", "--rows-per-zone", 50, "--kind", "both")
+    assert new.out.startswith("version 3: 3 files added, 3 dropped, 0 kept; 5 zones added, 5 in the index")
+    assert run("info", lake, "--format", "json").document["columns"][0]["kind"] == "both"
 
 
 def test_an_unknown_mode_is_the_callers_mistake(lake, run):
@@ -34,19 +49,36 @@ def test_an_unknown_mode_is_the_callers_mistake(lake, run):
 
 
 def test_versions_restore_and_vacuum(lake, run):
-    pq.write_table(pa.table({"k": [7777]}), lake / "3.parquet")
+    write(lake / "day=2/b.parquet", [7777])
     assert run("refresh", lake).code == 0
     assert run("restore", lake, 1).out == "version 3\n"
     listed = run("versions", lake, "--format", "json").document
     assert [(one["number"], one["operation"]) for one in listed] == [(1, "build"), (2, "refresh"), (3, "restore")]
+    assert [line.split()[0] for line in run("versions", lake).out.splitlines()] == ["number", "1", "2", "3"]
+    assert run("vacuum", lake).out.startswith("removed 0 versions and 0 files")
+    assert run("vacuum", lake, "--older-than", 0, "--dry-run").out.startswith("would remove 2 versions and ")
     looked = run("vacuum", lake, "--older-than", 0, "--dry-run", "--format", "json").document
-    assert looked["versions"] == [1, 2]
+    assert (looked["versions"], looked["is_dry_run"]) == ([1, 2], True)
     assert run("vacuum", lake, "--older-than", 0).out.startswith("removed 2 versions")
     assert len(run("versions", lake, "--format", "json").document) == 1
     assert run("restore", lake, 1).code == 2
-    assert run("scan", lake, "--where", "k = 7777").out == "k\n7777\n"
+    assert run("scan", lake, "--where", "k = 7777").out == "k,day\n7777,2\n"
 
 
-def test_optimize_has_nothing_to_do_for_one_small_segment(lake, run):
-    assert run("optimize", lake).code == 0
-    assert run("optimize", lake).out.startswith("nothing to do")
+def test_optimize_says_what_it_merged(lake, run):
+    assert run("build", lake, "-c", "k", "--rows-per-zone", 1, "--overwrite", "--workers", 1).code == 0
+    write(lake / "day=2/b.parquet", range(1000, 1200))
+    assert run("refresh", lake).code == 0
+    assert re.search(r"k +500 +0 +2 +1 ", run("optimize", lake).out)
+    assert run("optimize", lake).out == "nothing to do\n  version  4\n"
+    assert run("optimize", lake, "--format", "json").document == {"version": 4, "columns": []}
+
+
+def test_a_delete_asks_first_and_leaves_what_others_wrote(lake, run):
+    for answer in (b"n\n", b""):
+        done = run("delete", lake, stdin=answer)
+        assert (done.code, done.err.endswith("zonebloom: stopped\n")) == (1, True)
+    assert (index_of(lake) / "versions").exists()
+    (index_of(lake) / "README").write_text("mine")
+    assert run("delete", lake, "--yes").code == 0
+    assert [path.name for path in index_of(lake).rglob("*")] == ["README"]

@@ -5,9 +5,7 @@ Oracle: DuckDB over the same files, and the rows as written.
 
 from __future__ import annotations
 
-import io
 import json
-import sys
 import uuid
 
 import duckdb
@@ -18,7 +16,6 @@ import pyarrow.parquet as pq
 import pytest
 
 import zonebloom as zb
-from zonebloom import cli
 from zonebloom.errors import InvalidArgumentError, PredicateError
 
 NUM_ROWS = 2000
@@ -34,18 +31,6 @@ def lake(tmp_path):
     )
     zb.build_index(root, ["user_id", "Order ID"], rows_per_zone=50)
     return root
-
-
-@pytest.fixture
-def run(capsysbinary, monkeypatch):
-    def command(*arguments, stdin=b""):
-        monkeypatch.setattr(sys, "argv", ["zonebloom", *map(str, arguments)])
-        monkeypatch.setattr(sys, "stdin", None if stdin is None else io.TextIOWrapper(io.BytesIO(stdin)))
-        code = cli.run()
-        out, err = capsysbinary.readouterr()
-        return code, out.decode(), err.decode()
-
-    return command
 
 
 def ids_of(root, count):

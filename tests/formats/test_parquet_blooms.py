@@ -10,7 +10,6 @@ import base64
 import json
 import re
 import struct
-import sys
 import uuid
 from collections.abc import Callable
 from decimal import Decimal
@@ -30,7 +29,6 @@ from pyarrow.parquet import encryption
 
 import zonebloom as zb
 from tests.depth import at_depth
-from zonebloom import cli
 from zonebloom.bloom.sizing import expected_fpp
 from zonebloom.cli.bytes_text import text_of
 from zonebloom.errors import DataFileError
@@ -946,13 +944,11 @@ def test_adopting_is_refused_where_values_are_needed(tmp_path):
     assert not (tmp_path / "_a.parquet.zonebloom").exists()
 
 
-def test_the_command_adopts(tmp_path, capsys, monkeypatch):
+def test_the_command_adopts(tmp_path, run):
     write_pyarrow(tmp_path / "a.parquet")
     without_pages(tmp_path / "a.parquet")
-    arguments = ["build", tmp_path / "a.parquet", "-c", "key", "--from-parquet-blooms", "--format", "json"]
-    monkeypatch.setattr(sys, "argv", ["zonebloom", *map(str, arguments)])
-    assert cli.run() == 0
-    assert json.loads(capsys.readouterr().out)["columns"][0]["num_zones"] == 4
+    done = run("build", tmp_path / "a.parquet", "-c", "key", "--from-parquet-blooms", "--format", "json")
+    assert done.document["columns"][0]["num_zones"] == 4
 
 
 # --- encrypted files --------------------------------------------------------------------------------------------------

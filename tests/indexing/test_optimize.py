@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
-import re
 import threading
 from dataclasses import replace
 from datetime import timedelta
@@ -14,14 +12,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import zonebloom as zb
 from tests.depth import at_depth
 from zonebloom.bloom.zones import zone_schema
-from zonebloom.cli import app
 from zonebloom.errors import ConcurrentCommitError, CorruptIndexError, StorageError
 from zonebloom.index import Index
 from zonebloom.indexing.optimize import optimize, optimize_column
@@ -427,17 +423,3 @@ def test_a_small_build_and_one_that_is_told_so_stay_zones(make_lake):
     assert kinds(small) == [{"zones": 1}]
     told = zb.build_index(lake.root, "note", rows_per_zone=2, optimize=False, overwrite=True, workers=1)
     assert kinds(told) == [{"zones": 1}]
-
-
-def test_the_command(flat_lake):
-    build(flat_lake, workers=1)
-    runner = CliRunner()
-    done = runner.invoke(app, ["optimize", str(flat_lake.root)])
-    assert done.exit_code == 0, done.output
-    assert re.search(r"note +4,001 +0 +1 +1 ", done.output)
-    done = runner.invoke(app, ["optimize", str(flat_lake.root)])
-    assert re.fullmatch(r"nothing to do\n  version  2\n", done.output)
-    done = runner.invoke(app, ["optimize", str(flat_lake.root), "--format", "json"])
-    assert json.loads(done.output) == {"version": 2, "columns": []}
-    done = runner.invoke(app, ["info", str(flat_lake.root)])
-    assert re.search(r"note .* slices 1\n", done.output)

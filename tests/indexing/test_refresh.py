@@ -11,11 +11,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
 
 import zonebloom as zb
 from tests.conftest import index_of, make_rows
-from zonebloom.cli import app
 from zonebloom.errors import DataFileError, InvalidArgumentError, StaleIndexError, UnsupportedFormatError
 from zonebloom.formats import DataFile, ParquetDataset
 from zonebloom.storage.manifest import list_versions, read_version
@@ -394,21 +392,6 @@ def test_wrong_arguments(lake):
         index.refresh(workers=0)
 
 
-def test_the_command(lake):
-    run = CliRunner().invoke
-    said = run(app, ["refresh", str(lake.root)])
-    assert said.exit_code == 0
-    assert said.output.startswith("version 1: 0 files added, 0 dropped, 3 kept; ")
-    write(lake.root / "a.parquet", make_rows(200, seed=3))
-    said = run(app, ["search", str(lake.root), "--where", "user_id = 'x'", "--strict"])
-    assert isinstance(said.exception, StaleIndexError)
-    said = run(app, ["refresh", str(lake.root), "--format", "json"])
-    assert '"num_files_added": 1' in said.output
-    said = run(app, ["refresh", str(lake.root), "--mode", "full"])
-    assert "version 3: 4 files added, 4 dropped, 0 kept; 166 zones added, 166 in the index" in said.output
-    assert run(app, ["search", str(lake.root), "--where", "user_id = 'x'", "--strict"]).exit_code == 0
-
-
 # --- partitions -------------------------------------------------------------------------------------------------------
 
 
@@ -473,13 +456,6 @@ def test_partitions_that_are_none_are_refused(days, partitions, message):
         zb.open_index(days.root).refresh(partitions=partitions)
 
 
-def test_the_command_refreshes_a_partition(days):
-    write(days.root / "day=2" / "new.parquet", make_rows(300, seed=2))
-    arguments = ["refresh", str(days.root), "--partition", "day=2", "--partition", "day=3"]
-    text = CliRunner().invoke(app, arguments).output
-    assert text.startswith("version 2: 1 file added, 0 dropped, 3 kept; 3 zones added, 75 in the index")
-
-
 def test_explain_counts_what_the_index_does_not_know(days):
     write(days.root / "day=2" / "new.parquet", make_rows(300, seed=2))
     write(days.root / days.files[0], make_rows(40, seed=3), extra=5)
@@ -523,11 +499,3 @@ def test_a_full_refresh_takes_new_parameters(lake):
 def test_parameters_that_make_no_sense_are_refused(lake, options, message):
     with pytest.raises(InvalidArgumentError, match=message):
         zb.open_index(lake.root).refresh(**options)
-
-
-def test_the_command_takes_new_parameters(lake):
-    arguments = ["refresh", str(lake.root), "--mode", "full", "--rows-per-zone", "500", "--kind", "both"]
-    assert CliRunner().invoke(app, arguments).exit_code == 0
-    column = zb.open_index(lake.root).info()["columns"][0]
-    assert column["rows_per_zone"] == 500
-    assert column["kind"] == "both"

@@ -10,14 +10,11 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
 
 import zonebloom as zb
-from zonebloom.cli import app
 from zonebloom.errors import (
     ConcurrentCommitError,
     CorruptIndexError,
-    IndexNotFoundError,
     InvalidArgumentError,
     UnsupportedFormatError,
 )
@@ -239,29 +236,3 @@ def test_vacuum_leaves_what_it_does_not_know(index):
     assert files_of(index) == before
     with pytest.raises(InvalidArgumentError, match="older_than must be like 7d, 12h or 30m"):
         index.vacuum(older_than=timedelta(days=-1))
-
-
-def test_the_commands(index):
-    run, root = CliRunner().invoke, str(Path(index.data.location))
-    said = run(app, ["versions", root])
-    assert [line.split()[0] for line in said.output.splitlines()] == ["number", "1", "2", "3"]
-    assert '"operation": "build"' in run(app, ["versions", root, "--format", "json"]).output
-    assert run(app, ["restore", root, "1"]).output == "version 4\n"
-    assert run(app, ["vacuum", root]).output.startswith("removed 0 versions and 0 files")
-    said = run(app, ["vacuum", root, "--older-than", "0", "--dry-run"])
-    assert said.output.startswith("would remove 3 versions and ")
-    said = run(app, ["vacuum", root, "--older-than", "0", "--format", "json"])
-    assert '"is_dry_run": false' in said.output
-    assert run(app, ["delete", root], input="n\n").exit_code == 1
-    assert zb.open_index(root).version == 4
-    (index.root / "README").write_text("mine")
-    said = run(app, ["delete", root, "--yes"])
-    assert said.exit_code == 0
-    assert files_of(index) == {"README"}, "only what zonebloom wrote is deleted"
-    with pytest.raises(IndexNotFoundError):
-        zb.open_index(root)
-    (index.root / "README").unlink()
-    zb.build_index(root, "k")
-    run(app, ["delete", root, "--yes"])
-    assert not index.root.exists()
-    assert sorted(path.name for path in Path(index.data.location).iterdir()) == ["b.parquet", "c.parquet"]

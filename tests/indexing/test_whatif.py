@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 import uuid
 from collections.abc import Callable
@@ -13,11 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
 
 import zonebloom as zb
 from zonebloom.bloom.hashing import hash_values
-from zonebloom.cli import app
 from zonebloom.errors import ColumnNotFoundError, InvalidArgumentError
 from zonebloom.options import SIZINGS
 from zonebloom.types import Forecast
@@ -276,12 +273,10 @@ def test_mistakes_are_the_callers(lake):
         zb.whatif(lake, "key", workers=0)
 
 
-def test_the_command_prints_text_and_json(lake):
-    arguments = ["whatif", str(lake), "--column", "key", "--rows-per-zone", str(ROWS_PER_ZONE), "--fpp", "0.001"]
-    text = CliRunner().invoke(app, arguments)
-    assert text.exit_code == 0
-    assert "USEFUL: the key of a random row is in" in text.stdout
-    found = json.loads(CliRunner().invoke(app, [*arguments, "--format", "json"]).stdout)
+def test_the_command_prints_text_and_json(lake, run):
+    arguments = ["whatif", lake, "--column", "key", "--rows-per-zone", ROWS_PER_ZONE, "--fpp", "0.001"]
+    assert "USEFUL: the key of a random row is in" in run(*arguments).out
+    found = run(*arguments, "--format", "json").document
     assert found["verdict"]["is_useful"] is True
     assert [one["sizing"] for one in found["options"]] == [*SIZINGS, None]
     assert {one["fpp"] for one in found["options"]} == {0.001, None}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,8 +17,7 @@ import pytest
 
 import zonebloom as zb
 from tests.browser import Browser, Page
-from tests.conftest import Lake
-from zonebloom import cli
+from tests.conftest import Lake, Outcome
 from zonebloom.errors import InvalidArgumentError
 from zonebloom.report.charts import charts
 from zonebloom.report.content import Content, FileState
@@ -228,13 +227,7 @@ def test_it_replaces_nothing_and_lies_in_no_data_set(flat_lake: Lake, tmp_path: 
     assert (tmp_path / "report.html").read_text() == "mine"
 
 
-def test_the_command_writes_it(
-    flat_lake: Lake, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def run(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["zonebloom", *map(str, arguments)])
-        return (cli.run(), *capsys.readouterr())
-
+def test_the_command_writes_it(flat_lake: Lake, tmp_path: Path, run: Callable[..., Outcome]) -> None:
     zb.build_index(flat_lake.root, "user_id")
     output = tmp_path / "report.html"
     (tmp_path / "where.sql").write_text("user_id = 'y'\n")

@@ -6,14 +6,12 @@ Oracle: the row ranges of the result itself.
 from __future__ import annotations
 
 import html.parser
-import io
-import sys
+from collections.abc import Callable
 
 import pytest
 
 import zonebloom as zb
-from tests.conftest import Lake
-from zonebloom import cli
+from tests.conftest import Lake, Outcome
 
 
 @pytest.fixture
@@ -83,16 +81,12 @@ def test_what_a_notebook_shows_is_sound_html_with_the_numbers(index: zb.Index, f
 
 @pytest.mark.parametrize("name", ["file", "stdin"])
 def test_a_condition_is_read_from_a_file_or_stdin(
-    index: zb.Index, flat_lake: Lake, name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    index: zb.Index, flat_lake: Lake, name: str, run: Callable[..., Outcome]
 ) -> None:
     key = flat_lake.table["user_id"][5].as_py()
     condition = f"user_id IN ('{key}',\n 'nobody')\n"
     where = flat_lake.root.parent / "where.sql"
     where.write_text(condition)
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(condition.encode())))
     given = f"@{where}" if name == "file" else "@-"
-    monkeypatch.setattr(
-        sys, "argv", ["zonebloom", "scan", str(flat_lake.root), "--where", given, "--columns", "user_id"]
-    )
-    assert cli.run() == 0
-    assert capsys.readouterr().out == f"user_id\n{key}\n"
+    done = run("scan", flat_lake.root, "--where", given, "--columns", "user_id", stdin=condition.encode())
+    assert done == (0, f"user_id\n{key}\n", "")

@@ -6,7 +6,6 @@ Oracle: the changes that the test itself makes to the lake.
 from __future__ import annotations
 
 import shutil
-import sys
 
 import numpy as np
 import pyarrow as pa
@@ -15,19 +14,8 @@ import pytest
 
 import zonebloom as zb
 from tests.conftest import index_of
-from zonebloom import cli
 from zonebloom.errors import IndexNotFoundError
 from zonebloom.reasons import Reason, ReasonCode, summed_up
-
-
-@pytest.fixture
-def run(capsys, monkeypatch):
-    def command(*arguments):
-        monkeypatch.setattr(sys, "argv", ["zonebloom", *map(str, arguments)])
-        code = cli.run()
-        return code, *capsys.readouterr()
-
-    return command
 
 
 @pytest.fixture
