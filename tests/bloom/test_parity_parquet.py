@@ -16,7 +16,6 @@ import pyarrow.parquet as pq
 import pytest
 
 import zonebloom as zb
-from zonebloom.bloom import hashing
 
 ROWS = 900
 RANDOM = np.random.default_rng(3)
@@ -26,8 +25,6 @@ FLOATS = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, *RANDOM.normal(size=ROWS 
 TEXTS = ["", "é", "\x00", *(f"{number:x}" * (number % 9) for number in range(ROWS - 3))]
 KEYS = [uuid.UUID(int=number * 2**90 + number).bytes for number in range(ROWS)]
 
-TAIL_OF_HEADER = bytes.fromhex("1c1c00001c1c00001c1c000000")
-"""Algorithm, hash and compression of the Thrift header; the size of the bitset stands before."""
 
 SAME_TYPE = {
     "int32": pa.array((INTEGERS >> 32).astype(np.int32)),
@@ -57,14 +54,9 @@ WIDENED = {
 
 
 def written_bitset(path: Path, values: pa.Array, **options) -> bytes:
-    """The bitset of the one column chunk of a new file: after the Thrift header, 32 bytes a block."""
+    """The bitset of the one column chunk of a new file."""
     pq.write_table(pa.table({"c": values}), path, row_group_size=ROWS, bloom_filter_options={"c": options})
-    chunk = pq.read_metadata(path).row_group(0).column(0)
-    raw = path.read_bytes()[chunk.bloom_filter_offset :][: chunk.bloom_filter_length]
-    header, bitset = raw.split(TAIL_OF_HEADER, 1)
-    zigzag = sum((byte & 0x7F) << (7 * place) for place, byte in enumerate(header[1:]))
-    assert (header[0], zigzag) == (0x15, 2 * len(bitset))
-    return bitset
+    return zb.parquet_bloom(path, 0, "c").to_bytes()
 
 
 def bitset_of(values: pa.Array, num_bytes: int) -> bytes:
@@ -93,31 +85,6 @@ def test_narrow_types_equal_pyarrows_at_parquets_width(tmp_path, name):
     widened = values.cast(pa.date32()).cast(pa.int32()) if pa.types.is_date(values.type) else values.cast(physical)
     assert bitset_of(widened, len(theirs)) == theirs
     assert bitset_of(values, len(theirs)) != theirs
-
-
-@pytest.mark.parametrize("name", ["int64", "string", "fixed_size_binary"])
-def test_zones_of_an_index_equal_pyarrows(tmp_path, name):
-    """The same through `build_index`: a file of one row group beside an index whose one zone is that group."""
-    values = SAME_TYPE[name]
-    theirs = written_bitset(tmp_path / "a.parquet", values, ndv=ROWS, fpp=0.00001)
-    for sizing in ("power_of_two", "parquet"):
-        place = tmp_path / sizing
-        index = zb.build_index(tmp_path / "a.parquet", "c", rows_per_zone=ROWS, fpp=0.00001, sizing=sizing, index=place)
-        (ours,) = index.zone_table("c").to_arrow()["bloom_filter_data"].to_pylist()
-        filter_ = zb.Sbbf.from_bytes(ours)
-        if len(ours) > len(theirs):
-            filter_ = filter_.fold(len(ours) // len(theirs))
-        assert len(filter_.to_bytes()) == len(theirs)
-        assert filter_.to_bytes() == theirs
-
-
-def test_what_pyarrow_wrote_is_read_as_a_filter(tmp_path):
-    """The other way: our check finds every value in pyarrow's bits, and few that are not there."""
-    values = SAME_TYPE["string"]
-    filter_ = zb.Sbbf.from_bytes(written_bitset(tmp_path / "a.parquet", values, ndv=ROWS, fpp=0.001))
-    assert filter_.check_hashes(hashing.hash_array(values)).all()
-    absent = pa.array([f"not there {number}" for number in range(20_000)])
-    assert filter_.check_hashes(hashing.hash_array(absent)).mean() < 0.02
 
 
 def test_decimals_are_big_endian_in_parquet(tmp_path):

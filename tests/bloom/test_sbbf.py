@@ -55,13 +55,6 @@ def test_few_hashes_are_checked_like_many(num_probes):
     assert filter_.check_hashes(probes).tolist() == expected
 
 
-def test_never_a_false_negative():
-    hashes = random_hashes(5000)
-    filter_ = filled(30, hashes)
-    assert filter_.check_hashes(hashes).all()
-    assert filter_.check_hashes(hashes[:1000]).all()
-
-
 def test_values_and_their_nulls():
     filter_ = Sbbf.for_ndv(100, 1e-6)
     filter_.insert(pa.array([1, None, 3], pa.int64()))
@@ -90,12 +83,6 @@ def test_values_without_a_hash_are_refused():
         Sbbf.with_blocks(1).insert(pa.array([[1]], pa.list_(pa.int64())))
 
 
-@pytest.mark.parametrize("factor", [1, 2, 3, 6])
-def test_folded_equals_fresh(factor):
-    hashes = random_hashes(200)
-    assert filled(36, hashes).fold(factor) == filled(36 // factor, hashes)
-
-
 def test_fold_to_fpp_is_the_least_folding_that_meets_it():
     filter_ = filled(1024, random_hashes(500))
     folded = filter_.fold_to_fpp(0.001)
@@ -110,11 +97,6 @@ def test_union_equals_inserting_both():
     united = filled(20, left)
     united |= filled(20, right)
     assert united == filled(20, np.concatenate([left, right]))
-
-
-def test_fpp_equals_the_reference():
-    filter_ = filled(10, random_hashes(300))
-    assert filter_.fpp() == pytest.approx(reference.measured_fpp(filter_.blocks.tolist()), rel=1e-12)
 
 
 def test_bytes_are_little_endian_words_in_order():

@@ -170,16 +170,10 @@ def test_types_without_hash_are_refused():
             zb.ZoneBuilder(column_type)
 
 
-@pytest.mark.parametrize("rows_per_zone", [0, -1, 1.5, "8192", True, None])
-def test_rows_per_zone_must_be_a_positive_integer(rows_per_zone):
-    with pytest.raises(InvalidArgumentError, match="rows_per_zone must be"):
-        zb.ZoneBuilder(pa.int64(), rows_per_zone=rows_per_zone)
-
-
-@pytest.mark.parametrize("fpp", [0, 1, 0.0, 1.0, -0.1, 2, math.nan, math.inf, "0.1", None])
-def test_fpp_must_be_in_the_open_interval(fpp):
-    with pytest.raises(InvalidArgumentError, match="fpp must be"):
-        zb.ZoneBuilder(pa.int64(), fpp=fpp)
+@pytest.mark.parametrize("parameters", [{"rows_per_zone": 0}, {"fpp": 1}, {"sizing": "small"}], ids=str)
+def test_parameters_that_make_no_sense_are_refused(parameters):
+    with pytest.raises(InvalidArgumentError, match=f"{next(iter(parameters))} must be"):
+        zb.ZoneBuilder(pa.int64(), **parameters)
 
 
 # --- zone tables from outside -----------------------------------------------------------------------------------------

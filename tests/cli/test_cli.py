@@ -262,23 +262,6 @@ def test_export_has_exactly_the_five_columns_and_import_takes_it_back(lake, run,
     assert again.to_table(zb.Equals("user_id", user)).num_rows == 1
 
 
-def test_import_refuses_foreign_zones(lake, run, tmp_path, make_lake):
-    """Zones of other data, of another column, or of fewer files: nothing is committed."""
-    output = tmp_path / "zones.arrow"
-    run("export", lake.root, "--column", "user_id", "-o", output)
-    same_shape = make_lake(name="other", seed=9)
-    shorter = make_lake((5000, 3000), name="shorter")
-    cases = [(same_shape, "user_id"), (shorter, "user_id"), (lake, "device_id"), (lake, "note")]
-    for number, (other, column) in enumerate(cases):
-        place = tmp_path / str(number)
-        outcome = run("import", output, other.root, "--column", column, "--index", place)
-        assert (outcome.code, outcome.err.count("\n")) == (1, 1), outcome.err
-        assert not list(place.rglob("*.json"))
-    again = run("import", output, lake.root, "--column", "user_id")
-    assert again.code == 2
-    assert "there must be no index yet" in again.err
-
-
 def test_import_refuses_what_is_no_zone_table(lake, run, tmp_path):
     for name, content in (("a.arrow", b"garbage"), ("a.parquet", b"garbage"), ("b.arrow", b"")):
         (tmp_path / name).write_bytes(content)

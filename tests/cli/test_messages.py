@@ -182,18 +182,12 @@ def test_one_of_a_thing_is_told_in_the_singular(tmp_path, run):
     (tmp_path / "lake").mkdir()
     one = pl.DataFrame({"id": [1]})
     commands = [
-        "whatif {} -c id",
-        "build {} -c id --kind both",
-        "build {} -c id --dry-run",
+        *("whatif {} -c id", "build {} -c id --kind both", "build {} -c id --dry-run"),
         *(f"{name} {{}} -w id=1" for name in ("search", "scan", "explain")),
         *(f"{name} {{}}" for name in ("info", "status", "verify", "blooms", "versions")),
         *(f"{name} {{}} --dry-run" for name in ("refresh", "optimize", "vacuum", "delete")),
-        "export {} -c id -o {}/../zones.arrow --overwrite",
-        "scan {} -w id=1 -o {}/../rows.parquet --overwrite",
-        "refresh {}",
-        "optimize {}",
-        "vacuum {} --older-than 0d",
-        "delete {} --yes",
+        *("export {} -c id -o {}/../zones.arrow --overwrite", "scan {} -w id=1 -o {}/../rows.parquet --overwrite"),
+        *("refresh {}", "optimize {}", "vacuum {} --older-than 0d", "delete {} --yes"),
     ]
     said = []
     one.write_parquet(tmp_path / "lake" / "a.parquet")

@@ -9,8 +9,6 @@ import json
 import uuid
 
 import duckdb
-import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -254,19 +252,6 @@ def test_a_search_must_be_asked_something(lake, run, given):
         assert (code, err.count("\n")) == (2, 1)
 
 
-@pytest.mark.parametrize(
-    "as_values", [list, pd.Series, pl.Series, pa.array], ids=["list", "pandas", "polars", "pyarrow"]
-)
-def test_python_takes_any_list_of_values(lake, as_values):
-    index = zb.open_index(lake)
-    values = as_values(ids_of(lake, 9))
-    assert index.to_table(column="user_id", values=values).num_rows == 9
-    assert index.scan(column="user_id", values=values).read_all().num_rows == 9
-    assert 1 <= index.search(column="user_id", values=values).num_zones_kept <= 11
-    assert index.explain(column="user_id", values=values).result.kind == "at_most"
-    assert index.exists("user_id", values).to_pylist() == [True] * 9
-
-
 # --- one rule for literals --------------------------------------------------------------------------------------------
 
 
@@ -288,33 +273,6 @@ def test_text_that_spells_a_value_is_that_value(lake, where, num_rows):
     if num_rows:  # DuckDB refuses what is out of range, and we find nothing
         engine = duckdb.sql(f"from read_parquet('{lake}/**/*.parquet', hive_partitioning=true) where {where}")
         assert len(engine.fetchall()) == num_rows
-
-
-@pytest.mark.parametrize(
-    ("where", "told"),
-    [
-        (
-            "user_id = 'zzz'",
-            "column user_id of type uuid must be compared with a value of that type, got the text 'zzz'",
-        ),
-        ("user_id = 5", "got 5; put text in single quotes"),
-        ("\"Order ID\" = '5x'", "got the text '5x'"),
-        ("\"Order ID\" IN ('5', 'y')", "got the text 'y'"),
-        ("user_id", "must be compared with a value of that type, got True; compare the column with a value"),
-    ],
-)
-def test_any_other_literal_is_the_same_error_everywhere(lake, where, told):
-    index = zb.open_index(lake)
-    for ask in (index.search, index.scan, index.explain, index.to_table):
-        with pytest.raises(PredicateError, match=told):
-            ask(where)
-
-
-@pytest.mark.parametrize("is_exact", [False, True])
-@pytest.mark.parametrize("values", [["5", "not a number"], ["zzz"]], ids=str)
-def test_exists_refuses_what_cannot_be_compared(lake, values, is_exact):
-    with pytest.raises(PredicateError, match="must be compared with a value of that type"):
-        zb.open_index(lake).exists("Order ID", values, exact=is_exact)
 
 
 def test_exists_takes_text_that_spells_values(lake):

@@ -41,21 +41,8 @@ FOLDER_TEXTS = st.one_of(
     st.integers(-(2**33), 2**33).map(str),
     st.sampled_from(
         [
-            "0",
-            "007",
-            "-0",
-            "+1",
-            "1.0",
-            "1e3",
-            "",
-            " 1",
-            "٣",
-            "2147483647",
-            "2147483648",
-            "-2147483648",
-            "00000000012",
-            "-0000000000003",
-            "99999999999",
+            *("0", "007", "-0", "+1", "1.0", "1e3", "", " 1", "٣", "2147483647", "2147483648", "-2147483648"),
+            *("00000000012", "-0000000000003", "99999999999"),
         ]
     ),
     st.sampled_from(
@@ -192,13 +179,7 @@ def test_partition_values(path, values):
 
 def test_odd_names_of_files(tmp_path):
     names = [
-        "a b.parquet",
-        "é.parquet",
-        "no-ending",
-        "x=1",
-        "%20.parquet",
-        "'q\".parquet",
-        "new\nline.parquet",
+        *("a b.parquet", "é.parquet", "no-ending", "x=1", "%20.parquet", "'q\".parquet", "new\nline.parquet"),
         "*.parquet",
     ]
     for number, name in enumerate(names):

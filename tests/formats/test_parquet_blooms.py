@@ -407,11 +407,7 @@ def described(path: Path) -> tuple[list, list]:
     groups = [metadata.row_group(g) for g in range(metadata.num_row_groups)]
     of_groups = [(group.num_rows, group.total_byte_size, group.sorting_columns) for group in groups]
     whole = [
-        metadata.schema,
-        metadata.metadata,
-        metadata.created_by,
-        metadata.num_rows,
-        metadata.format_version,
+        *(metadata.schema, metadata.metadata, metadata.created_by, metadata.num_rows, metadata.format_version),
         of_groups,
     ]
     return whole, [{key: value for key, value in one.to_dict().items() if key not in places} for one in chunks]

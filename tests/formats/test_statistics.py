@@ -7,20 +7,16 @@ from __future__ import annotations
 
 import datetime as dt
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import zonebloom as zb
-from tests.depth import at_depth
 from zonebloom.formats import DataFile
 from zonebloom.predicates import parse_predicate
-from zonebloom.predicates.row_filter import to_expression
 from zonebloom.predicates.row_group_bounds import required
 from zonebloom.stores.local_file import LocalFile
 
@@ -148,45 +144,6 @@ def test_int96_proves_nothing(tmp_path):
 
 
 # --- random -----------------------------------------------------------------------------------------------------------
-
-NUMBERS = st.one_of(st.none(), st.integers(-6, 6), st.sampled_from([-128, 127]))
-OPERATORS = st.sampled_from(["=", "!=", "<", "<=", ">", ">="])
-
-
-@st.composite
-def conditions(draw) -> str:
-    """A part of a predicate over `tiny`, `wide` or `float`."""
-    name = draw(st.sampled_from(["tiny", "wide", "float"]))
-    number = draw(st.sampled_from(["-7", "-3", "0", "2", "2.5", "6", "127", "300", "NULL"]))
-    if draw(st.booleans()):
-        return f"{name} IN ({number}, {draw(st.integers(-6, 6))})"
-    text = f"{name} {draw(OPERATORS)} {number}"
-    return f"NOT {text}" if draw(st.integers(0, 5)) == 0 else text
-
-
-@settings(max_examples=at_depth(120), deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(
-    numbers=st.lists(NUMBERS, min_size=1, max_size=24),
-    parts=st.lists(conditions(), min_size=1, max_size=3),
-    joint=st.sampled_from([" AND ", " AND ", " OR "]),
-    group_rows=st.integers(1, 8),
-)
-def test_no_row_is_lost_by_statistics(numbers, parts, joint, group_rows):
-    text = joint.join(parts)
-    floats = [float("nan") if one == -3 else one for one in numbers]
-    table = pa.table(
-        {
-            "row": np.arange(len(numbers)),
-            "tiny": pa.array(numbers, pa.int8()),
-            "wide": pa.array(numbers[::-1], pa.int64()),
-            "float": pa.array(floats, pa.float64()),
-        }
-    )
-    expected = table.filter(to_expression(parse_predicate(text), table.schema))["row"].to_pylist()
-    with TemporaryDirectory() as folder:
-        pq.write_table(table, Path(folder) / "x.parquet", row_group_size=group_rows)
-        index = zb.build_index(folder, "row", rows_per_zone=4)
-        assert index.to_table(text)["row"].to_pylist() == expected
 
 
 @given(least=st.integers(-9, 9), span=st.integers(0, 6), parts=st.lists(st.integers(-9, 9), min_size=1, max_size=4))

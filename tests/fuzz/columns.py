@@ -14,24 +14,8 @@ import pyarrow as pa
 from tests.fuzz.conditions import Path
 
 NAMES = (
-    "k",
-    "K",
-    "a",
-    "b.c",
-    "select",
-    "x y",
-    'q"q',
-    "it's",
-    "naïve",
-    "数",
-    "%41",
-    "a=b",
-    "x.list.element",
-    "l.list.element",
-    "s.b",
-    "_x",
-    ".y",
-    "é",
+    *("k", "K", "a", "b.c", "select", "x y", 'q"q', "it's", "naïve", "数", "%41", "a=b", "x.list.element"),
+    *("l.list.element", "s.b", "_x", ".y", "é"),
 )
 UTC = dt.UTC
 

@@ -33,14 +33,7 @@ from zonebloom.formats import open_dataset
 from zonebloom.storage.manifest import FORMAT_VERSION
 from zonebloom.storage.snapshot import load_snapshot
 
-KINDS = (
-    "version",
-    "fragments",
-    "zones",
-    "slices",
-    "slices metadata",
-    "locator",
-)
+KINDS = (*("version", "fragments", "zones", "slices", "slices metadata", "locator"),)
 KEYS = {"k": 600, "s": 600}
 LIGHT = 0.5
 """The share of cases that read no rows."""

@@ -238,17 +238,9 @@ _REFRESHES: dict[str, dict[str, Any]] = {
 WRITER_WORKS = (
     *("refresh",) * 5,
     *(f"refresh {path}" for path in PATHS),
-    "refresh steps",
-    "refresh full",
-    "refresh quick",
-    "refresh check",
+    *("refresh steps", "refresh full", "refresh quick", "refresh check"),
     *("optimize",) * 4,
-    "restore",
-    "restore",
-    "vacuum",
-    "vacuum",
-    "build s",
-    "rebuild k",
+    *("restore", "restore", "vacuum", "vacuum", "build s", "rebuild k"),
 )
 
 

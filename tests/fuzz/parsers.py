@@ -2,19 +2,13 @@
 
 A case is a seed: one of `KINDS`, an example of it, and some changes. What is not understood must be refused by an error
 of zonebloom's, in bounded time and memory. `python -m tests.fuzz.parsers --seconds 600`.
-
-With `--guided <kind>` the changes are chosen by what code they reach, with atheris (libFuzzer), which
-`pip install atheris` brings; its own options follow: `--guided sql -max_total_time=600 -rss_limit_mb=2048 -timeout=20`.
 """
 
 from __future__ import annotations
 
-import importlib
 import os
-import pkgutil
 import random
 import shutil
-import sys
 import tempfile
 import warnings
 from contextlib import suppress
@@ -261,46 +255,5 @@ def run_as_child(folder: Path, first: int, count: int, _options: list[str]) -> N
     run_child(first, count, run, reserved_bytes=3 << 30)  # a page may claim 2 GiB, which pyarrow allocates and leaves
 
 
-# --- guided by coverage -----------------------------------------------------------------------------------------------
-
-
-def run_guided(kind: str, options: list[str]) -> None:
-    """Until libFuzzer's limits; it ends with an error and keeps the input of the first crash, hang or foreign error."""
-    atheris = importlib.import_module("atheris")  # has no wheel for every Python, so nothing depends on it
-    rooms = ("zonebloom.predicates", "zonebloom.formats.parquet", "zonebloom.bloom.physical_values")
-    with atheris.instrument_imports(include=[*rooms, "zonebloom.search"]):
-        for name in [one for one in sys.modules if one.startswith(rooms)]:
-            del sys.modules[name]
-        for room in rooms[:2]:
-            module = importlib.import_module(room)
-            for one in pkgutil.iter_modules(module.__path__, f"{room}."):
-                importlib.import_module(one.name)
-    reader = importlib.import_module("zonebloom.predicates.arrow_pickle")
-    globals().update(take_apart=reader.take_apart, UnreadableExpressionError=reader.UnreadableExpressionError)
-    chance = random.Random(0)
-    folder = Path(tempfile.mkdtemp(prefix="zonebloom-fuzz-"))
-    corpus = folder / "corpus"
-    corpus.mkdir()
-    lake = made_lake(folder)
-    for number in range(50):
-        example = {"sql": lambda: sql_of(chance).encode(errors="replace"), "expression": lambda: expression_of(chance)}
-        data = example[kind]() if kind in example else parquet_files()[number % len(parquet_files())]
-        (corpus / str(number)).write_bytes(data)
-
-    def use(data: bytes) -> None:
-        if kind == "sql":
-            use_sql(data.decode(errors="replace"))
-        elif kind == "expression":
-            use_expression(data)
-        else:
-            use_parquet(lake, data)
-
-    warnings.simplefilter("ignore")
-    atheris.Setup([sys.argv[0], *options, str(corpus)], use)
-    atheris.Fuzz()
-
-
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--guided"]:
-        run_guided(sys.argv[2], sys.argv[3:])
     main("tests.fuzz.parsers", run_as_child)

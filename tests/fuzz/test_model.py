@@ -13,14 +13,8 @@ from tests.depth import IS_DEEP
 
 MODEL = Path(__file__).parents[2] / "specs" / "commit.pml"
 MUTANTS = (
-    "DELETE_ON_ERROR",
-    "NO_FILE_CHECK",
-    "NO_FINGERPRINT",
-    "NO_READ_BACK",
-    "NO_REBASE",
-    "NO_RELISTING",
-    "NO_SEGMENT_CHECK",
-    "OVERWRITE",
+    *("DELETE_ON_ERROR", "NO_FILE_CHECK", "NO_FINGERPRINT", "NO_READ_BACK", "NO_REBASE", "NO_RELISTING"),
+    *("NO_SEGMENT_CHECK", "OVERWRITE"),
 )
 
 

@@ -21,15 +21,12 @@ import zonebloom as zb
 from tests.conftest import index_of
 from zonebloom.errors import (
     ColumnNotFoundError,
-    ConcurrentCommitError,
     IndexExistsError,
     IndexNotFoundError,
     InvalidArgumentError,
     StaleIndexError,
 )
 from zonebloom.indexing import fill as building
-from zonebloom.storage.manifest import commit, read_version
-from zonebloom.stores.local import LocalStore
 
 COLUMNS = ["user_id", "device_id", "trace", "note", "amount"]
 
@@ -132,28 +129,7 @@ print(max(peaks), index.info()["columns"][0]["index_bytes"] >> 20)
     assert large_peak - small_peak < (large_index - small_index) / 2, found
 
 
-def test_never_a_false_negative(make_lake):
-    """Every value of every column is in a zone that is kept, for every way to size filters."""
-    lake = make_lake((700, 1, 350), row_group_size=128)
-    for sizing in ("power_of_two", "exact", "adaptive", "parquet"):
-        index = zb.build_index(lake.root, COLUMNS, rows_per_zone=50, fpp=0.3, sizing=sizing, overwrite=True)
-        assert index.verify(sample=1.0).is_sound
-        for column in COLUMNS:
-            values = lake.table[column].combine_chunks()
-            assert pc.all(index.exists(column, values), skip_nulls=True).as_py()
-            for row in range(0, len(values), 29):
-                predicate = zb.Equals(column, values[row]) if values[row].is_valid else zb.IsNull(column)
-                if values[row].as_py() == values[row].as_py():
-                    found = index.search(predicate).row_ranges
-                    place, offset = (0, row) if row < 700 else (1, 0) if row == 700 else (2, row - 701)
-                    assert found.contains(np.array([place << 32 | offset], np.uint64)).all()
-
-
 # --- where an index lies --------------------------------------------------------------------------------------------
-
-
-def test_an_index_of_a_folder_lies_beside_it(flat_lake):
-    assert zb.build_index(flat_lake.root, "user_id").root == index_of(flat_lake.root)
 
 
 def test_an_index_of_one_file_lies_beside_it(single_file):
@@ -259,25 +235,6 @@ def test_a_column_with_a_file_that_does_not_convert_has_no_whole_zone_table(tmp_
     assert index.search("k = 5").kept.rows == 1
     with pytest.raises(StaleIndexError, match=r"1 without, first of b\.parquet: its values do not convert"):
         index.zone_table("k")
-
-
-def test_of_two_writers_one_wins(flat_lake):
-    index = zb.build_index(flat_lake.root, "user_id")
-    store = LocalStore(index.root)
-    following = read_version(store, 1).following("build")
-    commit(store, following)
-    with pytest.raises(ConcurrentCommitError, match="version 2 must be free"):
-        commit(store, following)
-    assert zb.open_index(flat_lake.root).version == 2
-    assert not list((index.root / "versions").glob(".*"))
-
-
-def test_an_open_index_keeps_its_version(flat_lake):
-    first = zb.build_index(flat_lake.root, "user_id", rows_per_zone=100)
-    zb.build_index(flat_lake.root, "user_id", rows_per_zone=50, overwrite=True)
-    user = flat_lake.table["user_id"][4].as_py()
-    assert first.search(zb.Equals("user_id", user)).num_zones == 81
-    assert zb.open_index(flat_lake.root).search(zb.Equals("user_id", user)).num_zones == 161
 
 
 def test_info_says_what_is_there(flat_lake):

@@ -89,14 +89,7 @@ def rows_scanned(root: Path, where: str) -> int:
 
 def assert_answers_are_right(root: Path) -> None:
     keys = (
-        "id = 3",
-        "id = 51",
-        "id = 102",
-        "id = 103",
-        "id = 950",
-        "id = 1003",
-        "id = -1",
-        "id IN (12, 777, 5000)",
+        *("id = 3", "id = 51", "id = 102", "id = 103", "id = 950", "id = 1003", "id = -1", "id IN (12, 777, 5000)"),
         "id IS NULL",
     )
     for where in (*keys, "id IS NOT NULL AND id < 20", "id = 103 OR u = 'u500'", "NOT (id = 103)"):

@@ -12,7 +12,7 @@ import pytest
 
 import zonebloom as zb
 from zonebloom.bloom.zones import ZONE_FIELDS
-from zonebloom.errors import DataFileError, InvalidArgumentError, InvalidZoneTableError
+from zonebloom.errors import DataFileError, IndexExistsError, InvalidArgumentError, InvalidZoneTableError
 
 COLUMNS = ["user_id", "device_id", "trace", "note", "amount"]
 
@@ -145,6 +145,8 @@ def test_an_import_is_checked_against_the_data(flat_lake, tmp_path):
     with pytest.raises(InvalidZoneTableError, match="the zones describe other data"):
         zb.import_index(flat_lake.root, zones, column="device_id", index=tmp_path / "j")
     assert not (tmp_path / "j" / "versions").exists()
+    with pytest.raises(IndexExistsError, match="there must be no index yet"):
+        zb.import_index(flat_lake.root, zones, column="user_id")
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ import datetime as dt
 import decimal
 import math
 import time
-import uuid
 from decimal import Decimal
 
 import numpy as np
@@ -96,16 +95,6 @@ def test_values_of_a_dictionary_are_those_of_its_values(build):
 def test_values_that_arrow_does_not_have_are_refused(build, probes):
     with pytest.raises(PredicateError, match=r"values must be such as pyarrow can decode|got the text '\\ud800'"):
         build(pa.array(["a"])).exists("c", probes)
-
-
-def test_uuids(build):
-    ids = [uuid.UUID(int=number) for number in range(3)]
-    values = pa.ExtensionArray.from_storage(pa.uuid(), pa.array([one.bytes for one in ids[:2]], pa.binary(16)))
-    index = build(values)
-    for exact in (False, True):
-        assert index.exists("c", ids, exact=exact).to_pylist() == [True, True, False]
-        assert index.exists("c", [str(one) for one in ids], exact=exact).to_pylist() == [True, True, False]
-        assert index.exists("c", values, exact=exact).to_pylist() == [True, True]
 
 
 def test_nan_may_exist_and_is_never_exactly_found(build):
@@ -325,31 +314,6 @@ def test_exact_finds_what_equality_finds(build, column_type):
     for numeral in NUMERALS:
         expected = index.to_table(zb.col("c") == numeral).num_rows > 0
         assert index.exists("c", [numeral], exact=True).to_pylist() == [expected], numeral
-
-
-class Exporting:
-    """A column of some other library, by the Arrow PyCapsule interface."""
-
-    def __init__(self, array: pa.Array) -> None:
-        self._array = array
-
-    def __arrow_c_array__(self, requested_schema=None):
-        return self._array.__arrow_c_array__(requested_schema)
-
-
-def test_any_array_like_is_taken(build):
-    index = build(pa.array([1, 2, 3]))
-    for values in (
-        [1, 9],
-        (1, 9),
-        np.array([1, 9]),
-        pa.array([1, 9]),
-        pa.chunked_array([[1], [9]]),
-        Exporting(pa.array([1, 9])),
-    ):
-        assert index.exists("c", values).to_pylist() == [True, False]
-    assert index.exists("c", range(1, 4)).to_pylist() == [True] * 3
-    assert index.exists("c", {1}).to_pylist() == [True]
 
 
 def test_the_column_must_be_indexed(build):

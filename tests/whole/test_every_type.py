@@ -12,7 +12,6 @@ import pyarrow.parquet as pq
 import pytest
 
 import zonebloom as zb
-from zonebloom.errors import InvalidArgumentError
 
 ROWS = 50
 COLUMNS = {
@@ -79,11 +78,3 @@ def test_the_index_is_sound(index):
 
 def test_a_scan_gives_back_the_types_of_the_files(table, index):
     assert index.to_table("time IS NOT NULL").schema.types == table.schema.types
-
-
-def test_a_name_that_two_columns_have_is_not_indexed(tmp_path):
-    """A pyarrow path ("s", "x") and a column "s.x" are told apart by pyarrow, and not by a dotted name."""
-    table = pa.table({"s.x": [1, 2], "s": [{"x": 5}, {"x": 6}]})
-    pq.write_table(table, tmp_path / "x.parquet")
-    with pytest.raises(InvalidArgumentError, match=r"must have a name of its own, got 's\.x'"):
-        zb.build_index(tmp_path / "x.parquet", "s.x", rows_per_zone=1)

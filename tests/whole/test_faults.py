@@ -172,16 +172,8 @@ def restore(root: Path) -> None:
 
 
 OPERATIONS = (
-    build,
-    build_in_steps,
-    build_another_column,
-    refresh,
-    refresh_in_steps,
-    refresh_quick,
-    refresh_full,
-    optimize,
-    vacuum,
-    restore,
+    *(build, build_in_steps, build_another_column, refresh, refresh_in_steps, refresh_quick, refresh_full, optimize),
+    *(vacuum, restore),
 )
 
 

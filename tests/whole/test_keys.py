@@ -66,11 +66,19 @@ def index(tmp_path_factory):
     return zb.build_index(root, list(COLUMNS), rows_per_zone=1, fpp=1e-9)
 
 
+class Exporting:
+    """An array by the Arrow PyCapsule interface alone."""
+
+    def __init__(self, array: pa.Array) -> None:
+        self.__arrow_c_array__ = array.__arrow_c_array__
+
+
 def containers(keys: pa.Array):
     """The keys in each container that can hold them without a loss."""
     yield "array", keys
     yield "chunks", pa.chunked_array([keys.slice(0, 1), keys.slice(1)])
     yield "scalars", list(keys)
+    yield "an array of another library", Exporting(keys)
     if not pa.types.is_time(keys.type) or keys.type.unit != "ns":  # which Python does not have
         plain = keys.to_pylist()
         yield "list", plain

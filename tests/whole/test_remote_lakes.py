@@ -9,7 +9,6 @@ import io
 import itertools
 import subprocess
 import sys
-import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -32,7 +31,6 @@ from zonebloom.errors import (
     DataFileError,
     IndexNotFoundError,
     InvalidArgumentError,
-    StaleIndexError,
     StorageError,
 )
 
@@ -175,28 +173,6 @@ def test_no_secret_is_written(s3: Bucket, flat_lake: Lake):
 # --- a lake that moves on ---------------------------------------------------------------------------------------------
 
 
-def test_files_that_come_go_and_change_are_noticed(s3: Bucket, flat_lake: Lake):
-    url = s3.upload(flat_lake.root, "lake")
-    index = zb.build_index(url, "user_id", rows_per_zone=64, storage_options=s3.options)
-    new, changed = make_rows(500, seed=77), flat_lake.table[:5000].take(pa.array(np.arange(5000)[::-1]))
-    s3.put("lake/day 4/ü.parquet", parquet(new))
-    s3.put("lake/part-0.parquet", parquet(changed))  # within the second, perhaps, and of about the same size
-    s3.delete("lake/part-2.parquet")
-    now = pa.concat_tables([new, changed, flat_lake.table[5000:8000]])
-    keys = [table["user_id"][7].as_py() for table in (new, changed, flat_lake.table[5000:])]
-    gone = key_of(flat_lake, 8000)
-    with pytest.raises(StaleIndexError):
-        index.search("user_id = 'x'", strict=True)
-    for _ in range(2):
-        assert_finds(index, now, keys)
-        assert index.to_table(zb.col("user_id") == gone).num_rows == 0
-        explanation = index.explain("user_id = 'x'")
-        done = index.refresh()
-    assert (explanation.num_unknown, explanation.num_deleted) == (0, 0)
-    assert (done.num_files_added, done.version) == (0, 2)
-    assert index.search(zb.col("user_id") == keys[0], strict=True).kept.zones == 1
-
-
 def test_a_refresh_of_a_part_lists_only_that(s3: Bucket, hive_lake: Lake):
     url = s3.upload(hive_lake.root, "lake")
     index = zb.build_index(url, "user_id", rows_per_zone=64, storage_options=s3.options)
@@ -286,28 +262,6 @@ def test_zones_can_be_imported(s3: Bucket, flat_lake: Lake):
 
 
 # --- writers ----------------------------------------------------------------------------------------------------------
-
-
-def test_two_writers_of_different_files_both_land(s3: Bucket, flat_lake: Lake):
-    url = s3.upload(flat_lake.root, "lake")
-    zb.build_index(url, "user_id", rows_per_zone=64, storage_options=s3.options)
-    tables = [make_rows(200, seed=50 + number) for number in range(4)]
-    for number, table in enumerate(tables):
-        s3.put(f"lake/x{number}.parquet", parquet(table))
-    indexes = [zb.open_index(url, storage_options=s3.options) for _ in tables]
-    barrier = threading.Barrier(4)
-
-    def refresh(number):
-        barrier.wait()
-        return indexes[number].refresh(paths=[f"x{number}.parquet"]).num_files_added
-
-    with ThreadPoolExecutor(4) as pool:
-        assert list(pool.map(refresh, range(4))) == [1] * 4
-    index = zb.open_index(url, storage_options=s3.options)
-    assert index.version == 5
-    assert index.search("user_id = 'x'", strict=True).kept.rows == 0
-    keys = [table["user_id"][11].as_py() for table in tables]
-    assert_finds(index, pa.concat_tables([flat_lake.table, *tables]), keys)
 
 
 @pytest.mark.parametrize("folder", ["versions", "ids", "fragments", "columns"])
