@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pyiceberg.catalog.sql import SqlCatalog
 
     from tests.s3 import Bucket, S3Server
+    from tests.zygote import Zygote
 
 # No test measures time. For a change each run has the same examples, so that what fails is what the change broke.
 settings.register_profile("depth", deadline=None, max_examples=at_depth(100, 25), derandomize=not IS_DEEP)
@@ -147,6 +148,15 @@ def hive_lake(make_lake: MakeLake) -> Lake:
 def single_file(make_lake: MakeLake) -> Lake:
     """One file of four row groups."""
     return make_lake((4000,), row_group_size=1000)
+
+
+@pytest.fixture(scope="session")
+def zygote() -> Iterator[Zygote]:
+    """A process that has loaded everything, and forks the children of tests."""
+    from tests.zygote import Zygote
+
+    with Zygote() as started:
+        yield started
 
 
 @pytest.fixture(scope="session")

@@ -176,20 +176,6 @@ def test_a_mark_of_the_byte_order_is_no_part_of_the_first_value(lake, run, tmp_p
     assert found.out == f"{user}\ttrue\nnobody\tfalse\n"
 
 
-def test_exists_of_other_types_and_files(lake, run, tmp_path):
-    device = lake.table["device_id"][5].as_py()
-    (tmp_path / "values.txt").write_text(f"{device}\n7\n")
-    text = run("exists", lake.root, "-c", "device_id", "--values", tmp_path / "values.txt")
-    assert text.out == f"{device}\ttrue\n7\tfalse\n"
-    pq.write_table(pa.table({"any": [device, None, 7]}), tmp_path / "values.parquet")
-    found = run("exists", lake.root, "-c", "device_id", "--values", tmp_path / "values.parquet", "-f", "json")
-    assert [row["exists"] for row in found.document] == [True, None, False]
-    (tmp_path / "values.txt").write_text("seven\n")
-    wrong = run("exists", lake.root, "-c", "device_id", "--values", tmp_path / "values.txt")
-    assert (wrong.code, wrong.err.count("\n")) == (2, 1)
-    assert "must be of the type int64, got 'seven' in line 1 of" in wrong.err
-
-
 def test_locate(lake, run, tmp_path):
     index = tmp_path / "located"
     assert run("build", lake.root, "-c", "user_id", "--kind", "both", "--index", index).code == 0
@@ -408,11 +394,6 @@ def test_values_that_are_no_text_are_an_error(lake, run, tmp_path):
     pq.write_table(pa.Table.from_pylist([{}]), tmp_path / "none.parquet")
     outcome = run("exists", lake.root, "-c", "user_id", "--values", tmp_path / "none.parquet")
     assert (outcome.code, outcome.err.count("\n")) in ((1, 1), (2, 1))
-
-
-def test_version(run):
-    outcome = run("--version")
-    assert (outcome.code, outcome.out, outcome.err) == (0, f"zonebloom {zb.__version__}\n", "")
 
 
 def test_the_process_ends_as_python_does(lake):

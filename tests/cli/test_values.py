@@ -119,13 +119,11 @@ def test_a_table_without_that_column_is_refused(lake, run, tmp_path):
 def texts(tmp_path):
     """Texts that a list could cut or drop, and ids of 16 bytes."""
     values = ["", "a", " b ", "'q'", "id"]
-    root = tmp_path / "texts"
-    root.mkdir()
     ids = pa.array([bytes([number]) * 16 for number in range(5)], pa.binary(16))
     coded = {"d": pa.array(values).dictionary_encode(), "o": pa.array([b"a"] * 5).dictionary_encode()}
-    pq.write_table(pa.table({"s": values, "t": ids, "n": range(5), **coded}), root / "x.parquet")
-    zb.build_index(root, ["s", "t", "n", "d", "o"])
-    return root
+    pq.write_table(pa.table({"s": values, "t": ids, "n": range(5), **coded}), tmp_path / "x.parquet")
+    zb.build_index(tmp_path, ["s", "t", "n", "d", "o"])
+    return tmp_path
 
 
 @pytest.mark.parametrize(
@@ -318,13 +316,11 @@ def test_a_scan_that_fails_leaves_no_output(lake, run, tmp_path):
 
 
 def test_names_of_columns_are_a_line_of_csv(tmp_path, run):
-    root = tmp_path / "odd"
-    root.mkdir()
-    pq.write_table(pa.table({"a,b": [1], "c": [2], "d": [3]}), root / "x.parquet")
-    zb.build_index(root, "c")
-    assert run("scan", root, "-w", "c = 2", "--columns", '"a,b", d')[1] == '"a,b",d\n1,3\n'
+    pq.write_table(pa.table({"a,b": [1], "c": [2], "d": [3]}), tmp_path / "x.parquet")
+    zb.build_index(tmp_path, "c")
+    assert run("scan", tmp_path, "-w", "c = 2", "--columns", '"a,b", d')[1] == '"a,b",d\n1,3\n'
     for text in ("", "a,,b", " "):
-        code, _, err = run("scan", root, "-w", "c = 2", "--columns", text)
+        code, _, err = run("scan", tmp_path, "-w", "c = 2", "--columns", text)
         assert (code, "a list of names must be like" in err) == (2, True)
 
 

@@ -153,14 +153,6 @@ def test_files_at_several_depths(tmp_path):
     assert index.to_table("day IS NULL")["id"].to_pylist() == [9, 10, 11]
 
 
-def test_names_with_underscore_or_dot_are_skipped(tmp_path):
-    write_hive(tmp_path, ["day=1", "_delta_log", ".hidden", "_day=2"])
-    (tmp_path / "_SUCCESS").write_text("")
-    (tmp_path / "day=1" / ".part-0.parquet.crc").write_text("x")
-    index = zb.build_index(tmp_path, "id")
-    assert sorted(index.view().files) == ["_day=2/part-3.parquet", "day=1/part-0.parquet"]
-
-
 @pytest.mark.parametrize(
     ("path", "values"),
     [

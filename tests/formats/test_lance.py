@@ -7,9 +7,7 @@ What tables of each format have is in `test_table`.
 from __future__ import annotations
 
 import datetime as dt
-import decimal
 import random
-import uuid
 from pathlib import Path
 
 import lance
@@ -20,6 +18,7 @@ import pytest
 import zonebloom as zb
 from tests.depth import at_depth
 from tests.tables import assert_same, build, rows, user
+from tests.whole.test_every_type import COLUMNS
 from zonebloom.errors import DataFileError, InvalidArgumentError, StorageError
 from zonebloom.reasons import ReasonCode
 
@@ -186,19 +185,16 @@ def test_columns_with_odd_names_and_fields_of_structs(tmp_path):
 
 
 TYPES = {
-    "float16": pa.array([float(i) for i in range(50)], pa.float16()),
-    "decimal128": pa.array([decimal.Decimal(i) / 4 for i in range(50)], pa.decimal128(10, 2)),
-    "decimal256": pa.array([decimal.Decimal(i) / 4 for i in range(50)], pa.decimal256(60, 2)),
-    "fixed_size_binary": pa.array([b"%04d" % i for i in range(50)], pa.binary(4)),
-    "uuid": pa.array([uuid.UUID(int=i).bytes for i in range(50)], pa.uuid()),
-    "duration": pa.array([dt.timedelta(seconds=i) for i in range(50)], pa.duration("us")),
+    **{
+        name: values
+        for name, values in COLUMNS.items()
+        if name not in ("binary_view", "bool", "dictionary", "time", "struct")
+    },
     "dictionary": pa.array([f"d{i}" for i in range(50)]).dictionary_encode(),
     "date64": pa.array(range(50), pa.int32()).cast(pa.date32()).cast(pa.date64()),
     "time32": pa.array(range(50), pa.int32()).cast(pa.time32("s")),
-    "zoned": pa.array(range(50), pa.timestamp("us", "Europe/Berlin")),
     "large_binary": pa.array([b"%d" % i for i in range(50)], pa.large_binary()),
     "uint64": pa.array([2**63 + i for i in range(50)], pa.uint64()),
-    "string_view": pa.array([f"s{i}" for i in range(50)], pa.string_view()),
 }
 
 

@@ -675,10 +675,8 @@ def rows_where(table: pa.Table, name: str, values: list) -> list:
 @pytest.fixture
 def indexed(tmp_path) -> tuple[Path, zb.Index]:
     """A lake of one indexed file of ten rows."""
-    root = tmp_path / "lake"
-    root.mkdir()
-    pq.write_table(TABLE.slice(0, 10), root / "a.parquet")
-    return root, zb.build_index(root, "key")
+    pq.write_table(TABLE.slice(0, 10), tmp_path / "a.parquet")
+    return tmp_path, zb.build_index(tmp_path, "key")
 
 
 @pytest.mark.parametrize("writer", WRITERS)
@@ -830,19 +828,17 @@ def test_a_condition_of_many_levels_is_evaluated_by_own_filters(tmp_path):
 
 
 def test_a_lake_is_listed_anew_at_each_call(tmp_path):
-    root = tmp_path / "lake"
-    root.mkdir()
     with pytest.raises(DataFileError, match="at least one file"):
-        zb.open_lake(root)
-    write_pyarrow(root / "a.parquet", TABLE.slice(0, GROUP).select(["key"]))
-    lake = zb.open_lake(root)
+        zb.open_lake(tmp_path)
+    write_pyarrow(tmp_path / "a.parquet", TABLE.slice(0, GROUP).select(["key"]))
+    lake = zb.open_lake(tmp_path)
     value = TABLE["key"][2500].as_py()
     assert lake.to_table(f"key = {value}").num_rows == 0
-    write_pyarrow(root / "b.parquet", TABLE.slice(2000).select(["key", "text"]))
-    (root / "c.parquet").write_bytes(b"torn")
+    write_pyarrow(tmp_path / "b.parquet", TABLE.slice(2000).select(["key", "text"]))
+    (tmp_path / "c.parquet").write_bytes(b"torn")
     assert "text" in lake.schema.names
     assert lake.search(f"key = {value}").files == ["b.parquet", "c.parquet"]
-    (root / "c.parquet").unlink()
+    (tmp_path / "c.parquet").unlink()
     assert lake.to_table(f"key = {value}").num_rows == 1
 
 
@@ -888,15 +884,13 @@ def test_an_index_is_built_of_filters_alone(tmp_path, writer):
 
 
 def test_what_has_no_filter_that_fits_is_built_by_reading(tmp_path):
-    root = tmp_path / "lake"
-    root.mkdir()
     nulls = TABLE.set_column(1, "text", pc.if_else(pa.array(NUMBERS < 500), None, TABLE["text"]))
-    write_pyarrow(root / "a.parquet", nulls)
-    write_plain(root / "b.parquet")
+    write_pyarrow(tmp_path / "a.parquet", nulls)
+    write_plain(tmp_path / "b.parquet")
     blooms = {"key": {"ndv": GROUP, "fpp": 0.01}}
     wider = TABLE.set_column(0, "key", TABLE["key"].cast(pa.int32()))
-    pq.write_table(wider, root / "c.parquet", row_group_size=GROUP, bloom_filter_options=blooms)
-    index = zb.build_index(root, ["key", "text", "tiny", "wide"], rows_per_zone=256, adopt="parquet")
+    pq.write_table(wider, tmp_path / "c.parquet", row_group_size=GROUP, bloom_filter_options=blooms)
+    index = zb.build_index(tmp_path, ["key", "text", "tiny", "wide"], rows_per_zone=256, adopt="parquet")
     read = -(-ROWS // 256)
     assert [one["num_zones"] for one in index.info()["columns"]] == [4 + 2 * read, 4 + 2 * read, 3 * read, 3 * read]
     assert index.verify(sample=1.0).is_sound
@@ -908,11 +902,11 @@ def test_what_has_no_filter_that_fits_is_built_by_reading(tmp_path):
         assert index.search(zb.col(name) == value).num_rows_kept < 3 * ROWS
     assert index.to_table("text IS NULL").num_rows == 500
     assert index.search("text IS NULL").num_rows_kept == GROUP
-    write_pyarrow(root / "d.parquet")
+    write_pyarrow(tmp_path / "d.parquet")
     done = index.refresh()
     assert (done.num_zones_added, done.num_zones) == (4 * read, 8 + 14 * read)
     assert sum(one["num_zones"] for one in index.info()["columns"]) == done.num_zones
-    (root / "d.parquet").unlink()
+    (tmp_path / "d.parquet").unlink()
     index.refresh("full")
     assert {one["num_zones"] for one in index.info()["columns"]} == {3 * read}
     assert index.optimize() is not None

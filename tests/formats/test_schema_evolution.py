@@ -97,12 +97,10 @@ def test_what_does_not_convert(value, found, wanted):
 
 
 def test_a_decimal_too_large_for_the_index_is_found(tmp_path):
-    root = tmp_path / "lake"
-    root.mkdir()
-    pq.write_table(pa.table({"x": pa.array([Decimal("1.25")], pa.decimal32(5, 2))}), root / "a.parquet")
-    index = zb.build_index(root, "x")
+    pq.write_table(pa.table({"x": pa.array([Decimal("1.25")], pa.decimal32(5, 2))}), tmp_path / "a.parquet")
+    index = zb.build_index(tmp_path, "x")
     large = Decimal(2**32 + 125).scaleb(-2)  # of which 32 bits are 1.25
-    pq.write_table(pa.table({"x": pa.array([large], pa.decimal128(30, 2))}), root / "b.parquet")
+    pq.write_table(pa.table({"x": pa.array([large], pa.decimal128(30, 2))}), tmp_path / "b.parquet")
     index.refresh()
     found = index.search(zb.Equals("x", large))
     assert found.row_ranges.num_rows == 1

@@ -384,14 +384,6 @@ def test_ten_new_files_among_thousands_cost_little(tmp_path, opened):
     assert elapsed < 2 + 2 * (listed - started)
 
 
-def test_wrong_arguments(lake):
-    index = zb.open_index(lake.root)
-    with pytest.raises(InvalidArgumentError, match="mode must be one of incremental, quick, full, got 'fast'"):
-        index.refresh("fast")
-    with pytest.raises(InvalidArgumentError, match="workers must be at least 1"):
-        index.refresh(workers=0)
-
-
 # --- partitions -------------------------------------------------------------------------------------------------------
 
 
@@ -487,6 +479,8 @@ def test_a_full_refresh_takes_new_parameters(lake):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        ({"mode": "fast"}, "mode must be one of incremental, quick, full, got 'fast'"),
+        ({"workers": 0}, "workers must be at least 1"),
         ({"fpp": 0.01}, "new parameters must come with a full refresh of all files, got mode 'incremental'"),
         ({"mode": "full", "rows_per_zone": 10, "paths": ["part-0.parquet"]}, "new parameters"),
         ({"mode": "full", "rows_per_zone": 0}, "rows_per_zone"),

@@ -35,14 +35,12 @@ def write(path, keys, extra: int = 0) -> None:
 @pytest.fixture
 def index(tmp_path):
     """Version 1 knows a and b, version 2 only b, version 3 b and c."""
-    root = tmp_path / "lake"
-    root.mkdir()
-    write(root / "a.parquet", range(100))
-    write(root / "b.parquet", range(100, 200))
-    index = zb.build_index(root, "k", rows_per_zone=10, workers=1)
-    (root / "a.parquet").unlink()
+    write(tmp_path / "a.parquet", range(100))
+    write(tmp_path / "b.parquet", range(100, 200))
+    index = zb.build_index(tmp_path, "k", rows_per_zone=10, workers=1)
+    (tmp_path / "a.parquet").unlink()
     index.refresh()
-    write(root / "c.parquet", range(200, 300))
+    write(tmp_path / "c.parquet", range(200, 300))
     index.refresh()
     return index
 

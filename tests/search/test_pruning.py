@@ -18,7 +18,7 @@ import pytest
 
 import zonebloom as zb
 from zonebloom.errors import PredicateError
-from zonebloom.predicates import Not, Predicate
+from zonebloom.predicates import Not
 
 
 @pytest.fixture
@@ -195,12 +195,6 @@ def test_reasons_are_said_once_and_survive_json(index):
     assert json.loads(json.dumps(found.to_dict()))["reasons"][0]["code"] in set(codes(found))
 
 
-def test_a_partition_only_predicate_has_no_reasons(index):
-    for text in ("day != 1", "day > 1", "NOT day IN (1, 2)", "day IS NOT NULL"):
-        found = index.search(text)
-        assert (found.kind, found.reasons) == ("exact", ())
-
-
 # --- explain --------------------------------------------------------------------------------------------------------
 
 
@@ -217,31 +211,7 @@ def test_explain_prints_the_funnel(hive_lake, index):
     assert document["files"] == {"covered": 5, "unknown": 0, "changed": 0, "deleted": 0}
 
 
-def test_explain_counts_deleted_files(hive_lake, index):
-    (hive_lake.root / hive_lake.files[0]).unlink()
-    explained = index.explain("user_id = 'x'")
-    assert (explained.num_covered, explained.num_unknown, explained.num_deleted) == (4, 0, 1)
-    assert explained.result.total.rows == 4700
-
-
 # --- predicates that are hard on the evaluator ----------------------------------------------------------------------
-
-
-def test_a_tree_of_any_depth_is_searched_and_one_too_deep_to_read_rows_refused(tmp_path):
-    pq.write_table(pa.table({"c": range(100), "d": range(100)}), tmp_path / "a.parquet")
-    index = zb.build_index(tmp_path, "c", rows_per_zone=10)
-    tree: Predicate = zb.Equals("c", 55)
-    for number in range(1, 3001):
-        tree = (tree | zb.Equals("c", 55)) & ~zb.Equals("d", -number)
-        if number == 100:
-            assert index.search(tree).num_zones_kept == 1
-            assert index.to_table(tree)["c"].to_pylist() == [55]
-    message = ""
-    try:
-        index.search(tree)
-    except PredicateError as error:
-        message = str(error)
-    assert "at most 1000 levels deep" in message
 
 
 def test_an_empty_lake_has_nothing_to_find(tmp_path):
@@ -267,11 +237,6 @@ def test_what_is_no_predicate_is_refused(index, predicate):
     for call in (index.search, index.scan, index.explain):
         with pytest.raises(PredicateError):
             call(predicate)
-
-
-def test_a_condition_must_be_true_or_false(index):
-    with pytest.raises(PredicateError, match="must be"):
-        index.scan("user_id")
 
 
 # --- zone tables without a data set -----------------------------------------------------------------------------------

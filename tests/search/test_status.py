@@ -151,11 +151,9 @@ def test_a_partition_column_that_files_hold_too_has_a_reason_of_its_own(tmp_path
 
 
 def test_explain_tells_false_zones_expected_and_seen(tmp_path):
-    root = tmp_path / "lake"
-    root.mkdir()
     values = np.random.default_rng(0).permutation(20_000)
-    pq.write_table(pa.table({"x": values}), root / "a.parquet")
-    index = zb.build_index(root, "x", rows_per_zone=10, fpp=0.01, sizing="exact")
+    pq.write_table(pa.table({"x": values}), tmp_path / "a.parquet")
+    index = zb.build_index(tmp_path, "x", rows_per_zone=10, fpp=0.01, sizing="exact")
     found = index.explain(zb.Equals("x", 7))
     assert 0.03 < found.false_zones.expected < 0.1, "ten values in the 256 bits of a filter: far fewer than asked for"
     assert found.false_zones.kept == found.result.num_zones_kept
@@ -166,7 +164,7 @@ def test_explain_tells_false_zones_expected_and_seen(tmp_path):
     assert index.explain("x = 7 AND x IS NOT NULL").false_zones is None
     assert not found.false_zones.is_located
     for how in ({"kind": "both"}, {"kind": "locator"}):
-        located = zb.build_index(root, "x", rows_per_zone=10, fpp=0.01, overwrite=True, **how)
+        located = zb.build_index(tmp_path, "x", rows_per_zone=10, fpp=0.01, overwrite=True, **how)
         found = located.explain(zb.IsIn("x", [7, -1]))
         assert found.false_zones.is_located
         assert found.false_zones.expected == 2 * 20_000 / 2**41

@@ -36,13 +36,11 @@ VALUES = [None if number % 9 == 0 else number for number in range(ROWS)]
 @pytest.fixture
 def root(tmp_path) -> Path:
     """A lake of two files with an index of 20 small zones, in one segment."""
-    folder = tmp_path / "lake"
-    folder.mkdir()
     for number in range(2):
         part = pa.array(VALUES[number * 30 : number * 30 + 30], pa.int64())
-        pq.write_table(pa.table({"c": part}), folder / f"part-{number}.parquet")
-    zb.build_index(folder, "c", rows_per_zone=3, fpp=0.01, workers=1)
-    return folder
+        pq.write_table(pa.table({"c": part}), tmp_path / f"part-{number}.parquet")
+    zb.build_index(tmp_path, "c", rows_per_zone=3, fpp=0.01, workers=1)
+    return tmp_path
 
 
 def check_honest(root: Path) -> None:
@@ -110,18 +108,16 @@ def test_a_flip_at_every_tenth_byte_is_found(root, kind):
 
 def test_a_flip_in_one_batch_costs_only_its_rows(tmp_path):
     """The other batches of the segment are still used."""
-    root = tmp_path / "lake"
-    root.mkdir()
-    pq.write_table(pa.table({"c": range(4000)}), root / "a.parquet")
-    index = zb.build_index(root, "c", rows_per_zone=1, workers=1, optimize=False)
-    entry = read_version(LocalStore(index.root), 1).columns[0].segments[0]
+    pq.write_table(pa.table({"c": range(4000)}), tmp_path / "a.parquet")
+    index = zb.build_index(tmp_path, "c", rows_per_zone=1, workers=1, optimize=False)
+    entry = read_version(LocalStore(index.tmp_path), 1).columns[0].segments[0]
     assert len(entry.spans) == 6
-    path = index.root / entry.path
+    path = index.tmp_path / entry.path
     data = bytearray(path.read_bytes())
     data[entry.spans[0].num_bytes + entry.spans[1].num_bytes + 50_000] ^= 4
     path.write_bytes(data)
     with pytest.warns(RuntimeWarning, match="span 2 of segment"):
-        found = zb.open_index(root).search("c = 7")
+        found = zb.open_index(tmp_path).search("c = 7")
     assert 1024 < found.num_rows_kept < 1024 + 200
     assert [reason.code for reason in found.reasons] == ["SEGMENT_CORRUPT"]
 

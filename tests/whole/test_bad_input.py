@@ -198,15 +198,13 @@ def claim(path, claims):
 @pytest.mark.parametrize("share", [1 << 20, 1200], ids=["whole", "in units"])
 def test_a_footer_that_counts_wrong_is_kept_and_said(tmp_path, monkeypatch, claims, share):
     monkeypatch.setattr(building, "_MIN_UNIT_ROWS", share)
-    root = tmp_path / "lake"
-    root.mkdir()
     for name in ("good", "wrong"):
         plain = {"use_dictionary": False, "compression": "none", "row_group_size": 1000}
-        pq.write_table(pa.table({"x": np.arange(3000)}), root / f"{name}.parquet", **plain)
-    claim(root / "wrong.parquet", claims)
-    assert pq.read_table(root / "wrong.parquet").num_rows == 3000  # pyarrow does not care
+        pq.write_table(pa.table({"x": np.arange(3000)}), tmp_path / f"{name}.parquet", **plain)
+    claim(tmp_path / "wrong.parquet", claims)
+    assert pq.read_table(tmp_path / "wrong.parquet").num_rows == 3000  # pyarrow does not care
     with pytest.warns(RuntimeWarning, match=r"wrong\.parquet must hold"):
-        index = zb.build_index(root, "x", rows_per_zone=100, workers=1)
+        index = zb.build_index(tmp_path, "x", rows_per_zone=100, workers=1)
     for value in (0, 999, 1000, 1500, 2700, 2999):
         found = index.search(zb.Equals("x", value))
         assert "wrong.parquet" in found.files

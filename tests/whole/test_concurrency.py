@@ -23,7 +23,6 @@ import zonebloom as zb
 from tests.conftest import index_of
 from tests.depth import at_depth
 from tests.lives import hundreds, lake_of, rows_of, write
-from tests.zygote import Zygote
 from zonebloom.errors import ConcurrentCommitError, CorruptIndexError, DataFileError, IndexNotFoundError
 from zonebloom.indexing.apply import reserved_ids
 from zonebloom.indexing.versions import delete_index
@@ -291,14 +290,18 @@ def test_an_index_that_was_deleted_is_not_refreshed(lake):
 # --- many processes ---------------------------------------------------------------------------------------------------
 
 
-def run(root: Path, what: str, numbers, **options) -> None:
-    """Children of one zygote do `what`, all at once."""
-    with Zygote() as zygote:
+@pytest.fixture
+def run(zygote):
+    """`run(root, what, numbers, ...)`: children do `what`, all at once."""
+
+    def together(root: Path, what: str, numbers, **options) -> None:
         children = [zygote.fork(what, root, number=number, **options) for number in numbers]
         assert [zygote.wait(child) for child in children] == [0] * len(children)
 
+    return together
 
-def test_eight_processes_commit_and_none_is_lost(lake, figure):
+
+def test_eight_processes_commit_and_none_is_lost(lake, run, figure):
     """Each commit adds another file, while a reader holds the first version."""
     reader = zb.open_index(lake)
     before = reader.search("k = 150").row_ranges
@@ -313,7 +316,7 @@ def test_eight_processes_commit_and_none_is_lost(lake, figure):
     figure(f"{WRITERS * COMMITS} commits of {WRITERS} processes on local disk, none lost, no version skipped")
 
 
-def test_eight_processes_commit_to_an_object_store_and_none_is_lost(lake, s3, figure):
+def test_eight_processes_commit_to_an_object_store_and_none_is_lost(lake, s3, run, figure):
     """Each commit adds another local file to an index in a bucket."""
     zb.build_index(lake, "k", rows_per_zone=10, index=s3.url("index"), storage_options=s3.options)
     run(lake, "commit_often", range(1, WRITERS + 1), commits=COMMITS_THERE, index=s3.url("index"), options=s3.options)
@@ -326,7 +329,7 @@ def test_eight_processes_commit_to_an_object_store_and_none_is_lost(lake, s3, fi
     figure(f"{num_commits} commits of {WRITERS} processes on the S3 stand-in, none lost, no version skipped")
 
 
-def test_processes_that_see_each_others_files_index_each_once(lake):
+def test_processes_that_see_each_others_files_index_each_once(lake, run):
     run(lake, "refresh_whole", range(1, 5))
     index = zb.open_index(lake)
     assert index.refresh().num_files_added == 0

@@ -17,7 +17,6 @@ import zonebloom as zb
 from tests.conftest import index_of
 from tests.depth import at_depth
 from tests.lives import assert_every_row_is_found, hundreds, lake_of, write
-from tests.zygote import Zygote
 from zonebloom.errors import IndexExistsError
 from zonebloom.indexing.versions import delete_index
 from zonebloom.storage.manifest import list_versions, read_version
@@ -33,7 +32,7 @@ def wait_for_a_version(store: LocalStore) -> None:
         time.sleep(0.001)
 
 
-def test_a_writer_killed_at_any_moment_loses_nothing(tmp_path, figure):
+def test_a_writer_killed_at_any_moment_loses_nothing(tmp_path, zygote, figure):
     """While files come and change, one that builds, refreshes, optimizes or vacuums in a loop is killed."""
     random_ = random.Random(0)
     root = tmp_path / "lake"
@@ -44,35 +43,34 @@ def test_a_writer_killed_at_any_moment_loses_nothing(tmp_path, figure):
     store, other = LocalStore(index_of(root)), LocalStore(root / "_other")
     survived: Counter[str] = Counter()
     newest = commits = resumed = 0
-    with Zygote() as zygote:
-        for kill in range(KILLS):
-            what = KINDS[kill % len(KINDS)]
-            write(root / f"n{kill % 5}.parquet", range(50_000 + 100 * kill, 50_050 + 100 * kill), extra=kill + 1)
-            child = zygote.fork(what, root)
-            if what == "build" and kill % 2:
-                wait_for_a_version(other)
-            time.sleep(random_.uniform(0.0, 0.02 if what == "build" else 0.1))
-            with contextlib.suppress(ProcessLookupError):  # a build that is done ends by itself
-                os.kill(child, signal.SIGKILL)
-            code = zygote.wait(child)
-            assert code == -signal.SIGKILL or (code == 0 and what == "build")
-            versions = list_versions(store)
-            assert versions[-1] >= newest, "no version goes back"
-            commits += versions[-1] - newest
-            index = zb.open_index(root)
-            assert_every_row_is_found(root, index)
-            assert index.refresh(workers=1).unreadable == ()
-            newest = index.version
-            assert_every_row_is_found(root, index, is_fresh=kill % 5 == 4)
-            if what == "build":
-                begun = list_versions(other)
-                resumed += bool(begun) and read_version(other, begun[-1]).column("k").is_unfinished
-                with contextlib.suppress(IndexExistsError):  # it was done
-                    zb.build_index(root, "k", rows_per_zone=10, index=root / "_other", commit_every=300, workers=1)
-                built = zb.open_index(root / "_other")
-                assert_every_row_is_found(root, built, is_fresh=True)
-                delete_index(other)
-            survived[what] += code == -signal.SIGKILL
+    for kill in range(KILLS):
+        what = KINDS[kill % len(KINDS)]
+        write(root / f"n{kill % 5}.parquet", range(50_000 + 100 * kill, 50_050 + 100 * kill), extra=kill + 1)
+        child = zygote.fork(what, root)
+        if what == "build" and kill % 2:
+            wait_for_a_version(other)
+        time.sleep(random_.uniform(0.0, 0.02 if what == "build" else 0.1))
+        with contextlib.suppress(ProcessLookupError):  # a build that is done ends by itself
+            os.kill(child, signal.SIGKILL)
+        code = zygote.wait(child)
+        assert code == -signal.SIGKILL or (code == 0 and what == "build")
+        versions = list_versions(store)
+        assert versions[-1] >= newest, "no version goes back"
+        commits += versions[-1] - newest
+        index = zb.open_index(root)
+        assert_every_row_is_found(root, index)
+        assert index.refresh(workers=1).unreadable == ()
+        newest = index.version
+        assert_every_row_is_found(root, index, is_fresh=kill % 5 == 4)
+        if what == "build":
+            begun = list_versions(other)
+            resumed += bool(begun) and read_version(other, begun[-1]).column("k").is_unfinished
+            with contextlib.suppress(IndexExistsError):  # it was done
+                zb.build_index(root, "k", rows_per_zone=10, index=root / "_other", commit_every=300, workers=1)
+            built = zb.open_index(root / "_other")
+            assert_every_row_is_found(root, built, is_fresh=True)
+            delete_index(other)
+        survived[what] += code == -signal.SIGKILL
     index.vacuum(older_than=timedelta(0))
     named = {path for entry in read_version(store, index.version).columns for path in entry.files}
     there = {path.relative_to(index.root).as_posix() for path in (index.root / "columns").rglob("*.*")}
@@ -84,19 +82,18 @@ def test_a_writer_killed_at_any_moment_loses_nothing(tmp_path, figure):
     figure(f"builds that were killed after a step, and went on: {resumed}")
 
 
-def test_an_import_killed_at_any_moment_is_whole_or_not_there(tmp_path, figure):
+def test_an_import_killed_at_any_moment_is_whole_or_not_there(tmp_path, zygote, figure):
     root = lake_of(tmp_path, *hundreds(3))
     zones = zb.build_index(root, "k", rows_per_zone=10, kind="bloom", workers=1).zone_table("k")
     store, random_, there = LocalStore(root / "_other"), random.Random(0), 0
-    with Zygote() as zygote:
-        for _ in range(KILLS // 5):
-            child = zygote.fork("import_zones", root)
-            time.sleep(random_.uniform(0.0, 0.15))
-            os.kill(child, signal.SIGKILL)
-            assert zygote.wait(child) == -signal.SIGKILL
-            there += bool(list_versions(store))
-            if not list_versions(store):
-                zb.import_index(root, zones, column="k", index=root / "_other")
-            assert_every_row_is_found(root, zb.open_index(root / "_other"), is_fresh=True)
-            zb.delete_index(root / "_other")
+    for _ in range(KILLS // 5):
+        child = zygote.fork("import_zones", root)
+        time.sleep(random_.uniform(0.0, 0.15))
+        os.kill(child, signal.SIGKILL)
+        assert zygote.wait(child) == -signal.SIGKILL
+        there += bool(list_versions(store))
+        if not list_versions(store):
+            zb.import_index(root, zones, column="k", index=root / "_other")
+        assert_every_row_is_found(root, zb.open_index(root / "_other"), is_fresh=True)
+        zb.delete_index(root / "_other")
     figure(f"imports killed: {KILLS // 5}, {there} of them after the commit; 0 rows lost")
