@@ -42,11 +42,14 @@ def index_of(root: Path) -> Path:
     return root.with_name(f"_{root.name}.zonebloom")
 
 
-def flip(path: Path, position: int, bit: int) -> None:
-    """One other bit in a file."""
-    data = bytearray(path.read_bytes())
-    data[position] ^= 1 << bit
-    path.write_bytes(bytes(data))
+def flip(path: Path, position: int | None = None, bit: int = 0) -> None:
+    """One other bit in a file, by default in the byte in its middle."""
+    position = path.stat().st_size // 2 if position is None else position
+    with path.open("r+b") as file:
+        file.seek(position)
+        byte = file.read(1)[0]
+        file.seek(position)
+        file.write(bytes([byte ^ 1 << bit]))
 
 
 @dataclass(frozen=True)

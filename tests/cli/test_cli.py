@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import zonebloom as zb
-from tests.conftest import index_of, refuse_constant
+from tests.conftest import flip, index_of, refuse_constant
 
 FIVE = ["fragment_id", "zone_start", "zone_length", "has_null", "bloom_filter_data"]
 
@@ -217,10 +217,7 @@ def test_verify(lake, run):
     assert (text.code, text.err) == (0, "")
     assert text.out.startswith("sound\n  files       3\n  files read  3\n")
     assert run("verify", lake.root, "--sample", "0.3", "-f", "json").document["is_sound"] is True
-    segment = next((index_of(lake.root) / "columns").rglob("*.arrow"))
-    data = bytearray(segment.read_bytes())
-    data[len(data) // 2] ^= 1
-    segment.write_bytes(data)
+    flip(next((index_of(lake.root) / "columns").rglob("*.arrow")))
     wrong = run("verify", lake.root, "--all", "-f", "json")
     assert (wrong.code, wrong.document["is_sound"]) == (1, False)
     assert run("verify", lake.root).out.startswith("NOT SOUND")

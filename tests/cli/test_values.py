@@ -119,11 +119,12 @@ def test_a_table_without_that_column_is_refused(lake, run, tmp_path):
 def texts(tmp_path):
     """Texts that a list could cut or drop, and ids of 16 bytes."""
     values = ["", "a", " b ", "'q'", "id"]
+    (root := tmp_path / "texts").mkdir()
     ids = pa.array([bytes([number]) * 16 for number in range(5)], pa.binary(16))
     coded = {"d": pa.array(values).dictionary_encode(), "o": pa.array([b"a"] * 5).dictionary_encode()}
-    pq.write_table(pa.table({"s": values, "t": ids, "n": range(5), **coded}), tmp_path / "x.parquet")
-    zb.build_index(tmp_path, ["s", "t", "n", "d", "o"])
-    return tmp_path
+    pq.write_table(pa.table({"s": values, "t": ids, "n": range(5), **coded}), root / "x.parquet")
+    zb.build_index(root, ["s", "t", "n", "d", "o"])
+    return root
 
 
 @pytest.mark.parametrize(

@@ -310,6 +310,6 @@ def test_no_damage_to_filters_or_their_places_ends_the_process_or_raises_a_bare_
     filters = {"i": {"ndv": 10, "fpp": 0.1}}
     pq.write_table(table, tmp_path / "a.parquet", row_group_size=10, store_schema=False, bloom_filter_options=filters)
     pq.write_table(table, tmp_path / "b.parquet", store_schema=False)
-    num_read, num_refused = fuzzed(tmp_path, step=8 if IS_DEEP else 40, rounds=at_depth(60), every=1)
+    num_read, num_refused = fuzzed(tmp_path, step=8 if IS_DEEP else 60, rounds=at_depth(60), every=1)
     assert num_read > at_depth(200)
     assert num_refused > at_depth(50)

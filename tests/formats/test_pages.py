@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import decimal
 import os
+import shutil
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -310,9 +311,9 @@ def test_files_of_datafusion(events, tmp_path):
 # --- what is read, and what is kept ---------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def large_lake(tmp_path) -> Path:
-    """One file of two row groups of 100 000 rows, with a page index; `key` is unique."""
+@pytest.fixture(scope="module")
+def large_file(tmp_path_factory) -> Path:
+    """Two row groups of 100 000 rows, with a page index; `key` is unique."""
     random = np.random.default_rng(2)
     table = pa.table(
         {
@@ -321,10 +322,17 @@ def large_lake(tmp_path) -> Path:
             "amount": random.random(200_000),
         }
     )
-    (tmp_path / "lake").mkdir()
+    path = tmp_path_factory.mktemp("large") / "x.parquet"
     options = {"row_group_size": 100_000, "compression": "none", "use_dictionary": False, "write_page_index": True}
-    pq.write_table(table, tmp_path / "lake" / "x.parquet", data_page_size=1 << 16, **options)
-    os.utime(tmp_path / "lake" / "x.parquet", (1, 1))
+    pq.write_table(table, path, data_page_size=1 << 16, **options)
+    return path
+
+
+@pytest.fixture
+def large_lake(tmp_path, large_file) -> Path:
+    """A folder of a copy of the large file, which is old."""
+    (tmp_path / "lake").mkdir()
+    os.utime(shutil.copy(large_file, tmp_path / "lake"), (1, 1))
     return tmp_path / "lake"
 
 

@@ -28,6 +28,7 @@ from hypothesis import strategies as st
 from pyarrow.parquet import encryption
 
 import zonebloom as zb
+from tests.conftest import flip
 from tests.depth import at_depth
 from zonebloom.bloom.sizing import expected_fpp
 from zonebloom.cli.bytes_text import text_of
@@ -196,14 +197,23 @@ def test_a_chunk_without_a_filter_has_none_and_wrong_names_are_said(tmp_path):
 def test_every_damaged_bit_of_a_header_is_no_filter(tmp_path):
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"a": range(1000)}), path, bloom_filter_options={"a": {"ndv": 1000, "fpp": 0.01}})
-    raw = path.read_bytes()
-    offset = pq.read_metadata(path).row_group(0).column(0).bloom_filter_offset
-    header = len(zb.parquet_bloom(path, 0, "a").to_parquet_bytes()) - zb.parquet_bloom(path, 0, "a").num_bytes
-    for place in range(offset, offset + header):
-        for bit in range(8):
-            path.write_bytes(raw[:place] + bytes([raw[place] ^ 1 << bit]) + raw[place + 1 :])
-            with pytest.raises(DataFileError, match="cannot be used"):
-                zb.parquet_bloom(path, 0, "a")
+    check_every_bit_of_the_header(path, 0, "a")
+
+
+def check_every_bit_of_the_header(path: Path, group: int, name: str) -> None:
+    """No filter is read of a header with a flipped bit."""
+    metadata = pq.read_metadata(path)
+    (offset,) = (
+        chunk.bloom_filter_offset
+        for chunk in map(metadata.row_group(group).column, range(metadata.num_columns))
+        if chunk.path_in_schema == name
+    )
+    filter_ = zb.parquet_bloom(path, group, name)
+    for bit in range(8 * (len(filter_.to_parquet_bytes()) - filter_.num_bytes)):
+        flip(path, offset + bit // 8, bit % 8)
+        with pytest.raises(DataFileError, match="cannot be used"):
+            zb.parquet_bloom(path, group, name)
+        flip(path, offset + bit // 8, bit % 8)
 
 
 # --- listing ----------------------------------------------------------------------------------------------------------
@@ -250,9 +260,7 @@ def test_a_filter_cannot_tell_of_what_is_not_compared_by_bytes(tmp_path):
 def test_a_filter_that_cannot_be_used_is_listed_with_its_problem(tmp_path):
     path = tmp_path / "a.parquet"
     write_pyarrow(path)
-    raw = bytearray(path.read_bytes())
-    raw[pq.read_metadata(path).row_group(1).column(0).bloom_filter_offset + 4] ^= 1
-    path.write_bytes(raw)
+    flip(path, pq.read_metadata(path).row_group(1).column(0).bloom_filter_offset + 4, 0)
     first, second = zb.parquet_blooms(path, column="key", value=-1).to_pylist()[:2]
     assert (first["problem"], first["excluded"]) == (None, True)
     assert "uncompressed split-block filter" in second["problem"]
@@ -610,19 +618,10 @@ def test_every_damaged_bit_of_a_header_without_a_length_is_no_filter(copied, tmp
     raw = copied[1].read_bytes()[:start] + footer + struct.pack("<I4s", len(footer), b"PAR1")
     path = tmp_path / "a.parquet"
     path.write_bytes(raw)
-    metadata = pq.read_metadata(path)
+    assert pq.read_metadata(path).row_group(0).column(0).bloom_filter_length is None
     for group, name in ((0, "key"), (3, "blob")):
-        chunk = metadata.row_group(group).column(TABLE.schema.get_field_index(name))
-        assert chunk.bloom_filter_length is None
-        path.write_bytes(raw)
-        whole = zb.parquet_bloom(path, group, name)
-        assert whole == zb.parquet_bloom(copied[1], group, name)
-        for place in range(chunk.bloom_filter_offset, chunk.bloom_filter_offset + 17):
-            for bit in range(8):
-                if place < chunk.bloom_filter_offset + len(whole.to_parquet_bytes()) - whole.num_bytes:
-                    path.write_bytes(raw[:place] + bytes([raw[place] ^ 1 << bit]) + raw[place + 1 :])
-                    with pytest.raises(DataFileError, match="cannot be used"):
-                        zb.parquet_bloom(path, group, name)
+        assert zb.parquet_bloom(path, group, name) == zb.parquet_bloom(copied[1], group, name)
+        check_every_bit_of_the_header(path, group, name)
 
 
 def test_a_filter_without_a_length_may_end_where_a_page_index_begins(tmp_path):
@@ -758,9 +757,7 @@ def own_lake(tmp_path_factory) -> tuple[zb.Index, pa.Table]:
 def test_a_damaged_filter_keeps_its_row_group_and_is_said(indexed):
     root, index = indexed
     write_pyarrow(root / "b.parquet")
-    raw = bytearray((root / "b.parquet").read_bytes())
-    raw[pq.read_metadata(root / "b.parquet").row_group(2).column(0).bloom_filter_offset] ^= 1
-    (root / "b.parquet").write_bytes(raw)
+    flip(root / "b.parquet", pq.read_metadata(root / "b.parquet").row_group(2).column(0).bloom_filter_offset, 0)
     found = index.search(zb.col("key") == -1)
     assert [(one.start, one.stop) for one in found.row_ranges] == [(2000, 3000)]
     assert [one.path for one in found.reasons if one.code == "FILTER_UNUSABLE"] == ["b.parquet"]
@@ -917,9 +914,7 @@ def test_damaged_filters_are_not_adopted(tmp_path):
     path = tmp_path / "lake" / "a.parquet"
     path.parent.mkdir()
     write_pyarrow(path)
-    raw = bytearray(path.read_bytes())
-    raw[pq.read_metadata(path).row_group(1).column(0).bloom_filter_offset + 1] ^= 1
-    path.write_bytes(raw)
+    flip(path, pq.read_metadata(path).row_group(1).column(0).bloom_filter_offset + 1, 0)
     index = zb.build_index(path.parent, ["key", "text"], rows_per_zone=500, adopt="parquet")
     assert [one["num_zones"] for one in index.info()["columns"]] == [8, 4]
     assert index.verify(sample=1.0).is_sound

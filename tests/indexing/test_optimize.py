@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import zonebloom as zb
+from tests.conftest import flip
 from tests.depth import at_depth
 from zonebloom.bloom.zones import zone_schema
 from zonebloom.errors import ConcurrentCommitError, CorruptIndexError, StorageError
@@ -165,10 +166,7 @@ def test_a_damaged_segment_stays_and_is_told(tmp_path, damaged):
     zones = random_zones(6, 300, [1], 0)
     first, _ = optimize_column(store, column_of([write_zones(store, zones[:300])]), {0}, lambda _: None)
     entries = [*first.segments, write_zones(store, zones[300:])]
-    path = tmp_path / entries[damaged].path
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
-    path.write_bytes(bytes(data))
+    flip(tmp_path / entries[damaged].path)
     column, done = optimize_column(store, column_of(entries), set(range(6)), lambda _: None)
     assert entries[damaged] in column.segments
     assert len(done.damage) == 1

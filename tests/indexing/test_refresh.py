@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import zonebloom as zb
-from tests.conftest import index_of, make_rows
+from tests.conftest import flip, index_of, make_rows
 from zonebloom.errors import DataFileError, InvalidArgumentError, StaleIndexError, UnsupportedFormatError
 from zonebloom.formats import DataFile, ParquetDataset
 from zonebloom.storage.manifest import list_versions, read_version
@@ -282,10 +282,7 @@ def test_damage_is_repaired(lake, what, how):
 
 def test_damage_that_a_search_has_met_is_repaired_without_check(lake):
     version = read_version(LocalStore(index_of(lake.root)), 1)
-    path = index_of(lake.root) / version.columns[0].segments[0].path
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
-    path.write_bytes(data)
+    flip(index_of(lake.root) / version.columns[0].segments[0].path)
     index = zb.open_index(lake.root)
     with pytest.warns(RuntimeWarning, match="must have checksum"):
         assert index.search("user_id = 'x'").reasons

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import zonebloom as zb
+from tests.conftest import flip
 from tests.lives import assert_every_row_is_found, lake_of, rows_of, write
 from zonebloom.errors import DataFileError, PredicateError
 from zonebloom.storage.locator.reader import LocatorSegment
@@ -154,12 +155,10 @@ def test_nulls_and_zeros(tmp_path, how):
 def test_a_damaged_locator_is_told_and_the_filters_answer(lake, how):
     index = build(lake, workers=1)
     path = index.root / locators_of(index)[0].path
-    data = bytearray(path.read_bytes())
     if how == "missing":
         path.unlink()
     else:
-        data[-40 if how == "tail" else 100] ^= 4
-        path.write_bytes(data)
+        flip(path, path.stat().st_size - 40 if how == "tail" else 100)
     index = zb.open_index(lake)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -246,10 +245,7 @@ def test_locate_names_every_row_of_every_key(lake, how):
 
 def test_locators_instead_of_filters_that_are_damaged_keep_their_zones(lake):
     index = build(lake, workers=1, **INSTEAD)
-    path = index.root / locators_of(index)[0].path
-    data = bytearray(path.read_bytes())
-    data[100] ^= 4
-    path.write_bytes(data)
+    flip(index.root / locators_of(index)[0].path, 100)
     index = zb.open_index(lake)
     with pytest.warns(RuntimeWarning, match="rows that it describes are read whole"):
         found = index.search("k = 7")
@@ -265,9 +261,7 @@ def test_locators_instead_of_filters_that_are_damaged_keep_their_zones(lake):
 def test_locate_warns_of_a_damaged_locator(lake, how, answer):
     path = build(lake, workers=1, **how).root / "columns/k"
     [locator] = path.glob("*.locator")
-    data = bytearray(locator.read_bytes())
-    data[100] ^= 4
-    locator.write_bytes(data)
+    flip(locator, 100)
     with pytest.warns(RuntimeWarning, match=r"page 0 of segment .* must have the checksum that it carries"):
         getattr(zb.open_index(lake), answer)("k", [7])
 

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import zonebloom as zb
+from tests.conftest import flip
 from tests.lives import write
 from zonebloom.errors import CorruptIndexError
 from zonebloom.storage.fragments import (
@@ -57,9 +58,7 @@ def test_a_list_on_disk_gives_back_what_was_written(tmp_path_factory, found):
     entry = write_fragments(store, FragmentTable.of(found))
     assert read_fragments(store, entry).values() == found
     assert (entry.num_fragments, entry.num_bytes) == (len(found), store.size(entry.path))
-    data = bytearray(store.read(entry.path))
-    data[len(data) // 2] ^= 1
-    (store.root / entry.path).write_bytes(data)
+    flip(store.root / entry.path)
     with pytest.raises(CorruptIndexError):
         read_fragments(store, entry)
 

@@ -22,7 +22,7 @@ from zonebloom.indexing.versions import delete_index
 from zonebloom.storage.manifest import list_versions, read_version
 from zonebloom.stores.local import LocalStore
 
-KILLS = int(os.environ.get("ZONEBLOOM_KILLS") or at_depth(210, 15))
+KILLS = int(os.environ.get("ZONEBLOOM_KILLS") or at_depth(210, 10))
 KINDS = ("build", "rebuild", "refresh", "optimize", "vacuum")
 
 

@@ -33,7 +33,7 @@ from zonebloom.errors import ConcurrentCommitError, CorruptIndexError, InvalidAr
 from zonebloom.options import KINDS
 from zonebloom.reasons import ReasonCode
 
-LIVES = int(os.environ.get("ZONEBLOOM_LIVES") or at_depth(120, 8))
+LIVES = int(os.environ.get("ZONEBLOOM_LIVES") or at_depth(120, 5))
 STEPS = 50
 
 KEYS = st.one_of(st.integers(0, 40), st.none())

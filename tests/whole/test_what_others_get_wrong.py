@@ -26,9 +26,10 @@ def lake(tmp_path):
     """`lake(table, ...)` writes each table as a file, `part-0.parquet` and on, and gives the folder."""
 
     def write(*tables: pa.Table):
+        (root := tmp_path / "lake").mkdir()
         for number, table in enumerate(tables):
-            pq.write_table(table, tmp_path / f"part-{number}.parquet", row_group_size=4)
-        return tmp_path
+            pq.write_table(table, root / f"part-{number}.parquet", row_group_size=4)
+        return root
 
     return write
 
