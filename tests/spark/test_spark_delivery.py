@@ -26,7 +26,6 @@ from tests.depth import IS_DEEP, deep_only
 from tests.spark import cluster, faults
 from tests.spark.test_spark_build import assert_survives
 from zonebloom.engines.spark.executors import Cluster, unpickled
-from zonebloom.engines.spark.scan.read import read
 from zonebloom.errors import InvalidArgumentError, MissingDependencyError
 from zonebloom.spark import ZoneBloom
 
@@ -120,7 +119,7 @@ def test_a_read_does_without_executors_that_lack_zonebloom(remote, tmp_path, mon
         pq.write_table(pa.table({"key": range(number * 1000, number * 1000 + 1000)}), root / f"{number}.parquet")
     zonebloom.build_index(root, "key", rows_per_zone=10)
     remote.addArtifacts(zipped(tmp_path / "none.zip", "raise ImportError('No module named zonebloom')"), pyfile=True)
-    lake = read(remote, str(root))
+    lake = ZoneBloom(remote).read(str(root))
     assert lake.prepare("key = 1007").method == "files"
     assert lake.where("key = 1007").count() == 1
     with pytest.raises(InvalidArgumentError, match="got executors must have zonebloom"):

@@ -240,14 +240,29 @@ class ZoneBloom:
     ) -> Lake:
         """The data set or table at `path`. Its `.where(condition)` reads only rows that may match.
 
+        The schema is that of `spark.read.parquet(path)` at this moment; files are listed for each query. One `Lake`
+        serves any number of queries and threads, and retains the open index. The driver or executors read tables
+        (without their deleted rows) and files in a store. Their schema has the columns of the index.
+
         Parameters
         ----------
         path
             A path, a table, a frame that is a plain scan, or the name of a table of Spark's catalog: `db.events`.
+        index
+            The place of the index, if it is not beside the data. Files of `path` that are not in it are read whole.
         method
             `auto` chooses for each query; `driver`, `row_ranges`, `files` and `plain` force one way.
         columns
-            Columns of the rows; all by default.
+            Columns of the rows, in order; all by default.
+
+        Raises
+        ------
+        IndexNotFoundError
+            There is no index.
+        InvalidArgumentError
+            The data set is a Lance table, or a frame has other rows or columns than its files.
+        ColumnNotFoundError
+            There is no such column.
 
         Design: docs/design/spark.md#reads
         """
