@@ -32,7 +32,8 @@ from zonebloom.reasons import Reason, ReasonCode
 if TYPE_CHECKING:
     from zonebloom.search.view import View
 
-_CHAR = "__CHAR_VARCHAR_TYPE_STRING"
+CHAR = "__CHAR_VARCHAR_TYPE_STRING"
+"""Metadata key of a text column's declared type, CHAR(n) or VARCHAR(n)."""
 _READ_AS_STORED = frozenset({"comment", "parquet.field.id", "CURRENT_DEFAULT"})
 """Metadata of a column that changes no value. `CURRENT_DEFAULT` is for writers; ids have a rule of their own."""
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
@@ -295,7 +296,7 @@ def altering_metadata(metadata: Mapping[str, Any]) -> str | None:
     'EXISTS_DEFAULT'
     """
     for key, value in metadata.items():
-        if key not in _READ_AS_STORED and not (key == _CHAR and str(value).startswith("varchar(")):
+        if key not in _READ_AS_STORED and not (key == CHAR and str(value).startswith("varchar(")):
             return key
     return None
 
