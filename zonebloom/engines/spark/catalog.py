@@ -10,6 +10,7 @@ Design: docs/design/spark.md#names, docs/design/spark.md#frames
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import posixpath
 import re
@@ -243,6 +244,11 @@ def location_of(url: str) -> str:
         if url.startswith(scheme):
             return "s3://" + unquote(url.removeprefix(scheme))
     return unquote(url) if "://" in url else url
+
+
+def described(spark: Any, table: str, partition: str = "") -> dict[str, Any]:
+    """What Spark's catalog says about a table, a view or a partition; the names are SQL."""
+    return dict(json.loads(spark.sql(f"DESCRIBE EXTENDED {table} {partition} AS JSON").collect()[0][0]))
 
 
 def table_of(frame: DataFrame) -> str | None:
