@@ -16,7 +16,6 @@ from zonebloom.engines.spark.scan.read import lake_of
 from zonebloom.predicates import Predicate
 from zonebloom.search.explain import Explanation
 from zonebloom.search.explain import explain as explain_search
-from zonebloom.search.query import Query
 
 _SCHEMA = "part string, kept bigint, total bigint, code string, message string, column string, path string"
 
@@ -86,5 +85,4 @@ def explain(
     """
     lake = source if isinstance(source, Lake) else lake_of(catalog, source, index)
     plan = lake.plan(condition, method=method)
-    search = explain_search(Query(plan.view, plan.condition.predicate, own_filters=False))
-    return Explained(catalog.spark, plan, search)
+    return Explained(catalog.spark, plan, explain_search(plan.query))

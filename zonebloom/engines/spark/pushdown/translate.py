@@ -85,12 +85,6 @@ class Condition:
         sure = [part for part in conjuncts(self.predicate) if not any(isinstance(node, unsure) for node in part.walk())]
         return And(sure) if sure else EVERY_ROW
 
-    def filtered(self, frame: DataFrame) -> DataFrame:
-        """The rows of `frame` in which Spark finds the condition TRUE; keys are not applied."""
-        for condition in self.residual:
-            frame = frame.where(condition)
-        return frame
-
 
 def understand(given: str | Column | Predicate, binder: Binder, template: DataFrame) -> Condition:
     """Translate a condition to its parts for the index and for Spark.
