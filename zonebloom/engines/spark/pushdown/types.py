@@ -12,14 +12,14 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import types
-from pyspark.sql.types import DataType, StructType
+from pyspark.sql.types import DataType, StructField, StructType
 
 from zonebloom.arrow import unwrapped
 from zonebloom.bloom.hashing import resolve_column
@@ -138,18 +138,19 @@ class Binder:
 
     def path(self, name: str) -> tuple[str, ...]:
         """The parts of a dotted name: a column of exactly that name, or the path of a leaf of a struct."""
-        is_column = any(field.name.lower() == name.lower() for field in self._schema.fields)
-        return (name,) if is_column else tuple(name.split("."))
+        return (name,) if all(self._fields([name])) else tuple(name.split("."))
 
     def has_column(self, name: str) -> bool:
         """Whether Spark has a column, or a leaf of a struct, of that dotted name."""
+        return all(self._fields(self.path(name)))
+
+    def _fields(self, path: Sequence[str]) -> Iterator[list[StructField]]:
+        """For each part of `path` the fields of that name, in any case."""
         held: Any = self._schema
-        for part in self.path(name):
-            found = [one for one in getattr(held, "fields", ()) if one.name.lower() == part.lower()]
-            if not found:
-                return False
-            held = found[0].dataType
-        return True
+        for part in path:
+            fields = [one for one in getattr(held, "fields", ()) if one.name.lower() == part.lower()]
+            yield fields
+            held = fields[0].dataType if fields else None
 
     def target(self, path: Sequence[str]) -> Target:
         """The column that Spark means by `path`.
@@ -159,27 +160,18 @@ class Binder:
         UnboundError
             Spark and the index may mean different columns, or their types do not compare.
         """
-        held: Any = self._schema
-        spelled: list[str] = []
-        metadata: list[Mapping[str, Any]] = []
-        for part in path:
-            fields = getattr(held, "fields", ())
-            same = [one for one in fields if one.name == part] or [
-                one for one in fields if one.name.lower() == part.lower()
-            ]
-            alike = sum(one.name.lower() == part.lower() for one in fields)
-            if len(same) != 1 or alike != 1:
-                shown = ".".join(path)
-                raise UnboundError(ReasonCode.PREDICATE_NOT_SUPPORTED, f"{shown} must name one column of the data set")
-            spelled.append(same[0].name)
-            held = same[0].dataType
-            metadata.append(same[0].metadata)
+        found = list(self._fields(path))
+        if any(len(fields) != 1 for fields in found):
+            shown = ".".join(path)
+            raise UnboundError(ReasonCode.PREDICATE_NOT_SUPPORTED, f"{shown} must name one column of the data set")
+        fields = [field for (field,) in found]
+        spelled, held = [field.name for field in fields], fields[-1].dataType
         name = ".".join(spelled)
         is_dotted = len(spelled) > 1 and any("." in one for one in spelled)
         if is_dotted or not self.names.is_same(name):
             message = f"column {name} must be the same for Spark and the index, got names that they read differently"
             raise UnboundError(ReasonCode.PREDICATE_NOT_SUPPORTED, message)
-        if altering := next(filter(None, map(altering_metadata, metadata)), None):
+        if altering := next(filter(None, (altering_metadata(field.metadata) for field in fields)), None):
             raise _unfit(f"column {name} must be read as it is stored, got the metadata {altering}")
         if name in self._partitions and self._may_move:
             raise _unfit(f"column {name} must have the values of folders, and partitions of a table may lie elsewhere")
@@ -303,12 +295,20 @@ def altering_metadata(metadata: Mapping[str, Any]) -> str | None:
 
 def altered_column(of: DataType) -> str | None:
     """A column or inner field of a type with metadata that may alter its values; None if there is none."""
-    for field in getattr(of, "fields", ()):
-        if altering := altering_metadata(field.metadata):
-            return f"{field.name} with {altering}"
-    inner = [one.dataType for one in getattr(of, "fields", ())]
+    for inner in nested_types(of):
+        for field in getattr(inner, "fields", ()):
+            if altering := altering_metadata(field.metadata):
+                return f"{field.name} with {altering}"
+    return None
+
+
+def nested_types(of: DataType) -> Iterator[DataType]:
+    """A type, and all types within it."""
+    yield of
+    inner = [field.dataType for field in getattr(of, "fields", ())]
     inner += [getattr(of, name) for name in ("elementType", "keyType", "valueType") if hasattr(of, name)]
-    return next(filter(None, map(altered_column, inner)), None)
+    for one in inner:
+        yield from nested_types(one)
 
 
 # --- pairs of types ---------------------------------------------------------------------------------------------------
