@@ -19,12 +19,11 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 
-from zonebloom.engines.spark.catalog import Catalog, Place, check_batch
-from zonebloom.engines.spark.join.keys import MAX_KEYS, check_pair
+from zonebloom.engines.spark.catalog import check_batch
+from zonebloom.engines.spark.join.keys import check_pair
 from zonebloom.engines.spark.pushdown.calendars import has_old
 from zonebloom.engines.spark.pushdown.names import backquoted
 from zonebloom.engines.spark.scan.lake import Lake
-from zonebloom.engines.spark.scan.read import lake_of
 from zonebloom.errors import ColumnNotFoundError, InvalidArgumentError, PredicateError
 from zonebloom.predicates import And, IsIn, IsNull, Or, Predicate
 
@@ -42,47 +41,8 @@ _HOW = {
 _SUFFIX = "__zonebloom"
 
 
-def prune_join(
-    catalog: Catalog,
-    big: Any,
-    small: DataFrame,
-    on: str | Sequence[str],
-    index: Place = None,
-    *,
-    how: str = "inner",
-    null_safe: bool = False,
-    max_keys: int = MAX_KEYS,
-) -> DataFrame:
-    """`big.join(small, on, how)` that reads only files and rows of `big` that may hold a key of `small`.
-
-    `small` runs twice: for its keys and for the join. Both runs must give the same rows, so cache a frame that is
-    random or changes. This call lists the files, so use the result soon.
-
-    Parameters
-    ----------
-    big
-        Path of an indexed data set, or a DataFrame that is a plain scan of it.
-    on
-        Columns that both sides have. All indexed columns among them together choose the files.
-    how
-        `inner`, `left_semi` and `right_outer` as in `big.join(small, …)`; or `right_semi` and `right_anti`, for the
-        rows of `small` with or without a partner in `big`.
-    null_safe
-        Join by `<=>`: null equals null.
-    index
-        The place of the index, if it is not beside the data.
-    max_keys
-        Distinct keys at most. With more, or if every file may hold a key, Spark's own join runs, with a warning.
-
-    Raises
-    ------
-    InvalidArgumentError
-        The join needs rows of `big` without a partner, or Spark does not compare the types by value.
-    ColumnNotFoundError
-        None of `on` is indexed.
-
-    Design: docs/design/spark.md#prune-join
-    """
+def prune_join(lake: Lake, small: DataFrame, on: Any, how: Any, max_keys: int, *, null_safe: bool) -> DataFrame:
+    """See `ZoneBloom.prune_join`."""
     names = _names(on)
     kind = _HOW.get(how.replace("_", "").lower()) if isinstance(how, str) else None
     if kind is None:
@@ -92,9 +52,7 @@ def prune_join(
             do="other joins need the rows of the big side that do not match",
         )
     check_batch(small)
-    lake = lake_of(catalog, big, index)
-    indexed = _indexed(lake, small, names)
-    pruned = _candidates(lake, small, indexed, max_keys, null_safe=null_safe)
+    pruned = _candidates(lake, small, _indexed(lake, small, names), max_keys, null_safe=null_safe)
     if isinstance(pruned, str):
         warnings.warn(f"prune_join reads the big side whole: {pruned}", RuntimeWarning, stacklevel=3)
         pruned = lake.toDF()
