@@ -126,15 +126,18 @@ def understand_all(given: Sequence[str | Column | Predicate], binder: Binder, te
     if not given:
         raise TypeError("a condition must be given, got none; toDF() has all rows")
     found = [understand(one, binder, template) for one in given]
-    if len(found) == 1:
-        return found[0]
+    return found[0] if len(found) == 1 else _joint(" AND ".join(one.shown for one in found), found)
+
+
+def _joint(shown: str, parts: Sequence[Condition]) -> Condition:
+    """The condition that all `parts` are TRUE."""
     return Condition(
-        " AND ".join(one.shown for one in found),
-        And([one.predicate for one in found]),
-        tuple(one for each in found for one in each.residual),
-        tuple(one for each in found for one in each.keys),
-        all(one.is_local for one in found),
-        is_whole=all(one.is_whole for one in found),
+        shown,
+        And([one.predicate for one in parts]),
+        tuple(one for part in parts for one in part.residual),
+        tuple(one for part in parts for one in part.keys),
+        all(one.is_local for one in parts),
+        is_whole=all(one.is_whole for one in parts),
     )
 
 
@@ -295,6 +298,4 @@ def _with_keys(shown: str, given: Predicate, known: Predicate, binder: Binder) -
             found.append(keys_condition(binder.path(values.column), values.values, binder))
         else:
             found.append(Condition("", bound(part, binder), (column_of(part, binder),)))
-    residual = tuple(one for part in found for one in part.residual)
-    keys = tuple(one for part in found for one in part.keys)
-    return Condition(shown, And([part.predicate for part in found]), residual, keys)
+    return _joint(shown, found)
