@@ -315,9 +315,8 @@ def _has_landed(table: Table, snapshot_id: int, request: _Request) -> bool:
             table.refresh()
             return table.metadata.snapshot_by_id(snapshot_id) is not None
     except Exception as error:  # any class of error: none of them proves that nothing was committed
-        message = f"cannot commit to table {table.location()}: {first_line(error)[:300]}"
         raise StorageError(
-            f"{message}",
+            f"cannot commit to table {table.location()}: {first_line(error)[:300]}",
             do="the files that were written stay, as the table may name them: call again, which does no harm",
         ) from error
     return True

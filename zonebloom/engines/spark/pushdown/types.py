@@ -21,7 +21,7 @@ import pyarrow as pa
 from pyspark.sql import types
 from pyspark.sql.types import DataType, StructField, StructType
 
-from zonebloom.arrow import unwrapped
+from zonebloom.arrow import is_text, unwrapped
 from zonebloom.bloom.hashing import resolve_column
 from zonebloom.engines.spark.pushdown.calendars import FIRST_DATE, SURE_TIME
 from zonebloom.engines.spark.pushdown.names import Names
@@ -317,9 +317,8 @@ def nested_types(of: DataType) -> Iterator[DataType]:
 def _pair(spark: DataType, arrow: pa.DataType) -> str | None:  # noqa: C901 - one case a pair
     """The kind of a pair of types, if Spark compares the values that the index has hashed."""
     arrow = unwrapped(arrow, keeps_uuid=True)
-    is_text = arrow in (pa.string(), pa.large_string(), pa.string_view())
     is_bytes = arrow in (pa.binary(), pa.large_binary(), pa.binary_view()) or pa.types.is_fixed_size_binary(arrow)
-    if spark == types.StringType() and is_text:  # another collation is another type
+    if spark == types.StringType() and is_text(arrow):  # another collation is another type
         return "text"
     if isinstance(spark, types.BinaryType) and is_bytes:
         return "bytes"

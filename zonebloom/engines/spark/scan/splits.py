@@ -209,9 +209,9 @@ class Reading:
         for field in self.schema:
             has_none = field.name not in data.schema.names and field.name not in split.values
             if has_none and _DEFAULT in field.metadata:
-                message = f"data file {split.path} must have column {field.name}, for which Spark would give"
+                value = field.metadata[_DEFAULT]
                 raise DataFileError(
-                    f"{message} {field.metadata[_DEFAULT]}",
+                    f"data file {split.path} must have column {field.name}, for which Spark would give {value}",
                     got="none",
                     do="write the file again, or leave the column out by columns=",
                 )
