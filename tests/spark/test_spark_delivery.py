@@ -110,9 +110,9 @@ def test_executors_without_this_version_are_named(remote, flat_lake, tmp_path, t
         ZoneBloom(remote).create_index(flat_lake.root, "user_id")
 
 
-def test_a_read_does_without_executors_that_lack_zonebloom(remote, tmp_path, monkeypatch):
+@pytest.mark.usefixtures("few")
+def test_a_read_does_without_executors_that_lack_zonebloom(remote, tmp_path):
     """Row ranges would pay, and Spark reads instead."""
-    monkeypatch.setattr("zonebloom.engines.spark.scan.choice.DRIVER_ROWS", -1)
     root = tmp_path / "lake"
     root.mkdir()
     for number in range(3):

@@ -190,8 +190,6 @@ def test_tables_and_frames_are_taken_wherever_a_path_is(any_spark, tables):
     pq.write_table(pa.table({"u": ["1-9"], "r": [5]}), tables / "2.parquet")
     any_spark.catalog.refreshTable("events")
     assert zb.read("events").where("u = '1-9'").count() == 2
-    with pytest.raises(InvalidArgumentError, match="must be a plain scan of files"):
-        zb.read(any_spark.table("events").where("r > 5"))
 
 
 PRUNED = {

@@ -59,12 +59,6 @@ def plain(spark, copy: Path):
     return spark.read.parquet(str(copy))
 
 
-@pytest.fixture
-def few(monkeypatch):
-    """No row is few enough for the driver."""
-    monkeypatch.setattr("zonebloom.engines.spark.scan.choice.DRIVER_ROWS", -1)
-
-
 def test_a_lake_in_a_store_lives_as_one_on_a_disk(any_spark, s3, copy, tmp_path):
     url = s3.upload(copy, "lake é")
     zb = ZoneBloom(any_spark, storage_options=s3.options)
@@ -135,15 +129,6 @@ def test_joins_with_a_lake_in_a_store(any_spark, s3, copy):
     small = any_spark.createDataFrame([(one, f"s{one}") for one in (5, 1203, 99_999)], "key long, mark string")
     joined = plain(any_spark, copy).join(small, "key")
     assert shown(zb.prune_join(url, small, on="key")) == shown(joined)
-
-
-def test_functions_over_row_ranges(spark, s3, copy):
-    url = s3.upload(copy, "lake")
-    zb = ZoneBloom(spark, storage_options=s3.options)
-    zb.create_index(url, ["user", "key"], rows_per_zone=ROWS_PER_ZONE)
-    mapped = zb.map_candidates(url, "key = 1203", lambda batches: batches, "key long", columns=["key"])
-    assert 1203 in {row.key for row in mapped.collect()}
-    assert mapped.count() <= 2 * ROWS_PER_ZONE
 
 
 def test_the_scheme_of_hadoop_means_the_same(spark, s3, copy):
