@@ -68,13 +68,11 @@ class Condition:
     """Lists that Spark joins with."""
     is_local: bool = True
     """Whether the columns of a row determine it, so that any reader gives the same rows."""
-    is_whole: bool = True
-    """Whether `predicate` has a part for each part of the condition."""
 
     @property
     def columns(self) -> frozenset[str] | None:
         """Names of columns, or of leaves of structs, that the condition reads; None if only Spark can tell."""
-        if not self.is_whole or any(isinstance(node, Piece) for node in self.predicate.walk()):
+        if any(isinstance(node, Piece) for node in self.predicate.walk()):
             return None
         return frozenset(self.predicate.columns())
 
@@ -137,7 +135,6 @@ def _joint(shown: str, parts: Sequence[Condition]) -> Condition:
         tuple(one for part in parts for one in part.residual),
         tuple(one for part in parts for one in part.keys),
         all(one.is_local for one in parts),
-        is_whole=all(one.is_whole for one in parts),
     )
 
 
@@ -258,7 +255,7 @@ def _implied(found: Condition, given: Column, guess: Predicate, binder: Binder, 
         try:
             base = opaque(template.sparkSession, template.schema)  # Spark refuses some types, such as months
             if implies(base, given, column_of(And([part for part, _ in parts]), binder)):
-                return replace(found, predicate=And([known for _, known in parts]), is_whole=False)
+                return replace(found, predicate=And([*(known for _, known in parts), found.predicate]))
         except (PySparkException, PredicateError):
             continue
     return found
