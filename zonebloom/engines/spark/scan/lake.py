@@ -15,7 +15,7 @@ import datetime as dt
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -160,12 +160,7 @@ class Lake:
     @property
     def schema(self) -> StructType:
         """Schema of the rows that `where` gives."""
-        return self.full_schema if self._columns is None else self._part(self._columns)
-
-    def _part(self, names: Iterable[str]) -> StructType:
-        """Some columns, in the order of the data set."""
-        wanted = set(names)
-        return StructType([field for field in self.full_schema if field.name in wanted])
+        return StructType([self.full_schema[name] for name in self.columns])
 
     def _known(self, columns: Sequence[str]) -> tuple[str, ...]:
         known = self.full_schema.names
@@ -198,7 +193,7 @@ class Lake:
     @property
     def dtypes(self) -> list[tuple[str, str]]:
         """Names and types of the columns, in order."""
-        return [(field.name, field.dataType.simpleString()) for field in self._selected(self._template).schema]
+        return [(field.name, field.dataType.simpleString()) for field in self.schema]
 
     def printSchema(self) -> None:  # noqa: N802 - Spark's name
         """Print names and types of the columns as a tree."""
@@ -409,7 +404,7 @@ class Lake:
         if self._columns is None or known is None:
             return self.full_schema
         above = {name.split(".")[0] for name in known}
-        return self._part({*self._columns, *known, *above})
+        return StructType([field for field in self.full_schema if field.name in {*self._columns, *known, *above}])
 
     @cached_property
     def _lack(self) -> str | None:

@@ -62,7 +62,7 @@ def lake_of(
             got=f"a scan of the Parquet files of {data.location}",
             do="use read(path) with the path of the table",
         )
-    if list(map(_typed, frame.schema)) != list(map(_typed, lake.full_schema)):
+    if frame.dtypes != [(field.name, field.dataType.simpleString()) for field in lake.full_schema]:
         raise InvalidArgumentError(
             f"a table to read must have the columns of its files, {lake.full_schema.simpleString():.200}",
             got=f"{frame.schema.simpleString():.200}",
@@ -73,7 +73,3 @@ def lake_of(
     elif isinstance(reader, SparkReader):
         reader.check_plain_scan(frame, lake.full_schema)
     return lake
-
-
-def _typed(field: Any) -> tuple[str, str]:
-    return field.name, field.dataType.simpleString()
