@@ -142,7 +142,7 @@ def test_an_index_elsewhere_is_of_the_data_that_is_named(any_spark, tmp_path):
     assert spark_side.read(files, index=index).where("user_id = 'u-98-3'").count() == 1
 
 
-# --- random conditions ------------------------------------------------------------------------------------------------
+# --- conditions -------------------------------------------------------------------------------------------------------
 
 LEAVES = [
     "user_id = 'u-1-{a}'",
@@ -211,69 +211,24 @@ LEAVES = [
 ]
 
 
-def random_condition(random) -> str:
-    def leaf() -> str:
-        number = int(random.integers(0, 40))
-        return LEAVES[random.integers(len(LEAVES))].format(
-            a=number,
-            b=int(random.integers(0, 100)),
-            s=int(random.integers(1, 10)),
-            d=number % 28 + 1,
-            h=number % 9,
-            p=number % 5,
-            x=f"{number:02x}",
-            big=number * 2**40 + int(random.integers(1, 10)),
-            u32=number + 2**32 - 50,
-            u64=number + 2**64 - 50,
-        )
+def test_each_leaf_gives_the_rows_of_a_plain_read(spark, hard_lake):
+    """Each form once, with a value that is there where there is one, in a time zone with summer time.
 
-    shape = random.integers(6)
-    if shape == 0:
-        return leaf()
-    if shape == 1:
-        return f"{leaf()} AND {leaf()}"
-    if shape == 2:
-        return f"({leaf()}) or {leaf()}"
-    if shape == 3:
-        return f"NOT ({leaf()} AND {leaf()})"
-    if shape == 4:
-        return f"{leaf()} AND ({leaf()} OR NOT {leaf()}) AND {leaf()}"
-    return f"!({leaf()}) and {leaf()}"
-
-
-@pytest.mark.parametrize(("zone", "ansi"), some([("Europe/Berlin", "false"), ("UTC", "true")], 2))
-def test_random_conditions_give_the_rows_of_a_plain_read(spark, hard_lake, zone, ansi):
-    check_random_conditions(spark, hard_lake, zone, ansi, seed=len(zone), num_conditions=at_depth(20, 8))
-
-
-def check_random_conditions(spark, root, zone, ansi, *, seed, num_conditions):
-    spark.conf.set("spark.sql.session.timeZone", zone)
-    spark.conf.set("spark.sql.ansi.enabled", ansi)
-    spark.conf.set(PUSHDOWN, "false")
+    Conditions of several forms are those of test_spark_splits.py.
+    """
+    spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
     try:
-        lake, plain = ZoneBloom(spark).read(str(root)), plain_read(spark, root)
-        random = np.random.default_rng(seed)
-        expected = of_plain_read(plain, list({random_condition(random): None for _ in range(num_conditions)}))
-        for number, way in enumerate(WAYS):  # each condition in two ways; in the deep suite in all
-            asked = list(expected) if IS_DEEP else list(expected)[number % 2 :: 2]
-            found = of_lake(lake, asked, way)
-            for condition in asked:
-                assert found[condition] == expected[condition], (condition, way)
-        everything = kept(lake, "true").rows
-        assert sum(kept(lake, condition).rows < everything for condition in expected) > num_conditions // 5
+        check_each_leaf(spark, hard_lake)
     finally:
         spark.conf.unset("spark.sql.session.timeZone")
-        spark.conf.unset("spark.sql.ansi.enabled")
-        spark.conf.unset(PUSHDOWN)
 
 
-def test_each_leaf_gives_the_rows_of_a_plain_read(spark, hard_lake):
-    """Each form once, with a value that is there where there is one; settings are Spark's own."""
+def check_each_leaf(spark, hard_lake):
     lake, plain = ZoneBloom(spark).read(str(hard_lake)), plain_read(spark, hard_lake)
     values = {"a": 8, "b": 11, "s": 2, "d": 9, "h": 8, "p": 2, "x": "08", "big": 8 * 2**40 + 2}
     leaf_of = {leaf.format(**values, u32=8 + 2**32 - 50, u64=8 + 2**64 - 50): leaf for leaf in LEAVES}
     expected = of_plain_read(plain, list(leaf_of))
-    for way in ("auto", "files"):
+    for way in ("auto", "row_ranges", "files"):
         asked = [one for one in expected if way == "auto" or "NaN" not in one]  # see PUSHDOWN
         asked = asked if way == "auto" else some(asked, 3)
         found = of_lake(lake, asked, way)

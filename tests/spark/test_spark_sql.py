@@ -289,29 +289,6 @@ def test_what_is_no_query_runs_as_it_is(any_spark, tables):
 # --- what cannot work -------------------------------------------------------------------------------------------------
 
 
-def test_frames_and_tables_whose_options_move_dates_are_sparks_to_read(any_spark, tmp_path):
-    """The first days of 1500 are those of December 1499 in the calendar of old Spark."""
-    zonebloom_ = ZoneBloom(any_spark)
-    days = [dt.date(1500, 1, 1 + row % 20) for row in range(ROWS)]
-    pq.write_table(pa.table({"r": range(ROWS), "day": days}), tmp_path / "a.parquet", row_group_size=ZONE)
-    zonebloom.build_index(tmp_path, ["r", "day"], rows_per_zone=ZONE)
-    read = any_spark.read.option("datetimeRebaseMode", "CORRECTED")
-    read.parquet(str(tmp_path)).createOrReplaceTempView("kept")
-    read.option("datetimeRebaseMode", "LEGACY").parquet(str(tmp_path)).createOrReplaceTempView("moved")
-    options = "OPTIONS (datetimeRebaseMode 'LEGACY')"
-    any_spark.sql(f"CREATE TABLE old (r BIGINT, day DATE) USING parquet {options} LOCATION '{tmp_path}'")
-    try:
-        for name in ("moved", "old", "kept"):
-            query = f"SELECT * FROM {name} WHERE r = 5 OR day = DATE'1500-01-10'"
-            assert sorted(shown(zonebloom_.sql(query))) == sorted(shown(any_spark.sql(query))), name
-            with pytest.raises(
-                InvalidArgumentError, match=r"with the option datetimeRebaseMode|must be the plain scan"
-            ):
-                zonebloom_.read(any_spark.table(name))
-    finally:
-        any_spark.sql("DROP TABLE old")
-
-
 def test_streams_are_read_batch_by_batch(spark, root, tmp_path):
     zb = ZoneBloom(spark)
     (tmp_path / "in").mkdir()

@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.errors import PySparkException
 
 import zonebloom
 from tests.spark.rows import of_lake, of_plain_read, shown
@@ -110,16 +109,6 @@ def test_what_is_chosen_and_skipped(any_spark, s3, copy, few):
     keys = any_spark.createDataFrame([(5,), (1203,), (99_999,)], "key long")
     assert lake.where_in("key", keys).count() == 2
     assert "zones" in str(zb.explain(url, "user = 'u 1203'"))
-
-
-def test_a_new_file_that_spells_a_column_otherwise_fails_the_read_by_its_name(spark, s3, copy):
-    url = s3.upload(copy, "lake")
-    zonebloom.build_index(url, ["user", "key"], rows_per_zone=ROWS_PER_ZONE, storage_options=s3.options)
-    write(copy, "city=x/other.parquet", rows(0, 90).rename_columns(["KEY", "user", "amount"]))
-    s3.upload(copy, "lake")
-    lake = ZoneBloom(spark, storage_options=s3.options).read(url)
-    with pytest.raises(PySparkException, match=r"KEY.*other\.parquet|other\.parquet.*KEY"):
-        lake.where("key = 77").collect()
 
 
 def test_joins_with_a_lake_in_a_store(any_spark, s3, copy):
