@@ -194,16 +194,6 @@ def assert_survives(spark, make_lake, tmp_path, monkeypatch, fault):
     assert_same_index(made, wanted)
 
 
-def test_a_build_that_fails_leaves_the_index_as_it_was(any_spark, flat_lake, monkeypatch):
-    zb = ZoneBloom(any_spark)
-    zb.create_index(flat_lake.root, "user_id")
-    monkeypatch.setattr(building, "build_units", faults.refuse)
-    with pytest.raises(StorageError, match=r"the store must be there, got none$"):
-        zb.create_index(flat_lake.root, "device_id")
-    index = zb.open_index(flat_lake.root)
-    assert (index.version, index.columns) == (1, ["user_id"])
-
-
 def test_a_cancelled_build_is_an_error_of_one_line(any_spark, flat_lake, tmp_path, monkeypatch):
     """The same call builds afterwards; a vacuum removes what tasks left; descriptions of the user's jobs return."""
     made, context = tmp_path / "made", None if is_connect(any_spark) else any_spark.sparkContext

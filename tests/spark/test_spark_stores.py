@@ -114,7 +114,8 @@ def test_what_is_chosen_and_skipped(any_spark, s3, copy, few):
 def test_joins_with_a_lake_in_a_store(any_spark, s3, copy):
     url = s3.upload(copy, "lake")
     zb = ZoneBloom(any_spark, storage_options=s3.options)
-    zb.create_index(url, ["user", "key"], rows_per_zone=ROWS_PER_ZONE)
+    options = {"rows_per_zone": ROWS_PER_ZONE, "storage_options": s3.options}
+    zonebloom.build_index(url, ["user", "key"], **options)
     small = any_spark.createDataFrame([(one, f"s{one}") for one in (5, 1203, 99_999)], "key long, mark string")
     joined = plain(any_spark, copy).join(small, "key")
     assert shown(zb.prune_join(url, small, on="key")) == shown(joined)

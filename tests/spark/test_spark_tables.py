@@ -193,7 +193,7 @@ def test_a_frame_that_names_its_files_as_icebergs_do_stands_for_their_table(spar
 
 def test_reads_follow_a_table_that_changes(any_spark, table):
     zb = ZoneBloom(any_spark)
-    zb.create_index(table.source, "key", index=table.index, rows_per_zone=ROWS_PER_ZONE)
+    zonebloom.build_index(table.source, "key", index=table.index, rows_per_zone=ROWS_PER_ZONE)
     lake = zb.read(table.source, index=table.index)
     assert_agrees(lake, table)
     table.delete_more()
@@ -205,7 +205,7 @@ def test_reads_follow_a_table_that_changes(any_spark, table):
 
 def test_few_zones_are_read_and_explained(spark, table):
     zb = ZoneBloom(spark)
-    zb.create_index(table.source, "key", index=table.index, rows_per_zone=ROWS_PER_ZONE)
+    zonebloom.build_index(table.source, "key", index=table.index, rows_per_zone=ROWS_PER_ZONE)
     lake = zb.read(table.source, index=table.index)
     found = lake.prepare(f"key = '{key(4321)}'")
     assert (found.method, found.plan.result.num_zones_kept) == ("driver", 1)
@@ -226,7 +226,7 @@ def test_few_zones_are_read_and_explained(spark, table):
 def test_a_scan_of_a_tables_files_is_not_pruned(spark, tmp_path):
     table = Delta(tmp_path)
     zb = ZoneBloom(spark)
-    zb.create_index(table.root, "key")
+    zonebloom.build_index(table.root, "key")
     frame = spark.read.parquet(*map(str, table.root.rglob("*.parquet")))  # deletion vectors: it has the deleted rows
     assert frame.count() > table.rows().num_rows
     with pytest.raises(InvalidArgumentError, match="must be the table's own read, which leaves out deleted rows"):
@@ -249,7 +249,7 @@ def test_identity_partitions_of_iceberg_are_read_from_files_and_exclude_files(sp
         spec.add_identity("f").add_identity("p")
     source.append(rows)
     zb = ZoneBloom(spark)
-    zb.create_index(source, ["key", "p"], index=table.index, rows_per_zone=ROWS_PER_ZONE)
+    zonebloom.build_index(source, ["key", "p"], index=table.index, rows_per_zone=ROWS_PER_ZONE)
     for method in ("auto", "row_ranges"):
         lake = zb.read(source, index=table.index)
         expected = source.scan().to_arrow().sort_by("id").to_pylist()

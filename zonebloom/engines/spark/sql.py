@@ -142,7 +142,7 @@ def _view(catalog: Catalog, name: str, source: DataFrame) -> Scan | None:
     query = _query(catalog, text, None, {}, {}) if text else None
     if query is None or not query.scans:
         return None
-    same = query.run(one.source for one in query.scans)
+    same = query.run(scan.source for scan in query.scans)
     return Scan(source, query) if same.columns == source.columns and same.sameSemantics(source) else None
 
 
@@ -201,21 +201,21 @@ class Query:
 
     def over(self, frames: Iterator[DataFrame]) -> DataFrame:
         """The query over one frame for each of `leaves`."""
-        return self.run([one.of.over(frames) if isinstance(one.of, Query) else next(frames) for one in self.scans])
+        return self.run([scan.of.over(frames) if isinstance(scan.of, Query) else next(frames) for scan in self.scans])
 
     def pruned(self, whole: DataFrame) -> DataFrame | None:
         """The query over pruned reads, if it means `whole`; None without a proof."""
         if not self.scans:
             return None
-        same = self.run(one.source for one in self.scans)
+        same = self.run(scan.source for scan in self.scans)
         if not same.sameSemantics(whole) and not _is_same_plan(same, whole):
             return None
         leaves = list(self.leaves())
-        found = self._proved([lake for _, lake in leaves])
-        if all(one is None for one in found):
+        predicates = self._proved([lake for _, lake in leaves])
+        if all(predicate is None for predicate in predicates):
             return None
-        pairs = zip(leaves, found, strict=True)
-        return self.over(source if known is None else _read(source, lake, known) for (source, lake), known in pairs)
+        pairs = zip(leaves, predicates, strict=True)
+        return self.over(source if wanted is None else _read(source, lake, wanted) for (source, lake), wanted in pairs)
 
     def _proved(self, lakes: Sequence[Lake]) -> list[Predicate | None]:
         """For each lake a predicate that is TRUE in all rows that the query uses; Spark's optimizer has proved it."""
@@ -247,10 +247,10 @@ def _is_same_plan(one: DataFrame, other: DataFrame) -> bool:
     return plan is not None and plan == optimized_plan(other)
 
 
-def _read(source: DataFrame, lake: Lake, known: Predicate) -> DataFrame:
+def _read(source: DataFrame, lake: Lake, wanted: Predicate) -> DataFrame:
     """The candidate rows of the lake, or the whole table."""
-    found = lake.prepare(known)
-    return source if found.method == "plain" else found.frame
+    read = lake.prepare(wanted)
+    return source if read.method == "plain" else read.frame
 
 
 def _guess(plan: str, number: int, lake: Lake) -> Predicate | None:

@@ -40,8 +40,8 @@ def check_pair(key: StructField, column: StructField) -> None:
     names = [_name(key), _name(column)]
     decimals = [_decimal(key), _decimal(column)]
     if None not in decimals:
-        whole = max(one.precision - one.scale for one in decimals)
-        is_by_value = whole + max(one.scale for one in decimals) <= _MAX_DIGITS
+        whole = max(decimal.precision - decimal.scale for decimal in decimals)
+        is_by_value = whole + max(decimal.scale for decimal in decimals) <= _MAX_DIGITS
     else:
         is_by_value = (names[0] == names[1] and names[0] in _SAME) or set(names) <= {"float", "double"}
     if not is_by_value:

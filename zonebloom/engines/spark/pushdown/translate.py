@@ -131,10 +131,10 @@ def _joint(shown: str, parts: Sequence[Condition]) -> Condition:
     """The condition that all `parts` are TRUE."""
     return Condition(
         shown,
-        And([one.predicate for one in parts]),
-        tuple(one for part in parts for one in part.residual),
-        tuple(one for part in parts for one in part.keys),
-        all(one.is_local for one in parts),
+        And([part.predicate for part in parts]),
+        tuple(filtered for part in parts for filtered in part.residual),
+        tuple(keys for part in parts for keys in part.keys),
+        all(part.is_local for part in parts),
     )
 
 
