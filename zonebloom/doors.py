@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from zonebloom.errors import IndexNotFoundError, Words
 from zonebloom.formats import open_dataset
-from zonebloom.formats.index_location import is_index_name, places_of
+from zonebloom.formats.index_location import is_index_name, is_relative, places_of
 from zonebloom.formats.table_folders import METADATA_SUFFIX
 from zonebloom.index import Index
 from zonebloom.options import COMMIT_EVERY, FPP, ROWS_PER_ZONE, BuildOptions, IndexOptions
@@ -55,8 +55,8 @@ def open_index(
         object_store library (`aws_region`). Missing options come from the environment.
     dataset
         The indexed table as a `deltalake.DeltaTable`, a `pyiceberg.table.Table`, a `lance.LanceDataset` or a path, to
-        read it at the version of that object; or the new location of a data set that moved. By default the index knows
-        the location.
+        read it at the version of that object; or the new location of a data set that moved. By default it is the data
+        set at `path`, or, if that is the folder of the index, the one of the last build or refresh.
 
     Raises
     ------
@@ -74,12 +74,29 @@ def open_index(
         store = open_store(root, storage_options)
         versions = list_versions(store)
         if versions:
+            snapshot = load_snapshot(store, version, versions)
+            if dataset is None and given != root and not _is_of(given, snapshot.manifest.dataset):
+                dataset = given
             table = None if dataset is None else open_dataset(dataset, storage_options)
             _log.debug("opened %s, version %s of %s", root, version or versions[-1], versions)
-            return Index(load_snapshot(store, version, versions), table)
+            return Index(snapshot, table)
     if not is_url(given) and not os.path.exists(given):  # noqa: PTH110 - never raises, whatever the name
         raise IndexNotFoundError(f"a data set or an index must be at {path}, which does not exist")
     raise IndexNotFoundError(f"an index must be beside {given} or in it", got="none", do=Words.BUILD)
+
+
+def _is_of(given: str, described: Mapping[str, Any]) -> bool:
+    """Whether the data set at `given` is the one that a version file describes.
+
+    The index beside a table may have been built or refreshed with another branch or another metadata file of it.
+    """
+    if given.endswith(METADATA_SUFFIX):
+        return bool(described.get("metadata") == given)
+    root = described.get("root")
+    if not isinstance(root, str):  # of a newer kind, which is refused when it is opened
+        return True
+    is_link = not is_url(given) and os.path.realpath(root) == os.path.realpath(given)
+    return is_relative(root) or root == given or is_link
 
 
 def _places(given: str) -> Iterator[str]:

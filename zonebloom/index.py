@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from zonebloom.indexing.fill import Runner
     from zonebloom.indexing.lance_export import LanceExport
     from zonebloom.indexing.optimize import Optimization
-    from zonebloom.indexing.plan import Mode
+    from zonebloom.indexing.plan import Mode, Paths
     from zonebloom.indexing.progress import Progress
     from zonebloom.indexing.refresh import Refresh
     from zonebloom.indexing.verify import Verification
@@ -385,7 +385,7 @@ class Index(Searchable):
         self,
         mode: Mode = "incremental",
         *,
-        paths: Iterable[str | os.PathLike[str]] | None = None,
+        paths: Paths | None = None,
         partitions: Partitions | None = None,
         kind: Kind | None = None,
         rows_per_zone: int | None = None,
@@ -408,7 +408,7 @@ class Index(Searchable):
             `incremental` opens and builds new and changed files only. `quick` opens no file; it drops changed and
             deleted files from the index. `full` builds all files again, and replaces the columns in one commit.
         paths
-            Files and folders to refresh, relative to the data set's root; nothing else is listed.
+            A file or folder to refresh, or several, relative to the data set's root; nothing else is listed.
         partitions
             Hive partitions to refresh: `{"day": 3}`, `"day=3"`, or a list of these; folders of other partitions are not
             listed.
@@ -434,8 +434,10 @@ class Index(Searchable):
 
         Design: docs/design/refresh.md
         """
-        from zonebloom.indexing.refresh import refresh  # noqa: PLC0415 - a plain search does without
+        from zonebloom.indexing.plan import listed_paths  # noqa: PLC0415 - a plain search does without
+        from zonebloom.indexing.refresh import refresh  # noqa: PLC0415 - as above
 
+        listed = None if paths is None else listed_paths(paths)
         given = {"kind": kind, "rows_per_zone": rows_per_zone, "fpp": fpp, "sizing": sizing}
         wanted = {name: value for name, value in given.items() if value is not None}
         work = BuildOptions(workers, COMMIT_EVERY if commit_every is None else commit_every, progress, runner)
@@ -449,7 +451,7 @@ class Index(Searchable):
                     dataset.pin(),
                     work,
                     mode=mode,
-                    paths=paths,
+                    paths=listed,
                     partitions=partitions,
                     wanted=wanted,
                     check=check,

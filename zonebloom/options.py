@@ -23,6 +23,8 @@ FPP: Final = 0.00057
 COMMIT_EVERY: Final = 1_000_000_000
 """Rows: some minutes of work, and a hundred versions for a hundred billion rows."""
 
+_RUNNER: Final = ("read_footers", "admit", "build", "run")
+"""Methods of an `indexing.fill.Runner`."""
 _MAX_ROWS_PER_ZONE: Final = (1 << 32) - 1
 
 
@@ -140,6 +142,10 @@ class BuildOptions:
             raise InvalidArgumentError(
                 "commit_every must be a number of rows, at least 1", got=f"{self.commit_every!r}"
             )
+        if not isinstance(self.progress, bool) and not callable(self.progress):
+            raise InvalidArgumentError("progress must be True, False or a function", got=f"{self.progress!r:.80}")
+        if self.runner is not None and not all(hasattr(self.runner, name) for name in _RUNNER):
+            raise InvalidArgumentError("runner must be a Runner, which builds", got=f"{self.runner!r:.80}")
 
 
 def num_cores() -> int:

@@ -196,7 +196,7 @@ def test_a_commit_whose_answer_is_lost_keeps_its_files(race, instead):
     table, race.catalog.instead = race.now(), instead
     if isinstance(instead, OSError):
         with pytest.raises(
-            StorageError, match=r"cannot commit to table .* timed out; .* call again, which does no harm"
+            StorageError, match=r"cannot commit to table .* timed out; call again unless the table has snapshot \d+"
         ):
             rewrite(race, "delete", [5, 150], table)
     else:
@@ -205,6 +205,31 @@ def test_a_commit_whose_answer_is_lost_keeps_its_files(race, instead):
     assert race.rows() == kept
     assert not race.orphans()
     assert rewrite(race, "delete", [5, 150], table)[0].num_files == 0
+
+
+@pytest.mark.parametrize("kind", ["delete", "upsert"])
+@pytest.mark.parametrize("name", ["expiry", "rewritten manifests"])
+def test_a_commit_that_was_sent_twice_keeps_its_files(race, kind, name, monkeypatch):
+    """The first answer was lost, others committed on top of it, and the client's second request is refused."""
+    keys, before, land, requests = [5, 150], race.rows(), race.catalog.commit_table, []
+
+    def send(table: Table, *request: object) -> object:
+        requests.append(request)
+        answer = land(table, *request)
+        if len(requests) > 1:
+            return answer
+        if name == "rewritten manifests":
+            race.now().transaction().set_properties({"commit.manifest-merge.enabled": "true"}).commit_transaction()
+            race.now().transaction().set_properties({"commit.manifest.min-count-to-merge": "1"}).commit_transaction()
+        race.now().append(rows(1000, 1002))
+        race.expiry()
+        return land(table, *request)
+
+    monkeypatch.setattr(race.catalog, "commit_table", send)
+    done, new = rewrite(race, kind, keys)
+    assert done.num_rows_removed == 2
+    wanted = [*(row for row in before if row["id"] not in keys), *new.to_pylist(), *rows(1000, 1002).to_pylist()]
+    assert race.rows() == sorted(wanted, key=repr)
 
 
 def test_rows_that_no_longer_fit_are_refused_and_change_nothing(race):
@@ -240,7 +265,7 @@ def test_a_catalog_that_is_locked_is_told_as_a_fault_of_the_store(race, moment):
         lock()
     else:
         race.catalog.rounds = [[lock]]
-    message = "cannot read table" if moment == "before" else "cannot commit to table .* call again, which does no harm"
+    message = "cannot read table" if moment == "before" else "cannot commit to table .* call again unless"
     with pytest.raises(StorageError, match=f"{message}|database is locked"):
         rewrite(race, "delete", [5, 150], table)
     connection.execute("ROLLBACK")

@@ -328,6 +328,19 @@ def test_nested_values_of_other_rows_and_of_an_upsert_stay_as_they_are(catalog, 
         ]
 
 
+def test_columns_that_have_one_name_in_files_are_refused_and_nothing_stays(catalog, tmp_path):
+    table = catalog.create_table("db.t", pa.schema([("a b", pa.int64()), ("a_x20b", pa.int64())]))
+    pq.write_table(pa.table({"a b": [1, 2], "a_x20b": [10, 20]}), tmp_path / "a.parquet")
+    table.add_files([(tmp_path / "a.parquet").as_uri()])
+    index = zb.build_index(table, "a b", index=tmp_path / "index")
+    root = Path(table.location().removeprefix("file://"))
+    before = set(root.rglob("*"))
+    with pytest.raises(DataFileError, match=r"must be one that pyiceberg can rewrite, got .*a_x20b"):
+        iceberg.delete(table, "a b", [1], index=tmp_path / "index")
+    assert set(root.rglob("*")) == before
+    assert index.to_table(zb.col("a b") > 0).num_rows == 2
+
+
 @pytest.mark.parametrize("version", ["1", "2"])
 def test_a_table_whose_partition_column_is_gone_is_refused_and_nothing_stays(catalog, tmp_path, version):
     """pyiceberg 0.12 writes no manifest of such a spec."""

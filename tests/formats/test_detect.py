@@ -333,8 +333,10 @@ def test_pyarrow_datasets_that_are_no_local_parquet_are_refused(tmp_path):
 
 
 def test_a_source_that_is_more_or_less_than_its_files_is_refused(tmp_path):
-    pq.write_table(pa.table({"id": range(10)}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"id": range(10)}), tmp_path / "a.parquet", row_group_size=5)
     path, dataset = tmp_path / "a.parquet", pads.dataset(tmp_path / "a.parquet")
+    (whole,) = dataset.get_fragments()
+    groups = [whole.subset(row_group_ids=[1])]
     ours = zb.build_index(path, "id", index=tmp_path / "own").dataset()
     for source, problem in (
         ([path, path], "list each file once"),
@@ -343,10 +345,14 @@ def test_a_source_that_is_more_or_less_than_its_files_is_refused(tmp_path):
         (pads.dataset([path, path]), "list each file once"),
         (dataset.filter(pc.field("id") > 5), "no filter"),
         (ours.filter(pc.field("id") > 5), "no filter"),
+        (pads.FileSystemDataset(groups, dataset.schema, dataset.format), "of whole files"),
     ):
         with pytest.raises(InvalidArgumentError, match=problem):
             zb.build_index(source, "id", index=tmp_path / "index")
     assert zb.build_index(ours, "id", index=tmp_path / "index").to_table("id >= 0").num_rows == 10
+    (tmp_path / "b.parquet").write_bytes(b"PAR1")
+    with pytest.warns(RuntimeWarning, match="always read whole"):
+        zb.build_index(pads.dataset([path, tmp_path / "b.parquet"], schema=dataset.schema), "id", index=tmp_path / "2")
 
 
 def test_files_of_a_table_are_refused_as_a_folder_in_it_is(tmp_path):

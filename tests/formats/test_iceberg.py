@@ -31,6 +31,7 @@ from pyiceberg.manifest import (
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import StaticTable, Table
+from pyiceberg.table.update import SetLocationUpdate
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import DoubleType, IntegerType, LongType, NestedField, StringType
@@ -459,6 +460,22 @@ def test_other_bytes_under_the_same_name_are_read_whole_until_a_refresh(catalog,
     assert index.search("id = 5").num_rows_kept == 0
 
 
+def test_files_of_the_same_relative_path_are_told_apart_when_the_location_changes(catalog, place, tmp_path):
+    """One snapshot added both, and they are equally large."""
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+    there.mkdir()
+    table = catalog.create_table("db.t", schema=pa.schema([("id", pa.int64())]), location=here.as_uri())
+    table.add_files([same_file_again(here / "a.parquet", 0), same_file_again(there / "a.parquet", 1000)])
+    index = build(table, place, "id")
+    with table.transaction() as transaction:
+        transaction._apply((SetLocationUpdate(location=there.as_uri()),), ())
+    for _refreshed in range(2):
+        assert [index.to_table(f"id = {key}").num_rows for key in (5, 1005, 2005)] == [1, 1, 0]
+        index.refresh()
+    assert index.search("id = 1005").num_rows_kept == ROWS_PER_ZONE
+
+
 def test_files_that_stay_are_known_though_their_manifests_are_rewritten(table, place):
     build(table, place)
     before = set(files_of(table))
@@ -553,6 +570,19 @@ def test_a_metadata_file_stands_for_itself(table, place):
         opened = zb.open_index(place, dataset=one)
         assert opened.view().num_unknown == 0
         assert_agrees(opened, table)
+
+
+def test_an_index_that_is_opened_by_a_metadata_file_stands_for_that_file(catalog, table, run):
+    older = build(local(table.metadata_location), None)
+    table.append(rows(120, 130))
+    for _refreshed in range(2):
+        newer = zb.open_index(local(table.metadata_location))
+        assert newer.location == older.location
+        assert newer.to_table(user(121)).num_rows == 1
+        assert run("scan", local(table.metadata_location), "--where", user(121)).out.count("user") == 1
+        assert_agrees(newer, table)
+        newer.refresh()
+    assert zb.open_index(older.location).to_table(user(121)).num_rows == 1
 
 
 def test_metadata_of_format_3(table, place, tmp_path):

@@ -293,6 +293,39 @@ def test_a_lance_dataset_stands_for_the_version_that_it_has_loaded(root):
     assert older.num_fragments == 3
 
 
+@pytest.mark.parametrize("name", ["dev", "a/dev"])
+@pytest.mark.parametrize("opened", ["created", "checked out", "path"])
+def test_an_index_of_a_branch_stands_for_that_branch(root, name, opened):
+    """pylance gives a branch that was checked out the location of the main branch."""
+    main = build(root)
+    branch = lance.write_dataset(rows(1000, 1040), lance.dataset(str(root)).create_branch(name), mode="append")
+    path = root / "tree" / name
+    given = {"created": branch, "checked out": lance.dataset(str(root)).checkout_version((name, None)), "path": path}
+    index = zb.build_index(given[opened], "u", rows_per_zone=ROWS_PER_ZONE)
+    assert index.location != main.location
+    write(root, rows(120, 160))
+    branch.delete("id = 1007")
+    for found in (zb.open_index(index.location), zb.open_index(path)):
+        assert found.search(user(1008)).num_zones_kept == 1
+        assert found.search(user(1008)).reasons == ()
+        assert found.to_table(user(130)).num_rows == 0
+        assert_agrees(found, path)
+    assert_agrees(zb.open_index(root), root)
+
+
+def test_an_index_that_is_opened_by_the_path_of_a_table_stands_for_its_main_branch(root):
+    """Also if the last refresh was of a branch."""
+    build(root)
+    branch = lance.write_dataset(rows(1000, 1040), lance.dataset(str(root)).create_branch("dev"), mode="append")
+    write(root, rows(120, 160))
+    zb.open_index(root, dataset=branch).refresh()
+    for _refreshed in range(2):
+        index = zb.open_index(root)
+        assert index.to_table(user(1007)).num_rows == 0
+        assert_agrees(index, root)
+        index.refresh()
+
+
 def test_a_scan_reads_one_version_whatever_is_committed_meanwhile(root):
     index = build(root)
     reader = index.scan("id IS NOT NULL")

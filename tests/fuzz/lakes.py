@@ -1,6 +1,6 @@
 """Lakes and their lives: what every writer writes, asked through every entrance and in every way to read.
 
-One case is one seed: rows of awkward names and types in files, a Delta table or an Iceberg table, an index of some of
+One case is one seed: rows of awkward names and types in files, a Delta, Iceberg or Lance table, an index of some of
 the columns, and a life: rows come, change and go; refresh, optimize, vacuum, restore, another kind. After each event
 random conditions are asked. The oracle is `conditions.truth_of` over all rows as their own reader has them. pyarrow 26
 and DuckDB 2.0, asked over rows in memory, must agree with it, or the finding is of the oracle. So must the filtered
@@ -44,6 +44,7 @@ from tests.fuzz.conditions import (
     value_of,
 )
 from tests.fuzz.engines import ask_engine
+from tests.fuzz.lance_tables import Lance
 from tests.fuzz.sources import Delta, Files, Iceberg, Row, Source, assert_same
 from tests.fuzz.writers import DUCKDB
 from zonebloom.engines import polars as through_polars
@@ -51,7 +52,7 @@ from zonebloom.errors import DataFileError
 
 EVENTS = 4
 QUESTIONS = 5
-SOURCES: dict[str, type[Source]] = {"files": Files, "delta": Delta, "iceberg": Iceberg}
+SOURCES: dict[str, type[Source]] = {"files": Files, "delta": Delta, "iceberg": Iceberg, "lance": Lance}
 
 
 # --- a lake and its index ---------------------------------------------------------------------------------------------

@@ -211,20 +211,31 @@ def test_an_index_of_something_else_is_refused(root, flat_lake, tmp_path):
         build(nested, "s.x").export_lance(nested, "s.x")
 
 
-def test_an_index_of_a_branch_is_not_committed_to_the_main_branch(root):
-    """Both have a fragment of the same id; Lance lost the rows of the one by the zones of the other."""
+def test_an_index_of_a_branch_is_committed_to_that_branch_alone(root):
+    """Both have a fragment of the same id; Lance would lose the rows of the one by the zones of the other."""
     table = lance.dataset(str(root))
-    branch = lance.write_dataset(rows(10_000, 10_100), table.create_branch("dev"), mode="append")
+    lance.write_dataset(rows(10_000, 10_100), table.create_branch("dev"), mode="append")
     main = lance.write_dataset(rows(20_000, 20_100), str(root), mode="append")
     branch = main.checkout_version(("dev", None))
     while main.version < branch.version:
         main = lance.write_dataset(rows(30_000, 30_100), str(root), mode="append")
-    index = zb.build_index(branch, "id", index=root.parent / "branch")
+    index = zb.build_index(branch, "id")
     assert index.exists("id", [10_000, 20_000]).to_pylist() == [True, False]
-    with pytest.raises(InvalidArgumentError, match="must be of the main branch"):
-        index.export_lance(branch, "id")
+    index.export_lance(branch, "id")
     assert not lance.dataset(str(root)).describe_indices()
     assert lance.dataset(str(root)).count_rows(filter="id = 20000") == 1
+    assert_answers_are_right(root / "tree" / "dev")
+    assert rows_scanned(root / "tree" / "dev", "id = 10000") <= 100
+
+
+def test_an_index_of_a_table_that_was_made_anew_is_not_committed(root):
+    before = lance.dataset(str(root))
+    index = zb.build_index(before, "id")
+    shutil.rmtree(root)
+    write(root, rows(5000, 6000)).delete("id IS NULL")
+    with pytest.raises(InvalidArgumentError, match="must be of the table that is at"):
+        index.export_lance(before, "id")
+    assert not lance.dataset(str(root)).describe_indices()
 
 
 def test_a_compaction_that_comes_between_ends_the_export_without_a_trace(root):
@@ -468,3 +479,9 @@ def test_an_exported_index_in_an_object_store(s3):
     assert "ScalarIndexQuery" in table.scanner(filter="id = 250").explain_plan(True)
     assert table.scanner(filter="id = 250").to_table().num_rows == 1
     assert audit_lance(url, storage_options=options).is_sound
+    branch = lance.write_dataset(rows(300, 400), table.create_branch("a/dev"), mode="append")
+    audit = audit_lance(branch)
+    assert (audit.is_sound, audit.indexes[0].num_rows) == (True, 300)
+    of_branch = zb.build_index(f"{url}/tree/a/dev/", "u", storage_options=options)
+    assert of_branch.to_table("u = 'u350'").num_rows == 1
+    assert index.to_table("u = 'u350'").num_rows == 0

@@ -123,6 +123,20 @@ def test_files_that_do_not_convert_are_no_matter(tmp_path):
 # --- import ---------------------------------------------------------------------------------------------------------
 
 
+def test_rows_between_zones_need_not_convert(tmp_path):
+    """A file is built in several parts; in one of them values do not convert after some zones."""
+    pq.write_table(pa.table({"c": pa.array([7], pa.int32())}), tmp_path / "a.parquet")
+    index = zb.build_index(tmp_path, "c", rows_per_zone=1 << 16, kind="locator")
+    values = np.arange(2_300_000, dtype=np.int64)
+    values[1_100_000:1_110_000] = 2**40
+    pq.write_table(pa.table({"c": values}), tmp_path / "b.parquet", row_group_size=200_000)
+    index.refresh(workers=2)
+    assert list(index.search("c = -1")) == [("b.parquet", 1 << 20, 34 << 16)], "zones before and after"
+    found = index.verify(sample=1.0)
+    assert (found.is_sound, found.damage) == (True, ())
+    assert found.columns[0].num_values == 1 + len(values) - (18 << 16)
+
+
 def test_an_import_is_checked_against_the_data(flat_lake, tmp_path):
     zones = zb.build_index(flat_lake.root, "user_id", rows_per_zone=300).zone_table("user_id")
     taken = zb.import_index(flat_lake.root, zones, column="user_id", index=tmp_path / "i")

@@ -21,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zonebloom.bloom.hashing import hash_array, hash_values
-from zonebloom.predicates.coerce import fit_values, plain_hash
+from zonebloom.predicates.coerce import fit_each, fit_values, plain_hash
 from zonebloom.reasons import Reason, ReasonCode
 
 D = decimal.Decimal
@@ -443,6 +443,17 @@ def test_a_fit_is_exactly_the_values_that_equal_the_number(number, column_type):
 arrow_numbers = st.sampled_from([*INTS, *FLOATS, pa.decimal128(20, 3), pa.decimal64(9, 0)])
 
 
+def assert_each_fits_as_alone(values, column_type) -> None:
+    """Each value of a list is a value of the column, out of range or a misfit, whatever the others are."""
+    each = fit_each(values, column_type)
+    fitting = dict(zip(each.slots.tolist(), each.values, strict=True))
+    misfits = set(each.misfits.tolist())
+    for slot, value in enumerate(values):
+        alone = fit_values(value, column_type)
+        found = [fitting[slot]] if slot in fitting else []
+        assert (slot in misfits, found) == (alone.reason is not None, list(alone.values))
+
+
 @given(st.lists(numbers, min_size=1, max_size=6), arrow_numbers, number_types)
 def test_arrays_fit_as_their_values_do_one_by_one(values, source_type, column_type):
     pool = [
@@ -458,6 +469,7 @@ def test_arrays_fit_as_their_values_do_one_by_one(values, source_type, column_ty
     if whole.reason is None:
         assert whole.values.to_pylist() == [v for single in singles for v in single.values.to_pylist()]
         assert whole.num_out_of_range == sum(single.num_out_of_range for single in singles)
+    assert_each_fits_as_alone(source, column_type)
 
 
 @given(numbers, arrow_numbers, number_types)
@@ -521,6 +533,7 @@ def test_no_literal_and_no_type_raises(literal, column_type):
         literals = literal if isinstance(literal, list) else [literal]
         assert len(fit.values) + fit.num_out_of_range == sum(value is not None for value in literals)
         hash_values(fit.values)
+    assert_each_fits_as_alone(literal if isinstance(literal, list) else [literal], column_type)
 
 
 # --- reasons ----------------------------------------------------------------------------------------------------------

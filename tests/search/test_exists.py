@@ -191,6 +191,42 @@ def test_a_few_misfits_do_not_slow_a_million_values(build):
     assert time.process_time() - started < 10
 
 
+NUMBERS = range(100_000)
+MOSTLY_MISFITS = {
+    "moments of a finer unit": (pa.timestamp("us"), pa.array(NUMBERS, pa.timestamp("ns")), [0, 1000, 2000, 3000, 4000]),
+    "NaN": (pa.float64(), np.where(np.arange(100_000) % 5, np.nan, np.arange(100_000) / 5), [0, 5, 10, 15, 20]),
+    "floats of a wider type": (pa.float32(), np.arange(100_000) / 1000, [0, 1000, 2000, 3000, 4000]),
+    "more digits": (pa.decimal128(9, 2), [Decimal(one) / 1000 for one in NUMBERS], [0, 1000, 2000, 3000, 4000]),
+    "often out of range": (
+        pa.decimal128(3, 2),
+        [Decimal(one % 2 * 999 + one // 2) for one in NUMBERS],
+        [0, 2, 4, 6, 8],
+    ),
+}
+"""Type of the column, keys, and the places of the keys that equal 0, 1, 2, 3 and 4."""
+
+
+@pytest.mark.parametrize("kind", MOSTLY_MISFITS)
+def test_many_misfits_do_not_slow_many_values(build, kind):
+    column_type, keys, places = MOSTLY_MISFITS[kind]
+    numbers = pa.array(map(Decimal, range(5)), column_type) if "decimal" in str(column_type) else pa.array(range(5))
+    index = build(numbers.cast(column_type), rows_per_zone=4)
+    started = time.process_time()
+    assert index.exists("c", keys)[places[1]].as_py()
+    assert index.search(column="c", values=keys).num_rows_kept == 5
+    assert time.process_time() - started < 20
+    exact = index.exists("c", keys, exact=True).to_numpy(zero_copy_only=False)
+    assert np.flatnonzero(exact).tolist() == places
+
+
+def test_a_million_keys_of_a_wrong_kind_are_refused_at_once(build):
+    index = build(pa.array(range(9), pa.timestamp("us", "UTC")))
+    started = time.process_time()
+    with pytest.raises(PredicateError, match="write an instant with its offset"):
+        index.exists("c", pa.array(range(1_000_000), pa.timestamp("us")))
+    assert time.process_time() - started < 10
+
+
 def test_a_file_that_the_index_does_not_know_makes_everything_possible(build):
     index = build(pa.array(range(10)))
     pq.write_table(pa.table({"c": [77]}), index.data.store.root / "new.parquet")

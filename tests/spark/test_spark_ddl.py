@@ -132,6 +132,33 @@ def test_a_lake_of_a_name_has_the_partitions_of_the_table_at_each_query(any_spar
         assert found.plan.result.kept.rows == ZONE * len(keys)
 
 
+def test_a_lake_whose_table_is_altered_is_read_as_spark_reads_it(any_spark, table, tmp_path):
+    root = files_of_days(tmp_path / "steps", 1, 2, 3)
+    repair = "MSCK REPAIR TABLE steps"
+    table("steps", "u STRING, r BIGINT, day INT", "PARTITIONED BY (day)", root, repair)
+    zb = ZoneBloom(any_spark)
+    lake, condition = zb.read("steps"), "u IN ('1-7', '3-7', 'more')"
+    drop = "ALTER TABLE steps DROP PARTITION (day={})"
+    for ddl, method in (
+        ([drop.format(1), drop.format(2)], "driver"),  # one file of an indexed folder
+        ([drop.format(3)], "plain"),  # no file
+        ([repair, "CACHE TABLE steps"], "plain"),
+        (["UNCACHE TABLE steps"], "driver"),
+        (["ALTER TABLE steps ADD COLUMNS (x INT DEFAULT 4)"], "plain"),
+        (["INSERT OVERWRITE steps VALUES ('more', 7, 4, 1)"], "plain"),
+    ):
+        for text in ddl:
+            any_spark.sql(text)
+        plain = any_spark.table("steps")
+        found = lake.prepare(condition)
+        assert found.method == method, ddl
+        frames = [found.frame, lake.where_in("r", [7]), lake.toDF()]
+        expected = rows_of_each([plain.where(condition), plain.where("r = 7"), plain])
+        assert rows_of_each(frames) == expected, ddl
+    with pytest.raises(InvalidArgumentError, match=r"the driver must read what Spark would read, .*EXISTS_DEFAULT"):
+        lake.where(condition, method="driver")
+
+
 def test_what_is_read_is_not_overwritten(any_spark, table, tmp_path):
     root = tmp_path / "kept"
     write(root / "a.parquet", u=[f"1-{row}" for row in range(ROWS)], r=range(ROWS))

@@ -126,6 +126,21 @@ def test_a_read_does_without_executors_that_lack_zonebloom(remote, tmp_path):
         lake.where("key = 1007", method="row_ranges")
 
 
+def test_a_read_does_without_executors_that_have_no_python(spark, tmp_path, monkeypatch):
+    monkeypatch.setattr("zonebloom.engines.spark.scan.choice.DRIVER_ROWS", -1)
+    root, session = tmp_path / "lake", spark.newSession()
+    root.mkdir()
+    for number in range(3):
+        pq.write_table(pa.table({"key": range(number * 1000, number * 1000 + 1000)}), root / f"{number}.parquet")
+    zonebloom.build_index(root, "key", rows_per_zone=10)
+    monkeypatch.setattr(session.sparkContext, "pythonExec", str(tmp_path / "no python"))
+    found = ZoneBloom(session).read(str(root)).prepare("key = 1007")
+    assert found.method == "files"
+    assert found.frame.count() == 1
+    with pytest.raises(InvalidArgumentError, match=r'Cannot run program ".*no python"'):
+        ZoneBloom(session).read(str(root)).where("key = 1007", method="row_ranges")
+
+
 def test_executors_without_a_tables_library_are_told_so():
     sent = zlib.compress(b"cpyiceberg_that_is_not_there.io\nFileIO\n.")  # a pickle of that name
     with pytest.raises(MissingDependencyError, match="executors must have pyiceberg_that_is_not_there as the driver"):

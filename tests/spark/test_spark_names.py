@@ -15,6 +15,7 @@ import zonebloom as zb
 from tests.spark.rows import shown
 from zonebloom.engines.spark.pushdown.names import respelled
 from zonebloom.engines.spark.scan.readers import url_of
+from zonebloom.errors import ColumnNotFoundError, PredicateError
 from zonebloom.spark import ZoneBloom
 
 WAYS = ("auto", "files", "plain")
@@ -81,6 +82,32 @@ def test_row_ranges_of_a_file_with_another_case_are_refused(spark, two_cases):
     rows = ZoneBloom(spark).map_candidates(str(two_cases), "key = 5005", lambda batches: batches, "key long, o long")
     with pytest.raises(Exception, match="must spell its columns as the index does, got KEY"):
         rows.collect()
+
+
+def test_where_spark_distinguishes_case_no_other_spelling_is_taken(any_spark, tmp_path):
+    write(tmp_path, "a.parquet", pa.table({"key": range(100), "s": [{"x": one} for one in range(100)]}))
+    zb.build_index(tmp_path, ["key", "s.x"], rows_per_zone=10)
+    lake = ZoneBloom(any_spark).read(str(tmp_path))
+    keys = any_spark.sql("SELECT 5L AS KEY, 1 AS other")
+    many = zb.col("KEY").isin(range(2000))
+    calls = {
+        "keys": lambda: lake.where_in("KEY", [5, 7000]),
+        "a key of no row": lambda: lake.where_in("KEY", [7000]),
+        "a leaf": lambda: lake.where_in("s.X", [5]),
+        "a frame of keys": lambda: lake.where_in("key", keys),
+        "a long list": lambda: lake.where(many),
+        "select": lambda: lake.select("KEY").where("key = 5"),
+    }
+    for name, call in calls.items():
+        assert call().count() == (100 if name == "a long list" else name != "a key of no row"), name
+    any_spark.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        for call in calls.values():
+            with pytest.raises((ColumnNotFoundError, PredicateError), match=r"(?i)names are case-sensitive"):
+                call()
+        assert lake.where_in("key", [5]).count() == lake.select("key").where("key = 5").count() == 1
+    finally:
+        any_spark.conf.unset("spark.sql.caseSensitive")
 
 
 def test_names_within_lists_and_maps_are_compared():

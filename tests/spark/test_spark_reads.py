@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from pyspark.errors import SparkUpgradeException
 
 import zonebloom as zb
 from tests.depth import IS_DEEP, at_depth, some
@@ -600,6 +601,20 @@ def test_old_dates_that_spark_moves_not_and_int96_are_read_as_spark_reads_them(s
         ours, theirs = rows_of_each([found.frame, plain.where("key = 'a'")])
         assert ours == theirs, name
         assert found.method == "driver", name
+
+
+def test_old_dates_that_spark_is_to_refuse_are_refused(spark, tmp_path):
+    table = pa.table({"key": ["a", "b"], "at": [dt.date(1500, 1, 1), dt.date(2026, 1, 1)]})
+    pq.write_table(table, tmp_path / "p.parquet")
+    zb.build_index(tmp_path, ["key"])
+    setting = "spark.sql.parquet.datetimeRebaseModeInRead"
+    spark.conf.set(setting, "EXCEPTION")
+    try:
+        for frame in (plain_read(spark, tmp_path), ZoneBloom(spark).read(str(tmp_path))):
+            with pytest.raises(SparkUpgradeException, match="READ_ANCIENT_DATETIME"):
+                frame.where("key = 'a'").collect()
+    finally:
+        spark.conf.unset(setting)
 
 
 def test_lists_of_old_dates_prune_nothing(spark, tmp_path):

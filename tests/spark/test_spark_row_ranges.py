@@ -66,6 +66,20 @@ def test_located_keys_are_those_of_the_library(any_spark, small_lake):
             ZoneBloom(any_spark).locate(str(small_lake), "x", wrong)
 
 
+def test_keys_with_a_collation_are_refused(any_spark, small_lake):
+    """DISTINCT would take `s5` and `S5` for one key, and drop one."""
+    zonebloom = ZoneBloom(any_spark)
+    keys = any_spark.sql("SELECT CAST(u AS STRING COLLATE UTF8_LCASE) AS s FROM VALUES ('s5'), ('S5') AS t(u)")
+    lake = zonebloom.read(str(small_lake))
+    for call in (
+        lambda: lake.where_in("s", keys),
+        lambda: zonebloom.locate(str(small_lake), "s", keys.withColumnRenamed("s", "key")),
+    ):
+        with pytest.raises(InvalidArgumentError, match=r"must have no collation, .* got string collate UTF8_LCASE"):
+            call()
+    assert lake.where_in("s", keys.selectExpr("CAST(s AS STRING) AS s")).count() == 4
+
+
 def test_candidates_are_those_of_the_library(any_spark, odd_lake):
     name = rows_of(plan_of(odd_lake))["name"][7].as_py()
     condition_of = (

@@ -215,6 +215,7 @@ PRUNED = {
     "SELECT input_file_name() LIKE '%.parquet' AS f, r FROM events WHERE u = '0-7'": 0,
     "SELECT r FROM (SELECT r, input_file_block_length() AS n FROM events WHERE u = '0-7') WHERE n > 9": 0,
     "SELECT r, _metadata.file_name FROM events WHERE u = '0-7'": 0,
+    "SELECT r FROM events WHERE u = concat('0-', second(now()))": 0,
     "SELECT r, rand(11) < 0.5 AS is_small FROM events WHERE u IN ('0-7', '1-9')": 0,
     "SELECT r FROM (SELECT * FROM events WHERE u = '0-7') TABLESAMPLE (50 PERCENT) REPEATABLE (5)": 0,
 }
@@ -286,6 +287,18 @@ def test_what_is_no_query_runs_as_it_is(any_spark, tables):
         zb.sql("SELECT * FROM nowhere").collect()
 
 
+def test_a_frame_whose_plan_is_shown_in_part_is_no_plain_scan(spark, root, tmp_path):
+    frame = spark.read.parquet(str(root)).where("r > 5")
+    setting = "spark.sql.maxPlanStringLength"
+    try:
+        for length in (200, 300, 400):  # in the last the analyzed plan begins
+            spark.conf.set(setting, length)
+            with pytest.raises(InvalidArgumentError, match="must be a plain scan of files"):
+                ZoneBloom(spark).create_index(frame, "u", index=tmp_path / "index")
+    finally:
+        spark.conf.unset(setting)
+
+
 # --- what cannot work -------------------------------------------------------------------------------------------------
 
 
@@ -296,6 +309,7 @@ def test_streams_are_read_batch_by_batch(spark, root, tmp_path):
     for call in (
         lambda: zb.prune_join(str(root), stream, "u"),
         lambda: zb.read(str(root)).where_in("u", stream),
+        lambda: zb.locate(str(root), "u", stream.select("u")),
     ):
         with pytest.raises(InvalidArgumentError, match=r"must be a batch, got a stream; .*foreachBatch"):
             call()

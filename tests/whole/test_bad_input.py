@@ -51,6 +51,59 @@ def test_workers(flat_lake, workers):
         zb.build_index(flat_lake.root, "user_id", workers=workers)
 
 
+@pytest.mark.parametrize("version", [1.0, True, "1", [1], np.float64(1), 2])
+def test_version(built, version):
+    lake, index = built
+    for call in (index.restore, lambda version: zb.open_index(lake.root, version=version)):
+        with pytest.raises(InvalidArgumentError, match="version must be one of those kept, 1, got"):
+            call(version)
+
+
+@pytest.mark.parametrize(
+    ("options", "must"),
+    [
+        ({"storage_options": 5}, "storage_options must be a dict"),
+        ({"storage_options": {"aws_region": 1}}, "storage_options must be texts"),
+        ({"progress": 5}, "progress must be True, False or a function"),
+        ({"progress": None}, "progress must be True, False or a function"),
+        ({"runner": 5}, "runner must be a Runner"),
+    ],
+)
+def test_options_of_the_doors(built, options, must):
+    lake, index = built
+    calls = [lambda: zb.build_index(lake.root, "note", **options)]
+    if "storage_options" in options:
+        of_path = (zb.open_index, zb.open_lake, zb.parquet_blooms, zb.delete_index)
+        calls += [lambda door=door: door(lake.root, **options) for door in of_path]
+        calls.append(lambda: zb.whatif(lake.root, "note", **options))
+    else:
+        calls.append(lambda: index.refresh("full", **options))
+    for call in calls:
+        with pytest.raises(InvalidArgumentError, match=must):
+            call()
+    assert zb.open_index(lake.root).columns == ["user_id"]
+
+
+@pytest.mark.parametrize("columns", [5, True, [1], [["user_id"]], [None]])
+def test_columns_of_a_scan(built, columns):
+    with pytest.raises(ColumnNotFoundError, match="no column"):
+        built[1].to_table("user_id = 'x'", columns=columns)
+
+
+def test_an_import_of_something_else(built, tmp_path):
+    lake, index = built
+    for zones, column in ((5, "user_id"), (index.zone_table("user_id").to_arrow(), "user_id"), (None, None)):
+        with pytest.raises(InvalidArgumentError, match="must be of a ZoneTable and the name of a column"):
+            zb.import_index(lake.root, zones, column=column, index=tmp_path / "other")
+    assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.parametrize("paths", [5, True, [5], [b"x"], [["part-0.parquet"]]])
+def test_paths(built, paths):
+    with pytest.raises(InvalidArgumentError, match="paths must be"):
+        built[1].refresh(paths=paths)
+
+
 @pytest.mark.parametrize("name", ["\ud800", "user_id.\udfff"])
 def test_a_name_that_is_no_text_is_a_column_that_there_is_not(built, name):
     """Parsers from seed 50016400: half of a surrogate pair in SQL raised a bare UnicodeEncodeError of Arrow."""

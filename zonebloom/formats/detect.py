@@ -10,22 +10,24 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from zonebloom.errors import DataFileError, InvalidArgumentError, UnsupportedFormatError
 from zonebloom.formats.dataset import Dataset
 from zonebloom.formats.folder import ParquetDataset, dataset_at, dataset_of_files
 from zonebloom.formats.index_location import root_of
 from zonebloom.formats.table_folders import (
-    LANCE_ENDING,
     LOG_FOLDER,
     METADATA_SUFFIX,
     has_log,
     has_manifests,
     has_metadata,
+    is_lance_url,
     is_log_entry,
     is_table_folder,
 )
 from zonebloom.stores.local import LocalStore
-from zonebloom.stores.locations import absolute, is_url, joined
+from zonebloom.stores.locations import absolute, check_options, is_url, joined
 from zonebloom.stores.open import open_store
 from zonebloom.stores.store import Store
 
@@ -76,6 +78,7 @@ def open_dataset(source: Any, storage_options: Mapping[str, str] | None = None, 
     StorageError
         The store of a URL cannot be reached or refuses.
     """
+    check_options(storage_options)
     if isinstance(source, (str, os.PathLike)):
         return _at(absolute(source), storage_options, as_files=as_files)
     if isinstance(source, (list, tuple)) and source and all(isinstance(path, (str, os.PathLike)) for path in source):
@@ -96,7 +99,7 @@ def _at(location: str, storage_options: Mapping[str, str] | None, *, as_files: b
         from zonebloom.formats.iceberg import IcebergDataset  # noqa: PLC0415 - only for tables
 
         return IcebergDataset.of_path(location)
-    if location.rstrip("/").endswith(LANCE_ENDING) if is_url(location) else has_manifests(location):
+    if is_lance_url(location) if is_url(location) else has_manifests(location):
         from zonebloom.formats.lance import LanceDataset  # noqa: PLC0415 - only for tables
 
         return LanceDataset(location, storage_options)
@@ -173,6 +176,17 @@ def _of_files(locations: Sequence[str], storage_options: Mapping[str, str] | Non
     return dataset
 
 
+def _is_cut(fragment: Any) -> bool:
+    """Whether a fragment of a pyarrow Dataset has only some row groups of its file; those of `Index.dataset` have all.
+
+    Cost: pyarrow reads the footer.
+    """
+    try:
+        return hasattr(fragment, "subset") and bool(fragment.num_row_groups < fragment.metadata.num_row_groups)
+    except (pa.ArrowException, OSError):  # a build skips an unreadable file
+        return False
+
+
 def _of_pyarrow(dataset: Any, *, as_files: bool) -> ParquetDataset:
     if dataset._scan_options:  # noqa: SLF001 - pyarrow says nowhere else that a Dataset is filtered
         raise InvalidArgumentError(
@@ -187,6 +201,12 @@ def _of_pyarrow(dataset: Any, *, as_files: bool) -> ParquetDataset:
             "a pyarrow Dataset must be on the local file system",
             got=dataset.filesystem.type_name,
             do="give the URL of the folder, or a list of URLs, and storage_options",
+        )
+    if any(map(_is_cut, dataset.get_fragments())):
+        raise InvalidArgumentError(
+            "a pyarrow Dataset must be of whole files, since an index is",
+            got="some row groups of a file",
+            do="give the files",
         )
     if not dataset.files:
         raise DataFileError("a data set must have at least one file", got="a pyarrow Dataset with none")

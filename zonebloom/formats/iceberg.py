@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -286,13 +287,15 @@ def _snapshot(table: Table, described: Mapping[str, Any]) -> TableSnapshot:
 def planned(table: Table) -> tuple[list[FileScanTask], dict[str, str]]:
     """The data files of the current snapshot, each with its deletes, and the origin of each file by its path.
 
-    The origin is the table's UUID and the snapshot that added the file. The bytes under a name are the same as long as
-    the origin is: a table made anew has another UUID, and a file that came back under its name another snapshot.
+    The origin is the table, by its UUID and its location, and the snapshot that added the file. The bytes under a name
+    are the same as long as the origin is: a table made anew has another UUID, a file that came back under its name
+    another snapshot, and below another location a relative path is another file.
     """
     origins: dict[str, str] = {}
+    origin = uuid.uuid5(table.metadata.table_uuid, _plain(table.location()))
 
     def is_noted(entry: ManifestEntry) -> bool:
-        origins[entry.data_file.file_path] = f"{table.metadata.table_uuid}:{entry.snapshot_id}"
+        origins[entry.data_file.file_path] = f"{origin}:{entry.snapshot_id}"
         return True
 
     snapshot = table.metadata.current_snapshot()

@@ -29,9 +29,10 @@ from zonebloom.bloom import hashing
 from zonebloom.errors import DataFileError, InvalidArgumentError, first_line
 from zonebloom.formats.dataset import Declared
 from zonebloom.formats.index_location import root_of
+from zonebloom.formats.lance_manifest import branch_of
 from zonebloom.formats.parquet.file import has_column, places_of
 from zonebloom.formats.table import TableDataset, TableFile, TableSnapshot, library, raise_store_error
-from zonebloom.formats.table_folders import VERSIONS_FOLDER
+from zonebloom.formats.table_folders import BRANCHES_FOLDER, VERSIONS_FOLDER
 from zonebloom.stores.fingerprint import Fingerprint
 from zonebloom.stores.local_file import LocalFile
 from zonebloom.stores.locations import absolute, is_url
@@ -76,8 +77,14 @@ class LanceDataset(TableDataset):
 
     @classmethod
     def of_table(cls, table: LanceTable) -> LanceDataset:
-        """The version that a `lance.LanceDataset` has loaded."""
-        return cls(table.uri, table.latest_storage_options(), table=table)
+        """The version that a `lance.LanceDataset` has loaded.
+
+        Its location is the folder of its branch, however it was opened: Lance opens that folder as the branch.
+        """
+        branch, location = branch_of(table), table.uri.rstrip("/")
+        if branch is not None and not location.endswith(f"/{BRANCHES_FOLDER}/{branch}"):
+            location = f"{location}/{BRANCHES_FOLDER}/{branch}"
+        return cls(location, table.latest_storage_options(), table=table)
 
     @classmethod
     def from_json(

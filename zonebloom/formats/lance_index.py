@@ -8,13 +8,14 @@ Spec: specs/lance.md#index
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from zonebloom.bloom.zones import ZoneTable
 from zonebloom.errors import DataFileError, InvalidZoneTableError
 from zonebloom.formats.lance import LanceSnapshot, explained
+from zonebloom.formats.lance_manifest import writer_version
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,8 +34,8 @@ class LanceSegment:
     """The fragments that a query does not scan but by this segment; those of this version alone."""
     version: int
     """The version of the table that was indexed."""
-    is_elsewhere: bool
-    """Whether the file is in the folder of another table, as those of a shallow clone are."""
+    location: str
+    """Path or URL of its file; of a branch or a shallow clone it may be in the folder of another table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,26 +57,31 @@ def lance_indexes(snapshot: LanceSnapshot, column: str | None = None) -> list[La
     numbers = {snapshot.own_number(path) for path in snapshot.files}
     with explained(snapshot.location, "the indexes of "):
         described = list(snapshot.table.describe_indices())
-    indexes = [LanceIndex(each.name, tuple(each.field_names), *_kind_and_segments(each, numbers)) for each in described]
+        roots = {None: snapshot.location} | {key: base.path for key, base in snapshot.table.base_paths().items()}
+    indexes = [
+        LanceIndex(each.name, tuple(each.field_names), *_kind_and_segments(each, numbers, roots)) for each in described
+    ]
     return [index for index in indexes if column is None or column in index.columns]
 
 
-def _kind_and_segments(described: Any, numbers: set[int]) -> tuple[bool, tuple[LanceSegment, ...]]:
+def _kind_and_segments(
+    described: Any, numbers: set[int], roots: Mapping[int | None, str]
+) -> tuple[bool, tuple[LanceSegment, ...]]:
     segments = tuple(
         LanceSegment(
             str(segment.uuid),
             frozenset(segment.fragment_ids) & numbers,
             int(segment.dataset_version_at_last_update),
-            segment.base_id is not None,
+            segment_location(roots[segment.base_id], str(segment.uuid)),
         )
         for segment in described.segments
     )
     return described.type_url == BLOOM_DETAILS, segments
 
 
-def segment_location(snapshot: LanceSnapshot, uuid: str) -> str:
-    """Where the file of a segment is: a path or URL."""
-    return f"{snapshot.location}/_indices/{uuid}/bloomfilter.lance"
+def segment_location(root: str, uuid: str) -> str:
+    """Where the file of a segment of the table at `root` is: a path or URL."""
+    return f"{root}/_indices/{uuid}/bloomfilter.lance"
 
 
 def read_segment(snapshot: LanceSnapshot, segment: LanceSegment) -> pa.Table:
@@ -86,17 +92,10 @@ def read_segment(snapshot: LanceSnapshot, segment: LanceSegment) -> pa.Table:
     DataFileError
         The file is missing or cannot be read.
     """
-    location = segment_location(snapshot, segment.uuid)
-    if segment.is_elsewhere:
-        raise DataFileError(
-            f"an index of {snapshot.location} must lie in its folder",
-            got=f"segment {segment.uuid} elsewhere",
-            do="drop the index in Lance and make it anew",
-        )
-    with explained(location):
+    with explained(segment.location):
         from lance.file import LanceFileReader  # noqa: PLC0415 - an extra
 
-        return LanceFileReader(location, storage_options=snapshot.storage_options or None).read_all().to_table()
+        return LanceFileReader(segment.location, storage_options=snapshot.storage_options or None).read_all().to_table()
 
 
 def read_zones(snapshot: LanceSnapshot, segment: LanceSegment) -> ZoneTable:
@@ -110,7 +109,7 @@ def read_zones(snapshot: LanceSnapshot, segment: LanceSegment) -> ZoneTable:
     try:
         return ZoneTable.from_arrow(read_segment(snapshot, segment))
     except InvalidZoneTableError as error:
-        raise DataFileError(f"{segment_location(snapshot, segment.uuid)} must hold zones", got=error) from error
+        raise DataFileError(f"{segment.location} must hold zones", got=error) from error
 
 
 def writer_of(snapshot: LanceSnapshot, segment: LanceSegment) -> str | None:
@@ -122,40 +121,6 @@ def writer_of(snapshot: LanceSnapshot, segment: LanceSegment) -> str | None:
         with explained(snapshot.location):
             table = snapshot.table.checkout_version(segment.version + 1)
             uuids = {str(part.uuid) for index in table.describe_indices() for part in index.segments}
-            manifest = bytes(table._ds.serialized_manifest())  # noqa: SLF001 - the one way to the writer's version
+            return writer_version(table) if segment.uuid in uuids else None
     except DataFileError:
         return None
-    writer = next((value for number, value in _fields(manifest) if number == _WRITER), b"")
-    version = next((value for number, value in _fields(writer) if number == _WRITER_VERSION), None)
-    return version.decode() if version is not None and segment.uuid in uuids else None
-
-
-_WRITER, _WRITER_VERSION = 13, 2
-"""Fields of Lance's messages `Manifest` and `Manifest.WriterVersion`."""
-_VARINT, _LENGTH = 0, 2
-
-
-def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
-    """Number and bytes of the fields of a message of protobuf that have a length."""
-    position = 0
-    while position < len(message):
-        tag, position = _varint(message, position)
-        number, kind = tag >> 3, tag & 7
-        if kind == _VARINT:
-            _, position = _varint(message, position)
-            continue
-        length, position = _varint(message, position) if kind == _LENGTH else ({1: 8, 5: 4}[kind], position)
-        if kind == _LENGTH:
-            yield number, message[position : position + length]
-        position += length
-
-
-def _varint(message: bytes, position: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = message[position]
-        position += 1
-        value |= (byte & 127) << shift
-        if byte < 128:  # noqa: PLR2004 - the bit that says that another byte follows
-            return value, position
-        shift += 7

@@ -21,8 +21,10 @@ HUDI_FOLDER = ".hoodie"
 VERSIONS_FOLDER = "_versions"
 """A folder with this folder is a Lance table, if it has a manifest."""
 MANIFEST_SUFFIX = ".manifest"
-LANCE_ENDING = ".lance"
-"""The end of the URL of a Lance table; at other URLs no manifest is looked for."""
+BRANCHES_FOLDER = "tree"
+"""The folder of a Lance table with a folder for each branch but the main one."""
+_LANCE_URL = re.compile(rf".*\.lance(/{BRANCHES_FOLDER}/.+)?/*")
+"""The URL of a Lance table or of a branch; at other URLs no manifest is looked for."""
 TABLE_MARKS = frozenset({LOG_FOLDER, METADATA_FOLDER, HUDI_FOLDER, VERSIONS_FOLDER})
 """Names of folders whose parent may be a table."""
 TABLE_FOLDERS = frozenset({LOG_FOLDER, VERSIONS_FOLDER, "_deletions", "_indices", "_refs", "_transactions"})
@@ -43,6 +45,11 @@ def has_log(folder: str) -> bool:
 def has_metadata(folder: str) -> bool:
     """Whether a local folder is that of an Iceberg table."""
     return any(METADATA_SUFFIX in name for name in _names(f"{folder}/{METADATA_FOLDER}"))
+
+
+def is_lance_url(url: str) -> bool:
+    """Whether a Lance table or a branch of one is at a URL."""
+    return _LANCE_URL.fullmatch(url) is not None
 
 
 def _names(folder: str) -> list[str]:

@@ -163,6 +163,10 @@ def _current(store: Store) -> Snapshot:
 
 def import_zones(dataset: DatasetSnapshot, store: Store, zones: ZoneTable, column: str, *, check: bool) -> None:
     """Commit `zones` as the one column of a new index of the pinned `dataset`; see `import_index`."""
+    if not isinstance(zones, ZoneTable) or not isinstance(column, str):
+        raise InvalidArgumentError(
+            "an import must be of a ZoneTable and the name of a column", got=f"{type(zones).__name__}, {column!r:.80}"
+        )
     if _current(store).manifest.version:
         raise IndexExistsError(
             "there must be no index yet to import one",

@@ -71,7 +71,7 @@ def export_lance(view: View, entry: ColumnEntry, *, per_fragment: bool = False, 
     Raises
     ------
     InvalidArgumentError
-        The index is of another data set than the main branch of a Lance table, or the column is a field of a struct.
+        The index is of no Lance table, or of one that was made anew, or the column is a field of a struct.
     UnsupportedTypeError
         Lance has no bloom filters of the column's type; it would fail at each query.
     StaleIndexError
@@ -109,15 +109,15 @@ def export_lance(view: View, entry: ColumnEntry, *, per_fragment: bool = False, 
 
 
 def _check_place(snapshot: LanceSnapshot) -> None:
-    """Check that the version is of the main branch of an existing table: else the index gets other fragments."""
+    """Check that the table there has this version: one that was made anew has other fragments of the same ids."""
     version = snapshot.table.version
-    with explained(snapshot.location, f"version {version} of the main branch of "):
-        main = lance_library().dataset(
+    with explained(snapshot.location, f"version {version} of "):
+        there = lance_library().dataset(
             snapshot.location, version=version, storage_options=dict(snapshot.storage_options) or None
         )
-    if LanceDataset.of_table(main).pin().identity != snapshot.identity:
+    if LanceDataset.of_table(there).pin().identity != snapshot.identity:
         raise InvalidArgumentError(
-            f"an index that Lance takes must be of the main branch of {snapshot.location}",
+            f"an index that Lance takes must be of the table that is at {snapshot.location}",
             got=f"a version {version} of other fragments",
             do="build the index of the table at this path",
         )
@@ -168,12 +168,12 @@ def _written(snapshot: LanceSnapshot, column: str, zones: pa.Table, parts: list[
                 if len(parts) > 1
                 else zones
             )
-            _write(snapshot, segment_location(snapshot, one), mine, _nulls(snapshot, column, mine))
+            _write(snapshot, segment_location(snapshot.location, one), mine, _nulls(snapshot, column, mine))
         yield uuids
     except BaseException:
         if not is_url(snapshot.location):
             for one in uuids:
-                shutil.rmtree(os.path.dirname(segment_location(snapshot, one)), ignore_errors=True)  # noqa: PTH120 - text
+                shutil.rmtree(os.path.dirname(segment_location(snapshot.location, one)), ignore_errors=True)  # noqa: PTH120 - text
         raise
 
 

@@ -32,11 +32,29 @@ from zonebloom.stores.fingerprint import Fingerprint
 from zonebloom.stores.store import Store
 
 Mode = Literal["incremental", "quick", "full"]
+Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+"""One file or folder, or several."""
 UNKNOWN_TYPE = pa.null()
 """Placeholder for the type of a new column until the data files are opened."""
 
 _ASKED_ALONE = 4
 """Up to this many segments of a column, sizes are requested one by one; more segments are listed."""
+
+
+def listed_paths(paths: Paths) -> list[str | os.PathLike[str]]:
+    """A caller's paths as a list; one path alone is a list of one.
+
+    Raises
+    ------
+    InvalidArgumentError
+        One of them is no path.
+    """
+    given = [paths] if isinstance(paths, (str, os.PathLike)) else paths
+    listed = list(given) if isinstance(given, Iterable) else [given]
+    for path in listed:
+        if not isinstance(path, (str, os.PathLike)):
+            raise InvalidArgumentError("paths must be texts or os.PathLike", got=f"{path!r:.80}")
+    return listed
 
 
 def check_mode(mode: str) -> None:
@@ -65,7 +83,7 @@ class Scope:
         cls,
         dataset: DatasetSnapshot,
         snapshot: Snapshot,
-        paths: Iterable[str | os.PathLike[str]] | None,
+        paths: Sequence[str | os.PathLike[str]] | None,
         partitions: Partitions | None,
     ) -> Scope:
         """The scope given by the arguments of a refresh.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -62,7 +62,7 @@ def refresh(
     work: BuildOptions,
     *,
     mode: Mode = "incremental",
-    paths: Iterable[str | os.PathLike[str]] | None = None,
+    paths: Sequence[str | os.PathLike[str]] | None = None,
     partitions: Partitions | None = None,
     wanted: Mapping[str, Any] | None = None,
     check: bool = False,

@@ -175,22 +175,22 @@ def _zone_values(
     """The values of zones `mine` of one file; the file is read once."""
     positions = table.positions[mine]
     starts, stops = positions.zone_starts.tolist(), positions.zone_stops.tolist()
-    held: list[pa.Array] = []
+    held: list[tuple[int, pa.RecordBatch]] = []
     position = starts[0]
     with view.dataset.open(file.path, file.fingerprint) as data:
         batches = data.column_batches([entry.name], position, stops[-1])
         for first, end in zip(starts, stops, strict=True):
-            while position + sum(map(len, held)) < end:
-                values = column_values(next(batches), entry.name, entry.column_type)
-                if values is None:
-                    raise CorruptIndexError(
-                        f"column {entry.name} of {file.path} must convert to the type of its zones, {entry.column_type}"
-                    )
-                held.append(values)
-            rows = pa.chunked_array(held)
-            yield rows.slice(first - position, end - first)
-            held = rows.slice(end - position).chunks
-            position = end
+            while position < end:
+                held.append((position, next(batches)))
+                position += held[-1][1].num_rows
+            held = [(row, batch) for row, batch in held if row + batch.num_rows > first]
+            cut = [batch[max(first - row, 0) : end - row] for row, batch in held]  # other rows need not convert
+            values = [column_values(batch, entry.name, entry.column_type) for batch in cut]
+            if any(one is None for one in values):
+                raise CorruptIndexError(
+                    f"column {entry.name} of {file.path} must convert to the type of its zones, {entry.column_type}"
+                )
+            yield pa.chunked_array(values)
 
 
 def live_values(values: Values, first_row: int, deleted: NDArray[np.int64] | None) -> Values:

@@ -20,6 +20,7 @@ from zonebloom.reasons import counted
 from zonebloom.rendering import Result, Results
 from zonebloom.storage.manifest import (
     Manifest,
+    check_kept,
     commit,
     list_versions,
     named_paths,
@@ -95,8 +96,7 @@ def restore(store: Store, version: int) -> Manifest:
     Design: docs/design/refresh.md#restore
     """
     kept = list_versions(store)
-    if version not in kept:
-        raise InvalidArgumentError(f"version must be one of those kept, {_shown(kept)}", got=version)
+    check_kept(version, kept)
     wanted = read_version(store, version)
     if version == kept[-1]:
         return wanted
@@ -127,10 +127,6 @@ def _exists(store: Store, path: str) -> bool:
     except FileNotFoundError:
         return False
     return True
-
-
-def _shown(numbers: list[int]) -> str:
-    return ", ".join(map(str, numbers if len(numbers) <= 8 else [*numbers[:3], "…", *numbers[-4:]]))  # noqa: PLR2004
 
 
 # --- vacuum -----------------------------------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ import pyarrow as pa
 from zonebloom.arrow import from_values, is_text, python_value, type_name
 from zonebloom.bloom.hashing import column_path, resolve_column
 from zonebloom.errors import PredicateError, first_line
-from zonebloom.predicates.coerce import fit_values
+from zonebloom.predicates.coerce import fit_each, fit_values
 from zonebloom.predicates.coerce.temporal import moment_of, ticks_below
 from zonebloom.predicates.exact_numbers import (
     Number,
@@ -40,12 +40,11 @@ from zonebloom.predicates.exact_numbers import (
     is_nan,
     is_number,
     number_of,
-    numbers_of,
     unit_bounds,
     value_of_units,
     whole_units,
 )
-from zonebloom.predicates.literals import is_null_literal
+from zonebloom.predicates.literals import is_null_literal, taken
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
@@ -209,14 +208,7 @@ def is_in(operand: Operand, values: pa.Array | list[Any], *, null_safe: bool = F
 def _value_set(operand: Operand, values: pa.Array | list[Any]) -> pa.Array:
     """The values that can equal a value of the operand, in its kernel type. One zero adds the other."""
     fit = fit_values(values, operand.type)
-    if fit.reason is None:
-        fitted = to_kernel(fit.values)
-    elif is_number(operand.type) and (listed := numbers_of(values)) is not None:
-        exact = [equal for number in listed if (equal := equal_number(number, operand.type)) is not None]
-        fitted = to_kernel(pa.array(exact, operand.type))
-    else:
-        fitted = to_kernel(_comparable(operand, values))
-    return with_both_zeros(fitted)
+    return with_both_zeros(to_kernel(fit.values if fit.reason is None else _comparable(operand, values)))
 
 
 def with_both_zeros(values: pa.Array) -> pa.Array:
@@ -227,29 +219,25 @@ def with_both_zeros(values: pa.Array) -> pa.Array:
 
 
 def _comparable(operand: Operand, values: pa.Array | list[Any]) -> pa.Array:
-    """The values that a row can equal, converted one by one.
+    """The values that a row can equal, each converted by itself.
 
     No row equals a value that does not convert. But if `=` is not defined for the value's type, this is an error.
     pyarrow 26 does not convert here: it casts the values of ``is_in`` to the column's type, so that 1 is in [True], and
     a day is in a list of its hours.
     """
-    fitting: list[pa.Array] = []
+    fit = fit_each(values, operand.type)
+    equal: list[Any] = []
     compared: set[Any] = set()
-    for value in values:
-        fit = fit_values([value], operand.type)
-        if fit.reason is None:
-            fitting.append(fit.values)
-            continue
+    for value in taken(values, fit.misfits):
         number = number_of(value)
         if number is not None and is_number(operand.type):
-            equal = equal_number(number, operand.type)
-            fitting += [] if equal is None else [pa.array([equal], fit.values.type)]
+            equal.append(equal_number(number, operand.type))
             continue
         kind = type(value), getattr(value, "type", None), getattr(value, "tzinfo", None) is None
         if kind not in compared:
             _compare_as_pyarrow(operand, "=", value)
             compared.add(kind)
-    return pa.concat_arrays(fitting) if fitting else fit_values([], operand.type).values
+    return pa.concat_arrays([fit.values, pa.array(equal, fit.values.type).drop_null()]) if equal else fit.values
 
 
 def _compare_as_pyarrow(operand: Operand, operator: str, value: Any) -> pc.Expression:

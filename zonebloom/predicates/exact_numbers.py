@@ -13,8 +13,6 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from zonebloom.predicates.literals import is_null_literal
-
 Number: TypeAlias = int | float | decimal.Decimal
 
 _ALL_DIGITS = decimal.Context(prec=decimal.MAX_PREC, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN, traps=[])
@@ -35,15 +33,6 @@ def number_of(value: Any) -> Number | None:
     if isinstance(value, bool) or not isinstance(value, (numbers.Real, decimal.Decimal)):
         return None
     return value if isinstance(value, (int, float, decimal.Decimal)) else float(value)
-
-
-def numbers_of(values: pa.Array | list[Any]) -> list[Number] | None:
-    """The values that are not null, if all of them are numbers; else None."""
-    if isinstance(values, pa.Array) and pa.types.is_temporal(values.type):  # Python cannot represent all moments
-        return None
-    listed = values.to_pylist() if isinstance(values, pa.Array) else values
-    found = [number_of(value) for value in listed if not is_null_literal(value)]
-    return None if any(number is None for number in found) else [number for number in found if number is not None]
 
 
 def equal_number(number: Number, column_type: pa.DataType) -> Any | None:

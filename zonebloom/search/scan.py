@@ -67,10 +67,11 @@ def scan(
     """
     if limit is not None and (not isinstance(limit, int) or limit < 0):
         raise InvalidArgumentError("limit must be 0 or more rows", got=f"{limit!r}")
-    names = list(view.schema.names) if columns is None else [columns] if isinstance(columns, str) else list(columns)
+    wanted = view.schema.names if columns is None else columns
+    names = list(wanted) if isinstance(wanted, Iterable) and not isinstance(wanted, str) else [wanted]
     there = set(view.schema.names)
     for name in names:
-        if name not in there:
+        if not isinstance(name, str) or name not in there:
             raise ColumnNotFoundError.among(name, view.schema.names, f"the data set {view.dataset.location}")
     known = view.plain_schema if is_plain else view.schema
     schema = pa.schema([known.field(name) for name in names])

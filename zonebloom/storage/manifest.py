@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import re
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -19,7 +20,7 @@ from typing import Any
 import pyarrow as pa
 
 from zonebloom.bloom.addresses import MAX_FRAGMENT_ID
-from zonebloom.errors import ConcurrentCommitError, CorruptIndexError, UnsupportedFormatError
+from zonebloom.errors import ConcurrentCommitError, CorruptIndexError, InvalidArgumentError, UnsupportedFormatError
 from zonebloom.formats import Declared
 from zonebloom.options import KINDS, SIZINGS, Kind
 from zonebloom.storage.arrow_file import read_schema, reading
@@ -41,6 +42,8 @@ from zonebloom.storage.segment import Runs, SegmentEntry, Span, checksum, count_
 from zonebloom.stores.store import Store
 
 FORMAT_VERSION = 2
+_SHOWN = 8
+"""Numbers of versions in a message."""
 _VERSION_NAME = re.compile(r"(\d{20})\.json")
 
 
@@ -166,6 +169,19 @@ def list_versions(store: Store) -> list[int]:
     matches = (_VERSION_NAME.fullmatch(name) for name in store.list("versions"))
     numbers = (int(match[1]) for match in matches if match)
     return sorted(number for number in numbers if number < 2**63)
+
+
+def check_kept(version: Any, kept: Sequence[int]) -> None:
+    """Check that `version` is one of the numbers `kept`.
+
+    Raises
+    ------
+    InvalidArgumentError
+        It is not, or is no integer.
+    """
+    if type(version) is not int or version not in kept:
+        shown = ", ".join(map(str, kept if len(kept) <= _SHOWN else [*kept[:3], "…", *kept[-4:]]))
+        raise InvalidArgumentError(f"version must be one of those kept, {shown}", got=f"{version!r:.80}")
 
 
 def _encode_schema(schema: pa.Schema) -> str:

@@ -19,7 +19,6 @@ from zonebloom.errors import (
     ColumnNotFoundError,
     CorruptIndexError,
     IndexNotFoundError,
-    InvalidArgumentError,
     UnsupportedFormatError,
     Words,
     ZoneBloomError,
@@ -27,7 +26,7 @@ from zonebloom.errors import (
 from zonebloom.reasons import Reason, ReasonCode
 from zonebloom.storage.column_reader import SEGMENTS_AT_ONCE, ColumnReader, OpenedSegment
 from zonebloom.storage.fragments import FragmentTable, is_in_runs, read_fragments
-from zonebloom.storage.manifest import ColumnEntry, Manifest, list_versions, read_version
+from zonebloom.storage.manifest import ColumnEntry, Manifest, check_kept, list_versions, read_version
 from zonebloom.storage.segment import SegmentEntry
 from zonebloom.storage.slices.reader import SliceSegment
 from zonebloom.storage.zone_segment import ZoneSegment
@@ -190,10 +189,7 @@ def load_snapshot(store: Store, version: int | None, versions: Sequence[int] = (
         place = joined(store.location, "versions")
         raise IndexNotFoundError("an index must have a version", got=f"none in {place}", do="build it")
     if version is not None:
-        if version not in versions:
-            raise InvalidArgumentError(
-                f"version must be one of {versions[0]} to {versions[-1]} that is kept", got=version
-            )
+        check_kept(version, versions)
         return Snapshot(store, read_version(store, version))
     failure: ZoneBloomError | None = None
     for number in reversed(versions):

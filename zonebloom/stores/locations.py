@@ -96,6 +96,25 @@ class Url:
         return cls(_SAME_STORE.get(scheme, scheme), bucket, key)
 
 
+def check_options(options: StorageOptions | None) -> None:
+    """Check that `options` is None, or a dict of texts. Messages never show values.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The options are not a dict of texts.
+    """
+    if options is not None and not isinstance(options, Mapping):
+        raise InvalidArgumentError("storage_options must be a dict of texts", got=type(options).__name__)
+    for name, value in (options or {}).items():
+        if not isinstance(name, str) or not isinstance(value, str):
+            raise InvalidArgumentError(
+                "storage_options must be texts",
+                got=f"{name!r} with a value of type {type(value).__name__}",
+                do='write "true", "30s" and the like',
+            )
+
+
 def is_url(location: str) -> bool:
     """Whether `location` is in an object store, not on this machine."""
     return _SCHEME.match(location) is not None

@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 from zonebloom.errors import StorageError
 from zonebloom.stores.fingerprint import Fingerprint
 from zonebloom.stores.locations import StorageOptions, Url
-from zonebloom.stores.options import check_credentials, check_options, connect, environment_of
+from zonebloom.stores.options import check_credentials, connect, environment_of
 from zonebloom.stores.ranges import PART_BYTES, coalesced, cut
 from zonebloom.stores.store import Traffic
 
@@ -118,7 +118,7 @@ class ObjectClient:
 
     def __init__(self, url: Url, options: StorageOptions | None = None) -> None:
         self.url = url
-        self._options = check_options(options)
+        self._options = dict(options or {})
         self.traffic = Traffic()
         self._lock = threading.Lock()
 

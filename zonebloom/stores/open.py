@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from zonebloom.stores.local import LocalStore
-from zonebloom.stores.locations import StorageOptions, absolute, is_url
+from zonebloom.stores.locations import StorageOptions, absolute, check_options, is_url
 from zonebloom.stores.store import Store
 
 
@@ -24,6 +24,7 @@ def open_store(location: str | os.PathLike[str], storage_options: StorageOptions
 
     Spec: specs/index-format.md#locations
     """
+    check_options(storage_options)
     where = absolute(location)
     if is_url(where):
         from zonebloom.stores.object import ObjectStore  # noqa: PLC0415 - local searches do without

@@ -90,28 +90,6 @@ _HOW = {
 }
 
 
-def check_options(options: StorageOptions | None) -> dict[str, str]:
-    """`options` as a dict; an empty dict for None. Messages never show values.
-
-    Raises
-    ------
-    InvalidArgumentError
-        The options are not a dict of texts.
-    """
-    if options is None:
-        return {}
-    if not isinstance(options, Mapping):
-        raise InvalidArgumentError("storage_options must be a dict of texts", got=type(options).__name__)
-    for name, value in options.items():
-        if not isinstance(name, str) or not isinstance(value, str):
-            raise InvalidArgumentError(
-                "storage_options must be texts",
-                got=f"{name!r} with a value of type {type(value).__name__}",
-                do='write "true", "30s" and the like',
-            )
-    return dict(options)
-
-
 def environment_of(provider: str) -> dict[str, str]:
     """The environment's variables that a store of `provider` reads."""
     prefixes = tuple(prefix.upper() for prefix in _PREFIXES[provider])

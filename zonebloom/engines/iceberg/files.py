@@ -35,19 +35,20 @@ class NotedOutputs:
 
     def __init__(self, io: Any) -> None:
         self._io = io
-        self._paths: list[str] = []
+        self.paths: list[str] = []
+        """Locations of the files that were written."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._io, name)
 
     def new_output(self, location: str) -> Any:
         """As in FileIO, and record `location`."""
-        self._paths.append(location)
+        self.paths.append(location)
         return self._io.new_output(location)
 
     def discard(self) -> None:
         """Remove all files that were written, as far as the store allows."""
-        for path in self._paths:
+        for path in self.paths:
             with contextlib.suppress(Exception):  # never written, or the store is gone
                 self._io.delete(path)
 

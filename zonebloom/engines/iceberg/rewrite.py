@@ -10,7 +10,7 @@ Design: docs/design/engines.md#iceberg
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -203,10 +203,10 @@ def _attempted(table: Table, column: str, keys: _Keys, rows: pa.Table | None, pl
 
     outputs, location = NotedOutputs(table.io), table.location()
     noted = type(table)(table.name(), table.metadata, table.metadata_location, outputs, table.catalog, table.config)
-    writer = DataFileWriter(noted)
     try:
         view, files = _tasks(table, column, keys, place)
         with explained("table", location, verb="rewrite"):
+            writer = DataFileWriter(noted)
             removed, num_removed = _without_keys(view, files, column, keys, writer)
             if rows is not None:
                 writer.write(rows)
@@ -216,7 +216,7 @@ def _attempted(table: Table, column: str, keys: _Keys, rows: pa.Table | None, pl
     except BaseException:
         outputs.discard()
         raise
-    if not _has_landed(noted, snapshot_id, request):
+    if not _has_landed(noted, snapshot_id, request, frozenset(outputs.paths)):
         outputs.discard()
         return None
     table.metadata, table.metadata_location = noted.metadata, noted.metadata_location
@@ -298,8 +298,8 @@ def _request(table: Table, removed: list[DataFile], added: list[DataFile]) -> tu
     return snapshot.snapshot_id, (updates, (*is_branch_as_read, *is_table_as_read))
 
 
-def _has_landed(table: Table, snapshot_id: int, request: _Request) -> bool:
-    """Commit; False if another commit came first, so this commit will never be in the table.
+def _has_landed(table: Table, snapshot_id: int, request: _Request, files: frozenset[str]) -> bool:
+    """Commit; False if another commit came first, so this commit will never be in the table, nor any of its `files`.
 
     Raises
     ------
@@ -308,15 +308,28 @@ def _has_landed(table: Table, snapshot_id: int, request: _Request) -> bool:
     """
     from pyiceberg.exceptions import CommitFailedException  # noqa: PLC0415 - an extra
 
+    former = {snapshot.snapshot_id for snapshot in table.snapshots()}
     try:
         try:
             table._do_commit(*request)  # noqa: SLF001 - as above
         except CommitFailedException:  # also if the client sent it twice because an answer was lost
             table.refresh()
-            return table.metadata.snapshot_by_id(snapshot_id) is not None
+            return table.metadata.snapshot_by_id(snapshot_id) is not None or _is_named(table, files, former)
     except Exception as error:  # any class of error: none of them proves that nothing was committed
         raise StorageError(
             f"cannot commit to table {table.location()}: {first_line(error)[:300]}",
-            do="the files that were written stay, as the table may name them: call again, which does no harm",
+            do=f"call again unless the table has snapshot {snapshot_id}: its files stay, as the table may name them",
         ) from error
     return True
+
+
+def _is_named(table: Table, files: frozenset[str], former: Container[int]) -> bool:
+    """Whether snapshots other than the `former` ones name any of `files`.
+
+    The snapshot that wrote them may be expired by now, and a catalog may list only the snapshots of branches and tags.
+    """
+    snapshots = [snapshot for snapshot in table.snapshots() if snapshot.snapshot_id not in former]
+    manifests = [one for snapshot in snapshots for one in snapshot.manifests(table.io)]
+    new = {one.manifest_path: one for one in manifests if one.added_snapshot_id not in former}
+    entries = (entry for manifest in new.values() for entry in manifest.fetch_manifest_entry(table.io))
+    return not files.isdisjoint(new) or any(entry.data_file.file_path in files for entry in entries)

@@ -160,9 +160,9 @@ class Catalog:
         if hasattr(source, "inputFiles"):
             files = _files_of(source)
             options["dataset"] = dataset = self._data_set_of(files)
-            if index is None:
-                own = [dataset] if isinstance(dataset, str) else []
-                places = [*own, files[0] if len(files) == 1 else common_folder(files)]  # also a folder of one file
+            if index is None:  # also of one file in an indexed folder, and of a folder of one indexed file
+                folder = common_folder(files)
+                places = [dataset if isinstance(dataset, str) else folder, files[0] if len(files) == 1 else folder]
         elif index is None:
             places = [_place_of(source)]
         for place in places[:-1]:
@@ -307,8 +307,9 @@ def _plan(frame: DataFrame) -> str:
 
 def _other_node(whole: str) -> str:
     """The first node of the analyzed plan, in the text of EXPLAIN, that is not a scan; empty if there is none."""
-    analyzed = whole.partition("== Analyzed Logical Plan ==\n")[2].partition("\n== Optimized ")[0]
-    nodes = [line for line in analyzed.splitlines()[2:] if line]  # the first lines are types, and the SELECT of EXPLAIN
+    analyzed, is_whole, _ = whole.partition("== Analyzed Logical Plan ==\n")[2].partition("\n== Optimized ")
+    lines = analyzed.splitlines()[2:] if is_whole else []  # the first lines are types, and the SELECT of EXPLAIN
+    nodes = [line for line in lines if line]
     names = [re.match(r"[\s:+|-]*(\w*)", line)[1] for line in nodes]  # type: ignore[index]  # matches everywhere
     return next((name for name in names if name not in _SCANS), "" if names else "a plan that is not shown")
 

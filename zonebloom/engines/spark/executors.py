@@ -216,7 +216,8 @@ def _cause(error: BaseException) -> str:
     """The innermost cause that Spark names, in one line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     causes = [line for line in lines if line.startswith(("Caused by:", ": org.apache.spark", "org.apache.spark"))]
-    text = (causes or lines or [type(error).__name__])[0]
+    raised = [line for line in lines if re.match(r"\w+Error: ", line)]  # by Python, whose last line is the cause
+    text = (raised[-1:] or causes or lines or [type(error).__name__])[0]
     return f"{re.sub(r'^(Caused by: |: )?(org.apache.spark.)?(SparkException: )?', '', text):.300}"
 
 
@@ -226,7 +227,7 @@ def lack_of_executors(spark: SparkSession) -> str | None:
         return None
     try:
         Cluster(spark).map(_is_here, None, [None])
-    except MissingDependencyError as error:
+    except (MissingDependencyError, StorageError) as error:  # such as executors without Python
         return str(error)
     _ABLE.add(spark)
     return None

@@ -32,7 +32,7 @@ from zonebloom.engines.spark.sql import pruned_sql
 from zonebloom.formats.hive import Partitions
 from zonebloom.index import Index
 from zonebloom.indexing.optimize import Optimization
-from zonebloom.indexing.plan import Mode
+from zonebloom.indexing.plan import Mode, Paths
 from zonebloom.indexing.progress import Progress
 from zonebloom.indexing.refresh import Refresh
 from zonebloom.indexing.versions import Vacuum
@@ -149,7 +149,7 @@ class ZoneBloom:
         source: Source,
         mode: Mode = "incremental",
         *,
-        paths: Iterable[str | os.PathLike[str]] | None = None,
+        paths: Paths | None = None,
         partitions: Partitions | None = None,
         kind: Kind | None = None,
         rows_per_zone: int | None = None,
@@ -334,7 +334,8 @@ class ZoneBloom:
         Raises
         ------
         InvalidArgumentError
-            `keys` has several columns, or its column has the name of a column of the result.
+            `keys` has several columns, is a stream or has a collation, or its column has the name of a column of the
+            result.
         ColumnNotFoundError
             The column is not indexed.
 

@@ -16,6 +16,7 @@ from pyspark.sql.types import StructType
 
 from zonebloom.engines.spark.executors import pickled, shipped, unpickled
 from zonebloom.engines.spark.indexing.driver import sent_dataset
+from zonebloom.engines.spark.join.keys import distinct
 from zonebloom.errors import InvalidArgumentError
 from zonebloom.search import locate as library
 from zonebloom.search.view import View
@@ -40,7 +41,7 @@ def locate(view: View, column: str, keys: DataFrame) -> DataFrame:
     schema = StructType(list(keys.schema))
     for name, kind in _PLACES:
         schema = schema.add(name, kind)
-    return keys.distinct().mapInArrow(shipped(keys_located, sent, column), schema)
+    return distinct(keys).mapInArrow(shipped(keys_located, sent, column), schema)
 
 
 # --- on executors -----------------------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ from sqlglot.errors import SqlglotError
 
 from zonebloom.engines.spark.catalog import Catalog, described
 from zonebloom.engines.spark.pushdown.columns import column_of
-from zonebloom.engines.spark.pushdown.implied import opaque, optimized_plan, parts_of
+from zonebloom.engines.spark.pushdown.implied import opaque, optimized_plan, parts_of, plans
 from zonebloom.engines.spark.pushdown.types import Binder, UnboundError
 from zonebloom.engines.spark.scan.lake import Lake
 from zonebloom.engines.spark.scan.read import lake_of
@@ -42,6 +42,8 @@ _OF_READS = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 """Functions and samples, as a plan prints them, that depend on the reader of a row or on the rows before it."""
+_OF_MOMENT = re.compile(r"\b(current_\w+|curdate|now|localtimestamp)\(", re.IGNORECASE)
+"""Functions, as an analyzed plan prints them, whose value Spark takes anew for each action on a frame."""
 _FIELD = re.compile(r"\{(\w+)\}")
 _SCAN = "zonebloom_scan_"
 
@@ -190,9 +192,7 @@ class Query:
     def run(self, scans: Iterable[DataFrame]) -> DataFrame:
         """The query over one frame for each of `scans`."""
         fields = {**self.frames, **{f"{_SCAN}{number}": frame for number, frame in enumerate(scans)}}
-        return (
-            self.spark.sql(self.text, **fields) if self.args is None else self.spark.sql(self.text, self.args, **fields)
-        )
+        return _run(self.spark, self.text, self.args, fields)
 
     def leaves(self) -> Iterator[tuple[DataFrame, Lake]]:
         """The indexed tables that it reads, also through views: each with the frame that Spark reads for it."""
@@ -221,8 +221,8 @@ class Query:
         """For each lake a predicate that is TRUE in all rows that the query uses; Spark's optimizer has proved it."""
         places = range(len(lakes))
         unknown = [opaque(self.spark, lakes[place].full_schema, f"{_SCAN}{place}") for place in places]
-        plan = optimized_plan(self.over(iter(unknown)))
-        if plan is None or _OF_READS.search(plan):
+        analyzed, plan = plans(self.over(iter(unknown)))
+        if plan is None or _OF_READS.search(plan) or _OF_MOMENT.search(analyzed):
             return [None for _ in places]
         guesses = [_guess(plan, place, lakes[place]) for place in places]
 

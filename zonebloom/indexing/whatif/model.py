@@ -23,7 +23,7 @@ from zonebloom.indexing.fill import Threads, check_any, units_of
 from zonebloom.indexing.whatif.forecast import Forecast, Option, Verdict
 from zonebloom.indexing.whatif.sample import Sample, SampledZone, count_zones, take_sample
 from zonebloom.indexing.whatif.trial import Outcome
-from zonebloom.options import FPP, ROWS_PER_ZONE, check_fpp, check_rows_per_zone, num_cores
+from zonebloom.options import FPP, ROWS_PER_ZONE, BuildOptions, check_fpp, check_rows_per_zone, num_cores
 from zonebloom.reasons import percent
 
 if TYPE_CHECKING:
@@ -82,8 +82,7 @@ def whatif(
         )
     check_rows_per_zone(rows_per_zone)
     check_fpp(fpp)
-    if workers is not None and workers < 1:
-        raise InvalidArgumentError("workers must be at least 1", got=workers)
+    BuildOptions(workers)
     dataset = open_dataset(source, storage_options).pin()
     listing = dataset.list()
     if not listing:

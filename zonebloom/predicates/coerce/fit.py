@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from zonebloom.arrow import compute as pc
 from zonebloom.arrow import from_values, plain_array
 from zonebloom.bloom.hashing import is_supported, storage_type
 from zonebloom.errors import PredicateError, first_line
 from zonebloom.predicates.coerce import numbers, temporal, texts
 from zonebloom.predicates.coerce.reasons import MisfitError, Part, misfit, nan_misfit
-from zonebloom.predicates.coerce.sources import Source, groups, source_of, sources
+from zonebloom.predicates.coerce.sources import Source, groups, source_of
+from zonebloom.predicates.literals import collected, is_collection, literal, null_mask, taken
 from zonebloom.reasons import Reason, ReasonCode
 
 if TYPE_CHECKING:
@@ -46,21 +46,14 @@ def fit_values(values: Any, column_type: pa.DataType) -> Fit:
     if column_type == pa.int64() and type(values) is list and len(values) == 1 and type(values[0]) is int:
         is_in_range = -(2**63) <= values[0] < 2**63  # a shorter way for the commonest literal
         return Fit(from_values(values if is_in_range else [], column_type), None, int(not is_in_range))
-    if not is_supported(column_type):
-        message = f"the column's type must have a hash input, got {column_type}"
-        return Fit(pa.nulls(0), Reason(ReasonCode.TYPE_MISMATCH, message), 0)
-    value_type = _value_type(column_type)
-    nothing = pa.nulls(0, storage_type(value_type))
     try:
-        parts = [_fit_source(source, value_type) for source in sources(values)]
-        array = pa.concat_arrays([nothing, *(part for part, _ in parts)])
+        listed = collected(values) if is_collection(values) else [literal(values)]
+        parts = [_fit(group, column_type) for _, group in groups(listed)]
     except (MisfitError, PredicateError) as error:
         code = error.code if isinstance(error, MisfitError) else ReasonCode.TYPE_MISMATCH
-        return Fit(_wrap(nothing, value_type), Reason(code, str(error)), 0)
-    except (pa.ArrowException, ArithmeticError, UnicodeError) as error:
-        message = f"a literal must convert exactly to {column_type}, got {first_line(error)}"
-        return Fit(_wrap(nothing, value_type), Reason(ReasonCode.TYPE_MISMATCH, message), 0)
-    return Fit(_wrap(array, value_type), None, sum(num_out for _, num_out in parts))
+        return Fit(_joined([], column_type), Reason(code, str(error)), 0)
+    num_out = sum(int((~keep).sum()) for _, keep in parts if keep is not None)
+    return Fit(_joined([array for array, _ in parts], column_type), None, num_out)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,58 +69,59 @@ class FitOfEach:
 
 
 def fit_each(values: pa.Array | list[Any], column_type: pa.DataType) -> FitOfEach:
-    """The fit of each value of what `literals.collected` gives; a run that fits as a whole costs one conversion."""
+    """The fit of each value of what `literals.collected` gives.
+
+    Cost: as `fit_values`. A list in which pyarrow cannot read a text is halved, until each such text is alone.
+    """
     slots: list[NDArray[np.int64]] = [np.zeros(0, np.int64)]
-    fitting: list[pa.Array] = [fit_values([], column_type).values]
     misfits: list[NDArray[np.int64]] = [np.zeros(0, np.int64)]
-    for own, group in groups(values):
-        try:
-            source = source_of(group)
-        except (MisfitError, pa.ArrowException, UnicodeError):  # no column has such values
-            misfits.append(own)
-            continue
-        for run, part in _fitting_runs(source, column_type):
-            if part is None:
-                misfits.append(own[run])
-            else:
-                slots.append(own[run])
-                fitting.append(part)
-    return FitOfEach(np.concatenate(slots), pa.concat_arrays(fitting), np.concatenate(misfits))
-
-
-def _fitting_runs(source: Source, column_type: pa.DataType) -> Iterator[tuple[NDArray[np.int64], pa.Array | None]]:
-    """Places in `source` with their values in the type, and with None if the values are misfits."""
-    if isinstance(source, list):
-        order = np.arange(len(source))
-    else:
-        source = plain_array(source, keeps_uuid=True)
-        order = np.arange(len(source)) if not source.null_count else np.flatnonzero(source.is_valid())
-        whole = fit_values(source, column_type)
-        if whole.reason is None and len(whole.values) == len(order):  # as nearly always: no sorting, no copies
-            yield order, whole.values
-            return
-        if _is_sortable(source.type):  # what is out of range is a run
-            order = pc.sort_indices(source).to_numpy()[: len(order)].astype(np.int64)  # nulls come last
-    waiting = [order]
+    fitting: list[pa.Array] = []
+    waiting = list(groups(values))
     while waiting:
-        run = waiting.pop()
-        part = [source[place] for place in run] if isinstance(source, list) else source.take(pa.array(run))
-        fit = fit_values(part, column_type)
-        if fit.reason is None and len(fit.values) == len(run):
-            yield run, fit.values
-        elif len(run) == 1 and fit.reason is not None:
-            yield run, None
-        elif len(run) > 1 and (fit.reason is not None or len(fit.values)):
-            middle = len(run) // 2
-            waiting += [run[:middle], run[middle:]]
+        own, group = waiting.pop()
+        if isinstance(group, pa.Array) and group.null_count:
+            is_null = null_mask(group)
+            own, group = own[~is_null], taken(group, np.flatnonzero(~is_null))
+        try:
+            array, keep = _fit(group, column_type)
+        except MisfitError as error:
+            wrong = np.ones(1, np.bool_) if len(own) == 1 else error.where
+            if wrong is None:
+                parts = [np.arange(len(own) // 2), np.arange(len(own) // 2, len(own))]
+            else:
+                misfits.append(own[wrong])
+                parts = [] if wrong.all() else [np.flatnonzero(~wrong)]
+            waiting += [(own[part], taken(group, part)) for part in parts]
+        else:
+            slots.append(own if keep is None else own[keep])
+            fitting.append(array)
+    return FitOfEach(np.concatenate(slots), _joined(fitting, column_type), np.concatenate(misfits))
 
 
-def _is_sortable(value_type: pa.DataType) -> bool:
-    """Whether pyarrow 26 sorts values of the type."""
-    t = pa.types
-    is_unsorted = t.is_float16, t.is_decimal32, t.is_decimal64, t.is_interval
-    is_sorted = t.is_primitive, t.is_decimal
-    return not any(is_type(value_type) for is_type in is_unsorted) and any(is_type(value_type) for is_type in is_sorted)
+def _fit(group: pa.Array | list[Any], column_type: pa.DataType) -> Part:
+    """The fit of a group of `sources.groups`.
+
+    Raises
+    ------
+    MisfitError
+        A literal does not convert exactly.
+    """
+    if not is_supported(column_type):
+        raise MisfitError(f"the column's type must have a hash input, got {column_type}", np.ones(len(group), np.bool_))
+    try:
+        return _fit_source(source_of(group), _value_type(column_type))
+    except PredicateError as error:
+        raise MisfitError(str(error)) from error
+    except (pa.ArrowException, ArithmeticError, UnicodeError) as error:
+        raise MisfitError(f"a literal must convert exactly to {column_type}, got {first_line(error)}") from error
+
+
+def _joined(parts: list[pa.Array], column_type: pa.DataType) -> pa.Array:
+    """The storage arrays `parts` as one array of values of the type; of nulls if it has no values."""
+    if not is_supported(column_type):
+        return pa.nulls(0)
+    value_type = _value_type(column_type)
+    return _wrap(pa.concat_arrays([pa.nulls(0, storage_type(value_type)), *parts]), value_type)
 
 
 def _value_type(column_type: pa.DataType) -> pa.DataType:
@@ -178,12 +172,14 @@ def _fit_source(source: Source, value_type: pa.DataType) -> Part:
         return numbers.fit_numbers(source, stored)
     source = plain_array(source, keeps_uuid=True).drop_null()
     if not len(source):
-        return pa.nulls(0, stored), 0
+        return pa.nulls(0, stored), None
     source_family = _family(source.type)
     if isinstance(source, pa.ExtensionArray):
         source = source.storage
-    if source_family == "float" and np.isnan(source.to_numpy(zero_copy_only=False)).any():
-        raise nan_misfit()
+    if source_family == "float":
+        is_nan = np.isnan(source.to_numpy(zero_copy_only=False))
+        if is_nan.any():
+            raise nan_misfit(is_nan)
     convert = _CONVERSIONS.get((source_family, _family(value_type)))
     if convert is None:
         raise misfit(source, value_type)

@@ -55,7 +55,7 @@ def float_to_int(source: pa.Array, stored: pa.DataType) -> Part:
     if (possible & unsure).any():
         raise misfit(source, stored, possible & unsure)
     integers = numbers[possible].astype(np.int64 if low else np.uint64)
-    return pa.array(integers).cast(stored), len(source) - len(integers)
+    return pa.array(integers).cast(stored), possible
 
 
 def int_to_float(source: pa.Array, stored: pa.DataType) -> Part:
@@ -65,7 +65,7 @@ def int_to_float(source: pa.Array, stored: pa.DataType) -> Part:
     source_low, source_high = unit_bounds(source.type)
     small = (numbers >= max(-limit, source_low)) & (numbers <= min(limit, source_high))
     if small.all():
-        return pa.array(numbers.astype(stored.to_pandas_dtype()), stored), 0
+        return pa.array(numbers.astype(stored.to_pandas_dtype()), stored), None
     return fit_numbers(numbers.tolist(), stored)
 
 
@@ -78,7 +78,7 @@ def float_to_float(source: pa.Array, stored: pa.DataType) -> Part:
     inexact = (floats != numbers) & ~outside
     if inexact.any():
         raise misfit(source, stored, inexact)
-    return pa.array(floats[~outside], stored), int(np.count_nonzero(outside))
+    return pa.array(floats[~outside], stored), ~outside
 
 
 def float_to_decimal(source: pa.Array, stored: pa.DataType) -> Part:
@@ -98,7 +98,7 @@ def exact_cast(source: pa.Array, stored: pa.DataType) -> Part:
         fitted = wide.cast(stored)
         exact = fitted if pa.types.is_decimal(stored) else fitted.cast(pa.decimal256(_MAX_DIGITS, 0))
         if exact.cast(wide.type).equals(wide):
-            return fitted, 0
+            return fitted, None
     except pa.ArrowInvalid:
         pass
     return fit_numbers(source.to_pylist(), stored)
@@ -113,8 +113,9 @@ def decimal_to_float(source: pa.Array, stored: pa.DataType) -> Part:
 
 def fit_numbers(numbers: list[Number], stored: pa.DataType) -> Part:
     """Exact numbers, one by one: pyarrow 26 crashes on ``Decimal("1e-999999")`` for a decimal column."""
-    if any(isinstance(number, decimal.Decimal) and number.is_nan() for number in numbers):
-        raise nan_misfit()
+    wrong = np.array([isinstance(number, decimal.Decimal) and number.is_nan() for number in numbers], np.bool_)
+    if wrong.any():
+        raise nan_misfit(wrong)
     if pa.types.is_integer(stored):
         convert: Callable[[Number, pa.DataType], Any] = _number_to_int
     elif pa.types.is_floating(stored):
@@ -122,11 +123,14 @@ def fit_numbers(numbers: list[Number], stored: pa.DataType) -> Part:
     elif pa.types.is_decimal(stored):
         convert = _number_to_decimal
     else:
-        raise _number_misfit(numbers[0], stored)
+        raise _number_misfit(numbers, stored, ~wrong)
     with np.errstate(over="ignore"):
         fitted = [convert(number, stored) for number in numbers]
-    kept = [value for value in fitted if value is not None]
-    return pa.array(kept, stored), len(fitted) - len(kept)
+    wrong = np.array([value is _INEXACT for value in fitted], np.bool_)
+    if wrong.any():
+        raise _number_misfit(numbers, stored, wrong)
+    keep = np.array([value is not None for value in fitted], np.bool_)
+    return pa.array([value for value in fitted if value is not None], stored), keep
 
 
 def text_to_number(source: pa.Array, stored: pa.DataType) -> Part:
@@ -138,23 +142,25 @@ def text_to_number(source: pa.Array, stored: pa.DataType) -> Part:
     return fit_numbers([decimal.Decimal(text) for text in texts], stored)
 
 
-def _number_misfit(number: Number, stored: pa.DataType) -> MisfitError:
-    if isinstance(number, int) and number.bit_length() > _SHOWN_BITS:  # Python refuses to show the largest
-        return MisfitError(f"a literal must convert exactly to {stored}, got an integer of {number.bit_length()} bits")
-    shown = str(number)[:80]
-    return MisfitError(f"a literal must convert exactly to {stored}, got {shown}")
+def _number_misfit(numbers: list[Number], stored: pa.DataType, where: NDArray[np.bool_]) -> MisfitError:
+    number = numbers[int(np.flatnonzero(where)[0])]
+    is_long = isinstance(number, int) and number.bit_length() > _SHOWN_BITS  # Python refuses to show the largest
+    shown = f"an integer of {int(number).bit_length()} bits" if is_long else str(number)[:80]
+    return MisfitError(f"a literal must convert exactly to {stored}, got {shown}", where)
 
 
-def _number_to_int(number: Number, stored: pa.DataType) -> int | None:
+_INEXACT = object()
+"""What a conversion gives for a number that is no value of the type, but within its range; None if it is beyond."""
+
+
+def _number_to_int(number: Number, stored: pa.DataType) -> Any:
     low, high = unit_bounds(stored)
     if not low <= number <= high:
         return None
-    if number != int(number):
-        raise _number_misfit(number, stored)
-    return int(number)
+    return int(number) if number == int(number) else _INEXACT
 
 
-def _number_to_float(number: Number, stored: pa.DataType) -> Any | None:
+def _number_to_float(number: Number, stored: pa.DataType) -> Any:
     """The nearest double of a Decimal, as engines read a numeral; any other pair must be exact."""
     try:
         double = float(number)
@@ -164,22 +170,19 @@ def _number_to_float(number: Number, stored: pa.DataType) -> Any | None:
     if np.isinf(narrow) and -math.inf < number < math.inf:
         return None
     is_numeral = isinstance(number, decimal.Decimal) and pa.types.is_float64(stored)
-    if not is_numeral and float(narrow) != number:
-        raise _number_misfit(number, stored)
-    return narrow
+    return narrow if is_numeral or float(narrow) == number else _INEXACT
 
 
-def _number_to_decimal(number: Number, stored: pa.DataType) -> decimal.Decimal | None:
+def _number_to_decimal(number: Number, stored: pa.DataType) -> Any:
     bound = decimal.Decimal((0, (1,), stored.precision - stored.scale))  # abs() would round to the caller's context
     if not -bound < number < bound:
         return None
     units = decimal.Decimal(number).scaleb(stored.scale, _EXACT)
     if units != int(units):
-        raise _number_misfit(number, stored)
+        return _INEXACT
     return decimal.Decimal(int(units)).scaleb(-stored.scale, _EXACT)
 
 
 def _keep(source: pa.Array, keep: NDArray[np.bool_], stored: pa.DataType) -> Part:
-    """The values of `source` at `keep`, cast, and the number of the others."""
-    num_out = len(source) - int(np.count_nonzero(keep))
-    return (source.filter(pa.array(keep)) if num_out else source).cast(stored), num_out
+    """The values of `source` at `keep`, cast."""
+    return (source if keep.all() else source.filter(pa.array(keep))).cast(stored), keep

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from zonebloom.arrow import from_values
 from zonebloom.predicates.coerce.reasons import MisfitError
-from zonebloom.predicates.literals import collected, from_numpy_array, is_collection, is_null_literal, literal
+from zonebloom.predicates.literals import from_numpy_array, is_null_literal
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -24,13 +24,6 @@ _PLAIN = frozenset({int, float, str, bytes, bool, decimal.Decimal, dt.date, uuid
 Number: TypeAlias = int | decimal.Decimal
 Source: TypeAlias = pa.Array | list[Number]
 """Literals of one type; exact numbers that Arrow has no common type for are a list."""
-
-
-def sources(values: Any) -> Iterator[Source]:
-    """The literals that are not null objects, converted by their own types."""
-    listed = collected(values) if is_collection(values) else [literal(values)]
-    for _, group in groups(listed):
-        yield source_of(group)
 
 
 def groups(values: pa.Array | list[Any]) -> Iterator[tuple[NDArray[np.int64], pa.Array | list[Any]]]:
@@ -106,4 +99,5 @@ def source_of(group: pa.Array | list[Any]) -> Source:  # noqa: C901, PLR0912 - o
         return pa.array(group, pa.time64("us"))
     if isinstance(first, dt.timedelta):
         return pa.array(group, pa.duration("us"))
-    raise MisfitError(f"a literal must be a value that a column can hold, got one of type {type(first).__name__}")
+    message = f"a literal must be a value that a column can hold, got one of type {type(first).__name__}"
+    raise MisfitError(message, np.ones(len(group), np.bool_))

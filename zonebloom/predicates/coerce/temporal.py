@@ -27,12 +27,13 @@ def rescale(source: pa.Array, stored: pa.DataType) -> Part:
     coarse = ticks % max(1, _tick_ns(stored) // source_ns) != 0
     if coarse.any():
         raise misfit(source, stored, coarse)
-    ticks = _in_unit(ticks, source_ns, _tick_ns(stored))
+    ticks, keep = _in_unit(ticks, source_ns, _tick_ns(stored))
     if pa.types.is_date64(stored):
-        ticks = _in_unit(ticks, _NS_OF_DAY, _NS_OF_UNIT["ms"])
+        ticks, is_within = _in_unit(ticks, _NS_OF_DAY, _NS_OF_UNIT["ms"])
+        keep &= is_within
     dtype = np.dtype(f"i{stored.bit_width // 8}")
-    ticks = ticks[(ticks >= np.iinfo(dtype).min) & (ticks <= np.iinfo(dtype).max)]
-    return pa.array(ticks.astype(dtype)).view(stored), len(source) - len(ticks)
+    keep &= (ticks >= np.iinfo(dtype).min) & (ticks <= np.iinfo(dtype).max)
+    return pa.array(ticks[keep].astype(dtype)).view(stored), keep
 
 
 def ticks_below(moment: pa.Scalar, column_type: pa.DataType) -> tuple[int, int, int]:
@@ -51,13 +52,14 @@ def _stored_ns(temporal: pa.DataType) -> int:
     return _NS_OF_UNIT["ms"] if pa.types.is_date64(temporal) else _tick_ns(temporal)
 
 
-def _in_unit(ticks: NDArray[np.int64], from_ns: int, to_ns: int) -> NDArray[np.int64]:
-    """`ticks` in another unit, without those beyond 64 bits; for a coarser unit they must be multiples of it."""
+def _in_unit(ticks: NDArray[np.int64], from_ns: int, to_ns: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """`ticks` in another unit, and whether each is within 64 bits; for a coarser unit they must be multiples of it."""
     if from_ns <= to_ns:
-        return ticks // (to_ns // from_ns)
+        return ticks // (to_ns // from_ns), np.ones(len(ticks), np.bool_)
     factor = from_ns // to_ns
     limit = np.iinfo(np.int64).max // factor
-    return ticks[(ticks >= -limit) & (ticks <= limit)] * factor
+    is_within = (ticks >= -limit) & (ticks <= limit)
+    return np.where(is_within, ticks, 0) * factor, is_within
 
 
 def _tick_ns(temporal: pa.DataType) -> int:
@@ -70,26 +72,25 @@ def _zone(temporal: pa.DataType) -> bool:
 
 def text_to_date(source: pa.Array, stored: pa.DataType) -> Part:
     """ISO 8601 dates."""
-    return source.cast(pa.large_string()).cast(stored), 0
+    return source.cast(pa.large_string()).cast(stored), None
 
 
 def text_to_timestamp(source: pa.Array, stored: pa.DataType) -> Part:
     """ISO 8601; the text must have an offset if the column has a zone, and none if it has none."""
     source = source.cast(pa.large_string())
-    for unit in ("us", "ns"):  # nanoseconds reach from 1677 to 2262 only
-        try:
-            moments = source.cast(pa.timestamp(unit, stored.tz))
-        except pa.ArrowInvalid:
-            continue
-        return rescale(moments, stored)
-    raise misfit(source, stored)
+    try:
+        moments = source.cast(pa.timestamp("us", stored.tz))
+    except pa.ArrowInvalid:
+        moments = source.cast(pa.timestamp("ns", stored.tz))  # from 1677 to 2262 only
+    return rescale(moments, stored)
 
 
 def text_to_time(source: pa.Array, stored: pa.DataType) -> Part:
     """ISO 8601 times of day, from hours and minutes down to nanoseconds, without a zone."""
     source = source.cast(pa.large_string())
-    if not pc.all(pc.match_substring_regex(source, r"^\d\d:\d\d")).as_py():
-        raise misfit(source, stored)
+    wrong = pc.invert(pc.match_substring_regex(source, r"^\d\d:\d\d")).to_numpy(zero_copy_only=False)
+    if wrong.any():
+        raise misfit(source, stored, wrong)
     moments = pc.binary_join_element_wise(
         pa.scalar("1970-01-01T", pa.large_string()), source, pa.scalar("", pa.large_string())
     )

@@ -13,7 +13,7 @@ from zonebloom.predicates.coerce.reasons import Part, misfit
 
 def cast(source: pa.Array, stored: pa.DataType) -> Part:
     """The same values in another layout."""
-    return source.cast(stored), 0
+    return source.cast(stored), None
 
 
 def _large_binary(source: pa.Array) -> pa.Array:
@@ -24,17 +24,16 @@ def bytes_to_bytes(source: pa.Array, stored: pa.DataType) -> Part:
     """The same bytes; those of another length than a fixed size are dropped."""
     source = _large_binary(source)
     if not pa.types.is_fixed_size_binary(stored):
-        return source.cast(stored), 0
+        return source.cast(stored), None
     keep = pc.equal(pc.binary_length(source), stored.byte_width).to_numpy(zero_copy_only=False)
-    num_out = len(source) - int(np.count_nonzero(keep))
     kept = source.filter(pa.array(keep))
     joined = b"".join(kept.to_pylist())
-    return pa.FixedSizeBinaryArray.from_buffers(stored, len(kept), [None, pa.py_buffer(joined)]), num_out
+    return pa.FixedSizeBinaryArray.from_buffers(stored, len(kept), [None, pa.py_buffer(joined)]), keep
 
 
 def bytes_to_text(source: pa.Array, stored: pa.DataType) -> Part:
     """Bytes that are UTF-8, as text."""
-    return _large_binary(source).cast(stored), 0  # fails on what is not UTF-8
+    return _large_binary(source).cast(stored), None  # fails on what is not UTF-8
 
 
 def text_to_bool(source: pa.Array, stored: pa.DataType) -> Part:
@@ -43,22 +42,22 @@ def text_to_bool(source: pa.Array, stored: pa.DataType) -> Part:
     wrong = np.array([text not in ("true", "false") for text in texts], np.bool_)
     if wrong.any():
         raise misfit(source, stored, wrong)
-    return pa.array([text == "true" for text in texts], stored), 0
+    return pa.array([text == "true" for text in texts], stored), None
 
 
 def text_to_bytes(source: pa.Array, stored: pa.DataType) -> Part:
     """The text's UTF-8; another length than a fixed size is a misfit, for the text may spell the bytes (hex, UUID)."""
-    part, num_out = bytes_to_bytes(source, stored)
-    if num_out:
-        raise misfit(source, stored)
-    return part, 0
+    part, keep = bytes_to_bytes(source, stored)
+    if keep is not None and not keep.all():
+        raise misfit(source, stored, ~keep)
+    return part, None
 
 
 def uuid_to_bytes(source: pa.Array, stored: pa.DataType) -> Part:
     """The 16 bytes of a UUID, for a column of exactly 16 bytes."""
     if source.type != stored:
         raise misfit(source, stored)
-    return source, 0
+    return source, None
 
 
 def text_to_uuid(source: pa.Array, stored: pa.DataType) -> Part:
@@ -69,4 +68,4 @@ def text_to_uuid(source: pa.Array, stored: pa.DataType) -> Part:
     if wrong.any():
         raise misfit(source, stored, wrong)
     raw = binascii.unhexlify("".join(digits.to_pylist()))
-    return pa.FixedSizeBinaryArray.from_buffers(stored, len(source), [None, pa.py_buffer(raw)]), 0
+    return pa.FixedSizeBinaryArray.from_buffers(stored, len(source), [None, pa.py_buffer(raw)]), None

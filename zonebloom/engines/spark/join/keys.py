@@ -11,10 +11,11 @@ from __future__ import annotations
 from typing import Any, Final
 
 import pyarrow as pa
+from pyspark.sql import DataFrame
 from pyspark.sql.types import DecimalType, StructField
 
 from zonebloom.engines.spark.catalog import check_batch
-from zonebloom.engines.spark.pushdown.names import backquoted
+from zonebloom.engines.spark.pushdown.names import backquoted, resolves
 from zonebloom.engines.spark.pushdown.types import CHAR
 from zonebloom.errors import ColumnNotFoundError, InvalidArgumentError
 from zonebloom.predicates import IsIn
@@ -64,6 +65,25 @@ def _decimal(field: StructField) -> Any:
     return DecimalType(digits, 0) if digits else field.dataType if isinstance(field.dataType, DecimalType) else None
 
 
+def distinct(keys: DataFrame) -> DataFrame:
+    """The distinct rows of a frame of keys.
+
+    Raises
+    ------
+    InvalidArgumentError
+        `keys` is a stream, or a column has a collation: Spark takes texts that it finds equal for one key.
+    """
+    check_batch(keys)
+    collated = next((field for field in keys.schema if " collate " in field.dataType.simpleString()), None)
+    if collated is not None:
+        raise InvalidArgumentError(
+            f"key {collated.name} must have no collation, by which different texts are one key",
+            got=collated.dataType.simpleString(),
+            do=f"CAST({collated.name} AS STRING)",
+        )
+    return keys.distinct()
+
+
 def collected(column: str, keys: Any) -> pa.Array:
     """The distinct keys in a frame or any collection, as an Arrow array without nulls.
 
@@ -77,12 +97,11 @@ def collected(column: str, keys: Any) -> pa.Array:
     Design: docs/design/spark.md#keys
     """
     if hasattr(keys, "toArrow"):
-        check_batch(keys)
         names = keys.columns
-        name = next((one for one in names if one.lower() == column.lower()), names[0] if len(names) == 1 else None)
-        if name is None:
+        name = names[0] if len(names) == 1 else column
+        if not resolves(keys, name):
             raise ColumnNotFoundError.among(column, names, "the frame of keys")
-        wanted = keys.select(backquoted(name)).distinct().limit(MAX_KEYS + 1)
+        wanted = distinct(keys.select(backquoted(name))).limit(MAX_KEYS + 1)
         values = wanted.toArrow().column(0).combine_chunks().drop_null()
     else:
         values = IsIn(column, keys).values

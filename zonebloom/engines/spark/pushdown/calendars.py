@@ -67,12 +67,14 @@ def check_calendar(table: pa.Table, path: str) -> None:
 
 
 def is_moving(spark: SparkSession, view: View, paths: Sequence[str]) -> bool:
-    """Whether Spark may move old dates and times: by a setting, or if an old writer wrote one of the first `paths`.
+    """Whether Spark may move or refuse old dates and times.
+
+    It does by a setting, or if an old writer wrote one of the first `paths`.
 
     For the files that were not checked, a task refuses rows that Spark would move.
     """
     settings = ("spark.sql.parquet.datetimeRebaseModeInRead", "spark.sql.parquet.int96RebaseModeInRead")
-    if any(spark.conf.get(name, "EXCEPTION") == "LEGACY" for name in settings):
+    if any(spark.conf.get(name, "CORRECTED") != "CORRECTED" for name in settings):
         return True
     if spark.conf.get("spark.sql.parquet.int96TimestampConversion", "false") == "true":
         return True

@@ -41,15 +41,21 @@ def opaque(spark: SparkSession, schema: StructType, label: str = "unread") -> Da
 
 def optimized_plan(frame: DataFrame) -> str | None:
     """The text of the optimized plan, with columns numbered in order of appearance; None if it is incomplete."""
+    return plans(frame)[1]
+
+
+def plans(frame: DataFrame) -> tuple[str, str | None]:
+    """The texts of the parsed and the analyzed plan, and `optimized_plan`."""
     whole = explained(frame)
     if "more fields" in whole:
         whole = _explained_whole(frame)
-    plan, header, _ = whole.partition("\n== Optimized Logical Plan ==\n")[2].partition("\n== Physical Plan ==\n")
+    analyzed, _, rest = whole.partition("\n== Optimized Logical Plan ==\n")
+    plan, header, _ = rest.partition("\n== Physical Plan ==\n")
     if not header or _HIDDEN.search(plan):
-        return None
+        return analyzed, None
     plan = "\n".join(map(_sorted_filter, plan.splitlines()))
     numbers: dict[str, int] = {}
-    return re.sub(r"#(\d+)", lambda found: f"#{numbers.setdefault(found[1], len(numbers))}", plan)
+    return analyzed, re.sub(r"#(\d+)", lambda found: f"#{numbers.setdefault(found[1], len(numbers))}", plan)
 
 
 def _sorted_filter(line: str) -> str:

@@ -14,12 +14,15 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyspark.errors import PySparkException
 
 from zonebloom.bloom.hashing import leaf_paths
 from zonebloom.errors import DataFileError
 from zonebloom.formats.hive import partition_values
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from zonebloom.search.view import View
 
 _CANONICAL = re.compile(r"0|-?[1-9]\d*|\d{4}-\d\d-\d\d", re.ASCII)
@@ -82,6 +85,15 @@ def misread(view: View, names: Names, paths: Iterable[str]) -> str | None:
         if not is_known:
             return f"{path} has columns that the index does not have"
     return None
+
+
+def resolves(frame: DataFrame, *path: str) -> bool:
+    """Whether `frame` has one column or leaf at `path`, by the session's rule for upper and lower case."""
+    try:
+        frame.select(backquoted(*path)).schema  # noqa: B018 - Connect resolves names with the schema
+    except PySparkException:
+        return False
+    return True
 
 
 def backquoted(*path: str) -> str:

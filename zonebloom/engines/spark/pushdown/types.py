@@ -117,6 +117,8 @@ class Binder:
         Schema of Spark's plain read.
     zone_of
         The session's instant for a timestamp's text without an offset; None if it is not known.
+    resolves
+        Whether Spark finds one column or leaf at a path that is spelled in another case.
     may_move
         Whether partition columns may have other values than the folders say.
     """
@@ -126,6 +128,7 @@ class Binder:
         schema: StructType,
         view: View,
         zone_of: Callable[[str], dt.datetime | None] = lambda _: None,
+        resolves: Callable[..., bool] = lambda *_: True,
         *,
         may_move: bool = False,
     ) -> None:
@@ -133,6 +136,7 @@ class Binder:
         self._arrow = view.schema
         self._partitions = frozenset(field.name for field in view.partition_fields)
         self._zone_of = zone_of
+        self._resolves = resolves
         self._may_move = may_move
         self.names = Names(view)
 
@@ -166,6 +170,9 @@ class Binder:
             raise UnboundError(ReasonCode.PREDICATE_NOT_SUPPORTED, f"{shown} must name one column of the data set")
         fields = [field for (field,) in found]
         spelled, held = [field.name for field in fields], fields[-1].dataType
+        if spelled != list(path) and not self._resolves(*path):
+            message = f"{'.'.join(path)} must be a column, and names are case-sensitive"
+            raise UnboundError(ReasonCode.PREDICATE_NOT_SUPPORTED, message)
         name = ".".join(spelled)
         is_dotted = len(spelled) > 1 and any("." in one for one in spelled)
         if is_dotted or not self.names.is_same(name):

@@ -42,6 +42,8 @@ class CatalogTable:
     name: str
     """Its name, quoted."""
     is_partitioned: bool
+    problem: str | None = None
+    """The reason why its files do not show its rows now, such as a cache."""
 
     @classmethod
     def of(cls, frame: DataFrame) -> Self | None:
@@ -82,8 +84,8 @@ class CatalogTable:
         The files of the table are those of `listing`. If there are as many partitions as folders with files, and each
         of `paths` lies in the folder of its partition, no other partition can have that folder.
         """
-        if not self.is_partitioned:
-            return None
+        if self.problem is not None or not self.is_partitioned:
+            return self.problem
         try:
             shown = {row[0] for row in self.frame.sparkSession.sql(f"SHOW PARTITIONS {self.name}").collect()}
             asked = sorted({*map(_folder_of, paths), *(shown - set(map(_folder_of, listing)))})

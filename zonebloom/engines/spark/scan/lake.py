@@ -27,7 +27,7 @@ from pyspark.sql.types import StructType
 
 from zonebloom.engines.spark.executors import lack_of_executors, reads_by_id
 from zonebloom.engines.spark.join.keys import collected
-from zonebloom.engines.spark.pushdown.names import backquoted
+from zonebloom.engines.spark.pushdown.names import backquoted, resolves
 from zonebloom.engines.spark.pushdown.translate import Condition, keys_condition, understand_all
 from zonebloom.engines.spark.pushdown.types import Binder, Piece
 from zonebloom.engines.spark.scan.catalog_table import CatalogTable
@@ -36,7 +36,8 @@ from zonebloom.engines.spark.scan.layout import Layout
 from zonebloom.engines.spark.scan.readers import Reader, SparkReader, filtered, local_frame
 from zonebloom.engines.spark.scan.row_ranges import local_rows, read_rows
 from zonebloom.engines.spark.scan.splits import TooWideError
-from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError
+from zonebloom.errors import ColumnNotFoundError, DataFileError, IndexNotFoundError, InvalidArgumentError
+from zonebloom.formats import ParquetDataset
 from zonebloom.index import Index
 from zonebloom.predicates import Predicate
 from zonebloom.predicates.selection import RowSelection
@@ -171,7 +172,7 @@ class Lake:
                     "columns must be names", got=f"{name!r:.200}", do="derive others from the result"
                 )
             same = [name] if name in known else [one for one in known if one.casefold() == name.casefold()]
-            if len(same) != 1:
+            if len(same) != 1 or not (name in known or resolves(self._template, name)):
                 raise ColumnNotFoundError.among(name, known, f"the data set {self._index.data.location}")
             names += same
         return tuple(names)
@@ -221,10 +222,15 @@ class Lake:
         return other
 
     def _now(self) -> Lake:
-        """The lake itself; a table of Spark's catalog is resolved again."""
+        """The lake itself; a table of Spark's catalog is resolved again. If it was altered, Spark reads it plainly."""
         if self.resolve is None:
             return self
-        lake = self.resolve()
+        try:
+            lake = self.resolve()
+        except (IndexNotFoundError, InvalidArgumentError) as error:
+            lake, former = copy(self), cast("CatalogTable", self.table)
+            lake.table = replace(former, frame=self.spark.table(former.name), problem=str(error))
+            lake._reader = SparkReader(self.spark, cast("ParquetDataset", self._index.data), lake.table)  # noqa: SLF001 - of its class
         lake.resolve, lake._columns = None, self._columns  # noqa: SLF001 - of its class
         if self._frame is not None and self._frame.schema == lake.full_schema:
             lake._frame = self._frame  # noqa: SLF001 - of its class
@@ -353,7 +359,8 @@ class Lake:
                 self._full_schema = self._reader.schema(view)
             if self._binders is None or self._binders[0] is not view:
                 may_move = self.table is not None and self.table.is_partitioned
-                self._binders = view, Binder(self.full_schema, view, self._instant, may_move=may_move)
+                spark_finds = partial(resolves, self._template)
+                self._binders = view, Binder(self.full_schema, view, self._instant, spark_finds, may_move=may_move)
             binder = self._binders[1]
         if strict:
             view.check_known()
