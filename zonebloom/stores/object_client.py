@@ -31,7 +31,10 @@ _T = TypeVar("_T")
 Part = tuple[memoryview, Fingerprint]
 """Bytes of an object, and the fingerprint that came with them."""
 
-_CONCURRENCY = 16
+_CONCURRENCY = 64
+"""Reads at once: a key of a list is one read, and S3 answers 32 at once nearly as soon as one."""
+_UPLOADS = 4
+"""Parts of 8 MiB that a writer sends at once."""
 _KEYS_PER_PAGE = {"s3": 1000, "gcs": 1000, "azure": 5000}
 _HASTY = {
     "max_retries": 2,
@@ -275,7 +278,7 @@ class ObjectClient:
         import obstore  # noqa: PLC0415 - an optional dependency, which `_connected` has checked
 
         with self.explaining("write", key):
-            writer = obstore.open_writer(store, key, buffer_size=PART_BYTES, max_concurrency=_CONCURRENCY // 4)
+            writer = obstore.open_writer(store, key, buffer_size=PART_BYTES, max_concurrency=_UPLOADS)
         file = NewObjectFile(self, key, writer)
         try:
             yield file

@@ -184,7 +184,8 @@ class LocatorSegment(ZoneFilters):
             return None
         runs = [self.layout.window(least, greatest) for least, greatest in bounds]
         num_bytes = sum(end + 1 - begin for begin, end in runs) * PAGE_BYTES
-        limit = len(bounds) * _PAGES_A_KEY * PAGE_BYTES + (ROUND_BYTES if self._store.is_remote else 0)
+        of_keys = _PAGES_A_KEY * PAGE_BYTES
+        limit = ROUND_BYTES + len(bounds) * of_keys if self._store.is_remote else of_keys
         return runs if num_bytes <= limit else None
 
     def _page_runs(self, bounds: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
