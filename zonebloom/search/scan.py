@@ -45,8 +45,8 @@ _PAGES_START = 4
 """Position of a file's first page, after the magic bytes."""
 _SLACK_BYTES = 1 << 14
 """Bytes after the expected end of a row group. Those of Polars end up to 60 bytes a column chunk later."""
-_TRIES = 16
-"""Row groups that are read at once although they have no match; then only as many as there were matches."""
+_CREDIT_BYTES = 64 << 20
+"""Bytes that a scan may read before it is known that their row groups have a match; matches earn more."""
 _FEW_RANGES, _FEW_ROWS = 16, 1 << 17
 """Up to this many ranges and rows, candidates of local files are read without threads: threads start more slowly."""
 _SPARE_BYTES = 1 << 12
@@ -198,8 +198,8 @@ class _Scan:
     bounds: list[Bound]
     predicate_columns: list[str]
     schema: pa.Schema
-    tries: int = _TRIES
-    """Row groups that may still be read at once without a match; a match adds one."""
+    credit: int = _CREDIT_BYTES
+    """Bytes that may still be read before it is known that their row groups have a match."""
 
     def batches(self, rows: RowSelection) -> Iterator[pa.RecordBatch]:
         """The matching rows, row group by row group; some row groups are read ahead."""
@@ -209,13 +209,20 @@ class _Scan:
 
     def read(self, task: Task) -> list[pa.RecordBatch]:
         """The matching rows of one row group."""
-        with self.opened(task) as data:
-            return self._matching(data, task)
+        num_bytes = min(task.file.row_group_bytes[task.group], ROUND_BYTES)
+        is_at_once = self.matched is None or self.credit >= num_bytes
+        if is_at_once:
+            self.credit -= num_bytes
+        with self.opened(task, is_at_once=is_at_once) as data:
+            batches = self._matching(data, task, is_at_once=is_at_once)
+        if batches:
+            self.credit += 2 * num_bytes
+        return batches
 
     @contextmanager
-    def opened(self, task: Task) -> Iterator[OpenedFile]:
+    def opened(self, task: Task, *, is_at_once: bool = True) -> Iterator[OpenedFile]:
         """The opened file of the task; an error if it changed since the listing, before or after the block."""
-        likely = task.likely if self.tries > 0 else None
+        likely = task.likely if is_at_once else None
         with self.view.dataset.open(task.file.path, task.file.fingerprint, likely) as data:
             if data.fingerprint != task.file.fingerprint:
                 raise DataFileError(
@@ -224,7 +231,7 @@ class _Scan:
             yield data
             data.check_unchanged()
 
-    def _matching(self, data: OpenedFile, task: Task) -> list[pa.RecordBatch]:
+    def _matching(self, data: OpenedFile, task: Task, *, is_at_once: bool) -> list[pa.RecordBatch]:
         for bound in self.bounds:
             found = data.integer_range(task.group, bound.column, bound.type)
             if found is not None and not bound.may_hold(*found):
@@ -233,14 +240,12 @@ class _Scan:
             whole = self.columns(data, task, self.schema.names)
             return self._conformed(whole.num_rows, whole)
         rest = [name for name in self.schema.names if name not in self.predicate_columns]
-        if self.tries > 0:
+        if is_at_once:
             data.fetch(task.group, task.starts, task.stops, self.predicate_columns, rest)
         checked = self.columns(data, task, self.predicate_columns)
         places = self._places(self.matched, checked, task)
         if not len(places):
-            self.tries -= 1
             return []
-        self.tries += 1
         matching = _compacted(checked.take(from_numpy(places, pa.int64())))
         others = [_compacted(self.columns(data, _narrowed(task, places), rest))] if rest else []
         return self._conformed(len(places), matching, *others)
