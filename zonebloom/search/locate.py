@@ -1,6 +1,6 @@
 """`locate`: for each of many keys, the row ranges that may hold it, or the rows that do; `files_for`: the files.
 
-With a locator (locator.md) a key costs one page, and the result has hardly any zone by chance. In zones without a
+With a locator (locator.md) a key costs two pages, and the result has hardly any zone by chance. In zones without a
 locator the filters are probed; the result then has more zones by chance.
 
 Spec: specs/locator.md#locate
