@@ -33,8 +33,8 @@ HEADLINE = {
     r"20 values: in every zone, among .*\|(.+)\|duckdb (.+)": (
         r"read the rows of 20 values that are in every zone|\1|DuckDB \2"
     ),
-    r"one key in ([\d,]+) files of an object store.*\|(.+)\|(.+)": (
-        r"read the rows of one id, \1 files in an object store|\2|\3"
+    r"a new process, one key, ([\d,]+) files in an object store\|(.+)\|(.+)": (
+        r"open the index and read the rows of one id, \1 files in an object store|\2|\3"
     ),
     r"Spark: one long key among (\d+) files, the whole query\|(.+)\|(.+)": (
         r"Spark: read the rows of one id, \1 files|\2|\3"
