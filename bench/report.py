@@ -34,7 +34,7 @@ HEADLINE = {
         r"read the rows of 20 values that are in every zone|\1|DuckDB \2"
     ),
     r"a new process, one key, ([\d,]+) files in an object store\|(.+)\|(.+)": (
-        r"open the index and read the rows of one id, \1 files in an object store|\2|\3"
+        r"read the rows of one id, \1 files in an object store|\2|\3"
     ),
     r"Spark: one long key among (\d+) files, the whole query\|(.+)\|(.+)": (
         r"Spark: read the rows of one id, \1 files|\2|\3"
