@@ -353,11 +353,12 @@ def test_nothing_is_committed_where_a_write_is_refused(s3: Bucket, flat_lake: La
     assert_finds(index, flat_lake.table, some_keys(flat_lake))
 
 
-def test_throttling_and_bad_connections_only_take_time(s3: Bucket, flat_lake: Lake):
+@pytest.mark.parametrize("kind", ["bloom", "locator"])
+def test_throttling_and_bad_connections_only_take_time(s3: Bucket, flat_lake: Lake, kind):
     url = s3.upload(flat_lake.root, "lake")
     faults = cycle([None, None, None, "refuse", None, None, "break", None, None, None, None, "lose", None])
     with s3.server.misbehaving(lambda *_: next(faults)):
-        index = zb.build_index(url, "user_id", rows_per_zone=64, storage_options=s3.options)
+        index = zb.build_index(url, "user_id", rows_per_zone=64, kind=kind, storage_options=s3.options)
         assert_finds(index, flat_lake.table, some_keys(flat_lake)[:1])
         assert index.refresh("full").num_files_added == 3
     assert index.version == 2
@@ -369,20 +370,27 @@ def test_throttling_and_bad_connections_only_take_time(s3: Bucket, flat_lake: La
 
 @pytest.mark.parametrize(
     ("folder", "layout", "damage"),
-    some(itertools.product(["columns", "fragments"], ["zones", "slices"], ["missing", "short", "changed"]), each=4),
+    some(
+        itertools.product(
+            ["columns", "fragments"], ["zones", "slices", "locator"], ["missing", "short", "page", "changed"]
+        ),
+        each=5,
+    ),
 )
 def test_damage_keeps_rows_and_is_repaired(s3: Bucket, make_lake, layout, damage, folder):
     lake = make_lake((2000, 2000))
     url = s3.upload(lake.root, "lake")
-    zb.build_index(url, "user_id", rows_per_zone=8, optimize=layout == "slices", storage_options=s3.options)
+    kind = "locator" if layout == "locator" else "bloom"
+    zb.build_index(url, "user_id", rows_per_zone=8, kind=kind, optimize=layout == "slices", storage_options=s3.options)
     keys = s3.keys(f"_lake.zonebloom/{folder}/")
     for key in keys:
         data = s3.get(key)
         if damage == "missing":
             s3.delete(key)
         else:
-            flipped = bytes(one ^ 0xFF for one in data) if damage == "changed" else data[:-1]
-            s3.put(key, flipped)
+            num_changed = {"changed": len(data), "page": 4096, "short": 0}[damage]
+            flipped = bytes(one ^ 0xFF for one in data[:num_changed]) + data[num_changed:]
+            s3.put(key, data[:-1] if damage == "short" else flipped)
 
     def search() -> zb.Index:
         found = zb.open_index(url, storage_options=s3.options)
