@@ -17,8 +17,6 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from itertools import groupby
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -35,8 +33,8 @@ from zonebloom.threads import concurrently
 
 _FRESH_SECONDS = 1.0
 """Seconds for which the size of an object that was read is used without asking again."""
-_BYTES_IN_MEMORY = 128 << 20
-"""Bytes that are fetched at once and then written to the temporary file."""
+_PARTS_IN_MEMORY = 16
+"""Parts, of at most 8 MiB, that are fetched at once and then written to the temporary file."""
 _HEADS = 16
 """Objects whose metadata is requested in parallel."""
 _GRAIN = 4096
@@ -74,9 +72,9 @@ class ObjectMapping:
                     start = first * _GRAIN
                     missing.append((start, min(last * _GRAIN, self._size) - start))
             parts = coalesced(missing)
-            numbers = np.cumsum([length for _, length in parts]) // _BYTES_IN_MEMORY
-            for _, group in groupby(zip(numbers.tolist(), parts, strict=True), itemgetter(0)):
-                self._fetch([part for _, part in group])
+            batches = np.cumsum([length for _, length in parts]) // (_PARTS_IN_MEMORY * PART_BYTES)
+            for number in np.unique(batches).tolist():
+                self._fetch([part for part, own in zip(parts, batches.tolist(), strict=True) if own == number])
 
     def _fetch(self, parts: Sequence[tuple[int, int]]) -> None:
         for (offset, length), (data, _) in zip(parts, self._client.get_parts(self._key, parts), strict=True):
