@@ -762,6 +762,9 @@ def test_a_table_in_an_object_store_is_read_by_its_own_file_io(s3, tmp_path):
     assert remote.to_table(user(50))["id"].to_pylist() == [50]
     opened = zb.open_index(s3.url("index"), dataset=table, storage_options=s3.options)
     assert_agrees(opened, table)
+    with s3.server.recorded() as requests:
+        assert opened.to_table(user(60)).num_rows == 1
+    assert [one.method for one in requests if one.path.endswith(".parquet")].count("GET") == 1
     catalog.close()
 
 

@@ -68,13 +68,13 @@ class Adopting:
             written.extend(built.paths)
             for numbers, columns in together.items():
                 part = replace(plan, columns={column: plan.columns[column] for column in columns})
-                made = self.runner.build(part, [fragments[number] for number in numbers])
-                written.extend(made.paths)
+                added = self.runner.build(part, [fragments[number] for number in numbers])
+                written.extend(added.paths)
                 for column in columns:
-                    built.segments[column] += made.segments[column]
-                    built.unfit[column] |= made.unfit[column]
-                built.failed |= made.failed
-                built.rows += made.rows
+                    built.segments[column] += added.segments[column]
+                    built.unfit[column] |= added.unfit[column]
+                built.failed |= added.failed
+                built.rows += added.rows
         return built
 
     def _adopt(self, plan: BuildPlan, fragments: Sequence[Fragment], built: BuiltColumns) -> dict[str, list[int]]:
@@ -84,20 +84,20 @@ class Adopting:
         with ExitStack() as stack:
             writers = {column: stack.enter_context(_writer(plan, column)) for column in plan.columns}
             for number, fragment in enumerate(fragments):
-                found: dict[str, list[Zone] | None] = dict.fromkeys(plan.columns)
+                adopted: dict[str, list[Zone] | None] = dict.fromkeys(plan.columns)
                 wait_until_settled(fragment.fingerprint, seen)
                 with suppress(DataFileError), plan.dataset.open(fragment.path, fragment.fingerprint) as file:
                     check_same(file, fragment)
                     own = {column: self.own_zones(plan, file, fragment, column) for column in plan.columns}
                     file.check_unchanged()
-                    found = own
-                for column, zones in found.items():
+                    adopted = own
+                for column, zones in adopted.items():
                     if zones is None:
                         rest[column].append(number)
                     else:
                         for zone in zones:
                             writers[column].add(zone)
-                if plan.on_rows and None not in found.values():
+                if plan.on_rows and None not in adopted.values():
                     plan.on_rows(fragment.num_rows)
             segments = {column: writer.finish() for column, writer in writers.items()}
         built.segments |= segments
@@ -115,7 +115,7 @@ def parquet_zones(plan: BuildPlan, file: OpenedFile, fragment: Fragment, column:
     leaf = file.leaf_of(column) if isinstance(file, DataFile) else None
     if leaf is None or not isinstance(file, DataFile) or not file.leaves[leaf][1].equals(plan.columns[column]):
         return None
-    filters = {one.row_group: one.filter for one in file.own_filters(leaf)}
+    filters = {own.row_group: own.filter for own in file.own_filters(leaf)}
     starts = list(accumulate(file.row_group_rows, initial=0))
     zones: list[Zone] = []
     for group, rows in enumerate(file.row_group_rows):

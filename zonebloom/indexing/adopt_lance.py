@@ -49,13 +49,13 @@ class LanceZones:
         mine = np.flatnonzero(zones.positions.fragment_ids == number).tolist()
         ends = _ends(zones, mine, fragment.num_rows, dataset.deleted_rows(fragment.path))
         same = {"column": column, "column_type": plan.columns[column]}
-        if ends is None or not all(is_in_zone(dataset, fragment, zones, one, **same) for one in {mine[0], mine[-1]}):
+        if ends is None or not all(is_in_zone(dataset, fragment, zones, zone, **same) for zone in {mine[0], mine[-1]}):
             _warn(f"Lance's index of {column} must hold each row of {dataset.absolute(fragment.path)}, got one without")
             return None
         has_null = zones.positions.has_null[mine].tolist()
         return [
-            Zone(fragment.fragment_id, start, stop - start, is_null, zones.blocks(one).tobytes())
-            for one, start, stop, is_null in zip(mine, ends, ends[1:], has_null, strict=False)
+            Zone(fragment.fragment_id, start, stop - start, is_null, zones.blocks(zone).tobytes())
+            for zone, start, stop, is_null in zip(mine, ends, ends[1:], has_null, strict=False)
         ]
 
 
@@ -63,14 +63,16 @@ def _lance_tables(
     dataset: LanceSnapshot, column: str, column_type: pa.DataType
 ) -> list[tuple[frozenset[int], ZoneTable]]:
     """For each segment of a bloom index of `column`: the covered fragments, and the zones."""
-    found: list[tuple[frozenset[int], ZoneTable]] = []
-    blooms = [one for one in lance_indexes(dataset, column) if one.is_bloom] if lance_supports(column_type) else []
-    for segment in [part for one in blooms for part in one.segments]:
+    tables: list[tuple[frozenset[int], ZoneTable]] = []
+    blooms = (
+        [index for index in lance_indexes(dataset, column) if index.is_bloom] if lance_supports(column_type) else []
+    )
+    for segment in [part for index in blooms for part in index.segments]:
         try:
-            found.append((segment.fragment_ids, read_zones(dataset, segment)))
+            tables.append((segment.fragment_ids, read_zones(dataset, segment)))
         except DataFileError as error:
             _warn(str(error))
-    return found
+    return tables
 
 
 def _warn(message: str) -> None:

@@ -118,13 +118,13 @@ def _is_resumed(base: Snapshot, names: Sequence[str], options: IndexOptions) -> 
                 f"column {entry.name} is already indexed at {base.store.location}",
                 do=Words.REFRESH_OR_OVERWRITE,
             )
-        made = options_of(entry)
-        if made != options or len(begun) < len(names):
-            text = f"{made.rows_per_zone} rows a zone, fpp {made.fpp}, sizing {made.sizing}"
+        before = options_of(entry)
+        if before != options or len(begun) < len(names):
+            text = f"{before.rows_per_zone} rows a zone, fpp {before.fpp}, sizing {before.sizing}"
             message = f"a build of {entry.name} that was begun must be ended with the same columns and parameters"
             raise IndexExistsError(
-                f"{message}",
-                got=f"one at {base.store.location} with {text}, kind {made.kind}",
+                message,
+                got=f"one at {base.store.location} with {text}, kind {before.kind}",
                 do=f"or build with {Words.OVERWRITE}",
             )
     return bool(begun)
@@ -177,10 +177,10 @@ def import_zones(dataset: DatasetSnapshot, store: Store, zones: ZoneTable, colum
     with inspected(plan, runner_for(dataset, BuildOptions())) as (opened, first):
         if opened.skipped:
             raise DataFileError("each file must be readable to import zones", got=next(iter(opened.skipped.values())))
-        first_id = min(one.fragment_id for one in opened.fragments)
+        first_id = min(file.fragment_id for file in opened.fragments)
         column_type = hashing.resolve_column(opened.schema, column).type
         hashing.hash_plan(column_type)
-        numbered = [replace(one, fragment_id=one.fragment_id - first_id) for one in opened.fragments]
+        numbered = [replace(file, fragment_id=file.fragment_id - first_id) for file in opened.fragments]
         _check_tiling(zones, numbered)
         if check:
             check_imported(dataset, numbered, zones, column, column_type)
@@ -197,7 +197,7 @@ def import_zones(dataset: DatasetSnapshot, store: Store, zones: ZoneTable, colum
 
 def _check_tiling(zones: ZoneTable, fragments: Sequence[Fragment]) -> None:
     covered = RowSelection.of_zones(zones.positions)
-    files = RowSelection.from_ranges((one.fragment_id, 0, one.num_rows) for one in fragments if one.num_rows)
+    files = RowSelection.from_ranges((file.fragment_id, 0, file.num_rows) for file in fragments if file.num_rows)
     if covered != files:
         odd = next(iter((covered - files) | (files - covered)))
         raise InvalidZoneTableError(

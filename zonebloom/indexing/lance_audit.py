@@ -130,11 +130,11 @@ def audit_lance(
         raise InvalidArgumentError(
             "an audit must be of a Lance table", got=snapshot.location, do="verify its index instead"
         )
-    found = [one for one in lance_indexes(snapshot) if one.is_bloom and column in (None, *one.columns)]
-    if column is not None and not found:
-        known = [name for one in lance_indexes(snapshot) if one.is_bloom for name in one.columns]
-        raise ColumnNotFoundError.among(column, known, f"the bloom filter indexes of {snapshot.location}")
-    audits = tuple(_audited(snapshot, one, sample, random.Random(seed)) for one in found)  # noqa: S311 - a sample
+    blooms = [index for index in lance_indexes(snapshot) if index.is_bloom and column in (None, *index.columns)]
+    if column is not None and not blooms:
+        columns = [name for index in lance_indexes(snapshot) if index.is_bloom for name in index.columns]
+        raise ColumnNotFoundError.among(column, columns, f"the bloom filter indexes of {snapshot.location}")
+    audits = tuple(_audited(snapshot, index, sample, random.Random(seed)) for index in blooms)  # noqa: S311 - a sample
     return LanceAudit(snapshot.location, int(snapshot.table.version), audits)
 
 
@@ -188,9 +188,9 @@ class _Zones:
     def of_rows(self, number: int, start: int, stop: int) -> Iterator[tuple[int, int, Sbbf]]:
         """First row, end and filter of each zone of a fragment that overlaps the rows, clipped to them."""
         touched = (self.fragment_ids == number) & (self.starts < stop) & (self.stops > start)
-        for one in np.flatnonzero(touched).tolist():
-            data = self.filters[one].as_py()
-            yield max(int(self.starts[one]), start), min(int(self.stops[one]), stop), Sbbf.from_bytes(data)
+        for zone in np.flatnonzero(touched).tolist():
+            data = self.filters[zone].as_py()
+            yield max(int(self.starts[zone]), start), min(int(self.stops[zone]), stop), Sbbf.from_bytes(data)
 
 
 def _lost_rows(
@@ -199,7 +199,7 @@ def _lost_rows(
     """Offsets of a fragment's live rows whose value is in no filter of their zones, and of rows with a null."""
     path, row = fragment_path(number), 0
     deleted = snapshot.deleted_rows(path)
-    found, nulls = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    lost, nulls = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     column_type = hashing.resolve_column(snapshot.declared_by_table.schema, audit.column).type
     with snapshot.open(path) as file:
         for batch in file.column_batches([audit.column], 0, file.num_rows):
@@ -217,9 +217,9 @@ def _lost_rows(
                 part = values.slice(start - row, stop - start)
                 places = np.flatnonzero(is_valid[start - row : stop - row]) + (start - row)
                 is_lost[places[filter_.check_hashes(hashing.hash_array(part))]] = False
-            found.append(np.flatnonzero(is_lost) + row)
+            lost.append(np.flatnonzero(is_lost) + row)
             row += len(values)
-    return np.concatenate(found), np.concatenate(nulls)
+    return np.concatenate(lost), np.concatenate(nulls)
 
 
 def _lost_nulls(snapshot: LanceSnapshot, column: str, nulls: Mapping[int, list[int]]) -> list[int]:

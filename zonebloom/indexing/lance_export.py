@@ -127,11 +127,11 @@ def _field_id(snapshot: LanceSnapshot, view: View, entry: ColumnEntry) -> int:
     """Lance's id of the column; an error if Lance cannot search the new index."""
     if view.schema.get_field_index(entry.name) < 0:
         raise InvalidArgumentError("an index that Lance takes must be of a top-level column", got=entry.name)
-    found = view.schema.field(entry.name).type
-    if not lance_supports(found) or found != entry.column_type:
+    stored = view.schema.field(entry.name).type
+    if not lance_supports(stored) or stored != entry.column_type:
         raise UnsupportedTypeError(
             f"column {entry.name} must be of a type that Lance's bloom filters know, as it was indexed",
-            got=found,
+            got=stored,
             do="Lance would fail at each query",
         )
     return int(snapshot.declared_by_table.column_ids[entry.name])
@@ -182,10 +182,10 @@ def _nulls(snapshot: LanceSnapshot, column: str, zones: pa.Table) -> bytes:
     from lance.dataset import serialize_row_addrs  # noqa: PLC0415 - an extra
 
     numbers = zones.filter(zones["has_null"])["fragment_id"].unique().to_pylist()
-    found: list[int] = []
+    addresses: list[int] = []
     for number in numbers:
-        found += [number << 32 | one for one in snapshot.null_rows(fragment_path(number), column).tolist()]
-    return bytes(serialize_row_addrs(found))
+        addresses += [number << 32 | offset for offset in snapshot.null_rows(fragment_path(number), column).tolist()]
+    return bytes(serialize_row_addrs(addresses))
 
 
 def _write(snapshot: LanceSnapshot, location: str, zones: pa.Table, nulls: bytes) -> None:

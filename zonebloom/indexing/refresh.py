@@ -90,7 +90,7 @@ def refresh(
     plan = plan_refresh(snapshot, dataset, mode, scope, options, check=check)
     if not (scope.is_whole or plan.new or len(plan.dropped) or len(plan.kept)):
         if scope.partitions is not None:
-            folders = ("/".join(f"{key}={value}" for key, value in one.items()) for one in scope.partitions)
+            folders = ("/".join(f"{key}={value}" for key, value in partition.items()) for partition in scope.partitions)
             raise InvalidArgumentError(f"no file has {', '.join(folders) or 'no partition'}")
         files = ", ".join(scope.paths or ()) or "no path"  # an event may name a file again after its removal
         warnings.warn(f"no file is at {files}, neither in the data set nor in the index", RuntimeWarning, stacklevel=3)

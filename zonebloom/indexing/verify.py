@@ -153,9 +153,9 @@ def _check_file(view: View, file: File, table: ZoneFilters, entry: ColumnEntry, 
     for zone, start, array in zip(mine.tolist(), starts.tolist(), values, strict=True):
         live = live_values(array, start, deleted)
         hashes = hashing.hash_array(live)
-        found = table.check_zone(zone, hashes)
+        is_held = table.check_zone(zone, hashes)
         tally.num_values += len(hashes)
-        tally.num_missing += int((~found).sum())
+        tally.num_missing += int((~is_held).sum())
         has_null = bool(table.positions.has_null[zone])
         tally.num_wrong_has_null += bool(live.null_count) > has_null or has_null > bool(array.null_count)
         tally.num_zones += 1

@@ -60,14 +60,14 @@ class Version(Result):
 
 def versions(store: Store) -> Results[Version]:
     """The readable versions, the oldest first."""
-    found: Results[Version] = Results()
+    listed: Results[Version] = Results()
     for number in list_versions(store):
         try:
             manifest = read_version(store, number)
         except (CorruptIndexError, UnsupportedFormatError):
             continue
         dropped = sum(stop - start for start, stop in manifest.dropped)
-        found.append(
+        listed.append(
             Version(
                 number,
                 manifest.operation,
@@ -78,7 +78,7 @@ def versions(store: Store) -> Results[Version]:
                 tuple(entry.name for entry in manifest.columns),
             )
         )
-    return found
+    return listed
 
 
 def restore(store: Store, version: int) -> Manifest:
@@ -105,20 +105,20 @@ def restore(store: Store, version: int) -> Manifest:
     missing = next((path for path in needed if not _exists(store, path)), None)
     if missing:
         raise CorruptIndexError(f"all files of version {version} must exist to restore it", got=f"none at {missing}")
-    ids = [wanted.next_fragment_id, *(one.next_fragment_id for one in _readable(store, kept))]
+    ids = [wanted.next_fragment_id, *(manifest.next_fragment_id for manifest in _readable(store, kept))]
     restored = wanted.following("restore", version=kept[-1] + 1, next_fragment_id=max(ids))
     commit(store, restored)
     return restored
 
 
 def _readable(store: Store, numbers: Iterable[int]) -> list[Manifest]:
-    found = []
+    readable = []
     for number in numbers:
         try:
-            found.append(read_version(store, number))
+            readable.append(read_version(store, number))
         except CorruptIndexError:
             continue
-    return found
+    return readable
 
 
 def _exists(store: Store, path: str) -> bool:
@@ -192,26 +192,26 @@ def vacuum(store: Store, *, older_than: timedelta | str | float, dry_run: bool) 
     before = time.time_ns() - int(older_than.total_seconds() * 1e9)
     numbers = list_versions(store)
     _named(store, numbers[-1:])
-    found = _files(store)
-    there = [number for number in numbers if version_path(number) in found]  # another vacuum may have removed some
-    expired = [number for number, successor in pairwise(there) if found[version_path(successor)].mtime_ns <= before]
+    files = _files(store)
+    there = [number for number in numbers if version_path(number) in files]  # another vacuum may have removed some
+    expired = [number for number, successor in pairwise(there) if files[version_path(successor)].mtime_ns <= before]
     removed = [version_path(number) for number in expired]
     if not dry_run:
         for path in removed:
             store.delete(path)
     kept = [number for number in list_versions(store) if number not in expired]
     named = _named(store, kept)
-    named |= set(sorted(path for path in found if re.fullmatch(r"ids/\d{20}", path))[-1:])
+    named |= set(sorted(path for path in files if re.fullmatch(r"ids/\d{20}", path))[-1:])
     orphans = [
         path
-        for path, one in found.items()
-        if path not in named and path not in removed and one.mtime_ns <= before and not _is_version(path)
+        for path, file in files.items()
+        if path not in named and path not in removed and file.mtime_ns <= before and not _is_version(path)
     ]
     if not dry_run:
         for path in orphans:
             store.delete(path)
     gone = [*removed, *orphans]
-    return Vacuum(tuple(expired), tuple(gone), sum(found[path].size for path in gone), dry_run)
+    return Vacuum(tuple(expired), tuple(gone), sum(files[path].size for path in gone), dry_run)
 
 
 def _is_version(path: str) -> bool:
@@ -220,7 +220,7 @@ def _is_version(path: str) -> bool:
 
 def _files(store: Store) -> dict[str, Fingerprint]:
     """The fingerprints of all files that zonebloom wrote, by path."""
-    return {path: found for folder in _FOLDERS for path, found in store.files(folder).items() if _OURS.fullmatch(path)}
+    return {path: file for folder in _FOLDERS for path, file in store.files(folder).items() if _OURS.fullmatch(path)}
 
 
 def _named(store: Store, numbers: list[int]) -> set[str]:

@@ -116,10 +116,10 @@ def _leaf(tree: Tree, node: Node) -> Predicate:
 
 def _unknown(tree: Tree, node: Call) -> Piece:
     """A call of an unknown function, with the columns that it reads."""
-    found = list(_read(node))
-    is_wrapped = any(depth > 1 for _name, depth in found)
+    names = list(_read(node))
+    is_wrapped = any(depth > 1 for _name, depth in names)
     code = ReasonCode.CAST_ON_COLUMN if is_wrapped else ReasonCode.PREDICATE_NOT_SUPPORTED
-    return _piece(tree.piece(node), (name for name, _depth in found), code)
+    return _piece(tree.piece(node), (name for name, _depth in names), code)
 
 
 def _piece(

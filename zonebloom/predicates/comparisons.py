@@ -260,7 +260,7 @@ def _check_types(operand: Operand, literal: pa.Scalar) -> None:
     These are a UUID or fixed-size bytes with a text, and an instant with a local time.
     """
     types = operand.type, literal.type
-    has_zone = [pa.types.is_timestamp(one) and one.tz is not None for one in types]
+    has_zone = [pa.types.is_timestamp(side) and side.tz is not None for side in types]
     spells_bytes = pa.types.is_fixed_size_binary(operand.type) and is_text(literal.type)
     if isinstance(operand.type, pa.UuidType) or spells_bytes or has_zone[0] != has_zone[1]:
         raise _mismatch(operand, literal)
@@ -268,7 +268,7 @@ def _check_types(operand: Operand, literal: pa.Scalar) -> None:
 
 def _are_moments(*types: pa.DataType) -> bool:
     """Whether values of two types are ticks of one clock: both moments or days, both times of day, both spans."""
-    kinds = (lambda one: pa.types.is_timestamp(one) or pa.types.is_date(one), pa.types.is_time, pa.types.is_duration)
+    kinds = (lambda side: pa.types.is_timestamp(side) or pa.types.is_date(side), pa.types.is_time, pa.types.is_duration)
     return any(all(map(is_kind, types)) for is_kind in kinds)
 
 

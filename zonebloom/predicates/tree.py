@@ -238,8 +238,8 @@ def rebuilt(joint: Predicate, parts: Sequence[Predicate]) -> Predicate:
     if len(parts) == len(joint.children) and all(map(is_, parts, joint.children)):
         return joint
     make: Any = type(joint)
-    made: Predicate = make(parts[0] if isinstance(joint, Not) else parts)
-    return made
+    joined: Predicate = make(parts[0] if isinstance(joint, Not) else parts)
+    return joined
 
 
 def conjuncts(predicate: Predicate) -> tuple[Predicate, ...]:

@@ -131,8 +131,8 @@ def _is_committed(store: Store, current: Manifest, following: Manifest) -> bool:
 
 
 def _new_lists(current: Manifest, following: Manifest | None) -> list[str]:
-    known = {entry.path for entry in current.fragment_lists}
-    return [entry.path for entry in following.fragment_lists if entry.path not in known] if following else []
+    listed = {entry.path for entry in current.fragment_lists}
+    return [entry.path for entry in following.fragment_lists if entry.path not in listed] if following else []
 
 
 def _may_exist(store: Store, version: int) -> bool:

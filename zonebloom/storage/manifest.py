@@ -237,11 +237,11 @@ def _part(**fields: Shape[Any]) -> Shape[dict[str, Any]]:
 
 
 def _runs(value: Any) -> Runs:
-    found = array(pair(lambda start, stop: (start, stop), _ID, integer(most=MAX_FRAGMENT_ID + 1)))(value)
-    edges = [edge for run in found for edge in run]
-    if edges != sorted(edges) or any(start == stop for start, stop in found):
+    pairs = array(pair(lambda start, stop: (start, stop), _ID, integer(most=MAX_FRAGMENT_ID + 1)))(value)
+    edges = [edge for run in pairs for edge in run]
+    if edges != sorted(edges) or any(start == stop for start, stop in pairs):
         raise ValueError("must be half-open runs in order, got others")
-    return found
+    return pairs
 
 
 def _schema(value: Any) -> pa.Schema:
@@ -447,7 +447,7 @@ def _document(path: str, data: bytes) -> dict[str, Any]:
             got=format_version,
             do="a newer zonebloom wrote it: upgrade this one",
         )
-    wanted, found = _DOCUMENT(document)["checksum"], checksum(_canonical(document["body"]))
-    if found != wanted:
-        raise CorruptIndexError(f"{path} must have checksum {wanted}", got=found)
+    wanted, actual = _DOCUMENT(document)["checksum"], checksum(_canonical(document["body"]))
+    if actual != wanted:
+        raise CorruptIndexError(f"{path} must have checksum {wanted}", got=actual)
     return document

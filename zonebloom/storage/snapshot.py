@@ -59,7 +59,7 @@ class Snapshot:
         self.fragments = FragmentTable.concatenated(
             [table.where(~is_in_runs(table.fragment_ids, manifest.dropped)) for table in sound]
         )
-        bad = {one.path: table for one, table in zip(lists, tables, strict=True) if isinstance(table, Exception)}
+        bad = {entry.path: table for entry, table in zip(lists, tables, strict=True) if isinstance(table, Exception)}
         self.damaged_lists = frozenset(bad)
         """Paths of the fragment lists that could not be read."""
         unread = [Reason(ReasonCode.SEGMENT_CORRUPT, str(error)) for error in bad.values()]

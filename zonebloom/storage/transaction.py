@@ -43,9 +43,9 @@ class ColumnChange:
     def between(cls, before: ColumnEntry, after: ColumnEntry) -> ColumnChange:
         """The change from `before` to `after`, which have the same parameters."""
         kept = set(after.files)
-        known = set(before.files)
-        added = tuple(segment for segment in after.segments if segment.path not in known)
-        return cls(replace(after, segments=added, unfit=()), frozenset(known - kept))
+        former = set(before.files)
+        added = tuple(segment for segment in after.segments if segment.path not in former)
+        return cls(replace(after, segments=added, unfit=()), frozenset(former - kept))
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,14 +145,14 @@ class Rebase:
     def _added(self, used: set[int]) -> list[Fragment]:
         """The new fragments, without files that the other commit has indexed in the same version."""
         added = []
-        for one in self.change.added:
-            there = self.live.get(one.path)
-            if one.fragment_id in used or _is_in(one.fragment_id, self.current.dropped):
-                raise self._overlap(f"fragment id {one.fragment_id} of {one.path}")
-            if there is not None and there.fingerprint != one.fingerprint:
-                raise self._overlap(f"file {one.path}")
+        for fragment in self.change.added:
+            there = self.live.get(fragment.path)
+            if fragment.fragment_id in used or _is_in(fragment.fragment_id, self.current.dropped):
+                raise self._overlap(f"fragment id {fragment.fragment_id} of {fragment.path}")
+            if there is not None and there.fingerprint != fragment.fingerprint:
+                raise self._overlap(f"file {fragment.path}")
             if there is None:
-                added.append(one)
+                added.append(fragment)
         return added
 
     def _columns(self) -> tuple[ColumnEntry, ...]:
@@ -165,7 +165,7 @@ class Rebase:
             if self.base.column(column.entry.name) is not None:
                 raise self._overlap(f"column {column.entry.name}")
             entries.append(column.entry)
-        live = np.sort(np.concatenate([self.live.fragment_ids, _ids(one.fragment_id for one in self.added)]))
+        live = np.sort(np.concatenate([self.live.fragment_ids, _ids(file.fragment_id for file in self.added)]))
         return tuple(_without_dead(entry, live) for entry in entries)
 
     def _column(self, current: ColumnEntry, change: ColumnChange) -> ColumnEntry:
@@ -174,12 +174,12 @@ class Rebase:
         is_same = _parameters(current) == _parameters(new)
         if base is None or not (is_same or change.is_rebuilt):
             raise self._overlap(f"column {new.name}")
-        known = set(base.files)
+        former = set(base.files)
         kept = [segment for segment in current.segments if segment.path not in change.removed]
         added = covered_by(new.segments)
-        is_clear = {one.path: one.path in known or not _meet(added, one.fragments) for one in kept}
+        is_clear = {segment.path: segment.path in former or not _meet(added, segment.fragments) for segment in kept}
         if change.is_rebuilt:
-            kept = [one for one in kept if is_same and one.path not in known and is_clear[one.path]]
+            kept = [segment for segment in kept if is_same and segment.path not in former and is_clear[segment.path]]
             return replace(new, segments=(*kept, *new.segments))
         gone = covered_by(segment for segment in current.segments if segment.path in change.removed)
         live = self.live.fragment_ids
@@ -215,23 +215,23 @@ class Rebase:
         dataset["partition_columns"] = [one.name for one in fields]
         return pa.schema([*schema, *fields]), dataset
 
-    def _column_ids(self, found: Mapping[str, str]) -> dict[str, str]:
+    def _column_ids(self, now: Mapping[str, str]) -> dict[str, str]:
         """The ids of the indexed columns of a table at the time when the columns were built.
 
         Design: docs/design/tables.md#column-ids
         """
         there = self.current.dataset.get("column_ids", {})
-        made = {one.entry.name for one in self.change.columns if one.is_rebuilt}
-        ids = {name: found[name] for name in made if name in found}
+        rebuilt = {change.entry.name for change in self.change.columns if change.is_rebuilt}
+        ids = {name: now[name] for name in rebuilt if name in now}
         for entry in self.current.columns:
             name = entry.name
-            if name in made:
+            if name in rebuilt:
                 continue
-            known = there.get(name, name)
-            if any(one.entry.name == name for one in self.change.columns) and found.get(name, known) != known:
+            own_id = there.get(name, name)
+            if any(change.entry.name == name for change in self.change.columns) and now.get(name, own_id) != own_id:
                 raise self._overlap(f"column {name} of the table")
             if name in there:
-                ids[name] = known
+                ids[name] = own_id
         return ids
 
     def _fragment_lists(
@@ -245,7 +245,7 @@ class Rebase:
         alive = {e.path: self.lists[e.path].where(~np.isin(self.lists[e.path].fragment_ids, gone)) for e in kept}
         stay = [entry for entry in kept if 2 * len(alive[entry.path]) >= entry.num_fragments and len(alive[entry.path])]
         parts = [FragmentTable.of(self.added), *(alive[entry.path] for entry in kept if entry not in stay)]
-        for entry in sorted(stay, key=lambda one: one.num_fragments):
+        for entry in sorted(stay, key=lambda entry: entry.num_fragments):
             num_new = sum(map(len, parts))
             if not num_new or entry.num_fragments > 2 * num_new:
                 break
@@ -286,16 +286,16 @@ def _without_dead(entry: ColumnEntry, live: NDArray[np.uint64]) -> ColumnEntry:
     return replace(entry, segments=segments, unfit=unfit)
 
 
-def _num_live(found: Runs, live: NDArray[np.uint64]) -> int:
-    return sum(int(np.diff(np.searchsorted(live, np.array(run, np.uint64)))[0]) for run in found)
+def _num_live(runs: Runs, live: NDArray[np.uint64]) -> int:
+    return sum(int(np.diff(np.searchsorted(live, np.array(run, np.uint64)))[0]) for run in runs)
 
 
 def _ids(ids: Iterable[int]) -> NDArray[np.uint64]:
     return np.fromiter(ids, np.uint64)
 
 
-def _is_in(one: int, found: Runs) -> bool:
-    return any(start <= one < stop for start, stop in found)
+def _is_in(number: int, runs: Runs) -> bool:
+    return any(start <= number < stop for start, stop in runs)
 
 
 def name_of(manifest: Manifest) -> str:

@@ -142,7 +142,7 @@ def _places(fragments: Sequence[Fragment], rows_per_zone: int) -> list[_Place]:
     num_zones = count_zones(filled, rows_per_zone)
     budget = max(1, min(MAX_ZONES, _MAX_ROWS // rows_per_zone))
     if num_zones <= budget:
-        return [_Place(one, 0, one.num_rows, count_zones([one], rows_per_zone)) for one in filled]
+        return [_Place(file, 0, file.num_rows, count_zones([file], rows_per_zone)) for file in filled]
     groups = list(_row_groups(filled, rows_per_zone))
     ends = np.cumsum([zones for _, _, zones in groups])
     wanted = (np.arange(MAX_PLACES) + 0.5) * (ends[-1] / MAX_PLACES)
@@ -232,9 +232,9 @@ class _Reader:
         return arrays
 
     def _add_zone(self, place: int, values: pa.ChunkedArray) -> None:
-        found, counts = np.unique(hashing.hash_array(values), return_counts=True)
+        hashes, counts = np.unique(hashing.hash_array(values), return_counts=True)
         zone = len(self.zones)
-        self.zones.append(SampledZone(place, len(values), found, counts))
+        self.zones.append(SampledZone(place, len(values), hashes, counts))
         plain = _comparable(values)
         if plain is not None and len(plain):
             least_and_greatest = pc.min_max(plain)
