@@ -33,7 +33,7 @@ HEADLINE = {
     r"20 values: in every zone, among .*\|(.+)\|duckdb (.+)": (
         r"read the rows of 20 values that are in every zone|\1|DuckDB \2"
     ),
-    r"one key in ([\d,]+) files of an object store.*\|(.+)\|(.+)": (
+    r"a new process, one key, ([\d,]+) files in an object store\|(.+)\|(.+)": (
         r"read the rows of one id, \1 files in an object store|\2|\3"
     ),
     r"Spark: one long key among (\d+) files, the whole query\|(.+)\|(.+)": (

@@ -34,8 +34,6 @@ __all__ = [
 
 HTTPFS = "duckdb-extension-httpfs==1.5.5"
 """A wheel of DuckDB's extension, which DuckDB's own wheel does not have; it installs the DuckDB that loads it."""
-BUILDS: dict[str, dict[str, Any]] = {"locator": {"filters": False}, "bloom": {"filters": True}}
-"""Arguments of `build_index` for an index of each kind."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +63,7 @@ def build(lake: Lake, kind: str) -> None:
 
 
 def _build(lake: Lake, kind: str) -> None:
-    zb.build_index(lake.url, "key", index=lake.index, storage_options=lake.options, **BUILDS[kind])
+    zb.build_index(lake.url, "key", index=lake.index, storage_options=lake.options, kind=kind)
 
 
 class Zonebloom:

@@ -29,7 +29,7 @@ from bench.data import uuids
 from bench.harness import Result, cell_text, interleaved, scratch
 from tests.spark import cluster
 from zonebloom.engines.spark.scan.lake import Lake
-from zonebloom.spark import read
+from zonebloom.spark import ZoneBloom
 
 ZONE = 8192
 WAYS = ("driver", "row_ranges", "files")
@@ -56,7 +56,7 @@ def main() -> None:
             with scratch() as folder:
                 planted = _write(folder / "lake", shape, cells, options)
                 zonebloom.build_index(folder / "lake", ["key"]).optimize()
-                _compare(result, title, read(spark, str(folder / "lake")), planted, rounds)
+                _compare(result, title, ZoneBloom(spark).read(str(folder / "lake")), planted, rounds)
     result.save()
 
 

@@ -25,7 +25,7 @@ from bench.data import uuids
 from bench.harness import Result, Rounds, interleaved, scratch
 from tests.spark import cluster
 from zonebloom.formats import open_dataset
-from zonebloom.spark import read
+from zonebloom.spark import ZoneBloom
 
 ROWS = 64
 MANY = (1, 30, 100, 300, 1000)
@@ -68,7 +68,7 @@ def _write(lake: Path, num_files: int) -> tuple[Iterator[str], dict[int, str]]:
 
 
 def _lookups(result: Result, spark: Any, place: str, keys: Iterator[str], asked: argparse.Namespace) -> None:
-    lake = read(spark, place)
+    lake = ZoneBloom(spark).read(place)
     rng = np.random.default_rng(99)
 
     def absent() -> str:
@@ -79,7 +79,7 @@ def _lookups(result: Result, spark: Any, place: str, keys: Iterator[str], asked:
 
     cases: dict[str, Callable[[], Any]] = {
         LISTING: lambda: open_dataset(place).list(),
-        FIRST: lambda: count(read(spark, place), next(keys)),
+        FIRST: lambda: count(ZoneBloom(spark).read(place), next(keys)),
         PRESENT: lambda: count(lake, next(keys)),
         ABSENT: lambda: count(lake, absent()),
     }
@@ -93,7 +93,7 @@ def _lookups(result: Result, spark: Any, place: str, keys: Iterator[str], asked:
 
 
 def _ways(result: Result, spark: Any, place: str, planted: dict[int, str], asked: argparse.Namespace) -> None:
-    lake = read(spark, place)
+    lake = ZoneBloom(spark).read(place)
     rows = []
     for count, key in planted.items():
         condition = f"key = '{key}'"

@@ -25,7 +25,7 @@ from bench.data import integers, uuids
 from bench.harness import Result, Rounds, interleaved, scratch
 from bench.traffic import Traffic, traffic
 from tests.spark import cluster
-from zonebloom.spark import read
+from zonebloom.spark import ZoneBloom
 
 FPP = 0.001
 """Of Parquet's filters."""
@@ -88,8 +88,8 @@ class Bench:
         self.folder = folder
         self.plain = str(folder / "plain")
         self.native = str(folder / "native")
-        self.lake = read(spark, self.plain)
-        self.located = read(spark, self.plain, index=str(folder / "located"))
+        self.lake = ZoneBloom(spark).read(self.plain)
+        self.located = ZoneBloom(spark).read(self.plain, index=str(folder / "located"))
         self.groups = itertools.count()
 
     def cases(self, condition: Callable[[], str], *, is_present: bool) -> dict[str, Callable[[], list[Any]]]:

@@ -5,6 +5,6 @@ from typing import TYPE_CHECKING
 from zonebloom.engines.spark import __dir__, __getattr__
 
 if TYPE_CHECKING:
-    from zonebloom.engines.spark import ZoneBloom, read
+    from zonebloom.engines.spark import ZoneBloom
 
-__all__ = ["ZoneBloom", "__dir__", "__getattr__", "read"]
+__all__ = ["ZoneBloom", "__dir__", "__getattr__"]

@@ -683,12 +683,6 @@ def test_polars_limits_count_the_rows_before_the_filter(flat):
             assert ask(ours).collect(engine=engine).rows() == ask(plain).collect(engine=engine).rows()
 
 
-def test_polars_is_in_of_any_size_prunes(flat, rows_read):
-    found = scan(flat.index).filter(C("id").is_in([*range(10**9, 10**9 + 200), 42])).select("id").collect()
-    assert found["id"].to_list() == [42]
-    assert 0 < sum(rows_read.values()) < 2 * NUM_ROWS
-
-
 def test_a_scan_without_a_condition_says_so(flat):
     dataset = flat.index.dataset()
     assert dataset.to_table(columns=["row"]).num_rows == 2 * NUM_ROWS

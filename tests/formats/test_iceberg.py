@@ -619,6 +619,28 @@ def catalog_in(s3: Bucket, folder: Path, **options: str) -> SqlCatalog:
     return SqlCatalog("there", uri=f"sqlite:///{folder}/catalog.db", **s3_properties(s3), **options)
 
 
+def test_a_table_in_an_object_store_is_read_by_its_own_file_io(s3, tmp_path):
+    catalog = catalog_in(s3, tmp_path)
+    catalog.create_namespace("db")
+    table = catalog.create_table("db.t", schema=rows(0, 1).schema)
+    table.append(rows(0, 40))
+    table.append(rows(40, 80))
+    index = build(table, tmp_path / "index")
+    assert index.search(user(50)).num_zones_kept == 1
+    table.delete("id < 45")
+    assert_agrees(index, table)
+    assert index.refresh().num_files_added == 1
+    assert_agrees(index, table)
+    remote = zb.build_index(table, "u", index=s3.url("index"), storage_options=s3.options)
+    assert remote.to_table(user(50))["id"].to_pylist() == [50]
+    opened = zb.open_index(s3.url("index"), dataset=table, storage_options=s3.options)
+    assert_agrees(opened, table)
+    with s3.server.recorded() as requests:
+        assert opened.to_table(user(60)).num_rows == 1
+    assert [one.method for one in requests if one.path.endswith(".parquet")].count("GET") == 1
+    catalog.close()
+
+
 @pytest.mark.parametrize(("num_answers", "files"), [(0, "deletes"), (2, "data"), (4, "data")])
 def test_an_outage_of_the_store_is_told_as_one_and_changes_nothing(s3, tmp_path, place, num_answers, files):
     catalog = catalog_in(s3, tmp_path)

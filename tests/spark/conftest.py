@@ -54,6 +54,12 @@ def any_spark(request: pytest.FixtureRequest) -> SparkSession:
     return request.getfixturevalue(request.param)
 
 
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No row is few enough for the driver."""
+    monkeypatch.setattr("zonebloom.engines.spark.scan.choice.DRIVER_ROWS", -1)
+
+
 @pytest.fixture(scope="session")
 def odd_lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_odd_lake(tmp_path_factory.mktemp("lakes") / "a lake %41 [x]* ü")

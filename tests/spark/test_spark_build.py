@@ -10,14 +10,14 @@ import time
 from datetime import timedelta
 from functools import partial
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import zonebloom
-from tests.conftest import index_of, make_rows
+from tests.conftest import make_rows
 from tests.spark import faults
+from tests.spark.rows import shown
 from zonebloom.engines.spark.executors import is_connect
 from zonebloom.engines.spark.indexing import driver as building
 from zonebloom.engines.spark.indexing import tasks
@@ -30,6 +30,7 @@ from zonebloom.errors import (
     StorageError,
     UnsupportedTypeError,
 )
+from zonebloom.indexing.fill import Unit
 from zonebloom.indexing.optimize import finish
 from zonebloom.spark import ZoneBloom
 from zonebloom.stores.local import LocalStore
@@ -96,9 +97,10 @@ def test_locators_equal_the_librarys_once_they_are_merged(spark, make_lake, tmp_
 
 
 def test_a_frame_of_a_whole_folder_means_the_folder(spark, flat_lake, tmp_path):
-    zb = ZoneBloom(spark)
-    whole = zb.create_index(spark.read.parquet(str(flat_lake.root)), "user_id")
+    zb, plain = ZoneBloom(spark), spark.read.parquet(str(flat_lake.root))
+    whole = zb.create_index(plain, "user_id")
     assert whole.info()["dataset"] == str(flat_lake.root)
+    assert shown(spark.read.parquet(str(flat_lake.root))) == shown(plain)
     part = zb.create_index(
         spark.read.parquet(str(flat_lake.root / flat_lake.files[0])), "user_id", index=tmp_path / "x"
     )
@@ -108,30 +110,15 @@ def test_a_frame_of_a_whole_folder_means_the_folder(spark, flat_lake, tmp_path):
     assert zb.refresh_index(tmp_path / "x").num_files_added == 0
 
 
-def test_a_large_file_among_small_ones_is_no_single_task(spark, tmp_path, monkeypatch):
-    root = tmp_path / "lake"
-    root.mkdir()
-    random = np.random.default_rng(0)
-    for number, rows in enumerate((500, 3_300_000, 500)):
-        table = pa.table({"key": random.integers(-(2**62), 2**62, rows)})
-        pq.write_table(table, root / f"{number}.parquet", row_group_size=300_000, use_dictionary=False)
-    shares = []
-    monkeypatch.setattr(building, "build_units", faults.build_at_the_second_attempt)
-    runner = SparkRunner(spark, num_tasks=6)
-    cut = runner._shares
-
-    def noted(*arguments, **options):
-        shares.extend(cut(*arguments, **options))
-        return shares
-
-    monkeypatch.setattr(runner, "_shares", noted)
-    options = {"rows_per_zone": 8192, "sizing": "exact"}
-    made, wanted = tmp_path / "made", tmp_path / "wanted"
-    zonebloom.build_index(root, "key", index=made, runner=runner, **options)
-    zonebloom.build_index(root, "key", index=wanted, **options)
-    assert len(shares) >= 3
-    assert max(sum(unit.stop - unit.start for unit in share) for share in shares) < 1_600_000
-    assert_same_index(made, wanted, ["key"])
+def test_a_large_file_among_small_ones_is_no_single_task():
+    runner = SparkRunner(None, num_tasks=6)
+    runner._cluster._slots = 2
+    large = [Unit("large", start, start + 300_000) for start in range(0, 3_300_000, 300_000)]
+    units = [Unit("small", 0, 500), *large, Unit("other", 0, 500)]
+    shares = runner._shares(units, 3_301_000)
+    assert sorted(map(repr, (unit for share in shares for unit in share))) == sorted(map(repr, units))
+    assert len(shares) == 6
+    assert max(sum(unit.stop - unit.start for unit in share) for share in shares) == 600_000
 
 
 def test_the_size_of_all_steps_together_is_limited(spark, make_lake, tmp_path):
@@ -158,7 +145,7 @@ def test_footers_of_many_files_are_read_by_executors(spark, make_lake, tmp_path,
 def test_what_a_task_gives_back_does_not_grow_with_its_filters(flat_lake, tmp_path):
     from zonebloom.engines.spark.executors import perform, pickled
     from zonebloom.formats import open_dataset
-    from zonebloom.indexing.fill import BuildPlan, Unit, inspect
+    from zonebloom.indexing.fill import BuildPlan, inspect
     from zonebloom.options import IndexOptions
 
     dataset = open_dataset(flat_lake.root).pin()
@@ -205,16 +192,6 @@ def assert_survives(spark, make_lake, tmp_path, monkeypatch, fault):
     ZoneBloom(spark).vacuum_index(made, older_than=timedelta(0))
     assert files_of(made) == named_files(made)
     assert_same_index(made, wanted)
-
-
-def test_a_build_that_fails_leaves_the_index_as_it_was(any_spark, flat_lake, monkeypatch):
-    zb = ZoneBloom(any_spark)
-    zb.create_index(flat_lake.root, "user_id")
-    monkeypatch.setattr(building, "build_units", faults.refuse)
-    with pytest.raises(StorageError, match=r"the store must be there, got none$"):
-        zb.create_index(flat_lake.root, "device_id")
-    index = zb.open_index(flat_lake.root)
-    assert (index.version, index.columns) == (1, ["user_id"])
 
 
 def test_a_cancelled_build_is_an_error_of_one_line(any_spark, flat_lake, tmp_path, monkeypatch):
@@ -358,18 +335,6 @@ def test_refresh_makes_what_the_librarys_makes(any_spark, make_lake, tmp_path, m
     assert_same_index(made, wanted)
 
 
-def test_a_full_refresh_takes_new_parameters(any_spark, flat_lake, tmp_path):
-    zb = ZoneBloom(any_spark)
-    zb.create_index(flat_lake.root, "user_id", rows_per_zone=256)
-    wanted = {"rows_per_zone": 512, "fpp": 0.01, "sizing": "exact"}
-    with pytest.raises(InvalidArgumentError, match="new parameters must come with a full refresh"):
-        zb.refresh_index(flat_lake.root, rows_per_zone=512)
-    zb.refresh_index(flat_lake.root, "full", **wanted)
-    zonebloom.build_index(flat_lake.root, "user_id", index=tmp_path / "wanted").refresh("full", **wanted)
-    assert_same_index(index_of(flat_lake.root), tmp_path / "wanted", ["user_id"])
-    assert zb.open_index(flat_lake.root, version=1).info()["columns"][0]["rows_per_zone"] == 256
-
-
 def test_a_refresh_is_committed_in_steps(spark, make_lake):
     zb, lake = ZoneBloom(spark), make_lake((1000,))
     zb.create_index(lake.root, "user_id")
@@ -379,15 +344,21 @@ def test_a_refresh_is_committed_in_steps(spark, make_lake):
     assert zb.open_index(lake.root).num_fragments == 5
 
 
-def test_refresh_is_confined_to_paths(spark, hive_lake):
+def test_a_refresh_takes_the_options_of_the_librarys(spark, hive_lake):
     zb = ZoneBloom(spark)
-    zb.create_index(hive_lake.root, "user_id")
-    for day in (1, 2):
+    zb.create_index(hive_lake.root, "user_id", rows_per_zone=256)
+    for day in (1, 2, 3):
         pq.write_table(make_rows(10, seed=day), hive_lake.root / f"day={day}/new.parquet")
     assert zb.refresh_index(hive_lake.root, paths=["day=2"]).num_files_added == 1
-    pq.write_table(make_rows(10, seed=3), hive_lake.root / "day=3/new.parquet")
     assert zb.refresh_index(hive_lake.root, partitions={"day": 3}).num_files_added == 1
     assert zb.refresh_index(hive_lake.root).num_files_added == 1
+    wanted = {"rows_per_zone": 512, "fpp": 0.01, "sizing": "exact"}
+    with pytest.raises(InvalidArgumentError, match="new parameters must come with a full refresh"):
+        zb.refresh_index(hive_lake.root, rows_per_zone=512)
+    zb.refresh_index(hive_lake.root, "full", **wanted)
+    (column,) = zb.open_index(hive_lake.root).info()["columns"]
+    assert {name: column[name] for name in wanted} == wanted
+    assert zb.open_index(hive_lake.root, version=1).info()["columns"][0]["rows_per_zone"] == 256
 
 
 def test_versions_are_restored_and_indexes_deleted(any_spark, flat_lake):

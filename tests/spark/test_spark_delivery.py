@@ -26,7 +26,6 @@ from tests.depth import IS_DEEP, deep_only
 from tests.spark import cluster, faults
 from tests.spark.test_spark_build import assert_survives
 from zonebloom.engines.spark.executors import Cluster, unpickled
-from zonebloom.engines.spark.scan.read import read
 from zonebloom.errors import InvalidArgumentError, MissingDependencyError
 from zonebloom.spark import ZoneBloom
 
@@ -111,16 +110,16 @@ def test_executors_without_this_version_are_named(remote, flat_lake, tmp_path, t
         ZoneBloom(remote).create_index(flat_lake.root, "user_id")
 
 
-def test_a_read_does_without_executors_that_lack_zonebloom(remote, tmp_path, monkeypatch):
+@pytest.mark.usefixtures("few")
+def test_a_read_does_without_executors_that_lack_zonebloom(remote, tmp_path):
     """Row ranges would pay, and Spark reads instead."""
-    monkeypatch.setattr("zonebloom.engines.spark.scan.choice.DRIVER_ROWS", -1)
     root = tmp_path / "lake"
     root.mkdir()
     for number in range(3):
         pq.write_table(pa.table({"key": range(number * 1000, number * 1000 + 1000)}), root / f"{number}.parquet")
     zonebloom.build_index(root, "key", rows_per_zone=10)
     remote.addArtifacts(zipped(tmp_path / "none.zip", "raise ImportError('No module named zonebloom')"), pyfile=True)
-    lake = read(remote, str(root))
+    lake = ZoneBloom(remote).read(str(root))
     assert lake.prepare("key = 1007").method == "files"
     assert lake.where("key = 1007").count() == 1
     with pytest.raises(InvalidArgumentError, match="got executors must have zonebloom"):
@@ -135,11 +134,11 @@ def test_a_read_does_without_executors_that_have_no_python(spark, tmp_path, monk
         pq.write_table(pa.table({"key": range(number * 1000, number * 1000 + 1000)}), root / f"{number}.parquet")
     zonebloom.build_index(root, "key", rows_per_zone=10)
     monkeypatch.setattr(session.sparkContext, "pythonExec", str(tmp_path / "no python"))
-    found = read(session, str(root)).prepare("key = 1007")
+    found = ZoneBloom(session).read(str(root)).prepare("key = 1007")
     assert found.method == "files"
     assert found.frame.count() == 1
     with pytest.raises(InvalidArgumentError, match=r'Cannot run program ".*no python"'):
-        read(session, str(root)).where("key = 1007", method="row_ranges")
+        ZoneBloom(session).read(str(root)).where("key = 1007", method="row_ranges")
 
 
 def test_executors_without_a_tables_library_are_told_so():

@@ -14,7 +14,6 @@ import pytest
 import zonebloom as zb
 from tests.spark.rows import shown
 from zonebloom.engines.spark.pushdown.names import respelled
-from zonebloom.engines.spark.scan.read import read
 from zonebloom.engines.spark.scan.readers import url_of
 from zonebloom.errors import ColumnNotFoundError, PredicateError
 from zonebloom.spark import ZoneBloom
@@ -29,7 +28,7 @@ def write(root: Path, name: str, table: pa.Table) -> None:
 
 
 def check(spark, root, *conditions) -> None:
-    lake, plain = read(spark, str(root)), spark.read.parquet(url_of(str(root)))
+    lake, plain = ZoneBloom(spark).read(str(root)), spark.read.parquet(url_of(str(root)))
     for condition in conditions:
         expected = shown(plain.where(condition))
         assert expected, condition
@@ -133,7 +132,7 @@ def test_columns_that_spark_finds_by_their_ids_lose_no_row(spark, tmp_path):
         frame.write.mode("append").parquet(url_of(str(tmp_path / "lake")))
     zb.build_index(tmp_path / "lake", ["a", "b"])
     setting = "spark.sql.parquet.fieldId.read.enabled"
-    lake = read(spark, str(tmp_path / "lake"))
+    lake = ZoneBloom(spark).read(str(tmp_path / "lake"))
     name = lake.columns[0]
     assert lake.plan(f"{name} = 5").result.kept.rows == (name == "b")
     spark.conf.set(setting, "true")
@@ -160,6 +159,6 @@ def test_a_variable_that_spark_replaces_in_a_text_loses_no_row(variable, tmp_pat
     many = ", ".join(["'c'", "'${my.word}'", *(f"'no {number}'" for number in range(70))])
     more = f"{many}, " + ", ".join(f"'not {number}'" for number in range(1000))
     check(variable, tmp_path, "key = '${my.word}'", "key IN ('${my.word}')", f"key IN ({many})", f"key IN ({more})")
-    lake = read(variable, str(tmp_path))
+    lake = ZoneBloom(variable).read(str(tmp_path))
     assert lake.plan("key = 'b'").result.kept.files == 1
     assert lake.plan(zb.col("key") == "${my.word}").result.kept.files == 1

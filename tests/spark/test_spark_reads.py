@@ -23,7 +23,6 @@ import zonebloom as zb
 from tests.depth import IS_DEEP, at_depth, some
 from tests.spark.rows import of_lake, of_plain_read, rows_of_each, shown
 from zonebloom.engines.spark.pushdown.translate import keys_condition
-from zonebloom.engines.spark.scan.read import read
 from zonebloom.engines.spark.scan.readers import escaped, local_frame, url_of
 from zonebloom.errors import InvalidArgumentError, PredicateError, StaleIndexError, ZoneBloomError
 from zonebloom.search.query import Query
@@ -144,7 +143,7 @@ def test_an_index_elsewhere_is_of_the_data_that_is_named(any_spark, tmp_path):
     assert spark_side.read(files, index=index).where("user_id = 'u-98-3'").count() == 1
 
 
-# --- random conditions ------------------------------------------------------------------------------------------------
+# --- conditions -------------------------------------------------------------------------------------------------------
 
 LEAVES = [
     "user_id = 'u-1-{a}'",
@@ -213,73 +212,24 @@ LEAVES = [
 ]
 
 
-def random_condition(random) -> str:
-    def leaf() -> str:
-        number = int(random.integers(0, 40))
-        return LEAVES[random.integers(len(LEAVES))].format(
-            a=number,
-            b=int(random.integers(0, 100)),
-            s=int(random.integers(1, 10)),
-            d=number % 28 + 1,
-            h=number % 9,
-            p=number % 5,
-            x=f"{number:02x}",
-            big=number * 2**40 + int(random.integers(1, 10)),
-            u32=number + 2**32 - 50,
-            u64=number + 2**64 - 50,
-        )
+def test_each_leaf_gives_the_rows_of_a_plain_read(spark, hard_lake):
+    """Each form once, with a value that is there where there is one, in a time zone with summer time.
 
-    shape = random.integers(6)
-    if shape == 0:
-        return leaf()
-    if shape == 1:
-        return f"{leaf()} AND {leaf()}"
-    if shape == 2:
-        return f"({leaf()}) or {leaf()}"
-    if shape == 3:
-        return f"NOT ({leaf()} AND {leaf()})"
-    if shape == 4:
-        return f"{leaf()} AND ({leaf()} OR NOT {leaf()}) AND {leaf()}"
-    return f"!({leaf()}) and {leaf()}"
-
-
-@pytest.mark.parametrize(("zone", "ansi"), some([("Europe/Berlin", "false"), ("UTC", "true")], 2))
-def test_random_conditions_give_the_rows_of_a_plain_read(spark, hard_lake, zone, ansi):
-    check_random_conditions(spark, hard_lake, zone, ansi, seed=len(zone), num_conditions=at_depth(20, 8))
-
-
-def test_random_conditions_on_connect(connect, hard_lake):
-    check_random_conditions(connect, hard_lake, "America/New_York", "true", seed=1, num_conditions=at_depth(8, 4))
-
-
-def check_random_conditions(spark, root, zone, ansi, *, seed, num_conditions):
-    spark.conf.set("spark.sql.session.timeZone", zone)
-    spark.conf.set("spark.sql.ansi.enabled", ansi)
-    spark.conf.set(PUSHDOWN, "false")
+    Conditions of several forms are those of test_spark_splits.py.
+    """
+    spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
     try:
-        lake, plain = read(spark, str(root)), plain_read(spark, root)
-        random = np.random.default_rng(seed)
-        expected = of_plain_read(plain, list({random_condition(random): None for _ in range(num_conditions)}))
-        for number, way in enumerate(WAYS):  # each condition in two ways; in the deep suite in all
-            asked = list(expected) if IS_DEEP else list(expected)[number % 2 :: 2]
-            found = of_lake(lake, asked, way)
-            for condition in asked:
-                assert found[condition] == expected[condition], (condition, way)
-        everything = kept(lake, "true").rows
-        assert sum(kept(lake, condition).rows < everything for condition in expected) > num_conditions // 5
+        check_each_leaf(spark, hard_lake)
     finally:
         spark.conf.unset("spark.sql.session.timeZone")
-        spark.conf.unset("spark.sql.ansi.enabled")
-        spark.conf.unset(PUSHDOWN)
 
 
-def test_each_leaf_gives_the_rows_of_a_plain_read(spark, hard_lake):
-    """Each form once, with a value that is there where there is one; settings are Spark's own."""
-    lake, plain = read(spark, str(hard_lake)), plain_read(spark, hard_lake)
+def check_each_leaf(spark, hard_lake):
+    lake, plain = ZoneBloom(spark).read(str(hard_lake)), plain_read(spark, hard_lake)
     values = {"a": 8, "b": 11, "s": 2, "d": 9, "h": 8, "p": 2, "x": "08", "big": 8 * 2**40 + 2}
     leaf_of = {leaf.format(**values, u32=8 + 2**32 - 50, u64=8 + 2**64 - 50): leaf for leaf in LEAVES}
     expected = of_plain_read(plain, list(leaf_of))
-    for way in ("auto", "files"):
+    for way in ("auto", "row_ranges", "files"):
         asked = [one for one in expected if way == "auto" or "NaN" not in one]  # see PUSHDOWN
         asked = asked if way == "auto" else some(asked, 3)
         found = of_lake(lake, asked, way)
@@ -311,7 +261,7 @@ def test_each_leaf_gives_the_rows_of_a_plain_read(spark, hard_lake):
 def test_columns_and_predicates_are_understood(any_spark, hard_lake):
     from pyspark.sql import functions as f
 
-    lake, plain = read(any_spark, str(hard_lake)), plain_read(any_spark, hard_lake)
+    lake, plain = ZoneBloom(any_spark).read(str(hard_lake)), plain_read(any_spark, hard_lake)
     everything = kept(lake, "true").rows
     quoted = f.col("`A b.``c`")
     conditions = [
@@ -358,7 +308,7 @@ def test_integers_of_64_bits_are_evaluated(any_spark, tmp_path):
     for number in numbers:
         write(tmp_path, f"{number}.parquet", pa.table({"n": [number]}))
     zb.build_index(tmp_path, ["n"])
-    lake, plain = read(any_spark, str(tmp_path)), plain_read(any_spark, tmp_path)
+    lake, plain = ZoneBloom(any_spark).read(str(tmp_path)), plain_read(any_spark, tmp_path)
     asked = [f"n {one}" for n in [*numbers, 2**63] for one in (f"= {n}", f"IN ({n}, 4109125379036153426)")]
     assert of_lake(lake, asked, "auto") == of_plain_read(plain, asked)
     assert all(kept(lake, f"n = {number}").files == 1 for number in numbers[:4])
@@ -371,7 +321,7 @@ def test_a_text_that_looks_like_a_column_is_one_or_the_other(any_spark, tmp_path
     write(tmp_path, "a.parquet", pa.table({"a": ["b", "x"], "b": ["q", "x"]}))
     write(tmp_path, "b.parquet", pa.table({"a": ["z", "z) OR =(a, x"], "b": ["z", "y"]}))
     zb.build_index(tmp_path, ["a", "b"])
-    lake, plain = read(any_spark, str(tmp_path)), plain_read(any_spark, tmp_path)
+    lake, plain = ZoneBloom(any_spark).read(str(tmp_path)), plain_read(any_spark, tmp_path)
     asked = [
         f.col("a") == "b",
         f.col("a") == f.col("b"),
@@ -409,7 +359,7 @@ def test_settings_of_the_parser_lose_no_row(spark, tmp_path):
     for number, one in enumerate(values):
         write(tmp_path, f"{number}.parquet", pa.table({"a": [one], "b": [one if number % 2 else "b"]}))
     zb.build_index(tmp_path, ["a", "b"])
-    lake, plain = read(spark, str(tmp_path)), plain_read(spark, tmp_path)
+    lake, plain = ZoneBloom(spark).read(str(tmp_path)), plain_read(spark, tmp_path)
     for number, (setting, value, condition) in enumerate(SETTINGS):
         spark.conf.set(setting, value)
         try:
@@ -428,7 +378,7 @@ def test_a_column_whose_name_may_be_a_function_loses_no_row(spark, tmp_path):
     write(tmp_path, "a.parquet", pa.table({"user": ["a", "b"]}))
     write(tmp_path, "b.parquet", pa.table({"user": [me, "c"]}))
     zb.build_index(tmp_path, ["user"])
-    lake, plain = read(spark, str(tmp_path)), plain_read(spark, tmp_path)
+    lake, plain = ZoneBloom(spark).read(str(tmp_path)), plain_read(spark, tmp_path)
     for reserved in ("true", "false"):
         spark.conf.set("spark.sql.ansi.enforceReservedKeywords", reserved)
         try:
@@ -449,7 +399,7 @@ def test_nan_as_a_literal_is_found_on_each_way(any_spark, tmp_path):
     zb.build_index(tmp_path, ["f", "g"])
     any_spark.conf.set(PUSHDOWN, "false")
     try:
-        lake = read(any_spark, str(tmp_path))
+        lake = ZoneBloom(any_spark).read(str(tmp_path))
         asked = [
             (f.col("f") == nan, 1),
             (f.col("g") == nan, 1),
@@ -472,24 +422,11 @@ def test_collated_and_padded_columns_are_kept_whole(spark, tmp_path):
     root = tmp_path / "lake"
     spark.sql("SELECT 'a' COLLATE UTF8_LCASE AS c, CAST('a' AS CHAR(5)) AS p").write.parquet(url_of(str(root)))
     zb.build_index(root, ["c", "p"])
-    lake, plain = read(spark, str(root)), plain_read(spark, root)
+    lake, plain = ZoneBloom(spark).read(str(root)), plain_read(spark, root)
     asked = ["c = 'A'", "p = 'a'", "p = 'a    '"]
     found = of_lake(lake, asked, "auto")
     assert found == of_plain_read(plain, asked)
     assert len(found["c = 'A'"]) == 1
-
-
-def test_columns_that_differ_in_case_are_kept_whole(spark, tmp_path):
-    write(tmp_path, "a.parquet", pa.table({"key": ["a"]}))
-    write(tmp_path, "b.parquet", pa.table({"KEY": ["b"]}))
-    zb.build_index(tmp_path, ["key"])
-    lake, plain = read(spark, str(tmp_path)), plain_read(spark, tmp_path)
-    asked = ["key = 'b'", "KEY = 'a'"]
-    found = of_lake(lake, asked, "auto")
-    assert found == of_plain_read(plain, asked)
-    assert [len(rows) for rows in found.values()] == [1, 1]
-    write(tmp_path, "c.parquet", pa.table({"Key": ["c"]}))  # the index has not seen this spelling
-    assert len(shown(lake.where("key = 'c'"))) == 1
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
@@ -506,7 +443,7 @@ def small_lake(tmp_path) -> Path:
 
 @pytest.mark.parametrize("way", ["auto", *WAYS])
 def test_new_changed_and_deleted_files_give_exact_answers(any_spark, small_lake, way):
-    lake = read(any_spark, str(small_lake), method=way)
+    lake = ZoneBloom(any_spark).read(str(small_lake), method=way)
     condition = "key IN ('k-1-7', 'new', 'k-2-5', 'k-3-5')"
     assert len(shown(lake.where(condition))) == 3
     write(small_lake, "part-9.parquet", pa.table({"key": ["new", "other"]}))
@@ -520,13 +457,13 @@ def test_new_changed_and_deleted_files_give_exact_answers(any_spark, small_lake,
 @pytest.mark.parametrize("way", ["driver", "files"])
 def test_files_that_change_between_listing_and_read_lose_no_row(spark, small_lake, way, monkeypatch):
     """The candidate is overwritten, a file that cannot match is too, one comes and one goes after the search."""
-    lake = read(spark, str(small_lake), method=way)
+    lake = ZoneBloom(spark).read(str(small_lake), method=way)
     lake.where("key = 'k-1-7'").collect()
     searched = lake._planned
     calls = []
 
-    def planned(*arguments):
-        plan = searched(*arguments)
+    def planned(*arguments, **options):
+        plan = searched(*arguments, **options)
         if not calls:
             write(small_lake, "part-1.parquet", pa.table({"key": ["k-1-7", "again"]}))
             write(small_lake, "part-2.parquet", pa.table({"key": ["k-1-7", "x", "y"]}))
@@ -542,11 +479,11 @@ def test_files_that_change_between_listing_and_read_lose_no_row(spark, small_lak
 
 def test_a_candidate_that_vanishes_is_listed_anew(spark, small_lake, monkeypatch):
     for way in ("driver", "files"):
-        lake = read(spark, str(small_lake), method=way)
+        lake = ZoneBloom(spark).read(str(small_lake), method=way)
         searched, gone = lake._planned, small_lake / f"part-{len(way) % 6}.parquet"
 
-        def planned(*arguments, gone=gone, searched=searched):
-            plan = searched(*arguments)
+        def planned(*arguments, gone=gone, searched=searched, **options):
+            plan = searched(*arguments, **options)
             gone.unlink(missing_ok=True)
             return plan
 
@@ -573,26 +510,16 @@ def test_files_that_spark_skips_are_skipped(spark, tmp_path):
         write(root, f"{inner}a.parquet", pa.table({"key": ["a", "x"]}))
         write(root, f"{inner}c.parquet._COPYING_", pa.table({"key": ["c", "x"]}))
     write(flat, "nested/b.parquet", pa.table({"key": ["b", "x"]}))
+    write(flat, "none.parquet", pa.table({"key": pa.array([], pa.string())}))
     write(keyed, "d.parquet", pa.table({"key": ["d", "x"]}))
     for root in (flat, keyed):
         zb.build_index(root, ["key"])
-        lake, plain = read(spark, str(root)), plain_read(spark, root)
+        (flat / "void.parquet").touch()
+        lake, plain = ZoneBloom(spark).read(str(root)), plain_read(spark, root)
         asked = ["key = 'a'", "key = 'b'", "key = 'c'", "key = 'd'", "key = 'x'"]
         expected = of_plain_read(plain, asked)
         for way in ("auto", "files", "plain"):
             assert of_lake(lake, asked, way) == expected, way
-
-
-def test_a_file_of_no_bytes_and_one_of_no_rows_harm_nothing(spark, tmp_path):
-    write(tmp_path, "a.parquet", pa.table({"key": ["a", "b"]}))
-    write(tmp_path, "none.parquet", pa.table({"key": pa.array([], pa.string())}))
-    zb.build_index(tmp_path, ["key"])
-    (tmp_path / "void.parquet").touch()
-    lake, plain = read(spark, str(tmp_path)), plain_read(spark, tmp_path)
-    expected, *found = rows_of_each(
-        [plain.where("key = 'b'"), *(lake.where("key = 'b'", method=way) for way in ("auto", "files", "plain"))]
-    )
-    assert found == [expected] * 3
 
 
 def test_one_file_and_a_list_of_files(spark, tmp_path):
@@ -601,11 +528,11 @@ def test_one_file_and_a_list_of_files(spark, tmp_path):
         write(tmp_path, name, pa.table({"key": [f"k-{number}", "x"]}))
     one = tmp_path / names[0]
     zb.build_index(one, ["key"])
-    lake = read(spark, str(one))
+    lake = ZoneBloom(spark).read(str(one))
     assert lake.columns == ["key"]
     assert list(map(len, rows_of_each([lake.where("key = 'k-0'", method=way) for way in WAYS]))) == [1] * len(WAYS)
     zb.build_index([tmp_path / name for name in names[:2]], ["key"], index=tmp_path / "_index")
-    lake = read(spark, [str(tmp_path / name) for name in names[:2]], index=str(tmp_path / "_index"))
+    lake = ZoneBloom(spark).read([str(tmp_path / name) for name in names[:2]], index=str(tmp_path / "_index"))
     assert lake.columns == ["key", "day"]
     frames = [lake.where("key IN ('k-1', 'k-2')", method=way).select("day") for way in WAYS]
     assert rows_of_each(frames) == [["(1,)"]] * len(WAYS)
@@ -615,7 +542,7 @@ def test_many_candidates_are_read_without_a_setting_of_the_session(spark, tmp_pa
     for number in range(70):
         write(tmp_path, f"p-{number:03}.parquet", pa.table({"key": [f"k-{number}", f"odd {number % 2}"]}))
     zb.build_index(tmp_path, ["key"])
-    lake = read(spark, str(tmp_path), method="files")
+    lake = ZoneBloom(spark).read(str(tmp_path), method="files")
     name = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
     before = spark.conf.get(name)
     assert lake.where("key = 'odd 1'").count() == 35
@@ -626,7 +553,7 @@ def test_many_candidates_are_read_without_a_setting_of_the_session(spark, tmp_pa
 
 
 def test_each_way_has_the_schema_of_a_plain_read(any_spark, hard_lake):
-    lake, plain = read(any_spark, str(hard_lake)), plain_read(any_spark, hard_lake)
+    lake, plain = ZoneBloom(any_spark).read(str(hard_lake)), plain_read(any_spark, hard_lake)
     frames = [lake.where("user_id = 'u-1-3'", method=way) for way in WAYS]
     assert [frame.schema for frame in frames] == [plain.schema] * len(WAYS)
     assert list(map(len, rows_of_each(frames))) == [1] * len(WAYS)
@@ -649,10 +576,10 @@ def test_the_schema_of_many_files_is_that_of_a_plain_read(spark, tmp_path, layou
         write(tmp_path, "below/p.parquet", pa.table({"key": ["k"], "lower": [1]}))
     spark.conf.set("spark.sql.parquet.mergeSchema", str(layout == "merged").lower())
     try:
-        lake, plain = read(spark, str(tmp_path)), plain_read(spark, tmp_path)
+        lake, plain = ZoneBloom(spark).read(str(tmp_path)), plain_read(spark, tmp_path)
         assert lake.schema == plain.schema
         assert ("summed" in lake.columns, "more" in lake.columns) == (layout == "summary", layout == "merged")
-        jobs = num_jobs(spark, lambda: read(spark, str(tmp_path)).schema)
+        jobs = num_jobs(spark, lambda: ZoneBloom(spark).read(str(tmp_path)).schema)
         assert jobs <= num_jobs(spark, lambda: plain_read(spark, tmp_path).schema)
         assert shown(lake.where("key = 'k-7'")) == shown(plain.where("key = 'k-7'"))
     finally:
@@ -669,7 +596,7 @@ def test_old_dates_that_spark_moves_not_and_int96_are_read_as_spark_reads_them(s
         root.mkdir()
         pq.write_table(pa.table({"key": ["a", "a"], "at": column}), root / "p.parquet", **options)
         zb.build_index(root, ["key"])
-        lake, plain = read(spark, str(root)), plain_read(spark, root)
+        lake, plain = ZoneBloom(spark).read(str(root)), plain_read(spark, root)
         found = lake.prepare("key = 'a'")
         ours, theirs = rows_of_each([found.frame, plain.where("key = 'a'")])
         assert ours == theirs, name
@@ -683,7 +610,7 @@ def test_old_dates_that_spark_is_to_refuse_are_refused(spark, tmp_path):
     setting = "spark.sql.parquet.datetimeRebaseModeInRead"
     spark.conf.set(setting, "EXCEPTION")
     try:
-        for frame in (plain_read(spark, tmp_path), read(spark, str(tmp_path))):
+        for frame in (plain_read(spark, tmp_path), ZoneBloom(spark).read(str(tmp_path))):
             with pytest.raises(SparkUpgradeException, match="READ_ANCIENT_DATETIME"):
                 frame.where("key = 'a'").collect()
     finally:
@@ -694,7 +621,7 @@ def test_lists_of_old_dates_prune_nothing(spark, tmp_path):
     for number, day in enumerate([dt.date(1500, 1, 1), dt.date(2026, 1, 1)]):
         pq.write_table(pa.table({"at": pa.array([day] * 3)}), tmp_path / f"{number}.parquet")
     zb.build_index(tmp_path, ["at"])
-    lake = read(spark, str(tmp_path))
+    lake = ZoneBloom(spark).read(str(tmp_path))
     for day, files in ((dt.date(1500, 1, 1), 2), (dt.date(2026, 1, 1), 1)):
         assert lake.where_in("at", [day]).count() == 3
         view, binder = lake._state(strict=False)
@@ -722,7 +649,7 @@ def num_jobs(spark, action) -> int:
 
 
 def test_a_lookup_by_the_driver_needs_no_job(spark, small_lake):
-    lake = read(spark, str(small_lake))
+    lake = ZoneBloom(spark).read(str(small_lake))
     assert lake.schema
     present, absent = "key = 'k-1-7'", "key = 'nobody'"
     assert kept(lake, present).zones == 1
@@ -733,7 +660,7 @@ def test_a_lookup_by_the_driver_needs_no_job(spark, small_lake):
 
 
 def test_candidates_are_the_only_files_that_are_opened(spark, small_lake):
-    frame = read(spark, str(small_lake)).where("key = 'k-1-7'", method="files")
+    frame = ZoneBloom(spark).read(str(small_lake)).where("key = 'k-1-7'", method="files")
     opened = [row.name for row in frame.selectExpr("input_file_name() AS name").collect()]
     assert [Path(name).stem for name in opened] == ["part-1"]
     spark.conf.set("spark.sql.files.openCostInBytes", str(1 << 30))  # a file to each partition
@@ -749,7 +676,7 @@ def test_candidates_are_the_only_files_that_are_opened(spark, small_lake):
 @pytest.mark.parametrize(("way", "num_keys"), [("auto", 3000), ("files", 3000), ("plain", at_depth(100_000, 20_000))])
 def test_long_lists_get_no_literal_into_the_plan(any_spark, small_lake, way, num_keys, capsys):
     keys = [f"k-1-{n}" for n in range(100, 100 + num_keys)]
-    lake = read(any_spark, str(small_lake), method=way)
+    lake = ZoneBloom(any_spark).read(str(small_lake), method=way)
     texts = ", ".join(f"'{key}'" for key in keys)
     frame_of_keys = any_spark.createDataFrame(pa.table({"key": keys}))
     asked = [
@@ -768,7 +695,7 @@ def test_long_lists_get_no_literal_into_the_plan(any_spark, small_lake, way, num
 
 def test_long_lists_elsewhere_are_refused_or_left_to_spark(spark, small_lake):
     keys = [f"k-1-{n}" for n in range(2000)]
-    lake = read(spark, str(small_lake))
+    lake = ZoneBloom(spark).read(str(small_lake))
     with pytest.raises(PredicateError, match="long lists"):
         lake.where(zb.col("key").isin(keys) | (zb.col("key") == "a"))
     with pytest.raises(PredicateError, match="type of column"):
@@ -777,7 +704,7 @@ def test_long_lists_elsewhere_are_refused_or_left_to_spark(spark, small_lake):
 
 
 def test_threads_share_a_lake(spark, small_lake):
-    lake = read(spark, str(small_lake))
+    lake = ZoneBloom(spark).read(str(small_lake))
     found: dict[int, int] = {}
 
     def ask(number):
@@ -793,7 +720,7 @@ def test_threads_share_a_lake(spark, small_lake):
 
 
 def test_a_new_version_of_the_index_is_used(spark, small_lake):
-    lake = read(spark, str(small_lake))
+    lake = ZoneBloom(spark).read(str(small_lake))
     lake._looked = float("-inf")
     write(small_lake, "part-9.parquet", pa.table({"key": ["new"] * 10}))
     assert lake.plan("key = 'k-1-7'").view.num_unknown == 1
@@ -803,7 +730,7 @@ def test_a_new_version_of_the_index_is_used(spark, small_lake):
 
 
 def test_strict_refuses_files_that_the_index_does_not_know(spark, small_lake):
-    lake = read(spark, str(small_lake))
+    lake = ZoneBloom(spark).read(str(small_lake))
     assert lake.where("key = 'k-1-7'", strict=True).count() == 1
     write(small_lake, "part-9.parquet", pa.table({"key": ["new"]}))
     with pytest.raises(StaleIndexError, match=r"part-9\.parquet"):
@@ -836,7 +763,7 @@ def test_prune_takes_a_plain_scan_and_nothing_else(any_spark, small_lake):
 
 
 def test_explain_says_what_is_read_and_why(any_spark, small_lake):
-    lake = read(any_spark, str(small_lake))
+    lake = ZoneBloom(any_spark).read(str(small_lake))
     told = ZoneBloom(any_spark).explain(lake, "key = 'k-1-7'")
     assert re.search(r"files +1 +6 +16.7%", str(told))
     assert told.to_dict()["method"] == "driver"
@@ -855,27 +782,18 @@ def test_a_method_can_be_asked_for_wherever_one_is_chosen(spark, small_lake):
     zonebloom, root, condition = ZoneBloom(spark), str(small_lake), "key = 'k-1-7'"
     frames = []
     for way in WAYS:
-        for lake in (zonebloom.read(root, method=way), read(spark, root, method=way)):
-            assert lake.prepare(condition).method == way
-            frames.append(lake.where(condition))
-            assert zonebloom.explain(lake, condition).to_dict()["method"] == way
+        lake = zonebloom.read(root, method=way)
+        assert lake.prepare(condition).method == way
+        frames.append(lake.where(condition))
+        assert zonebloom.explain(lake, condition).to_dict()["method"] == way
         assert zonebloom.explain(root, condition, method=way).to_dict()["method"] == way
         assert zonebloom.read(root).prepare(condition, method=way).method == way
     assert list(map(len, rows_of_each(frames))) == [1] * len(frames)
     for source in (root, zonebloom.read(root, method="plain")):
         assert zonebloom.explain(source, condition, method="auto").to_dict()["method"] == "driver"
-    for unknown in ("fast", "exclusion"):
-        with pytest.raises(InvalidArgumentError, match=f"one of auto, driver, row_ranges, .*, got '{unknown}'"):
-            zonebloom.explain(root, condition, method=unknown)
-
-
-def test_a_condition_on_metadata_is_sparks_alone(any_spark, small_lake):
-    lake = read(any_spark, str(small_lake))
-    found = lake.prepare("key = 'k-1-7' AND _metadata.file_size > 0")
-    assert found.method != "driver"
-    assert found.frame.count() == 1
-    with pytest.raises(InvalidArgumentError, match="the driver must read what Spark would read"):
-        lake.where("_metadata.file_size > 0", method="driver")
+    for ask in (zonebloom.read, lambda root, method: zonebloom.explain(root, condition, method=method)):
+        with pytest.raises(InvalidArgumentError, match=r"one of auto, driver, row_ranges, .*, got 'fast'"):
+            ask(root, method="fast")
 
 
 BY_READING = [
@@ -894,7 +812,7 @@ BY_READING = [
 
 def test_a_condition_that_depends_on_how_a_row_is_read_gives_the_rows_of_a_plain_read(any_spark, small_lake):
     any_spark.sql("CREATE OR REPLACE TEMPORARY FUNCTION where_it_was_read() RETURNS STRING RETURN input_file_name()")
-    plain, lake = plain_read(any_spark, small_lake), read(any_spark, str(small_lake))
+    plain, lake = plain_read(any_spark, small_lake), ZoneBloom(any_spark).read(str(small_lake))
     for number, piece in enumerate(BY_READING):
         condition = f"key IN ('k-1-6', 'k-1-7', 'k-4-8', 'k-4-9') AND {piece}"
         for one in ("auto", "files", "plain"):
@@ -914,7 +832,7 @@ def test_a_condition_that_depends_on_how_a_row_is_read_gives_the_rows_of_a_plain
 def test_a_function_of_the_users_is_evaluated_on_any_way_if_it_is_deterministic(any_spark, small_lake):
     from pyspark.sql import functions as f
 
-    lake = read(any_spark, str(small_lake))
+    lake = ZoneBloom(any_spark).read(str(small_lake))
     sure = f.udf(lambda key: key.endswith("-7"), "boolean")
     assert lake.prepare(sure("key")).method == "driver"
     found = lake.prepare((f.col("key") == "k-1-7") & sure.asNondeterministic()("key"))
@@ -923,7 +841,7 @@ def test_a_function_of_the_users_is_evaluated_on_any_way_if_it_is_deterministic(
 
 
 def test_what_columns_determine_is_pruned(any_spark, small_lake):
-    lake = read(any_spark, str(small_lake))
+    lake = ZoneBloom(any_spark).read(str(small_lake))
     any_spark.range(1).selectExpr("'k-1-7' AS key").createOrReplaceTempView("wanted")
     sure = ["current_date() > '2020-01-01'", "EXISTS (SELECT 1 FROM wanted w WHERE w.key = key)", "upper(key) > 'A'"]
     for piece in sure:
@@ -933,7 +851,11 @@ def test_what_columns_determine_is_pruned(any_spark, small_lake):
 
 @pytest.mark.parametrize("given", [None, True, 7, pc.field("key") == "k-1-7"])
 def test_what_is_no_condition_is_refused_as_spark_refuses_it(any_spark, small_lake, given):
-    frame, lake, zonebloom = plain_read(any_spark, small_lake), read(any_spark, str(small_lake)), ZoneBloom(any_spark)
+    frame, lake, zonebloom = (
+        plain_read(any_spark, small_lake),
+        ZoneBloom(any_spark).read(str(small_lake)),
+        ZoneBloom(any_spark),
+    )
     calls = (
         lake.where,
         lambda given: lake.where(given, method="row_ranges"),
@@ -952,13 +874,13 @@ def test_what_is_no_condition_is_refused_as_spark_refuses_it(any_spark, small_la
 def test_a_long_list_with_escapes_is_sparks_alone(spark, small_lake):
     listed = ", ".join(["'k-1-7'", *(rf"'x\{n}'" for n in range(80))])
     condition = f"key IN ({listed}) AND input_file_name() LIKE '%.parquet'"
-    found = read(spark, str(small_lake)).prepare(condition)
+    found = ZoneBloom(spark).read(str(small_lake)).prepare(condition)
     assert found.method == "plain"
     assert found.frame.count() == 1
 
 
 def test_a_lake_has_the_methods_of_a_frame(any_spark, small_lake, capsys):
-    lake, frame = read(any_spark, str(small_lake)), plain_read(any_spark, small_lake)
+    lake, frame = ZoneBloom(any_spark).read(str(small_lake)), plain_read(any_spark, small_lake)
     assert shown(lake.filter("key = 'k-1-7'")) == shown(frame.filter("key = 'k-1-7'")) != []
     assert (lake.dtypes, lake.columns, lake.count()) == (frame.dtypes, frame.columns, frame.count())
     assert lake.select("KEY").dtypes == frame.select("key").dtypes
@@ -983,8 +905,3 @@ def test_a_lake_has_the_methods_of_a_frame(any_spark, small_lake, capsys):
 def test_what_names_no_data_set_is_told_what_is_possible(spark, source, message):
     with pytest.raises(ZoneBloomError, match=message):
         ZoneBloom(spark).read(source)
-
-
-def test_an_unknown_method_is_refused(spark, small_lake):
-    with pytest.raises(InvalidArgumentError, match="method must be one of auto, driver"):
-        read(spark, str(small_lake), method="fast")

@@ -16,10 +16,8 @@ import zonebloom as zb
 from tests.spark.rows import shown
 from zonebloom.engines.spark.pushdown.translate import EVERY_ROW
 from zonebloom.engines.spark.scan.layout import Layout
-from zonebloom.engines.spark.scan.read import read
 from zonebloom.engines.spark.scan.splits import narrowing_of, packed, splits_of
 from zonebloom.engines.spark.scan.types import arrow_schema
-from zonebloom.errors import DataFileError, InvalidArgumentError
 from zonebloom.predicates import And, Equals, IsIn, IsNull, Not, Or
 from zonebloom.spark import ZoneBloom
 
@@ -36,12 +34,6 @@ def lake(tmp_path: Path) -> Path:
         pq.write_table(pa.table({"key": keys, "name": names, "x": np.arange(ROWS)}), path, row_group_size=500)
     zb.build_index(tmp_path, ["key", "name"], rows_per_zone=50)
     return tmp_path
-
-
-@pytest.fixture
-def few(monkeypatch):
-    """No row is few enough for the driver."""
-    monkeypatch.setattr("zonebloom.engines.spark.scan.choice.DRIVER_ROWS", -1)
 
 
 def leaving(root: Path, wanted) -> pa.Table:
@@ -86,7 +78,7 @@ def test_a_file_with_another_type_or_without_the_column_leaves_whole(lake):
 
 
 def test_row_ranges_are_read_where_they_are_few_in_every_file(any_spark, lake, few):
-    opened = read(any_spark, str(lake))
+    opened = ZoneBloom(any_spark).read(str(lake))
     plain = any_spark.read.parquet(str(lake))
     keys = [4, 401, 802, 1203]
     found = opened.prepare(zb.col("key").isin(keys))
@@ -100,34 +92,7 @@ def test_row_ranges_are_read_where_they_are_few_in_every_file(any_spark, lake, f
     assert "executors read" in str(ZoneBloom(any_spark).explain(str(lake), "key = 401"))
 
 
-def test_new_and_changed_files_are_read_whole(any_spark, lake, few):
-    opened = read(any_spark, str(lake))
-    pq.write_table(pa.table({"key": [8, 77_777], "name": ["a", "b"], "x": [1, 2]}), lake / "new.parquet")
-    changed = pa.table({"key": np.arange(ROWS) * 4 + 40_000, "name": ["c"] * ROWS, "x": np.arange(ROWS)})
-    pq.write_table(changed, lake / "1.parquet")
-    (lake / "2.parquet").unlink()
-    for condition in ("key = 8", "key = 77777", "key IN (9, 10, 40004)", "key = 8 AND name = 'a'", "key = 12 OR x = 3"):
-        expected = shown(any_spark.read.parquet(str(lake)).where(condition))
-        assert shown(opened.where(condition, method="row_ranges")) == expected, condition
-
-
-def test_a_file_that_changes_before_the_action_fails_it(spark, lake):
-    frame = read(spark, str(lake)).where("key = 8", method="row_ranges")
-    pq.write_table(pa.table({"key": [1], "name": ["a"], "x": [1]}), lake / "0.parquet")
-    with pytest.raises(Exception, match=f"{DataFileError.__name__}.* must be the one that was listed"):
-        frame.collect()
-
-
-def test_what_spark_alone_can_read_is_refused_by_name(spark, lake, few):
-    opened = read(spark, str(lake))
-    with pytest.raises(
-        InvalidArgumentError, match="got the condition is not determined by the columns of the data set; use"
-    ):
-        opened.where("key = 8 AND _metadata.file_size > 0", method="row_ranges")
-    assert opened.prepare("key = 8 AND _metadata.file_size > 0").method != "row_ranges"
-
-
 def test_keys_beyond_the_session_s_limit_of_a_task_travel_once(spark, lake):
     keys = range(0, 200_000, 2)
-    opened = read(spark, str(lake))
+    opened = ZoneBloom(spark).read(str(lake))
     assert opened.where_in("key", keys, method="row_ranges").count() == 2 * ROWS

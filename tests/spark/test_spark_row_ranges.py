@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions
 
 import zonebloom as zb
-from tests.spark.odd_lake import ROWS_PER_FILE, ROWS_PER_ZONE, plan_of, rows_of
+from tests.spark.odd_lake import plan_of, rows_of
 from zonebloom.engines.spark.scan import splits as pieces_module
-from zonebloom.errors import DataFileError, InvalidArgumentError, MissingDependencyError, StaleIndexError
+from zonebloom.errors import DataFileError, InvalidArgumentError, StaleIndexError
 from zonebloom.spark import ZoneBloom
 
 
@@ -177,24 +175,3 @@ def test_an_unreadable_file_is_an_error(spark, small_lake):
     (small_lake / "9.parquet").write_bytes(b"PAR1 no more")
     with pytest.raises(DataFileError, match=r"9\.parquet"):
         ZoneBloom(spark).map_candidates(small_lake, "x = 5", same, "x long, s string")
-
-
-def test_without_pandas_it_says_what_to_install(spark, small_lake, monkeypatch):
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(MissingDependencyError, match=r'pip install "zonebloom\[spark\]"'):
-        ZoneBloom(spark).map_candidates(small_lake, "x = 5", same, "x long, s string")
-
-
-def test_odd_rows_reach_the_function_as_spark_has_them(any_spark, odd_lake):
-    rows = rows_of(plan_of(odd_lake))
-    row = rows.filter(pc.equal(rows["city"], "a/b")).slice(3, 1)
-    trace = row["trace"][0].as_py()
-    condition = f"trace = X'{trace.hex()}' AND city = 'a/b'"
-    schema = "n long, trace binary, seen timestamp, huge decimal(20,0), city string, day int"
-    names = [part.split()[0] for part in schema.split(", ")]
-    frame = ZoneBloom(any_spark).map_candidates(str(odd_lake), condition, same, schema, columns=names)
-    found = frame.toArrow()
-    assert found.num_rows <= ROWS_PER_FILE + 2 * ROWS_PER_ZONE
-    is_it = pc.equal(found["trace"], pa.scalar(trace, pa.binary()))
-    for name in ("n", "trace", "huge", "city", "day", "seen"):
-        assert found.filter(is_it)[name].cast(row[name].type).to_pylist() == row[name].to_pylist(), name

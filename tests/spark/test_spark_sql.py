@@ -157,7 +157,7 @@ def test_spark_is_told_how_large_row_ranges_are(spark, root):
 
 @pytest.fixture
 def tables(any_spark, tmp_path):
-    """A table `events` of the catalog, beside whose files is an index; and a view of two users."""
+    """A table `events` of the catalog, beside whose files is an index; a view of two users; and views of the table."""
     folder = tmp_path / "flat"
     folder.mkdir()
     for number in range(2):
@@ -166,7 +166,13 @@ def tables(any_spark, tmp_path):
     zonebloom.build_index(folder, ["u", "r"], rows_per_zone=ZONE, fpp=1e-5)
     any_spark.sql(f"CREATE TABLE events USING parquet LOCATION '{folder}'")
     any_spark.createDataFrame([("0-7", 1), ("1-9", 2)], "u string, k int").createOrReplaceTempView("users")
+    any_spark.sql("CREATE VIEW late AS SELECT u, r, CAST(u AS INT) AS n FROM events WHERE r > 5")
+    any_spark.sql("CREATE TEMPORARY VIEW mine AS SELECT u, e.r, s.k FROM late e JOIN users s USING (u)")
+    any_spark.sql("CREATE TEMPORARY VIEW named (key) AS SELECT u FROM events")
+    any_spark.table("events").where("r > 5").createOrReplaceTempView("derived")
     yield folder
+    for view in ("mine", "named", "late"):
+        any_spark.sql(f"DROP VIEW {view}")
     any_spark.sql("DROP TABLE events")
 
 
@@ -184,8 +190,6 @@ def test_tables_and_frames_are_taken_wherever_a_path_is(any_spark, tables):
     pq.write_table(pa.table({"u": ["1-9"], "r": [5]}), tables / "2.parquet")
     any_spark.catalog.refreshTable("events")
     assert zb.read("events").where("u = '1-9'").count() == 2
-    with pytest.raises(InvalidArgumentError, match="must be a plain scan of files"):
-        zb.read(any_spark.table("events").where("r > 5"))
 
 
 PRUNED = {
@@ -198,6 +202,12 @@ PRUNED = {
     "SELECT u FROM events WHERE u = '0-7' UNION ALL SELECT u FROM events WHERE u = '1-9'": 2,
     "SELECT '{' AS brace FROM events WHERE u = '0-7'": 1,
     "SELECT events.r FROM events WHERE events.u = '0-7' OR u = '1-9'": 1,
+    "SELECT u, r FROM late WHERE u = '0-7'": 1,
+    "SELECT r, k FROM mine WHERE u = '0-7'": 1,
+    "SELECT a.r, b.r AS q FROM late a JOIN events b ON a.u = b.u WHERE b.u = '0-7'": 2,
+    "WITH a AS (SELECT u, r FROM mine) SELECT r FROM a WHERE u = :u": 1,
+    "SELECT key FROM named WHERE key = '0-7'": 0,
+    "SELECT r FROM derived WHERE u = '0-7'": 0,
     "SELECT * FROM events WHERE lower(u) = '0-7'": 0,
     "SELECT * FROM events WHERE u = 'a' OR r > 1998": 0,
     "SELECT u FROM events e WHERE EXISTS (SELECT 1 FROM users s WHERE s.u = e.u)": 0,
@@ -215,7 +225,7 @@ PRUNED = {
 def test_a_query_has_the_rows_of_spark_and_its_scans_are_pruned(any_spark, tables, monkeypatch):
     zb, scans = ZoneBloom(any_spark), []
     read = queries._read
-    monkeypatch.setattr(queries, "_read", lambda scan, known: scans.append(known) or read(scan, known))
+    monkeypatch.setattr(queries, "_read", lambda *scan: scans.append(scan) or read(*scan))
     for text, pruned in PRUNED.items():
         scans.clear()
         args = {"u": "0-7"} if ":u" in text else None
@@ -224,6 +234,24 @@ def test_a_query_has_the_rows_of_spark_and_its_scans_are_pruned(any_spark, table
         assert found.columns == expected.columns
         ours, theirs = rows_of_each([found, expected])
         assert ours == theirs, text
+
+
+def test_a_view_is_read_as_it_was_made(any_spark, tables, tmp_path):
+    """In this session its text means something else: by another setting, and by another table of the name."""
+    zb = ZoneBloom(any_spark)
+    any_spark.conf.set("spark.sql.ansi.enabled", "false")
+    any_spark.sql("CREATE TEMPORARY VIEW lenient AS SELECT u, CAST(u AS INT) AS n FROM events")
+    any_spark.conf.unset("spark.sql.ansi.enabled")
+    (tmp_path / "other").mkdir()
+    pq.write_table(pa.table({"u": ["0-7"], "r": [99]}), tmp_path / "other/a.parquet")
+    zonebloom.build_index(tmp_path / "other", "u")
+    any_spark.read.parquet(str(tmp_path / "other")).createOrReplaceTempView("events")
+    try:
+        assert zb.sql("SELECT r FROM events WHERE u = '0-7'").collect()[0].r == 99
+        assert zb.sql("SELECT r FROM late WHERE u = '0-7'").collect()[0].r == 7
+    finally:
+        any_spark.catalog.dropTempView("events")
+    assert zb.sql("SELECT n FROM lenient WHERE u = '0-7'").collect()[0].n is None
 
 
 def test_spark_explains_nothing_where_no_table_is_indexed(any_spark, tables, tmp_path, monkeypatch, capfd):
@@ -272,29 +300,6 @@ def test_a_frame_whose_plan_is_shown_in_part_is_no_plain_scan(spark, root, tmp_p
 
 
 # --- what cannot work -------------------------------------------------------------------------------------------------
-
-
-def test_frames_and_tables_whose_options_move_dates_are_sparks_to_read(any_spark, tmp_path):
-    """The first days of 1500 are those of December 1499 in the calendar of old Spark."""
-    zonebloom_ = ZoneBloom(any_spark)
-    days = [dt.date(1500, 1, 1 + row % 20) for row in range(ROWS)]
-    pq.write_table(pa.table({"r": range(ROWS), "day": days}), tmp_path / "a.parquet", row_group_size=ZONE)
-    zonebloom.build_index(tmp_path, ["r", "day"], rows_per_zone=ZONE)
-    read = any_spark.read.option("datetimeRebaseMode", "CORRECTED")
-    read.parquet(str(tmp_path)).createOrReplaceTempView("kept")
-    read.option("datetimeRebaseMode", "LEGACY").parquet(str(tmp_path)).createOrReplaceTempView("moved")
-    options = "OPTIONS (datetimeRebaseMode 'LEGACY')"
-    any_spark.sql(f"CREATE TABLE old (r BIGINT, day DATE) USING parquet {options} LOCATION '{tmp_path}'")
-    try:
-        for name in ("moved", "old", "kept"):
-            query = f"SELECT * FROM {name} WHERE r = 5 OR day = DATE'1500-01-10'"
-            assert sorted(shown(zonebloom_.sql(query))) == sorted(shown(any_spark.sql(query))), name
-            with pytest.raises(
-                InvalidArgumentError, match=r"with the option datetimeRebaseMode|must be the plain scan"
-            ):
-                zonebloom_.read(any_spark.table(name))
-    finally:
-        any_spark.sql("DROP TABLE old")
 
 
 def test_streams_are_read_batch_by_batch(spark, root, tmp_path):

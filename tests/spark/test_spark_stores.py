@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.errors import PySparkException
 
 import zonebloom
 from tests.spark.rows import of_lake, of_plain_read, shown
@@ -57,12 +56,6 @@ def copy(tmp_path) -> Path:
 
 def plain(spark, copy: Path):
     return spark.read.parquet(str(copy))
-
-
-@pytest.fixture
-def few(monkeypatch):
-    """No row is few enough for the driver."""
-    monkeypatch.setattr("zonebloom.engines.spark.scan.choice.DRIVER_ROWS", -1)
 
 
 def test_a_lake_in_a_store_lives_as_one_on_a_disk(any_spark, s3, copy, tmp_path):
@@ -118,32 +111,14 @@ def test_what_is_chosen_and_skipped(any_spark, s3, copy, few):
     assert "zones" in str(zb.explain(url, "user = 'u 1203'"))
 
 
-def test_a_new_file_that_spells_a_column_otherwise_fails_the_read_by_its_name(spark, s3, copy):
-    url = s3.upload(copy, "lake")
-    zonebloom.build_index(url, ["user", "key"], rows_per_zone=ROWS_PER_ZONE, storage_options=s3.options)
-    write(copy, "city=x/other.parquet", rows(0, 90).rename_columns(["KEY", "user", "amount"]))
-    s3.upload(copy, "lake")
-    lake = ZoneBloom(spark, storage_options=s3.options).read(url)
-    with pytest.raises(PySparkException, match=r"KEY.*other\.parquet|other\.parquet.*KEY"):
-        lake.where("key = 77").collect()
-
-
 def test_joins_with_a_lake_in_a_store(any_spark, s3, copy):
     url = s3.upload(copy, "lake")
     zb = ZoneBloom(any_spark, storage_options=s3.options)
-    zb.create_index(url, ["user", "key"], rows_per_zone=ROWS_PER_ZONE)
+    options = {"rows_per_zone": ROWS_PER_ZONE, "storage_options": s3.options}
+    zonebloom.build_index(url, ["user", "key"], **options)
     small = any_spark.createDataFrame([(one, f"s{one}") for one in (5, 1203, 99_999)], "key long, mark string")
     joined = plain(any_spark, copy).join(small, "key")
     assert shown(zb.prune_join(url, small, on="key")) == shown(joined)
-
-
-def test_functions_over_row_ranges(spark, s3, copy):
-    url = s3.upload(copy, "lake")
-    zb = ZoneBloom(spark, storage_options=s3.options)
-    zb.create_index(url, ["user", "key"], rows_per_zone=ROWS_PER_ZONE)
-    mapped = zb.map_candidates(url, "key = 1203", lambda batches: batches, "key long", columns=["key"])
-    assert 1203 in {row.key for row in mapped.collect()}
-    assert mapped.count() <= 2 * ROWS_PER_ZONE
 
 
 def test_the_scheme_of_hadoop_means_the_same(spark, s3, copy):

@@ -19,7 +19,6 @@ from pyiceberg.manifest import DataFileContent
 
 import zonebloom
 from tests import delta_log
-from tests.conftest import make_rows
 from tests.iceberg_log import commit_deletes, position_deletes, puffin
 from tests.spark.rows import rows_of_each
 from zonebloom.errors import InvalidArgumentError
@@ -192,16 +191,11 @@ def test_a_frame_that_names_its_files_as_icebergs_do_stands_for_their_table(spar
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-def test_reads_give_the_rows_that_the_table_has(any_spark, table):
+def test_reads_follow_a_table_that_changes(any_spark, table):
     zb = ZoneBloom(any_spark)
-    zb.create_index(table.source, "key", index=table.index, rows_per_zone=ROWS_PER_ZONE)
-    assert_agrees(zb.read(table.source, index=table.index), table)
-
-
-def test_reads_follow_a_table_that_changes(spark, table):
-    zb = ZoneBloom(spark)
-    zb.create_index(table.source, "key", index=table.index, rows_per_zone=ROWS_PER_ZONE)
+    zonebloom.build_index(table.source, "key", index=table.index, rows_per_zone=ROWS_PER_ZONE)
     lake = zb.read(table.source, index=table.index)
+    assert_agrees(lake, table)
     table.delete_more()
     assert_agrees(lake, table)
     table.append(numbered(6000, 6500))
@@ -211,7 +205,7 @@ def test_reads_follow_a_table_that_changes(spark, table):
 
 def test_few_zones_are_read_and_explained(spark, table):
     zb = ZoneBloom(spark)
-    zb.create_index(table.source, "key", index=table.index, rows_per_zone=ROWS_PER_ZONE)
+    zonebloom.build_index(table.source, "key", index=table.index, rows_per_zone=ROWS_PER_ZONE)
     lake = zb.read(table.source, index=table.index)
     found = lake.prepare(f"key = '{key(4321)}'")
     assert (found.method, found.plan.result.num_zones_kept) == ("driver", 1)
@@ -226,37 +220,17 @@ def test_few_zones_are_read_and_explained(spark, table):
     assert str(zb.explain(table.source, "id + 1 = 3", index=table.index))
 
 
-def test_a_delta_table_is_joined_by_keys(spark, tmp_path):
-    table = Delta(tmp_path)
-    zb = ZoneBloom(spark)
-    zb.create_index(table.root, "key", rows_per_zone=ROWS_PER_ZONE)
-    small = spark.createDataFrame([(key(one), one) for one in (0, 15, 4500, 99_999)], "key string, was long")
-    every = set(table.rows()["id"].to_pylist())
-    joined = zb.prune_join(str(table.root), small, "key")
-    assert sorted((row.id, row.was) for row in joined.collect()) == [(i, i) for i in (0, 15, 4500) if i in every]
-
-
 # --- what cannot be read ----------------------------------------------------------------------------------------------
 
 
 def test_a_scan_of_a_tables_files_is_not_pruned(spark, tmp_path):
     table = Delta(tmp_path)
     zb = ZoneBloom(spark)
-    zb.create_index(table.root, "key")
+    zonebloom.build_index(table.root, "key")
     frame = spark.read.parquet(*map(str, table.root.rglob("*.parquet")))  # deletion vectors: it has the deleted rows
     assert frame.count() > table.rows().num_rows
     with pytest.raises(InvalidArgumentError, match="must be the table's own read, which leaves out deleted rows"):
         zb.read(frame)
-
-
-def test_a_condition_that_depends_on_how_a_row_is_read_is_refused(spark, tmp_path):
-    table = Delta(tmp_path)
-    zb = ZoneBloom(spark)
-    zb.create_index(table.root, "key")
-    lake = zb.read(table.root)
-    for piece in ("input_file_name() LIKE '%'", "_metadata.file_size > 0", "rand() < 2"):
-        with pytest.raises(InvalidArgumentError, match="must be determined by its columns"):
-            lake.where(f"key = '{key(1)}' AND {piece}")
 
 
 def test_the_index_of_an_iceberg_table_lies_beside_its_folder(spark, tmp_path):
@@ -264,27 +238,6 @@ def test_the_index_of_an_iceberg_table_lies_beside_its_folder(spark, tmp_path):
     index = ZoneBloom(spark).create_index(table.source, "key")
     assert index.location == places_of(table.source.location().removeprefix("file://"))[0]
     assert ZoneBloom(spark).read(table.source).where("key = 'nobody'").count() == 0
-
-
-def test_equality_deletes_are_refused(spark, tmp_path):
-    table = Iceberg(tmp_path)
-    position_deletes(tmp_path / "equality.parquet", {"x": [1]})
-    commit_deletes(table.source, tmp_path / "equality.parquet", DataFileContent.EQUALITY_DELETES)
-    table.source.refresh()
-    with pytest.raises(zonebloom.errors.DataFileError, match="position deletes"):
-        ZoneBloom(spark).create_index(table.source, "key", index=table.index)
-
-
-def test_rows_of_many_types_come_as_sparks_own(spark, tmp_path):
-    rows = make_rows(500)
-    write_deltalake(tmp_path / "t", rows)
-    zb = ZoneBloom(spark)
-    zb.create_index(tmp_path / "t", "user_id", rows_per_zone=64)
-    lake = zb.read(tmp_path / "t")
-    some = rows["user_id"][77].as_py()
-    frames = [lake.where(f"user_id = '{some}'", method=method) for method in ("driver", "row_ranges")]
-    assert frames[0].schema == frames[1].schema
-    assert [row.asDict() for row in frames[0].collect()] == [row.asDict() for row in frames[1].collect()]
 
 
 def test_identity_partitions_of_iceberg_are_read_from_files_and_exclude_files(spark, tmp_path):
@@ -296,7 +249,7 @@ def test_identity_partitions_of_iceberg_are_read_from_files_and_exclude_files(sp
         spec.add_identity("f").add_identity("p")
     source.append(rows)
     zb = ZoneBloom(spark)
-    zb.create_index(source, ["key", "p"], index=table.index, rows_per_zone=ROWS_PER_ZONE)
+    zonebloom.build_index(source, ["key", "p"], index=table.index, rows_per_zone=ROWS_PER_ZONE)
     for method in ("auto", "row_ranges"):
         lake = zb.read(source, index=table.index)
         expected = source.scan().to_arrow().sort_by("id").to_pylist()

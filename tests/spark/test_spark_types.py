@@ -167,7 +167,7 @@ def test_a_new_file_of_another_kind_is_refused_as_spark_refuses_it(spark, tmp_pa
         lake = ZoneBloom(spark).read(str(tmp_path / kind))
         with pytest.raises(Exception, match="PARQUET_COLUMN_DATA_TYPE_MISMATCH"):
             lake.where("k = 1", method="plain").collect()
-        for method in ("driver", "row_ranges"):
+        for method in ("driver", "row_ranges") if kind == "date" else ("driver",):  # a job that fails is run four times
             with pytest.raises((DataFileError, PySparkException), match="must convert to"):
                 lake.where("k = 1", method=method).collect()
     pq.write_table(pa.table({"v": pa.array([7], pa.int32()), "k": [1]}), tmp_path / "number/b.parquet")

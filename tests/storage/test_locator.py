@@ -24,6 +24,7 @@ from tests.depth import at_depth
 from tests.fuzz.memory import MemoryStore, Objects
 from tests.whole.test_every_type import COLUMNS
 from zonebloom.bloom import hashing
+from zonebloom.bloom.locator_pages import pair_bounds
 from zonebloom.errors import CorruptIndexError, InvalidArgumentError, UnsupportedFormatError
 from zonebloom.storage.locator import layout as locator_layout
 from zonebloom.storage.locator import merge as merging
@@ -281,14 +282,18 @@ def test_a_page_is_that_of_the_spec(tmp_path):
     assert page[4088:].hex() == "b490ea03ff644611"
 
 
-def test_a_key_reads_8_kilobytes(tmp_path, monkeypatch):
-    class CountingStore(LocalStore):
-        num_bytes = 0
+class CountingStore(LocalStore):
+    """Counts reads, those that wait for another one, and their bytes."""
 
-        def read_ranges(self, path, ranges):
-            self.num_bytes += sum(length for _, length in ranges)
-            return super().read_ranges(path, ranges)
+    num_reads = num_bytes = 0
 
+    def read_ranges(self, path, ranges):
+        self.num_reads += 1
+        self.num_bytes += sum(length for _, length in ranges)
+        return super().read_ranges(path, ranges)
+
+
+def test_a_key_reads_8_kilobytes_at_most(tmp_path, monkeypatch):
     monkeypatch.setattr("zonebloom.storage.locator.reader._FEW_HASHES", 1)
     fragments = integers(1_200_000)
     [entry] = build(tmp_path, fragments, 8192)
@@ -298,11 +303,84 @@ def test_a_key_reads_8_kilobytes(tmp_path, monkeypatch):
     opening = store.num_bytes
     assert opening < 4096
     hashes = hashing.hash_array(fragments[3])[::40_000]
+    num_reads = []
     for hash_ in hashes:
-        store.num_bytes = 0
+        store.num_reads = store.num_bytes = 0
         assert len(segment.candidates(np.array([hash_]))) == 1
-        assert store.num_bytes == 8192
+        assert store.num_bytes <= 8192
+        num_reads.append(store.num_reads)
+    assert sum(one == 1 for one in num_reads) > len(hashes) / 2, num_reads
+    assert max(num_reads) <= 2
     assert entry.num_bytes / 1_200_000 < 4.2
+
+
+# --- interpolation ----------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=at_depth(60), deadline=None)
+@given(
+    num_pages=st.sampled_from([1, 2, 3, 510, 511, 512, 1022, 1300]),
+    zone_bits=st.sampled_from([0, 1, 9, 23]),
+    kind=st.sampled_from(["uniform", "clustered", "consecutive", "two ends", "squared"]),
+    seed=st.integers(0, 999),
+)
+def test_interpolation_gives_all_pages_of_a_key(num_pages, zone_bits, kind, seed):
+    """Of any first pairs, however unlike hashes."""
+    random = np.random.default_rng(seed)
+    end = 1 << (41 + zone_bits)
+    if kind == "uniform":
+        drawn = [int(one) % end for one in random.integers(0, 2**64, 4 * num_pages, np.uint64)]
+    elif kind == "clustered":
+        centres = [int(one) % end for one in random.integers(0, 2**64, 3, np.uint64)]
+        drawn = [min(centres[one % 3] + one, end - 1) for one in range(4 * num_pages)]
+    elif kind == "consecutive":
+        drawn = list(range(end - 2 * num_pages, end))
+    elif kind == "two ends":
+        drawn = [*range(num_pages), *range(end - num_pages, end)]
+    else:
+        drawn = [int(end * one**2) for one in random.random(4 * num_pages)]
+    drawn = sorted({one for one in drawn if 0 <= one < end})
+    firsts = sorted(random.permutation(len(drawn))[:num_pages].tolist())
+    firsts = [drawn[one] for one in firsts]
+    assert len(firsts) == num_pages
+    deviations = locator_layout.deviations_of(np.array(firsts, np.uint64), zone_bits)
+    layout = locator_layout.LocatorLayout(1 << zone_bits, 1 << 40, num_pages, tuple(firsts[::511]), deviations)
+    assert all(least <= 0 <= greatest for least, greatest in deviations)
+    near = [one + step for one in firsts for step in (-1, 0, 1)]
+    for pair in [0, end - 1, *near, *(int(one) % end for one in random.integers(0, 2**64, 200, np.uint64))]:
+        least = max(0, min(pair, end - 1)) >> zone_bits << zone_bits
+        greatest = least + (1 << zone_bits) - 1
+        begin, last = layout.window(least, greatest)
+        assert 0 <= begin <= locator_layout.last_at_most(firsts, least)
+        assert locator_layout.last_at_most(firsts, greatest) <= last < num_pages
+
+
+@pytest.mark.parametrize(("distinct", "most"), [(1 << 62, 2.5), (300, 40)])
+def test_interpolation_gives_few_pages(tmp_path, distinct, most):
+    fragments = integers(1_200_000, distinct=distinct)
+    [segment] = opened(tmp_path, build(tmp_path, fragments, 1000))
+    layout = segment.layout
+    assert layout.num_pages > (300 if distinct == 300 else 1022)
+    random = np.random.default_rng(1).integers(0, 2**64, 2000, np.uint64).tolist()
+    windows = [layout.window(*pair_bounds(hash_, layout.zone_bits)) for hash_ in random]
+    assert np.mean([last + 1 - first for first, last in windows]) < most
+
+
+def test_wide_windows_and_old_segments_ask_the_directory(tmp_path):
+    """A segment without deviations, and one whose keys are so few that interpolation gives most of its pages."""
+    fragments = integers(1_200_000)
+    [entry] = build(tmp_path, fragments, 8192)
+    [old] = opened(tmp_path, [rewritten(tmp_path, entry)])
+    assert old.layout.deviations == ()
+    assert_all_zones_are_named([old], fragments, 8192)
+    fragments = integers(600_000, distinct=3)
+    store = CountingStore(tmp_path)
+    segment = LocatorSegment(store, build(tmp_path, fragments, 1)[0])
+    assert segment.layout.num_directory_pages == 2
+    hashes = hashing.hash_array(pa.array([0, 1, 2]))
+    store.num_reads = store.num_bytes = 0
+    assert len(segment.candidates(hashes)) == 600_000
+    assert store.num_reads == 2
 
 
 def test_a_compiler_is_loaded_once_the_keys_so_far_are_worth_it(tmp_path):
@@ -333,6 +411,56 @@ def test_pairs_out_of_order_are_refused(tmp_path):
 
 
 # --- damage -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_flipped_bit_anywhere_is_detected_and_loses_nothing(tmp_path, way):
+    fragments = integers(3000)
+    [entry] = build(tmp_path, fragments)
+    path = tmp_path / entry.path
+    sound = path.read_bytes()
+    hashes = hashing.hash_array(fragments[3])[::50]
+    [segment] = opened(tmp_path, [entry])
+    truth, each = set(segment.candidates(hashes)), segment.contained(hashes)
+    assert each.all()
+    random = np.random.default_rng(3)
+    num_rejected = 0
+    for position in [0, 4, *random.integers(0, len(sound), 200).tolist(), len(sound) - 1]:
+        flip(path, position, int(random.integers(8)))
+        try:
+            segment = LocatorSegment(LocalStore(tmp_path), entry)
+        except CorruptIndexError:
+            num_rejected += 1
+        else:
+            assert truth <= set(segment.candidates(hashes))
+            assert segment.contained(hashes).all()
+            assert not segment.verify()
+            assert len(segment.damage) == 1
+            with pytest.raises(CorruptIndexError):
+                segment.lookup(hashes)
+            assert segment.candidates(~hashes).tolist() == list(range(len(segment))), "nothing is believed any more"
+        path.write_bytes(sound)
+    assert 0 < num_rejected < 200
+
+
+def test_every_truncation_is_rejected(tmp_path):
+    [entry] = build(tmp_path, integers(3000))
+    path = tmp_path / entry.path
+    data = path.read_bytes()
+    for size in [0, 1, 4095, 4096, len(data) // 2, *range(len(data) - 600, len(data)), len(data) + 1]:
+        path.write_bytes((data + b"x")[:size])
+        with pytest.raises(CorruptIndexError):
+            LocatorSegment(LocalStore(tmp_path), entry)
+    path.unlink()
+    with pytest.raises(CorruptIndexError, match="must exist"):
+        LocatorSegment(LocalStore(tmp_path), entry)
+
+
+def test_a_file_that_is_cut_while_it_is_open_loses_nothing(tmp_path, way):
+    [entry] = build(tmp_path, integers(3000))
+    [segment] = opened(tmp_path, [entry])
+    (tmp_path / entry.path).write_bytes((tmp_path / entry.path).read_bytes()[:5000])
+    assert len(segment.candidates(np.arange(50, dtype=np.uint64) << np.uint64(58))) == len(segment)
+    assert segment.damage
 
 
 def rewritten(root: Path, entry: SegmentEntry, **changes) -> SegmentEntry:
@@ -369,6 +497,9 @@ def test_a_file_that_a_vacuum_removes_while_it_is_merged_is_damage(tmp_path):
         {"num_pairs": 0},
         {"roots": ()},
         {"roots": (0,) * 5},
+        {"deviations": ((0, 0), (0, 0))},
+        {"deviations": ((1, 2),)},
+        {"deviations": ((-2, -1),)},
     ],
 )
 def test_a_layout_that_leads_outside_is_rejected(tmp_path, changes):

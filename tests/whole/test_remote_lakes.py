@@ -11,10 +11,12 @@ import subprocess
 import sys
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import timedelta
 from itertools import cycle
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
@@ -26,13 +28,17 @@ import s3fs
 import zonebloom as zb
 from tests.conftest import Lake, index_of, make_rows
 from tests.depth import some
-from tests.s3 import Bucket
+from tests.s3 import Bucket, Request
 from zonebloom.errors import (
     DataFileError,
     IndexNotFoundError,
     InvalidArgumentError,
     StorageError,
 )
+from zonebloom.formats.lru_cache import LruCache
+from zonebloom.formats.parquet import footer as footers
+from zonebloom.search import scan
+from zonebloom.stores.store import ROUND_BYTES
 
 
 def beside(url: str) -> str:
@@ -301,11 +307,12 @@ def test_nothing_is_committed_where_a_write_is_refused(s3: Bucket, flat_lake: La
     assert_finds(index, flat_lake.table, some_keys(flat_lake))
 
 
-def test_throttling_and_bad_connections_only_take_time(s3: Bucket, flat_lake: Lake):
+@pytest.mark.parametrize("kind", ["bloom", "locator"])
+def test_throttling_and_bad_connections_only_take_time(s3: Bucket, flat_lake: Lake, kind):
     url = s3.upload(flat_lake.root, "lake")
     faults = cycle([None, None, None, "refuse", None, None, "break", None, None, None, None, "lose", None])
     with s3.server.misbehaving(lambda *_: next(faults)):
-        index = zb.build_index(url, "user_id", rows_per_zone=64, storage_options=s3.options)
+        index = zb.build_index(url, "user_id", rows_per_zone=64, kind=kind, storage_options=s3.options)
         assert_finds(index, flat_lake.table, some_keys(flat_lake)[:1])
         assert index.refresh("full").num_files_added == 3
     assert index.version == 2
@@ -317,20 +324,27 @@ def test_throttling_and_bad_connections_only_take_time(s3: Bucket, flat_lake: La
 
 @pytest.mark.parametrize(
     ("folder", "layout", "damage"),
-    some(itertools.product(["columns", "fragments"], ["zones", "slices"], ["missing", "short", "changed"]), each=4),
+    some(
+        itertools.product(
+            ["columns", "fragments"], ["zones", "slices", "locator"], ["missing", "short", "page", "changed"]
+        ),
+        each=5,
+    ),
 )
 def test_damage_keeps_rows_and_is_repaired(s3: Bucket, make_lake, layout, damage, folder):
     lake = make_lake((2000, 2000))
     url = s3.upload(lake.root, "lake")
-    zb.build_index(url, "user_id", rows_per_zone=8, optimize=layout == "slices", storage_options=s3.options)
+    kind = "locator" if layout == "locator" else "bloom"
+    zb.build_index(url, "user_id", rows_per_zone=8, kind=kind, optimize=layout == "slices", storage_options=s3.options)
     keys = s3.keys(f"_lake.zonebloom/{folder}/")
     for key in keys:
         data = s3.get(key)
         if damage == "missing":
             s3.delete(key)
         else:
-            flipped = bytes(one ^ 0xFF for one in data) if damage == "changed" else data[:-1]
-            s3.put(key, flipped)
+            num_changed = {"changed": len(data), "page": 4096, "short": 0}[damage]
+            flipped = bytes(one ^ 0xFF for one in data[:num_changed]) + data[num_changed:]
+            s3.put(key, data[:-1] if damage == "short" else flipped)
 
     def search() -> zb.Index:
         found = zb.open_index(url, storage_options=s3.options)
@@ -487,9 +501,79 @@ def test_a_scan_adds_the_reads_of_its_row_group(wide_lake):
     data = [one for one in scanned if one.path.endswith(".parquet")]
     assert len(scanned) == len(searched) + len(data)
     assert {one.path for one in data} == {f"/{bucket.name}/lake/part-0125.parquet"}
-    assert len(data) <= 4
+    assert len(data) == 1, "the footer and the row group at once"
     group = index.search(question).kept.bytes
     assert sum(one.num_bytes for one in again if one.path.endswith(".parquet")) <= 2 * group
+
+
+def num_requests(requests: list[Request], ending: str) -> int:
+    return sum(one.path.endswith(ending) for one in requests)
+
+
+def test_a_key_is_one_request_of_a_locator_and_one_of_its_file(s3: Bucket, make_lake):
+    lake = make_lake((3000,) * 9, row_group_size=10_000)
+    url = s3.upload(lake.root, "lake")
+    zb.build_index(url, "user_id", rows_per_zone=64, kind="both", storage_options=s3.options)
+    index = zb.open_index(url, storage_options=s3.options)
+    assert index.to_table("user_id = 'nobody'").num_rows == 0
+    for row in (5, 14_000, 26_999):
+        with s3.server.recorded() as requests:
+            assert index.to_table(zb.col("user_id") == key_of(lake, row)).num_rows == 1
+        assert [num_requests(requests, ending) for ending in (".locator", ".arrow", ".parquet")] == [1, 0, 1]
+    with s3.server.recorded() as requests:
+        assert index.to_table("user_id = 'no one'").num_rows == 0
+    assert [num_requests(requests, ending) for ending in (".locator", ".arrow", ".parquet")] == [1, 0, 0]
+    keys = [key_of(lake, row) for row in range(10, 27_000, 3000)]
+    with s3.server.recorded() as requests:
+        assert index.to_table(column="user_id", values=keys).num_rows == 9
+    assert num_requests(requests, ".parquet") == 9
+    with s3.server.recorded() as requests:
+        assert index.locate("user_id", keys, exact=True)["row"].to_pylist() == [10] * 9
+    assert num_requests(requests, ".parquet") <= 9
+
+
+@pytest.mark.parametrize("writer", ["pyarrow", "pyarrow with page indexes", "polars"])
+@pytest.mark.parametrize("is_right", [True, False])
+def test_a_row_group_is_fetched_with_the_footer_where_it_is_expected(s3: Bucket, monkeypatch, writer, is_right):
+    """Pages of Polars are some bytes further than their sizes say; a wrong place costs a request, and no row."""
+    num_rows = 200_000
+    random = np.random.default_rng(4)
+    columns = {"k": random.integers(0, 2**62, num_rows), "v": random.random(num_rows), "n": np.arange(num_rows)}
+    table, sink = pa.table(columns), io.BytesIO()
+    if writer == "polars":
+        pl.from_arrow(table).write_parquet(sink, row_group_size=20_000)
+    else:
+        pq.write_table(table, sink, row_group_size=20_000, write_page_index="index" in writer)
+    s3.put("lake/one.parquet", sink.getvalue())
+    assert len(sink.getvalue()) > ROUND_BYTES
+    zb.build_index(s3.url("lake"), "k", rows_per_zone=2000, kind="locator", storage_options=s3.options)
+    if not is_right:
+        monkeypatch.setattr(scan, "_PAGES_START", 1 << 20)
+    index = zb.open_index(s3.url("lake"), storage_options=s3.options)
+    counts = []
+    for row in (0, 99_999, 185_000):
+        monkeypatch.setattr(footers, "_KEPT", LruCache(0, lambda _: 0))
+        key = columns["k"][row]
+        with s3.server.recorded() as requests:
+            assert_same(index.to_table(zb.col("k") == int(key)), table.slice(row, 1))
+        counts.append(num_requests(requests, ".parquet"))
+    assert max(counts) <= 2 if is_right else max(counts) > 2
+
+
+def test_rows_that_never_match_are_read_by_their_condition_alone(s3: Bucket, make_lake, monkeypatch):
+    lake = make_lake((3000,) * 9, row_group_size=10_000)
+    url = s3.upload(lake.root, "lake")
+    index = zb.build_index(url, "user_id", rows_per_zone=64, kind="locator", storage_options=s3.options)
+    rechecking, num_bytes = scan._rechecking, []
+    for credit in (64 << 20, 300_000):
+        monkeypatch.setattr(
+            scan, "_rechecking", lambda *given, credit=credit: replace(rechecking(*given), credit=credit)
+        )
+        monkeypatch.setattr(footers, "_KEPT", LruCache(0, lambda _: 0))
+        with s3.server.recorded() as requests:
+            assert index.to_table("note = 'nowhere' AND amount > -1e300").num_rows == 0
+        num_bytes.append(sum(one.num_bytes for one in requests if one.path.endswith(".parquet")))
+    assert num_bytes[1] < num_bytes[0]
 
 
 def test_explain_shows_the_requests(wide_lake, capsys):

@@ -77,6 +77,16 @@ def zones_in_page(page: bytes, least: int, greatest: int) -> NDArray[np.int64]:
     return entries[(entries >= low) & (entries <= high)].astype(np.int64) - low
 
 
+def first_pair(page: bytes) -> int:
+    """The first pair of a page.
+
+    Spec: specs/locator.md#directory
+    """
+    return int.from_bytes(page[:4], "little") << ENTRY_BITS | int.from_bytes(
+        page[_BITS_STOP - 4 : _BITS_STOP], "little"
+    )
+
+
 def first_pairs(pages: NDArray[np.uint8]) -> NDArray[np.uint64]:
     """The first pair of each page; `pages` has shape `(num_pages, 4096)`.
 

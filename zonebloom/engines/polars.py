@@ -89,12 +89,8 @@ def _frame(rows: pa.Table | pa.RecordBatch) -> pl.DataFrame:
     return frame
 
 
-def necessary(expression: pl.Expr, schema: pa.Schema) -> Predicate | None:
+def necessary(expression: pl.Expr, schema: pa.Schema, depth: int = _MAX_DEPTH) -> Predicate | None:
     """A predicate that is true in every row of a table of `schema` in which `expression` is; None if none is known."""
-    return _necessary(expression, schema, _MAX_DEPTH)
-
-
-def _necessary(expression: pl.Expr, schema: pa.Schema, depth: int) -> Predicate | None:
     operands = expression.meta.pop()[::-1] if depth else []
     if len(operands) == 1 and expression.meta.eq(operands[0].is_null()):
         name = _column(operands[0], schema)
@@ -105,7 +101,7 @@ def _necessary(expression: pl.Expr, schema: pa.Schema, depth: int) -> Predicate 
     joint = And if expression.meta.eq(left & right) else Or if expression.meta.eq(left | right) else None
     if joint is None:
         return _comparison(expression, left, right, schema)
-    sides = [_necessary(side, schema, depth - 1) for side in operands]
+    sides = [necessary(side, schema, depth - 1) for side in operands]
     known = [side for side in sides if side is not None]
     return joint(known) if known and (joint is And or len(known) == len(sides)) else None
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from zonebloom.stores.fingerprint import Fingerprint
 from zonebloom.stores.store import Located, Traffic
+from zonebloom.stores.stored_file import ByteRange
 
 if TYPE_CHECKING:
     import numpy as np
@@ -82,6 +83,11 @@ class OpenedFile(Protocol):
         DataFileError
             They cannot be read.
         """
+
+    def fetch(
+        self, group: int, starts: ArrayLike, stops: ArrayLike, columns: Sequence[str], more: Sequence[str]
+    ) -> None:
+        """Fetch what `read_rows` reads of `columns`, and at once that of `more`, if that costs less than a round."""
 
     def read_rows(self, group: int, starts: ArrayLike, stops: ArrayLike, columns: Sequence[str]) -> pa.Table:
         """The rows `[starts[i], stops[i])` of one row group, in order, of top-level `columns` in the file.
@@ -163,11 +169,16 @@ class DatasetSnapshot(Located, Protocol):
     def absolute(self, path: str) -> str:
         """The absolute path or the URL of a data file."""
 
-    def open(self, path: str, listed: Fingerprint | None = None) -> OpenedFile:
+    def open(self, path: str, listed: Fingerprint | None = None, likely: ByteRange | None = None) -> OpenedFile:
         """The data file at `path`, opened; close it, or use it as a context manager.
 
         For an object that was `listed` no new request for the fingerprint is made, and reads are of that version or
         fail. A local file is opened as it is now.
+
+        Parameters
+        ----------
+        likely
+            Offset and length of bytes that will probably be read: a request that reads the footer fetches them too.
 
         Raises
         ------

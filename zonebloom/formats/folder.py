@@ -32,6 +32,7 @@ from zonebloom.stores.fingerprint import Fingerprint
 from zonebloom.stores.locations import Url, is_url
 from zonebloom.stores.open import open_store
 from zonebloom.stores.store import Store, Traffic
+from zonebloom.stores.stored_file import ByteRange
 
 if TYPE_CHECKING:
     from zonebloom.formats.parquet.file import DataFile
@@ -154,7 +155,7 @@ class ParquetDataset(DatasetSnapshot):
         """The absolute path or the URL of a data file."""
         return self.store.absolute(path)
 
-    def open(self, path: str, listed: Fingerprint | None = None) -> DataFile:
+    def open(self, path: str, listed: Fingerprint | None = None, likely: ByteRange | None = None) -> DataFile:
         """The data file at `path`, opened; close it, or use it as a context manager.
 
         Raises
@@ -164,7 +165,7 @@ class ParquetDataset(DatasetSnapshot):
         """
         from zonebloom.formats.parquet.file import DataFile  # noqa: PLC0415 - a plain search opens no file
 
-        return DataFile(self.store.open(path, listed))
+        return DataFile(self.store.open(path, listed), likely=likely)
 
     def relative(self, path: str | os.PathLike[str]) -> str:
         """`path`, which is absolute or relative to the root, as a path relative to the root.

@@ -42,6 +42,8 @@ from zonebloom.formats.table_folders import METADATA_SUFFIX
 from zonebloom.stores.fingerprint import Fingerprint
 from zonebloom.stores.local_file import LocalFile
 from zonebloom.stores.locations import is_url
+from zonebloom.stores.ranges import coalesced, cut
+from zonebloom.stores.store import ROUND_BYTES
 from zonebloom.stores.stored_file import SeekableFile, StoredFile
 
 if TYPE_CHECKING:
@@ -58,6 +60,8 @@ _CLIENTS = ("botocore.", "aiohttp.", "google.", "gcsfs.", "azure.", "sqlalchemy.
 _UNFIT = (ValueError, TypeError, NotImplementedError, LookupError, AttributeError)
 """Errors of pyiceberg for metadata, files and types that it cannot parse or write."""
 _UNREACHABLE = re.compile(r"NETWORK_CONNECTION|could not connect|connection refused|timed? ?out", re.IGNORECASE)
+_HELD_BYTES = 2 * ROUND_BYTES
+"""Bytes of a file that are kept for later reads: a small row group, and the footer."""
 _HADOOP_VERSION = re.compile(r"v(\d+)(\.gz)?\.metadata\.json")
 
 
@@ -349,6 +353,7 @@ class _FileIOSource:
             self.fingerprint = Fingerprint(len(input_file), 0)
             file = input_file.open(seekable=True)
         self._file = file if isinstance(file, pa.NativeFile) else pa.PythonFile(file, "r")
+        self._held: list[tuple[int, memoryview]] = []
 
     def current_fingerprint(self) -> Fingerprint:
         """The same: files of a table never change."""
@@ -359,12 +364,19 @@ class _FileIOSource:
         return [self._read(offset, length) for offset, length in ranges]
 
     def _read(self, offset: int, length: int) -> bytes:
+        held = cut(self._held, offset, length)
+        if len(held) == length:
+            return held
         with explained("data file", self.path):
             data: bytes = self._file.read_at(length, offset)
         return data
 
     def will_need(self, ranges: Sequence[tuple[int, int]]) -> None:
-        """Do nothing: the FileIO has no such call."""
+        """Read near ranges `(offset, length)` together, if they are few bytes: the FileIO cannot read ahead."""
+        parts = coalesced(ranges)
+        is_held = all(len(cut(self._held, *part)) == part[1] for part in parts)
+        if not is_held and sum(length for _, length in parts) <= _HELD_BYTES:
+            self._held = [(offset, memoryview(self._read(offset, length))) for offset, length in parts]
 
     def arrow_file(self) -> Any:
         """The opened file, with its own position."""

@@ -36,6 +36,7 @@ from zonebloom.formats.table_folders import BRANCHES_FOLDER, VERSIONS_FOLDER
 from zonebloom.stores.fingerprint import Fingerprint
 from zonebloom.stores.local_file import LocalFile
 from zonebloom.stores.locations import absolute, is_url
+from zonebloom.stores.stored_file import ByteRange
 
 if TYPE_CHECKING:
     from lance import LanceDataset as LanceTable
@@ -225,7 +226,7 @@ class LanceSnapshot(TableSnapshot):
             raise DataFileError(f"data file {path} must be of the table's version", got="a path that is not")
         return fragment
 
-    def open(self, path: str, listed: Fingerprint | None = None) -> LanceFile:  # noqa: ARG002
+    def open(self, path: str, listed: Fingerprint | None = None, likely: ByteRange | None = None) -> LanceFile:  # noqa: ARG002
         """The fragment at `path`; its files never change."""
         return LanceFile(self, path, self.fragment(path))
 
@@ -303,6 +304,9 @@ class LanceFile:
     def integer_range(self, group: int, column: str, wanted: pa.DataType) -> tuple[int, int] | None:  # noqa: ARG002
         """None: Lance has no bounds."""
         return None
+
+    def fetch(self, *_: Any) -> None:
+        """Do nothing: Lance fetches what it reads."""
 
     def column_batches(self, columns: Sequence[str], start: int, stop: int) -> Iterator[pa.RecordBatch]:
         """Rows `[start, stop)` of `columns` (leaves of structs have dots), in order; deleted ones as they were.

@@ -31,7 +31,7 @@ from zonebloom.formats.table_folders import TABLE_FOLDERS
 from zonebloom.stores.fingerprint import Fingerprint
 from zonebloom.stores.locations import Url, is_url
 from zonebloom.stores.store import Store, Traffic
-from zonebloom.stores.stored_file import StoredFile
+from zonebloom.stores.stored_file import ByteRange, StoredFile
 
 if TYPE_CHECKING:
     import numpy as np
@@ -150,7 +150,12 @@ class TableSnapshot:
         """The absolute path or URL of a data file."""
         return self._file(path).location
 
-    def open(self, path: str, listed: Fingerprint | None = None) -> OpenedFile:  # noqa: ARG002 - the log has it
+    def open(
+        self,
+        path: str,
+        listed: Fingerprint | None = None,  # noqa: ARG002 - the log has it
+        likely: ByteRange | None = None,
+    ) -> OpenedFile:
         """The data file at `path`, with the table's names.
 
         Raises
@@ -166,7 +171,8 @@ class TableSnapshot:
                 f"data file {source.path} must have the {file.fingerprint.size} bytes that its table's log says",
                 got=source.fingerprint.size,
             )
-        return DataFile(source, None if file.naming is None else partial(self._renamed, file), file.fingerprint)
+        rename = None if file.naming is None else partial(self._renamed, file)
+        return DataFile(source, rename, file.fingerprint, likely)
 
     def _renamed(self, file: TableFile, footer: Footer) -> Footer:
         """`footer` with the table's names of the columns of `file`; the last results are kept."""

@@ -1,6 +1,6 @@
 """`locate`: for each of many keys, the row ranges that may hold it, or the rows that do; `files_for`: the files.
 
-With a locator (locator.md) a key costs one page, and the result has hardly any zone by chance. In zones without a
+With a locator (locator.md) a key costs two pages, and the result has hardly any zone by chance. In zones without a
 locator the filters are probed; the result then has more zones by chance.
 
 Spec: specs/locator.md#locate
@@ -23,7 +23,7 @@ from zonebloom.predicates.selection import RowSelection
 from zonebloom.search.exists import Keys, comparable, comparable_keys
 from zonebloom.search.query import Query
 from zonebloom.search.result import SearchResult, renumbered_ids
-from zonebloom.search.scan import read_candidates, tasks_of
+from zonebloom.search.scan import read_candidates
 from zonebloom.search.view import View
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ def _rows(view: View, given: Keys) -> pa.Table:
 def _values_of(view: View, column: str, rows: RowSelection) -> Iterator[tuple[str, NDArray[np.int64], pa.Array]]:
     """The values of the rows, row group by row group: path, row offsets, values."""
     top = [name for name in view.schema.names if column == name or column.startswith(f"{name}.")]
-    for task, table in read_candidates(view, tasks_of(view, rows), top):
+    for task, table in read_candidates(view, rows, top):
         first = sum(task.file.row_group_rows[: task.group])
         offsets = first + places_of(task.starts, task.stops - task.starts)
         done = 0

@@ -30,13 +30,23 @@ from zonebloom.predicates.row_group_bounds import Bound, required
 from zonebloom.predicates.selection import RowSelection
 from zonebloom.search.freshness import File
 from zonebloom.search.view import View
+from zonebloom.stores.store import ROUND_BYTES
+from zonebloom.stores.stored_file import ByteRange
 from zonebloom.threads import concurrently
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_WAITING_READERS = 8
-"""Threads that read from an object store; each of them mostly waits."""
+_WAITING_READERS, _MOST_WAITING_READERS = 8, 64
+"""Threads that read from an object store; each of them mostly waits. There are more than 8 for small row groups."""
+_READ_BYTES = 64 << 20
+"""Bytes of the row groups that more than 8 threads read at once."""
+_PAGES_START = 4
+"""Position of a file's first page, after the magic bytes."""
+_SLACK_BYTES = 1 << 14
+"""Bytes after the expected end of a row group. Those of Polars end up to 60 bytes a column chunk later."""
+_CREDIT_BYTES = 64 << 20
+"""Bytes that a scan may read before it is known that their row groups have a match; matches earn more."""
 _FEW_RANGES, _FEW_ROWS = 16, 1 << 17
 """Up to this many ranges and rows, candidates of local files are read without threads: threads start more slowly."""
 _SPARE_BYTES = 1 << 12
@@ -92,8 +102,8 @@ def _rechecking(view: View, predicate: Predicate, schema: pa.Schema) -> _Scan:
     )
 
 
-def read_candidates(view: View, tasks: Iterator[Task], names: Sequence[str]) -> Iterator[tuple[Task, pa.Table]]:
-    """`names` of all rows of each task, matching or not, in order.
+def read_candidates(view: View, rows: RowSelection, names: Sequence[str]) -> Iterator[tuple[Task, pa.Table]]:
+    """`names` of all of `rows`, matching or not, row group by row group, in order.
 
     Raises
     ------
@@ -101,10 +111,13 @@ def read_candidates(view: View, tasks: Iterator[Task], names: Sequence[str]) -> 
         A file is unreadable, or changed since the listing.
     """
     plan = _Scan(view, None, [], list(names), pa.schema([]))
-    for task in tasks:
+
+    def read(task: Task) -> tuple[Task, pa.Table]:
         with plan.opened(task) as data:
-            table = plan.columns(data, task, names)
-        yield task, table
+            return task, plan.columns(data, task, names)
+
+    workers = num_readers(view, rows)
+    return concurrently(read, tasks_of(view, rows), workers, ahead=workers)
 
 
 def _top_level(schema: pa.Schema, columns: set[str]) -> list[str]:
@@ -141,6 +154,16 @@ class Task:
     starts: NDArray[np.int64]
     stops: NDArray[np.int64]
 
+    @property
+    def likely(self) -> ByteRange | None:
+        """Offset and length of the row group, if writers left no gaps; None if a round costs less than its bytes."""
+        sizes = self.file.row_group_bytes
+        if self.file.fingerprint.size <= ROUND_BYTES:
+            return 0, self.file.fingerprint.size
+        if sizes[self.group] > ROUND_BYTES:
+            return None
+        return _PAGES_START + sum(sizes[: self.group]), sizes[self.group] + _SLACK_BYTES
+
 
 def tasks_of(view: View, rows: RowSelection) -> Iterator[Task]:
     """The row groups with rows of `rows` that are not deleted, in order of path."""
@@ -156,7 +179,16 @@ def tasks_of(view: View, rows: RowSelection) -> Iterator[Task]:
         yield from _tasks_of(file, ranges)
 
 
-@dataclass(frozen=True, slots=True)
+def num_readers(view: View, rows: RowSelection) -> int:
+    """Threads that read `rows`; 0 if the caller's thread reads them."""
+    if not view.dataset.is_remote:
+        return 0 if len(rows) <= _FEW_RANGES and rows.num_rows <= _FEW_ROWS else num_cores()
+    files = view.files.of_fragments(rows.fragment_ids)
+    largest = max((size for file in files for size in file.row_group_bytes), default=0)
+    return min(max(_READ_BYTES // max(largest, 1), _WAITING_READERS), _MOST_WAITING_READERS)
+
+
+@dataclass(slots=True)
 class _Scan:
     """Reads candidate rows and re-checks them."""
 
@@ -166,24 +198,32 @@ class _Scan:
     bounds: list[Bound]
     predicate_columns: list[str]
     schema: pa.Schema
+    credit: int = _CREDIT_BYTES
+    """Bytes that may still be read before it is known that their row groups have a match."""
 
     def batches(self, rows: RowSelection) -> Iterator[pa.RecordBatch]:
         """The matching rows, row group by row group; some row groups are read ahead."""
-        is_remote = self.view.dataset.is_remote
-        is_small = not is_remote and len(rows) <= _FEW_RANGES and rows.num_rows <= _FEW_ROWS
-        workers = 0 if is_small else _WAITING_READERS if is_remote else num_cores()
+        workers = num_readers(self.view, rows)
         for batches in concurrently(self.read, tasks_of(self.view, rows), workers, ahead=workers):
             yield from batches
 
     def read(self, task: Task) -> list[pa.RecordBatch]:
         """The matching rows of one row group."""
-        with self.opened(task) as data:
-            return self._matching(data, task)
+        num_bytes = min(task.file.row_group_bytes[task.group], ROUND_BYTES)
+        is_at_once = self.matched is None or self.credit >= num_bytes
+        if is_at_once:
+            self.credit -= num_bytes
+        with self.opened(task, is_at_once=is_at_once) as data:
+            batches = self._matching(data, task, is_at_once=is_at_once)
+        if batches:
+            self.credit += 2 * num_bytes
+        return batches
 
     @contextmanager
-    def opened(self, task: Task) -> Iterator[OpenedFile]:
+    def opened(self, task: Task, *, is_at_once: bool = True) -> Iterator[OpenedFile]:
         """The opened file of the task; an error if it changed since the listing, before or after the block."""
-        with self.view.dataset.open(task.file.path, task.file.fingerprint) as data:
+        likely = task.likely if is_at_once else None
+        with self.view.dataset.open(task.file.path, task.file.fingerprint, likely) as data:
             if data.fingerprint != task.file.fingerprint:
                 raise DataFileError(
                     f"data file {task.file.path} must not change during a scan", got="a new version", do="scan again"
@@ -191,7 +231,7 @@ class _Scan:
             yield data
             data.check_unchanged()
 
-    def _matching(self, data: OpenedFile, task: Task) -> list[pa.RecordBatch]:
+    def _matching(self, data: OpenedFile, task: Task, *, is_at_once: bool) -> list[pa.RecordBatch]:
         for bound in self.bounds:
             found = data.integer_range(task.group, bound.column, bound.type)
             if found is not None and not bound.may_hold(*found):
@@ -199,12 +239,14 @@ class _Scan:
         if self.matched is None:
             whole = self.columns(data, task, self.schema.names)
             return self._conformed(whole.num_rows, whole)
+        rest = [name for name in self.schema.names if name not in self.predicate_columns]
+        if is_at_once:
+            data.fetch(task.group, task.starts, task.stops, self.predicate_columns, rest)
         checked = self.columns(data, task, self.predicate_columns)
         places = self._places(self.matched, checked, task)
         if not len(places):
             return []
         matching = _compacted(checked.take(from_numpy(places, pa.int64())))
-        rest = [name for name in self.schema.names if name not in self.predicate_columns]
         others = [_compacted(self.columns(data, _narrowed(task, places), rest))] if rest else []
         return self._conformed(len(places), matching, *others)
 

@@ -1,6 +1,6 @@
 """`ColumnReader`: the trusted zones of a column; the cheapest sound segment that covers a zone answers for it.
 
-A column has segments of three kinds. A locator reads one page for a key, a slice segment 8 rows for each group of
+A column has segments of three kinds. A locator reads two pages for a key, a slice segment 8 rows for each group of
 zones, a zone segment one block for each zone. So locators are probed first. Filters that a locator covers are not
 opened. If a segment is damaged, other segments answer for its zones. If no other segment covers a zone, it MAY_MATCH.
 
@@ -19,7 +19,7 @@ from zonebloom.bloom.zones import CANNOT_MATCH, MAY_MATCH, ZoneFilters, ZonePosi
 from zonebloom.errors import InvalidArgumentError
 from zonebloom.predicates.selection import RowSelection
 from zonebloom.reasons import Reason, ReasonCode
-from zonebloom.storage.segment import SegmentEntry, covered_by
+from zonebloom.storage.segment import SegmentEntry, covered_by, joined_runs
 from zonebloom.storage.slices.reader import FEW_HASHES
 from zonebloom.threads import concurrently
 
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 _COST = {"locator": 0, "slices": 1, "zones": 2}
 """Order of preference among segments that cover the same zone."""
-SEGMENTS_AT_ONCE = 8
-"""Segments of a remote index that are probed at once, because each answer takes a round trip."""
+SEGMENTS_AT_ONCE = 16
+"""Segments of a remote index that are probed at once, as each answer takes a round trip; a build leaves so many."""
 _FEW_ZONES = 1024
 """Up to this many zone numbers, sorting is faster than a mask of all zones."""
 _Answer = TypeVar("_Answer")
@@ -117,8 +117,8 @@ class ColumnReader(ZoneFilters):
         """The segments opened so far."""
         self._unopened = list(entries)
         self._open([entry for entry in entries if entry.kind == "locator"])
-        if covered_by(one.entry for one in self.segments if one.is_sound) != covered_by(entries):
-            self._open(self._unopened)
+        covered = covered_by(one.entry for one in self.segments if one.is_sound)
+        self._open([entry for entry in self._unopened if joined_runs((*covered, *entry.fragments)) != covered])
         filters = self.filters
         self._positions, places = _united([one.positions for one in filters])
         self._places = list(zip(filters, places, strict=True))

@@ -72,8 +72,9 @@ class ObjectMapping:
                     start = first * _GRAIN
                     missing.append((start, min(last * _GRAIN, self._size) - start))
             parts = coalesced(missing)
-            for first in range(0, len(parts), _PARTS_IN_MEMORY):
-                self._fetch(parts[first : first + _PARTS_IN_MEMORY])
+            batches = np.cumsum([length for _, length in parts]) // (_PARTS_IN_MEMORY * PART_BYTES)
+            for number in np.unique(batches).tolist():
+                self._fetch([part for part, own in zip(parts, batches.tolist(), strict=True) if own == number])
 
     def _fetch(self, parts: Sequence[tuple[int, int]]) -> None:
         for (offset, length), (data, _) in zip(parts, self._client.get_parts(self._key, parts), strict=True):

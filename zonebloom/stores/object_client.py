@@ -31,7 +31,11 @@ _T = TypeVar("_T")
 Part = tuple[memoryview, Fingerprint]
 """Bytes of an object, and the fingerprint that came with them."""
 
-_CONCURRENCY = 16
+_SMALL_BYTES = 3 << 20
+_SMALL_AT_ONCE, _LARGE_AT_ONCE = 64, 16
+"""Reads that are made at once, if none has more than 3 MiB, and otherwise: 16 parts of 8 MiB come within the timeout
+over a slow network too."""
+_SENT_AT_ONCE = 4
 _KEYS_PER_PAGE = {"s3": 1000, "gcs": 1000, "azure": 5000}
 _HASTY = {
     "max_retries": 2,
@@ -79,9 +83,14 @@ def _bucket(root: Url, options: tuple[tuple[str, str], ...], _environment: Any, 
     return _Bucket(connect(root, dict(options), _HASTY), connect(root, dict(options), _PATIENT))
 
 
-@lru_cache(1)
-def _pool(_process: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(_CONCURRENCY, thread_name_prefix="zonebloom-get")
+@lru_cache(2)
+def _pool(_process: int, num_threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(num_threads, thread_name_prefix="zonebloom-get")
+
+
+def _pool_for(num_bytes: int) -> ThreadPoolExecutor:
+    """The threads for reads of at most `num_bytes` each."""
+    return _pool(os.getpid(), _SMALL_AT_ONCE if num_bytes <= _SMALL_BYTES else _LARGE_AT_ONCE)
 
 
 class NewObjectFile:
@@ -168,11 +177,12 @@ class ObjectClient:
         """One `get` for each `(offset, length)`, in parallel."""
         if len(parts) <= 1:
             return [self.get(key, offset, length, expected) for offset, length in parts]
-        return list(_pool(os.getpid()).map(lambda part: self.get(key, part[0], part[1], expected), parts))
+        pool = _pool_for(max(length for _, length in parts))
+        return list(pool.map(lambda part: self.get(key, part[0], part[1], expected), parts))
 
     def start(self, key: str, start: int, length: int, expected: Fingerprint) -> Future[Part]:
         """`get` in another thread."""
-        return _pool(os.getpid()).submit(self.get, key, start, length, expected)
+        return _pool_for(length).submit(self.get, key, start, length, expected)
 
     def get_ranges(
         self, key: str, ranges: Sequence[tuple[int, int]], expected: Fingerprint | None = None
@@ -275,7 +285,7 @@ class ObjectClient:
         import obstore  # noqa: PLC0415 - an optional dependency, which `_connected` has checked
 
         with self.explaining("write", key):
-            writer = obstore.open_writer(store, key, buffer_size=PART_BYTES, max_concurrency=_CONCURRENCY // 4)
+            writer = obstore.open_writer(store, key, buffer_size=PART_BYTES, max_concurrency=_SENT_AT_ONCE)
         file = NewObjectFile(self, key, writer)
         try:
             yield file

@@ -22,10 +22,10 @@ from zonebloom.stores.object_client import ChangedObjectError, ObjectClient, Par
 from zonebloom.stores.ranges import coalesced, cut
 from zonebloom.stores.stored_file import SeekableFile
 
-_AHEAD = 4
-"""Parts of 8 MiB that are fetched while one is decoded."""
-_KEPT_PARTS = 12
-"""Most fetched parts that are kept; a reader of many columns side by side uses several of them in turn."""
+_AHEAD_BYTES = 32 << 20
+"""Bytes that are fetched while others are decoded."""
+_KEPT_BYTES = 96 << 20
+"""Most fetched bytes that are kept; a reader of many columns side by side uses several parts in turn."""
 
 
 class ObjectFile:
@@ -65,20 +65,24 @@ class ObjectFile:
         whole = [(offset, max(0, min(length, self.fingerprint.size - offset))) for offset, length in ranges]
         if not any(length for _, length in whole):
             return [b""] * len(whole)
+        ahead = self._ahead
+        missing = [part for part in whole if part[1] and not (ahead and ahead.has(*part))]
         with self._explained():
-            return self._client.get_ranges(self._key, whole, self.fingerprint)[0]
+            blobs = self._client.get_ranges(self._key, missing, self.fingerprint)[0] if missing else []
+            fetched = dict(zip(missing, blobs, strict=True))
+            return [
+                fetched[part] if part in fetched else cut(ahead.read(*part), *part) if ahead and part[1] else b""
+                for part in whole
+            ]
 
     def will_need(self, ranges: Sequence[tuple[int, int]]) -> None:
-        """Fetch the ranges `(offset, length)` ahead of the reader, who reads them in about this order."""
-        self._ahead = _Ahead(self._client, self._key, self.fingerprint, coalesced(ranges))
+        """Start fetching the ranges `(offset, length)` for the reader, who reads them in about this order."""
+        if self._ahead is None or not all(self._ahead.has(*part) for part in ranges):
+            self._ahead = _Ahead(self._client, self._key, self.fingerprint, coalesced(ranges))
 
     def read(self, offset: int, length: int) -> bytes:
         """Bytes `[offset, offset + length)`, fewer at the end."""
-        length = max(0, min(length, self.fingerprint.size - offset))
-        if self._ahead is None or not self._ahead.has(offset, length):
-            return self.read_ranges([(offset, length)])[0]
-        with self._explained():
-            return cut(self._ahead.read(offset, length), offset, length)
+        return self.read_ranges([(offset, length)])[0]
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:
@@ -112,6 +116,7 @@ class _Ahead:
         self._parts = parts
         self._started: OrderedDict[int, Future[Part]] = OrderedDict()
         self._lock = threading.Lock()
+        self._start_from(0)
 
     def _covering(self, offset: int, length: int) -> list[int]:
         return [number for number, (at, size) in enumerate(self._parts) if at < offset + length and at + size > offset]
@@ -131,11 +136,20 @@ class _Ahead:
             futures = [self._start(number) for number in wanted]
             for number in wanted:
                 self._started.move_to_end(number)
-            for number in range(wanted[-1] + 1, min(wanted[-1] + 1 + _AHEAD, len(self._parts))):
-                self._start(number)
-            while len(self._started) > max(_KEPT_PARTS, len(wanted) + _AHEAD):
-                self._started.popitem(last=False)
+            self._start_from(wanted[-1] + 1)
+            held = sum(self._parts[number][1] for number in self._started)
+            most = max(_KEPT_BYTES, _AHEAD_BYTES + sum(self._parts[number][1] for number in wanted))
+            while held > most:
+                held -= self._parts[self._started.popitem(last=False)[0]][1]
         return [(self._parts[number][0], future.result()[0]) for number, future in zip(wanted, futures, strict=True)]
+
+    def _start_from(self, first: int) -> None:
+        left = _AHEAD_BYTES
+        for number in range(first, len(self._parts)):
+            left -= self._parts[number][1]
+            if left < 0:
+                break
+            self._start(number)
 
     def _start(self, number: int) -> Future[Part]:
         if number not in self._started:

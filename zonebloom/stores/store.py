@@ -28,6 +28,10 @@ from zonebloom.stores.stored_file import StoredFile
 SLOW_READ_SECONDS = 20e-6
 """Seconds: a read that takes longer was not from the page cache, so the next reads will not be either."""
 
+ROUND_BYTES = 2 << 20
+"""Bytes that an object store sends in the time in which it answers one request more. S3 answers after about 40 ms, and
+then sends 80 MB/s over one connection."""
+
 
 @dataclass(slots=True)
 class Traffic:

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from zonebloom.stores.fingerprint import Fingerprint
+
+ByteRange: TypeAlias = tuple[int, int]
+"""Offset and length in a file."""
 
 
 class StoredFile(Protocol):
@@ -34,7 +37,7 @@ class StoredFile(Protocol):
         """The bytes of each `(offset, length)`; near ranges are fetched together, others in parallel."""
 
     def will_need(self, ranges: Sequence[tuple[int, int]]) -> None:
-        """Prepare reads of the ranges `(offset, length)` in about this order, through `arrow_file`."""
+        """Prepare reads of the ranges `(offset, length)` in about this order: a remote file starts to fetch them."""
 
     def arrow_file(self) -> Any:
         """The whole file for pyarrow."""

@@ -26,7 +26,7 @@ from zonebloom.predicates.literals import collected
 from zonebloom.predicates.row_filter import to_expression
 from zonebloom.search.exists import comparable
 from zonebloom.search.locate import files_for
-from zonebloom.search.scan import read_candidates, tasks_of
+from zonebloom.search.scan import read_candidates
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
@@ -244,7 +244,7 @@ def _without_keys(
     removed, num_removed = [], 0
     for path, file in files.items():
         whole = view.universe.fragment(view.files[path].fragment_id)
-        parts = [part for _, part in read_candidates(view, tasks_of(view, whole), view.schema.names)]
+        parts = [part for _, part in read_candidates(view, whole, view.schema.names)]
         rows = pa.concat_tables(parts) if parts else view.schema.empty_table()
         has_key = to_expression(IsIn(column, keys), rows.schema)
         kept = rows.filter(~has_key | has_key.is_null())
@@ -316,9 +316,8 @@ def _has_landed(table: Table, snapshot_id: int, request: _Request, files: frozen
             table.refresh()
             return table.metadata.snapshot_by_id(snapshot_id) is not None or _is_named(table, files, former)
     except Exception as error:  # any class of error: none of them proves that nothing was committed
-        message = f"cannot commit to table {table.location()}: {first_line(error)[:300]}"
         raise StorageError(
-            f"{message}",
+            f"cannot commit to table {table.location()}: {first_line(error)[:300]}",
             do=f"call again unless the table has snapshot {snapshot_id}: its files stay, as the table may name them",
         ) from error
     return True

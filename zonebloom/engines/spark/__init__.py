@@ -6,7 +6,7 @@ work. Nothing here calls the JVM, so every call works on a Spark Connect session
 `facade` is the interface. `catalog` finds indexes and data sets by name, path or DataFrame. `executors` runs functions
 on executors. `indexing/`, `scan/` and `join/` do the work; `pushdown/` translates conditions.
 
-Names are loaded when they are first used. Design: docs/design/spark.md
+`ZoneBloom` is loaded when it is first used. Design: docs/design/spark.md
 """
 
 from __future__ import annotations
@@ -16,21 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from zonebloom.engines.spark.facade import ZoneBloom
-    from zonebloom.engines.spark.scan.read import read
 
-_HOME_OF = {"ZoneBloom": "facade", "read": "scan.read"}
-
-__all__ = ["ZoneBloom", "read"]
+__all__ = ["ZoneBloom"]
 
 
 def __getattr__(name: str) -> Any:
-    home = _HOME_OF.get(name)
-    if home is None:
+    if name not in __all__:
         raise AttributeError(f"module 'zonebloom.engines.spark' has no attribute {name!r}")
     import_module("zonebloom.engines.spark.executors").check_pyspark()
-    value = getattr(import_module(f"zonebloom.engines.spark.{home}"), name)
-    globals()[name] = value
-    return value
+    return import_module("zonebloom.engines.spark.facade").ZoneBloom
 
 
 def __dir__() -> list[str]:

@@ -10,6 +10,7 @@ Design: docs/design/spark.md#names, docs/design/spark.md#frames
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import posixpath
 import re
@@ -114,10 +115,10 @@ class Catalog:
             A DataFrame scans no files, or other files than those of its table's current version.
         """
         source = self._named(given)
-        return self._data_set_of(source) if hasattr(source, "inputFiles") else given
+        return self._data_set_of(_files_of(source)) if hasattr(source, "inputFiles") else given
 
-    def _data_set_of(self, frame: DataFrame) -> Any:
-        files = _files_of(frame)
+    def _data_set_of(self, files: list[str]) -> Any:
+        """The folder or table with just these files; otherwise the files themselves."""
         folder = common_folder(files)
         table = _table_around(folder, self.storage_options)
         with contextlib.suppress(ZoneBloomError):
@@ -155,12 +156,19 @@ class Catalog:
             except IndexNotFoundError as error:
                 _check_is_there(source, error)
                 raise
-        is_frame = hasattr(source, "inputFiles")
-        options["dataset"] = dataset = self._data_set_of(source) if is_frame else source
-        if index is None and is_frame:  # also of one file in an indexed folder
+        options["dataset"], places = source, [self.place(index)]
+        if hasattr(source, "inputFiles"):
+            files = _files_of(source)
+            options["dataset"] = dataset = self._data_set_of(files)
+            if index is None:  # also of one file in an indexed folder, and of a folder of one indexed file
+                folder = common_folder(files)
+                places = [dataset if isinstance(dataset, str) else folder, files[0] if len(files) == 1 else folder]
+        elif index is None:
+            places = [_place_of(source)]
+        for place in places[:-1]:
             with contextlib.suppress(IndexNotFoundError):
-                return open_index(dataset if isinstance(dataset, str) else common_folder(dataset), **options)
-        return open_index(self.place(index) or place_of(source), **options)
+                return open_index(str(place), **options)
+        return open_index(str(places[-1]), **options)
 
     def view(self, given: Any, index: Place = None) -> View:
         """The index of `given`, as `open` finds it, with the present data set.
@@ -243,6 +251,11 @@ def location_of(url: str) -> str:
         if url.startswith(scheme):
             return "s3://" + unquote(url.removeprefix(scheme))
     return unquote(url) if "://" in url else url
+
+
+def described(spark: Any, table: str, partition: str = "") -> dict[str, Any]:
+    """What Spark's catalog says about a table, a view or a partition; the names are SQL."""
+    return dict(json.loads(spark.sql(f"DESCRIBE EXTENDED {table} {partition} AS JSON").collect()[0][0]))
 
 
 def table_of(frame: DataFrame) -> str | None:
@@ -343,20 +356,14 @@ def _check_is_there(text: str, error: IndexNotFoundError) -> None:
         ) from error
 
 
-def place_of(source: Any) -> str:
-    """The default place of the index of `source`: the path itself, or the folder or file of a DataFrame.
+def _place_of(source: Any) -> str:
+    """The default place of the index of a table.
 
     Raises
     ------
     InvalidArgumentError
         `source` has no default place.
     """
-    if isinstance(source, str):
-        return source
-    if hasattr(source, "inputFiles"):
-        files = _files_of(source)
-        table = _table_around(common_folder(files), None) if "://" not in files[0] else None
-        return table or (files[0] if len(files) == 1 else common_folder(files))
     dataset = open_dataset(source).pin()
     if not dataset.index_places():
         raise InvalidArgumentError(f"the index of a {type(source).__name__} must be named by index=", got="none")

@@ -18,14 +18,16 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from zonebloom.doors import build_index
 from zonebloom.engines.spark.catalog import Catalog, Place
 from zonebloom.engines.spark.executors import session_of
-from zonebloom.engines.spark.explain import Explained, explain
-from zonebloom.engines.spark.indexing.driver import SparkRunner, optimize_index
+from zonebloom.engines.spark.explain import Explained
+from zonebloom.engines.spark.indexing.driver import SparkRunner
+from zonebloom.engines.spark.indexing.tasks import optimize_newest
 from zonebloom.engines.spark.join.keys import MAX_KEYS
 from zonebloom.engines.spark.join.pruned_join import prune_join
 from zonebloom.engines.spark.locate import locate
 from zonebloom.engines.spark.scan.lake import Asked, Lake
+from zonebloom.engines.spark.scan.layout import Layout
 from zonebloom.engines.spark.scan.read import lake_of
-from zonebloom.engines.spark.scan.row_ranges import map_candidates, search
+from zonebloom.engines.spark.scan.row_ranges import map_candidates, searched
 from zonebloom.engines.spark.sql import pruned_sql
 from zonebloom.formats.hive import Partitions
 from zonebloom.index import Index
@@ -35,6 +37,7 @@ from zonebloom.indexing.progress import Progress
 from zonebloom.indexing.refresh import Refresh
 from zonebloom.indexing.versions import Vacuum
 from zonebloom.options import COMMIT_EVERY, FPP, ROWS_PER_ZONE, Kind, Sizing
+from zonebloom.search.explain import explain
 from zonebloom.search.result import SearchResult
 
 Source = Any
@@ -192,7 +195,7 @@ class ZoneBloom:
 
         Design: docs/design/spark.md#build
         """
-        return optimize_index(self.spark, self.open_index(source))
+        return SparkRunner(self.spark).run(optimize_newest, self.open_index(source).store)
 
     def vacuum_index(
         self, source: Source, *, older_than: timedelta = timedelta(days=7), dry_run: bool = False
@@ -240,14 +243,29 @@ class ZoneBloom:
     ) -> Lake:
         """The data set or table at `path`. Its `.where(condition)` reads only rows that may match.
 
+        The schema is that of `spark.read.parquet(path)` at this moment; files are listed for each query. One `Lake`
+        serves any number of queries and threads, and retains the open index. The driver or executors read tables
+        (without their deleted rows) and files in a store. Their schema has the columns of the index.
+
         Parameters
         ----------
         path
             A path, a table, a frame that is a plain scan, or the name of a table of Spark's catalog: `db.events`.
+        index
+            The place of the index, if it is not beside the data. Files of `path` that are not in it are read whole.
         method
             `auto` chooses for each query; `driver`, `row_ranges`, `files` and `plain` force one way.
         columns
-            Columns of the rows; all by default.
+            Columns of the rows, in order; all by default.
+
+        Raises
+        ------
+        IndexNotFoundError
+            There is no index.
+        InvalidArgumentError
+            The data set is a Lance table, or a frame has other rows or columns than its files.
+        ColumnNotFoundError
+            There is no such column.
 
         Design: docs/design/spark.md#reads
         """
@@ -277,12 +295,21 @@ class ZoneBloom:
 
         Parameters
         ----------
+        source
+            As for `read`, or a lake.
         method
             As for `read`; by default that of `source`, if `read` made it.
 
+        Raises
+        ------
+        InvalidArgumentError
+            `method` cannot read this.
+
         Design: docs/design/spark.md#explain
         """
-        return explain(self._catalog, source, condition, index, method=method)
+        lake = source if isinstance(source, Lake) else lake_of(self._catalog, source, index)
+        plan = lake.plan(condition, method=method)
+        return Explained(self.spark, plan, explain(plan.query))
 
     def search(self, source: Source, condition: str | Column, *, index: Place = None) -> SearchResult:
         """The row ranges that may match, as from `Index.search`. Spark proves that the other rows cannot match.
@@ -291,7 +318,7 @@ class ZoneBloom:
 
         Design: docs/design/spark.md#row-ranges
         """
-        return search(self._catalog, source, condition, index)
+        return searched(self.spark, Layout(self._catalog.view(source, index)), condition)
 
     def locate(self, path: Source, column: str, keys: DataFrame, *, index: Place = None) -> DataFrame:
         """One row for each key and row range that may hold it: the key, path, fragment_id, start, stop.
@@ -304,9 +331,17 @@ class ZoneBloom:
         keys
             One column; each distinct value is searched once.
 
+        Raises
+        ------
+        InvalidArgumentError
+            `keys` has several columns, is a stream or has a collation, or its column has the name of a column of the
+            result.
+        ColumnNotFoundError
+            The column is not indexed.
+
         Design: docs/design/spark.md#locate
         """
-        return locate(self._catalog, path, column, keys, index)
+        return locate(self._catalog.view(path, index), column, keys)
 
     def map_candidates(
         self,
@@ -320,14 +355,30 @@ class ZoneBloom:
     ) -> DataFrame:
         """`function` over the rows of candidate row ranges, as `mapInArrow` runs it over a whole frame.
 
+        A task gives the function all rows of its ranges, in order of path and row. Not all of them match.
+
         Parameters
         ----------
         wanted
             A condition, or all or some of the row ranges that `search` found, as a table or a frame.
+        function
+            Takes an iterator of record batches in Spark's types, and gives one in `schema`; called once a task.
+        schema
+            Schema of the function's output, as for `mapInArrow`.
+        columns
+            Columns that the function needs; all by default.
+
+        Raises
+        ------
+        StaleIndexError
+            A file of the row ranges changed.
+        InvalidArgumentError
+            `wanted` has no row ranges.
 
         Design: docs/design/spark.md#row-ranges
         """
-        return map_candidates(self._catalog, path, wanted, function, schema, index=index, columns=columns)
+        layout = Layout(self._catalog.view(path, index))
+        return map_candidates(self.spark, layout, wanted, function, schema, columns=columns)
 
     # --- joining ----------------------------------------------------------------------------------------------------
 
@@ -344,16 +395,28 @@ class ZoneBloom:
     ) -> DataFrame:
         """`big.join(small, on, how)` that reads only files and rows of `big` that may hold a key of `small`.
 
+        `small` runs twice: for its keys and for the join. Both runs must give the same rows, so cache a frame that is
+        random or changes. This call lists the files, so use the result soon.
+
         Parameters
         ----------
+        on
+            Columns that both sides have. All indexed columns among them together choose the files.
         how
-            `inner`, `left_semi`, `right_outer`; or `right_semi` and `right_anti`, for the rows of `small` with or
-            without a partner.
+            `inner`, `left_semi` and `right_outer` as in `big.join(small, …)`; or `right_semi` and `right_anti`, for the
+            rows of `small` with or without a partner in `big`.
         null_safe
-            Join by `<=>`.
+            Join by `<=>`: null equals null.
         max_keys
             Distinct keys at most. With more, or if every file may hold a key, Spark's own join runs, with a warning.
 
+        Raises
+        ------
+        InvalidArgumentError
+            The join needs rows of `big` without a partner, or Spark does not compare the types by value.
+        ColumnNotFoundError
+            None of `on` is indexed.
+
         Design: docs/design/spark.md#prune-join
         """
-        return prune_join(self._catalog, big, small, on, index, how=how, null_safe=null_safe, max_keys=max_keys)
+        return prune_join(lake_of(self._catalog, big, index), small, on, how, max_keys, null_safe=null_safe)

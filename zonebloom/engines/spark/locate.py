@@ -8,7 +8,6 @@ Design: docs/design/spark.md#locate
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,32 +22,18 @@ from zonebloom.search import locate as library
 from zonebloom.search.view import View
 from zonebloom.storage.snapshot import load_snapshot
 
-if TYPE_CHECKING:
-    from zonebloom.engines.spark.catalog import Catalog, Place
-
 _PLACES = (("path", "string"), ("fragment_id", "long"), ("start", "long"), ("stop", "long"))
 
 _MOST_LINES = 1 << 20
 """Lines that a task holds at once for keys that may be in any row of new files."""
 
 
-def locate(catalog: Catalog, path: Any, column: str, keys: DataFrame, index: Place = None) -> DataFrame:
-    """One row for each key of `keys` and row range that may hold it: the key, path, fragment_id, start, stop.
-
-    Raises
-    ------
-    InvalidArgumentError
-        `keys` has several columns, is a stream, has a collation, or its column has the name of a column of the result.
-    ColumnNotFoundError
-        The column is not indexed.
-
-    Design: docs/design/spark.md#locate
-    """
+def locate(view: View, column: str, keys: DataFrame) -> DataFrame:
+    """See `ZoneBloom.locate`."""
     if len(keys.columns) != 1 or keys.columns[0] in dict(_PLACES):
         raise InvalidArgumentError(
             f"keys must have one column, of another name than {', '.join(dict(_PLACES))}", got=", ".join(keys.columns)
         )
-    view = catalog.view(path, index)
     if view.column(column) is None:
         raise view.snapshot.not_indexed(column)
     store, version = view.snapshot.store, view.snapshot.manifest.version

@@ -3,7 +3,7 @@
 Spark proves each step. If a proof fails, Spark runs the query as it is:
 
 1. sqlglot finds the tables that the query names. Each indexed table becomes a frame of its own in the text.
-   `sameSemantics` checks that the text still means the same.
+   `sameSemantics` checks that the text still means the same. The text of a view is such a query, too.
 2. Each frame is replaced by an opaque one. The optimized plan then has the filter right above each frame, with
    parameters bound and constants folded. Comparisons of a column with a literal are read from this filter.
 3. The optimizer proves that the filter implies these comparisons (`pushdown.implied`).
@@ -25,7 +25,7 @@ from pyspark.sql import DataFrame, SparkSession
 from sqlglot import exp, parse
 from sqlglot.errors import SqlglotError
 
-from zonebloom.engines.spark.catalog import Catalog
+from zonebloom.engines.spark.catalog import Catalog, described
 from zonebloom.engines.spark.pushdown.columns import column_of
 from zonebloom.engines.spark.pushdown.implied import opaque, optimized_plan, parts_of, plans
 from zonebloom.engines.spark.pushdown.types import Binder, UnboundError
@@ -60,26 +60,21 @@ class Reference(NamedTuple):
     """Alias to add, so that its columns have the same names."""
 
 
-@dataclass(frozen=True)
-class Scanned:
-    """A reference to an indexed table."""
-
-    reference: Reference
-    source: DataFrame
-    """The frame that Spark reads for it."""
-    lake: Lake
-
-
 def pruned_sql(catalog: Catalog, text: str, args: Any = None, **lakes: Lake | DataFrame) -> DataFrame:
     """`spark.sql(text, args, **lakes)`, but scans of indexed tables read only rows that can match.
 
     Design: docs/design/spark.md#sql
     """
     frames = {name: one.toDF() if isinstance(one, Lake) else one for name, one in lakes.items()}
-    found = (_scanned(catalog, reference, lakes, frames) for reference in references_of(text))
-    scans = [scan for scan in found if scan is not None]
-    query = Query(catalog.spark, text, args, frames)
-    return (query.pruned(scans) if scans else None) or query.run(text)
+    whole = _run(catalog.spark, text, args, frames)
+    try:
+        return _query(catalog, text, args, frames, lakes).pruned(whole) or whole
+    except PySparkException:
+        return whole
+
+
+def _run(spark: SparkSession, text: str, args: Any, frames: Mapping[str, DataFrame]) -> DataFrame:
+    return spark.sql(text, **frames) if args is None else spark.sql(text, args, **frames)
 
 
 # --- which tables -----------------------------------------------------------------------------------------------------
@@ -114,23 +109,43 @@ def _references(text: str, tree: exp.Query, own: set[str]) -> Iterator[Reference
         yield Reference(text[start:stop], start, stop, "" if is_called else f" AS {last}")
 
 
-def _scanned(
-    catalog: Catalog, reference: Reference, lakes: Mapping[str, Any], frames: Mapping[str, DataFrame]
-) -> Scanned | None:
-    """The scan of `reference`, if it is an indexed data set."""
+def _query(catalog: Catalog, text: str, args: Any, frames: Mapping[str, DataFrame], lakes: Mapping[str, Any]) -> Query:
+    """`text` with a field for each table that is indexed, and for each view of such tables."""
+    references = references_of(text)
+    scans = [_scan(catalog, reference, frames, lakes) for reference in references]
+    pairs = [(reference, scan) for reference, scan in zip(references, scans, strict=True) if scan is not None]
+    shown = rewritten(text, [reference for reference, _ in pairs], has_fields=bool(frames))
+    return Query(catalog.spark, shown, args, frames, [scan for _, scan in pairs])
+
+
+def _scan(
+    catalog: Catalog, reference: Reference, frames: Mapping[str, DataFrame], lakes: Mapping[str, Any]
+) -> Scan | None:
+    """The scan of `reference`, if it is an indexed data set or a view of some."""
     field = _FIELD.fullmatch(reference.name)
     given = lakes.get(field[1]) if field else None
     if isinstance(given, Lake):
-        return Scanned(reference, frames[field[1]], given)  # type: ignore[index]  # it matched
+        return Scan(frames[field[1]], given)  # type: ignore[index]  # it matched
     try:
         source = frames[field[1]] if field else catalog.spark.table(reference.name)
-        if not catalog.has_index(source):
-            return None
-        lake = lake_of(catalog, source)
-        lake.resolve = None  # it is used for this query only
-        return Scanned(reference, source, lake)
-    except (PySparkException, ZoneBloomError, KeyError):
+        with contextlib.suppress(ZoneBloomError):
+            if catalog.has_index(source):
+                lake = lake_of(catalog, source)
+                lake.resolve = None  # it is used for this query only
+                return Scan(source, lake)
+        return None if field else _view(catalog, reference.name, source)
+    except (PySparkException, KeyError):
         return None
+
+
+def _view(catalog: Catalog, name: str, source: DataFrame) -> Scan | None:
+    """The scans of a view's text, if Spark reports that the text means the view here; None for any other table."""
+    text = described(catalog.spark, name).get("view_text")
+    query = _query(catalog, text, None, {}, {}) if text else None
+    if query is None or not query.scans:
+        return None
+    same = query.run(scan.source for scan in query.scans)
+    return Scan(source, query) if same.columns == source.columns and same.sameSemantics(source) else None
 
 
 def rewritten(text: str, references: Sequence[Reference], *, has_fields: bool) -> str:
@@ -154,53 +169,70 @@ def _escaped(text: str, has_fields: bool) -> str:  # noqa: FBT001 - of a text th
 
 
 @dataclass(frozen=True)
+class Scan:
+    """A frame that a query names, and the lake or the view whose rows it has."""
+
+    source: DataFrame
+    """The frame that Spark reads for it."""
+    of: Lake | Query
+
+
+@dataclass(frozen=True)
 class Query:
     """A query with its arguments and frames."""
 
     spark: SparkSession
     text: str
+    """The query, with the fields `{zonebloom_scan_0}`, … for `scans`."""
     args: Any
     frames: Mapping[str, DataFrame]
-    """Frames for the fields of the text."""
+    """Frames for the other fields of the text."""
+    scans: Sequence[Scan]
 
-    def run(self, text: str, scans: Iterable[DataFrame] = ()) -> DataFrame:
-        """The query's `text`, or a rewritten one over `scans`."""
+    def run(self, scans: Iterable[DataFrame]) -> DataFrame:
+        """The query over one frame for each of `scans`."""
         fields = {**self.frames, **{f"{_SCAN}{number}": frame for number, frame in enumerate(scans)}}
-        return self.spark.sql(text, **fields) if self.args is None else self.spark.sql(text, self.args, **fields)
+        return _run(self.spark, self.text, self.args, fields)
 
-    def pruned(self, scans: Sequence[Scanned]) -> DataFrame | None:
-        """The query over pruned reads; None without a proof."""
-        text = rewritten(self.text, [one.reference for one in scans], has_fields=bool(self.frames))
-        try:
-            whole, same = self.run(self.text), self.run(text, (one.source for one in scans))
-            if not same.sameSemantics(whole) and not _is_same_plan(same, whole):
-                return None
-            found = self._proved(text, scans)
-            if all(one is None for one in found):
-                return None
-            reads = [
-                one.source if known is None else _read(one, known) for one, known in zip(scans, found, strict=True)
-            ]
-            return self.run(text, reads)
-        except PySparkException:
+    def leaves(self) -> Iterator[tuple[DataFrame, Lake]]:
+        """The indexed tables that it reads, also through views: each with the frame that Spark reads for it."""
+        for scan in self.scans:
+            yield from scan.of.leaves() if isinstance(scan.of, Query) else [(scan.source, scan.of)]
+
+    def over(self, frames: Iterator[DataFrame]) -> DataFrame:
+        """The query over one frame for each of `leaves`."""
+        return self.run([scan.of.over(frames) if isinstance(scan.of, Query) else next(frames) for scan in self.scans])
+
+    def pruned(self, whole: DataFrame) -> DataFrame | None:
+        """The query over pruned reads, if it means `whole`; None without a proof."""
+        if not self.scans:
             return None
+        same = self.run(scan.source for scan in self.scans)
+        if not same.sameSemantics(whole) and not _is_same_plan(same, whole):
+            return None
+        leaves = list(self.leaves())
+        predicates = self._proved([lake for _, lake in leaves])
+        if all(predicate is None for predicate in predicates):
+            return None
+        pairs = zip(leaves, predicates, strict=True)
+        return self.over(source if wanted is None else _read(source, lake, wanted) for (source, lake), wanted in pairs)
 
-    def _proved(self, text: str, scans: Sequence[Scanned]) -> list[Predicate | None]:
-        """For each scan a predicate that is TRUE in all rows that the query uses; Spark's optimizer has proved it."""
-        places = range(len(scans))
-        unknown = [opaque(self.spark, scans[place].lake.full_schema, f"{_SCAN}{place}") for place in places]
-        analyzed, plan = plans(self.run(text, unknown))
+    def _proved(self, lakes: Sequence[Lake]) -> list[Predicate | None]:
+        """For each lake a predicate that is TRUE in all rows that the query uses; Spark's optimizer has proved it."""
+        places = range(len(lakes))
+        unknown = [opaque(self.spark, lakes[place].full_schema, f"{_SCAN}{place}") for place in places]
+        analyzed, plan = plans(self.over(iter(unknown)))
         if plan is None or _OF_READS.search(plan) or _OF_MOMENT.search(analyzed):
             return [None for _ in places]
-        guesses = [_guess(plan, place, scans[place].lake) for place in places]
+        guesses = [_guess(plan, place, lakes[place]) for place in places]
 
         def holds(asked: Iterable[int]) -> bool:
             frames = list(unknown)
             for place in asked:
                 guess = guesses[place]
                 if guess is not None:
-                    frames[place] = frames[place].where(column_of(guess, scans[place].lake.binder()))
-            return optimized_plan(self.run(text, frames)) == plan
+                    frames[place] = frames[place].where(column_of(guess, lakes[place].binder()))
+            return optimized_plan(self.over(iter(frames))) == plan
 
         guessed = [place for place in places if guesses[place] is not None]
         if guessed and holds(guessed):
@@ -215,10 +247,10 @@ def _is_same_plan(one: DataFrame, other: DataFrame) -> bool:
     return plan is not None and plan == optimized_plan(other)
 
 
-def _read(scan: Scanned, known: Predicate) -> DataFrame:
-    """The candidate rows of the scan, or the whole table."""
-    found = scan.lake.prepare(known)
-    return scan.source if found.method == "plain" else found.frame
+def _read(source: DataFrame, lake: Lake, wanted: Predicate) -> DataFrame:
+    """The candidate rows of the lake, or the whole table."""
+    read = lake.prepare(wanted)
+    return source if read.method == "plain" else read.frame
 
 
 def _guess(plan: str, number: int, lake: Lake) -> Predicate | None:

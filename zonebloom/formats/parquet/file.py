@@ -32,13 +32,15 @@ from zonebloom.formats.parquet.row_groups import (
 from zonebloom.formats.parquet.statistics import bounds_of, null_count, unpacking
 from zonebloom.formats.parquet.thrift import ThriftError
 from zonebloom.stores.fingerprint import Fingerprint
-from zonebloom.stores.stored_file import StoredFile
+from zonebloom.stores.store import ROUND_BYTES
+from zonebloom.stores.stored_file import ByteRange, StoredFile
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from zonebloom.formats.dataset import DatasetSnapshot
     from zonebloom.formats.parquet.bloom import ChunkFilter
+    from zonebloom.formats.parquet.pages import Ranges
 
 _BATCH_BYTES = 8 << 20
 """Decoded bytes of a batch: large enough for little Python work a row, small enough for the last cache."""
@@ -63,14 +65,18 @@ class DataFile:
     """One opened Parquet file; all reads are of the version that was opened."""
 
     def __init__(
-        self, source: StoredFile, rename: Callable[[Footer], Footer] | None = None, logged: Fingerprint | None = None
+        self,
+        source: StoredFile,
+        rename: Callable[[Footer], Footer] | None = None,
+        logged: Fingerprint | None = None,
+        likely: ByteRange | None = None,
     ) -> None:
         self.fingerprint = logged or source.fingerprint
         """The fingerprint of the version that is read; for a file of a table the log's."""
         self._source = source
         self._path = source.path
         try:
-            self._footer = read_footer(source)
+            self._footer = read_footer(source, likely)
             if rename is not None:
                 self._footer = rename(self._footer)
             self._metadata = self._footer.metadata
@@ -238,6 +244,35 @@ class DataFile:
             return max(int(described.length), 1)
         return _VALUE_BYTES.get(described.physical_type, _TEXT_BYTES)
 
+    def fetch(
+        self, group: int, starts: ArrayLike, stops: ArrayLike, columns: Sequence[str], more: Sequence[str]
+    ) -> None:
+        """Fetch what `read_rows` reads of `columns`, and at once that of `more`, if that costs less than a round.
+
+        Raises
+        ------
+        DataFileError
+            The footer is damaged.
+
+        Design: docs/design/scan.md#rounds
+        """
+        if not self._source.is_remote:
+            return
+        ranges = np.asarray(starts, np.int64), np.asarray(stops, np.int64)
+        extra = self._spans(group, ranges, [name for name in more if name not in columns])
+        if sum(length for _, length in extra) <= ROUND_BYTES:
+            self._source.will_need([*self._spans(group, ranges, columns), *extra])
+
+    def _spans(self, group: int, ranges: Ranges, columns: Sequence[str]) -> list[ByteRange]:
+        """Offsets and lengths of what `read_rows` reads of some columns."""
+        from zonebloom.formats.parquet.pages import spans_of_cuts  # noqa: PLC0415 - a search does without
+
+        present = [column for column in dict.fromkeys(columns) if self.schema.get_field_index(column) >= 0]
+        with self._decoding(present):
+            cuts = spans_of_cuts(self._source, self._footer, group, ranges, present) if present else {}
+            spans = [span for name in present for span in cuts.get(name, ())]
+            return [*spans, *self._chunks([group], self._leaves([name for name in present if name not in cuts]))]
+
     def read_rows(
         self,
         group: int,
@@ -322,9 +357,12 @@ class DataFile:
     def _will_need(self, groups: Sequence[int], leaves: Sequence[int]) -> None:
         """Start fetching the column chunks of a remote source, all at once."""
         if self._source.is_remote:
-            metas = [self._meta(group, leaf) for group in groups for leaf in leaves]
-            starts = [meta.get(DICTIONARY_OFFSET) or meta[DATA_OFFSET] for meta in metas]
-            self._source.will_need([(start, meta[COMPRESSED_BYTES]) for start, meta in zip(starts, metas, strict=True)])
+            self._source.will_need(self._chunks(groups, leaves))
+
+    def _chunks(self, groups: Sequence[int], leaves: Sequence[int]) -> list[ByteRange]:
+        """Offsets and lengths of column chunks."""
+        metas = [self._meta(group, leaf) for group in groups for leaf in leaves]
+        return [(meta.get(DICTIONARY_OFFSET) or meta[DATA_OFFSET], meta[COMPRESSED_BYTES]) for meta in metas]
 
     def _reader(self, dictionaries: list[int], int96_unit: str = "ns") -> Any:
         """A reader that takes numbers of leaves: to pyarrow a name with a dot may mean several leaves.

@@ -28,7 +28,7 @@ from zonebloom.formats.parquet.row_groups import RowGroups, part_offsets
 from zonebloom.formats.parquet.schema import StoredField, read_schema
 from zonebloom.formats.parquet.thrift import ThriftError
 from zonebloom.stores.fingerprint import Fingerprint
-from zonebloom.stores.stored_file import StoredFile
+from zonebloom.stores.stored_file import ByteRange, StoredFile
 
 _TAIL_BYTES = 1 << 16
 """Bytes that are read from the end at first: they have most footers, and the page index of small files."""
@@ -206,8 +206,10 @@ _SETTLED_NS = 2_000_000_000
 """Nanoseconds: the footer of a younger file is not cached: a second write may leave its time and size unchanged."""
 
 
-def read_footer(source: StoredFile) -> Footer:
+def read_footer(source: StoredFile, likely: ByteRange | None = None) -> Footer:
     """The footer of an opened file, from the cache if a file with this fingerprint was read before.
+
+    If it is not, the bytes `likely`, offset and length, are fetched with it.
 
     Raises
     ------
@@ -220,6 +222,9 @@ def read_footer(source: StoredFile) -> Footer:
     key = (source.path, *fingerprint)
     footer = _KEPT.get(key)
     if footer is None:
+        if likely is not None:
+            start = max(0, fingerprint.size - _TAIL_BYTES)
+            source.will_need([likely, (start, fingerprint.size - start)])
         footer = _read(source, fingerprint)
         if fingerprint.etag is not None or fingerprint.mtime_ns + _SETTLED_NS < time.time_ns():
             _KEPT.put(key, footer)

@@ -36,7 +36,7 @@ from zonebloom.formats.parquet.thrift import (
     write_struct,
 )
 from zonebloom.stores.local_file import LocalFile
-from zonebloom.stores.stored_file import StoredFile
+from zonebloom.stores.stored_file import ByteRange, StoredFile
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -135,6 +135,16 @@ def read_cuts(source: StoredFile, footer: Footer, group: int, ranges: Ranges, na
         return {}
     sound, fetched = _fetched(source, plans)
     return _decoded(footer, sound, fetched)
+
+
+def spans_of_cuts(
+    source: StoredFile, footer: Footer, group: int, ranges: Ranges, names: Sequence[str]
+) -> dict[str, list[ByteRange]]:
+    """By column, the offsets and lengths that `read_cuts` reads, if it reads the column by pages."""
+    plans = _plans(source, footer, group, ranges, names)
+    return {
+        footer.schema.field(plan.number).name: [span for leaf in plan.leaves for span in leaf.spans] for plan in plans
+    }
 
 
 # --- choosing ---------------------------------------------------------------------------------------------------------

@@ -1,5 +1,8 @@
 """The tail of a locator segment: its counts, the roots of its directory, and the positions of its zones.
 
+Hashes are uniform, so the page of a key is found by interpolation between two roots. How far interpolation is from any
+page of the segment is in the tail, so that the pages which interpolation gives are proved to be all.
+
 Spec: specs/locator.md#tail
 """
 
@@ -7,12 +10,16 @@ from __future__ import annotations
 
 import base64
 import json
+from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from operator import lt
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
-from zonebloom.bloom.locator_pages import FIRSTS_PER_PAGE, MAX_ZONES, PAGE_BYTES, zone_bits_for
+from zonebloom.bloom.locator_pages import FIRSTS_PER_PAGE, KEY_BITS, MAX_ZONES, PAGE_BYTES, zone_bits_for
 from zonebloom.bloom.zones import ZonePositions
 from zonebloom.errors import CorruptIndexError, UnsupportedFormatError
 from zonebloom.storage.arrow_file import read_batches, reading
@@ -20,9 +27,14 @@ from zonebloom.storage.json_fields import integer
 from zonebloom.storage.segment import SegmentEntry
 from zonebloom.storage.slices.zone_runs import RUN_SCHEMA, positions_of, runs_of
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 KIND = "locator"
-_KEY, _ROOTS_KEY = b"zonebloom.locator", b"zonebloom.roots"
+_KEY, _ROOTS_KEY, _DEVIATIONS_KEY = b"zonebloom.locator", b"zonebloom.roots", b"zonebloom.deviations"
 _VERSION = 1
+_PARTS = 256
+"""Parts of a page in which interpolation counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +49,9 @@ class LocatorLayout:
     """Pages of pairs; the pages of the directory follow them."""
     roots: tuple[int, ...]
     """The first pair of each directory page."""
+    deviations: tuple[tuple[int, int], ...] = ()
+    """For each directory page, in 1/256 page, the least and the greatest difference of an interpolated position to the
+    real one, over its pages; empty if the writer did not say."""
 
     @property
     def zone_bits(self) -> int:
@@ -54,6 +69,9 @@ class LocatorLayout:
             0 <= self.num_zones <= MAX_ZONES
             and 0 <= self.num_pages <= self.num_pairs
             and len(self.roots) == self.num_directory_pages
+            and all(map(lt, self.roots, self.roots[1:]))
+            and len(self.deviations) in (0, len(self.roots))
+            and all(least <= 0 <= greatest for least, greatest in self.deviations)
             and entry.spans[0].num_bytes == self.num_pages * PAGE_BYTES
             and entry.spans[1].num_bytes == self.num_directory_pages * PAGE_BYTES
         )
@@ -63,14 +81,73 @@ class LocatorLayout:
                 f"segment {entry.path} must have the zones, pairs, pages and roots that its spans hold", got=counts
             )
 
+    def place(self, pair: int) -> int:
+        """The directory page whose pages can hold `pair`."""
+        return last_at_most(self.roots, pair)
+
+    def window(self, least: int, greatest: int) -> tuple[int, int]:
+        """The first and the last page that can hold pairs from `least` to `greatest`, by interpolation.
+
+        There must be `deviations`.
+
+        Spec: specs/locator.md#interpolate
+        """
+        begin, end = self.place(least), self.place(greatest)
+        most, least_deviation = self.deviations[begin][1], self.deviations[end][0]
+        return (
+            self._page(begin, -((most - self._position(begin, least)) // _PARTS) - 1),
+            self._page(end, (self._position(end, greatest) - least_deviation) // _PARTS),
+        )
+
+    def _position(self, number: int, pair: int) -> int:
+        """The interpolated position of a pair among the pages of a directory page, in 1/256 page."""
+        root = self.roots[number]
+        stop = self.roots[number + 1] if number + 1 < len(self.roots) else _greatest_pair(self.zone_bits)
+        return (pair - root) // max((stop - root) // (_PARTS * self._num_firsts(number)), 1)
+
+    def _page(self, number: int, place: int) -> int:
+        """The page at a place among those of a directory page, or the nearest one."""
+        return number * FIRSTS_PER_PAGE + min(max(place, 0), self._num_firsts(number) - 1)
+
+    def _num_firsts(self, number: int) -> int:
+        return min(FIRSTS_PER_PAGE, self.num_pages - number * FIRSTS_PER_PAGE)
+
+
+def last_at_most(firsts: Sequence[int] | memoryview, bound: int) -> int:
+    """The place of the last of `firsts` that is at most `bound`; 0 if there is none."""
+    return max(bisect_right(firsts, bound) - 1, 0)
+
+
+def _greatest_pair(zone_bits: int) -> int:
+    return (1 << (KEY_BITS + zone_bits)) - 1
+
+
+def deviations_of(firsts: NDArray[np.uint64], zone_bits: int) -> tuple[tuple[int, int], ...]:
+    """The deviations of a locator, from the first pair of each of its pages.
+
+    Spec: specs/locator.md#interpolate
+    """
+    if not len(firsts):
+        return ()
+    begins = np.arange(0, len(firsts), FIRSTS_PER_PAGE)
+    counts = np.diff(begins, append=len(firsts))
+    roots = firsts[begins]
+    stops = np.append(roots[1:], np.uint64(_greatest_pair(zone_bits)))
+    steps = np.maximum((stops - roots) // (_PARTS * counts).astype(np.uint64), np.uint64(1))
+    positions = (firsts - np.repeat(roots, counts)) // np.repeat(steps, counts)
+    deviations = positions.astype(np.int64) - _PARTS * (np.arange(len(firsts)) % FIRSTS_PER_PAGE)
+    least, greatest = (extreme.reduceat(deviations, begins).tolist() for extreme in (np.minimum, np.maximum))
+    return tuple(zip(least, greatest, strict=True))
+
 
 def encode_tail(layout: LocatorLayout, positions: ZonePositions) -> pa.Buffer:
     """The tail: an Arrow IPC stream of one batch of zone runs, whose schema carries the layout."""
     described = {"version": _VERSION, **asdict(layout)}
-    del described["roots"]  # they are many, and bytes
+    del described["roots"], described["deviations"]  # they are many, and bytes
     metadata = {
         _KEY: json.dumps(described, separators=(",", ":")).encode(),
         _ROOTS_KEY: base64.b64encode(np.array(layout.roots, "<u8").tobytes()),
+        _DEVIATIONS_KEY: base64.b64encode(np.array(layout.deviations, "<i4").tobytes()),
     }
     runs = runs_of(positions).replace_schema_metadata(metadata)
     sink = pa.BufferOutputStream()
@@ -100,7 +177,9 @@ def decode_tail(tail: bytes, where: str) -> tuple[LocatorLayout, ZonePositions]:
                 do="a newer zonebloom wrote it: upgrade this one",
             )
         roots = np.frombuffer(base64.b64decode(metadata[_ROOTS_KEY], validate=True), "<u8")
+        written = base64.b64decode(metadata.get(_DEVIATIONS_KEY, b""), validate=True)
+        deviations = tuple(map(tuple, np.frombuffer(written, "<i4").reshape(-1, 2).tolist()))
         count = integer()
         num_zones, num_pairs, num_pages = (count(described[name]) for name in ("num_zones", "num_pairs", "num_pages"))
         positions = positions_of(zone_runs, num_zones, where)
-        return LocatorLayout(num_zones, num_pairs, num_pages, tuple(roots.tolist())), positions
+        return LocatorLayout(num_zones, num_pairs, num_pages, tuple(roots.tolist()), deviations), positions

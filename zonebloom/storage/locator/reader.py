@@ -1,15 +1,15 @@
-"""`LocatorSegment`: which zones hold a key; a key reads one page of the directory and one of pairs, 8 KiB.
+"""`LocatorSegment`: which zones hold a key; a key reads about two pages at once, 8 KiB.
 
-A few keys are looked up by positioned reads and NumPy; many by a kernel over the memory-mapped file. No page is
-believed before its checksum was seen to hold. A damaged page makes every zone MAY_MATCH, for good, and the damage is
-reported once.
+The pages of a key are known by interpolation. If these are too many, the directory names them, in one read more. A few
+keys are looked up by positioned reads and NumPy; many by a kernel over the memory-mapped file. No page is believed
+before its checksum was seen to hold. A damaged page makes every zone MAY_MATCH, for good, and the damage is reported
+once.
 
 Spec: specs/locator.md#probe
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Sequence
 from functools import cached_property
 from time import perf_counter
@@ -18,14 +18,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 import xxhash
 
-from zonebloom.bloom.locator_pages import FIRSTS_PER_PAGE, PAGE_BYTES, WIDE_ZONE_BITS, pair_bounds, zones_in_page
+from zonebloom.bloom.locator_pages import (
+    FIRSTS_PER_PAGE,
+    PAGE_BYTES,
+    WIDE_ZONE_BITS,
+    first_pair,
+    pair_bounds,
+    zones_in_page,
+)
 from zonebloom.bloom.numba_loading import is_worth_loading
 from zonebloom.bloom.zones import ZoneFilters, ZonePositions, ZonesOfEach
 from zonebloom.errors import CorruptIndexError, StorageError
 from zonebloom.storage.arrow_file import reading
-from zonebloom.storage.locator.layout import decode_tail
-from zonebloom.storage.segment import SegmentEntry, checksum
-from zonebloom.stores.store import SLOW_READ_SECONDS, Mapping, Store
+from zonebloom.storage.locator.layout import decode_tail, last_at_most
+from zonebloom.storage.segment import SegmentEntry, checksum, joined_runs
+from zonebloom.stores.store import ROUND_BYTES, SLOW_READ_SECONDS, Mapping, Store
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -35,6 +42,10 @@ _FEW_HASHES = 16
 """Hashes that NumPy looks up as fast as a kernel is called."""
 _SECONDS_A_HASH = 25e-6
 """NumPy's."""
+_PAGES_A_KEY = 2
+"""Pages that a key reads by the directory: one of the directory and one of pairs."""
+_FEW_OF_ALL = 10
+"""A list with more keys than a tenth of the pages reads most of the file: its directory is little more."""
 _FIRST_PAGES = 16
 """Pages of a list whose read time shows whether they come from memory."""
 _PAGES_AT_ONCE = 4096
@@ -152,12 +163,13 @@ class LocatorSegment(ZoneFilters):
 
     def _few(self, hashes: NDArray[np.uint64]) -> ZonesOfEach:
         bounds = [pair_bounds(value, self.layout.zone_bits) for value in hashes.tolist()]
-        runs = self._page_runs(bounds)
+        runs = self._windows(bounds) or self._page_runs(bounds)
         pages = self._read_runs(runs)
         keys, zones = [], []
         for key, ((begin, end), (least, greatest)) in enumerate(zip(runs, bounds, strict=True)):
-            for number in range(begin, end + 1):
-                page_zones = zones_in_page(pages[number], least, greatest)
+            firsts = [first_pair(pages[number]) for number in range(begin, end + 1)]
+            for place in range(last_at_most(firsts, least), last_at_most(firsts, greatest) + 1):
+                page_zones = zones_in_page(pages[begin + place], least, greatest)
                 if len(page_zones):
                     self._check_zone(int(page_zones[-1]))
                     zones.append(page_zones)
@@ -166,16 +178,25 @@ class LocatorSegment(ZoneFilters):
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
         return np.concatenate(keys), np.concatenate(zones)
 
+    def _windows(self, bounds: Sequence[tuple[int, int]]) -> list[tuple[int, int]] | None:
+        """As `_page_runs`, with some pages more, but without a read; None if the directory costs less."""
+        if not self.layout.deviations:
+            return None
+        runs = [self.layout.window(least, greatest) for least, greatest in bounds]
+        num_bytes = sum(end + 1 - begin for begin, end in runs) * PAGE_BYTES
+        of_keys = _PAGES_A_KEY * PAGE_BYTES
+        limit = ROUND_BYTES + len(bounds) * of_keys if self._store.is_remote else of_keys
+        return runs if num_bytes <= limit else None
+
     def _page_runs(self, bounds: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
         """For the bounds of each key the first and the last page that can hold pairs between, from the directory."""
-        roots = self.layout.roots
-        runs = [(_place(roots, least), _place(roots, greatest)) for least, greatest in bounds]
+        runs = [(self.layout.place(least), self.layout.place(greatest)) for least, greatest in bounds]
         pages = self._read_runs(runs, self.layout.num_pages)
 
         def page_of(number: int, bound: int) -> int:
             first = number * FIRSTS_PER_PAGE
             firsts = memoryview(pages[number]).cast("Q")[: min(FIRSTS_PER_PAGE, self.layout.num_pages - first)]
-            return first + _place(firsts, bound)
+            return first + last_at_most(firsts, bound)
 
         return [
             (page_of(begin, least), page_of(end, greatest))
@@ -184,14 +205,17 @@ class LocatorSegment(ZoneFilters):
 
     def _read_runs(self, runs: Sequence[tuple[int, int]], base: int = 0) -> dict[int, bytes]:
         """The pages from the first to the last of each run, checked, by number; `base` pages come before them."""
-        numbers = sorted({number for begin, end in runs for number in range(begin, end + 1)})
-        ranges = [((base + number) * PAGE_BYTES, PAGE_BYTES) for number in numbers]
-        pages = dict(zip(numbers, self._store.read_ranges(self.entry.path, ranges), strict=True))
-        for number, page in pages.items():
-            if len(page) != PAGE_BYTES:
+        spans = joined_runs((begin, end + 1) for begin, end in runs)
+        ranges = [((base + begin) * PAGE_BYTES, (stop - begin) * PAGE_BYTES) for begin, stop in spans]
+        pages = {}
+        for (begin, stop), blob in zip(spans, self._store.read_ranges(self.entry.path, ranges), strict=True):
+            if len(blob) != (stop - begin) * PAGE_BYTES:
                 raise CorruptIndexError(
                     f"segment {self.entry.path} must have {self.entry.num_bytes} bytes", got="fewer"
                 )
+            for number in range(begin, stop):
+                pages[number] = blob[(number - begin) * PAGE_BYTES : (number + 1 - begin) * PAGE_BYTES]
+        for number, page in pages.items():
             if xxhash.xxh3_64_intdigest(page[:-8], base + number) != int.from_bytes(page[-8:], "little"):
                 self._reject(base + number)
         return pages
@@ -217,7 +241,12 @@ class LocatorSegment(ZoneFilters):
         return order[keys[:num_pairs].view(np.int64)], zones[:num_pairs].view(np.int64)
 
     def _page_ranges(self, ascending: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-        """For each hash the half-open range of the pages that can hold pairs of its key; mostly of one page."""
+        """For each hash the half-open range of the pages that can hold pairs of its key; bounds ascend."""
+        if self._store.is_remote and len(ascending) * _FEW_OF_ALL <= self.layout.num_pages:
+            windows = self._windows([pair_bounds(value, self.layout.zone_bits) for value in ascending.tolist()])
+            if windows is not None:
+                begins, ends = np.array(windows, np.uint64).T
+                return np.ascontiguousarray(begins), ends + np.uint64(1)
         zone_bits, firsts = np.uint64(self.layout.zone_bits), self.firsts
         least = ascending >> np.uint64(WIDE_ZONE_BITS) << zone_bits
         greatest = least | ((np.uint64(1) << zone_bits) - np.uint64(1))
@@ -268,10 +297,10 @@ class LocatorSegment(ZoneFilters):
         return np.zeros(self.layout.num_pages, np.bool_)
 
     def _trust(self, begins: NDArray[np.uint64], ends: NDArray[np.uint64]) -> None:
-        """Check the pages of these ascending ranges that were not checked before."""
-        lengths = (ends - begins).view(np.int64)
-        pages = np.repeat(ends.view(np.int64) - np.cumsum(lengths), lengths) + np.arange(lengths.sum())
-        pages = pages[np.diff(pages, prepend=-1) > 0]
+        """Check the pages of these ranges, whose bounds ascend, that were not checked before."""
+        stops = ends.view(np.int64)
+        lengths = stops - np.maximum(begins.view(np.int64), np.append(0, stops[:-1]))  # without pages of the one before
+        pages = np.repeat(stops - np.cumsum(lengths), lengths) + np.arange(lengths.sum())
         unchecked = pages[~self._is_trusted[pages]]
         self.check_pages(unchecked)
         self._is_trusted[unchecked] = True
@@ -355,8 +384,3 @@ def _ranges(numbers: NDArray[np.int64]) -> list[tuple[int, int]]:
     is_first = np.diff(numbers, prepend=-2) != 1
     runs = zip(numbers[is_first].tolist(), numbers[np.roll(is_first, -1)].tolist(), strict=True)
     return [(begin * PAGE_BYTES, (end + 1 - begin) * PAGE_BYTES) for begin, end in runs]
-
-
-def _place(firsts: Sequence[int] | memoryview, bound: int) -> int:
-    """The last of `firsts` that is at most `bound`, or the first."""
-    return max(bisect_right(firsts, bound) - 1, 0)

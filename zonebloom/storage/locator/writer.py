@@ -14,7 +14,7 @@ import numpy as np
 from zonebloom.bloom.locator_pages import FIRSTS_PER_PAGE, PAGE_BYTES, first_pairs, zone_bits_for
 from zonebloom.bloom.zones import ZonePositions
 from zonebloom.errors import InvalidArgumentError
-from zonebloom.storage.locator.layout import KIND, LocatorLayout, encode_tail
+from zonebloom.storage.locator.layout import KIND, LocatorLayout, deviations_of, encode_tail
 from zonebloom.storage.segment import CheckedFile, SegmentEntry, SegmentWriter, Span, runs
 from zonebloom.stores.store import Store
 
@@ -101,7 +101,8 @@ class LocatorWriter(SegmentWriter):
             held = firsts[number * FIRSTS_PER_PAGE :][:FIRSTS_PER_PAGE]
             row[: len(held)] = held
         self._append(directory.view(np.uint8))
-        layout = LocatorLayout(len(self._positions), self.num_pairs, num_pages, tuple(directory[:, 0].tolist()))
+        roots, deviations = tuple(directory[:, 0].tolist()), deviations_of(firsts, self._zone_bits)
+        layout = LocatorLayout(len(self._positions), self.num_pairs, num_pages, roots, deviations)
         self._sink.write(encode_tail(layout, self._positions))
         return SegmentEntry(
             path=self._path,

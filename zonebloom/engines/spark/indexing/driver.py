@@ -22,7 +22,6 @@ from zonebloom.engines.spark.indexing import tasks
 from zonebloom.errors import InvalidArgumentError
 from zonebloom.formats import DatasetSnapshot
 from zonebloom.formats.table import TableSnapshot
-from zonebloom.index import Index
 from zonebloom.indexing.fill import (
     BuildPlan,
     BuiltColumns,
@@ -34,7 +33,6 @@ from zonebloom.indexing.fill import (
     default_workers,
     units_of,
 )
-from zonebloom.indexing.optimize import Optimization
 from zonebloom.indexing.plan import sizing_of
 from zonebloom.options import has_bloom, has_locator
 from zonebloom.storage.fragments import Fragment
@@ -54,11 +52,6 @@ _LOCATOR_BYTES_PER_ROW = 4.2
 """Bytes of a full locator page, for each of its pairs."""
 _TASKS_PER_SLOT = 3
 """Tasks for each slot at most: three even out slow tasks."""
-
-
-def optimize_index(spark: SparkSession, index: Index) -> Optimization:
-    """See `ZoneBloom.optimize_index`."""
-    return SparkRunner(spark).run(tasks.optimize_newest, index.store)
 
 
 class SparkRunner:

@@ -11,27 +11,25 @@ from __future__ import annotations
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructField
+from pyspark.sql import DataFrame
+from pyspark.sql.types import DecimalType, StructField
 
-from zonebloom.arrow import unwrapped
-from zonebloom.bloom.hashing import storage_type
 from zonebloom.engines.spark.catalog import check_batch
 from zonebloom.engines.spark.pushdown.names import backquoted, resolves
+from zonebloom.engines.spark.pushdown.types import CHAR
 from zonebloom.errors import ColumnNotFoundError, InvalidArgumentError
 from zonebloom.predicates import IsIn
 
 MAX_KEYS: Final = 1_000_000
 """Distinct keys that the driver collects at most: 8 to 60 MB."""
-_CHAR_VARCHAR = "__CHAR_VARCHAR_TYPE_STRING"
-"""Metadata key of a text column's declared type in Spark."""
-_INTEGERS = ("tinyint", "smallint", "int", "bigint")
-_UNITS = ("s", "ms", "us")
+_DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 20}
+"""Digits of the decimal to which Spark casts an integer, if it compares it with a decimal."""
 _MAX_DIGITS = 38
+_SAME = frozenset({"boolean", "string", "binary", "date", "timestamp", "timestamp_ntz"})
 
 
-def check_pair(field: StructField, indexed: pa.DataType) -> None:
-    """Refuse a column unless Spark compares it by value with an indexed column of type `indexed`.
+def check_pair(key: StructField, column: StructField) -> None:
+    """Refuse a key unless Spark compares it by value with a column of the lake, without a conversion by settings.
 
     Raises
     ------
@@ -40,77 +38,31 @@ def check_pair(field: StructField, indexed: pa.DataType) -> None:
 
     Design: docs/design/spark.md#join-keys
     """
-    if not _is_compared_by_value(field, unwrapped(storage_type(indexed))):
-        found = (field.metadata or {}).get(_CHAR_VARCHAR) or field.dataType.simpleString()
+    names = [_name(key), _name(column)]
+    decimals = [_decimal(key), _decimal(column)]
+    if None not in decimals:
+        whole = max(decimal.precision - decimal.scale for decimal in decimals)
+        is_by_value = whole + max(decimal.scale for decimal in decimals) <= _MAX_DIGITS
+    else:
+        is_by_value = (names[0] == names[1] and names[0] in _SAME) or set(names) <= {"float", "double"}
+    if not is_by_value:
         raise InvalidArgumentError(
-            f"column {field.name} must be of a type that Spark compares by value with an indexed {indexed}",
-            got=found,
+            f"key {key.name} must be of a type that Spark compares by value with a column of type {names[1]}",
+            got=names[0],
             do="cast it, or join without pruning",
         )
 
 
-def _is_compared_by_value(field: StructField, stored: pa.DataType) -> bool:
-    """Whether Spark's join compares the column with values of type `stored` without a conversion by settings."""
-    types, name = pa.types, field.dataType.simpleString()
-    is_text = stored in (pa.string(), pa.large_string(), pa.string_view())
-    is_bytes = stored in (pa.binary(), pa.large_binary(), pa.binary_view()) or types.is_fixed_size_binary(stored)
-    is_char = (field.metadata or {}).get(_CHAR_VARCHAR, name).startswith("char(")
-    if name == "string" or name.startswith("varchar("):
-        return is_text and not is_char
-    if types.is_integer(stored):
-        return name in _INTEGERS or (name.startswith("decimal(") and name.endswith(",0)"))
-    if types.is_timestamp(stored):  # Spark has no nanoseconds
-        return name == ("timestamp" if stored.tz else "timestamp_ntz") and stored.unit in _UNITS
-    if types.is_decimal(stored):
-        return name.startswith("decimal(") and _has_common_decimal(field.dataType, stored)
-    return (
-        (name == "binary" and is_bytes)
-        or (name == "boolean" and types.is_boolean(stored))
-        or (name in ("float", "double") and stored in (pa.float32(), pa.float64()))
-        or (name == "date" and types.is_date(stored))
-    )
+def _name(field: StructField) -> str:
+    """The type; VARCHAR(n) is text, and CHAR(n), which Spark pads, is not."""
+    name = str((field.metadata or {}).get(CHAR, field.dataType.simpleString()))
+    return "string" if name.startswith("varchar(") else name
 
 
-def _has_common_decimal(found: Any, stored: Any) -> bool:
-    """Whether one decimal type of Spark holds the values of both types, so Spark compares them without rounding."""
-    whole = max(found.precision - found.scale, stored.precision - stored.scale)
-    return bool(whole + max(found.scale, stored.scale) <= _MAX_DIGITS and stored.scale >= 0)
-
-
-def column_of(frame: DataFrame, name: str) -> tuple[str, StructField]:
-    """SQL for column `name` of `frame`, or for the leaf at that dotted path, and its field.
-
-    Raises
-    ------
-    InvalidArgumentError
-        The name has a part that Spark would replace before it parses the SQL.
-    """
-    if "${" in name:
-        raise InvalidArgumentError(
-            "column must have no ${ in its name, which Spark substitutes", got=name, do="rename it"
-        )
-    is_whole = name in frame.columns
-    is_quoted = not is_whole and "`" in name
-    parts = [name] if is_whole else name.split(".")
-    text = name if is_quoted else backquoted(*parts)
-    return text, frame.selectExpr(text).schema[0]
-
-
-def check_local_times(spark: SparkSession, field: StructField) -> None:
-    """Refuse a timestamp without a zone if Spark reads the indexed side as timestamps with one.
-
-    Raises
-    ------
-    InvalidArgumentError
-        The key has no zone, and the session reads such columns with one.
-    """
-    setting = "spark.sql.parquet.inferTimestampNTZ.enabled"
-    if field.dataType.simpleString() == "timestamp_ntz" and spark.conf.get(setting, "true") != "true":
-        raise InvalidArgumentError(
-            f"{setting} must be true for key {field.name} of type timestamp_ntz",
-            got="false",
-            do="Spark would shift the values of the indexed side",
-        )
+def _decimal(field: StructField) -> Any:
+    """The decimal type that has the values of a column of integers or decimals; None for other types."""
+    digits = _DIGITS.get(field.dataType.simpleString())
+    return DecimalType(digits, 0) if digits else field.dataType if isinstance(field.dataType, DecimalType) else None
 
 
 def distinct(keys: DataFrame) -> DataFrame:

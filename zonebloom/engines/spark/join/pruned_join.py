@@ -19,14 +19,12 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 
-from zonebloom.engines.spark.catalog import Catalog, Place, check_batch
-from zonebloom.engines.spark.join.keys import MAX_KEYS, check_local_times, check_pair, column_of
+from zonebloom.engines.spark.catalog import check_batch
+from zonebloom.engines.spark.join.keys import check_pair
 from zonebloom.engines.spark.pushdown.calendars import has_old
 from zonebloom.engines.spark.pushdown.names import backquoted
 from zonebloom.engines.spark.scan.lake import Lake
-from zonebloom.engines.spark.scan.read import lake_of
 from zonebloom.errors import ColumnNotFoundError, InvalidArgumentError, PredicateError
-from zonebloom.index import Index
 from zonebloom.predicates import And, IsIn, IsNull, Or, Predicate
 
 _MAX_NULL_SAFE_KEYS = 1000
@@ -43,47 +41,8 @@ _HOW = {
 _SUFFIX = "__zonebloom"
 
 
-def prune_join(
-    catalog: Catalog,
-    big: Any,
-    small: DataFrame,
-    on: str | Sequence[str],
-    index: Place = None,
-    *,
-    how: str = "inner",
-    null_safe: bool = False,
-    max_keys: int = MAX_KEYS,
-) -> DataFrame:
-    """`big.join(small, on, how)` that reads only files and rows of `big` that may hold a key of `small`.
-
-    `small` runs twice: for its keys and for the join. Both runs must give the same rows, so cache a frame that is
-    random or changes. This call lists the files, so use the result soon.
-
-    Parameters
-    ----------
-    big
-        Path of an indexed data set, or a DataFrame that is a plain scan of it.
-    on
-        Columns that both sides have. All indexed columns among them together choose the files.
-    how
-        `inner`, `left_semi` and `right_outer` as in `big.join(small, …)`; or `right_semi` and `right_anti`, for the
-        rows of `small` with or without a partner in `big`.
-    null_safe
-        Join by `<=>`: null equals null.
-    index
-        The place of the index, if it is not beside the data.
-    max_keys
-        Distinct keys at most. With more, or if every file may hold a key, Spark's own join runs, with a warning.
-
-    Raises
-    ------
-    InvalidArgumentError
-        The join needs rows of `big` without a partner, or Spark does not compare the types by value.
-    ColumnNotFoundError
-        None of `on` is indexed.
-
-    Design: docs/design/spark.md#prune-join
-    """
+def prune_join(lake: Lake, small: DataFrame, on: Any, how: Any, max_keys: int, *, null_safe: bool) -> DataFrame:
+    """See `ZoneBloom.prune_join`."""
     names = _names(on)
     kind = _HOW.get(how.replace("_", "").lower()) if isinstance(how, str) else None
     if kind is None:
@@ -93,12 +52,7 @@ def prune_join(
             do="other joins need the rows of the big side that do not match",
         )
     check_batch(small)
-    lake = lake_of(catalog, big, index)
-    _check_keys(lake.index, small, names)
-    indexed = [name for name in names if name in lake.index.columns]
-    for name in indexed:
-        check_local_times(catalog.spark, column_of(small, name)[1])
-    pruned = _candidates(lake, small, indexed, max_keys, null_safe=null_safe)
+    pruned = _candidates(lake, small, _indexed(lake, small, names), max_keys, null_safe=null_safe)
     if isinstance(pruned, str):
         warnings.warn(f"prune_join reads the big side whole: {pruned}", RuntimeWarning, stacklevel=3)
         pruned = lake.toDF()
@@ -116,23 +70,27 @@ def _names(on: str | Sequence[str]) -> list[str]:
     return names
 
 
-def _check_keys(index: Index, small: DataFrame, names: Sequence[str]) -> None:
-    """Refuse keys that are not columns, are not indexed, or are not compared by value in Spark."""
-    if not any(name in index.columns for name in names):
-        raise ColumnNotFoundError.among(names[0], index.columns, f"the index {index.root}")
+def _indexed(lake: Lake, small: DataFrame, names: Sequence[str]) -> list[str]:
+    """Those of `names` that are indexed; refused if there is none, or if Spark does not compare one by value."""
+    columns = lake.index.columns
+    indexed = [name for name in names if name in columns]
+    if not indexed:
+        raise ColumnNotFoundError.among(names[0], columns, f"the index {lake.index.root}")
     for name in names:
         if name not in small.columns:
             raise ColumnNotFoundError.among(name, small.columns, "the small side")
-        if name in index.columns:
-            check_pair(column_of(small, name)[1], index.column_type(name))
+    for column in lake.full_schema:
+        for name in indexed:
+            if name.lower() == column.name.lower():
+                check_pair(small.schema[name], column)
+    return indexed
 
 
 def _candidates(
     lake: Lake, small: DataFrame, indexed: Sequence[str], max_keys: int, *, null_safe: bool
 ) -> DataFrame | str:
     """The rows of the lake that have a key of `small`; or the reason to read all rows, and the advice."""
-    columns = [column_of(small, name)[0] for name in indexed]
-    keys = small.selectExpr(*columns).distinct().limit(max_keys + 1).toArrow()
+    keys = small.select(*map(backquoted, indexed)).distinct().limit(max_keys + 1).toArrow()
     if keys.num_rows > max_keys:
         return f"the small side has more than {max_keys:,} distinct keys; raise max_keys"
     predicates = []
@@ -142,12 +100,12 @@ def _candidates(
             return predicate
         predicates.append(predicate)
     try:
-        plan = lake.plan(And(predicates))
-        if plan.choice.method != "plain":
-            return lake.prepare(And(predicates)).frame
+        found = lake.prepare(And(predicates))
     except PredicateError as error:
         return str(error)
-    kept, total = plan.result.kept, plan.result.total
+    if found.method != "plain":
+        return found.frame
+    kept, total = found.plan.result.kept, found.plan.result.total
     share = kept.rows / max(total.rows, 1)
     shown = f"{kept.files} of {total.files} files may hold one of {keys.num_rows:,} keys, {share:.0%} of the rows"
     return f"{shown}; an index with a locator is more exact, and a data set sorted by {indexed[0]} is read less"

@@ -59,9 +59,8 @@ def check_calendar(table: pa.Table, path: str) -> None:
     """
     for name in table.column_names:
         if has_old(table[name], FIRST_TIME):
-            message = f"column {name} of {path} must have no dates before 1582-10-15 and no times before 1900"
             raise DataFileError(
-                f"{message}",
+                f"column {name} of {path} must have no dates before 1582-10-15 and no times before 1900",
                 got="some in the calendar of Spark 2",
                 do="read it with spark.read.parquet, or write it again",
             )

@@ -31,11 +31,16 @@ _CANONICAL = re.compile(r"0|-?[1-9]\d*|\d{4}-\d\d-\d\d", re.ASCII)
 class Names:
     """The names of one data set at present."""
 
+    escaped: frozenset[str]
+    """Partition columns with a value that Spark and the library decode differently."""
+    canonical: frozenset[str]
+    """Partition columns whose values are all integers or dates in their only spelling."""
+
     def __init__(self, view: View) -> None:
         names = [name.lower() for name in view.schema.names]
         self._twice = {name for name, count in Counter(names).items() if count > 1}
-        keys, self._escaped, self._odd = _folders(view.listing)
-        self._keys = frozenset(keys)
+        keys, self.escaped, odd = _folders(view.listing)
+        self.canonical = frozenset(keys) - odd
         own = keys - {field.name for field in view.partition_fields}
         self._twice |= {key.lower() for key in own} & set(names)
         self._leaves = Counter(name.lower() for name in leaf_paths(view.schema))
@@ -45,21 +50,11 @@ class Names:
         """Whether Spark and the library may resolve a name to different columns."""
         return bool(self._twice) or any(count > 1 for count in self._leaves.values())
 
-    @property
-    def escaped(self) -> frozenset[str]:
-        """Partition columns with a value that Spark and the library decode differently."""
-        return self._escaped
-
-    @property
-    def canonical(self) -> frozenset[str]:
-        """Partition columns whose values are all integers or dates in their only spelling."""
-        return self._keys - self._odd
-
     def is_same(self, name: str) -> bool:
         """Whether `name`, a column or the dotted path of a leaf, means the same values to Spark and the index."""
         lower = name.lower()
         is_twice = any(lower == one or lower.startswith(f"{one}.") for one in self._twice)
-        return not is_twice and name not in self._escaped and self._leaves[lower] == 1
+        return not is_twice and name not in self.escaped and self._leaves[lower] == 1
 
 
 def _folders(listing: Iterable[str]) -> tuple[set[str], frozenset[str], frozenset[str]]:

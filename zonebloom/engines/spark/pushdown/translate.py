@@ -68,13 +68,11 @@ class Condition:
     """Lists that Spark joins with."""
     is_local: bool = True
     """Whether the columns of a row determine it, so that any reader gives the same rows."""
-    is_whole: bool = True
-    """Whether `predicate` has a part for each part of the condition."""
 
     @property
     def columns(self) -> frozenset[str] | None:
         """Names of columns, or of leaves of structs, that the condition reads; None if only Spark can tell."""
-        if not self.is_whole or any(isinstance(node, Piece) for node in self.predicate.walk()):
+        if any(isinstance(node, Piece) for node in self.predicate.walk()):
             return None
         return frozenset(self.predicate.columns())
 
@@ -84,12 +82,6 @@ class Condition:
         unsure = Piece, Comparison
         sure = [part for part in conjuncts(self.predicate) if not any(isinstance(node, unsure) for node in part.walk())]
         return And(sure) if sure else EVERY_ROW
-
-    def filtered(self, frame: DataFrame) -> DataFrame:
-        """The rows of `frame` in which Spark finds the condition TRUE; keys are not applied."""
-        for condition in self.residual:
-            frame = frame.where(condition)
-        return frame
 
 
 def understand(given: str | Column | Predicate, binder: Binder, template: DataFrame) -> Condition:
@@ -132,15 +124,17 @@ def understand_all(given: Sequence[str | Column | Predicate], binder: Binder, te
     if not given:
         raise TypeError("a condition must be given, got none; toDF() has all rows")
     found = [understand(one, binder, template) for one in given]
-    if len(found) == 1:
-        return found[0]
+    return found[0] if len(found) == 1 else _joint(" AND ".join(one.shown for one in found), found)
+
+
+def _joint(shown: str, parts: Sequence[Condition]) -> Condition:
+    """The condition that all `parts` are TRUE."""
     return Condition(
-        " AND ".join(one.shown for one in found),
-        And([one.predicate for one in found]),
-        tuple(one for each in found for one in each.residual),
-        tuple(one for each in found for one in each.keys),
-        all(one.is_local for one in found),
-        is_whole=all(one.is_whole for one in found),
+        shown,
+        And([part.predicate for part in parts]),
+        tuple(filtered for part in parts for filtered in part.residual),
+        tuple(keys for part in parts for keys in part.keys),
+        all(part.is_local for part in parts),
     )
 
 
@@ -261,7 +255,7 @@ def _implied(found: Condition, given: Column, guess: Predicate, binder: Binder, 
         try:
             base = opaque(template.sparkSession, template.schema)  # Spark refuses some types, such as months
             if implies(base, given, column_of(And([part for part, _ in parts]), binder)):
-                return replace(found, predicate=And([known for _, known in parts]), is_whole=False)
+                return replace(found, predicate=And([*(known for _, known in parts), found.predicate]))
         except (PySparkException, PredicateError):
             continue
     return found
@@ -301,6 +295,4 @@ def _with_keys(shown: str, given: Predicate, known: Predicate, binder: Binder) -
             found.append(keys_condition(binder.path(values.column), values.values, binder))
         else:
             found.append(Condition("", bound(part, binder), (column_of(part, binder),)))
-    residual = tuple(one for part in found for one in part.residual)
-    keys = tuple(one for part in found for one in part.keys)
-    return Condition(shown, And([part.predicate for part in found]), residual, keys)
+    return _joint(shown, found)

@@ -12,16 +12,16 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import types
-from pyspark.sql.types import DataType, StructType
+from pyspark.sql.types import DataType, StructField, StructType
 
-from zonebloom.arrow import unwrapped
+from zonebloom.arrow import is_text, unwrapped
 from zonebloom.bloom.hashing import resolve_column
 from zonebloom.engines.spark.pushdown.calendars import FIRST_DATE, SURE_TIME
 from zonebloom.engines.spark.pushdown.names import Names
@@ -32,7 +32,8 @@ from zonebloom.reasons import Reason, ReasonCode
 if TYPE_CHECKING:
     from zonebloom.search.view import View
 
-_CHAR = "__CHAR_VARCHAR_TYPE_STRING"
+CHAR = "__CHAR_VARCHAR_TYPE_STRING"
+"""Metadata key of a text column's declared type, CHAR(n) or VARCHAR(n)."""
 _READ_AS_STORED = frozenset({"comment", "parquet.field.id", "CURRENT_DEFAULT"})
 """Metadata of a column that changes no value. `CURRENT_DEFAULT` is for writers; ids have a rule of their own."""
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
@@ -141,18 +142,19 @@ class Binder:
 
     def path(self, name: str) -> tuple[str, ...]:
         """The parts of a dotted name: a column of exactly that name, or the path of a leaf of a struct."""
-        is_column = any(field.name.lower() == name.lower() for field in self._schema.fields)
-        return (name,) if is_column else tuple(name.split("."))
+        return (name,) if all(self._fields([name])) else tuple(name.split("."))
 
     def has_column(self, name: str) -> bool:
         """Whether Spark has a column, or a leaf of a struct, of that dotted name."""
+        return all(self._fields(self.path(name)))
+
+    def _fields(self, path: Sequence[str]) -> Iterator[list[StructField]]:
+        """For each part of `path` the fields of that name, in any case."""
         held: Any = self._schema
-        for part in self.path(name):
-            found = [one for one in getattr(held, "fields", ()) if one.name.lower() == part.lower()]
-            if not found:
-                return False
-            held = found[0].dataType
-        return True
+        for part in path:
+            fields = [one for one in getattr(held, "fields", ()) if one.name.lower() == part.lower()]
+            yield fields
+            held = fields[0].dataType if fields else None
 
     def target(self, path: Sequence[str]) -> Target:
         """The column that Spark means by `path`.
@@ -162,21 +164,12 @@ class Binder:
         UnboundError
             Spark and the index may mean different columns, or their types do not compare.
         """
-        held: Any = self._schema
-        spelled: list[str] = []
-        metadata: list[Mapping[str, Any]] = []
-        for part in path:
-            fields = getattr(held, "fields", ())
-            same = [one for one in fields if one.name == part] or [
-                one for one in fields if one.name.lower() == part.lower()
-            ]
-            alike = sum(one.name.lower() == part.lower() for one in fields)
-            if len(same) != 1 or alike != 1:
-                shown = ".".join(path)
-                raise UnboundError(ReasonCode.PREDICATE_NOT_SUPPORTED, f"{shown} must name one column of the data set")
-            spelled.append(same[0].name)
-            held = same[0].dataType
-            metadata.append(same[0].metadata)
+        found = list(self._fields(path))
+        if any(len(fields) != 1 for fields in found):
+            shown = ".".join(path)
+            raise UnboundError(ReasonCode.PREDICATE_NOT_SUPPORTED, f"{shown} must name one column of the data set")
+        fields = [field for (field,) in found]
+        spelled, held = [field.name for field in fields], fields[-1].dataType
         if spelled != list(path) and not self._resolves(*path):
             message = f"{'.'.join(path)} must be a column, and names are case-sensitive"
             raise UnboundError(ReasonCode.PREDICATE_NOT_SUPPORTED, message)
@@ -185,7 +178,7 @@ class Binder:
         if is_dotted or not self.names.is_same(name):
             message = f"column {name} must be the same for Spark and the index, got names that they read differently"
             raise UnboundError(ReasonCode.PREDICATE_NOT_SUPPORTED, message)
-        if altering := next(filter(None, map(altering_metadata, metadata)), None):
+        if altering := next(filter(None, (altering_metadata(field.metadata) for field in fields)), None):
             raise _unfit(f"column {name} must be read as it is stored, got the metadata {altering}")
         if name in self._partitions and self._may_move:
             raise _unfit(f"column {name} must have the values of folders, and partitions of a table may lie elsewhere")
@@ -302,19 +295,27 @@ def altering_metadata(metadata: Mapping[str, Any]) -> str | None:
     'EXISTS_DEFAULT'
     """
     for key, value in metadata.items():
-        if key not in _READ_AS_STORED and not (key == _CHAR and str(value).startswith("varchar(")):
+        if key not in _READ_AS_STORED and not (key == CHAR and str(value).startswith("varchar(")):
             return key
     return None
 
 
 def altered_column(of: DataType) -> str | None:
     """A column or inner field of a type with metadata that may alter its values; None if there is none."""
-    for field in getattr(of, "fields", ()):
-        if altering := altering_metadata(field.metadata):
-            return f"{field.name} with {altering}"
-    inner = [one.dataType for one in getattr(of, "fields", ())]
+    for inner in nested_types(of):
+        for field in getattr(inner, "fields", ()):
+            if altering := altering_metadata(field.metadata):
+                return f"{field.name} with {altering}"
+    return None
+
+
+def nested_types(of: DataType) -> Iterator[DataType]:
+    """A type, and all types within it."""
+    yield of
+    inner = [field.dataType for field in getattr(of, "fields", ())]
     inner += [getattr(of, name) for name in ("elementType", "keyType", "valueType") if hasattr(of, name)]
-    return next(filter(None, map(altered_column, inner)), None)
+    for one in inner:
+        yield from nested_types(one)
 
 
 # --- pairs of types ---------------------------------------------------------------------------------------------------
@@ -323,9 +324,8 @@ def altered_column(of: DataType) -> str | None:
 def _pair(spark: DataType, arrow: pa.DataType) -> str | None:  # noqa: C901 - one case a pair
     """The kind of a pair of types, if Spark compares the values that the index has hashed."""
     arrow = unwrapped(arrow, keeps_uuid=True)
-    is_text = arrow in (pa.string(), pa.large_string(), pa.string_view())
     is_bytes = arrow in (pa.binary(), pa.large_binary(), pa.binary_view()) or pa.types.is_fixed_size_binary(arrow)
-    if spark == types.StringType() and is_text:  # another collation is another type
+    if spark == types.StringType() and is_text(arrow):  # another collation is another type
         return "text"
     if isinstance(spark, types.BinaryType) and is_bytes:
         return "bytes"

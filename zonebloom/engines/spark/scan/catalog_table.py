@@ -8,7 +8,6 @@ Design: docs/design/spark.md#frames
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Self
 
 from pyspark.errors import PySparkException
 
-from zonebloom.engines.spark.catalog import location_of, table_of
+from zonebloom.engines.spark.catalog import described, location_of, table_of
 from zonebloom.engines.spark.pushdown.names import backquoted
 from zonebloom.engines.spark.pushdown.types import altered_column
 from zonebloom.engines.spark.scan.layout import values_of
@@ -60,7 +59,7 @@ class CatalogTable:
             return None
         spark, name = frame.sparkSession, backquoted(*table.split("."))
         try:
-            described = json.loads(spark.sql(f"DESCRIBE EXTENDED {name} AS JSON").collect()[0][0])
+            properties = described(spark, name)
             is_whole = frame.sameSemantics(spark.table(name))
         except PySparkException as error:
             raise InvalidArgumentError(
@@ -68,19 +67,16 @@ class CatalogTable:
                 got=f"{table}: {error.getCondition()}",
                 do="pass the path of the files",
             ) from error
-        strange = sorted(set(described.get("storage_properties", ())) - _OPTIONS)
+        strange = sorted(set(properties.get("storage_properties", ())) - _OPTIONS)
         altered = altered_column(frame.schema)
         problem = f"the option {strange[0]}" if strange else f"column {altered}" if altered else ""
         if problem or not is_whole:
-            message = (
-                "a table to read must have the rows of its files, which options and metadata of columns may change"
-            )
             raise InvalidArgumentError(
-                f"{message}",
+                "a table to read must have the rows of its files, which options and metadata of columns may change",
                 got=f"{table} with {problem or 'options of a reader'}",
                 do="query it by spark.sql, or pass the path of the files",
             )
-        return cls(frame, name, bool(described.get("partition_columns")))
+        return cls(frame, name, bool(properties.get("partition_columns")))
 
     def misplaced(self, dataset: DatasetSnapshot, listing: Iterable[str], paths: Iterable[str]) -> str | None:
         """The reason why the table may have other partition values than the folders of `paths`; None if it has not.
@@ -107,8 +103,7 @@ class CatalogTable:
             return None
         literals = {key: "null" if value is None else f"'{value}'" for key, value in values.items()}
         spec = ", ".join(f"{backquoted(key)} = {literal}" for key, literal in literals.items())
-        described = self.frame.sparkSession.sql(f"DESCRIBE EXTENDED {self.name} PARTITION ({spec}) AS JSON")
-        return location_of(str(json.loads(described.collect()[0][0]).get("location")))
+        return location_of(str(described(self.frame.sparkSession, self.name, f"PARTITION ({spec})").get("location")))
 
 
 def _folder_of(path: str) -> str:

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from pyspark.sql import SparkSession
-from pyspark.sql.types import DataType, StructType
+from pyspark.sql.types import StructType
 
 from zonebloom.engines.spark.pushdown.calendars import is_moving
 from zonebloom.engines.spark.pushdown.names import misread
 from zonebloom.engines.spark.pushdown.translate import NOT_OF_COLUMNS, Condition
-from zonebloom.engines.spark.pushdown.types import Binder, altered_column
+from zonebloom.engines.spark.pushdown.types import Binder, altered_column, nested_types
 from zonebloom.engines.spark.scan.layout import Layout
 from zonebloom.engines.spark.scan.types import nullable_type
 from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, UnsupportedTypeError
@@ -39,6 +39,9 @@ MOST_FILES = 1024
 DRIVER_ROW_BYTES = 64 << 20
 """Bytes of rows, in Arrow, that the driver holds. Spark's heap, of 1 GiB by default, needs some times as much."""
 BY_ID = "Spark finds columns by their ids, and the index by their names"
+
+
+_TIMES = ("date", "timestamp", "timestamp_ntz")
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,15 +155,9 @@ def obstacle_of_rows(
         other = next((one.name for one, spark_type, its in pairs if spark_type != its), None)
         if other is not None:
             return f"column {other} has another type in Spark than in the library"
-        if has_times(schema) and is_moving(spark, view, paths):
+        has_times = any(one.typeName() in _TIMES for one in nested_types(schema))
+        if has_times and is_moving(spark, view, paths):
             return "Spark moves old dates to another calendar"
         return misread(view, binder.names, paths)
     except (ColumnNotFoundError, DataFileError, UnsupportedTypeError) as error:
         return str(error)
-
-
-def has_times(of: DataType) -> bool:
-    """Whether a type is or contains a date or a timestamp."""
-    inner = [one.dataType for one in of] if hasattr(of, "fields") else []
-    inner += [getattr(of, name) for name in ("elementType", "keyType", "valueType") if hasattr(of, name)]
-    return of.typeName() in ("date", "timestamp", "timestamp_ntz") or any(map(has_times, inner))

@@ -15,7 +15,7 @@ import datetime as dt
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -31,7 +31,7 @@ from zonebloom.engines.spark.pushdown.names import backquoted, resolves
 from zonebloom.engines.spark.pushdown.translate import Condition, keys_condition, understand_all
 from zonebloom.engines.spark.pushdown.types import Binder, Piece
 from zonebloom.engines.spark.scan.catalog_table import CatalogTable
-from zonebloom.engines.spark.scan.choice import BY_ID, DRIVER_ROW_BYTES, Choice, Kept, Method, choose
+from zonebloom.engines.spark.scan.choice import BY_ID, DRIVER_ROW_BYTES, Choice, Kept, Method, choose, obstacle_of_rows
 from zonebloom.engines.spark.scan.layout import Layout
 from zonebloom.engines.spark.scan.readers import Reader, SparkReader, filtered, local_frame
 from zonebloom.engines.spark.scan.row_ranges import local_rows, read_rows
@@ -60,16 +60,24 @@ class Plan:
 
     condition: Condition
     """The condition, with its parts for the index and for Spark."""
-    result: SearchResult
-    """The search: rows, zones and bytes kept of total, and the reasons."""
+    query: Query
+    """The search over the data set as it was listed."""
     choice: Choice
     """The way to read, and why."""
-    view: View
-    """The data set as it was listed."""
     paths: tuple[str, ...]
     """Files that must be read, relative to the root."""
     wider: Callable[[], Choice]
     """Gives the way to read if the rows prove too large for the driver."""
+
+    @property
+    def view(self) -> View:
+        """The data set as it was listed."""
+        return self.query.view
+
+    @property
+    def result(self) -> SearchResult:
+        """The result of the search: rows, zones and bytes kept of total, and the reasons."""
+        return self.query.result
 
 
 @dataclass(frozen=True)
@@ -153,12 +161,7 @@ class Lake:
     @property
     def schema(self) -> StructType:
         """Schema of the rows that `where` gives."""
-        return self.full_schema if self._columns is None else self._part(self._columns)
-
-    def _part(self, names: Iterable[str]) -> StructType:
-        """Some columns, in the order of the data set."""
-        wanted = set(names)
-        return StructType([field for field in self.full_schema if field.name in wanted])
+        return StructType([self.full_schema[name] for name in self.columns])
 
     def _known(self, columns: Sequence[str]) -> tuple[str, ...]:
         known = self.full_schema.names
@@ -191,7 +194,7 @@ class Lake:
     @property
     def dtypes(self) -> list[tuple[str, str]]:
         """Names and types of the columns, in order."""
-        return [(field.name, field.dataType.simpleString()) for field in self._selected(self._template).schema]
+        return [(field.name, field.dataType.simpleString()) for field in self.schema]
 
     def printSchema(self) -> None:  # noqa: N802 - Spark's name
         """Print names and types of the columns as a tree."""
@@ -329,16 +332,13 @@ class Lake:
         self, *conditions: str | Column | Predicate, method: Asked | None = None, strict: bool = False
     ) -> PrunedRead:
         """`where`, with the plan: what is skipped, and why not more."""
-        if self.resolve is not None:
-            return self._now().prepare(*conditions, method=method, strict=strict)
-        return self._read(lambda binder: self._understood(conditions, binder), method, strict=strict)
+        lake = self._now()
+        return lake._read(lambda binder: lake._understood(conditions, binder), method, strict=strict)  # noqa: SLF001 - of its class
 
-    def plan(self, condition: str | Column | Predicate, *, method: Asked | None = None, strict: bool = False) -> Plan:
+    def plan(self, condition: str | Column | Predicate, *, method: Asked | None = None) -> Plan:
         """How `condition` would be read now. Nothing is read."""
-        if self.resolve is not None:
-            return self._now().plan(condition, method=method, strict=strict)
-        view, binder = self._state(strict=strict)
-        return self._planned(self._understood([condition], binder), view, binder, method)
+        lake = self._now()
+        return lake._planned(lambda binder: lake._understood([condition], binder), method, strict=False)  # noqa: SLF001 - of its class
 
     def _understood(self, conditions: Sequence[str | Column | Predicate], binder: Binder) -> Condition:
         is_of_session = self._frame is not None and self._frame.sparkSession is self.spark  # proofs need its settings
@@ -374,18 +374,23 @@ class Lake:
         micros = self.spark.sql(asked).collect()[0].micros
         return dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=micros)
 
-    def _planned(self, condition: Condition, view: View, binder: Binder, method: Asked | None) -> Plan:
+    def _planned(self, understood: Callable[[Binder], Condition], method: Asked | None, *, strict: bool) -> Plan:
         asked = self.method if method is None else method
         _check_method(asked)
+        view, binder = self._state(strict=strict)
+        condition = understood(binder)
         is_by_id = self._has_ids and reads_by_id(self.spark)
         if is_by_id:
             condition = replace(condition, predicate=Piece(condition.shown, BY_ID))
+        query = Query(view, condition.predicate, own_filters=False)
         with self._lock:
-            result = Query(view, condition.predicate, own_filters=False).result
+            result = query.result
         paths = tuple(filter(self._reader.is_seen(view.listing), result.files))
         schema = self._read_schema(condition)
         misplaced = None if self.table is None else self.table.misplaced(view.dataset, view.listing, paths)
-        obstacle = BY_ID if is_by_id else self._reader.obstacle(condition, schema, view, binder, paths)
+        obstacle = BY_ID if is_by_id else None
+        if self._reader.is_native and not is_by_id:
+            obstacle = obstacle_of_rows(condition, schema, view, binder, paths, spark=self.spark)
         kept = Kept(
             files=len(paths),
             of_files=len(view.listing),
@@ -398,7 +403,7 @@ class Lake:
             is_native=self._reader.is_native,
         )
         wider = partial(choose, replace(kept, is_wide=True), asked)
-        return Plan(condition, result, choose(kept, asked), view, paths, wider)
+        return Plan(condition, query, choose(kept, asked), paths, wider)
 
     def _read_schema(self, condition: Condition) -> StructType:
         """The columns to read: the lake's and those of the condition; all if the condition has parts for Spark."""
@@ -406,7 +411,7 @@ class Lake:
         if self._columns is None or known is None:
             return self.full_schema
         above = {name.split(".")[0] for name in known}
-        return self._part({*self._columns, *known, *above})
+        return StructType([field for field in self.full_schema if field.name in {*self._columns, *known, *above}])
 
     @cached_property
     def _lack(self) -> str | None:
@@ -416,32 +421,27 @@ class Lake:
 
     def _read(self, understood: Callable[[Binder], Condition], method: Asked | None, *, strict: bool) -> PrunedRead:
         """The read; if files change or vanish meanwhile, they are listed again. The last attempt is a plain read."""
-
-        def planned(asked: Asked | None) -> Plan:
-            view, binder = self._state(strict=strict)
-            return self._planned(understood(binder), view, binder, asked)
-
         for _ in range(_ATTEMPTS - 1):
             try:
-                return self.by(planned(method))
+                return self.by(self._planned(understood, method, strict=strict))
             except DataFileError:
                 continue
             except AnalysisException as error:
                 if error.getCondition() != "PATH_NOT_FOUND":
                     raise
-        return self.by(planned("plain" if method in (None, "auto") else method))
+        last = "plain" if method in (None, "auto") else method
+        return self.by(self._planned(understood, last, strict=strict))
 
     def by(self, plan: Plan) -> PrunedRead:
         """The rows, read as `plan` says."""
-        method, schema, wanted = plan.choice.method, self._read_schema(plan.condition), plan.condition.exact
-        layout = Layout(plan.view)
-        if isinstance(self._reader, SparkReader) and method == "files":
-            frame = self._reader.files(plan.paths, self.full_schema, plan.condition)
-            return PrunedRead(self._selected(self._guarded(frame, plan)), plan)
+        reader, method, condition = self._reader, plan.choice.method, plan.condition
+        layout, schema, wanted = Layout(plan.view), self._read_schema(condition), condition.exact
         if method == "plain":
-            frame = self._reader.whole(plan.view, self.full_schema, schema)
+            frame = reader.whole(plan.view, self.full_schema, schema)
         elif method == "row_ranges":
             frame = read_rows(self.spark, layout, self._rows(plan), schema, wanted=wanted, found=plan.result)
+        elif isinstance(reader, SparkReader) and method == "files":
+            frame = reader.files(plan.paths, self.full_schema)
         elif plan.paths:
             try:
                 rows = local_rows(layout, self._rows(plan), schema, wanted, max_bytes=DRIVER_ROW_BYTES)
@@ -449,12 +449,11 @@ class Lake:
                 return self.by(replace(plan, choice=plan.wider()))
             frame = local_frame(self.spark, rows, schema)
         else:
-            frame, plan = self._template.where("1 = 0"), replace(plan, condition=replace(plan.condition, keys=()))
-        frame = frame if method == "plain" else self._guarded(frame, plan)
-        return PrunedRead(self._selected(filtered(self.spark, frame, plan.condition)), plan)
-
-    def _guarded(self, frame: DataFrame, plan: Plan) -> DataFrame:
-        return self._reader.guarded(frame, plan.view, self.full_schema)
+            frame = self._template.where("1 = 0")  # the optimizer sees that there are no rows, and runs no job
+            condition = replace(condition, residual=(), keys=())
+        if method != "plain":
+            frame = reader.guarded(frame, plan.view, self.full_schema)
+        return PrunedRead(self._selected(filtered(self.spark, frame, condition)), plan)
 
     def _rows(self, plan: Plan) -> RowSelection:
         """The candidate rows of the files that Spark reads."""

@@ -1,14 +1,12 @@
-"""`read`: the lake of a path, a table or a frame, and the reader of its files.
+"""The lake of a path, a table or a frame, and the reader of its files.
 
 Design: docs/design/spark.md#reads, docs/design/spark.md#tables
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
-
-from pyspark.sql import SparkSession
 
 from zonebloom.engines.spark.catalog import Catalog, Place, check_is_read_by_spark
 from zonebloom.engines.spark.pushdown.implied import explained
@@ -23,34 +21,15 @@ _FILES_BY_PATH = "InMemoryFileIndex"
 """The listing that a plan names if it reads files by their paths, without the log of a table."""
 
 
-def read(
-    spark: SparkSession,
+def lake_of(
+    catalog: Catalog,
     path: Any,
+    index: Place = None,
     *,
-    index: str | None = None,
-    storage_options: Mapping[str, str] | None = None,
     method: Asked = "auto",
     columns: Sequence[str] | None = None,
 ) -> Lake:
-    """The data set at `path`. Its `.where(condition)` reads only rows that may match.
-
-    The schema is that of `spark.read.parquet(path)` at this moment; files are listed for each query. One `Lake` serves
-    any number of queries and threads, and retains the open index. The driver or executors read tables (without their
-    deleted rows) and files in a store. Their schema has the columns of the index.
-
-    Parameters
-    ----------
-    path
-        The data set as it was given to `build_index`; a frame that is a plain scan of it; or a table of Spark's
-        catalog, such as `db.events`, with its present files.
-    index
-        The place of the index, if it is not beside the data. Files of `path` that are not in it are read whole.
-    storage_options
-        Options of the library's stores.
-    method
-        `auto` chooses for each query; `driver`, `row_ranges`, `files` and `plain` force one way.
-    columns
-        Columns of the rows, in order; all by default.
+    """See `ZoneBloom.read`.
 
     Raises
     ------
@@ -60,21 +39,7 @@ def read(
         The data set is a Lance table, or a frame has other rows or columns than its files.
     ColumnNotFoundError
         There is no such column.
-
-    Design: docs/design/spark.md#reads
     """
-    return lake_of(Catalog(spark, None, storage_options), path, index, method=method, columns=columns)
-
-
-def lake_of(
-    catalog: Catalog,
-    path: Any,
-    index: Place = None,
-    *,
-    method: Asked = "auto",
-    columns: Sequence[str] | None = None,
-) -> Lake:
-    """`read`, with the session and the options of `catalog`."""
     spark, source = catalog.spark, catalog.source(path)
 
     def reopen() -> Index:
@@ -97,7 +62,7 @@ def lake_of(
             got=f"a scan of the Parquet files of {data.location}",
             do="use read(path) with the path of the table",
         )
-    if list(map(_typed, frame.schema)) != list(map(_typed, lake.full_schema)):
+    if frame.dtypes != [(field.name, field.dataType.simpleString()) for field in lake.full_schema]:
         raise InvalidArgumentError(
             f"a table to read must have the columns of its files, {lake.full_schema.simpleString():.200}",
             got=f"{frame.schema.simpleString():.200}",
@@ -108,7 +73,3 @@ def lake_of(
     elif isinstance(reader, SparkReader):
         reader.check_plain_scan(frame, lake.full_schema)
     return lake
-
-
-def _typed(field: Any) -> tuple[str, str]:
-    return field.name, field.dataType.simpleString()

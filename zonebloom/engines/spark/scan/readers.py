@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
-from functools import partial
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -22,9 +21,7 @@ from pyspark.sql.types import StructField, StructType
 
 from zonebloom.engines.spark.pushdown.names import backquoted
 from zonebloom.engines.spark.pushdown.translate import Condition, Keys
-from zonebloom.engines.spark.pushdown.types import Binder
 from zonebloom.engines.spark.scan.catalog_table import CatalogTable
-from zonebloom.engines.spark.scan.choice import obstacle_of_rows
 from zonebloom.engines.spark.scan.layout import Layout
 from zonebloom.engines.spark.scan.row_ranges import read_rows
 from zonebloom.engines.spark.scan.types import arrow_type
@@ -45,7 +42,8 @@ _LISTING_JOBS = "spark.sql.sources.parallelPartitionDiscovery.threshold"
 
 def filtered(spark: SparkSession, frame: DataFrame, condition: Condition) -> DataFrame:
     """`frame` filtered by the condition and its keys, by Spark alone."""
-    frame = condition.filtered(frame)
+    for one in condition.residual:
+        frame = frame.where(one)
     for keys in condition.keys:
         frame = _joined(spark, frame, keys)
     return frame
@@ -84,9 +82,6 @@ class RangeReader:
         """`frame`: Spark has no plan of what is read here."""
         return frame
 
-    def obstacle(self, *_: Any) -> None:
-        """None: there is no other way to read."""
-
 
 class SparkReader:
     """Spark reads Parquet files of this machine, or a table of its catalog with such files."""
@@ -108,12 +103,6 @@ class SparkReader:
         if self._guard is None:
             self._guard = self._listed(view.listing, schema) if self.table is None else self.table.frame
         return frame.unionAll(self._guard.select(*map(backquoted, frame.columns)).where("false"))
-
-    def obstacle(
-        self, condition: Condition, schema: StructType, view: View, binder: Binder, paths: tuple[str, ...]
-    ) -> str | None:
-        """Why the library's rows might differ from Spark's; None if they cannot."""
-        return obstacle_of_rows(condition, schema, view, binder, paths, spark=self.spark)
 
     def check_plain_scan(self, frame: DataFrame, schema: StructType) -> None:
         """Refuse a frame that is not Spark's plain read of this data set; Spark compares the two.
@@ -198,19 +187,11 @@ class SparkReader:
         is_keyed, is_listed = are_folders_keys(listing), self.dataset.layout != "folder"
         return partial(is_visible, is_keyed=is_keyed, is_listed=is_listed)
 
-    def files(self, paths: tuple[str, ...], schema: StructType, condition: Condition) -> DataFrame:
-        """The rows of some files where `condition`, by Spark itself.
-
-        They come in scans of few files each, which Spark lists without a job. A union has no `_metadata`, so each scan
-        is filtered alone.
-        """
+    def files(self, paths: tuple[str, ...], schema: StructType) -> DataFrame:
+        """The rows of some files, by Spark itself: scans of few files each, which Spark lists without a job."""
         reader = self.spark.read.schema(schema).option("basePath", url_of(self.dataset.location))
         chunks = [paths[first : first + _CHUNK] for first in range(0, len(paths), _CHUNK)]
-        frames = [condition.filtered(reader.parquet(*map(self._path, chunk))) for chunk in chunks]
-        whole = frames[0]
-        for frame in frames[1:]:
-            whole = whole.unionAll(frame)
-        return filtered(self.spark, whole, replace(condition, residual=()))
+        return reduce(DataFrame.unionAll, [reader.parquet(*map(self._path, chunk)) for chunk in chunks])
 
     def _path(self, path: str) -> str:
         return escaped(url_of(self.dataset.absolute(path)))

@@ -29,7 +29,6 @@ from zonebloom.predicates.selection import RowSelection
 from zonebloom.search.query import Query
 
 if TYPE_CHECKING:
-    from zonebloom.engines.spark.catalog import Catalog, Place
     from zonebloom.search.result import SearchResult
     from zonebloom.search.view import View
 
@@ -42,55 +41,25 @@ _VALUE_BYTES = 8
 _NAMES = ("path", "fragment_id", "start", "stop")
 
 
-def search(catalog: Catalog, path: Any, condition: str | Column | Predicate, index: Place = None) -> SearchResult:
-    """The row ranges of the present files that may match. The search runs now, on the driver.
+def searched(spark: SparkSession, layout: Layout, condition: str | Column | Predicate) -> SearchResult:
+    """The row ranges of the listed files that may match. The search runs now, on the driver.
 
     Design: docs/design/spark.md#row-ranges
     """
-    return _searched(catalog.spark, Layout(catalog.view(path, index)), condition)
+    binder = Binder(layout.readable, layout.view)
+    template = spark.createDataFrame([], layout.readable)
+    return Query(layout.view, understand(condition, binder, template).predicate, own_filters=False).result
 
 
 def map_candidates(
-    catalog: Catalog,
-    path: Any,
-    wanted: str | Column | Predicate | DataFrame | pa.Table,
-    function: Function,
-    schema: Any,
-    *,
-    index: Place = None,
-    columns: Sequence[str] | None = None,
+    spark: SparkSession, layout: Layout, wanted: Any, function: Function, schema: Any, *, columns: Sequence[str] | None
 ) -> DataFrame:
-    """`function` over the rows of candidate row ranges, as `mapInArrow` runs it over a whole frame.
-
-    A task gives the function all rows of its ranges, in order of path and row. Not all of them match.
-
-    Parameters
-    ----------
-    wanted
-        A condition; or all or some of the row ranges of `SearchResult.to_arrow`, as a table or a frame.
-    function
-        Takes an iterator of record batches in Spark's types, and gives one in `schema`; called once a task.
-    schema
-        Schema of the function's output, as for `mapInArrow`.
-    columns
-        Columns that the function needs; all by default.
-
-    Raises
-    ------
-    StaleIndexError
-        A file of the row ranges changed.
-    InvalidArgumentError
-        `wanted` has no row ranges.
-
-    Design: docs/design/spark.md#row-ranges
-    """
-    layout = Layout(catalog.view(path, index))
+    """See `ZoneBloom.map_candidates`."""
     if isinstance(wanted, DataFrame):
         wanted = wanted.toArrow()
-    found = None if isinstance(wanted, pa.Table) else _searched(catalog.spark, layout, wanted)
+    found = None if isinstance(wanted, pa.Table) else searched(spark, layout, wanted)
     rows = _given(layout.view, wanted) if found is None else found.row_ranges
-    asked = layout.schema(columns)
-    return read_rows(catalog.spark, layout, rows, asked, function=function, schema=schema, found=found)
+    return read_rows(spark, layout, rows, layout.schema(columns), function=function, schema=schema, found=found)
 
 
 def read_rows(
@@ -178,23 +147,7 @@ def _stale(path: str) -> StaleIndexError:
     )
 
 
-# --- searching --------------------------------------------------------------------------------------------------------
-
-
-def _searched(spark: SparkSession, layout: Layout, condition: Any) -> SearchResult:
-    binder = Binder(layout.readable, layout.view)
-    template = spark.createDataFrame([], layout.readable)
-    return Query(layout.view, understand(condition, binder, template).predicate, own_filters=False).result
-
-
 # --- on executors -----------------------------------------------------------------------------------------------------
-
-
-def rows_of(narrowing: bytes, sent: bytes) -> Iterator[pa.RecordBatch]:
-    """On an executor: the rows of a task that `read_rows` packed."""
-    reading, task = unpickled(sent)
-    found: Iterator[pa.RecordBatch] = replace(reading, narrowing=unpickled(narrowing)).batches(task)
-    return found
 
 
 def mapped_rows(
@@ -203,4 +156,6 @@ def mapped_rows(
     """On an executor: the output of `function` over the rows of each task; empty batches are left out."""
     for batch in batches:
         for number in batch.column(0).to_pylist():
-            yield from (made for made in function(rows_of(narrowing, sent[number // each])) if made.num_rows)
+            reading, task = unpickled(sent[number // each])
+            rows = replace(reading, narrowing=unpickled(narrowing)).batches(task)
+            yield from (made for made in function(rows) if made.num_rows)

@@ -23,12 +23,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import types as spark
 
-import zonebloom
 from zonebloom.arrow import to_numpy, without_views
 from zonebloom.engines.spark.pushdown.calendars import check_calendar, is_old_writer
 from zonebloom.engines.spark.pushdown.names import respelled
 from zonebloom.engines.spark.scan.types import arrow_schema, as_spark
-from zonebloom.errors import DataFileError, MissingDependencyError
+from zonebloom.errors import DataFileError
 from zonebloom.formats import DataFile, DatasetSnapshot, ParquetDataset
 from zonebloom.formats.parquet.file import open_parquet
 from zonebloom.formats.table import TableSnapshot
@@ -131,8 +130,6 @@ class Reading:
     """Where the files are."""
     schema: spark.StructType
     """The columns, in the types of Spark."""
-    version: str = zonebloom.__version__
-    """Version of zonebloom on the driver."""
     narrowing: Narrowing | None = None
     """A predicate that is TRUE in all wanted rows; None gives every row of the splits."""
     max_bytes: int | None = None
@@ -155,17 +152,9 @@ class Reading:
         ------
         DataFileError
             A file is missing, unreadable, or not the one that was listed.
-        MissingDependencyError
-            Another version of zonebloom runs here than on the driver.
         TooWideError
             The rows have more than `max_bytes`.
         """
-        if self.version != zonebloom.__version__:
-            raise MissingDependencyError(
-                f"executors must have zonebloom {self.version} as the driver does",
-                got=zonebloom.__version__,
-                do=f'pip install "zonebloom=={self.version}" on them',
-            )
         files = [list(found) for _, found in itertools.groupby(splits, key=lambda split: split.path)]
         parts = [part for file in files for part in packed(file, OPEN_BYTES * 8)]  # small splits open their file once
         num_bytes = 0
@@ -220,9 +209,9 @@ class Reading:
         for field in self.schema:
             has_none = field.name not in data.schema.names and field.name not in split.values
             if has_none and _DEFAULT in field.metadata:
-                message = f"data file {split.path} must have column {field.name}, for which Spark would give"
+                value = field.metadata[_DEFAULT]
                 raise DataFileError(
-                    f"{message} {field.metadata[_DEFAULT]}",
+                    f"data file {split.path} must have column {field.name}, for which Spark would give {value}",
                     got="none",
                     do="write the file again, or leave the column out by columns=",
                 )

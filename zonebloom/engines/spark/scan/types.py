@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 from pyspark.sql import types as spark
 
-from zonebloom.arrow import rounds_floats, some_leaf, unwrapped
+from zonebloom.arrow import is_text, rounds_floats, some_leaf, unwrapped
 from zonebloom.errors import DataFileError, UnsupportedTypeError
 
 _MAX_PRECISION = 38
@@ -34,7 +34,7 @@ _PLAIN: list[tuple[Callable[[pa.DataType], bool], spark.DataType]] = [
     (pa.types.is_date, spark.DateType()),
     (pa.types.is_duration, spark.LongType()),  # Parquet has no such type: Arrow writes an int64
     (pa.types.is_null, spark.IntegerType()),  # and for null an int32
-    (lambda one: one in (pa.string(), pa.large_string(), pa.string_view()), spark.StringType()),
+    (is_text, spark.StringType()),
     (lambda one: one in (pa.binary(), pa.large_binary(), pa.binary_view()), spark.BinaryType()),
     (pa.types.is_fixed_size_binary, spark.BinaryType()),
 ]
