@@ -274,7 +274,7 @@ BEGUN = np.zeros(2, np.uint64)
         (lambda: pack_pairs(HASHES, ROOM, FLAGS, rows_per_zone=2, first_fill=2), "first_fill must be"),
         (lambda: pack_pairs(HASHES, ROOM, FLAGS, rows_per_zone=2, first_zone=MAX_ZONES - 2), "first_zone must be"),
         (lambda: pack_pairs(HASHES, ROOM, FLAGS, rows_per_zone=2, validity=np.zeros(0, np.uint8)), "validity must"),
-        (lambda: sort_pairs(HASHES.copy(), ROOM[:4]), "scratch must have at least 5 items, got 4"),
+        (lambda: sort_pairs(HASHES.copy(), ROOM[:4]), "target must have at least 5 items, got 4"),
         (lambda: merge_runs([HASHES, HASHES], ROOM[:8]), "merged must have at least 10 items, got 8"),
         (lambda: merge_runs([HASHES[::2]], ROOM), "runs must be a C-contiguous NumPy array of uint64"),
         (lambda: encode_pages(HASHES, 24, PAGES, BEGUN), "zone_bits must be from 0 to 23"),
