@@ -10,7 +10,7 @@ Spec: specs/locator.md#build
 from __future__ import annotations
 
 import threading
-from itertools import chain, pairwise
+from itertools import chain
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -110,15 +110,15 @@ class LocatorParts:
             runs, bounds, width=65 - num_partitions.bit_length(), numbers=numbers_of_each
         )
         stops = partitioned.stops
-        cuts = {*stops.searchsorted(np.arange(0, stops[-1], _SORTED_PAIRS)).tolist(), num_partitions}
+        cuts = sorted({*stops.searchsorted(np.arange(0, stops[-1], _SORTED_PAIRS)).tolist(), num_partitions})
+        memory = np.empty((_SORTERS + 2, np.diff(stops[cuts]).max(initial=0)), np.uint64)  # used in turn
 
-        def merged(partitions: tuple[int, int]) -> NDArray[np.uint64]:
-            first, stop = partitions
-            pairs = np.empty(stops[stop] - stops[first], np.uint64)
-            return pairs[: partitioned.merge(first, stop, pairs)]
+        def merged(number: int) -> NDArray[np.uint64]:
+            pairs = memory[number % len(memory)]
+            return pairs[: partitioned.merge(cuts[number], cuts[number + 1], pairs)]
 
         with LocatorWriter(self._store, self._column, positions[order]) as writer:
-            for pairs in concurrently(merged, pairwise(sorted(cuts)), _SORTERS, ahead=_SORTERS):
+            for pairs in concurrently(merged, range(len(cuts) - 1), _SORTERS, ahead=_SORTERS):
                 writer.write(pairs)
         assert writer.entry is not None
         self.entries.append(writer.entry)
