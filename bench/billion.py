@@ -1,8 +1,8 @@
 """A real billion rows with locators instead of filters: build, and one, a thousand and a million keys.
 
-`python -m bench.billion [log2 of the rows]`; by default 2^30 random int64 in 64 files, 8.6 GB, and as much for the
-index while its parts are merged. It takes some minutes and is no part of `make bench`. The build runs in a process of
-its own, whose peak memory is what counts.
+`python -m bench.billion [log2 of the rows]`; by default 2^30 random int64 in 64 files, 8.6 GB, 4.5 GB for the index,
+and as much again for `optimize`. It takes some minutes and is no part of `make bench`. The build runs in a process of
+its own, whose peak memory is what counts; the disk that the index takes is looked at ten times a second.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,15 +30,27 @@ WARM_UP, ROUNDS = 6, 9
 MS = 1e-3
 
 _BUILD = """
-import json, sys, time
+import json, sys, threading, time
 from pathlib import Path
 import zonebloom as zb
+lake, ended, used = Path(sys.argv[1]), threading.Event(), [0]
+def watch():
+    while not ended.wait(0.1):
+        try:
+            used.append(sum(one.stat().st_size for one in lake.with_name(f"_{lake.name}.zonebloom").rglob("*")))
+        except FileNotFoundError:
+            pass
+watcher = threading.Thread(target=watch)
+watcher.start()
 began, cpu = time.perf_counter(), time.process_time()
 index = zb.build_index(sys.argv[1], "key", kind="locator")
 seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
+ended.set()
+watcher.join()
 lines = Path("/proc/self/status").read_text().splitlines()
 peak = 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
-print(json.dumps([seconds, cpu, peak, index.info()["columns"][0]["index_bytes"]]))
+[column] = index.info()["columns"]
+print(json.dumps([seconds, cpu, peak, max(used), column["index_bytes"], column["segments"]]))
 """
 
 
@@ -50,7 +63,7 @@ def main(log2_rows: int = LOG2_ROWS) -> None:
         _write(lake, num_rows)
         command = [sys.executable, "-c", _BUILD, str(lake)]
         found = subprocess.run(command, check=True, capture_output=True, text=True)
-        seconds, cpu, peak, index_bytes = json.loads(found.stdout)
+        seconds, cpu, peak, disk, index_bytes, num_parts = json.loads(found.stdout)
         print(
             f"built in {seconds:.1f} s, {cpu:.1f} s CPU, {peak / 2**30:.2f} GiB, {index_bytes / 1e9:.2f} GB", flush=True
         )
@@ -58,15 +71,20 @@ def main(log2_rows: int = LOG2_ROWS) -> None:
             ["build, s", seconds],
             ["build, s CPU", cpu],
             ["peak, GiB", peak / 2**30],
+            ["disk, GB", disk / 1e9],
             ["index, GB", index_bytes / 1e9],
+            ["parts of the locator", num_parts],
         ]
-        rows += _asked(result, zb.open_index(lake), num_rows)
-    result.table(
-        "Locators alone", ["", "measured"], rows, "Each list of keys is new; half of a list of 1000 is present."
-    )
+        index = zb.open_index(lake)
+        rows += _asked_in_parts(index, num_rows)
+        rows.append(["optimize, s", seconds_of(index.optimize)])
+        rows += _asked(result, index, num_rows)
+    note = "Each list of keys is new; half of a list of 1000 is present. After `optimize` the locator is one part."
+    result.table("Locators alone", ["", "measured"], rows, note)
     result.target("build with the locator alone", seconds, 30, "s")
     result.target("memory of the build", peak / 2**30, 1.1, "GiB")
     result.target("index", index_bytes / 1e9, 4.5, "GB")
+    result.target("disk of the build", disk / 1e9, 4.6, "GB")
     if log2_rows == LOG2_ROWS:
         result.save()
 
@@ -80,18 +98,40 @@ def _write(lake: Path, num_rows: int) -> None:
         pq.write_table(pa.table({"key": keys}), lake / f"part-{number:02}.parquet", **options)
 
 
+@dataclass(frozen=True, slots=True)
+class _Keys:
+    """Keys of the lake, and keys that it does not have; each call gives others."""
+
+    num_rows: int
+    random: np.random.Generator
+
+    def present(self, count: int) -> list[int]:
+        return (self.random.integers(0, self.num_rows, count).astype(np.int64) * ODD).tolist()
+
+    def absent(self, count: int) -> list[int]:
+        return ((self.num_rows + self.random.integers(0, 1 << 40, count)).astype(np.int64) * ODD).tolist()
+
+    def mixed(self, count: int) -> pa.Array:
+        return pa.array([*self.present(count // 2), *self.absent(count // 2)], pa.int64())
+
+
+def _asked_in_parts(index: zb.Index, num_rows: int) -> list[list[Any]]:
+    """What keys cost before `optimize`: a page of each part."""
+    keys, count = _Keys(num_rows, np.random.default_rng(2)), WARM_UP + ROUNDS
+    ones = keys.absent(count)
+    thousand, many = ([keys.mixed(size) for _ in range(count)] for size in (1000, 1_000_000))
+    cases: dict[str, Callable[[], Any]] = {
+        "in parts: Equals of an absent key, ms": lambda: index.search(zb.Equals("key", ones.pop())),
+        "in parts: exists of 1 M keys, ms": lambda: index.exists("key", many.pop()),
+        "in parts: IsIn of 1000 keys, ms": lambda: index.search(column="key", values=thousand.pop()),
+    }
+    return [[name, spread([seconds_of(case) / MS for _ in range(count)][WARM_UP:])] for name, case in cases.items()]
+
+
 def _asked(result: Result, index: zb.Index, num_rows: int) -> list[list[Any]]:
     """What keys cost, each new in each round."""
-    random = np.random.default_rng(1)
-
-    def present(count: int) -> list[int]:
-        return (random.integers(0, num_rows, count).astype(np.int64) * ODD).tolist()
-
-    def absent(count: int) -> list[int]:
-        return ((num_rows + random.integers(0, 1 << 40, count)).astype(np.int64) * ODD).tolist()
-
-    def mixed(count: int) -> pa.Array:
-        return pa.array([*present(count // 2), *absent(count // 2)], pa.int64())
+    keys = _Keys(num_rows, np.random.default_rng(1))
+    present, absent, mixed = keys.present, keys.absent, keys.mixed
 
     def found_of(keys: list[int], expected: int) -> Callable[[], None]:
         def ask() -> None:

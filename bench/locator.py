@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from bench.harness import Result, interleaved, scratch, spread
 from zonebloom.bloom import hashing
-from zonebloom.storage.locator.build import LocatorBuilder
+from zonebloom.storage.locator.build import LocatorBuilder, LocatorParts
 from zonebloom.storage.locator.merge import merge_locators
 from zonebloom.storage.locator.reader import LocatorSegment
 from zonebloom.storage.segment import SegmentEntry
@@ -25,6 +25,8 @@ from zonebloom.stores.local import LocalStore
 
 ROWS_PER_ZONE = 8192
 BATCH = 1 << 16
+PART_PAIRS = 1 << 23
+"""So that there is something to merge."""
 MILLION_ROWS = (10, 100)
 PROBED = 1_000_000
 LISTS = {1: 500, 1000: 30, PROBED: 11}
@@ -51,11 +53,13 @@ def _measure(result: Result, folder: Path, num_rows: int, *, is_last: bool) -> l
     batches = list(_batches(num_rows))
 
     def build() -> list[SegmentEntry]:
-        builder = LocatorBuilder(store, "key", rows_per_zone=ROWS_PER_ZONE)
+        parts = LocatorParts(store, "key", num_rows=num_rows, part_pairs=PART_PAIRS)
+        builder = LocatorBuilder(parts, rows_per_zone=ROWS_PER_ZONE)
         for batch in batches:
             builder.add(0, batch)
         builder.close()
-        return builder.entries
+        parts.close()
+        return parts.entries
 
     def hash_all() -> None:
         for batch in batches:

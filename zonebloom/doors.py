@@ -164,10 +164,11 @@ def build_index(
     overwrite
         Build columns again that are indexed already.
     optimize
-        Whether columns of more than 4096 zones become slice segments at the end, as `Index.optimize` makes them.
+        Whether filters of more than 4096 zones become slice segments at the end, as `Index.optimize` makes them, and
+        more than 16 locators of a column become one.
     commit_every
-        Rows between commits, so that a build that dies retains its commits. The same call then resumes the build, and
-        merges all segments at the end. With `overwrite`, existing columns are replaced in one commit at the end.
+        Rows between commits, so that a build that dies retains its commits. The same call then resumes the build.
+        With `overwrite`, existing columns are replaced in one commit at the end.
     progress
         True for a bar on stderr, or a function that takes `Progress`.
     runner

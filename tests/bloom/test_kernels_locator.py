@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests import reference
 from tests.depth import at_depth, some
 from zonebloom.bloom.kernels.locator import DROPPED, decode_pages, encode_pages, find_pairs
-from zonebloom.bloom.kernels.pairs import merge_runs, pack_pairs, sort_pairs
+from zonebloom.bloom.kernels.pairs import PartitionedRuns, merge_runs, pack_pairs, partition_pairs, sort_pairs
 from zonebloom.bloom.locator_pages import MAX_PAIRS, MAX_ZONES, pair_bounds, zone_bits_for, zones_in_page
 from zonebloom.errors import InvalidArgumentError
 
@@ -100,6 +100,23 @@ def test_merging_gives_all_pairs_in_order(distinct, num_runs):
         assert merge_runs(runs, merged) == num_pairs
         assert np.array_equal(merged[:num_pairs], np.sort(pairs)), (num_pairs, shared_bits)
         assert merged[num_pairs] == 0
+
+
+@pytest.mark.parametrize("num_runs", [1, 3])
+@pytest.mark.parametrize("partition_bits", [0, 1, 5, 10])
+def test_partitions_of_runs_are_merged_with_new_zone_numbers(num_runs, partition_bits):
+    runs = [random_hashes(5000 + number, distinct=700) & ~np.uint64(MAX_ZONES - 8) for number in range(num_runs)]
+    numbers = [RANDOM.permutation(8).astype(np.uint32) for _ in runs]
+    targets = [np.empty_like(run) for run in runs]
+    parts = [partition_pairs(run, target, partition_bits) for run, target in zip(runs, targets, strict=True)]
+    partitioned = PartitionedRuns(targets, [one for one, _ in parts], width=64 - partition_bits, numbers=numbers)
+    cuts = [0, (1 << partition_bits) // 3, 1 << partition_bits]
+    merged = np.empty(sum(map(len, runs)), np.uint64)
+    found = [merged[: partitioned.merge(*cut, merged)].copy() for cut in itertools.pairwise(cuts)]
+    zone = np.uint64(MAX_ZONES - 1)
+    expected = [(run & ~zone) | new[(run & zone).astype(np.intp)] for run, new in zip(runs, numbers, strict=True)]
+    assert np.array_equal(np.concatenate(found), np.unique(np.concatenate(expected)))
+    assert [most for _, most in parts] == [int(np.diff(one).max()) for one, _ in parts]
 
 
 @pytest.mark.parametrize("pattern", ["descending", "one bucket", "few buckets", "ends"])
@@ -264,6 +281,10 @@ PAGES = np.zeros((2, 4096), np.uint8)
 BEGUN = np.zeros(2, np.uint64)
 
 
+def bounds(*starts):
+    return np.array(starts, np.uint32)
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -273,7 +294,15 @@ BEGUN = np.zeros(2, np.uint64)
         (lambda: pack_pairs(HASHES, ROOM, FLAGS, rows_per_zone=2, first_fill=2), "first_fill must be"),
         (lambda: pack_pairs(HASHES, ROOM, FLAGS, rows_per_zone=2, first_zone=MAX_ZONES - 2), "first_zone must be"),
         (lambda: pack_pairs(HASHES, ROOM, FLAGS, rows_per_zone=2, validity=np.zeros(0, np.uint8)), "validity must"),
-        (lambda: sort_pairs(HASHES.copy(), ROOM[:4]), "scratch must have at least 5 items, got 4"),
+        (lambda: sort_pairs(HASHES.copy(), ROOM[:4]), "target must have at least 5 items, got 4"),
+        (lambda: partition_pairs(HASHES, ROOM, 11), "partition_bits must be from 0 to 10, got 11"),
+        (lambda: PartitionedRuns([HASHES], [bounds(0, 3, 2)], width=63), "bounds must ascend to at most the end"),
+        (lambda: PartitionedRuns([HASHES], [bounds(0, 2, 6)], width=63), "bounds must ascend to at most the end"),
+        (lambda: PartitionedRuns([HASHES], [bounds(0, 2, 5)], width=63).merge(0, 3, ROOM), "stop must be from 0 to 2"),
+        (
+            lambda: PartitionedRuns([HASHES], [bounds(0, 2, 5)], width=63).merge(1, 2, ROOM[:2]),
+            "at least 3 items, got 2",
+        ),
         (lambda: merge_runs([HASHES, HASHES], ROOM[:8]), "merged must have at least 10 items, got 8"),
         (lambda: merge_runs([HASHES[::2]], ROOM), "runs must be a C-contiguous NumPy array of uint64"),
         (lambda: encode_pages(HASHES, 24, PAGES, BEGUN), "zone_bits must be from 0 to 23"),

@@ -18,7 +18,7 @@ import zonebloom as zb
 from tests.lives import write
 from zonebloom.indexing import fill as building
 from zonebloom.indexing.fill import Threads
-from zonebloom.storage.locator.build import LocatorBuilder, part_pairs_for
+from zonebloom.storage.locator.build import PART_PAIRS, LocatorParts
 from zonebloom.stores import fingerprint
 
 SECOND = 1_000_000_000
@@ -117,20 +117,19 @@ def test_a_worker_that_fails_leaves_no_file_of_the_others(tmp_path):
 
 
 def test_the_locators_of_a_wide_build_share_one_budget(tmp_path, monkeypatch):
-    """The memory that builders ask for does not grow with columns and workers, but for 4 MiB each."""
+    """The pairs that are held do not grow with columns and workers."""
     asked = []
 
-    class Noted(LocatorBuilder):
+    class Noted(LocatorParts):
         def __init__(self, *arguments, part_pairs, **options):
             asked.append(part_pairs)
             super().__init__(*arguments, part_pairs=part_pairs, **options)
 
-    monkeypatch.setattr(building, "LocatorBuilder", Noted)
+    monkeypatch.setattr(building, "LocatorParts", Noted)
     names = [f"c{number}" for number in range(30)]
     for number in range(2):
         pq.write_table(pa.table({name: range(50) for name in names}), tmp_path / f"{number}.parquet")
     index = zb.build_index(tmp_path, names, rows_per_zone=10, kind="locator", workers=2)
-    assert len(asked) == 60
-    assert sum(asked) <= 1 << 24
+    assert asked == [PART_PAIRS // 30] * 30
     assert index.search("c29 = 7").num_zones_kept == 2
-    assert [part_pairs_for(count) for count in (1, 2, 4, 1000)] == [1 << 23, 1 << 23, 1 << 22, 1 << 18]
+    assert all(column["kinds"] == {"locator": 1} for column in index.info()["columns"]), "all workers fill one part"

@@ -57,7 +57,7 @@ def begun(root, steps: int, **options):
     """A build that died after some steps."""
     DyingThreads.left = steps
     with pytest.raises(DiedError):
-        build(root, commit_every=150, runner=DyingThreads(1), **options)
+        build(root, commit_every=200, runner=DyingThreads(1), **options)
 
 
 def test_a_small_build_is_one_version(lake):
@@ -67,14 +67,30 @@ def test_a_small_build_is_one_version(lake):
 
 def test_steps_end_with_the_zones_and_filters_of_one_build(lake, tmp_path):
     once = build(lake, index=tmp_path / "once")
-    steps = build(lake, commit_every=150)
+    steps = build(lake, commit_every=200)
     assert [one.operation for one in steps.versions()] == ["build"] * 3 + ["optimize"]
     for column in ("k", "s"):
         assert zones_of(steps, column) == zones_of(once, column)
-    for index in (steps, once):
-        assert index.info()["columns"][0]["kinds"] == {"locator": 1, "zones": 1}
+    for index, num_locators in ((steps, 3), (once, 1)):
+        assert index.info()["columns"][0]["kinds"] == {"locator": num_locators, "zones": 1}
     assert not any(entry.is_unfinished for entry in steps._snapshot.manifest.columns)
     assert_every_row_is_found(lake, steps, is_fresh=True)
+    steps.optimize()
+    assert steps.info()["columns"][0]["kinds"] == {"locator": 1, "zones": 1}
+    assert_every_row_is_found(lake, steps, is_fresh=True)
+
+
+@pytest.mark.parametrize(("optimize", "num_locators"), [(True, 1), (False, 3)])
+def test_a_build_merges_its_locators_only_if_they_are_many(lake, monkeypatch, optimize, num_locators):
+    monkeypatch.setattr("zonebloom.indexing.optimize.MOST_LOCATORS", 2)
+    index = build(lake, commit_every=200, optimize=optimize)
+    assert index.info()["columns"][0]["kinds"]["locator"] == num_locators
+    assert_every_row_is_found(lake, index, is_fresh=True)
+
+
+def test_steps_are_of_about_equal_size(tmp_path):
+    index = zb.build_index(lake_of(tmp_path, *hundreds(9)), "k", rows_per_zone=10, kind="locator", commit_every=400)
+    assert [entry.num_zones for entry in index._snapshot.manifest.columns[0].segments] == [30, 30, 30]
 
 
 @pytest.mark.parametrize("steps", [0, 1, 2])
@@ -88,12 +104,12 @@ def test_a_build_that_died_goes_on(lake, tmp_path, steps):
         assert_every_row_is_found(lake, index)
         assert index.search("k = 50").kept.rows == 10 + 600 - 200 * steps, "what is done prunes already"
     read = []
-    done = build(lake, commit_every=150, progress=lambda state: read.append(state.total_rows))
+    done = build(lake, commit_every=200, progress=lambda state: read.append(state.total_rows))
     assert set(read) == {600 - 200 * steps}, "what is done is not read again"
     once = build(lake, index=tmp_path / "once")
     for column in ("k", "s"):
         assert zones_of(done, column) == zones_of(once, column)
-    assert done.info()["columns"][0]["kinds"] == {"locator": 1, "zones": 1}
+    assert done.info()["columns"][0]["kinds"] == {"locator": 3, "zones": 1}
     with pytest.raises(IndexExistsError, match="refresh it, or build with overwrite=True"):
         build(lake)
 
@@ -139,11 +155,11 @@ def test_a_column_is_added_in_steps(lake):
     write(lake / "z.parquet", range(8000, 8100))
     DyingThreads.left = 2
     with pytest.raises(DiedError):
-        zb.build_index(lake, "s", rows_per_zone=10, commit_every=150, runner=DyingThreads(1))
+        zb.build_index(lake, "s", rows_per_zone=10, commit_every=200, runner=DyingThreads(1))
     index = zb.open_index(lake)
     assert index.version == 3
     assert index.search("s = 'text 50'").kept.rows == 10 + 300
-    index = zb.build_index(lake, "s", rows_per_zone=10, commit_every=150)
+    index = zb.build_index(lake, "s", rows_per_zone=10, commit_every=200)
     assert index.search("s = 'text 50'", strict=True).kept.rows == 10
     assert_every_row_is_found(lake, index, is_fresh=True)
 

@@ -132,9 +132,12 @@ def test_what_needs_filters_says_that_there_are_none(lake):
 
 
 @both
-def test_a_step_by_step_build_gives_one_locator(lake, how):
+def test_a_step_by_step_build_gives_a_locator_a_step_and_optimize_gives_one(lake, how):
     stepwise = build(lake, commit_every=50, index=lake.parent / "steps", **how)
     whole = build(lake, workers=1, **how)
+    assert len(locators_of(stepwise)) == 3
+    assert_only_zones_with_keys_are_kept(lake, stepwise)
+    stepwise.optimize()
     files = [(index.root / locators_of(index)[0].path).read_bytes() for index in (stepwise, whole)]
     assert len(locators_of(stepwise)) == 1
     assert files[0] == files[1]

@@ -228,7 +228,7 @@ def test_a_build_in_steps_that_fails_goes_on_where_it_ended(spark, make_lake, tm
     lake = make_lake((3000, 2500, 2000, 1500))
     made, wanted = tmp_path / "made", tmp_path / "wanted"
     columns = ["user_id", "amount"]
-    options = {"rows_per_zone": 2, "commit_every": 4000}
+    options = {"rows_per_zone": 2, "commit_every": 4500}
     read = []
     monkeypatch.setattr(building, "build_units", faults.refuse_the_last_file)
     with pytest.raises(StorageError, match="the store must be there"):

@@ -26,9 +26,10 @@ from tests.whole.test_every_type import COLUMNS
 from zonebloom.bloom import hashing
 from zonebloom.bloom.locator_pages import pair_bounds
 from zonebloom.errors import CorruptIndexError, InvalidArgumentError, UnsupportedFormatError
+from zonebloom.storage.locator import build as building
 from zonebloom.storage.locator import layout as locator_layout
 from zonebloom.storage.locator import merge as merging
-from zonebloom.storage.locator.build import LocatorBuilder
+from zonebloom.storage.locator.build import LocatorBuilder, LocatorParts
 from zonebloom.storage.locator.merge import merge_locators
 from zonebloom.storage.locator.reader import LocatorSegment
 from zonebloom.storage.locator.writer import LocatorWriter
@@ -47,11 +48,13 @@ def way(request, monkeypatch):
 
 
 def build(root: Path, fragments: Fragments, rows_per_zone: int = 10, **options: int) -> list[SegmentEntry]:
-    builder = LocatorBuilder(LocalStore(root), "key", rows_per_zone=rows_per_zone, **options)
+    parts = LocatorParts(LocalStore(root), "key", **options)
+    builder = LocatorBuilder(parts, rows_per_zone=rows_per_zone)
     for fragment_id, values in fragments.items():
         builder.add(fragment_id, values)
     builder.close()
-    return builder.entries
+    parts.close()
+    return parts.entries
 
 
 def opened(root: Path, entries: list[SegmentEntry]) -> list[LocatorSegment]:
@@ -153,52 +156,80 @@ def test_nulls_are_said_and_have_no_pairs(tmp_path):
 @settings(max_examples=at_depth(40), deadline=None)
 @given(
     cuts=st.lists(st.integers(0, 400), max_size=6),
-    sizes=st.tuples(st.sampled_from([1, 7, 10, 64, 1000]), st.sampled_from([1, 50, 64, 333, 1 << 20])),
+    sizes=st.tuples(
+        st.sampled_from([1, 7, 10, 64, 1000]),
+        st.sampled_from([1, 50, 64, 333, 1 << 20]),
+        st.sampled_from([1, 30, 64, 1 << 18]),
+    ),
     distinct=st.sampled_from([1, 5, 100, 1 << 62]),
     seed=st.integers(0, 99),
 )
 def test_a_locator_does_not_depend_on_batches_and_parts(tmp_path_factory, cuts, sizes, distinct, seed):
     root = tmp_path_factory.mktemp("parts")
-    rows_per_zone, part_pairs = sizes
+    rows_per_zone, part_pairs, run_pairs = sizes
     fragments = integers(400, 0, 150, distinct=distinct, nulls=0.1, seed=seed)
     [whole] = build(root, fragments, rows_per_zone)
-    builder = LocatorBuilder(LocalStore(root), "key", rows_per_zone=rows_per_zone, part_pairs=part_pairs)
-    for fragment_id, values in fragments.items():
-        bounds = sorted({0, len(values), *(min(cut, len(values)) for cut in cuts)})
-        for start, stop in pairwise(bounds):
-            builder.add(fragment_id, values.slice(start, stop - start))
-    builder.close()
-    assert_all_zones_are_named(opened(root, builder.entries), fragments, rows_per_zone)
-    again = merged(root, builder.entries)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(building, "_RUN_PAIRS", run_pairs)
+        patch.setattr(building, "_SORTED_PAIRS", run_pairs)
+        parts = LocatorParts(LocalStore(root), "key", part_pairs=part_pairs)
+        workers = [LocatorBuilder(parts, rows_per_zone=rows_per_zone) for _ in range(2)]
+        for number, (fragment_id, values) in enumerate(fragments.items()):
+            bounds = sorted({0, len(values), *(min(cut, len(values)) for cut in cuts)})
+            for start, stop in pairwise(bounds):
+                workers[number % 2].add(fragment_id, values.slice(start, stop - start))
+        for worker in workers[::-1]:
+            worker.close()
+        parts.close()
+    assert_all_zones_are_named(opened(root, parts.entries), fragments, rows_per_zone)
+    again = merged(root, parts.entries)
     assert (root / again.path).read_bytes() == (root / whole.path).read_bytes()
     assert again.spans == whole.spans
 
 
-def test_a_fragment_that_begins_anew_begins_a_part(tmp_path):
+def test_zones_may_come_in_any_order(tmp_path):
     values = integers(40)[3]
-    builder = LocatorBuilder(LocalStore(tmp_path), "key", rows_per_zone=10)
+    parts = LocatorParts(LocalStore(tmp_path), "key")
     for first_row in (20, 0):
+        builder = LocatorBuilder(parts, rows_per_zone=10)
         builder.start_fragment(1, first_row=first_row)
         builder.add(1, values.slice(first_row, 20))
-    builder.close()
-    assert len(builder.entries) == 2
-    assert_all_zones_are_named(opened(tmp_path, builder.entries), {1: values})
+        builder.close()
+    parts.close()
+    [entry] = parts.entries
     [whole] = build(tmp_path, {1: values})
-    assert (tmp_path / merged(tmp_path, builder.entries).path).read_bytes() == (tmp_path / whole.path).read_bytes()
+    assert (tmp_path / entry.path).read_bytes() == (tmp_path / whole.path).read_bytes()
 
 
-def test_a_zone_that_is_longer_than_a_part_stays_whole(tmp_path):
+def test_parts_are_of_about_equal_size(tmp_path, monkeypatch):
+    monkeypatch.setattr(building, "_RUN_PAIRS", 100)
+    entries = build(tmp_path, integers(10_100), num_rows=10_100, part_pairs=5000)
+    assert [entry.num_zones for entry in entries] == [340, 340, 330]
+
+
+def test_a_zone_that_is_longer_than_a_part_stays_whole(tmp_path, monkeypatch):
+    monkeypatch.setattr(building, "_RUN_PAIRS", 64)
     fragments = integers(5000, distinct=100) | {9: integers(5000)[3]}
     entries = build(tmp_path, fragments, 3000, part_pairs=64)
     assert [entry.num_zones for entry in entries] == [1, 1, 1, 1]
     assert_all_zones_are_named(opened(tmp_path, entries), fragments, 3000)
 
 
-def test_a_build_that_fails_leaves_nothing(tmp_path):
-    builder = LocatorBuilder(LocalStore(tmp_path), "key", rows_per_zone=10, part_pairs=50)
+def test_keys_that_repeat_take_no_memory(tmp_path):
+    """A part holds each pair once: a million rows of three values are one part of 3 pairs a zone."""
+    values = pa.array(np.arange(1_000_000) % 3)
+    [entry] = build(tmp_path, {0: values}, 8192, num_rows=len(values), part_pairs=1 << 19)
+    [segment] = opened(tmp_path, [entry])
+    assert segment.layout.num_pairs == 3 * len(segment)
+
+
+def test_a_build_that_fails_leaves_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(building, "_RUN_PAIRS", 50)
+    parts = LocatorParts(LocalStore(tmp_path), "key", part_pairs=50)
+    builder = LocatorBuilder(parts, rows_per_zone=10)
     builder.add(0, integers(500)[3])
-    assert len(list(tmp_path.rglob("*.locator"))) == len(builder.entries) > 1
-    with pytest.raises(pa.ArrowInvalid), builder:
+    assert len(list(tmp_path.rglob("*.locator"))) == len(parts.entries) > 1
+    with pytest.raises(pa.ArrowInvalid), parts:
         builder.add(0, pa.array(["x"]).cast(pa.int64()))
     assert not list(tmp_path.rglob("*.locator"))
 

@@ -5,6 +5,7 @@ Sizes are chosen around the capacities of groups; hashes are drawn at random, so
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 import subprocess
 import sys
@@ -365,7 +366,10 @@ def test_nothing_stays_of_a_segment_whose_block_raises(tmp_path, is_finished):
 
 @pytest.mark.parametrize("head", [0, 4096, 100])
 @pytest.mark.parametrize("is_aligned", [True, False])
-def test_large_writes_past_the_page_cache_land_in_their_place(tmp_path, head, is_aligned):
+@pytest.mark.parametrize("cached_bytes", [0, 3 << 20, 1 << 30])
+def test_large_writes_land_in_their_place(tmp_path, monkeypatch, head, is_aligned, cached_bytes):
+    """Past the page cache, through it, or the first through it and the second past it."""
+    monkeypatch.setattr(local_store, "_CACHED_BYTES", cached_bytes)
     size = 2 << 20
     data = np.frombuffer(mmap.mmap(-1, size + 4096), np.uint8)[: size + 64][0 if is_aligned else 64 :][:size]
     data[:] = np.random.default_rng(0).integers(0, 256, size, np.uint8)
@@ -377,6 +381,17 @@ def test_large_writes_past_the_page_cache_land_in_their_place(tmp_path, head, is
         file.write(b"tail")
     whole = data.tobytes()
     assert (tmp_path / "file").read_bytes() == b"h" * head + whole + b"middle" + whole + b"tail"
+
+
+def test_what_was_just_written_is_in_the_page_cache(tmp_path):
+    size = 4 << 20
+    with LocalStore(tmp_path).writing("file") as file:
+        file.write_large(np.frombuffer(mmap.mmap(-1, size), np.uint8))
+    pages = np.zeros(size // mmap.PAGESIZE, np.uint8)
+    with (tmp_path / "file").open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+        address = ctypes.c_void_p(np.frombuffer(mapped, np.uint8).ctypes.data)
+        assert ctypes.CDLL(None).mincore(address, ctypes.c_size_t(size), ctypes.c_void_p(pages.ctypes.data)) == 0
+    assert (pages & 1).all()
 
 
 def test_a_row_of_any_group_is_read_with_one_range_each(tmp_path):

@@ -1,8 +1,8 @@
 """Applying a plan: open the new files, then build and commit, step by step.
 
-The work is cut at whole files into steps of about `commit_every` rows. Each step is built and committed, so a build
-that dies loses only its last step. A small build is one step. A build that replaces zones is one step too: searches use
-the old zones until its commit.
+The work is cut at whole files into equal steps of about `commit_every` rows. Each step is built and committed, so a
+build that dies loses only its last step. A small build is one step. A build that replaces zones is one step too:
+searches use the old zones until its commit.
 
 Design: docs/design/refresh.md#steps
 """
@@ -15,6 +15,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from itertools import accumulate, groupby
 from typing import Any
 
 import pyarrow as pa
@@ -28,10 +29,10 @@ from zonebloom.errors import (
     UnsupportedTypeError,
 )
 from zonebloom.indexing.fill import BuildPlan, Inspected, Runner, Threads, as_declared, check_any, default_workers
-from zonebloom.indexing.optimize import optimize_column
+from zonebloom.indexing.optimize import MOST_LOCATORS, optimize_column
 from zonebloom.indexing.plan import UNKNOWN_TYPE, Plan, options_of
 from zonebloom.indexing.progress import reporting
-from zonebloom.options import BuildOptions
+from zonebloom.options import BuildOptions, has_bloom
 from zonebloom.storage.commit import commit_change, release_ids, reserve_ids
 from zonebloom.storage.fragments import Fragment
 from zonebloom.storage.manifest import ColumnEntry, Manifest, list_versions
@@ -76,8 +77,8 @@ def apply(
     Parameters
     ----------
     optimize
-        Whether columns of many zones become slice segments in the step that builds them. After a build of several steps
-        the columns stay marked as unfinished until their segments are merged.
+        Whether filters of many zones become slice segments in the step that builds them, and many locators one. After a
+        build of several steps the columns stay marked as unfinished until the same is done for all steps.
     is_forced
         Whether to commit even if nothing changed.
     """
@@ -99,7 +100,7 @@ def apply(
             frozenset(one.fragment_id for one in new),
             runner,
             workers=options.workers or default_workers(plan.dataset),
-            is_sliced=optimize,
+            is_optimized=optimize,
             is_unfinished=not plan.is_whole or (optimize and not is_ended),
             done=Applied(plan.snapshot.manifest, unreadable=set(opened.skipped), is_ended=is_ended),
         )
@@ -207,7 +208,7 @@ class _Steps:
     """Ids of the new fragments."""
     runner: Runner
     workers: int
-    is_sliced: bool
+    is_optimized: bool
     is_unfinished: bool
     """Whether the columns stay marked as unfinished after the last step."""
     done: Applied
@@ -240,10 +241,10 @@ class _Steps:
         try:
             for entries, fragments in _passes(self.columns, step):
                 self._build_together(entries, fragments, on_rows, built)
-            if self.is_sliced:
+            if self.is_optimized:
                 live = {one.fragment_id for one, _ in step} - self.done.failed.keys()
-                for name, entry in [one for one in built.items() if _is_worth_slicing(self.store, one[1])]:
-                    built[name] = self.runner.run(_sliced, self.store, entry, live)
+                for name, entry in [one for one in built.items() if _is_worth_optimizing(self.store, one[1])]:
+                    built[name] = self.runner.run(_optimized, self.store, entry, live)
                     delete_all(self.store, sorted({*entry.files}.difference(built[name].files)))
         except BaseException:
             delete_all(self.store, _files(built))
@@ -298,16 +299,12 @@ class _Steps:
 
 
 def _cut(items: Sequence[Item], commit_every: int) -> list[list[Item]]:
-    """`items` in steps of at least `commit_every` rows, except the last; one empty step if there are none."""
-    steps: list[list[Item]] = [[]]
-    num_rows = 0
-    for item in items:
-        if num_rows >= commit_every:
-            steps.append([])
-            num_rows = 0
-        steps[-1].append(item)
-        num_rows += item[0].num_rows
-    return steps
+    """`items` in steps of about equal rows, at most `commit_every` and a file; one empty step if there are none."""
+    starts = [0, *accumulate(fragment.num_rows for fragment, _ in items)]
+    total = max(starts.pop(), 1)
+    num_steps = -(-total // commit_every)
+    numbered = groupby(zip(starts, items, strict=True), key=lambda one: min(one[0], total - 1) * num_steps // total)
+    return [[item for _, item in step] for _, step in numbered] or [[]]
 
 
 def _passes(columns: Sequence[ColumnEntry], step: Sequence[Item]) -> Iterable[tuple[list[ColumnEntry], list[Fragment]]]:
@@ -326,14 +323,17 @@ def _passes(columns: Sequence[ColumnEntry], step: Sequence[Item]) -> Iterable[tu
     return together.values()
 
 
-def _is_worth_slicing(store: Store, column: ColumnEntry) -> bool:
-    return column.num_zones > (0 if store.is_remote else _ZONES_WORTH_SLICING)  # requests for whole filters cost more
+def _is_worth_optimizing(store: Store, column: ColumnEntry) -> bool:
+    if sum(segment.kind == "locator" for segment in column.segments) > MOST_LOCATORS:
+        return True
+    least = 0 if store.is_remote else _ZONES_WORTH_SLICING  # requests for whole filters cost more
+    return has_bloom(column.kind) and column.num_zones > least
 
 
-def _sliced(store: Store, column: ColumnEntry, live: set[int]) -> ColumnEntry:
-    """A column of many zones with slice segments, which replace the segments that the step wrote."""
+def _optimized(store: Store, column: ColumnEntry, live: set[int]) -> ColumnEntry:
+    """A column with few segments, which replace those that the step wrote."""
     with undoing(store) as written:
-        return optimize_column(store, column, live, written.append)[0]
+        return optimize_column(store, column, live, written.append, most_locators=MOST_LOCATORS)[0]
 
 
 def _files(built: dict[str, ColumnEntry]) -> list[str]:

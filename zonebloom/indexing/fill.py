@@ -27,7 +27,7 @@ from zonebloom.formats import DatasetSnapshot, OpenedFile
 from zonebloom.formats.schema_evolution import column_values, columns_of_folders, unified
 from zonebloom.options import IndexOptions, has_bloom, has_locator, num_cores
 from zonebloom.storage.fragments import Fragment
-from zonebloom.storage.locator.build import LocatorBuilder, part_pairs_for
+from zonebloom.storage.locator.build import PART_PAIRS, LocatorBuilder, LocatorParts
 from zonebloom.storage.manifest import ColumnEntry
 from zonebloom.storage.segment import SegmentEntry
 from zonebloom.storage.zone_segment import ZoneSegmentWriter
@@ -186,6 +186,8 @@ class BuildPlan:
     workers: int
     on_rows: Callable[[int], None] | None = None
     """Called by the workers with the number of rows done since the last call."""
+    part_pairs: int = PART_PAIRS
+    """Pairs of a locator's part at most, shared by the columns; 8 bytes of memory each."""
 
 
 class Runner(Protocol):
@@ -240,12 +242,19 @@ def build_units(plan: BuildPlan, units: Sequence[Unit]) -> BuiltColumns:
     built = BuiltColumns({column: [] for column in plan.columns}, {column: set() for column in plan.columns})
     queue = _Queue(units)
     num_workers = max(1, min(plan.workers, len(units)))
-    with undoing(plan.store) as written:
-        part_pairs = part_pairs_for(num_workers * len(plan.columns))
-        try:
-            list(concurrently(lambda _: _work(plan, queue, built, part_pairs), range(num_workers), num_workers))
-        finally:
-            written.extend(built.paths)  # files of workers that ended before another worker failed
+    num_rows = sum(unit.stop - unit.start for unit in units)
+    part_pairs = max(plan.part_pairs // len(plan.columns), 1)
+    with ExitStack() as stack:
+        written = stack.enter_context(undoing(plan.store))
+        stack.callback(lambda: written.extend(built.paths))  # files of workers that ended before another worker failed
+        locators = {
+            column: stack.enter_context(LocatorParts(plan.store, column, num_rows=num_rows, part_pairs=part_pairs))
+            for column in (plan.columns if has_locator(plan.options.kind) else ())
+        }
+        list(concurrently(lambda _: _work(plan, queue, built, locators), range(num_workers), num_workers))
+        for column, parts in locators.items():
+            parts.close()
+            built.segments[column] += parts.entries
     return built
 
 
@@ -271,20 +280,16 @@ class _Queue:
             yield unit
 
 
-def _work(plan: BuildPlan, queue: _Queue, built: BuiltColumns, part_pairs: int) -> None:
+def _work(plan: BuildPlan, queue: _Queue, built: BuiltColumns, locators: Mapping[str, LocatorParts]) -> None:
     options = plan.options
     with ExitStack() as stack:
         stack.callback(queue.stop)  # after an error in one worker, the other workers end too
         writers: dict[str, ZoneSegmentWriter] = {}
         builders: dict[str, list[_Builder]] = {}
-        locators: dict[str, LocatorBuilder] = {}
         for column, column_type in plan.columns.items():
             builders[column] = []
-            if has_locator(options.kind):
-                size = options.rows_per_zone
-                locator = LocatorBuilder(plan.store, column, rows_per_zone=size, part_pairs=part_pairs)
-                locators[column] = stack.enter_context(locator)
-                builders[column].append(locator)
+            if column in locators:
+                builders[column].append(LocatorBuilder(locators[column], rows_per_zone=options.rows_per_zone))
             if not has_bloom(options.kind):
                 continue
             builder = ZoneBuilder(
@@ -309,19 +314,17 @@ def _work(plan: BuildPlan, queue: _Queue, built: BuiltColumns, part_pairs: int) 
                 built.rows += unit.stop - unit.start
                 for column in unfit:
                     built.unfit[column].add(unit.fragment.fragment_id)
-        ended = {column: _ended(builders[column], writers.get(column), locators.get(column)) for column in plan.columns}
+        ended = {column: _ended(builders[column], writers.get(column)) for column in plan.columns}
     with queue.lock:
         for column, segments in ended.items():
             built.segments[column] += segments
 
 
-def _ended(
-    builders: Iterable[_Builder], writer: ZoneSegmentWriter | None, locator: LocatorBuilder | None
-) -> list[SegmentEntry]:
-    """The segments of one column. They are closed here: a build of many small columns has few open files."""
+def _ended(builders: Iterable[_Builder], writer: ZoneSegmentWriter | None) -> list[SegmentEntry]:
+    """The zone segments of one column. They are closed here: a build of many small columns has few open files."""
     for builder in builders:
         builder.close()
-    return [*([] if writer is None else writer.finish()), *([] if locator is None else locator.entries)]
+    return [] if writer is None else writer.finish()
 
 
 class _Builder(Protocol):

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 _TILE = 512
 """Zones that the kernel slices at once."""
 _WORKERS = 2
+MOST_LOCATORS = 16
+"""Locators of a column that a build leaves: a key reads a page of each, and all of them are read at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +95,11 @@ def optimize(store: Store, manifest: Manifest) -> Optimization:
 
     Spec: specs/slices.md#optimize
     """
-    return _optimize(store, manifest, frozenset())
+    return _optimize(store, manifest, frozenset(), most_locators=0)
 
 
 def finish(store: Store, columns: Sequence[str], *, is_merged: bool) -> None:
-    """End a build of several steps: merge its segments if `is_merged`, and mark `columns` as finished.
+    """End a build of several steps: merge filters, and locators if they are many, and mark `columns` as finished.
 
     It starts from the current version, so a second call changes nothing.
 
@@ -110,7 +112,7 @@ def finish(store: Store, columns: Sequence[str], *, is_merged: bool) -> None:
     """
     manifest = load_trusted(store)[0].manifest
     if is_merged:
-        _optimize(store, manifest, frozenset(columns))
+        _optimize(store, manifest, frozenset(columns), most_locators=MOST_LOCATORS)
         return
     entries = [entry for entry in manifest.columns if entry.name in columns and entry.is_unfinished]
     changes = [ColumnChange.between(entry, replace(entry, is_unfinished=False)) for entry in entries]
@@ -118,14 +120,14 @@ def finish(store: Store, columns: Sequence[str], *, is_merged: bool) -> None:
         commit_change(store, manifest, Change("build", tuple(changes)))
 
 
-def _optimize(store: Store, manifest: Manifest, finished: frozenset[str]) -> Optimization:
+def _optimize(store: Store, manifest: Manifest, finished: frozenset[str], *, most_locators: int) -> Optimization:
     ids = [read_fragments(store, entry).fragment_ids for entry in manifest.fragment_lists]
     known = np.concatenate([np.zeros(0, np.uint64), *ids])
     live = set(known[~is_in_runs(known, manifest.dropped)].tolist())
     columns, done = [], []
     with undoing(store) as written:
         for entry in manifest.columns:
-            column, outcome = optimize_column(store, entry, live, written.append)
+            column, outcome = optimize_column(store, entry, live, written.append, most_locators=most_locators)
             if column is not entry:
                 done.append(outcome)
             columns.append(replace(column, is_unfinished=column.is_unfinished and entry.name not in finished))
@@ -137,11 +139,12 @@ def _optimize(store: Store, manifest: Manifest, finished: frozenset[str]) -> Opt
 
 
 def optimize_column(
-    store: Store, entry: ColumnEntry, live: set[int], on_written: Callable[[str], object]
+    store: Store, entry: ColumnEntry, live: set[int], on_written: Callable[[str], object], *, most_locators: int = 0
 ) -> tuple[ColumnEntry, OptimizedColumn]:
     """Merge and write a column's segments without a commit; returns the new column and the outcome.
 
-    If there is nothing to do, the column is `entry` itself. `on_written` gets the path of each new segment.
+    If there is nothing to do, the column is `entry` itself. `on_written` gets the path of each new segment. Up to
+    `most_locators` locators stay as they are.
     """
     damage: list[str] = []
     sources = []
@@ -153,8 +156,10 @@ def optimize_column(
         except CorruptIndexError as error:
             damage.append(str(error))
     chosen = _chosen(sources, damage, is_remote=store.is_remote)
-    merged_locators, bad = merge_all(store, entry.name, locators, live, on_written)
-    damage += bad
+    merged_locators = locators
+    if len(locators) > most_locators:
+        merged_locators, bad = merge_all(store, entry.name, locators, live, on_written)
+        damage += bad
     kept = [segment for segment in (*blocks, *merged_locators) if all(segment is not one.entry for one in chosen)]
     new: list[SegmentEntry] = []
     for group in _groups(chosen, is_remote=store.is_remote):

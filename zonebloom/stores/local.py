@@ -35,7 +35,9 @@ from zonebloom.stores.locations import StorageOptions
 from zonebloom.stores.store import SLOW_READ_SECONDS, Level, Traffic
 
 _MAX_OPEN_FILES = 256
-_LARGE_BYTES = 1 << 20
+_CACHED_BYTES = 1 << 30
+"""Bytes that a store writes through the page cache, so that the first searches find a new index there. Gigabytes would
+evict pages that others read, and take up to four times as long as past the cache."""
 
 
 class LocalStore:
@@ -55,6 +57,7 @@ class LocalStore:
         self.traffic = Traffic()
         self._open_files: dict[str, SharedFile] = {}
         self._own_folders: set[str] = set()
+        self._num_cached = 0
 
     def _place(self, path: str) -> Path:
         """The place of the object at `path`; a folder of the index must not be a link that leads out of it."""
@@ -162,11 +165,15 @@ class LocalStore:
         with _explained("write", target):
             target.parent.mkdir(parents=True, exist_ok=True)
             try:
-                with contextlib.closing(NewLocalFile(target)) as file:
+                with contextlib.closing(NewLocalFile(target, self._is_cached)) as file:
                     yield file
             except BaseException:
                 target.unlink(missing_ok=True)
                 raise
+
+    def _is_cached(self, num_bytes: int) -> bool:
+        self._num_cached += num_bytes
+        return self._num_cached <= _CACHED_BYTES
 
     def create(self, path: str, data: bytes) -> bool:
         """Write `data` at `path` durably and atomically; False, and nothing written, if something is there already."""

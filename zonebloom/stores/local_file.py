@@ -7,7 +7,7 @@ import errno
 import mmap
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -91,10 +91,17 @@ class LocalMapping:
 
 
 class NewLocalFile:
-    """A file that is being written, from its beginning to its end."""
+    """A file that is being written, from its beginning to its end.
 
-    def __init__(self, path: Path) -> None:
+    Parameters
+    ----------
+    is_cached
+        Whether so many more bytes may go through the page cache.
+    """
+
+    def __init__(self, path: Path, is_cached: Callable[[int], bool]) -> None:
         self._path = path
+        self._is_cached = is_cached
         self._file = path.open("xb")
         self._direct: int | None = None
 
@@ -103,12 +110,12 @@ class NewLocalFile:
         self._file.write(data)
 
     def write_large(self, data: Any) -> None:
-        """Append `data`, past the page cache if possible: gigabytes must not evict pages that others read.
+        """Append `data`, past the page cache if that is full and it is possible.
 
         The memory, the position and the length must be multiples of the page; otherwise it is a plain write.
         """
         view = memoryview(data).cast("B")
-        if len(view) < _LARGE_BYTES or not self._write_directly(view):
+        if len(view) < _LARGE_BYTES or self._is_cached(len(view)) or not self._write_directly(view):
             self._file.write(view)
 
     def _write_directly(self, view: memoryview) -> bool:

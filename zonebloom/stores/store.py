@@ -76,7 +76,7 @@ class NewFile(Protocol):
         """Append `data`."""
 
     def write_large(self, data: Any) -> None:
-        """Append `data`, past the page cache if there is one: gigabytes must not evict pages that others read."""
+        """Append `data`; gigabytes go past the page cache if there is one, as they would evict what others read."""
 
     def flush(self) -> None:
         """Hand buffered bytes over to the system."""

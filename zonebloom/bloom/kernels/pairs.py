@@ -3,10 +3,10 @@
 A pair is a uint64: 41 bits of hash above, 23 bits of zone number below, so that one sort by value orders keys and the
 zones of each.
 
-Sorting is by distribution, as the keys are hashes: a partition by the highest bits into runs that fit the L2 cache, a
-counting sort of each run into buckets of about 2 pairs, and one insertion sort over what is nearly in order. Merging
-needs no partition, as runs in order are partitioned already. Each wrapper raises `InvalidArgumentError` if a dtype, a
-shape or a number does not fit.
+Sorting is by distribution, as the keys are hashes: runs of pairs are cut by the highest bits into partitions that fit
+the L2 cache; each partition of all runs is sorted by a counting sort into buckets of about 2 pairs, and one insertion
+sort over what is nearly in order. Runs in order are partitioned already, so they are merged in the same way. Each
+wrapper raises `InvalidArgumentError` if a dtype, a shape or a number does not fit.
 
 Spec: specs/locator.md
 """
@@ -15,6 +15,7 @@ Spec: specs/locator.md
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import zip_longest
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -24,19 +25,20 @@ from zonebloom.bloom.kernels import U, kernel, subroutine
 from zonebloom.bloom.kernels.checks import address, check_array, check_range, check_room, check_validity
 from zonebloom.bloom.kernels.vector import load_u8, load_u32, load_u64, store_u8, store_u32, store_u64, zero_bytes
 from zonebloom.bloom.locator_pages import MAX_ZONES
+from zonebloom.errors import InvalidArgumentError
 
 Words: TypeAlias = npt.NDArray[np.uint64]
+Bounds: TypeAlias = npt.NDArray[np.uint32]
 
-_0, _1, _2, _3, _7, _8, _24, _63 = map(U, (0, 1, 2, 3, 7, 8, 24, 63))
+_0, _1, _2, _3, _4, _7, _24, _63, _64 = map(U, (0, 1, 2, 3, 4, 7, 24, 63, 64))
 _WIDE_MASK: Final = U(MAX_ZONES - 1)
 
-_RUN_PAIRS: Final = 1 << 14
-"""Pairs of a partition: 128 KiB, so that the partition, its copy and its counts stay in an L2 cache of 1 MiB."""
-_MAX_PARTITION_BITS: Final = 12
-_MAX_COUNT_BITS: Final = 16
+_PARTITION_PAIRS: Final = 1 << 14
+"""Pairs of a partition: 128 KiB, so that a partition and its counts stay in an L2 cache; 768 KiB in a largest part."""
+_MAX_PARTITION_BITS: Final = 10
+"""With 11 a partition takes twice as long, 5 ns a pair, and sorting as long as with 10."""
+_MAX_COUNT_BITS: Final = U(16)
 _BIG_BUCKET: Final = U(32)
-_MERGED_BITS: Final = _RUN_PAIRS.bit_length() - 3
-"""Bits of the buckets of a partition that is merged: 2**12 buckets of 1 or 2 pairs each."""
 
 
 # --- packing ----------------------------------------------------------------------------------------------------------
@@ -174,27 +176,137 @@ def _sort_buckets(pairs: Any, num_pairs: Any, most: Any) -> None:
 
 
 @kernel
-def _sort_pairs(pairs: Any, num_pairs: Any, scratch: Any, partition_bits: Any, ends: Any, counts: Any) -> Any:
-    bits_left = U(64) - partition_bits
-    _distribute(pairs, scratch, num_pairs, min(bits_left, _63), ends, _1 << partition_bits)
-    start, end, previous = _0, _0, _0
-    for partition in range(_1 << partition_bits):
-        stop = load_u32(ends, partition)
-        size, bits = stop - start, _0
-        while bits < U(_MAX_COUNT_BITS) and (_2 << bits) < size:
+def _partition_pairs(pairs: Any, num_pairs: Any, partition_bits: Any, target: Any, bounds: Any) -> Any:
+    store_u32(bounds, _0, _0)
+    return _distribute(pairs, target, num_pairs, min(_64 - partition_bits, _63), bounds + _4, _1 << partition_bits)
+
+
+def partition_bits_for(num_pairs: int) -> int:
+    """How many of the highest bits cut `num_pairs` pairs into partitions that fit the cache."""
+    return min((num_pairs // _PARTITION_PAIRS).bit_length(), _MAX_PARTITION_BITS)
+
+
+def partition_pairs(pairs: Words, target: Words, partition_bits: int) -> tuple[Bounds, int]:
+    """Copy pairs to `target`, in order of their highest bits; those of a partition stay in order of arrival.
+
+    Returns where each partition begins and the last one ends, and the number of pairs of the greatest.
+
+    Notes
+    -----
+    Spec: specs/locator.md#sort
+    """
+    check_array("pairs", pairs, np.uint64)
+    check_array("target", target, np.uint64, writes=True)
+    check_range("the number of pairs", len(pairs), 0, (1 << 32) - 1)
+    check_range("partition_bits", partition_bits, 0, _MAX_PARTITION_BITS)
+    check_room("target", target, len(pairs))
+    bounds = np.empty((1 << partition_bits) + 1, np.uint32)
+    most = int(_partition_pairs(pairs, len(pairs), partition_bits, target, bounds))
+    return bounds, most
+
+
+@subroutine
+def _partition_size(runs: Any, runs_stop: Any, partition: Any) -> Any:
+    size = _0
+    for run in range(runs, runs_stop, _24):
+        bounds = load_u64(run, _1)
+        size += load_u32(bounds, partition + _1) - load_u32(bounds, partition)
+    return size
+
+
+@kernel
+def _merge_partitions(
+    runs: Any, num_runs: Any, first: Any, stop: Any, least: Any, width: Any, merged: Any, counts: Any
+) -> Any:
+    """`runs` has three addresses each: of the pairs, the bounds of the partitions, and the new numbers of zones."""
+    end, runs_stop = _0, runs + num_runs * _24
+    for partition in range(first, stop):
+        size, bits = _partition_size(runs, runs_stop, partition), _0
+        if size == _0:
+            continue
+        while bits < min(_MAX_COUNT_BITS, width) and (_2 << bits) < size:
             bits += _1
-        run = pairs + (start << _3)
-        if size:
-            shift = min(bits_left - bits, _63)
-            most = _distribute(scratch + (start << _3), run, size, shift, counts, _1 << bits)
-            _sort_buckets(run, size, most)
+        shift, mask = min(width - bits, _63), (_1 << bits) - _1
+        zero_bytes(counts, _4 << bits)
+        for run in range(runs, runs_stop, _24):
+            pairs, bounds = load_u64(run, _0), load_u64(run, _1)
+            for index in range(load_u32(bounds, partition), load_u32(bounds, partition + _1)):
+                bucket = ((load_u64(pairs, index) - least) >> shift) & mask
+                store_u32(counts, bucket, load_u32(counts, bucket) + _1)
+        most = _sum_counts(counts, _1 << bits)
+        target = merged + (end << _3)
+        for run in range(runs, runs_stop, _24):
+            pairs, bounds, numbers = load_u64(run, _0), load_u64(run, _1), load_u64(run, _2)
+            for index in range(load_u32(bounds, partition), load_u32(bounds, partition + _1)):
+                pair = load_u64(pairs, index)
+                bucket = ((pair - least) >> shift) & mask
+                if numbers:
+                    pair = (pair & ~_WIDE_MASK) | load_u32(numbers, pair & _WIDE_MASK)
+                place = load_u32(counts, bucket)
+                store_u64(target, place, pair)
+                store_u32(counts, bucket, place + _1)
+        _sort_buckets(target, size, most)
+        previous = ~load_u64(target, _0)
         for index in range(size):  # each once
-            pair = load_u64(run, index)
-            end += U(pair != previous or end == _0)
-            store_u64(pairs, end - _1, pair)
+            pair = load_u64(target, index)
+            end += U(pair != previous)
+            store_u64(merged, end - _1, pair)
             previous = pair
-        start = stop
     return end
+
+
+class PartitionedRuns:
+    """Runs of pairs that are cut into the same partitions.
+
+    Parameters
+    ----------
+    bounds
+        For each run where each partition begins, and where the last one ends.
+    width
+        Bits of a pair below those that say its partition: partition i has the pairs from ``least + (i << width)``.
+    numbers
+        For each run the new numbers of its zones; without them zones keep their numbers.
+
+    Notes
+    -----
+    Spec: specs/locator.md#sort
+    """
+
+    def __init__(
+        self,
+        runs: Sequence[Words],
+        bounds: Sequence[Bounds],
+        *,
+        width: int,
+        least: int = 0,
+        numbers: Sequence[npt.NDArray[np.uint32]] = (),
+    ) -> None:
+        for run, its_bounds in zip(runs, bounds, strict=True):
+            check_array("runs", run, np.uint64)
+            check_array("bounds", its_bounds, np.uint32)
+        for its_numbers in numbers:
+            check_array("numbers", its_numbers, np.uint32)
+        check_range("width", width, 0, 64)
+        self._arrays = runs, np.stack(bounds), numbers  # the kernel has their addresses
+        starts = self._arrays[1]
+        if (starts[:, 1:] < starts[:, :-1]).any() or (starts[:, -1] > list(map(len, runs))).any():
+            raise InvalidArgumentError("bounds must ascend to at most the end of their run")
+        self._addresses = np.array(
+            [list(map(address, three)) for three in zip_longest(runs, starts, numbers)], np.uint64
+        )
+        self._least, self._width = least, width
+        self.stops = starts.sum(axis=0, dtype=np.int64)
+        """For each partition, how many pairs are below it; all pairs last."""
+
+    def merge(self, first: int, stop: int, merged: Words) -> int:
+        """The pairs of partitions `[first, stop)` in order, each once, at the front of `merged`; how many they are."""
+        check_range("first", first, 0, stop)
+        check_range("stop", stop, first, len(self.stops) - 1)
+        check_array("merged", merged, np.uint64, writes=True)
+        check_room("merged", merged, int(self.stops[stop] - self.stops[first]))
+        counts = np.empty(1 << _MAX_COUNT_BITS, np.uint32)
+        runs, num_runs = self._addresses, len(self._addresses)
+        return int(_merge_partitions(runs, num_runs, first, stop, self._least, self._width, merged, counts))
 
 
 def sort_pairs(pairs: Words, scratch: Words) -> int:
@@ -209,56 +321,9 @@ def sort_pairs(pairs: Words, scratch: Words) -> int:
     -----
     Spec: specs/locator.md#sort
     """
-    check_array("pairs", pairs, np.uint64, writes=True)
-    check_array("scratch", scratch, np.uint64, writes=True)
-    check_range("the number of pairs", len(pairs), 0, (1 << 32) - 1)
-    check_room("scratch", scratch, len(pairs))
-    if not len(pairs):
-        return 0
-    bits = min((len(pairs) // _RUN_PAIRS).bit_length(), _MAX_PARTITION_BITS)
-    ends, counts = (np.empty(1 << most, np.uint32) for most in (bits, _MAX_COUNT_BITS))
-    return int(_sort_pairs(pairs, len(pairs), scratch, bits, ends, counts))
-
-
-# --- merging ----------------------------------------------------------------------------------------------------------
-
-
-@kernel
-def _merge_runs(
-    runs: Any, num_runs: Any, least: Any, shift: Any, num_partitions: Any, merged: Any, counts: Any
-) -> None:
-    """`runs` has three addresses each: of the first pair that is left, of the next partition's first, and the end."""
-    num_counts = _1 << U(_MERGED_BITS)
-    mask = num_counts - _1
-    for partition in range(num_partitions):
-        zero_bytes(counts, num_counts << _2)
-        size = _0
-        for run in range(runs, runs + num_runs * _24, _24):
-            begin, end = load_u64(run, _0), load_u64(run, _2)
-            at = begin
-            while at < end:
-                bucket = (load_u64(at, _0) - least) >> shift
-                if bucket >> U(_MERGED_BITS) != partition:
-                    break
-                store_u32(counts, bucket & mask, load_u32(counts, bucket & mask) + _1)
-                at += _8
-            store_u64(run, _1, at)
-            size += (at - begin) >> _3
-        if size == _0:
-            continue
-        most = _sum_counts(counts, num_counts)
-        for run in range(runs, runs + num_runs * _24, _24):
-            at, stop = load_u64(run, _0), load_u64(run, _1)
-            while at < stop:
-                pair = load_u64(at, _0)
-                bucket = ((pair - least) >> shift) & mask
-                place = load_u32(counts, bucket)
-                store_u64(merged, place, pair)
-                store_u32(counts, bucket, place + _1)
-                at += _8
-            store_u64(run, _0, stop)
-        _sort_buckets(merged, size, most)
-        merged += size << _3
+    bits = partition_bits_for(len(pairs))
+    bounds, _ = partition_pairs(pairs, scratch, bits)
+    return PartitionedRuns([scratch], [bounds], width=64 - bits).merge(0, 1 << bits, pairs)
 
 
 def merge_runs(runs: Sequence[Words], merged: Words) -> int:
@@ -275,18 +340,12 @@ def merge_runs(runs: Sequence[Words], merged: Words) -> int:
     -----
     Spec: specs/locator.md#merge_locators
     """
-    check_array("merged", merged, np.uint64, writes=True)
-    for run in runs:
-        check_array("runs", run, np.uint64)
     runs = [run for run in runs if len(run)]
-    num_pairs = sum(map(len, runs))
-    check_room("merged", merged, num_pairs)
     if not runs:
         return 0
     least, greatest = min(int(run[0]) for run in runs), max(int(run[-1]) for run in runs)
-    shift = max((2 * (greatest - least) // num_pairs).bit_length() - 1, 0)
-    num_partitions = ((greatest - least) >> shift >> _MERGED_BITS) + 1
-    bounds = np.array([(address(run), 0, address(run) + 8 * len(run)) for run in runs], np.uint64)
-    counts = np.empty(1 << _MERGED_BITS, np.uint32)
-    _merge_runs(bounds, len(runs), least, shift, num_partitions, merged, counts)
-    return num_pairs
+    num_pairs = sum(map(len, runs))
+    width = min(((greatest - least) * _PARTITION_PAIRS // num_pairs).bit_length(), 63)
+    starts = np.arange(1, ((greatest - least) >> width) + 1, dtype=np.uint64) * np.uint64(1 << width) + np.uint64(least)
+    bounds = [np.concatenate(([0], run.searchsorted(starts), [len(run)])).astype(np.uint32) for run in runs]
+    return PartitionedRuns(runs, bounds, width=width, least=least).merge(0, len(starts) + 1, merged)

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from zonebloom.bloom.zones import ZoneBuilder
 from zonebloom.options import SIZINGS, Sizing
-from zonebloom.storage.locator.build import LocatorBuilder
+from zonebloom.storage.locator.build import LocatorBuilder, LocatorParts
 from zonebloom.storage.locator.reader import LocatorSegment
 from zonebloom.storage.segment import SegmentEntry
 from zonebloom.storage.zone_segment import ZoneSegment, ZoneSegmentWriter
@@ -131,10 +131,12 @@ class LocatorTrial(Trial):
 
     def __init__(self, store: Store, column: str, *, rows_per_zone: int) -> None:
         self._store = store
-        self._builder = self._located = LocatorBuilder(store, column, rows_per_zone=rows_per_zone)
+        self._parts = LocatorParts(store, column)
+        self._builder = LocatorBuilder(self._parts, rows_per_zone=rows_per_zone)
 
     def _entries(self) -> Sequence[SegmentEntry]:
-        return self._located.entries
+        self._parts.close()
+        return self._parts.entries
 
     def _zones(self, entry: SegmentEntry) -> ZoneFilters:
         return LocatorSegment(self._store, entry)

@@ -44,6 +44,8 @@ T = TypeVar("T")
 
 _FOOTERS_PER_TASK = 256
 """Files. The driver itself reads the footers of up to twice this number, because two tasks take longer to start."""
+_PART_PAIRS = 1 << 24
+"""Pairs of a locator's part in a task: 128 MiB, as a task has less memory than a machine."""
 _ROWS_PER_TASK = 1 << 26
 """Rows that a lost task costs at most: some seconds for each column."""
 _ROWS_WORTH_A_TASK = 1 << 25
@@ -116,7 +118,7 @@ class SparkRunner:
         """
         units = units_of(fragments, plan.options.rows_per_zone, self._cluster.slots)
         total = sum(fragment.num_rows for fragment in fragments)
-        sent = replace(plan, dataset=sent_dataset(plan.dataset), workers=1, on_rows=None)
+        sent = replace(plan, dataset=sent_dataset(plan.dataset), workers=1, on_rows=None, part_pairs=_PART_PAIRS)
         on_rows = plan.on_rows
 
         def on_result(built: BuiltColumns) -> None:
