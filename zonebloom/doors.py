@@ -22,6 +22,7 @@ from zonebloom.storage.manifest import list_versions
 from zonebloom.storage.snapshot import load_snapshot
 from zonebloom.stores.locations import absolute, is_url
 from zonebloom.stores.open import open_store
+from zonebloom.threads import concurrently
 
 if TYPE_CHECKING:
     from zonebloom.indexing.fill import Runner
@@ -70,15 +71,15 @@ def open_index(
     Spec: specs/index-format.md#locations
     """
     given = absolute(path)
-    for root in _places(given):
-        store = open_store(root, storage_options)
-        versions = list_versions(store)
+    stores = [open_store(place, storage_options) for place in _places(given)]
+    asked = len(stores) if is_url(given) else 0  # at once: a request takes as long as all of them
+    for store, versions in zip(stores, concurrently(list_versions, stores, asked), strict=True):
         if versions:
             snapshot = load_snapshot(store, version, versions)
-            if dataset is None and given != root and not _is_of(given, snapshot.manifest.dataset):
+            if dataset is None and given != store.location and not _is_of(given, snapshot.manifest.dataset):
                 dataset = given
             table = None if dataset is None else open_dataset(dataset, storage_options)
-            _log.debug("opened %s, version %s of %s", root, version or versions[-1], versions)
+            _log.debug("opened %s, version %s of %s", store.location, version or versions[-1], versions)
             return Index(snapshot, table)
     if not is_url(given) and not os.path.exists(given):  # noqa: PTH110 - never raises, whatever the name
         raise IndexNotFoundError(f"a data set or an index must be at {path}, which does not exist")
@@ -100,7 +101,7 @@ def _is_of(given: str, described: Mapping[str, Any]) -> bool:
 
 
 def _places(given: str) -> Iterator[str]:
-    """Possible folders of the index for a user's path, the likely one first: a place at a URL costs a request."""
+    """Possible folders of the index for a user's path, in the order in which they count."""
     if given.endswith(METADATA_SUFFIX):  # of an Iceberg table
         given = given.rpartition("/")[0].rpartition("/")[0]
     if is_url(given):

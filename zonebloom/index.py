@@ -11,21 +11,28 @@ from __future__ import annotations
 import logging
 import os
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
+from functools import partial
+from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import pyarrow as pa
 
 from zonebloom.errors import ConcurrentCommitError, CorruptIndexError, InvalidArgumentError
-from zonebloom.formats import Dataset, dataset_from_json, open_dataset
+from zonebloom.formats import Dataset, DatasetSnapshot, dataset_from_json, open_dataset
 from zonebloom.options import COMMIT_EVERY, BuildOptions, has_bloom
+from zonebloom.predicates import Predicate
+from zonebloom.search.probe import probed
+from zonebloom.search.query import Query
 from zonebloom.search.searchable import Searchable
 from zonebloom.search.view import View
 from zonebloom.storage.manifest import ColumnEntry, list_versions, read_version
 from zonebloom.storage.snapshot import Snapshot, load_snapshot, load_trusted
+from zonebloom.stores.fingerprint import Fingerprint
 from zonebloom.stores.store import Store, Traffic
+from zonebloom.threads import concurrently
 
 if TYPE_CHECKING:
     from zonebloom.formats.hive import Partitions
@@ -43,6 +50,7 @@ if TYPE_CHECKING:
     from zonebloom.search.zone_table import ZoneTable
 
 _REFRESH_ATTEMPTS = 4
+_Answer = TypeVar("_Answer")
 _log = logging.getLogger("zonebloom")
 
 
@@ -143,13 +151,30 @@ class Index(Searchable):
 
     def view(self) -> View:
         """The index against the data set as it is now; the last view again if nothing changed."""
-        snapshot, last = self._snapshot, self._view
-        dataset = self.data.pin()
-        listing = dataset.list()
+        snapshot = self._snapshot
+        return self._view_beside(snapshot, dict)[0]
+
+    def _query(self, predicate: Predicate) -> Query:
+        """`predicate` on the data set as it is now; its files are listed while the index is asked."""
+        snapshot = self._snapshot
+        view, probes = self._view_beside(snapshot, partial(probed, predicate, snapshot))
+        return Query(view, predicate, probes)
+
+    def _view_beside(self, snapshot: Snapshot, ask: Callable[[], _Answer]) -> tuple[View, _Answer]:
+        """The view of a version, and what `ask` gives, which runs meanwhile if the index is in an object store."""
+
+        def listed() -> tuple[DatasetSnapshot, Mapping[str, Fingerprint]]:
+            dataset = self.data.pin()
+            return dataset, dataset.list(snapshot.paths_to_list_by)
+
+        parts: tuple[Callable[[], Any], ...] = (listed, ask, snapshot.read_lists)
+        at_once = len(parts) if snapshot.store.is_remote else 0
+        (dataset, listing), answer, _ = concurrently(lambda part: part(), parts, at_once)
+        last = self._view
         if last is not None and last.snapshot is snapshot and (last.listing, last.dataset) == (listing, dataset):
-            return last
+            return last, answer
         view = self._view = View(snapshot, dataset, listing)
-        return view
+        return view, answer
 
     def dataset(self) -> IndexedDataset:
         """The data set as a pyarrow Dataset, whose scans read only the rows that may match.
@@ -160,14 +185,17 @@ class Index(Searchable):
         """
         from zonebloom.search.arrow_dataset import IndexedDataset  # noqa: PLC0415 - a plain search does without
 
-        return IndexedDataset(self.view, self.view().plain_schema)
+        return IndexedDataset(self._query, self.view().plain_schema)
 
-    def _asked_view(self, *, strict: bool, exact: bool) -> View:
-        """The view for an answer without reasons; new and changed files are a warning."""
-        view = self._checked_view(strict=strict)
+    def _asked_view(self, ask: Callable[[Snapshot], _Answer], *, strict: bool, exact: bool) -> tuple[View, _Answer]:
+        """The view for an answer without reasons, and what `ask` gives; new and changed files are a warning."""
+        snapshot = self._snapshot
+        view, answer = self._view_beside(snapshot, partial(ask, snapshot))
+        if strict:
+            view.check_known()
         if not exact:
             view.warn_of_unknown()
-        return view
+        return view, answer
 
     def exists(self, column: str, values: Any, *, exact: bool = False, strict: bool = False) -> pa.BooleanArray:
         """For each of `values`, whether it may be in `column`: false is certain, null stays null.
@@ -193,9 +221,11 @@ class Index(Searchable):
 
         Spec: specs/pruning.md#exists
         """
-        from zonebloom.search.exists import exists  # noqa: PLC0415 - a plain search does without
+        from zonebloom.search.exists import Keys, exists  # noqa: PLC0415 - a plain search does without
 
-        return exists(self._asked_view(strict=strict, exact=exact), column, values, exact=exact)
+        ask = partial(Keys.asked, attrgetter("are_in_zones"), column, values)
+        view, keys = self._asked_view(ask, strict=strict, exact=exact)
+        return exists(view, column, keys, exact=exact)
 
     def locate(self, column: str, keys: Any, *, exact: bool = False, strict: bool = False) -> pa.Table:
         """Row ranges that may hold each of `keys`; the rest of the data set certainly does not hold it.
@@ -223,9 +253,12 @@ class Index(Searchable):
 
         Spec: specs/locator.md#locate
         """
+        from zonebloom.search.exists import Keys  # noqa: PLC0415 - a plain search does without
         from zonebloom.search.locate import locate  # noqa: PLC0415 - a plain search does without
 
-        return locate(self._asked_view(strict=strict, exact=exact), column, keys, exact=exact)
+        ask = partial(Keys.asked, attrgetter("leaf" if exact else "zones_of_each"), column, keys)
+        view, asked = self._asked_view(ask, strict=strict, exact=exact)
+        return locate(view, column, asked, exact=exact)
 
     def files_for(self, column: str, keys: Any, *, strict: bool = False) -> list[str]:
         """Paths of the files that may hold any of `keys`, in order; all others certainly do not.
@@ -239,9 +272,13 @@ class Index(Searchable):
 
         Spec: specs/locator.md#locate
         """
+        from zonebloom.search.exists import Keys  # noqa: PLC0415 - a plain search does without
         from zonebloom.search.locate import files_for  # noqa: PLC0415 - a plain search does without
 
-        return files_for(self._asked_view(strict=strict, exact=False), column, keys)
+        view, asked = self._asked_view(
+            partial(Keys.asked, attrgetter("leaf"), column, keys), strict=strict, exact=False
+        )
+        return files_for(view, column, asked)
 
     def status(self) -> Status:
         """The files that the index covers now, and the files that a search reads whole; print it.

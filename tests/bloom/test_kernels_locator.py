@@ -13,11 +13,25 @@ from tests import reference
 from tests.depth import at_depth, some
 from zonebloom.bloom.kernels.locator import DROPPED, decode_pages, encode_pages, find_pairs
 from zonebloom.bloom.kernels.pairs import PartitionedRuns, merge_runs, pack_pairs, partition_pairs, sort_pairs
-from zonebloom.bloom.locator_pages import MAX_PAIRS, MAX_ZONES, pair_bounds, zone_bits_for, zones_in_page
+from zonebloom.bloom.locator_pages import MAX_PAIRS, MAX_ZONES, likely_pages, pair_bounds, zone_bits_for, zones_in_page
 from zonebloom.errors import InvalidArgumentError
 
 RANDOM = np.random.default_rng(20261122)
 SIZES = [0, 1, 2, 31, 32, 33, 988, 989, 990, 2000, (1 << 14) + 1, 70_000]
+
+
+@pytest.mark.parametrize("num_pairs", [1, 100, 5000, 1_000_000])
+def test_likely_pages_have_the_key_and_its_neighbours(num_pairs):
+    hashes = np.sort(random_hashes(num_pairs))
+    num_pages = -(-num_pairs // 980)
+    misses = 0
+    for place in RANDOM.integers(0, num_pairs, 2000).tolist():
+        first, last = likely_pages(num_pages, int(hashes[place]))
+        assert 0 <= first <= last < num_pages
+        assert last - first < 20
+        page = place * num_pages // num_pairs
+        misses += not first <= max(page - 2, 0) <= min(page + 2, num_pages - 1) <= last
+    assert misses <= 2
 
 
 def random_hashes(count, *, distinct=None):

@@ -11,7 +11,7 @@ import contextlib
 import io
 import itertools
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -128,7 +128,7 @@ class MemoryStore:
 
     def will_need(self, path: str, ranges: Sequence[tuple[int, int]]) -> None: ...
 
-    def mapping(self, path: str, *, is_sparse: bool = False) -> _Mapping:
+    def mapping(self, path: str, sparse_size: int | None = None) -> _Mapping:
         self._do("map", path)
         return _Mapping(self._get(path))
 
@@ -137,7 +137,7 @@ class MemoryStore:
         found = (path[len(folder) + 1 :] for path in self.objects.found if path.startswith(f"{folder}/"))
         return sorted(name for name in found if "/" not in name)
 
-    def files(self, folder: str) -> dict[str, Fingerprint]:
+    def files(self, folder: str, known: Iterable[str] = ()) -> dict[str, Fingerprint]:
         self._do("list", folder)
         found = sorted(item for item in self.objects.found.items() if item[0].startswith(f"{folder}/"))
         return {path: Fingerprint(len(data), int(at * 1e9)) for path, (data, at) in found}
@@ -226,7 +226,7 @@ class MemoryLake(DatasetSnapshot):
     def pin(self) -> MemoryLake:
         return self
 
-    def list(self) -> dict[str, Fingerprint]:
+    def list(self, known: Iterable[str] = ()) -> dict[str, Fingerprint]:
         self.step("list the lake")
         return {path: Fingerprint(100, number) for path, number in sorted(self.files.found.items())}
 

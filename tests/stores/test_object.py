@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import random
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -16,6 +17,7 @@ import pytest
 from tests.s3 import KEYS, Bucket
 from zonebloom.errors import InvalidArgumentError, StorageError
 from zonebloom.stores import object as object_store
+from zonebloom.stores import object_client
 from zonebloom.stores import options as object_options
 from zonebloom.stores.local import LocalStore
 from zonebloom.stores.locations import Url, absolute
@@ -125,11 +127,38 @@ def test_near_ranges_come_in_one_request_and_far_ones_at_once(s3: Bucket):
     assert store.read_ranges("one", [(1, 19 << 20)]) == [data[1 : (19 << 20) + 1]]
 
 
+def test_what_will_be_needed_is_fetched_ahead_once(s3: Bucket):
+    store = open_store(s3.url(), s3.options)
+    data = np.random.default_rng(1).bytes((1 << 20) + 17)
+    s3.put("one", data)
+    with s3.server.recorded() as requests:
+        store.will_need("one", [(5000, 100), (5050, 100), (1 << 20, 100)])
+        assert store.read_ranges("one", [(5020, 60), (5150, 0), ((1 << 20) + 10, 90)]) == [
+            data[5020:5080],
+            b"",
+            data[(1 << 20) + 10 :],
+        ]
+    assert len(requests) == store.traffic.num_requests == 2
+    for wanted in ([(5020, 60)], [(4999, 2)], [(5000, 10), (7000, 10)]):  # none of them was to be expected
+        before = store.traffic.num_requests
+        store.will_need("one", [(5000, 10)])
+        assert store.read_ranges("one", wanted) == [data[at : at + length] for at, length in wanted]
+        [ahead] = store._ahead["one"].values()
+        ahead.result()
+        assert store.traffic.num_requests == before + 2
+    store.will_need("none", [(0, 10)])
+    with pytest.raises(FileNotFoundError):
+        store.read_ranges("none", [(0, 5)])
+    for number in range(100):
+        store.will_need(f"many/{number}", [(0, 1)])
+    assert len(store._ahead) <= 64
+
+
 def test_a_mapping_fetches_what_is_needed_once(s3: Bucket):
     store = open_store(s3.url(), s3.options)
     data = np.random.default_rng(1).bytes((12 << 20) + 17)
     s3.put("one", data)
-    mapping = store.mapping("one", is_sparse=True)
+    mapping = store.mapping("one", len(data))
     with s3.server.recorded() as requests:
         mapping.need([(5000, 10), (11 << 20, 5)])
         mapping.need([(5001, 3)])
@@ -141,6 +170,53 @@ def test_a_mapping_fetches_what_is_needed_once(s3: Bucket):
     assert buffer[11 << 20 : (11 << 20) + 5].to_pybytes() == data[11 << 20 : (11 << 20) + 5]
     assert buffer[-3:].to_pybytes() == data[-3:]
     assert bytes(store.mapping("one").buffer) == data
+
+
+def test_a_long_listing_takes_one_request_a_part_all_at_once(s3: Bucket):
+    known = [f"day={number % 7}/part-{number:05}.parquet" for number in range(2600)]
+    for key in known[5:]:
+        s3.put_at_once(f"lake/{key}", b"x")
+    new = ["a", "day=3/part-00000", "day=3/part-99999", "zzz"]
+    for key in [*(f"lake/{key}" for key in new), "lak", "lake", "lake-0", "lakf"]:
+        s3.put_at_once(key, b"y")
+    store = open_store(s3.url("lake"), s3.options)
+    all_asked = threading.Barrier(4)
+
+    def fault(_method: str, _path: str, _query: str) -> None:
+        all_asked.wait(20)
+
+    with s3.server.recorded() as requests, s3.server.misbehaving(fault):
+        found = store.files("", known)
+    assert not all_asked.broken
+    assert list(found) == sorted([*known[5:], *new])
+    assert len(requests) == store.traffic.num_requests == 4
+    with s3.server.recorded() as requests:
+        assert store.files("") == found
+    assert len(requests) == 3
+    assert store.files("day=3", known) == store.files("day=3") != {}
+
+
+def test_a_listing_in_parts_is_the_plain_one(s3: Bucket, monkeypatch):
+    """Random lives: most known names are there, some went, others came; names sort oddly, and begin each other."""
+    monkeypatch.setattr(object_client, "_KEYS_PER_PART", 6)
+    monkeypatch.setattr(object_client, "_KEYS_OF_PAGE", 8)
+    monkeypatch.setattr(object_client, "_KEYS_PER_CHUNK", 2)
+    source = random.Random(8)
+    letters = ["a", "b", "A", "-", "=", "0", "é", "雪", "\ue000", "😀", " ", "%2F", "~", "+", "\u200b"]
+    for life in range(12):
+        names = {
+            "/".join("".join(source.choices(letters, k=source.randrange(1, 4))) for _ in range(source.randrange(1, 4)))
+            for _ in range(300)
+        }
+        known = source.sample(sorted(names), source.choice([0, 50, 250]))
+        there = [name for name in names if name not in known or source.random() < source.choice([0, 0.5, 0.9])]
+        for name in there:
+            s3.put_at_once(f"{life}/{name}", name.encode())
+        store = open_store(s3.url(str(life)), s3.options)
+        found = store.files("", known)
+        assert found == store.files("")
+        assert list(found) == sorted(there)
+        assert all(found[name].size == len(name.encode()) for name in there)
 
 
 def test_a_large_object_is_sent_in_parts_and_appears_whole(s3: Bucket):

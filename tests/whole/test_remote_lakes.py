@@ -9,6 +9,7 @@ import io
 import itertools
 import subprocess
 import sys
+import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -81,6 +82,23 @@ def some_keys(lake: Lake) -> list[str]:
 
 
 # --- places -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("place", ["", "indexes/lake"])
+def test_all_places_of_an_index_are_asked_at_once(s3: Bucket, flat_lake: Lake, place):
+    url = s3.upload(flat_lake.root, "lake")
+    index = s3.url(place) if place else None
+    zb.build_index(url, "user_id", rows_per_zone=64, storage_options=s3.options, index=index)
+    all_asked = threading.Barrier(3)
+
+    def fault(_method: str, _path: str, query: str) -> None:
+        if "versions" in query:
+            all_asked.wait(20)
+
+    with s3.server.misbehaving(fault), s3.server.recorded() as requests:
+        assert zb.open_index(index or url, storage_options=s3.options).columns == ["user_id"]
+    assert not all_asked.broken
+    assert len(requests) == 4  # and one for the version
 
 
 @pytest.mark.parametrize(("partition_by_day", "kind"), [(False, "bloom"), (True, "both")])
@@ -177,6 +195,39 @@ def test_no_secret_is_written(s3: Bucket, flat_lake: Lake):
 
 
 # --- a lake that moves on ---------------------------------------------------------------------------------------------
+
+
+ASKING = {
+    "search": lambda index, key: index.search(zb.col("user_id") == key).num_rows_kept,
+    "to_table": lambda index, key: index.to_table(f"user_id = '{key}'").num_rows,
+    "search of two columns": lambda index, key: index.search(f"user_id = '{key}' OR device_id = -1").num_rows_kept,
+    "a list": lambda index, key: index.search(column="user_id", values=[key]).num_rows_kept,
+    "exists": lambda index, key: sum(index.exists("user_id", [key]).to_pylist()),
+    "locate": lambda index, key: len(index.locate("user_id", [key])),
+    "locate, exact": lambda index, key: index.locate("user_id", [key], exact=True)["path"].is_valid().to_pylist()[0],
+    "files_for": lambda index, key: len(index.files_for("user_id", [key])),
+}
+
+
+@pytest.mark.parametrize("ask", ASKING.values(), ids=ASKING)
+def test_the_data_is_listed_while_the_index_is_asked(s3: Bucket, flat_lake: Lake, ask):
+    """The listing waits for a request to a segment: one after the other they would wait for ever."""
+    url = s3.upload(flat_lake.root, "lake")
+    zb.build_index(url, ["user_id", "device_id"], kind="locator", rows_per_zone=64, storage_options=s3.options)
+    index = zb.open_index(url, storage_options=s3.options)
+    for key in [*some_keys(flat_lake), "nobody"]:
+        is_asked, waits = threading.Event(), []
+
+        def fault(_method: str, path: str, query: str, is_asked=is_asked, waits=waits) -> None:
+            if "/columns/" in path:
+                is_asked.set()
+            elif "list-type" in query:
+                waits.append(is_asked.wait(20))
+
+        with s3.server.misbehaving(fault):
+            found = ask(index, key)
+        assert waits == [True]
+        assert bool(found) == (key != "nobody")
 
 
 def test_a_refresh_of_a_part_lists_only_that(s3: Bucket, hive_lake: Lake):
@@ -471,7 +522,9 @@ def test_a_cold_search_takes_few_requests_and_a_second_one_fewer(wide_lake):
     assert (found.total.files, found.total.zones, found.kept.files) == (250, 8192, 1)
     assert len(cold) <= 12
     assert sum(one.num_bytes for one in cold) <= 1_000_000
-    assert index.traffic.num_requests == len(cold)
+    places = [one for one in cold if "versions" in one.query]
+    assert len(places) == 3
+    assert index.traffic.num_requests == len(cold) - 2  # two places have no index
     listed = sum(one.num_bytes for one in cold if "list-type" in one.query)
     assert index.traffic.bytes_read == sum(one.num_bytes for one in cold) - listed
     for key in (int(keys[200][5]), 1, 2):

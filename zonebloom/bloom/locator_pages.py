@@ -15,6 +15,7 @@ Spec: specs/locator.md
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -37,6 +38,8 @@ _BITS_START, _BITS_STOP = 8, PAGE_BYTES - 8
 MAX_PAIRS: Final = (_BITS_STOP - _BITS_START) * 8 // (ENTRY_BITS + 1)
 """Pairs that fit into a page if all are in one bucket."""
 _ENTRY_MASK = (1 << ENTRY_BITS) - 1
+_PAGES_BESIDE = 3
+"""Pages that a search may read before and after the one of a key."""
 _LAST_ENTRY = _BITS_STOP // 4 - 1
 
 
@@ -94,3 +97,16 @@ def first_pairs(pages: NDArray[np.uint8]) -> NDArray[np.uint64]:
     """
     words = pages.view(np.dtype("<u4"))
     return words[:, 0].astype(np.uint64) << np.uint64(ENTRY_BITS) | words[:, _LAST_ENTRY]
+
+
+def likely_pages(num_pages: int, hash_: int) -> tuple[int, int]:
+    """The first and the last page that a search of one key probably reads, from the number of pages alone.
+
+    Hashes are uniform: the page is within four standard deviations of the key's share of all pages; a search reads some
+    pages beside it.
+
+    Spec: specs/locator.md#likely
+    """
+    share = hash_ / 2**64
+    margin = _PAGES_BESIDE + 4 * math.sqrt(num_pages * share * (1 - share) / MAX_PAIRS)
+    return max(int(share * num_pages - margin), 0), min(int(share * num_pages + margin), num_pages - 1)

@@ -79,11 +79,11 @@ class ParquetDataset(DatasetSnapshot):
         """The `key=value` folders of `path` as texts."""
         return partitions.partition_values(path)
 
-    def list(self) -> dict[str, Fingerprint]:
+    def list(self, known: Iterable[str] = ()) -> dict[str, Fingerprint]:
         """The current data files, by path in order; files of a list that are gone are left out.
 
-        Cost: in an object store one request for each 1000 objects below the root, also for those of an index; for a
-        list one request for each file.
+        Cost: in an object store one request for each 1000 objects below the root, also for those of an index, at once
+        if most of the paths are `known`; for a list one request for each file.
 
         Raises
         ------
@@ -93,7 +93,7 @@ class ParquetDataset(DatasetSnapshot):
             The bucket is gone, or cannot be listed.
         """
         if self.layout == "folder":
-            return dict(sorted(self._below("")))
+            return dict(sorted(self._below("", known=known)))
         return self.store.stats(self.files)
 
     def num_skipped(self) -> int:
@@ -121,13 +121,15 @@ class ParquetDataset(DatasetSnapshot):
         files = self._below("", wanted) if self.layout == "folder" else self.list().items()
         return dict(sorted((path, fingerprint) for path, fingerprint in files if partitions.agrees(path, wanted)))
 
-    def _below(self, folder: str, wanted: Wanted | None = None) -> Iterator[tuple[str, Fingerprint]]:
+    def _below(
+        self, folder: str, wanted: Wanted | None = None, known: Iterable[str] = ()
+    ) -> Iterator[tuple[str, Fingerprint]]:
         """The data files in `folder` and below, in no order; with `wanted` only those that may be of such partitions.
 
         A store without folders is listed at once, if all files are wanted.
         """
         if self.is_remote and (wanted is None or partitions.agrees(folder, wanted)):
-            yield from self._listed(folder)
+            yield from self._listed(folder, known)
             return
         files, folders = self.store.level(folder, is_hidden)
         if self.is_remote:
@@ -142,9 +144,9 @@ class ParquetDataset(DatasetSnapshot):
             if not is_hidden(name) and (wanted is None or partitions.may_hold(below, wanted)):
                 yield from self._below(below, wanted)
 
-    def _listed(self, folder: str) -> Iterator[tuple[str, Fingerprint]]:
+    def _listed(self, folder: str, known: Iterable[str] = ()) -> Iterator[tuple[str, Fingerprint]]:
         """The data files in `folder` and below, by one listing of an object store."""
-        for path, fingerprint in self.store.files(folder.rstrip("/")).items():
+        for path, fingerprint in self.store.files(folder.rstrip("/"), known).items():
             table = table_of_object(path)
             if table is not None:
                 raise table_among_files(f"{self.location}/{table}")

@@ -106,11 +106,13 @@ class Scope:
         """Whether the scope is the whole data set."""
         return self.paths is None and self.partitions is None
 
-    def list(self, dataset: DatasetSnapshot) -> dict[str, Fingerprint]:
+    def list(self, dataset: DatasetSnapshot, snapshot: Snapshot) -> dict[str, Fingerprint]:
         """The current files of the scope; nothing else is listed."""
         if self.paths is not None:
             return dataset.list_under(self.paths)
-        return dataset.list() if self.partitions is None else dataset.list_partitions(self.partitions)
+        if self.partitions is not None:
+            return dataset.list_partitions(self.partitions)
+        return dataset.list(snapshot.paths_to_list_by)
 
     def fragments(self, known: FragmentTable) -> FragmentTable:
         """The fragments of the scope."""
@@ -165,7 +167,7 @@ def plan_build(snapshot: Snapshot, dataset: DatasetSnapshot, names: Sequence[str
     DataFileError
         The data set has no files.
     """
-    listing = dataset.list()
+    listing = dataset.list(snapshot.paths_to_list_by)
     if not listing:
         raise DataFileError("a data set must have at least one file", got=f"none in {dataset.location}")
     known = snapshot.fragments
@@ -211,7 +213,7 @@ def plan_refresh(
     is_resumed
         Whether the refresh resumes an unfinished build.
     """
-    listing = scope.list(dataset)
+    listing = scope.list(dataset, snapshot)
     if snapshot.manifest.replaced_columns(dataset.declared()) and mode != "quick":
         if not scope.is_whole:
             raise InvalidArgumentError(

@@ -77,7 +77,7 @@ def parse_predicate(predicate: Any) -> Predicate:
         predicate = parse_sql(predicate)
     if isinstance(predicate, Predicate):
         predicate.check_depth()
-        return merged(predicate)
+        return merged(predicate) if predicate.children else predicate
     import pyarrow.compute as pc  # noqa: PLC0415 -- slow to import
 
     if isinstance(predicate, pc.Expression):

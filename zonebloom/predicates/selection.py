@@ -217,7 +217,9 @@ class RowSelection:
         if not isinstance(other, RowSelection):
             return NotImplemented
         return self is other or (
-            np.array_equal(self._firsts, other._firsts) and np.array_equal(self._ends, other._ends)
+            len(self) == len(other)
+            and bool((self._firsts == other._firsts).all())
+            and bool((self._ends == other._ends).all())
         )
 
     __hash__ = None  # type: ignore[assignment]  # equality costs O(ranges), so hashing would too

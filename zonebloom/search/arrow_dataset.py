@@ -74,8 +74,10 @@ class IndexedDataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow h
     Design: docs/design/engines.md#dataset
     """
 
-    def __init__(self, view: Callable[[], View], schema: pa.Schema, expression: pc.Expression | None = None) -> None:
-        self._view = view
+    def __init__(
+        self, ask: Callable[[Predicate], Query], schema: pa.Schema, expression: pc.Expression | None = None
+    ) -> None:
+        self._ask = ask
         self._filter = expression
         self._last_scan: SearchResult | None = None
         parquet, local = pads.ParquetFileFormat(), fs.LocalFileSystem()
@@ -98,7 +100,7 @@ class IndexedDataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow h
     @property
     def files(self) -> list[str]:
         """Absolute paths of the current data files."""
-        view = self._view()
+        view = self._ask(_EVERYTHING).view
         return [view.dataset.absolute(path) for path in view.listing]
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
@@ -106,7 +108,7 @@ class IndexedDataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow h
 
     def filter(self, expression: pc.Expression) -> IndexedDataset:
         """The data set with `expression` as a further filter; nothing is read yet."""
-        return IndexedDataset(self._view, self.schema, _both(self._filter, expression))
+        return IndexedDataset(self._ask, self.schema, _both(self._filter, expression))
 
     def scanner(
         self,
@@ -129,8 +131,8 @@ class IndexedDataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow h
         DataFusion 55 cannot plan a sort over zero files.
         """
         wanted = _both(self._filter, filter)
-        view = self._view()
-        rows = self._search(view, as_predicate(self.schema, wanted))
+        query = self._search(as_predicate(self.schema, wanted))
+        view, rows = query.view, query.result.row_ranges
         kept_files = view.files.of_fragments(rows.fragment_ids) or [view.files[path] for path in list(view.files)[:1]]
         for file in sorted(kept_files, key=lambda one: one.path):
             kept = rows.fragment(file.fragment_id)
@@ -140,23 +142,23 @@ class IndexedDataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow h
         self, predicate: Predicate | None, columns: list[str] | None = None, limit: int | None = None
     ) -> pa.RecordBatchReader:
         """The first `limit` rows for which `predicate` is true, with the top-level `columns`; ignores the filter."""
-        view = self._view()
         names = self.schema.names if columns is None else columns
-        rows = self._search(view, predicate)
-        return _checked(scan(view, predicate, rows, names, limit, is_plain=True), self.schema)
+        query = self._search(predicate)
+        rows = query.result.row_ranges
+        return _checked(scan(query.view, predicate, rows, names, limit, is_plain=True), self.schema)
 
     def _scan(self, columns: list[str], expression: pc.Expression | None) -> pa.RecordBatchReader:
         return self.read(as_predicate(self.schema, expression), columns)
 
-    def _search(self, view: View, predicate: Predicate | None) -> RowSelection:
+    def _search(self, predicate: Predicate | None) -> Query:
         """The rows that may match; sets `last_scan`."""
-        query = Query(view, _EVERYTHING if predicate is None else predicate, own_filters=False)
+        query = replace(self._ask(_EVERYTHING if predicate is None else predicate), own_filters=False)
         found = query.numbered
         if predicate is None:
             others = (one for one in found.reasons if one.code is not _NO_CONDITION.code)
             found = replace(found, reasons=(_NO_CONDITION, *others))
         self._last_scan = found
-        return query.result.row_ranges
+        return query
 
     def count_rows(
         self,
@@ -167,8 +169,9 @@ class IndexedDataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow h
         wanted = _both(self._filter, filter)
         if wanted is not None:
             return self.scanner([], filter).count_rows()
-        view = self._view()
-        return sum(int((task.stops - task.starts).sum()) for task in tasks_of(view, self._search(view, None)))
+        query = self._search(None)
+        tasks = tasks_of(query.view, query.result.row_ranges)
+        return sum(int((task.stops - task.starts).sum()) for task in tasks)
 
 
 class IndexedScanner:

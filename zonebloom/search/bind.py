@@ -1,6 +1,6 @@
 """Binding: a predicate and the filters of its columns become steps for evaluation without further look-ups.
 
-Columns are opened, and literals become hashes of the column's type. Conditions on partition values and on values of
+Columns are opened, and filters are probed, unless that is done already. Conditions on partition values and on values of
 table logs are evaluated here, for whole files. A leaf that no filter can evaluate is bound to a reason.
 
 Spec: specs/pruning.md#bind
@@ -8,21 +8,12 @@ Spec: specs/pruning.md#bind
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from contextlib import suppress
 from operator import and_, or_
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Protocol
 
-import numpy as np
-import pyarrow as pa
-
-from zonebloom.bloom import hashing
 from zonebloom.errors import PredicateError, Words
 from zonebloom.predicates import And, Condition, Equals, IsIn, IsNull, Not, Or, Predicate
-from zonebloom.predicates.coerce import fit_each, fit_values, plain_hash
-from zonebloom.predicates.exact_numbers import number_of
 from zonebloom.predicates.leaves import OfTerms, Piece, pruned_by
-from zonebloom.predicates.literals import collected, is_collection, null_mask
 from zonebloom.predicates.selection import Bounds, RowSelection
 from zonebloom.predicates.sql_writer import as_sql
 from zonebloom.predicates.terms import columns_of
@@ -30,17 +21,14 @@ from zonebloom.reasons import Reason, ReasonCode
 from zonebloom.search.evaluate import (
     BoundPredicate,
     Decided,
-    HasNull,
+    InZones,
     Joined,
-    MayEqual,
     Negated,
     ProbedColumn,
     Step,
     Undecided,
 )
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from zonebloom.search.probe import Probe, Probes, hashes_of
 
 
 class Searched(Protocol):
@@ -61,8 +49,8 @@ class Searched(Protocol):
         """Bounds of a predicate over constant columns only."""
 
 
-def bind(predicate: Predicate, searched: Searched) -> BoundPredicate:
-    """`predicate` as steps in postfix order; the tree may have any depth.
+def bind(predicate: Predicate, searched: Searched, probes: Probes) -> BoundPredicate:
+    """`predicate` as steps in postfix order; the tree may have any depth. Leaves without a probe are probed.
 
     Raises
     ------
@@ -92,7 +80,7 @@ def bind(predicate: Predicate, searched: Searched) -> BoundPredicate:
         elif isinstance(node, Not):
             pending.append(Negated(node))
         elif not isinstance(node, Condition):
-            steps.append(_bound_leaf(node, searched))
+            steps.append(_bound_leaf(node, searched, probes))
         pending.extend(reversed(pruned_by(node)))
     return BoundPredicate(searched.universe, tuple(steps))
 
@@ -116,20 +104,19 @@ def _constant_nodes(predicate: Predicate, names: frozenset[str]) -> set[int]:
     return constant
 
 
-def _bound_leaf(node: Predicate, searched: Searched) -> Step:
+def _bound_leaf(node: Predicate, searched: Searched, probes: Probes) -> Step:
     if not isinstance(node, (Equals, IsIn, IsNull)) or not isinstance(node.column, str):
         return _unprobed(node, searched)
     column = searched.column(node.column)
     if column is None:
         message = f"column {node.column} has no filters; make them by {Words.BUILD_COLUMN.of(node.column)}"
         return Undecided((Reason(ReasonCode.COLUMN_NOT_INDEXED, message, column=node.column),))
-    if isinstance(node, IsNull):
-        return HasNull(column)
-    values = node.values if isinstance(node, IsIn) else node.value
-    hashes = _hashes_to_probe(values, column.column_type, node.column)
-    if isinstance(hashes, Reason):
-        return Undecided((*column.reasons, hashes))
-    return MayEqual(column, hashes)
+    probe = probes.get(id(node))
+    if probe is None or probe.zones is not column.zones or probe.column_type != column.column_type:
+        probe = Probe.of(column.zones, column.column_type, hashes_of(node, column.column_type))
+    if isinstance(probe.numbers, Reason):
+        return Undecided((*column.reasons, probe.numbers))
+    return InZones(column, probe.numbers)
 
 
 def _unprobed(node: Predicate, searched: Searched) -> Undecided:
@@ -145,64 +132,3 @@ def _unprobed(node: Predicate, searched: Searched) -> Undecided:
     else:
         raise PredicateError("a predicate must be one of zonebloom.predicates", got=type(node).__name__)
     return Undecided((Reason(code, f"no filter can evaluate {as_sql(node)}", column=next(iter(columns), None)),))
-
-
-def _hashes_to_probe(values: Any, column_type: pa.DataType | None, column: str) -> NDArray[np.uint64] | Reason:
-    if column_type is None:
-        return _hashes_of_each_form(values, column)
-    one = plain_hash(values, column_type)
-    if one is not None:
-        return np.array((one,), np.uint64)
-    fit = fit_values(values, column_type)
-    if fit.reason is not None:
-        return fit.reason.about(column=column)
-    return np.asarray(hashing.hash_values(fit.values), np.uint64)
-
-
-_LANCE_TYPES = (
-    *(pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()),
-    *(pa.float32(), pa.float64(), pa.string(), pa.binary(), pa.date32(), pa.date64()),
-    *(pa.time32("s"), pa.time32("ms"), pa.time64("us"), pa.time64("ns")),
-    *(pa.timestamp(unit) for unit in ("s", "ms", "us", "ns")),
-    *(pa.timestamp(unit, "UTC") for unit in ("s", "ms", "us", "ns")),
-)
-
-
-def _hashes_of_each_form(values: Any, column: str) -> NDArray[np.uint64] | Reason:
-    """The hashes of `values` in each Lance type that can hold them, because a table without a type is Lance's.
-
-    Spec: specs/pruning.md#untyped-zone-table
-    """
-    given = collected(values) if is_collection(values) else [values]
-    is_null = null_mask(given)
-    types = _LANCE_TYPES
-    if isinstance(values, (pa.Scalar, pa.Array)) and values.type not in types:
-        types = (*types, values.type)
-    hashes = [np.array(list(_nearest_floats(given)), np.uint64)]
-    is_held = is_null
-    for candidate in types:
-        if not hashing.is_supported(candidate):
-            continue
-        fit = fit_each(given, candidate)
-        hashes.append(np.asarray(hashing.hash_values(fit.values), np.uint64))
-        is_held[fit.slots] = True
-    if not is_held.all():
-        whole = fit_values(given, pa.float64()).reason
-        if whole is not None and whole.code == ReasonCode.NAN_LITERAL:
-            return whole.about(column=column)
-        message = "the zone table does not say its column's type, and no type of Lance's holds the literal"
-        return Reason(ReasonCode.TYPE_MISMATCH, message, column=column)
-    return np.unique(np.concatenate(hashes))
-
-
-def _nearest_floats(values: pa.Array | list[Any]) -> Iterable[int]:
-    """The hashes of the floats nearest to `values`: engines may compare float columns with these floats."""
-    floats = []
-    for value in values:
-        number = number_of(value)
-        if number is not None:
-            with suppress(OverflowError):
-                floats.append(float(number))
-    with np.errstate(over="ignore"):
-        nearest = [np.array(floats, np.float64), np.array(floats, np.float32)]
-    return (int(one) for column in nearest for one in hashing.hash_values(pa.array(column)))

@@ -85,17 +85,12 @@ class Undecided(NamedTuple):
     reasons: tuple[Reason, ...]
 
 
-class HasNull(NamedTuple):
-    """A leaf that is TRUE for rows whose column is null."""
+class InZones(NamedTuple):
+    """A leaf that is TRUE only in some zones of its column."""
 
     column: ProbedColumn
-
-
-class MayEqual(NamedTuple):
-    """A leaf that is TRUE only for rows whose value has one of some hashes."""
-
-    column: ProbedColumn
-    hashes: NDArray[np.uint64]
+    numbers: NDArray[np.intp]
+    """Of the zones, ascending."""
 
 
 class Joined(NamedTuple):
@@ -113,11 +108,11 @@ class Negated(NamedTuple):
     """The negation itself, for the column in the reason."""
 
 
-Step: TypeAlias = Decided | Undecided | HasNull | MayEqual | Joined | Negated
+Step: TypeAlias = Decided | Undecided | InZones | Joined | Negated
 
 
 class BoundPredicate(NamedTuple):
-    """A predicate whose columns are opened and whose literals are hashes."""
+    """A predicate whose columns are opened and whose leaves are probed."""
 
     universe: RowSelection
     """All rows."""
@@ -154,11 +149,7 @@ def _evaluated(step: Step, parts: list[Bounds], universe: RowSelection) -> tuple
     if isinstance(step, Negated):
         return ~parts[0], _reasons_of_not(parts[0], step.predicate, universe)
     column = step.column
-    if isinstance(step, HasNull):
-        numbers = np.flatnonzero(column.zones.positions.has_null)
-    else:
-        numbers = column.zones.candidates(step.hashes)
-    return Bounds.at_most(column.rows_of(numbers), universe), (*column.reasons, *column.damage)
+    return Bounds.at_most(column.rows_of(step.numbers), universe), (*column.reasons, *column.damage)
 
 
 def _reasons_of_or(branches: list[Bounds], universe: RowSelection) -> Iterable[Reason]:

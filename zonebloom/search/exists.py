@@ -5,8 +5,10 @@ Spec: specs/pruning.md#exists
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +16,7 @@ import pyarrow.compute as pc
 
 from zonebloom.arrow import plain_array
 from zonebloom.bloom import hashing
+from zonebloom.bloom.zones import ZoneFilters, ZonesOfEach
 from zonebloom.errors import InvalidArgumentError
 from zonebloom.predicates import IsIn
 from zonebloom.predicates.coerce import FitOfEach, fit_each
@@ -21,16 +24,18 @@ from zonebloom.predicates.exact_numbers import equal_number, is_number, number_o
 from zonebloom.predicates.literals import collected, null_mask, taken
 from zonebloom.predicates.row_filter import to_expression
 from zonebloom.search.evaluate import ProbedColumn
+from zonebloom.search.probe import Probe, Probes, hashes_of
 from zonebloom.search.query import Query
 from zonebloom.search.scan import scan
 from zonebloom.search.view import View
+from zonebloom.storage.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-def exists(view: View, column: str, values: Any, *, exact: bool) -> pa.BooleanArray:
-    """For each of `values`, whether it may be in `column` of the data set; false is certain.
+def exists(view: View, column: str, values: Keys | Any, *, exact: bool) -> pa.BooleanArray:
+    """For each of `values`, asked or not, whether it may be in `column` of the data set; false is certain.
 
     Text that spells a value of the column's type equals that value. Each value is hashed once. The search for a value
     ends at the first zone that may hold it.
@@ -52,48 +57,98 @@ def exists(view: View, column: str, values: Any, *, exact: bool) -> pa.BooleanAr
             got=f"{column!r}, a column and the path of a struct's field",
             do="rename one",
         )
-    keys = Keys.of(view, column, values)
-    maybe = _may_exist(keys)
+    keys, probed = Keys.on(view, column, values)
+    maybe = _may_exist(keys, probed)
     view.snapshot.warn_of_damage()
     if exact:
         maybe = _verified(view, keys, maybe)
     return pa.array(maybe, mask=keys.is_null)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Keys:
-    """A caller's values, and these values in the type of an indexed column."""
+    """A caller's values, these values in the type of an indexed column, and what the column's filters say of them."""
 
-    probed: ProbedColumn
-    """The column."""
+    column: str
+    """Name of the column."""
+    opener: Callable[[NDArray[np.uint64]], ZoneFilters]
+    """Opens its filters, for a probe of some hashes."""
+    column_type: pa.DataType
+    """Type whose bytes were hashed."""
     given: pa.Array | list[Any]
     """The values of the caller."""
-    is_null: NDArray[np.bool_]
-    """For each value, whether it is null."""
     fit: FitOfEach
-    """The values that convert exactly to the indexed type."""
+    """The values that convert exactly to the type."""
 
     @classmethod
-    def of(cls, view: View, column: str, values: Any) -> Keys:
-        """The keys of a column.
+    def of(
+        cls, column: str, opener: Callable[[NDArray[np.uint64]], ZoneFilters], column_type: pa.DataType, values: Any
+    ) -> Self:
+        """The keys of a column. Raises a `PredicateError` if `values` is not a collection."""
+        given = collected(values)
+        return cls(column, opener, column_type, given, fit_each(given, column_type))
+
+    @classmethod
+    def asked(cls, ask: Callable[[Keys], Any], column: str, values: Any, snapshot: Snapshot) -> Keys | Any:
+        """`values` as keys of a column that a version indexes, after `ask` has read the index; else `values`."""
+        entry = snapshot.manifest.column(column)
+        if entry is None:
+            return values
+        keys = cls.of(column, partial(snapshot.opened, entry), entry.column_type, values)
+        ask(keys)
+        return keys
+
+    @classmethod
+    def on(cls, view: View, column: str, keys: Keys | Any) -> tuple[Keys, ProbedColumn]:
+        """`keys`, asked or not, and their column on a view.
 
         Raises
         ------
         ColumnNotFoundError
             The column is not indexed.
         PredicateError
-            `values` is not a collection, or a value cannot be compared with the column.
+            The keys are not a collection, or one cannot be compared with the column.
         """
         probed = view.column(column)
         if probed is None:
             raise view.snapshot.not_indexed(column)
         assert probed.column_type is not None
-        given = collected(values)
-        fit = fit_each(given, probed.column_type)
-        if len(fit.misfits):  # a scan refuses them too; numbers of higher precision can be compared
-            to_expression(IsIn(column, taken(given, fit.misfits)), view.plain_schema)
-        return cls(probed, given, null_mask(given), fit)
+        is_asked = isinstance(keys, Keys)
+        if not is_asked or keys.zones is not probed.zones or keys.column_type != probed.column_type:
+            zones = probed.zones
+            keys = cls.of(column, lambda _: zones, probed.column_type, keys.given if is_asked else keys)
+        misfits = keys.fit.misfits
+        if len(misfits):  # a scan refuses them too; numbers of higher precision can be compared
+            to_expression(IsIn(column, taken(keys.given, misfits)), view.plain_schema)
+        return keys, probed
 
+    @cached_property
+    def zones(self) -> ZoneFilters:
+        """The filters of the column."""
+        return self.opener(self.hashed.hashes)
+
+    @cached_property
+    def is_null(self) -> NDArray[np.bool_]:
+        """For each value, whether it is null."""
+        return null_mask(self.given)
+
+    @cached_property
+    def are_in_zones(self) -> NDArray[np.bool_]:
+        """For each of the hashes, whether any zone may contain it."""
+        return self.zones.contained(self.hashed.hashes)
+
+    @cached_property
+    def zones_of_each(self) -> ZonesOfEach:
+        """For each of the hashes the zones that may contain it."""
+        return self.zones.zones_of_each(self.hashed.hashes)
+
+    @cached_property
+    def leaf(self) -> tuple[IsIn, Probes]:
+        """The condition that the column equals any key, and its probe."""
+        leaf = IsIn(self.column, self.given)
+        return leaf, {id(leaf): Probe.of(self.zones, self.column_type, hashes_of(leaf, self.column_type))}
+
+    @cached_property
     def hashed(self) -> HashedKeys:
         """The hashes of the distinct keys that fit: a repeated value is looked up once."""
         values, is_zero = self.fit.values, np.zeros(0, np.bool_)
@@ -129,23 +184,23 @@ class HashedKeys(NamedTuple):
     """Bounds in `slots`: distinct key n has `slots[bounds[n]:bounds[n + 1]]`."""
 
 
-def _may_exist(keys: Keys) -> NDArray[np.bool_]:
+def _may_exist(keys: Keys, probed: ProbedColumn) -> NDArray[np.bool_]:
     """For each slot: True if the filters cannot exclude the value; unspecified if it is null."""
-    probed, fit = keys.probed, keys.fit
     if len(probed.grid.uncovered):
         return np.ones(len(keys.is_null), np.bool_)
     maybe = np.zeros(len(keys.is_null), np.bool_)
-    hashed = keys.hashed()
+    hashed = keys.hashed
+    are_in_zones = keys.are_in_zones if probed.live is None else keys.zones.contained(hashed.hashes, probed.live)
     may_be = np.zeros(len(hashed.bounds) - 1, np.bool_)
-    may_be[hashed.owners[probed.zones.contained(hashed.hashes, probed.live)]] = True
+    may_be[hashed.owners[are_in_zones]] = True
     maybe[hashed.slots] = np.repeat(may_be, np.diff(hashed.bounds))
-    maybe[fit.misfits] = True
+    maybe[keys.fit.misfits] = True
     return maybe
 
 
 def _verified(view: View, keys: Keys, maybe: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """`maybe` without the values that are in none of the candidate rows."""
-    column, slots = keys.probed.name, np.flatnonzero(maybe & ~keys.is_null)
+    column, slots = keys.column, np.flatnonzero(maybe & ~keys.is_null)
     exists = np.zeros(len(maybe), np.bool_)
     if not len(slots):
         return exists

@@ -18,8 +18,8 @@ from zonebloom.predicates.selection import Kind, RowSelection
 from zonebloom.predicates.sql_writer import as_sql
 from zonebloom.reasons import Reason, ReasonCode, counted
 from zonebloom.rendering import Result, Table, label, plain
-from zonebloom.search.bind import bind
-from zonebloom.search.evaluate import MayEqual, ProbedColumn
+from zonebloom.search.evaluate import ProbedColumn
+from zonebloom.search.probe import hashes_of
 from zonebloom.search.query import Query
 from zonebloom.search.result import SearchResult
 from zonebloom.search.view import View
@@ -137,7 +137,7 @@ def explain(query: Query) -> Explanation:
     false_zones = _false_zones(view, predicate, result)
     told = [reason for name in sorted(predicate.columns()) for reason in _saturation(view, name, result)]
     if false_zones is not None:
-        told += _presence(view, predicate, result, false_zones)
+        told += _presence(query, false_zones)
     table = {} if view.declared is None else view.declared.state
     answer = replace(query.numbered, reasons=(*result.reasons, *told))
     counts = (num_covered, view.num_unknown, view.files.num_changed, view.num_deleted)
@@ -168,24 +168,29 @@ def _chance(column: ProbedColumn, num_keys: int) -> float:
     return float(-np.expm1(num_keys * np.log(misses)).mean())
 
 
-def _presence(view: View, predicate: Predicate, result: SearchResult, false_zones: FalseZones) -> list[Reason]:
+def _presence(query: Query, false_zones: FalseZones) -> list[Reason]:
     """A reason if most zones are kept, and most of these hold a value."""
+    leaf, result = query.predicate, query.result
     num_false = false_zones.expected if false_zones.seen is None else false_zones.seen
     num_kept, num_zones = result.num_zones_kept, result.num_zones
     if num_zones < 2 or num_kept < _MOST * num_zones or num_false > num_kept / 2:  # noqa: PLR2004 - one zone is no list
         return []
-    step = bind(predicate, view).steps[0]
-    if not isinstance(step, MayEqual) or not len(step.hashes):
+    assert isinstance(leaf, (Equals, IsIn))
+    assert isinstance(leaf.column, str)
+    column = query.view.column(leaf.column)
+    assert column is not None
+    hashes = hashes_of(leaf, column.column_type)
+    if hashes is None or isinstance(hashes, Reason) or not len(hashes):
         return []
-    hashes = step.hashes[:: -(-len(step.hashes) // _SAMPLED_KEYS)]
-    zones = step.column.zones.zones_of_each(hashes)[1]
-    num_pairs = len(zones) if step.column.live is None else int(step.column.live[zones].sum())
-    values = f"{counted(len(step.hashes), 'value')}, each" if len(step.hashes) > 1 else "the value is"
+    sampled = hashes[:: -(-len(hashes) // _SAMPLED_KEYS)]
+    zones = column.zones.zones_of_each(sampled)[1]
+    num_pairs = len(zones) if column.live is None else int(column.live[zones].sum())
+    values = f"{counted(len(hashes), 'value')}, each" if len(hashes) > 1 else "the value is"
     message = (
-        f"{values} in about {num_pairs / len(hashes):,.3g} of {num_zones:,} zones, so nearly every zone holds one; "
+        f"{values} in about {num_pairs / len(sampled):,.3g} of {num_zones:,} zones, so nearly every zone holds one; "
         "an index does not help this search"
     )
-    return [Reason(ReasonCode.VALUES_IN_MANY_ZONES, message, column=step.column.name)]
+    return [Reason(ReasonCode.VALUES_IN_MANY_ZONES, message, column=leaf.column)]
 
 
 def _num_located(view: View, entry: ColumnEntry) -> int | None:

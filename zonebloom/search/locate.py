@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 from zonebloom.arrow import from_numpy
 from zonebloom.bloom import hashing
 from zonebloom.formats.parquet.file import places_of
-from zonebloom.predicates import IsIn
 from zonebloom.predicates.selection import RowSelection
+from zonebloom.search.evaluate import ProbedColumn
 from zonebloom.search.exists import Keys, comparable, comparable_keys
 from zonebloom.search.query import Query
 from zonebloom.search.result import SearchResult, renumbered_ids
@@ -55,10 +55,9 @@ class _Ranges(NamedTuple):
         return cls(keys[numbers], firsts[numbers], np.maximum.reduceat(ends, numbers) if len(numbers) else ends)
 
 
-def _zones_of(keys: Keys) -> _Ranges:
+def _zones_of(keys: Keys, probed: ProbedColumn) -> _Ranges:
     """The zones whose filter or locator may have a key; a repeated key is probed once."""
-    probed, hashed = keys.probed, keys.hashed()
-    places, zones = probed.zones.zones_of_each(hashed.hashes)
+    hashed, (places, zones) = keys.hashed, keys.zones_of_each
     if probed.places is not None:
         zones = probed.places[zones]
         places, zones = places[zones >= 0], zones[zones >= 0]
@@ -78,8 +77,8 @@ def _repeated(
     return which, slots[bounds[numbers][which] + inside]
 
 
-def locate(view: View, column: str, keys: Any, *, exact: bool) -> pa.Table:
-    """Row ranges that may hold each key; with `exact`, the rows that hold it. Other rows certainly do not.
+def locate(view: View, column: str, keys: Keys | Any, *, exact: bool) -> pa.Table:
+    """Row ranges that may hold each key, asked or not; with `exact`, the rows that hold it. No other rows hold it.
 
     Rows that may hold any key have one line without a key.
 
@@ -92,14 +91,14 @@ def locate(view: View, column: str, keys: Any, *, exact: bool) -> pa.Table:
 
     Spec: specs/locator.md#locate
     """
-    given = Keys.of(view, column, keys)
+    given, probed = Keys.on(view, column, keys)
     if exact:
         return _rows(view, given)
-    parts = [_zones_of(given)]
+    parts = [_zones_of(given, probed)]
     view.snapshot.warn_of_damage()
     # files without zones may have a wider type than the index and the data set: they may hold any key
     anyone = np.full(int(not given.is_null.all()), _ANY_KEY)
-    for slots, rows in ((given.fit.misfits, view.universe), (anyone, given.probed.grid.uncovered)):
+    for slots, rows in ((given.fit.misfits, view.universe), (anyone, probed.grid.uncovered)):
         firsts = (rows.fragment_ids << np.uint64(32)) + rows.starts
         ends = (rows.fragment_ids << np.uint64(32)) + rows.stops
         parts.append(_Ranges(np.repeat(slots, len(rows)), np.tile(firsts, len(slots)), np.tile(ends, len(slots))))
@@ -119,17 +118,17 @@ def locate(view: View, column: str, keys: Any, *, exact: bool) -> pa.Table:
     )
 
 
-def files_for(view: View, column: str, keys: Any) -> list[str]:
-    """Paths of the files that may hold any of the keys, in order; all others certainly do not.
+def files_for(view: View, column: str, keys: Keys | Any) -> list[str]:
+    """Paths of the files that may hold any of the keys, asked or not, in order; all others certainly do not.
 
     Raises as `locate` does.
     """
-    return _search(view, Keys.of(view, column, keys)).files
+    return _search(view, Keys.on(view, column, keys)[0]).files
 
 
 def _search(view: View, keys: Keys) -> SearchResult:
     """The rows that may hold some key."""
-    return Query(view, IsIn(keys.probed.name, keys.given)).result
+    return Query(view, *keys.leaf).result
 
 
 # --- exact ------------------------------------------------------------------------------------------------------------
@@ -137,7 +136,7 @@ def _search(view: View, keys: Keys) -> SearchResult:
 
 def _rows(view: View, given: Keys) -> pa.Table:
     """Each row that equals a key, in order of key, path and row; a key without rows has one line of nulls."""
-    column = given.probed.name
+    column = given.column
     slots, values = comparable_keys(given.given, view.column_type(column))  # a table may have a wider type
     distinct = values.unique()
     order = np.argsort(numbers := pc.index_in(values, distinct).to_numpy(), kind="stable")

@@ -6,7 +6,7 @@ Spec: specs/pruning.md#evaluate
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from zonebloom.errors import Words
@@ -15,6 +15,7 @@ from zonebloom.predicates.selection import Bounds
 from zonebloom.reasons import OF_CONDITIONS, Reason, ReasonCode
 from zonebloom.search.bind import bind
 from zonebloom.search.evaluate import evaluate
+from zonebloom.search.probe import Probes
 from zonebloom.search.result import SearchResult
 from zonebloom.search.view import View
 
@@ -25,6 +26,8 @@ class Query:
 
     view: View
     predicate: Predicate
+    probes: Probes = field(default_factory=dict)
+    """Answers of filters to leaves of the predicate, as far as they were asked before."""
     own_filters: bool = True
     """Whether to use the filters inside files that the index does not describe."""
 
@@ -32,7 +35,7 @@ class Query:
     def result(self) -> SearchResult:
         """The rows that may match, with the fragment ids of the index."""
         view = self.view
-        bounds, reasons = evaluate(bind(self.predicate, view))
+        bounds, reasons = evaluate(bind(self.predicate, view, self.probes))
         if reasons:
             view.snapshot.warn_of_damage()
         bounds, told = self._narrowed(bounds, dict.fromkeys((*reasons, *view.reasons)))

@@ -46,6 +46,16 @@ class Searchable(ABC):
         """Requests to object stores so far, and their bytes."""
         return self.data.traffic
 
+    def _query(self, predicate: Predicate) -> Query:
+        """`predicate` on the current data files."""
+        return Query(self.view(), predicate)
+
+    def _checked_query(self, predicate: Predicate, *, strict: bool) -> Query:
+        query = self._query(predicate)
+        if strict:
+            query.view.check_known()
+        return query
+
     def _checked_view(self, *, strict: bool) -> View:
         view = self.view()
         if strict:
@@ -86,7 +96,7 @@ class Searchable(ABC):
         Spec: specs/pruning.md#evaluate
         """
         tree = _condition(predicate, column, values)
-        query = Query(self._checked_view(strict=strict), tree)
+        query = self._checked_query(tree, strict=strict)
         query.check()
         _log.debug("searched %s: %s, %s reasons", tree, query.result.kind, len(query.result.reasons))
         return query.numbered
@@ -124,7 +134,7 @@ class Searchable(ABC):
         from zonebloom.search.scan import scan  # noqa: PLC0415 - a plain search does without
 
         tree = _condition(predicate, column, values)
-        query = Query(self._checked_view(strict=strict), tree)
+        query = self._checked_query(tree, strict=strict)
         return scan(query.view, tree, query.result.row_ranges, columns, limit)
 
     def to_table(
@@ -154,7 +164,7 @@ class Searchable(ABC):
 
         tree = _condition(predicate, column, values)
         before, started = self.traffic, time.perf_counter()
-        query = Query(self._checked_view(strict=strict), tree)
+        query = Query(self._checked_view(strict=strict), tree)  # one after the other: each has a time of its own
         listed = time.perf_counter()
         query.check()
         searched = time.perf_counter()

@@ -77,7 +77,7 @@ class ZoneTable(bloom.ZoneTable):
                 do="search an index",
             )
         searched = _Alone(self)
-        bounds, reasons = evaluate(bind(tree, searched))
+        bounds, reasons = evaluate(bind(tree, searched, {}))
         return SearchResult(
             bounds.kind(searched.universe),
             bounds.true_rows,

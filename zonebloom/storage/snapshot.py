@@ -5,16 +5,18 @@ Spec: specs/index-format.md#versions
 
 from __future__ import annotations
 
+import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
 
 import numpy as np
 
 from zonebloom.bloom.hashing import leaf_paths
+from zonebloom.bloom.locator_pages import PAGE_BYTES, likely_pages
 from zonebloom.errors import (
     ColumnNotFoundError,
     CorruptIndexError,
@@ -25,18 +27,45 @@ from zonebloom.errors import (
 )
 from zonebloom.reasons import Reason, ReasonCode
 from zonebloom.storage.column_reader import SEGMENTS_AT_ONCE, ColumnReader, OpenedSegment
-from zonebloom.storage.fragments import FragmentTable, is_in_runs, read_fragments
+from zonebloom.storage.fragments import FragmentListEntry, FragmentTable, is_in_runs, read_fragments
 from zonebloom.storage.manifest import ColumnEntry, Manifest, check_kept, list_versions, read_version
-from zonebloom.storage.segment import SegmentEntry
+from zonebloom.storage.segment import Runs, SegmentEntry
 from zonebloom.storage.slices.reader import SliceSegment
 from zonebloom.storage.zone_segment import ZoneSegment
 from zonebloom.stores.locations import joined
 from zonebloom.stores.store import Store
 from zonebloom.threads import concurrently
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 _READ_WHOLE = "rows that it describes are read whole"
+_KEYS_PER_PAGE = 1000
+"""Of a listing of most object stores."""
+_FEW_HASHES, _MOST_LIKELY_BYTES = 16, 2 << 20
+"""Hashes and bytes of a locator that are fetched before it is opened: the bytes take as long as a request."""
 _Asked = TypeVar("_Asked")
 _Answer = TypeVar("_Answer")
+
+
+class _Lists(NamedTuple):
+    """The fragment lists of a version."""
+
+    fragments: FragmentTable
+    """The fragments of all lists that could be read."""
+    errors: dict[str, str]
+    """By path of a list, why it could not be read."""
+
+    @classmethod
+    def read(cls, store: Store, lists: Sequence[FragmentListEntry], dropped: Runs) -> Self:
+        """The fragments of `lists` without those in `dropped`."""
+        tables = list(_opened(store, partial(read_fragments, store), lists))
+        sound = [table for table in tables if not isinstance(table, Exception)]
+        live = [table.where(~is_in_runs(table.fragment_ids, dropped)) for table in sound]
+        errors = {
+            one.path: str(table) for one, table in zip(lists, tables, strict=True) if isinstance(table, Exception)
+        }
+        return cls(FragmentTable.concatenated(live), errors)
 
 
 class Snapshot:
@@ -53,32 +82,69 @@ class Snapshot:
         self._warned: set[str] = set()
         """Messages of damage that were issued as warnings."""
         self._is_quiet = False
-        lists = () if distrust else manifest.fragment_lists
-        tables = list(_opened(store, partial(read_fragments, store), lists))
-        sound = [table for table in tables if not isinstance(table, Exception)]
-        self.fragments = FragmentTable.concatenated(
-            [table.where(~is_in_runs(table.fragment_ids, manifest.dropped)) for table in sound]
-        )
-        bad = {entry.path: table for entry, table in zip(lists, tables, strict=True) if isinstance(table, Exception)}
-        self.damaged_lists = frozenset(bad)
-        """Paths of the fragment lists that could not be read."""
-        unread = [Reason(ReasonCode.SEGMENT_CORRUPT, str(error)) for error in bad.values()]
-        self.damage = [*([distrust] if distrust else []), *unread]
-        """Damage that concerns all columns: of the version file, and of fragment lists."""
-        for reason in unread:
-            self._warn(reason.message)
+        self._distrust = distrust
+        self._lists: _Lists | None = None
+        self._lock = threading.Lock()
+        if not store.is_remote:  # at once, as it costs no round: later a vacuum may have removed the lists
+            self._warn_of_lists(self.read_lists())
 
     def column(self, entry: ColumnEntry) -> ColumnReader:
         """The zones of an indexed column; damaged parts are omitted, with a warning."""
+        reader = self.opened(entry)
+        self.warn_of_damage()
+        return reader
+
+    def opened(self, entry: ColumnEntry, hashes: NDArray[np.uint64] | None = None) -> ColumnReader:
+        """As `column`, without a warning: other threads call it.
+
+        What the first probe, of `hashes`, will probably read of a remote locator is fetched while it is opened.
+        """
         if entry.name not in self._columns:
+            if self.store.is_remote and hashes is not None and len(hashes) <= _FEW_HASHES:
+                for segment in entry.segments:
+                    if segment.kind == "locator":
+                        self.store.will_need(segment.path, _likely_ranges(segment, hashes.tolist()))
             self._columns[entry.name] = self.reader(entry.name, entry.segments)
-            self.warn_of_damage()
         return self._columns[entry.name]
 
     def reader(self, column: str, segments: Sequence[SegmentEntry]) -> ColumnReader:
         """The zones of some segments of a column; the segments are opened again."""
         opener = partial(_open_segments, self.store, column)  # not a method: a reference cycle would keep files mapped
         return ColumnReader(segments, opener, is_remote=self.store.is_remote)
+
+    # --- fragments ----------------------------------------------------------------------------------------------------
+
+    @property
+    def fragments(self) -> FragmentTable:
+        """The data files that the version describes, without those of damaged lists, of which there is a warning."""
+        lists = self.read_lists()
+        self._warn_of_lists(lists)
+        return lists.fragments
+
+    @property
+    def damaged_lists(self) -> frozenset[str]:
+        """Paths of the fragment lists that could not be read."""
+        return frozenset(self.read_lists().errors)
+
+    @property
+    def damage(self) -> list[Reason]:
+        """Damage that concerns all columns: of the version file, and of fragment lists."""
+        unread = [Reason(ReasonCode.SEGMENT_CORRUPT, error) for error in self.read_lists().errors.values()]
+        return [*([self._distrust] if self._distrust else []), *unread]
+
+    @property
+    def paths_to_list_by(self) -> Sequence[str]:
+        """Paths of the fragments, if a listing of as many files has several pages: one page need not wait for them."""
+        num_fragments = sum(one.num_fragments for one in self.manifest.fragment_lists)
+        return () if num_fragments < _KEYS_PER_PAGE else self.read_lists().fragments.paths.tolist()
+
+    def read_lists(self) -> _Lists:
+        """The fragment lists, without a warning: other threads call it. A remote index reads them when needed."""
+        with self._lock:
+            if self._lists is None:
+                lists = () if self.is_distrusted else self.manifest.fragment_lists
+                self._lists = _Lists.read(self.store, lists, self.manifest.dropped)
+            return self._lists
 
     def num_live_zones(self, entry: ColumnEntry) -> int:
         """Number of a column's zones, without zones of removed files that its segments still have.
@@ -127,10 +193,22 @@ class Snapshot:
         finally:
             self._is_quiet = False
 
+    def _warn_of_lists(self, lists: _Lists) -> None:
+        for message in lists.errors.values():
+            self._warn(message)
+
     def _warn(self, message: str, effect: str = _READ_WHOLE) -> None:
         if message not in self._warned and not self._is_quiet:
             self._warned.add(message)
             warnings.warn(f"{message}; {effect}", RuntimeWarning, stacklevel=3)
+
+
+def _likely_ranges(locator: SegmentEntry, hashes: Iterable[int]) -> list[tuple[int, int]]:
+    """The ranges that a search of some hashes probably reads of a locator."""
+    num_pages = locator.spans[0].num_bytes // PAGE_BYTES
+    runs = [likely_pages(num_pages, value) for value in hashes] if num_pages else []
+    ranges = [(first * PAGE_BYTES, (last + 1 - first) * PAGE_BYTES) for first, last in runs]
+    return ranges if sum(length for _, length in ranges) <= _MOST_LIKELY_BYTES else []
 
 
 def _opened(

@@ -124,10 +124,10 @@ class LocalStore:
             self._open_files.pop(list(self._open_files)[0], None)  # noqa: RUF015 - other threads change it meanwhile
         return file
 
-    def mapping(self, path: str, *, is_sparse: bool = False) -> LocalMapping:
-        """The object at `path`, memory-mapped; with `is_sparse` the system does not read ahead of touched pages."""
+    def mapping(self, path: str, sparse_size: int | None = None) -> LocalMapping:
+        """The object at `path`, memory-mapped; the system does not read ahead of touched pages if its size is given."""
         with _explained("read", self.root / path), os.fdopen(regular_file(self._place(path)), "rb") as file:
-            return LocalMapping(file.fileno(), is_sparse=is_sparse)
+            return LocalMapping(file.fileno(), is_sparse=sparse_size is not None)
 
     def list(self, folder: str) -> list[str]:
         """Names of the objects in `folder`, in order; empty if there is no such folder."""
@@ -137,7 +137,7 @@ class LocalStore:
             except (FileNotFoundError, NotADirectoryError):
                 return []
 
-    def files(self, folder: str) -> dict[str, Fingerprint]:
+    def files(self, folder: str, known: Iterable[str] = ()) -> dict[str, Fingerprint]:  # noqa: ARG002 - of no use here
         """All objects below `folder`, by path in order."""
         fingerprints = {}
         with _explained("list", self.root / folder):

@@ -16,7 +16,9 @@ import posixpath
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,9 +27,9 @@ import pyarrow as pa
 from zonebloom.errors import CorruptIndexError, StorageError
 from zonebloom.stores.fingerprint import Fingerprint
 from zonebloom.stores.locations import StorageOptions, Url, absolute, is_url
-from zonebloom.stores.object_client import NewObjectFile, ObjectClient
+from zonebloom.stores.object_client import NewObjectFile, ObjectClient, Part
 from zonebloom.stores.object_file import ObjectFile
-from zonebloom.stores.ranges import PART_BYTES, coalesced
+from zonebloom.stores.ranges import PART_BYTES, coalesced, cut
 from zonebloom.stores.store import Level, Traffic
 from zonebloom.threads import concurrently
 
@@ -35,8 +37,10 @@ _FRESH_SECONDS = 1.0
 """Seconds for which the size of an object that was read is used without asking again."""
 _PARTS_IN_MEMORY = 16
 """Parts, of at most 8 MiB, that are fetched at once and then written to the temporary file."""
-_HEADS = 16
+_HEADS = 64
 """Objects whose metadata is requested in parallel."""
+_MOST_AHEAD = 64
+"""Objects of which ranges are fetched ahead."""
 _GRAIN = 4096
 """Bytes of a mapping are fetched in multiples of this."""
 
@@ -115,6 +119,8 @@ class ObjectStore:
         self.options = options
         self._client = ObjectClient(self._url, options)
         self._sizes: dict[str, tuple[int, float]] = {}
+        self._ahead: dict[str, dict[tuple[int, int], Future[Part]]] = {}
+        """By path, the ranges that are fetched ahead."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ObjectStore, (self.location, self.options)
@@ -154,19 +160,28 @@ class ObjectStore:
     def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """For each `(offset, length)` of `ranges`, those bytes of the object at `path`; fewer at its end.
 
-        Cost: one request for ranges less than 256 KiB apart, all requests in parallel.
+        Cost: one request for ranges less than 256 KiB apart, all in parallel; none for what `will_need` fetches.
         """
+        ahead = self._ahead.get(path, {})
+        if ranges and all(any(map(partial(_covers, wanted), ahead)) for wanted in ranges):
+            parts = self._ahead.pop(path, ahead)
+            pieces = [(offset, part.result()[0]) for (offset, _), part in parts.items()]
+            return [cut(pieces, offset, length) for offset, length in ranges]
         blobs, size = self._client.get_ranges(self._url.key_of(path), ranges)
         self._saw(path, size)
         return blobs
 
     def will_need(self, path: str, ranges: Sequence[tuple[int, int]]) -> None:
-        """Do nothing: `read_ranges` and `need` fetch in parallel."""
+        """Start fetching the ranges `(offset, length)` for one later call of `read_ranges`, and do not wait."""
+        key = self._url.key_of(path)
+        self._ahead[path] = {part: self._client.start(key, *part) for part in coalesced(ranges)}
+        if len(self._ahead) > _MOST_AHEAD:
+            self._ahead.pop(next(iter(self._ahead.copy())), None)
 
-    def mapping(self, path: str, *, is_sparse: bool = False) -> ObjectMapping:
-        """The object at `path` in a temporary file, fetched in parallel parts; with `is_sparse` only by `need`."""
-        if is_sparse:
-            return ObjectMapping(self._client, self._url.key_of(path), self.size(path))
+    def mapping(self, path: str, sparse_size: int | None = None) -> ObjectMapping:
+        """The object at `path` in a temporary file, fetched in parallel parts; only by `need` if its size is given."""
+        if sparse_size is not None:
+            return ObjectMapping(self._client, self._url.key_of(path), sparse_size)
         first, (size, *_) = self._client.get(self._url.key_of(path), 0, PART_BYTES)
         self._saw(path, size)
         mapping = ObjectMapping(self._client, self._url.key_of(path), size)
@@ -178,12 +193,12 @@ class ObjectStore:
         """Names of the objects in `folder`, in order; empty if there is no such folder."""
         return [key.rpartition("/")[2] for key, _ in self._client.list_folder(self._url.key_of(folder))[0]]
 
-    def files(self, folder: str) -> dict[str, Fingerprint]:
+    def files(self, folder: str, known: Iterable[str] = ()) -> dict[str, Fingerprint]:
         """All objects below `folder`, by path in order.
 
         Cost: a request for each 1000 objects (5000 on Azure).
         """
-        objects = self._client.list_all(self._url.key_of(folder))
+        objects = self._client.list_all(self._url.key_of(folder), map(self._url.key_of, known))
         return {self._url.path_of(key): fingerprint for key, fingerprint in objects}
 
     # --- data files ---------------------------------------------------------------------------------------------------
@@ -252,6 +267,11 @@ class ObjectStore:
         """Remove the object at `path` if it is there."""
         self._client.delete(self._url.key_of(path))
         self._sizes.pop(path, None)
+
+
+def _covers(wanted: tuple[int, int], part: tuple[int, int]) -> bool:
+    """Whether the range `part` has all bytes of the range `wanted`."""
+    return part[0] <= wanted[0] and sum(wanted) <= sum(part)
 
 
 @contextlib.contextmanager

@@ -139,8 +139,8 @@ class Store(Located, Protocol):
     def will_need(self, path: str, ranges: Sequence[tuple[int, int]]) -> None:
         """Start reading the ranges `(offset, length)` of an immutable object, all at once, and do not wait."""
 
-    def mapping(self, path: str, *, is_sparse: bool = False) -> Mapping:
-        """The immutable object at `path` in memory; with `is_sparse` only ranges of `need` will be touched."""
+    def mapping(self, path: str, sparse_size: int | None = None) -> Mapping:
+        """The immutable object at `path` in memory; only ranges of `need` will be touched if its size is given."""
 
     # --- what is there ------------------------------------------------------------------------------------------------
 
@@ -168,8 +168,8 @@ class Store(Located, Protocol):
             It is no folder, or cannot be read.
         """
 
-    def files(self, folder: str) -> dict[str, Fingerprint]:
-        """All objects below `folder`, by path in order."""
+    def files(self, folder: str, known: Iterable[str] = ()) -> dict[str, Fingerprint]:
+        """All objects below `folder`, by path in order; many are listed sooner if most of them are `known` paths."""
 
     def may_be_folder(self, path: str) -> bool:
         """Whether there may be files below `path`; no request is made."""

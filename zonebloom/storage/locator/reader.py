@@ -259,7 +259,7 @@ class LocatorSegment(ZoneFilters):
 
     @cached_property
     def _mapping(self) -> Mapping:
-        return self._store.mapping(self.entry.path, is_sparse=True)
+        return self._store.mapping(self.entry.path, self.entry.num_bytes)
 
     def release(self) -> None:
         """Unmap what was read; it is mapped again when it is needed again."""

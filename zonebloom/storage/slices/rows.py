@@ -132,7 +132,7 @@ class SliceRows:
 
     @cached_property
     def _mapping(self) -> Mapping:
-        return self._store.mapping(self.entry.path, is_sparse=True)
+        return self._store.mapping(self.entry.path, self.entry.num_bytes)
 
     def release(self) -> None:
         """Unmap what was read; it is mapped again when it is needed again."""
@@ -202,7 +202,7 @@ class SliceRows:
             if len(mine):
                 started = perf_counter()
                 self._check_rows_in(body, base, mine[:_FIRST_ROWS] - base)
-                if perf_counter() - started > _FIRST_ROWS * SLOW_READ_SECONDS:
+                if not self.is_remote and perf_counter() - started > _FIRST_ROWS * SLOW_READ_SECONDS:
                     ranges = [(self.layout.offset(row), self.layout.stride) for row in mine[_FIRST_ROWS:].tolist()]
                     self._store.will_need(self.entry.path, ranges)
                 self._check_rows_in(body, base, mine[_FIRST_ROWS:] - base)
