@@ -557,6 +557,16 @@ def test_float16_which_duckdb_has_in_files_only(tmp_path):
     assert row_groups_read(relation(duckdb.connect(), index, "id = -1")) == 0
 
 
+@pytest.mark.parametrize("column", ["id", "half", "span"])
+def test_keys_have_the_type_that_duckdb_gives_the_column_of_a_file(tmp_path, column):
+    """From Arrow, DuckDB has no float16, and intervals where a file has integers."""
+    columns = {"id": [1, 2], "half": pa.array([1.5, 2.5], pa.float16()), "span": pa.array([1, 2], pa.duration("us"))}
+    pq.write_table(pa.table(columns), tmp_path / "a.parquet")
+    index, connection = zb.build_index(tmp_path, column), duckdb.connect()
+    keys = connection.sql(f"SELECT {column} FROM read_parquet('{tmp_path}/a.parquet') WHERE id = 2")
+    assert semi_join(connection, index, column, keys).select("id").fetchall() == [(2,)]
+
+
 # --- the data set by itself -------------------------------------------------------------------------------------------
 
 
@@ -681,6 +691,21 @@ def test_polars_limits_count_the_rows_before_the_filter(flat):
     ):
         for engine in ("in-memory", "streaming"):
             assert ask(ours).collect(engine=engine).rows() == ask(plain).collect(engine=engine).rows()
+
+
+def test_what_polars_compares_in_types_that_arrow_lacks_or_in_coarser_units_loses_no_row(tmp_path):
+    """Decimals are compared with integers of 128 bits, times in the coarser unit: both rows have that millisecond."""
+    times = [dt.datetime(2020, 1, 1), dt.datetime(2020, 1, 1, microsecond=1)]
+    pl.DataFrame({"t": times, "d": [decimal.Decimal(1), decimal.Decimal(2)]}).write_parquet(tmp_path / "a.parquet", row_group_size=1)
+    ours, plain = scan(zb.build_index(tmp_path, ["t", "d"], rows_per_zone=1)), pl.scan_parquet(tmp_path / "a.parquet")
+    for condition, num_rows in (
+        (C("d").is_in(pl.Series([1], dtype=pl.Int128).implode()), 1),
+        (C("d") == pl.lit(1, pl.Int128), 1),
+        (C("t") == pl.lit(times[0], pl.Datetime("ms")), 2),
+        (C("t").eq_missing(pl.lit(times[0], pl.Datetime("ms"))), 2),
+    ):
+        assert plain.filter(condition).collect().height == num_rows
+        assert ours.filter(condition).collect().equals(plain.filter(condition).collect())
 
 
 def test_a_scan_without_a_condition_says_so(flat):

@@ -157,12 +157,15 @@ def semi_join(
     view = index.view()
     field = resolve_column(view.schema, column)
     name = _quoted(column) if column in view.schema.names else ".".join(map(_quoted, column.split(".")))
-    kind = connection.from_arrow(view.schema.empty_table()).select(name).types[0]
+    is_native = _is_native(view)
+    rowless = view.schema.empty_table()
+    columns = _read_natively(connection, view, RowSelection.empty()) if is_native else connection.from_arrow(rowless)
+    kind = columns.select(name).types[0]
     cast = keys.select(f"{_quoted(keys.columns[0])}::{kind} AS key").filter("key IS NOT NULL").distinct()
     values = cast.to_arrow_table()
     wanted = IsIn(column, values["key"])
     is_exact = fit_values(wanted.values, field.type).reason is None and not _is_collated(connection)
-    if _is_native(view):
+    if is_native:
         rows = Query(view, wanted, own_filters=False).result.row_ranges if is_exact else view.universe
         lake = _read_natively(connection, view, rows)
     else:

@@ -28,7 +28,7 @@ from zonebloom.predicates.coerce import fit_values
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["necessary", "scan"]
+__all__ = ["scan"]
 
 _MAX_DEPTH = 200
 """Levels of an expression that are examined; deeper parts prune nothing."""
@@ -90,7 +90,10 @@ def _frame(rows: pa.Table | pa.RecordBatch) -> pl.DataFrame:
 
 
 def necessary(expression: pl.Expr, schema: pa.Schema, depth: int = _MAX_DEPTH) -> Predicate | None:
-    """A predicate that is true in every row of a table of `schema` in which `expression` is; None if none is known."""
+    """A predicate that is true in every row of a table of `schema` in which `expression` is; None if none is known.
+
+    `expression` is as Polars hands it over, with its casts: it compares times in the coarser of two units.
+    """
     operands = expression.meta.pop()[::-1] if depth else []
     if len(operands) == 1 and expression.meta.eq(operands[0].is_null()):
         name = _column(operands[0], schema)
@@ -118,7 +121,10 @@ def _comparison(expression: pl.Expr, left: pl.Expr, right: pl.Expr, schema: pa.S
     is_list = values.dtype == pl.List
     if is_list:
         values = values.explode(empty_as_null=False)
-    found = IsIn(name, values.to_arrow(compat_level=pl.CompatLevel.oldest()))
+    try:
+        found = IsIn(name, values.to_arrow(compat_level=pl.CompatLevel.oldest()))
+    except pa.ArrowInvalid:  # integers of 128 bits, which Arrow does not have
+        return None
     if fit_values(found.values, resolve_column(schema, name).type).reason is not None:
         return None
     matches_null = expression.meta.eq(left.is_in(right, nulls_equal=True))
