@@ -72,3 +72,15 @@ def test_spark_leaves_out_row_groups_of_a_copy(spark, tmp_path):
         assert plain[0] == filtered[0] == [keys[25_000]]
         assert plain[1] == 40_000
         assert filtered[1] <= 10_000
+
+
+def test_spark_finds_every_nan_in_a_copy(spark, tmp_path):
+    """To Spark all NaNs are equal, and it looks up Java's; 0.0 / 0.0 is another one in NumPy on x86."""
+    double = np.array([0xFFF8000000000000, 0x7FF8000000000001, 0x7FF8000000000000], np.uint64).view(np.float64)
+    single = np.array([0xFFC00000, 0x7FC00001, 0x7FC00000], np.uint32).view(np.float32)
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"key": double, "single": single}), path, row_group_size=1, use_dictionary=False)
+    (copy,) = zb.add_parquet_blooms(path, tmp_path / "with", ["key", "single"], fpp=1e-6)
+    for where in ("key = double('NaN')", "single = float('NaN')", "key <=> double('NaN')"):
+        assert [len(rows_scanned(spark, one, where)[0]) for one in (path, copy)] == [3, 3]
+    assert rows_scanned(spark, copy, "key = 1.0D") == ([], 0)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from zonebloom.arrow import compute as pc
 from zonebloom.arrow import distinct
 from zonebloom.bloom.hashing import column_array, hash_plan, hash_values
 from zonebloom.bloom.physical_values import plain_type, plain_values, value_type
@@ -190,10 +191,19 @@ def _filters(file: DataFile, names: Sequence[str], fpp: float, sizing: Sizing) -
 
 
 def _distinct_hashes(file: DataFile, name: str, plain: pa.DataType, start: int, stop: int) -> NDArray[np.uint64]:
-    """Hashes of the values in some rows; for a zero the hashes of both zeros, since engines may look up either."""
+    """Hashes of the values in some rows, and of those that engines may look up for them: both zeros, both quiet NaNs."""
     batches = file.column_batches([name], start, stop)
-    parts = [np.asarray(hash_values(plain_values(column_array(batch, name), plain)), np.uint64) for batch in batches]
+    columns = (_with_quiet_nans(plain_values(column_array(batch, name), plain)) for batch in batches)
+    parts = [np.asarray(hash_values(values), np.uint64) for values in columns]
     return distinct(np.concatenate([np.empty(0, np.uint64), *parts]))
+
+
+def _with_quiet_nans(values: pa.Array) -> pa.Array:
+    """`values`, and if a NaN is among them, the NaN of either sign: to Spark all are equal, and it looks up one."""
+    if not pa.types.is_floating(values.type) or not pc.any(pc.is_nan(values)).as_py():
+        return values
+    nans = np.copysign(np.nan, [1, -1]).astype(values.type.to_pandas_dtype())
+    return pa.concat_arrays([values, pa.array(nans, values.type)])
 
 
 # --- the file ---------------------------------------------------------------------------------------------------------
