@@ -695,14 +695,15 @@ def test_polars_limits_count_the_rows_before_the_filter(flat):
 
 def test_what_polars_compares_in_types_that_arrow_lacks_or_in_coarser_units_loses_no_row(tmp_path):
     """Decimals are compared with integers of 128 bits, times in the coarser unit: both rows have that millisecond."""
-    times = [dt.datetime(2020, 1, 1), dt.datetime(2020, 1, 1, microsecond=1)]
-    pl.DataFrame({"t": times, "d": [decimal.Decimal(1), decimal.Decimal(2)]}).write_parquet(tmp_path / "a.parquet", row_group_size=1)
+    times = [dt.datetime(2020, 1, 1, microsecond=one, tzinfo=dt.UTC) for one in (0, 1)]
+    frame = pl.DataFrame({"t": times, "d": [decimal.Decimal(1), decimal.Decimal(2)]})
+    frame.write_parquet(tmp_path / "a.parquet", row_group_size=1)
     ours, plain = scan(zb.build_index(tmp_path, ["t", "d"], rows_per_zone=1)), pl.scan_parquet(tmp_path / "a.parquet")
     for condition, num_rows in (
         (C("d").is_in(pl.Series([1], dtype=pl.Int128).implode()), 1),
         (C("d") == pl.lit(1, pl.Int128), 1),
-        (C("t") == pl.lit(times[0], pl.Datetime("ms")), 2),
-        (C("t").eq_missing(pl.lit(times[0], pl.Datetime("ms"))), 2),
+        (C("t") == pl.lit(times[0], pl.Datetime("ms", "UTC")), 2),
+        (C("t").eq_missing(pl.lit(times[0], pl.Datetime("ms", "UTC"))), 2),
     ):
         assert plain.filter(condition).collect().height == num_rows
         assert ours.filter(condition).collect().equals(plain.filter(condition).collect())

@@ -191,7 +191,7 @@ def _filters(file: DataFile, names: Sequence[str], fpp: float, sizing: Sizing) -
 
 
 def _distinct_hashes(file: DataFile, name: str, plain: pa.DataType, start: int, stop: int) -> NDArray[np.uint64]:
-    """Hashes of the values in some rows, and of those that engines may look up for them: both zeros, both quiet NaNs."""
+    """Hashes of the values in some rows, and of what engines may look up for them: both zeros, both quiet NaNs."""
     batches = file.column_batches([name], start, stop)
     columns = (_with_quiet_nans(plain_values(column_array(batch, name), plain)) for batch in batches)
     parts = [np.asarray(hash_values(values), np.uint64) for values in columns]
