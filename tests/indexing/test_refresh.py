@@ -45,9 +45,9 @@ def opened(monkeypatch):
     paths: list[str] = []
     genuine = ParquetDataset.open
 
-    def noted(self, path, listed=None) -> DataFile:
+    def noted(self, path, *given) -> DataFile:
         paths.append(path)
-        return genuine(self, path, listed)
+        return genuine(self, path, *given)
 
     monkeypatch.setattr(ParquetDataset, "open", noted)
     return paths

@@ -125,7 +125,7 @@ def test_zones_give_the_rows_of_row_ranges(tree, seed, num_fragments, num_values
     plain = {
         name: RangesColumn(name, one.column_type, one.zones, one.grid, one.places) for name, one in lake.columns.items()
     }
-    found, wanted = (evaluate(bind(tree, Searched(lake, columns))) for columns in (lake.columns, plain))
+    found, wanted = (evaluate(bind(tree, Searched(lake, columns), {})) for columns in (lake.columns, plain))
     assert found == wanted
 
 

@@ -398,9 +398,10 @@ def test_damage_keeps_rows_and_is_repaired(s3: Bucket, make_lake, layout, damage
             s3.put(key, data[:-1] if damage == "short" else flipped)
 
     def search() -> zb.Index:
-        found = zb.open_index(url, storage_options=s3.options)
-        assert_finds(found, lake.table, some_keys(lake))
-        return found
+        index = zb.open_index(url, storage_options=s3.options)
+        assert_finds(index, lake.table, some_keys(lake))
+        assert index.search(column="user_id", values=lake.table["user_id"]).kept.rows == 4000  # asks every page
+        return index
 
     with pytest.warns(RuntimeWarning, match="rows that it describes are read whole"):
         index = search()
