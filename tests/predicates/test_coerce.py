@@ -402,14 +402,14 @@ arrow_numbers = st.sampled_from([*INTS, *FLOATS, pa.decimal128(20, 3), pa.decima
 
 
 def assert_each_fits_as_alone(values, column_type) -> None:
-    """Each value of a list is a value of the column, out of range or a misfit, whatever the others are."""
+    """Each value of a list is a value of the column, null, out of range or a misfit, whatever the others are."""
     each = fit_each(values, column_type)
     fitting = dict(zip(each.slots.tolist(), each.values, strict=True))
     misfits = set(each.misfits.tolist())
     for slot, value in enumerate(values):
         alone = fit_values(value, column_type)
-        found = [fitting[slot]] if slot in fitting else []
-        assert (slot in misfits, found) == (alone.reason is not None, list(alone.values))
+        fit = [fitting[slot]] if slot in fitting else []
+        assert (slot in misfits, fit) == (alone.reason is not None and value is not None, list(alone.values))
 
 
 @given(st.lists(numbers, min_size=1, max_size=6), arrow_numbers, number_types)

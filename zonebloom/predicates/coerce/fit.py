@@ -48,7 +48,8 @@ def fit_values(values: Any, column_type: pa.DataType) -> Fit:
         return Fit(from_values(values if is_in_range else [], column_type), None, int(not is_in_range))
     try:
         listed = collected(values) if is_collection(values) else [literal(values)]
-        parts = [_fit(group, column_type) for _, group in groups(listed)]
+        nothing = [] if is_supported(column_type) else [_fit([], column_type)]  # refused, though all may be null
+        parts = [*nothing, *(_fit(group, column_type) for _, group in groups(listed))]
     except (MisfitError, PredicateError) as error:
         code = error.code if isinstance(error, MisfitError) else ReasonCode.TYPE_MISMATCH
         return Fit(_joined([], column_type), Reason(code, str(error)), 0)
