@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _COST = {"locator": 0, "slices": 1, "zones": 2}
 """Order of preference among segments that cover the same zone."""
 SEGMENTS_AT_ONCE = 16
-"""Segments of a remote index that are probed at once, as each answer takes a round trip; a build leaves so many."""
+"""Segments of a remote index that are probed at once: each answer takes a round trip. A build leaves no more."""
 _FEW_ZONES = 1024
 """Up to this many zone numbers, sorting is faster than a mask of all zones."""
 _Answer = TypeVar("_Answer")

@@ -33,9 +33,9 @@ it reads a page."""
 def listed_in_parts(cuts: Sequence[str], read: Reader) -> dict[str, Fingerprint]:
     """All keys of a listing that is cut after each of `cuts`, which need not exist, nor be in order.
 
-    Each part goes on until it meets the first key of a later part. So all keys are found in whatever order the store
-    lists them, if the order is the same in each request: the part that begins last before a key, or at it, has the key,
-    as no later part begins between.
+    Each part goes on until it meets the first key of a later part. All keys are found, for any order in which the
+    store lists them, if the order is the same in each request: the part that begins last before a key, or at it, has
+    the key, as no later part begins between.
     """
     starts = [None, *cuts]
     tasks = [*((start, None) for start in starts[:-1]), (starts[-1], frozenset[str]())]

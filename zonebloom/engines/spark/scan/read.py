@@ -29,17 +29,7 @@ def lake_of(
     method: Asked = "auto",
     columns: Sequence[str] | None = None,
 ) -> Lake:
-    """See `ZoneBloom.read`.
-
-    Raises
-    ------
-    IndexNotFoundError
-        There is no index.
-    InvalidArgumentError
-        The data set is a Lance table, or a frame has other rows or columns than its files.
-    ColumnNotFoundError
-        There is no such column.
-    """
+    """See `ZoneBloom.read`."""
     spark, source = catalog.spark, catalog.source(path)
 
     def reopen() -> Index:
