@@ -137,7 +137,7 @@ class MemoryStore:
         found = (path[len(folder) + 1 :] for path in self.objects.found if path.startswith(f"{folder}/"))
         return sorted(name for name in found if "/" not in name)
 
-    def files(self, folder: str, known: Iterable[str] = ()) -> dict[str, Fingerprint]:
+    def files(self, folder: str, known_names: Iterable[str] = ()) -> dict[str, Fingerprint]:
         self._do("list", folder)
         found = sorted(item for item in self.objects.found.items() if item[0].startswith(f"{folder}/"))
         return {path: Fingerprint(len(data), int(at * 1e9)) for path, (data, at) in found}
@@ -226,7 +226,7 @@ class MemoryLake(DatasetSnapshot):
     def pin(self) -> MemoryLake:
         return self
 
-    def list(self, known: Iterable[str] = ()) -> dict[str, Fingerprint]:
+    def list(self, known_names: Iterable[str] = ()) -> dict[str, Fingerprint]:
         self.step("list the lake")
         return {path: Fingerprint(100, number) for path, number in sorted(self.files.found.items())}
 

@@ -189,8 +189,8 @@ def _text(value: str) -> str:
 
 def _is_collated(connection: DuckDBPyConnection) -> bool:
     """Whether DuckDB may find texts equal that differ in their bytes."""
-    (found,) = connection.sql("SELECT current_setting('default_collation')").fetchall()
-    return bool(found[0])
+    (collation,) = connection.sql("SELECT current_setting('default_collation')").fetchall()
+    return bool(collation[0])
 
 
 class _Asked(pads.InMemoryDataset):  # type: ignore[misc]  # pyarrow has no types
@@ -265,7 +265,11 @@ def _read_natively(connection: DuckDBPyConnection, view: View, rows: RowSelectio
     if not parts:
         parts = [f"{_select(connection, view, list(view.listing)[:1])} WHERE false"] if view.listing else []
     read = [connection.sql(" UNION ALL BY NAME ".join(parts))] if parts else []
-    held = {name.lower(): str(kind) for one in read for name, kind in zip(one.columns, one.types, strict=True)}
+    held = {
+        name.lower(): str(kind)
+        for relation in read
+        for name, kind in zip(relation.columns, relation.types, strict=True)
+    }
     nulls = [f"NULL{kind} AS {_quoted(name)}" for name, kind in _widened(connection, view.plain_schema, held)]
     if nulls:
         parts.append(f"SELECT {', '.join(nulls)} WHERE false")
@@ -274,8 +278,8 @@ def _read_natively(connection: DuckDBPyConnection, view: View, rows: RowSelectio
 
 def _widened(connection: DuckDBPyConnection, schema: pa.Schema, held: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Casts for columns that the files to read do not have, or have in a narrower type than other files."""
-    known = _known(schema)
-    kinds = dict(zip(known.names, map(str, connection.from_arrow(known.empty_table()).types), strict=True))
+    columns = _known(schema)
+    kinds = dict(zip(columns.names, map(str, connection.from_arrow(columns.empty_table()).types), strict=True))
     for name in schema.names:
         own, kind = held.get(name.lower()), kinds.get(name)
         if own is None or (kind is not None and own != kind and not _AS_READ.search(kind)):
@@ -288,7 +292,9 @@ def _select(connection: DuckDBPyConnection, view: View, paths: Iterable[str]) ->
     if fields:
         rows = [view.dataset.partition_values(path, fields) or {} for path in chosen]
         types = connection.from_arrow(pa.schema(fields).empty_table()).types
-        columns = [f"COLUMNS(lambda name: lower(name) NOT IN ({', '.join(_text(one.name.lower()) for one in fields)}))"]
+        columns = [
+            f"COLUMNS(lambda name: lower(name) NOT IN ({', '.join(_text(field.name.lower()) for field in fields)}))"
+        ]
         for field, kind in zip(fields, types, strict=True):
             values = [row[field.name].as_py() for row in rows]
             literals = ", ".join("NULL" if value is None else _text(str(value)) for value in values)

@@ -105,8 +105,8 @@ def necessary(expression: pl.Expr, schema: pa.Schema, depth: int = _MAX_DEPTH) -
     if joint is None:
         return _comparison(expression, left, right, schema)
     sides = [necessary(side, schema, depth - 1) for side in operands]
-    known = [side for side in sides if side is not None]
-    return joint(known) if known and (joint is And or len(known) == len(sides)) else None
+    necessary_sides = [side for side in sides if side is not None]
+    return joint(necessary_sides) if necessary_sides and (joint is And or len(necessary_sides) == len(sides)) else None
 
 
 def _comparison(expression: pl.Expr, left: pl.Expr, right: pl.Expr, schema: pa.Schema) -> Predicate | None:
@@ -122,16 +122,16 @@ def _comparison(expression: pl.Expr, left: pl.Expr, right: pl.Expr, schema: pa.S
     if is_list:
         values = values.explode(empty_as_null=False)
     try:
-        found = IsIn(name, values.to_arrow(compat_level=pl.CompatLevel.oldest()))
+        leaf = IsIn(name, values.to_arrow(compat_level=pl.CompatLevel.oldest()))
     except pa.ArrowInvalid:  # integers of 128 bits, which Arrow does not have
         return None
-    if fit_values(found.values, resolve_column(schema, name).type).reason is not None:
+    if fit_values(leaf.values, resolve_column(schema, name).type).reason is not None:
         return None
     matches_null = expression.meta.eq(left.is_in(right, nulls_equal=True))
     if is_list and (matches_null or expression.meta.eq(left.is_in(right))):
-        return Or((found, IsNull(name))) if matches_null and values.null_count() else found
+        return Or((leaf, IsNull(name))) if matches_null and values.null_count() else leaf
     is_equality = expression.meta.eq(left == right) or expression.meta.eq(left.eq_missing(right))
-    return found if is_equality and not is_list and len(values) == 1 and not values.null_count() else None
+    return leaf if is_equality and not is_list and len(values) == 1 and not values.null_count() else None
 
 
 def _column(expression: pl.Expr, schema: pa.Schema) -> str | None:

@@ -142,12 +142,12 @@ class DatasetSnapshot(Located, Protocol):
         If the file has the column, its own values count.
         """
 
-    def list(self, known: Iterable[str] = ()) -> dict[str, Fingerprint]:
+    def list(self, known_names: Iterable[str] = ()) -> dict[str, Fingerprint]:
         """The current data files, by path in order.
 
         Parameters
         ----------
-        known
+        known_names
             Paths that most of the files probably have: a folder of an object store is then listed in parts at once.
 
         Raises

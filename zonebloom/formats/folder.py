@@ -79,11 +79,11 @@ class ParquetDataset(DatasetSnapshot):
         """The `key=value` folders of `path` as texts."""
         return partitions.partition_values(path)
 
-    def list(self, known: Iterable[str] = ()) -> dict[str, Fingerprint]:
+    def list(self, known_names: Iterable[str] = ()) -> dict[str, Fingerprint]:
         """The current data files, by path in order; files of a list that are gone are left out.
 
         Cost: in an object store one request for each 1000 objects below the root, also for those of an index, at once
-        if most of the paths are `known`; for a list one request for each file.
+        if most of the paths are `known_names`; for a list one request for each file.
 
         Raises
         ------
@@ -93,7 +93,7 @@ class ParquetDataset(DatasetSnapshot):
             The bucket is gone, or cannot be listed.
         """
         if self.layout == "folder":
-            return dict(sorted(self._below("", known=known)))
+            return dict(sorted(self._below("", known_names=known_names)))
         return self.store.stats(self.files)
 
     def num_skipped(self) -> int:
@@ -122,14 +122,14 @@ class ParquetDataset(DatasetSnapshot):
         return dict(sorted((path, fingerprint) for path, fingerprint in files if partitions.agrees(path, wanted)))
 
     def _below(
-        self, folder: str, wanted: Wanted | None = None, known: Iterable[str] = ()
+        self, folder: str, wanted: Wanted | None = None, known_names: Iterable[str] = ()
     ) -> Iterator[tuple[str, Fingerprint]]:
         """The data files in `folder` and below, in no order; with `wanted` only those that may be of such partitions.
 
         A store without folders is listed at once, if all files are wanted.
         """
         if self.is_remote and (wanted is None or partitions.agrees(folder, wanted)):
-            yield from self._listed(folder, known)
+            yield from self._listed(folder, known_names)
             return
         files, folders = self.store.level(folder, is_hidden)
         if self.is_remote:
@@ -144,9 +144,9 @@ class ParquetDataset(DatasetSnapshot):
             if not is_hidden(name) and (wanted is None or partitions.may_hold(below, wanted)):
                 yield from self._below(below, wanted)
 
-    def _listed(self, folder: str, known: Iterable[str] = ()) -> Iterator[tuple[str, Fingerprint]]:
+    def _listed(self, folder: str, known_names: Iterable[str] = ()) -> Iterator[tuple[str, Fingerprint]]:
         """The data files in `folder` and below, by one listing of an object store."""
-        for path, fingerprint in self.store.files(folder.rstrip("/"), known).items():
+        for path, fingerprint in self.store.files(folder.rstrip("/"), known_names).items():
             table = table_of_object(path)
             if table is not None:
                 raise table_among_files(f"{self.location}/{table}")

@@ -121,7 +121,7 @@ class TableSnapshot:
         """The traffic of reading data files; the libraries that read logs do not count theirs."""
         return Traffic() if self.store is None else self.store.traffic
 
-    def list(self, known: Iterable[str] = ()) -> dict[str, Fingerprint]:  # noqa: ARG002 - the log has them
+    def list(self, known_names: Iterable[str] = ()) -> dict[str, Fingerprint]:  # noqa: ARG002 - the log has them
         """The data files of this version, by path in order; the same dict at each call."""
         return self._listing
 

@@ -85,19 +85,23 @@ def apply(
     runner = runner_for(plan.dataset, options)
     with inspected(plan, runner) as (opened, change):
         columns = [_typed(entry, opened.schema) if plan.is_rebuild else entry for entry in plan.columns]
-        kept = {one.fragment_id for one in plan.kept.values()} if plan.reopened else set()
-        new = [one for one in opened.fragments if one.fragment_id not in kept]
-        known = [(one, plan.gaps[one.fragment_id]) for one in _with_gaps(plan) if one.path not in opened.skipped]
+        kept = {fragment.fragment_id for fragment in plan.kept.values()} if plan.reopened else set()
+        new = [fragment for fragment in opened.fragments if fragment.fragment_id not in kept]
+        with_gaps = [
+            (fragment, plan.gaps[fragment.fragment_id])
+            for fragment in _with_gaps(plan)
+            if fragment.path not in opened.skipped
+        ]
         names = frozenset(entry.name for entry in columns)
-        items: list[Item] = [*((one, names) for one in new), *known]
-        num_rows = sum(one.num_rows for one, _ in items)
+        items: list[Item] = [*((fragment, names) for fragment in new), *with_gaps]
+        num_rows = sum(fragment.num_rows for fragment, _ in items)
         is_one_step = num_rows <= options.commit_every or (plan.is_rebuild and bool(plan.replaced))
         is_ended = is_one_step and not plan.is_resumed
         steps = _Steps(
             plan,
             replace(change, is_forced=is_forced),
             columns,
-            frozenset(one.fragment_id for one in new),
+            frozenset(fragment.fragment_id for fragment in new),
             runner,
             workers=options.workers or default_workers(plan.dataset),
             is_optimized=optimize,
@@ -126,7 +130,7 @@ def inspected(plan: Plan, runner: Runner) -> Iterator[tuple[Inspected, Change]]:
         ids = dict(zip(new, range(first, first + len(new)), strict=True))
         opened = Inspected([], pa.schema([]), {})
         if plan.is_first:
-            kept = {one.path: one.fragment_id for one in plan.kept.values()}
+            kept = {fragment.path: fragment.fragment_id for fragment in plan.kept.values()}
             both: Mapping[str, Any] = dict(sorted({**plan.reopened, **new}.items())) if kept else new
             opened = check_any(runner.read_footers(plan.dataset, both, ids | kept), plan.dataset)
         elif new:
@@ -139,7 +143,11 @@ def _first_change(plan: Plan, opened: Inspected, next_fragment_id: int) -> Chang
     schema = opened.schema if opened.fragments else None
     declared = plan.dataset.declared()
     is_moved = declared is not None and bool(plan.columns) and bool(plan.new or len(plan.dropped) or plan.gaps)
-    lost = [one.fragment_id for one in plan.kept.values() if one.path in opened.skipped] if opened.skipped else []
+    lost = (
+        [fragment.fragment_id for fragment in plan.kept.values() if fragment.path in opened.skipped]
+        if opened.skipped
+        else []
+    )
     return Change(
         plan.operation,
         removed=frozenset([*plan.dropped.fragment_ids.tolist(), *lost]),
@@ -192,7 +200,7 @@ def _typed(entry: ColumnEntry, schema: pa.Schema) -> ColumnEntry:
 
 
 def _with_gaps(plan: Plan) -> list[Fragment]:
-    return [one for one in plan.kept.values() if one.fragment_id in plan.gaps] if plan.gaps else []
+    return [fragment for fragment in plan.kept.values() if fragment.fragment_id in plan.gaps] if plan.gaps else []
 
 
 @dataclass(slots=True)
@@ -219,18 +227,24 @@ class _Steps:
 
     def run(self, items: Sequence[Item], commit_every: int, on_rows: Callable[[int], None] | None) -> Applied:
         """Build and commit `items`, step by step."""
-        self.runner.admit((one, [fragment for fragment, needed in items if one.name in needed]) for one in self.columns)
+        self.runner.admit(
+            (column, [fragment for fragment, needed in items if column.name in needed]) for column in self.columns
+        )
         done, steps = self.done, _cut(items, commit_every)
         for number, step in enumerate(steps):
             built = self._build(step, on_rows)
-            added = [one for one, _ in step if one.fragment_id in self.new and one.fragment_id not in done.failed]
+            added = [
+                fragment
+                for fragment, _ in step
+                if fragment.fragment_id in self.new and fragment.fragment_id not in done.failed
+            ]
             if done.version.version == 0 and not added and len(steps) == 1:
                 delete_all(self.store, _files(built))
                 raise DataFileError("at least one data file must be readable", got=next(iter(done.failed.values())))
             change = self._change(built, step, added, is_first=not number, is_last=number + 1 == len(steps))
             done.version = commit_change(self.store, done.version, change)
             done.added += added
-        done.unreadable |= {one.path for one, _ in items if one.fragment_id in done.failed}
+        done.unreadable |= {fragment.path for fragment, _ in items if fragment.fragment_id in done.failed}
         for message in done.failed.values():
             warnings.warn(f"{message}; the file is not indexed, and read whole", RuntimeWarning, stacklevel=4)
         return done
@@ -242,8 +256,8 @@ class _Steps:
             for entries, fragments in _passes(self.columns, step):
                 self._build_together(entries, fragments, on_rows, built)
             if self.is_optimized:
-                live = {one.fragment_id for one, _ in step} - self.done.failed.keys()
-                for name, entry in [one for one in built.items() if _is_worth_optimizing(self.store, one[1])]:
+                live = {fragment.fragment_id for fragment, _ in step} - self.done.failed.keys()
+                for name, entry in [item for item in built.items() if _is_worth_optimizing(self.store, item[1])]:
                     built[name] = self.runner.run(_optimized, self.store, entry, live)
                     delete_all(self.store, sorted({*entry.files}.difference(built[name].files)))
         except BaseException:
@@ -262,12 +276,12 @@ class _Steps:
         types = {entry.name: entry.column_type for entry in entries}
         options = options_of(entries[0])
         plan = BuildPlan(self.plan.dataset, self.store, types, options, self.workers, on_rows)
-        made = self.runner.build(plan, fragments)
+        result = self.runner.build(plan, fragments)
         for name in types:
             before = built[name]
-            unfit = made.unfit[name].union(*(range(start, stop) for start, stop in before.unfit))
-            built[name] = replace(before, segments=(*before.segments, *made.segments[name]), unfit=runs(unfit))
-        self.done.failed |= made.failed
+            unfit = result.unfit[name].union(*(range(start, stop) for start, stop in before.unfit))
+            built[name] = replace(before, segments=(*before.segments, *result.segments[name]), unfit=runs(unfit))
+        self.done.failed |= result.failed
 
     def _change(
         self,
@@ -279,8 +293,10 @@ class _Steps:
         is_last: bool,
     ) -> Change:
         """The change of one step. A known file that cannot be read is dropped, so the next refresh tries it."""
-        failed = self.done.failed.keys() & {one.fragment_id for one, _ in step if one.fragment_id not in self.new}
-        done = {one.path for one in (*self.done.added, *added)}
+        failed = self.done.failed.keys() & {
+            fragment.fragment_id for fragment, _ in step if fragment.fragment_id not in self.new
+        }
+        done = {fragment.path for fragment in (*self.done.added, *added)}
         plain = Change(self.first.operation, dataset=self.first.dataset, next_fragment_id=self.first.next_fragment_id)
         return replace(
             self.first if is_first else plain,
@@ -303,7 +319,7 @@ def _cut(items: Sequence[Item], commit_every: int) -> list[list[Item]]:
     starts = [0, *accumulate(fragment.num_rows for fragment, _ in items)]
     total = max(starts.pop(), 1)
     num_steps = -(-total // commit_every)
-    numbered = groupby(zip(starts, items, strict=True), key=lambda one: min(one[0], total - 1) * num_steps // total)
+    numbered = groupby(zip(starts, items, strict=True), key=lambda place: min(place[0], total - 1) * num_steps // total)
     return [[item for _, item in step] for _, step in numbered] or [[]]
 
 
@@ -316,7 +332,7 @@ def _passes(columns: Sequence[ColumnEntry], step: Sequence[Item]) -> Iterable[tu
             if entry.name in names:
                 wanted[len(names) == len(columns)].append(fragment)
         for fragments in wanted.values():
-            ids = tuple(one.fragment_id for one in fragments)
+            ids = tuple(fragment.fragment_id for fragment in fragments)
             key = (entry.rows_per_zone, entry.fpp, entry.sizing, entry.kind, ids)
             together[key][0].append(entry)
             together[key][1][:] = fragments

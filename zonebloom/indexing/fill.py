@@ -222,8 +222,10 @@ class Threads:
         self, dataset: DatasetSnapshot, listing: Mapping[str, Fingerprint], ids: Mapping[str, int]
     ) -> Inspected:
         """As `Runner` says, in threads."""
-        found = concurrently(lambda item: inspect(dataset, *item, ids[item[0]]), listing.items(), self.workers)
-        return collect(zip(listing, found, strict=True))
+        inspected_files = concurrently(
+            lambda item: inspect(dataset, *item, ids[item[0]]), listing.items(), self.workers
+        )
+        return collect(zip(listing, inspected_files, strict=True))
 
     def admit(self, columns: Iterable[tuple[ColumnEntry, Sequence[Fragment]]]) -> None:
         """Do nothing: no build is too large."""

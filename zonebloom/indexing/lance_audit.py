@@ -87,7 +87,7 @@ class LanceAudit(Result):
     @property
     def is_sound(self) -> bool:
         """Whether no index loses a row."""
-        return all(one.is_sound for one in self.indexes)
+        return all(index.is_sound for index in self.indexes)
 
     @property
     def headline(self) -> str:
@@ -140,29 +140,33 @@ def audit_lance(
 
 def _audited(snapshot: LanceSnapshot, index: LanceIndex, sample: float, rng: random.Random) -> LanceIndexAudit:
     (column,) = index.columns
-    audit = LanceIndexAudit(index.name, column, sorted({writer_of(snapshot, one) for one in index.segments}, key=str))
+    audit = LanceIndexAudit(
+        index.name, column, sorted({writer_of(snapshot, segment) for segment in index.segments}, key=str)
+    )
     if not has_column(snapshot.declared_by_table.schema, column):
         message = f"index {index.name} must be of a column of the table, got one that was dropped or cast"
         audit.damage.append(f"{message}; each filtered query of Lance fails: drop the index")
         return audit
-    covered = sorted(number for one in index.segments for number in one.fragment_ids)
+    covered = sorted(number for segment in index.segments for number in segment.fragment_ids)
     chosen = set(rng.sample(covered, max(1, round(sample * len(covered))))) if covered else set()
     nulls: dict[int, list[int]] = {}
     for segment in index.segments:
         try:
             zones = _Zones(read_segment(snapshot, segment))
-            read = {one: _lost_rows(snapshot, one, zones, audit) for one in sorted(chosen & segment.fragment_ids)}
+            read = {
+                number: _lost_rows(snapshot, number, zones, audit) for number in sorted(chosen & segment.fragment_ids)
+            }
         except (DataFileError, InvalidArgumentError, KeyError) as error:
             audit.damage.append(f"segment {segment.uuid} must hold zones, got: {error}")
             continue
         audit.num_zones += len(zones.filters)
         audit.filter_bytes += zones.num_bytes
         for number, (offsets, null_offsets) in read.items():
-            nulls[number] = [number << 32 | one for one in null_offsets.tolist()]
+            nulls[number] = [number << 32 | offset for offset in null_offsets.tolist()]
             audit.num_fragments += 1
             audit.num_lost += len(offsets)
             named = offsets[: _NAMED_ROWS - len(audit.lost_rows)]
-            audit.lost_rows += [number << 32 | one for one in named.tolist()]
+            audit.lost_rows += [number << 32 | offset for offset in named.tolist()]
     if not audit.damage:
         try:
             lost_nulls = _lost_nulls(snapshot, column, nulls)
@@ -232,5 +236,5 @@ def _lost_nulls(snapshot: LanceSnapshot, column: str, nulls: Mapping[int, list[i
         options: dict[str, Any] = {"columns": [], "fragments": fragments, "filter": f"`{column}` IS NULL"}
         is_by_id = snapshot.table.data_storage_version == _LEGACY and not snapshot.table.has_stable_row_ids
         scanner = snapshot.table.scanner(**options, with_row_id=is_by_id, with_row_address=not is_by_id)
-        found = set(scanner.to_table()["_rowid" if is_by_id else "_rowaddr"].to_pylist())
-    return [one for known in nulls.values() for one in known if one not in found]
+        null_addresses = set(scanner.to_table()["_rowid" if is_by_id else "_rowaddr"].to_pylist())
+    return [address for expected in nulls.values() for address in expected if address not in null_addresses]

@@ -89,9 +89,9 @@ def export_lance(view: View, entry: ColumnEntry, *, per_fragment: bool = False, 
     _check_place(snapshot)
     field_id = _field_id(snapshot, view, entry)
     old = lance_indexes(snapshot, entry.name)
-    if old and not (overwrite and all(one.is_bloom for one in old)):
+    if old and not (overwrite and all(index.is_bloom for index in old)):
         advice = (
-            f"{Words.OVERWRITE} replaces it" if all(one.is_bloom for one in old) else "drop that one in Lance first"
+            f"{Words.OVERWRITE} replaces it" if all(index.is_bloom for index in old) else "drop that one in Lance first"
         )
         raise IndexExistsError(
             f"column {entry.name} of {snapshot.location} must have no scalar index yet",
@@ -100,10 +100,10 @@ def export_lance(view: View, entry: ColumnEntry, *, per_fragment: bool = False, 
         )
     zones = _zones(snapshot, view, entry)
     numbers = sorted(map(snapshot.own_number, snapshot.files))
-    parts = [[one] for one in numbers] if per_fragment else [numbers]
+    parts = [[number] for number in numbers] if per_fragment else [numbers]
     name = old[0].name if old else f"{entry.name}_idx"
     with _written(snapshot, entry.name, zones, parts) as uuids:
-        version = _commit(snapshot, name, field_id, dict(zip(uuids, parts, strict=True)), {one.name for one in old})
+        version = _commit(snapshot, name, field_id, dict(zip(uuids, parts, strict=True)), {index.name for index in old})
     filter_bytes = pc.sum(pc.binary_length(zones["bloom_filter_data"])).as_py() or 0
     return LanceExport(name, entry.name, version, len(parts), len(zones), filter_bytes)
 
@@ -112,10 +112,10 @@ def _check_place(snapshot: LanceSnapshot) -> None:
     """Check that the table there has this version: one that was made anew has other fragments of the same ids."""
     version = snapshot.table.version
     with explained(snapshot.location, f"version {version} of "):
-        there = lance_library().dataset(
+        table = lance_library().dataset(
             snapshot.location, version=version, storage_options=dict(snapshot.storage_options) or None
         )
-    if LanceDataset.of_table(there).pin().identity != snapshot.identity:
+    if LanceDataset.of_table(table).pin().identity != snapshot.identity:
         raise InvalidArgumentError(
             f"an index that Lance takes must be of the table that is at {snapshot.location}",
             got=f"a version {version} of other fragments",
@@ -162,18 +162,18 @@ def _written(snapshot: LanceSnapshot, column: str, zones: pa.Table, parts: list[
     """Write a segment for the fragments of each of `parts`, and give the names; if the block fails, delete them."""
     uuids = [str(uuid.uuid4()) for _ in parts]
     try:
-        for one, numbers in zip(uuids, parts, strict=True):
+        for segment_id, numbers in zip(uuids, parts, strict=True):
             mine = (
                 zones.filter(pc.is_in(zones["fragment_id"], pa.array(numbers, pa.uint64())))
                 if len(parts) > 1
                 else zones
             )
-            _write(snapshot, segment_location(snapshot.location, one), mine, _nulls(snapshot, column, mine))
+            _write(snapshot, segment_location(snapshot.location, segment_id), mine, _nulls(snapshot, column, mine))
         yield uuids
     except BaseException:
         if not is_url(snapshot.location):
-            for one in uuids:
-                shutil.rmtree(os.path.dirname(segment_location(snapshot.location, one)), ignore_errors=True)  # noqa: PTH120 - text
+            for segment_id in uuids:
+                shutil.rmtree(os.path.dirname(segment_location(snapshot.location, segment_id)), ignore_errors=True)  # noqa: PTH120 - text
         raise
 
 
@@ -227,21 +227,21 @@ def _commit(snapshot: LanceSnapshot, name: str, field_id: int, segments: dict[st
     with _conflicts_told(snapshot.location):
         from lance.dataset import Index  # noqa: PLC0415 - an extra
 
-        made = partial(Index, fields=[field_id], index_version=0, index_details=(BLOOM_DETAILS, b""))
+        make_index = partial(Index, fields=[field_id], index_version=0, index_details=(BLOOM_DETAILS, b""))
         new = [
-            made(uuid=one, name=name, dataset_version=snapshot.table.version, fragment_ids=set(numbers))
-            for one, numbers in segments.items()
+            make_index(uuid=segment_id, name=name, dataset_version=snapshot.table.version, fragment_ids=set(numbers))
+            for segment_id, numbers in segments.items()
         ]
         removed = [
-            made(
+            make_index(
                 uuid=str(part.uuid),
-                name=one.name,
+                name=index.name,
                 dataset_version=part.dataset_version_at_last_update,
                 fragment_ids=set(part.fragment_ids),
             )
-            for one in snapshot.table.describe_indices()
-            if one.name in old
-            for part in one.segments
+            for index in snapshot.table.describe_indices()
+            if index.name in old
+            for part in index.segments
         ]
         table = library.LanceDataset.commit(
             snapshot.location,
@@ -249,7 +249,7 @@ def _commit(snapshot: LanceSnapshot, name: str, field_id: int, segments: dict[st
             read_version=snapshot.table.version,
             storage_options=snapshot.storage_options or None,
         )
-        if field_id not in {one.id() for one in table.lance_schema.fields()}:
+        if field_id not in {field.id() for field in table.lance_schema.fields()}:
             table.drop_index(name)
             raise ConcurrentCommitError(
                 f"the column must stay in {snapshot.location} until the table has its index",

@@ -122,8 +122,8 @@ def finish(store: Store, columns: Sequence[str], *, is_merged: bool) -> None:
 
 def _optimize(store: Store, manifest: Manifest, finished: frozenset[str], *, most_locators: int) -> Optimization:
     ids = [read_fragments(store, entry).fragment_ids for entry in manifest.fragment_lists]
-    known = np.concatenate([np.zeros(0, np.uint64), *ids])
-    live = set(known[~is_in_runs(known, manifest.dropped)].tolist())
+    listed = np.concatenate([np.zeros(0, np.uint64), *ids])
+    live = set(listed[~is_in_runs(listed, manifest.dropped)].tolist())
     columns, done = [], []
     with undoing(store) as written:
         for entry in manifest.columns:
@@ -148,8 +148,8 @@ def optimize_column(
     """
     damage: list[str] = []
     sources = []
-    locators: Sequence[SegmentEntry] = [one for one in entry.segments if one.kind == "locator"]
-    blocks = [one for one in entry.segments if one.kind != "locator"]
+    locators: Sequence[SegmentEntry] = [segment for segment in entry.segments if segment.kind == "locator"]
+    blocks = [segment for segment in entry.segments if segment.kind != "locator"]
     for segment in blocks:
         try:
             sources.append(_open(store, segment, live))
@@ -160,7 +160,7 @@ def optimize_column(
     if len(locators) > most_locators:
         merged_locators, bad = merge_all(store, entry.name, locators, live, on_written)
         damage += bad
-    kept = [segment for segment in (*blocks, *merged_locators) if all(segment is not one.entry for one in chosen)]
+    kept = [segment for segment in (*blocks, *merged_locators) if all(segment is not source.entry for source in chosen)]
     new: list[SegmentEntry] = []
     for group in _groups(chosen, is_remote=store.is_remote):
         write = _write_zones if group.num_blocks == 0 else _write_slices
@@ -197,8 +197,8 @@ class _Source:
         self.filters = filters
         self.release = release
         self.positions = filters.positions
-        known = np.fromiter(live, np.uint64, len(live))
-        self.is_live: NDArray[np.bool_] = np.isin(self.positions.fragment_ids, known)
+        live_ids = np.fromiter(live, np.uint64, len(live))
+        self.is_live: NDArray[np.bool_] = np.isin(self.positions.fragment_ids, live_ids)
         self.num_blocks = filters.num_blocks
 
     def __len__(self) -> int:
@@ -228,8 +228,8 @@ def _chosen(sources: Sequence[_Source], damage: list[str], *, is_remote: bool) -
     chosen = [source for source in groups if not source.is_live.all() and _is_sound(source, damage)]
     sizes: defaultdict[int, int] = defaultdict(int)
     for source in (*zones, *chosen):
-        found, counts = np.unique(source.num_blocks[source.is_live], return_counts=True)
-        for num_blocks, count in zip(found.tolist(), counts.tolist(), strict=True):
+        lengths, counts = np.unique(source.num_blocks[source.is_live], return_counts=True)
+        for num_blocks, count in zip(lengths.tolist(), counts.tolist(), strict=True):
             sizes[num_blocks] += count
     for source in groups:
         num_blocks = int(source.num_blocks[0]) if len(source) else 0
@@ -285,11 +285,11 @@ def _groups(sources: Sequence[_Source], *, is_remote: bool) -> Iterator[_Group]:
     if not sources:
         return
     positions = ZonePositions.concatenated([source.positions for source in sources])
-    source = np.repeat(np.arange(len(sources)), [len(one) for one in sources])
-    zone = np.concatenate([np.arange(len(one)) for one in sources])
-    num_blocks = np.concatenate([one.num_blocks for one in sources])
+    source = np.repeat(np.arange(len(sources)), [len(opened) for opened in sources])
+    zone = np.concatenate([np.arange(len(opened)) for opened in sources])
+    num_blocks = np.concatenate([opened.num_blocks for opened in sources])
     order = np.lexsort((positions.zone_starts, positions.fragment_ids))
-    order = order[np.concatenate([one.is_live for one in sources])[order]]
+    order = order[np.concatenate([opened.is_live for opened in sources])[order]]
     left = np.ones(len(order), np.bool_)
     for size in np.unique(num_blocks[order]).tolist():
         is_mine = num_blocks[order] == size
@@ -358,8 +358,10 @@ def _write_zones(store: Store, entry: ColumnEntry, group: _Group) -> SegmentEntr
     places = zip(group.source.tolist(), group.zone.tolist(), strict=True)
     columns = (column.tolist() for column in group.positions.columns())
     with ZoneWriter(store, entry.name, _schema(entry)) as writer:
-        for (source, zone), (one, start, length, has_null) in zip(places, zip(*columns, strict=True), strict=True):
+        for (source, zone), (fragment_id, start, length, has_null) in zip(
+            places, zip(*columns, strict=True), strict=True
+        ):
             bitset = group.sources[source].filters.blocks(zone).tobytes()
-            writer.add(Zone(one, start, length, has_null, bitset))
+            writer.add(Zone(fragment_id, start, length, has_null, bitset))
         (segment,) = writer.finish()
         return segment

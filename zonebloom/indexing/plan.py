@@ -114,15 +114,15 @@ class Scope:
             return dataset.list_partitions(self.partitions)
         return dataset.list(snapshot.paths_to_list_by)
 
-    def fragments(self, known: FragmentTable) -> FragmentTable:
+    def fragments(self, fragments: FragmentTable) -> FragmentTable:
         """The fragments of the scope."""
         if self.is_whole:
-            return known
+            return fragments
         if self.partitions is not None:
-            is_inside = [agrees(path, self.partitions) for path in known]
+            is_inside = [agrees(path, self.partitions) for path in fragments]
         else:
-            is_inside = [is_under(path, self.paths or ()) for path in known]
-        return known.where(np.array(is_inside, np.bool_))
+            is_inside = [is_under(path, self.paths or ()) for path in fragments]
+        return fragments.where(np.array(is_inside, np.bool_))
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,25 +170,25 @@ def plan_build(snapshot: Snapshot, dataset: DatasetSnapshot, names: Sequence[str
     listing = dataset.list(snapshot.paths_to_list_by)
     if not listing:
         raise DataFileError("a data set must have at least one file", got=f"none in {dataset.location}")
-    known = snapshot.fragments
-    positions = known.compare(listing)
-    is_kept = np.zeros(len(known), np.bool_)
+    fragments = snapshot.fragments
+    positions = fragments.compare(listing)
+    is_kept = np.zeros(len(fragments), np.bool_)
     is_kept[positions[positions >= 0]] = True
-    kept = known.where(is_kept)
+    kept = fragments.where(is_kept)
     wanted = frozenset(names)
     return Plan(
         "build",
         snapshot,
         dataset,
-        new={path: found for path, found in listing.items() if path not in kept},
+        new={path: file for path, file in listing.items() if path not in kept},
         kept=kept,
-        dropped=known.where(~is_kept),
+        dropped=fragments.where(~is_kept),
         columns=tuple(ColumnEntry(name, UNKNOWN_TYPE, segments=(), **asdict(options)) for name in names),
         gaps=dict.fromkeys(kept.fragment_ids.tolist(), wanted),
         replaced=frozenset(path for entry in snapshot.manifest.columns if entry.name in wanted for path in entry.files),
         is_rebuild=True,
         is_first=True,
-        reopened={path: found for path, found in listing.items() if path in kept},
+        reopened={path: file for path, file in listing.items() if path in kept},
     )
 
 
@@ -223,19 +223,19 @@ def plan_refresh(
     present = snapshot.manifest.columns
     bad = frozenset() if mode == "quick" else _damaged(snapshot, check=check)
     segments = [segment for entry in present for segment in entry.segments]
-    known = scope.fragments(snapshot.fragments)
-    positions = known.compare(listing)
-    is_kept = np.zeros(len(known), np.bool_)
+    fragments = scope.fragments(snapshot.fragments)
+    positions = fragments.compare(listing)
+    is_kept = np.zeros(len(fragments), np.bool_)
     is_kept[positions[positions >= 0]] = mode != "full"
-    is_kept &= ~is_in_runs(known.fragment_ids, covered_by(one for one in segments if one.path in bad))
-    kept, dropped = known.where(is_kept), known.where(~is_kept)
+    is_kept &= ~is_in_runs(fragments.fragment_ids, covered_by(segment for segment in segments if segment.path in bad))
+    kept, dropped = fragments.where(is_kept), fragments.where(~is_kept)
     is_rebuild = mode == "full" and scope.is_whole
     columns = tuple(replace(entry, **asdict(wanted[entry.name])) for entry in present) if is_rebuild else present
     return Plan(
         "build" if is_resumed else "refresh",
         snapshot,
         dataset,
-        new={path: found for path, found in listing.items() if path not in kept},
+        new={path: file for path, file in listing.items() if path not in kept},
         kept=kept,
         dropped=dropped,
         columns=columns if mode != "quick" else (),
@@ -263,9 +263,9 @@ def _gaps(columns: Iterable[ColumnEntry], kept: FragmentTable) -> dict[int, froz
     ids = kept.fragment_ids
     for entry in columns:
         is_seen = is_in_runs(ids, covered_by(entry.segments)) | is_in_runs(ids, entry.unfit)
-        for one in ids[(kept.num_rows > 0) & ~is_seen].tolist():
-            gaps[one].add(entry.name)
-    return {one: frozenset(names) for one, names in gaps.items()}
+        for fragment_id in ids[(kept.num_rows > 0) & ~is_seen].tolist():
+            gaps[fragment_id].add(entry.name)
+    return {fragment_id: frozenset(names) for fragment_id, names in gaps.items()}
 
 
 # --- damage -----------------------------------------------------------------------------------------------------------
@@ -287,7 +287,7 @@ def _damaged(snapshot: Snapshot, *, check: bool) -> frozenset[str]:
 def _sizes(store: Store, column: str, segments: Sequence[SegmentEntry]) -> dict[str, int]:
     """Sizes of the existing files among `segments`; many are listed, because one request lists a thousand."""
     if len(segments) > _ASKED_ALONE:
-        return {path: one.size for path, one in store.files(column_folder(column)).items()}
+        return {path: file.size for path, file in store.files(column_folder(column)).items()}
     sizes = {}
     for segment in segments:
         with suppress(FileNotFoundError):

@@ -186,7 +186,7 @@ def _zone_values(
             held = [(row, batch) for row, batch in held if row + batch.num_rows > first]
             cut = [batch[max(first - row, 0) : end - row] for row, batch in held]  # other rows need not convert
             values = [column_values(batch, entry.name, entry.column_type) for batch in cut]
-            if any(one is None for one in values):
+            if any(value is None for value in values):
                 raise CorruptIndexError(
                     f"column {entry.name} of {file.path} must convert to the type of its zones, {entry.column_type}"
                 )

@@ -193,8 +193,8 @@ def vacuum(store: Store, *, older_than: timedelta | str | float, dry_run: bool) 
     numbers = list_versions(store)
     _named(store, numbers[-1:])
     files = _files(store)
-    there = [number for number in numbers if version_path(number) in files]  # another vacuum may have removed some
-    expired = [number for number, successor in pairwise(there) if files[version_path(successor)].mtime_ns <= before]
+    present = [number for number in numbers if version_path(number) in files]  # another vacuum may have removed some
+    expired = [number for number, successor in pairwise(present) if files[version_path(successor)].mtime_ns <= before]
     removed = [version_path(number) for number in expired]
     if not dry_run:
         for path in removed:

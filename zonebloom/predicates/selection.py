@@ -250,16 +250,16 @@ class RowSelection:
         """The rows in both; O(m log n + result) for m the smaller number of ranges."""
         if self is other:
             return self
-        few, many = (self, other) if len(self) <= len(other) else (other, self)
-        return RowSelection._trusted(*_intersected(few._firsts, few._ends, many._firsts, many._ends))
+        smaller, larger = (self, other) if len(self) <= len(other) else (other, self)
+        return RowSelection._trusted(*_intersected(smaller._firsts, smaller._ends, larger._firsts, larger._ends))
 
     def __or__(self, other: RowSelection) -> RowSelection:
         """The rows in either; O(m log n) if one side contains the other, else O(m + n)."""
-        few, many = (self, other) if len(self) <= len(other) else (other, self)
-        if few is many or many._holds(few):
-            return many
-        firsts = np.concatenate((many._firsts, few._firsts))
-        return RowSelection.from_addresses(firsts, np.concatenate((many._ends, few._ends)))
+        smaller, larger = (self, other) if len(self) <= len(other) else (other, self)
+        if smaller is larger or larger._holds(smaller):
+            return larger
+        firsts = np.concatenate((larger._firsts, smaller._firsts))
+        return RowSelection.from_addresses(firsts, np.concatenate((larger._ends, smaller._ends)))
 
     def __sub__(self, other: RowSelection) -> RowSelection:
         """The rows that only the left side has; O(m log n), or O(m + n) if a row is removed."""
@@ -302,21 +302,21 @@ def _unsigned(name: str, values: Any, limit: int) -> Addresses:
 
 
 def _intersected(
-    few_firsts: Addresses, few_ends: Addresses, many_firsts: Addresses, many_ends: Addresses
+    smaller_firsts: Addresses, smaller_ends: Addresses, larger_firsts: Addresses, larger_ends: Addresses
 ) -> tuple[Addresses, Addresses]:
     """The intersection of two lists of disjoint, sorted ranges.
 
-    Each range of `few` overlaps a run of `many`: from the first range that ends after its start to the last that begins
-    before its end. Both lists have gaps between their ranges. At the end of each piece one list has a gap, so pieces
-    are never adjacent.
+    Each range of `smaller` overlaps a run of `larger`: from the first range that ends after its start to the last that
+    begins before its end. Both lists have gaps between their ranges. At the end of each piece one list has a gap, so
+    pieces are never adjacent.
     """
-    low = np.searchsorted(many_ends, few_firsts, side="right")
-    num_met = np.maximum(np.searchsorted(many_firsts, few_ends, side="left") - low, 0)
-    mine = np.repeat(np.arange(len(few_firsts)), num_met)
+    low = np.searchsorted(larger_ends, smaller_firsts, side="right")
+    num_met = np.maximum(np.searchsorted(larger_firsts, smaller_ends, side="left") - low, 0)
+    mine = np.repeat(np.arange(len(smaller_firsts)), num_met)
     shift = low - (np.cumsum(num_met) - num_met)
     theirs = np.arange(len(mine)) + shift[mine]
-    firsts = np.maximum(few_firsts[mine], many_firsts[theirs])
-    ends = np.minimum(few_ends[mine], many_ends[theirs])
+    firsts = np.maximum(smaller_firsts[mine], larger_firsts[theirs])
+    ends = np.minimum(smaller_ends[mine], larger_ends[theirs])
     filled = firsts < ends
     return (firsts, ends) if filled.all() else (firsts[filled], ends[filled])
 

@@ -134,7 +134,7 @@ class IndexedDataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow h
         query = self._search(as_predicate(self.schema, wanted))
         view, rows = query.view, query.result.row_ranges
         kept_files = view.files.of_fragments(rows.fragment_ids) or [view.files[path] for path in list(view.files)[:1]]
-        for file in sorted(kept_files, key=lambda one: one.path):
+        for file in sorted(kept_files, key=lambda file: file.path):
             kept = rows.fragment(file.fragment_id)
             yield IndexedFragment(view, file, self.schema, kept, (self._filter, wanted))
 
@@ -153,11 +153,11 @@ class IndexedDataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow h
     def _search(self, predicate: Predicate | None) -> Query:
         """The rows that may match; sets `last_scan`."""
         query = replace(self._ask(_EVERYTHING if predicate is None else predicate), own_filters=False)
-        found = query.numbered
+        result = query.numbered
         if predicate is None:
-            others = (one for one in found.reasons if one.code is not _NO_CONDITION.code)
-            found = replace(found, reasons=(_NO_CONDITION, *others))
-        self._last_scan = found
+            others = (reason for reason in result.reasons if reason.code is not _NO_CONDITION.code)
+            result = replace(result, reasons=(_NO_CONDITION, *others))
+        self._last_scan = result
         return query
 
     def count_rows(
@@ -350,7 +350,7 @@ def _checked(reader: pa.RecordBatchReader, schema: pa.Schema) -> pa.RecordBatchR
 
 def _columns_of(expressions: Iterable[pc.Expression], schema: pa.Schema) -> list[str]:
     """The columns of `schema` that the expressions read; all columns if an expression is unreadable."""
-    found: set[str] = set()
+    names: set[str] = set()
     for expression in expressions:
         try:
             nodes: list[Node] = [take_apart(expression).root]
@@ -361,5 +361,5 @@ def _columns_of(expressions: Iterable[pc.Expression], schema: pa.Schema) -> list
             if isinstance(node, Call):
                 nodes.extend(node.arguments)
             elif isinstance(node, Field):
-                found.add(node.path[0])
-    return [name for name in schema.names if name in found]
+                names.add(node.path[0])
+    return [name for name in schema.names if name in names]

@@ -198,7 +198,7 @@ def _num_located(view: View, entry: ColumnEntry) -> int | None:
     from zonebloom.storage.locator.reader import LocatorSegment  # noqa: PLC0415 - most columns have filters
 
     segments = view.snapshot.column(entry).filters
-    counts = [one.layout.num_pairs for one in segments if isinstance(one, LocatorSegment)]
+    counts = [segment.layout.num_pairs for segment in segments if isinstance(segment, LocatorSegment)]
     return sum(counts) if counts else None
 
 
@@ -208,15 +208,15 @@ def _num_without_match(view: View, column: ProbedColumn, predicate: Predicate, r
     if result.num_zones_kept > _CHECKED_ZONES:
         return None
     zones = column.zones.positions
-    found = 0
+    num_empty = 0
     try:
         for zone in np.flatnonzero(result.row_ranges.contains(zones.addresses)).tolist():
             start, length = int(zones.zone_starts[zone]), int(zones.zone_lengths[zone])
             rows = RowSelection.from_ranges([(int(zones.fragment_ids[zone]), start, start + length)])
-            found += not scan(view, predicate, rows, [], 1).read_all().num_rows
+            num_empty += not scan(view, predicate, rows, [], 1).read_all().num_rows
     except ZoneBloomError:  # the answer stands without this
         return None
-    return found
+    return num_empty
 
 
 def _saturation(view: View, column: str, result: SearchResult) -> list[Reason]:

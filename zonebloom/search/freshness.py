@@ -104,12 +104,12 @@ class Files(Mapping[str, File]):
             is_wanted = self.table.fragment_ids == fragment_ids[0]
         else:
             is_wanted = np.isin(self.table.fragment_ids, fragment_ids)
-        return [self._at(one) for one in np.flatnonzero(is_wanted).tolist()]
+        return [self._at(position) for position in np.flatnonzero(is_wanted).tolist()]
 
     def _at(self, position: int) -> File:
-        one = self.table.at(position)
-        shape = (one.num_rows, one.fingerprint, one.row_group_rows, one.row_group_bytes)
-        return File(one.path, one.fragment_id, *shape, is_known=bool(self.is_known[position]))
+        fragment = self.table.at(position)
+        shape = (fragment.num_rows, fragment.fingerprint, fragment.row_group_rows, fragment.row_group_bytes)
+        return File(fragment.path, fragment.fragment_id, *shape, is_known=bool(self.is_known[position]))
 
     @cached_property
     def known(self) -> FragmentTable:
@@ -172,14 +172,14 @@ def _opened(
             return error
 
     shapes = concurrently(shape, listing, _OPENERS)
-    found, reasons = [], []
-    for number, (path, is_changed, one) in enumerate(zip(listing, changed, shapes, strict=True), next_id):
+    fragments, reasons = [], []
+    for number, (path, is_changed, footer) in enumerate(zip(listing, changed, shapes, strict=True), next_id):
         code = ReasonCode.FILE_CHANGED if is_changed else ReasonCode.FILE_NOT_INDEXED
         message = "the file changed since it was indexed" if is_changed else "the index has not seen the file"
         reasons.append(Reason(code, f"{message}; it is read whole until the next refresh", path=path))
-        if isinstance(one, DataFileError):
-            reasons.append(Reason(ReasonCode.FILE_UNREADABLE, str(one), path=path))
-            one = (MAX_ROWS, (MAX_ROWS,), (int(listing[path][0]),))  # noqa: PLW2901 - what it can be at most
+        if isinstance(footer, DataFileError):
+            reasons.append(Reason(ReasonCode.FILE_UNREADABLE, str(footer), path=path))
+            footer = (MAX_ROWS, (MAX_ROWS,), (int(listing[path][0]),))  # noqa: PLW2901 - what it can be at most
         size, mtime_ns, etag = listing[path]
-        found.append(Fragment(number, path, size, mtime_ns, etag, *one))
-    return found, reasons
+        fragments.append(Fragment(number, path, size, mtime_ns, etag, *footer))
+    return fragments, reasons

@@ -110,7 +110,9 @@ def locate(view: View, column: str, keys: Keys | Any, *, exact: bool) -> pa.Tabl
     return pa.table(
         {
             "key_index": pa.array(ranges.keys, pa.int64(), mask=ranges.keys == _ANY_KEY),
-            "path": pa.array([view.paths.get(one) for one in names.tolist()], pa.string()).take(pa.array(places)),
+            "path": pa.array([view.paths.get(fragment_id) for fragment_id in names.tolist()], pa.string()).take(
+                pa.array(places)
+            ),
             "fragment_id": from_numpy(own_ids, pa.uint64()),
             "start": from_numpy(ranges.firsts & low, pa.uint64()),
             "stop": from_numpy(ranges.ends - (ids << np.uint64(32)), pa.uint64()),
@@ -143,9 +145,9 @@ def _rows(view: View, given: Keys) -> pa.Table:
     bounds = np.searchsorted(numbers[order], np.arange(len(distinct) + 1))
     keys, paths, rows = [], [], []
     names: list[str | None] = []
-    for path, offsets, found in _values_of(view, column, _search(view, given).row_ranges):
-        place = pc.index_in(found, distinct)
-        is_key = pc.is_valid(place).to_numpy(zero_copy_only=False) & pc.is_valid(found).to_numpy(zero_copy_only=False)
+    for path, offsets, values in _values_of(view, column, _search(view, given).row_ranges):
+        place = pc.index_in(values, distinct)
+        is_key = pc.is_valid(place).to_numpy(zero_copy_only=False) & pc.is_valid(values).to_numpy(zero_copy_only=False)
         if not is_key.any():
             continue
         place = place.filter(pa.array(is_key)).to_numpy()

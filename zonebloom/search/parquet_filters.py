@@ -61,14 +61,14 @@ class OwnFilters:
             with open_parquet(self._dataset, file.path, file.fingerprint) as data:
                 is_same = data.fingerprint == file.fingerprint and data.row_group_rows == file.row_group_rows
                 leaf = data.leaf_of(column) if is_same else None
-                found = [] if leaf is None else data.own_filters(leaf)
+                filters = [] if leaf is None else data.own_filters(leaf)
         except DataFileError:  # the view reports files that cannot be opened; a Lance table has no such filters
             return []
-        num_bytes = sum(one.filter.num_bytes for one in found if one.filter is not None)
+        num_bytes = sum(chunk.filter.num_bytes for chunk in filters if chunk.filter is not None)
         if self._kept_bytes + num_bytes <= _KEPT_BYTES:
-            self._kept[key] = found
+            self._kept[key] = filters
             self._kept_bytes += num_bytes
-        return found
+        return filters
 
 
 class OwnSearch:
@@ -91,15 +91,15 @@ class OwnSearch:
 
     def told(self, reasons: Iterable[Reason]) -> dict[Reason, None]:
         """`reasons`, with the effect of the filters for the files concerned, and why filters could not be used."""
-        found: dict[Reason, None] = {}
+        reasons_told: dict[Reason, None] = {}
         for reason in reasons:
             groups = self._excluded_groups.get(reason.path or "")
             if groups and reason.code in (ReasonCode.FILE_NOT_INDEXED, ReasonCode.FILE_CHANGED):
                 count = f"{len(groups)} row group{'s' if len(groups) > 1 else ''}"
                 text = reason.message.replace("it is read whole", f"filters of its own exclude values from {count}")
                 reason = replace(reason, message=text)  # noqa: PLW2901 - the same reason with more detail
-            found[reason] = None
-        return found | self._problems
+            reasons_told[reason] = None
+        return reasons_told | self._problems
 
     def bounds(self, predicate: Predicate) -> Bounds:
         """The rows where `predicate` can be TRUE, and those where it can be FALSE."""
@@ -125,14 +125,14 @@ class OwnSearch:
         filters = concurrently(lambda file: self._own.of(file, column), files, _OPENERS)
         probe, column_type = Probe(values), self._own.types[column]
         ranges = []
-        for file, found in zip(files, filters, strict=True):
+        for file, chunks in zip(files, filters, strict=True):
             ends = list(accumulate(file.row_group_rows, initial=0))
-            for one in found:
-                group = one.row_group
-                if one.filter is None:
-                    message = f"the filter of row group {group} cannot be used: {one.problem}"
+            for chunk in chunks:
+                group = chunk.row_group
+                if chunk.filter is None:
+                    message = f"the filter of row group {group} cannot be used: {chunk.problem}"
                     self._problems[Reason(ReasonCode.FILTER_UNUSABLE, message, column, file.path)] = None
-                elif _is_compared(one.filter.column_type, column_type) and probe.is_excluded(one.filter):
+                elif _is_compared(chunk.filter.column_type, column_type) and probe.is_excluded(chunk.filter):
                     self._excluded_groups[file.path].add(group)
                     ranges.append((file.fragment_id, ends[group], ends[group + 1]))
         return RowSelection.from_ranges(ranges)

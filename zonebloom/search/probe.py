@@ -141,4 +141,4 @@ def _nearest_floats(values: pa.Array | list[Any]) -> Iterable[int]:
                 floats.append(float(number))
     with np.errstate(over="ignore"):
         nearest = [np.array(floats, np.float64), np.array(floats, np.float32)]
-    return (int(one) for column in nearest for one in hashing.hash_values(pa.array(column)))
+    return (int(hashed) for column in nearest for hashed in hashing.hash_values(pa.array(column)))

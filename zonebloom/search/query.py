@@ -65,7 +65,9 @@ class Query:
             return reasons
         first = next(iter(self.view.files), None)
         named = () if first is None else self.view.dataset.path_values(first)
-        return tuple(_in_file(one) if one.column in named and one.path is None else one for one in reasons)
+        return tuple(
+            _in_file(reason) if reason.column in named and reason.path is None else reason for reason in reasons
+        )
 
     @property
     def numbered(self) -> SearchResult:

@@ -135,7 +135,7 @@ class SearchResult(Result):
 
     def __iter__(self) -> Iterator[FileRange]:
         """The row ranges, each with the path of its file; the path is None if no data set is known."""
-        return (FileRange(self.paths.get(one.fragment_id), one.start, one.stop) for one in self.row_ranges)
+        return (FileRange(self.paths.get(rows.fragment_id), rows.start, rows.stop) for rows in self.row_ranges)
 
     @cached_property
     def kept(self) -> Counts:
@@ -153,7 +153,7 @@ class SearchResult(Result):
     def _counts(self, rows: RowSelection, num_zones: int, num_bytes: int) -> Counts:
         files = set(rows.fragment_ids.tolist())
         unreadable = files & self.unreadable
-        unknown_rows = sum(rows.fragment(one).num_rows for one in unreadable)
+        unknown_rows = sum(rows.fragment(fragment_id).num_rows for fragment_id in unreadable)
         return Counts(len(files), num_zones, rows.num_rows - unknown_rows, num_bytes, len(unreadable))
 
     @property
@@ -180,18 +180,18 @@ class SearchResult(Result):
     def files(self) -> list[str]:
         """Paths that must be read, relative to the data set's root, in order."""
         touched = set(self.row_ranges.fragment_ids.tolist())
-        return sorted(self.paths[one] for one in touched if one in self.paths)
+        return sorted(self.paths[fragment_id] for fragment_id in touched if fragment_id in self.paths)
 
     def renumbered(self, numbers: Mapping[int, int]) -> SearchResult:
         """The same answer; fragment `i` becomes `numbers[i]`, the table's own number."""
         return replace(
             self,
             row_ranges=_renumbered_rows(self.row_ranges, numbers),
-            paths={numbers[one]: path for one, path in self.paths.items()},
+            paths={numbers[fragment_id]: path for fragment_id, path in self.paths.items()},
             universe=_renumbered_rows(self.universe, numbers),
             zones=self.zones and self.zones.renumbered(numbers),
             row_groups=self.row_groups and self.row_groups.renumbered(numbers),
-            unreadable=frozenset(numbers[one] for one in self.unreadable),
+            unreadable=frozenset(numbers[fragment_id] for fragment_id in self.unreadable),
         )
 
     @property
@@ -224,7 +224,7 @@ class SearchResult(Result):
         """
         ids = self.row_ranges.fragment_ids
         columns = {
-            "path": pa.array([self.paths.get(one) for one in ids.tolist()], pa.string()),
+            "path": pa.array([self.paths.get(fragment_id) for fragment_id in ids.tolist()], pa.string()),
             "fragment_id": from_numpy(ids, pa.uint64()),
             "start": from_numpy(self.row_ranges.starts, pa.uint64()),
             "stop": from_numpy(self.row_ranges.stops, pa.uint64()),
@@ -240,7 +240,7 @@ class SearchResult(Result):
         return {
             "kind": str(self.kind),
             "files": self.files,
-            "row_ranges": [{"path": self.paths.get(one.fragment_id), **one._asdict()} for one in self.row_ranges],
+            "row_ranges": [{"path": self.paths.get(rows.fragment_id), **rows._asdict()} for rows in self.row_ranges],
             "kept": self.kept.to_dict(),
             "total": self.total.to_dict(),
             "num_unreadable": self.kept.unreadable,
@@ -251,7 +251,7 @@ class SearchResult(Result):
 def renumbered_ids(ids: NDArray[np.uint64], numbers: Mapping[int, int]) -> NDArray[np.uint64]:
     """`numbers[i]` for each `i` of `ids`."""
     distinct, places = np.unique(ids, return_inverse=True)
-    return np.array([numbers[one] for one in distinct.tolist()], np.uint64)[places]
+    return np.array([numbers[fragment_id] for fragment_id in distinct.tolist()], np.uint64)[places]
 
 
 def _renumbered_rows(rows: RowSelection, numbers: Mapping[int, int]) -> RowSelection:

@@ -79,12 +79,12 @@ def scan(
         raise InvalidArgumentError("limit must be 0 or more rows", got=f"{limit!r}")
     wanted = view.schema.names if columns is None else columns
     names = list(wanted) if isinstance(wanted, Iterable) and not isinstance(wanted, str) else [wanted]
-    there = set(view.schema.names)
+    present = set(view.schema.names)
     for name in names:
-        if not isinstance(name, str) or name not in there:
+        if not isinstance(name, str) or name not in present:
             raise ColumnNotFoundError.among(name, view.schema.names, f"the data set {view.dataset.location}")
-    known = view.plain_schema if is_plain else view.schema
-    schema = pa.schema([known.field(name) for name in names])
+    schema_read = view.plain_schema if is_plain else view.schema
+    schema = pa.schema([schema_read.field(name) for name in names])
     plan = _Scan(view, None, [], [], schema) if predicate is None else _rechecking(view, predicate, schema)
     return pa.RecordBatchReader.from_batches(schema, _limited(plan.batches(rows), limit))
 
@@ -122,14 +122,14 @@ def read_candidates(view: View, rows: RowSelection, names: Sequence[str]) -> Ite
 
 def _top_level(schema: pa.Schema, columns: set[str]) -> list[str]:
     """The top-level columns of `columns` in the order of `schema`; `columns` may contain leaves of structs."""
-    found: dict[str, None] = {}
+    columns_read: dict[str, None] = {}
     for name in columns:
         parts = name.split(".")
         heads = [".".join(parts[:end]) for end in range(len(parts), 0, -1)]
         held = [head for head in heads if schema.get_field_index(head) >= 0]
         structs = [head for head in held if pa.types.is_struct(schema.field(head).type)]
-        found |= dict.fromkeys(held[:1] + structs or [name])  # an Expression may mean a field of any of them
-    return sorted(found, key=schema.get_field_index)  # an Expression may mean a column by its place
+        columns_read |= dict.fromkeys(held[:1] + structs or [name])  # an Expression may mean a field of any of them
+    return sorted(columns_read, key=schema.get_field_index)  # an Expression may mean a column by its place
 
 
 def _limited(batches: Iterator[pa.RecordBatch], limit: int | None) -> Iterator[pa.RecordBatch]:
@@ -167,7 +167,7 @@ class Task:
 
 def tasks_of(view: View, rows: RowSelection) -> Iterator[Task]:
     """The row groups with rows of `rows` that are not deleted, in order of path."""
-    for file in sorted(view.files.of_fragments(rows.fragment_ids), key=lambda one: one.path):
+    for file in sorted(view.files.of_fragments(rows.fragment_ids), key=lambda file: file.path):
         ranges = rows.fragment(file.fragment_id)
         if not file.is_known and ranges.num_rows == file.num_rows:
             file = _reopened(view, file)  # noqa: PLW2901 - the same file with its current shape
@@ -233,8 +233,8 @@ class _Scan:
 
     def _matching(self, data: OpenedFile, task: Task, *, is_at_once: bool) -> list[pa.RecordBatch]:
         for bound in self.bounds:
-            found = data.integer_range(task.group, bound.column, bound.type)
-            if found is not None and not bound.may_hold(*found):
+            bounds = data.integer_range(task.group, bound.column, bound.type)
+            if bounds is not None and not bound.may_hold(*bounds):
                 return []
         if self.matched is None:
             whole = self.columns(data, task, self.schema.names)
@@ -259,7 +259,7 @@ class _Scan:
             return [pa.RecordBatch.from_struct_array(pa.nulls(num_rows, pa.struct([])))]
         columns = {name: table[name] for table in tables for name in table.column_names}
         arrays = [(columns[field.name], field.type) for field in self.schema]
-        fitting = [one if one.type == wanted else one.cast(wanted) for one, wanted in arrays]
+        fitting = [array if array.type == wanted else array.cast(wanted) for array, wanted in arrays]
         batches: list[pa.RecordBatch] = pa.table(fitting, schema=self.schema).to_batches()
         return batches
 
@@ -268,12 +268,12 @@ class _Scan:
     ) -> NDArray[np.int64]:
         """For each row of `checked`, whether it matches."""
         try:
-            found = pc.indices_nonzero(matched(checked))
+            matches = pc.indices_nonzero(matched(checked))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise PredicateError(
                 f"the predicate must hold for every value of {task.file.path}", got=first_line(error)
             ) from error
-        return to_numpy(found, np.uint64).astype(np.int64)
+        return to_numpy(matches, np.uint64).astype(np.int64)
 
     def columns(self, data: OpenedFile, task: Task, names: Sequence[str]) -> pa.Table:
         """`names` of the task's rows in the data set's types; partition columns and missing columns are filled in."""
@@ -381,31 +381,31 @@ def _has_values_of(column: pa.ChunkedArray, converted: pa.ChunkedArray) -> bool:
     """Whether `converted`, cast back, is `column`."""
     if not len(column):
         return True
-    before, after = (pa.chunked_array(list(map(plain_array, one.chunks))) for one in (column, converted))
+    before, after = (pa.chunked_array(list(map(plain_array, side.chunks))) for side in (column, converted))
     return bool(after.cast(before.type).equals(before))
 
 
-def is_unchecked(found: pa.DataType, wanted: pa.DataType) -> bool:
+def is_unchecked(held: pa.DataType, wanted: pa.DataType) -> bool:
     """Whether a safe cast of pyarrow 26 can change values without an error."""
     t = pa.types
     return bool(
-        (t.is_timestamp(found) and (t.is_date(wanted) or t.is_time(wanted)))
-        or (t.is_boolean(wanted) and (t.is_integer(found) or t.is_floating(found)))
-        or (t.is_floating(found) and t.is_decimal(wanted))
-        or (t.is_decimal(found) and t.is_floating(wanted))
+        (t.is_timestamp(held) and (t.is_date(wanted) or t.is_time(wanted)))
+        or (t.is_boolean(wanted) and (t.is_integer(held) or t.is_floating(held)))
+        or (t.is_floating(held) and t.is_decimal(wanted))
+        or (t.is_decimal(held) and t.is_floating(wanted))
     )
 
 
-def _folder_value(known: Any, wanted: pa.DataType, name: str, path: str) -> pa.Scalar:
+def _folder_value(value: Any, wanted: pa.DataType, name: str, path: str) -> pa.Scalar:
     """The value of a column that is not in a file, from a folder of its path or from the log of its table.
 
     Spec: specs/pruning.md#partition-columns
     """
     try:
-        return (known if isinstance(known, pa.Scalar) else pa.scalar(known, pa.string())).cast(wanted)
+        return (value if isinstance(value, pa.Scalar) else pa.scalar(value, pa.string())).cast(wanted)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise DataFileError(
-            f"the folder {name}={known} of {path} must be of the type {wanted} that files have", got=error
+            f"the folder {name}={value} of {path} must be of the type {wanted} that files have", got=error
         ) from error
 
 

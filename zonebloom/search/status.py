@@ -116,7 +116,7 @@ class Info(dict[str, Any], Result):
         """The columns."""
         kinds = [[f"{kind} {count}" for kind, count in column["kinds"].items()] for column in self["columns"]]
         rows = [[column[name] for name in _SHOWN] for column in self["columns"]]
-        yield Table([*map(label, _SHOWN), "segments"], [[*row, one] for row, one in zip(rows, kinds, strict=True)])
+        yield Table([*map(label, _SHOWN), "segments"], [[*row, kind] for row, kind in zip(rows, kinds, strict=True)])
 
     def notes(self) -> Iterator[str]:
         """Advice to refresh or `optimize`."""
@@ -136,9 +136,9 @@ def status(view: View) -> Status:
             column.open_all()
         probed = [view.column(entry.name) for entry in manifest.columns]
         num_gone_zones = sum(entry.num_zones - view.snapshot.num_live_zones(entry) for entry in manifest.columns)
-    of_columns = [reason for one in probed if one is not None for reason in (*one.reasons, *one.damage)]
+    of_columns = [reason for column in probed if column is not None for reason in (*column.reasons, *column.damage)]
     of_columns += [reason for column in columns for reason in column.lost]
-    damage = dict.fromkeys(one for one in (*view.snapshot.damage, *of_columns) if one.code in _OF_INDEX)
+    damage = dict.fromkeys(reason for reason in (*view.snapshot.damage, *of_columns) if reason.code in _OF_INDEX)
     files = view.files
     known_rows = int(files.known.num_rows.sum())
     num_rows = files.rows().num_rows - sum(files[path].num_rows for path in files.unreadable_paths)

@@ -151,18 +151,18 @@ class View:
         reasons = list(dict.fromkeys(reasons))
         if len(uncovered) and not loaded.lost:  # NumPy's set operations load numpy.ma, 8 ms of a first search
             unseen = np.intersect1d(uncovered.fragment_ids, self.live_ids)
-            for one, is_unfit in zip(unseen.tolist(), is_in_runs(unseen, entry.unfit).tolist(), strict=True):
+            for fragment_id, is_unfit in zip(unseen.tolist(), is_in_runs(unseen, entry.unfit).tolist(), strict=True):
                 cause = "its values do not convert to the index's type" if is_unfit else Words.REFRESH
                 message = f"column {entry.name} of this file has no filters: {cause}"
-                reasons.append(Reason(ReasonCode.COLUMN_NOT_INDEXED, message, entry.name, self.paths[one]))
+                reasons.append(Reason(ReasonCode.COLUMN_NOT_INDEXED, message, entry.name, self.paths[fragment_id]))
         grid, places = ZoneGrid.of(loaded.positions, uncovered, live)
         return ProbedColumn(entry.name, entry.column_type, loaded, grid, places, tuple(reasons))
 
     @cached_property
     def numbers(self) -> dict[int, int] | None:
         """By fragment id, the table's own number of the fragment; None if the table has no such numbers."""
-        found = {one: self.dataset.own_number(path) for one, path in self.paths.items()}
-        numbers = {one: number for one, number in found.items() if number is not None}
+        own_numbers = {fragment_id: self.dataset.own_number(path) for fragment_id, path in self.paths.items()}
+        numbers = {fragment_id: number for fragment_id, number in own_numbers.items() if number is not None}
         return numbers or None
 
     def check_known(self) -> None:
@@ -224,7 +224,7 @@ class View:
     def constant_columns(self) -> frozenset[str]:
         """Names of `constant_fields` without filters, or with values in a table's log."""
         fields, filtered = self.constant_fields, self.snapshot.manifest.column
-        return frozenset(one.name for one in fields if self.declared is not None or filtered(one.name) is None)
+        return frozenset(field.name for field in fields if self.declared is not None or filtered(field.name) is None)
 
     def constant_bounds(self, predicate: Predicate) -> Bounds:
         """Bounds of a predicate over columns with one value per file; exact for files whose values are known.
@@ -241,12 +241,12 @@ class View:
 
         expression = to_expression(predicate, constants.values.schema)
         try:
-            found = pads.dataset(constants.values).to_table(columns={"is_true": expression})["is_true"]
+            is_true = pads.dataset(constants.values).to_table(columns={"is_true": expression})["is_true"]
         except pa.ArrowException as error:
             raise PredicateError(
                 "the predicate must hold for the folders of every file", got=first_line(error)
             ) from error
-        answers = np.array([-1 if one is None else int(one) for one in found.to_pylist()], np.int8)
+        answers = np.array([-1 if answer is None else int(answer) for answer in is_true.to_pylist()], np.int8)
         of_file = answers[constants.group_of_file]
         is_unknown = constants.is_unknown[constants.group_of_file]
         true_rows, false_rows = (self.files.rows(is_unknown | (of_file == answer)) for answer in (1, 0))
@@ -262,8 +262,8 @@ class View:
     def _read_constants(self, fields: list[pa.Field]) -> _Constants:
         """The values of `fields`. A group is a folder; for a table with values in its log, a group is a file."""
         if self.declared is not None:
-            found = [self.dataset.partition_values(path, fields) for path in self.files]
-            values = [row if row is not None and len(row) == len(fields) else None for row in found]
+            rows = [self.dataset.partition_values(path, fields) for path in self.files]
+            values = [row if row is not None and len(row) == len(fields) else None for row in rows]
             group_of_file = np.arange(len(values))
         else:
             folders: dict[str, int] = {}

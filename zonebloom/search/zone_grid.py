@@ -61,6 +61,6 @@ class ZoneGrid:
 
     def rows_of(self, numbers: NDArray[np.intp]) -> RowSelection:
         """The rows of these ascending zones, and all uncovered rows."""
-        made = RowSelection.from_sorted_addresses if self.is_disjoint else RowSelection.from_addresses
-        rows = made(self.firsts[numbers], self.ends[numbers])
+        make_selection = RowSelection.from_sorted_addresses if self.is_disjoint else RowSelection.from_addresses
+        rows = make_selection(self.firsts[numbers], self.ends[numbers])
         return rows | self.uncovered if len(self.uncovered) else rows

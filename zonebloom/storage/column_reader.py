@@ -117,10 +117,10 @@ class ColumnReader(ZoneFilters):
         """The segments opened so far."""
         self._unopened = list(entries)
         self._open([entry for entry in entries if entry.kind == "locator"])
-        covered = covered_by(one.entry for one in self.segments if one.is_sound)
+        covered = covered_by(segment.entry for segment in self.segments if segment.is_sound)
         self._open([entry for entry in self._unopened if joined_runs((*covered, *entry.fragments)) != covered])
         filters = self.filters
-        self._positions, places = _united([one.positions for one in filters])
+        self._positions, places = _united([part.positions for part in filters])
         self._places = list(zip(filters, places, strict=True))
         self._shares = self._shared_out()
         self.covered = RowSelection.of_zones(self._positions)
@@ -129,23 +129,23 @@ class ColumnReader(ZoneFilters):
     def _open(self, entries: Sequence[SegmentEntry]) -> None:
         if entries:
             opened = [*self.segments, *self._opener(entries)]
-            self.segments = sorted(opened, key=lambda one: _COST.get(one.entry.kind, 0))
+            self.segments = sorted(opened, key=lambda segment: _COST.get(segment.entry.kind, 0))
             self._unopened = [entry for entry in self._unopened if entry not in entries]
 
     def open_all(self) -> None:
         """Open the segments that no search has needed so far."""
         self._open(self._unopened)
-        known = [filters for filters, _ in self._places]
-        added = [one for one in self.filters if all(one is not other for other in known)]
-        self._places += [(one, self._places_of(one.positions)) for one in added]
+        placed = [filters for filters, _ in self._places]
+        added = [filters for filters in self.filters if all(filters is not other for other in placed)]
+        self._places += [(filters, self._places_of(filters.positions)) for filters in added]
 
     def _places_of(self, positions: ZonePositions) -> NDArray[np.intp]:
         """The number in the column of each zone; -1 if the column has no such zone."""
         if not len(self):
             return np.full(len(positions), -1)
         places = np.minimum(self._positions.addresses.searchsorted(positions.addresses), len(self) - 1)
-        there = self._positions[places]
-        is_same = (there.addresses == positions.addresses) & (there.zone_lengths == positions.zone_lengths)
+        united = self._positions[places]
+        is_same = (united.addresses == positions.addresses) & (united.zone_lengths == positions.zone_lengths)
         return np.where(is_same, places, -1)
 
     @property
@@ -166,7 +166,7 @@ class ColumnReader(ZoneFilters):
     @property
     def damage(self) -> tuple[str, ...]:
         """Messages of damage that probes have found."""
-        return tuple(message for one in self.filters for message in one.damage)
+        return tuple(message for filters in self.filters for message in filters.damage)
 
     @property
     def damaged_segments(self) -> frozenset[str]:
@@ -175,7 +175,7 @@ class ColumnReader(ZoneFilters):
 
     def is_spared(self, segment: OpenedSegment) -> bool:
         """Whether sound segments cover all files of a damaged segment; then the damage keeps no row."""
-        sound = [*self._unopened, *(one.entry for one in self.segments if one.is_sound)]
+        sound = [*self._unopened, *(segment.entry for segment in self.segments if segment.is_sound)]
         return covered_by([*sound, segment.entry]) == covered_by(sound)
 
     # --- who answers --------------------------------------------------------------------------------------------------
@@ -207,18 +207,18 @@ class ColumnReader(ZoneFilters):
         """The segments with their zones, and the answer of each; repeated until no probed segment is damaged."""
         while True:
             shares = self._shares
-            found = list(concurrently(ask, shares.parts, self._workers or 2 * is_slow))
+            answers = list(concurrently(ask, shares.parts, self._workers or 2 * is_slow))
             if self._is_answered(shares):
-                return shares, found
+                return shares, answers
 
     def candidates(self, hashes: NDArray[np.uint64]) -> NDArray[np.intp]:
         """Numbers of the zones that MAY_MATCH any of `hashes`, ascending; two threads probe many hashes."""
         is_many = len(hashes) > FEW_HASHES
         is_slow = is_many and any(part.filters.is_worth_thread(len(hashes)) for part in self._shares.parts)
-        shares, found = self._asked(lambda part: part.filters.candidates(hashes), is_slow=is_slow)
+        shares, answers = self._asked(lambda part: part.filters.candidates(hashes), is_slow=is_slow)
         if shares.is_plain:
-            return found[0]
-        numbers = (part.numbers(zones) for part, zones in zip(shares.parts, found, strict=True))
+            return answers[0]
+        numbers = (part.numbers(zones) for part, zones in zip(shares.parts, answers, strict=True))
         zones = np.concatenate([shares.silent, *numbers])
         if len(zones) <= _FEW_ZONES:
             return np.sort(zones)
@@ -228,12 +228,12 @@ class ColumnReader(ZoneFilters):
 
     def zones_of_each(self, hashes: NDArray[np.uint64]) -> ZonesOfEach:
         """For each of `hashes` the zones that MAY_MATCH it: indexes of hashes, and numbers of zones."""
-        shares, found = self._asked(lambda part: part.filters.zones_of_each(hashes))
+        shares, answers = self._asked(lambda part: part.filters.zones_of_each(hashes))
         if shares.is_plain:
-            return found[0]
+            return answers[0]
         keys = [np.repeat(np.arange(len(hashes)), len(shares.silent))]
         zones = [np.tile(shares.silent, len(hashes))]
-        for part, (found_keys, found_zones) in zip(shares.parts, found, strict=True):
+        for part, (found_keys, found_zones) in zip(shares.parts, answers, strict=True):
             places = part.places[found_zones]
             keys.append(found_keys if part.is_whole else found_keys[places >= 0])
             zones.append(part.numbers(found_zones))
@@ -245,13 +245,13 @@ class ColumnReader(ZoneFilters):
             shares = self._shares
             if len(shares.silent) and (live is None or live[shares.silent].any()):
                 return np.full(len(hashes), MAY_MATCH)
-            found = np.full(len(hashes), CANNOT_MATCH)
+            is_contained = np.full(len(hashes), CANNOT_MATCH)
             pending = np.arange(len(hashes))
             for part in shares.parts:
-                found[pending] = part.filters.contained(hashes[pending], part.mask(live))
-                pending = pending[~found[pending]]
+                is_contained[pending] = part.filters.contained(hashes[pending], part.mask(live))
+                pending = pending[~is_contained[pending]]
             if self._is_answered(shares):
-                return found
+                return is_contained
 
     def zone_fpp(self, zone: int) -> float:
         """The false positive probability of one zone, by the segment that answers for it."""
@@ -265,7 +265,7 @@ class ColumnReader(ZoneFilters):
     def verify(self) -> bool:
         """Whether all bytes of all segments match their checksums; damage is recorded."""
         self.open_all()
-        are_sound = [one.verify() for one in self.filters]
+        are_sound = [filters.verify() for filters in self.filters]
         return not self.lost and all(are_sound)
 
 

@@ -123,7 +123,11 @@ class Manifest:
         if declared is None:
             return frozenset()
         ids, now = self.dataset.get("column_ids", {}), declared.column_ids
-        return frozenset(one.name for one in self.columns if ids.get(one.name, one.name) != now.get(one.name, one.name))
+        return frozenset(
+            column.name
+            for column in self.columns
+            if ids.get(column.name, column.name) != now.get(column.name, column.name)
+        )
 
     def following(self, operation: str, **changes: Any) -> Manifest:
         """The next version, with `changes`."""
@@ -320,7 +324,9 @@ def _column_1(value: Any) -> dict[str, Any]:
     former = _LEVELS(value)
     locators = [segment for level in former["levels"] if level["name"] == "locator" for segment in level["segments"]]
     is_alone = former["sizing"] == "locator"
-    kind = "locator" if is_alone else "both" if any(one["name"] == "locator" for one in former["levels"]) else "bloom"
+    kind = (
+        "locator" if is_alone else "both" if any(level["name"] == "locator" for level in former["levels"]) else "bloom"
+    )
     sizing = "power_of_two" if is_alone else former["sizing"]
     return _COLUMN({**value, "kind": kind, "sizing": sizing, "segments": [*former["segments"], *locators]})
 

@@ -63,7 +63,7 @@ class _Lists(NamedTuple):
         sound = [table for table in tables if not isinstance(table, Exception)]
         live = [table.where(~is_in_runs(table.fragment_ids, dropped)) for table in sound]
         errors = {
-            one.path: str(table) for one, table in zip(lists, tables, strict=True) if isinstance(table, Exception)
+            entry.path: str(table) for entry, table in zip(lists, tables, strict=True) if isinstance(table, Exception)
         }
         return cls(FragmentTable.concatenated(live), errors)
 
@@ -135,7 +135,7 @@ class Snapshot:
     @property
     def paths_to_list_by(self) -> Sequence[str]:
         """Paths of the fragments, if a listing of as many files has several pages: one page need not wait for them."""
-        num_fragments = sum(one.num_fragments for one in self.manifest.fragment_lists)
+        num_fragments = sum(entry.num_fragments for entry in self.manifest.fragment_lists)
         return () if num_fragments < _KEYS_PER_PAGE else self.read_lists().fragments.paths.tolist()
 
     def read_lists(self) -> _Lists:

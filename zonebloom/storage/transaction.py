@@ -146,12 +146,12 @@ class Rebase:
         """The new fragments, without files that the other commit has indexed in the same version."""
         added = []
         for fragment in self.change.added:
-            there = self.live.get(fragment.path)
+            present = self.live.get(fragment.path)
             if fragment.fragment_id in used or _is_in(fragment.fragment_id, self.current.dropped):
                 raise self._overlap(f"fragment id {fragment.fragment_id} of {fragment.path}")
-            if there is not None and there.fingerprint != fragment.fingerprint:
+            if present is not None and present.fingerprint != fragment.fingerprint:
                 raise self._overlap(f"file {fragment.path}")
-            if there is None:
+            if present is None:
                 added.append(fragment)
         return added
 
@@ -199,20 +199,20 @@ class Rebase:
         if change.schema is None and not change.removed and not change.unknown_paths:
             return current.schema, dataset
         keys = current.dataset.get("partition_columns", [])
-        data = pa.schema([one for one in current.schema if one.name not in keys])
+        data = pa.schema([column for column in current.schema if column.name not in keys])
         schemas = [data] if change.schema is None else [data, change.schema]
         if change.is_schema_whole:
             schemas = schemas[::-1] if current is not self.base else schemas[1:]
-        schema = unified([one for one in schemas if len(one)]) if any(len(one) for one in schemas) else data
+        schema = unified([part for part in schemas if len(part)]) if any(len(part) for part in schemas) else data
         indexed = {entry.name.split(".")[0] for entry in current.columns} | {entry.name for entry in current.columns}
-        for one in data:  # an indexed column that is now in no file can still be searched: it is null
-            if one.name in indexed and one.name not in schema.names:
-                schema = schema.append(one)
-        paths = sorted({*self.live, *(one.path for one in self.added), *change.unknown_paths})
+        for column in data:  # an indexed column that is now in no file can still be searched: it is null
+            if column.name in indexed and column.name not in schema.names:
+                schema = schema.append(column)
+        paths = sorted({*self.live, *(fragment.path for fragment in self.added), *change.unknown_paths})
         fields = partitions.infer_fields(paths, schema.names)
         if not paths:  # an empty data set keeps its partition columns as well
-            fields = [one for one in current.schema if one.name in keys and one.name not in schema.names]
-        dataset["partition_columns"] = [one.name for one in fields]
+            fields = [column for column in current.schema if column.name in keys and column.name not in schema.names]
+        dataset["partition_columns"] = [column.name for column in fields]
         return pa.schema([*schema, *fields]), dataset
 
     def _column_ids(self, now: Mapping[str, str]) -> dict[str, str]:
@@ -220,17 +220,17 @@ class Rebase:
 
         Design: docs/design/tables.md#column-ids
         """
-        there = self.current.dataset.get("column_ids", {})
+        earlier_ids = self.current.dataset.get("column_ids", {})
         rebuilt = {change.entry.name for change in self.change.columns if change.is_rebuilt}
         ids = {name: now[name] for name in rebuilt if name in now}
         for entry in self.current.columns:
             name = entry.name
             if name in rebuilt:
                 continue
-            own_id = there.get(name, name)
+            own_id = earlier_ids.get(name, name)
             if any(change.entry.name == name for change in self.change.columns) and now.get(name, own_id) != own_id:
                 raise self._overlap(f"column {name} of the table")
-            if name in there:
+            if name in earlier_ids:
                 ids[name] = own_id
         return ids
 

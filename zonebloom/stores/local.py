@@ -137,7 +137,7 @@ class LocalStore:
             except (FileNotFoundError, NotADirectoryError):
                 return []
 
-    def files(self, folder: str, known: Iterable[str] = ()) -> dict[str, Fingerprint]:  # noqa: ARG002 - of no use here
+    def files(self, folder: str, known_names: Iterable[str] = ()) -> dict[str, Fingerprint]:  # noqa: ARG002 - of no use here
         """All objects below `folder`, by path in order."""
         fingerprints = {}
         with _explained("list", self.root / folder):

@@ -193,12 +193,12 @@ class ObjectStore:
         """Names of the objects in `folder`, in order; empty if there is no such folder."""
         return [key.rpartition("/")[2] for key, _ in self._client.list_folder(self._url.key_of(folder))[0]]
 
-    def files(self, folder: str, known: Iterable[str] = ()) -> dict[str, Fingerprint]:
+    def files(self, folder: str, known_names: Iterable[str] = ()) -> dict[str, Fingerprint]:
         """All objects below `folder`, by path in order.
 
         Cost: a request for each 1000 objects (5000 on Azure).
         """
-        objects = self._client.list_all(self._url.key_of(folder), map(self._url.key_of, known))
+        objects = self._client.list_all(self._url.key_of(folder), map(self._url.key_of, known_names))
         return {self._url.path_of(key): fingerprint for key, fingerprint in objects}
 
     # --- data files ---------------------------------------------------------------------------------------------------

@@ -204,15 +204,17 @@ class ObjectClient:
         pieces = [(start, data) for (start, _), (data, _) in zip(parts, fetched, strict=True)]
         return [cut(pieces, offset, length) for offset, length in ranges], fetched[0][1].size
 
-    def list_all(self, prefix: str, known: Iterable[str] = ()) -> list[tuple[str, Fingerprint]]:
+    def list_all(self, prefix: str, known_names: Iterable[str] = ()) -> list[tuple[str, Fingerprint]]:
         """The keys of all objects below the folder `prefix`, in order, each with its fingerprint.
 
-        With `known`, keys that are probably there, a long listing is read in parts, all at once.
+        With `known_names`, keys that are probably there, a long listing is read in parts, all at once.
 
         Cost: a request for each 1000 keys (5000 on Azure).
         """
         can_list_from = self.url.provider in _LISTS_FROM and not self.url.bucket.endswith(_UNORDERED)
-        names = sorted(filter(str.isprintable, known)) if can_list_from else []  # obstore refuses control characters
+        names = (
+            sorted(filter(str.isprintable, known_names)) if can_list_from else []
+        )  # obstore refuses control characters
         return sorted(listed_in_parts(names[_KEYS_PER_PART::_KEYS_PER_PART], partial(self._run, prefix)).items())
 
     def _run(self, prefix: str, start: str | None, ends: frozenset[str] | None) -> KeyRun:

@@ -168,8 +168,8 @@ class Store(Located, Protocol):
             It is no folder, or cannot be read.
         """
 
-    def files(self, folder: str, known: Iterable[str] = ()) -> dict[str, Fingerprint]:
-        """All objects below `folder`, by path in order; many are listed sooner if most of them are `known` paths."""
+    def files(self, folder: str, known_names: Iterable[str] = ()) -> dict[str, Fingerprint]:
+        """All objects below `folder`, by path in order; many are listed sooner if most of them are `known_names`."""
 
     def may_be_folder(self, path: str) -> bool:
         """Whether there may be files below `path`; no request is made."""

@@ -89,7 +89,7 @@ class DataFileWriter:
             for batches in bin_pack_arrow_table(part, target)
         ]
         files = list(ExecutorFactory.get_or_create().map(self._written, *zip(*parts, strict=True)))
-        if (num_rows := sum(one.record_count for one in files)) != rows.num_rows:
+        if (num_rows := sum(file.record_count for file in files)) != rows.num_rows:
             raise DataFileError(
                 f"files of {self._table.location()} must have the {rows.num_rows} rows that were written", got=num_rows
             )
@@ -103,7 +103,7 @@ class DataFileWriter:
         with FileFormatFactory.get(FileFormat.PARQUET).create_writer(
             output, self._stored, self._table.properties
         ) as file:
-            file.write(pa.Table.from_batches([pa.record_batch(_Labelled(one, self._labels)) for one in batches]))
+            file.write(pa.Table.from_batches([pa.record_batch(_Labelled(batch, self._labels)) for batch in batches]))
         return DataFile.from_args(
             content=DataFileContent.DATA,
             file_path=path,

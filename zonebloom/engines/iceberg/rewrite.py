@@ -329,7 +329,7 @@ def _is_named(table: Table, files: frozenset[str], former: Container[int]) -> bo
     The snapshot that wrote them may be expired by now, and a catalog may list only the snapshots of branches and tags.
     """
     snapshots = [snapshot for snapshot in table.snapshots() if snapshot.snapshot_id not in former]
-    manifests = [one for snapshot in snapshots for one in snapshot.manifests(table.io)]
-    new = {one.manifest_path: one for one in manifests if one.added_snapshot_id not in former}
+    manifests = [manifest for snapshot in snapshots for manifest in snapshot.manifests(table.io)]
+    new = {manifest.manifest_path: manifest for manifest in manifests if manifest.added_snapshot_id not in former}
     entries = (entry for manifest in new.values() for entry in manifest.fetch_manifest_entry(table.io))
     return not files.isdisjoint(new) or any(entry.data_file.file_path in files for entry in entries)

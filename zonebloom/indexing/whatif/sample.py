@@ -265,13 +265,13 @@ class _Reader:
         groups = [pair for pair in self._group_ranges if pair is not None]
         if len(groups) == len(self._group_ranges) > 1:
             try:
-                least = pa.array([one for one, _ in groups], keys[0].type)
-                greatest = pa.array([one for _, one in groups], keys[0].type)
+                least = pa.array([low for low, _ in groups], keys[0].type)
+                greatest = pa.array([high for _, high in groups], keys[0].type)
                 return _share_of_others([least], [greatest], keys), "row groups"
             except (pa.ArrowException, TypeError, ValueError, OverflowError):
                 pass  # statistics of another type than the index's: the zones tell
-        least_of_zones = [one for one, _ in self._zone_ranges]
-        return _share_of_others(least_of_zones, [one for _, one in self._zone_ranges], keys), "zones"
+        least_of_zones = [low for low, _ in self._zone_ranges]
+        return _share_of_others(least_of_zones, [high for _, high in self._zone_ranges], keys), "zones"
 
 
 def _comparable(values: pa.ChunkedArray) -> pa.Array | None:

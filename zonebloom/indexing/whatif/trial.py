@@ -148,6 +148,9 @@ class LocatorTrial(Trial):
 def trials(store: Store, column: str, column_type: pa.DataType, *, rows_per_zone: int, fpp: float) -> list[Trial]:
     """A trial of each way to build."""
     return [
-        *(FilterTrial(store, column, column_type, sizing=one, rows_per_zone=rows_per_zone, fpp=fpp) for one in SIZINGS),
+        *(
+            FilterTrial(store, column, column_type, sizing=rule, rows_per_zone=rows_per_zone, fpp=fpp)
+            for rule in SIZINGS
+        ),
         LocatorTrial(store, column, rows_per_zone=rows_per_zone),
     ]

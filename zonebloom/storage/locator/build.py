@@ -104,7 +104,7 @@ class LocatorParts:
         order = np.argsort(positions.addresses)
         numbers = np.empty(len(order), np.uint32)
         numbers[order] = np.arange(len(order), dtype=np.uint32)
-        numbers_of_each = np.split(numbers, np.cumsum([len(one) for one in zones])[:-1])
+        numbers_of_each = np.split(numbers, np.cumsum([len(run) for run in zones])[:-1])
         num_partitions = len(bounds[0]) - 1
         partitioned = kernels.PartitionedRuns(
             runs, bounds, width=65 - num_partitions.bit_length(), numbers=numbers_of_each
