@@ -31,10 +31,12 @@ class _Lazy:
         return getattr(import_module(self._name), name)
 
 
-compute: Any = _Lazy("pyarrow.compute")
-"""Stands for `pyarrow.compute`."""
-parquet: Any = _Lazy("pyarrow.parquet")
-"""Stands for `pyarrow.parquet`."""
+if TYPE_CHECKING:
+    from pyarrow import compute as compute  # noqa: PLC0414 - for others
+    from pyarrow import parquet as parquet  # noqa: PLC0414 - for others
+else:
+    compute = _Lazy("pyarrow.compute")
+    parquet = _Lazy("pyarrow.parquet")
 
 
 def is_text(arrow_type: pa.DataType) -> bool:

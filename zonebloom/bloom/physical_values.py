@@ -136,9 +136,9 @@ class ParquetSbbf(Sbbf):
         self, blocks: NDArray[np.uint32], column_type: pa.DataType | None = None, plain: pa.DataType | None = None
     ) -> None:
         super().__init__(blocks)
-        self.column_type = column_type
+        self.column_type: pa.DataType | None = column_type
         """Type of the column as it is read from the file."""
-        self.plain_type = plain
+        self.plain_type: pa.DataType | None = plain
         """Type whose bytes are hashed; None if they are unknown, as for INT96."""
 
     def insert(self, array: pa.Array | pa.ChunkedArray) -> None:

@@ -19,7 +19,7 @@ import click
 import zonebloom
 from zonebloom import errors
 
-SECTIONS = {
+SECTIONS: dict[str, tuple[str, ...]] = {
     "Make an index": ("whatif", "build", "demo"),
     "Ask it": ("search", "scan", "exists", "locate", "explain"),
     "Look after it": (
@@ -106,7 +106,7 @@ class Command(click.Command):
 class _Root(click.Group):
     """All commands, in order of task."""
 
-    command_class = Command
+    command_class: type[click.Command] | None = Command
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's
         listed = [name for names in SECTIONS.values() for name in names if name in self.commands]

@@ -72,7 +72,7 @@ class LanceDataset(TableDataset):
                 got=self.location,
                 do="Lance cuts the URL there and would write over other objects",
             )
-        self.storage_options = dict(storage_options or {})
+        self.storage_options: dict[str, str] = dict(storage_options or {})
         self._table = table
         self._stamp: tuple[int, int] | None = None
 
@@ -266,8 +266,8 @@ class LanceFile:
         self._snapshot = snapshot
         self._path = path
         self._fragment = fragment
-        self.fingerprint = snapshot.files[path].fingerprint
-        self.schema = snapshot.declared_by_table.schema
+        self.fingerprint: Fingerprint = snapshot.files[path].fingerprint
+        self.schema: pa.Schema = snapshot.declared_by_table.schema
 
     def __enter__(self) -> Self:
         return self

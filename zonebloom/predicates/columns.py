@@ -5,7 +5,7 @@ Spec: specs/pruning.md#predicates.
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 from zonebloom.errors import PredicateError
 from zonebloom.predicates.leaves import Comparison, Equals, IsIn, IsNull, check_name
@@ -36,7 +36,7 @@ class Column:
     def __repr__(self) -> str:
         return f"col({self.name!r})"
 
-    __hash__ = None  # type: ignore[assignment]  # == makes a predicate, so a column cannot be a key
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]  # == makes a predicate, so a column cannot be a key
 
     def __bool__(self) -> NoReturn:
         raise PredicateError("a column must be compared with a value", got=f"{self!r} used as true or false")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
@@ -54,7 +54,7 @@ class _OfColumn(OfTerms):
     """A condition on one column or one term."""
 
     __slots__ = ("column",)
-    __match_args__ = ("column",)
+    __match_args__: ClassVar[tuple[str, ...]] = ("column",)
 
     column: Term
 
@@ -72,7 +72,7 @@ class Equals(_OfColumn):
     """
 
     __slots__ = ("null_safe", "value")
-    __match_args__ = ("column", "value", "null_safe")
+    __match_args__: ClassVar[tuple[str, ...]] = ("column", "value", "null_safe")
 
     value: Any
     null_safe: bool
@@ -101,7 +101,7 @@ class IsIn(_OfColumn):
     """
 
     __slots__ = ("null_safe", "values")
-    __match_args__ = ("column", "values", "null_safe")
+    __match_args__: ClassVar[tuple[str, ...]] = ("column", "values", "null_safe")
 
     values: pa.Array | list[Any]
     null_safe: bool
@@ -135,7 +135,8 @@ _MIRRORED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 class Comparison(OfTerms):
     """``left <operator> right`` for = != < <= > >=; NULL if a side is null."""
 
-    __slots__ = __match_args__ = ("left", "operator", "right")
+    __slots__ = ("left", "operator", "right")
+    __match_args__: ClassVar[tuple[str, ...]] = __slots__
 
     left: Term
     operator: str
@@ -156,7 +157,7 @@ class Like(_OfColumn):
     """``column LIKE pattern``: ``%`` is any text, ``_`` one character; nothing is escaped without `escape`."""
 
     __slots__ = ("escape", "ignore_case", "pattern")
-    __match_args__ = ("column", "pattern", "escape", "ignore_case")
+    __match_args__: ClassVar[tuple[str, ...]] = ("column", "pattern", "escape", "ignore_case")
 
     pattern: str
     escape: str | None

@@ -18,7 +18,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -222,7 +222,7 @@ class RowSelection:
             and bool((self._ends == other._ends).all())
         )
 
-    __hash__ = None  # type: ignore[assignment]  # equality costs O(ranges), so hashing would too
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]  # equality costs O(ranges), so hashing would too
 
     def fragment(self, fragment_id: int) -> RowSelection:
         """The rows of one fragment; a view, O(log n)."""

@@ -51,7 +51,8 @@ class Nesting:
         self._levels: dict[int, int] = {}
         opened = [-1]
         below = [0]
-        nots = self.depth = 0
+        self.depth: int = 0
+        nots = 0
         for place, token in enumerate(tokens):
             nots = nots + 1 if token.token_type == TokenType.NOT else 0
             self.depth = max(self.depth, nots)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import is_
-from typing import Any, NoReturn, TypeVar, final
+from typing import Any, ClassVar, NoReturn, TypeVar, final
 
 from zonebloom.errors import PredicateError
 
@@ -134,7 +134,7 @@ class Predicate:
     def _is_like(self, other: Predicate) -> bool:
         return type(self) is type(other) and self._key() == other._key()
 
-    __hash__ = None  # type: ignore[assignment]  # values may be arrays
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]  # values may be arrays
 
     def __repr__(self) -> str:
         return self.fold(lambda node, parts: node._shown(parts))  # noqa: SLF001 -- of its class

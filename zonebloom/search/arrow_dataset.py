@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -49,7 +49,17 @@ Columns: TypeAlias = list[str] | dict[str, pc.Expression] | None
 """Top-level names, or names with their expressions; None for all columns."""
 
 
-class IndexedDataset(pads.FileSystemDataset):  # type: ignore[misc]  # pyarrow has no types
+if TYPE_CHECKING:
+
+    class _FileSystemDataset:  # pyarrow has no types
+        def __init__(self, *args: Any) -> None: ...
+        def __getattr__(self, name: str) -> Any: ...
+
+else:
+    _FileSystemDataset = pads.FileSystemDataset
+
+
+class IndexedDataset(_FileSystemDataset):
     """The rows of an indexed data set: the same as without the index, but zones that cannot match are not read.
 
     `Index.dataset` makes it. Each scan reads the data set at that moment; `schema` does not change. String and binary
@@ -260,7 +270,7 @@ class IndexedFragment:
         self._fragment_id = file.fragment_id
         self._candidates = candidates
         self._base, self._listed_by = filters
-        self.path = view.dataset.absolute(file.path)
+        self.path: str = view.dataset.absolute(file.path)
 
     def __repr__(self) -> str:
         return f"<IndexedFragment {self.path}, {self._candidates.num_rows} candidate rows>"

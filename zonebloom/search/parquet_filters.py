@@ -42,7 +42,7 @@ class OwnFilters:
     """The filters inside some files of one listing; up to 64 MiB of filters stay in memory."""
 
     def __init__(self, dataset: DatasetSnapshot, files: Iterable[File], types: Mapping[str, pa.DataType]) -> None:
-        self.files = list(files)
+        self.files: list[File] = list(files)
         self.types = types
         """Types of the columns, without partition columns."""
         self._dataset = dataset

@@ -41,6 +41,7 @@ from zonebloom.storage.snapshot import Snapshot
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from zonebloom.formats.dataset import Declared
     from zonebloom.search.parquet_filters import OwnFilters
 
 
@@ -65,17 +66,17 @@ class View:
         self.snapshot = snapshot
         self.dataset = dataset
         self.listing = listing
-        self.declared = dataset.declared()
-        self.replaced = snapshot.manifest.replaced_columns(self.declared)
+        self.declared: Declared | None = dataset.declared()
+        self.replaced: frozenset[str] = snapshot.manifest.replaced_columns(self.declared)
         """Indexed columns whose name now belongs to another column; they are read whole."""
-        self.files = Files.listed(snapshot.fragments, dataset, listing, snapshot.manifest.next_fragment_id)
+        self.files: Files = Files.listed(snapshot.fragments, dataset, listing, snapshot.manifest.next_fragment_id)
         self.reasons: list[Reason] = [*snapshot.damage, *self.files.reasons]
-        self.num_deleted = self.files.num_deleted
-        self.num_unknown = len(self.files.unknown_paths)
-        self.universe = self.files.rows()
-        self.paths = self.files.paths
-        self.row_groups = TouchedRanges(*self.files.table.group_ranges())
-        self.live_ids = self.files.known.fragment_ids
+        self.num_deleted: int = self.files.num_deleted
+        self.num_unknown: int = len(self.files.unknown_paths)
+        self.universe: RowSelection = self.files.rows()
+        self.paths: Mapping[int, str] = self.files.paths
+        self.row_groups: TouchedRanges = TouchedRanges(*self.files.table.group_ranges())
+        self.live_ids: NDArray[np.uint64] = self.files.known.fragment_ids
         self._probed: dict[str, ProbedColumn] = {}
         self._counted: dict[str, TouchedRanges] = {}
         self._constants: dict[tuple[str, ...], _Constants] = {}

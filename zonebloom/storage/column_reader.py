@@ -123,7 +123,7 @@ class ColumnReader(ZoneFilters):
         self._positions, places = _united([part.positions for part in filters])
         self._places = list(zip(filters, places, strict=True))
         self._shares = self._shared_out()
-        self.covered = RowSelection.of_zones(self._positions)
+        self.covered: RowSelection = RowSelection.of_zones(self._positions)
         """The rows of the zones."""
 
     def _open(self, entries: Sequence[SegmentEntry]) -> None:

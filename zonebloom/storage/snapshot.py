@@ -77,7 +77,7 @@ class Snapshot:
     def __init__(self, store: Store, manifest: Manifest, *, distrust: Reason | None = None) -> None:
         self.store = store
         self.manifest = manifest
-        self.is_distrusted = distrust is not None
+        self.is_distrusted: bool = distrust is not None
         self._columns: dict[str, ColumnReader] = {}
         self._warned: set[str] = set()
         """Messages of damage that were issued as warnings."""

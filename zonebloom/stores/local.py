@@ -51,10 +51,10 @@ class LocalStore:
     """
 
     def __init__(self, root: str | Path, options: StorageOptions | None = None) -> None:
-        self.root = Path(root)
+        self.root: Path = Path(root)
         self.options = options
         self.is_remote = False
-        self.traffic = Traffic()
+        self.traffic: Traffic = Traffic()
         self._open_files: dict[str, SharedFile] = {}
         self._own_folders: set[str] = set()
         self._num_cached = 0

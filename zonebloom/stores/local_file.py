@@ -26,8 +26,8 @@ class SharedFile:
     __slots__ = ("num_bytes", "number")
 
     def __init__(self, path: Path) -> None:
-        self.number = regular_file(path)
-        self.num_bytes = os.fstat(self.number).st_size
+        self.number: int = regular_file(path)
+        self.num_bytes: int = os.fstat(self.number).st_size
         if hasattr(os, "posix_fadvise"):  # readahead would read up to 512 times the bytes that a probe asks for
             os.posix_fadvise(self.number, 0, 0, os.POSIX_FADV_RANDOM)
 
@@ -151,7 +151,7 @@ class LocalFile:
     is_remote = False
 
     def __init__(self, path: str | Path) -> None:
-        self.path = str(path)
+        self.path: str = str(path)
         try:
             status = os.stat(path)  # noqa: PTH116 - a plain string
             if not stat.S_ISREG(status.st_mode):  # to open a FIFO would block for ever
@@ -161,7 +161,7 @@ class LocalFile:
             raise DataFileError(f"data file {path} must exist", got="no such file") from error
         except OSError as error:
             raise DataFileError(f"data file {path} must be readable", got=error) from error
-        self.fingerprint = self.current_fingerprint()
+        self.fingerprint: Fingerprint = self.current_fingerprint()
 
     def current_fingerprint(self) -> Fingerprint:
         """The fingerprint of the opened file now."""

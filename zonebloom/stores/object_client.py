@@ -108,7 +108,7 @@ class NewObjectFile:
         self._client = client
         self._key = key
         self._writer = writer
-        self.num_bytes = 0
+        self.num_bytes: int = 0
 
     def write(self, data: Any) -> None:
         """Append `data`, which is sent in parts of 8 MiB."""
@@ -136,7 +136,7 @@ class ObjectClient:
     def __init__(self, url: Url, options: StorageOptions | None = None) -> None:
         self.url = url
         self._options = dict(options or {})
-        self.traffic = Traffic()
+        self.traffic: Traffic = Traffic()
         self._lock = threading.Lock()
 
     # --- reading ------------------------------------------------------------------------------------------------------

@@ -49,7 +49,7 @@ class ObjectFile:
     def __init__(self, client: ObjectClient, key: str, fingerprint: Fingerprint | None = None) -> None:
         self._client = client
         self._key = key
-        self.path = f"{client.url.root}/{key}"
+        self.path: str = f"{client.url.root}/{key}"
         self._ahead: _Ahead | None = None
         if fingerprint is None:
             with self._explained():

@@ -7,6 +7,7 @@ Spec: specs/sbbf.md#mask
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
@@ -35,7 +36,7 @@ def _mask(b: Any, hash_: Any) -> Any:
     return b.shl(constant(1, I32X8), mask_bits(b, hash_))
 
 
-block_index = operation(types.uint64)(choose_block)
+block_index: Callable[..., Any] = operation(types.uint64)(choose_block)
 
 
 @operation()

@@ -295,7 +295,7 @@ class PartitionedRuns:
             [list(map(address, three)) for three in zip_longest(runs, starts, numbers)], np.uint64
         )
         self._least, self._width = least, width
-        self.stops = starts.sum(axis=0, dtype=np.int64)
+        self.stops: npt.NDArray[np.int64] = starts.sum(axis=0, dtype=np.int64)
         """For each partition, how many pairs are below it; all pairs last."""
 
     def merge(self, first: int, stop: int, merged: Words) -> int:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 from llvmlite import ir
 from numba import carray, types  # type: ignore[attr-defined]
@@ -27,10 +27,13 @@ Value: TypeAlias = Any
 Builder: TypeAlias = Any
 Emitter: TypeAlias = Callable[..., Value]
 
-I1, I8, I32, I64 = (ir.IntType(bits) for bits in (1, 8, 32, 64))
-I32X8: Final = ir.VectorType(I32, 8)
-I64X4: Final = ir.VectorType(I64, 4)
-I64X8: Final = ir.VectorType(I64, 8)
+I1: Value = ir.IntType(1)
+I8: Value = ir.IntType(8)
+I32: Value = ir.IntType(32)
+I64: Value = ir.IntType(64)
+I32X8: Value = ir.VectorType(I32, 8)
+I64X4: Value = ir.VectorType(I64, 4)
+I64X8: Value = ir.VectorType(I64, 8)
 
 
 def operation(returns: Any = types.void) -> Callable[[Emitter], Callable[..., Any]]:
@@ -186,11 +189,11 @@ def _array_of(kind: Any, item: Any) -> Callable[..., Any]:
     return subroutine(array)
 
 
-u8_array = _array_of(I8, types.uint8)
+u8_array: Callable[..., Any] = _array_of(I8, types.uint8)
 """The `count` bytes at an address as an array: of a loop over arrays LLVM makes vectors, of one over addresses not."""
-u32_array = _array_of(I32, types.uint32)
+u32_array: Callable[..., Any] = _array_of(I32, types.uint32)
 """As `u8_array`, of 32-bit words at an address that is a multiple of 4."""
-u64_array = _array_of(I64, types.uint64)
+u64_array: Callable[..., Any] = _array_of(I64, types.uint64)
 """As `u8_array`, of 64-bit words at an address that is a multiple of 8."""
 
 

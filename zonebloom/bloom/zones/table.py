@@ -40,6 +40,11 @@ class ZoneTable(BlockFilters):
     `zonebloom.ZoneTable` adds searches by predicates.
     """
 
+    column: str | None
+    column_type: pa.DataType | None
+    rows_per_zone: int
+    fpp: float
+
     def __init__(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> None:
         self._batches = [batch for batch in batches if batch.num_rows]
         self._schema = schema

@@ -69,7 +69,7 @@ class ZoneBloom:
         system_path: str | os.PathLike[str] | None = None,
         storage_options: Mapping[str, str] | None = None,
     ) -> None:
-        self.spark = session_of(spark)
+        self.spark: SparkSession = session_of(spark)
         self.storage_options = storage_options
         place = None if system_path is None else os.fspath(system_path)
         self._catalog = Catalog(self.spark, place, storage_options)

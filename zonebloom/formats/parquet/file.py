@@ -71,7 +71,7 @@ class DataFile:
         logged: Fingerprint | None = None,
         likely: ByteRange | None = None,
     ) -> None:
-        self.fingerprint = logged or source.fingerprint
+        self.fingerprint: Fingerprint = logged or source.fingerprint
         """The fingerprint of the version that is read; for a file of a table the log's."""
         self._source = source
         self._path = source.path

@@ -42,7 +42,7 @@ class Footer:
     """One version of a file; equal bytes give an equal footer, so threads may share it."""
 
     def __init__(self, metadata: pq.FileMetaData, raw: bytes, size: int, start: int, tail: bytes = b"") -> None:
-        self.metadata = metadata
+        self.metadata: pq.FileMetaData = metadata
         self.size = size
         """Bytes of the whole file."""
         self.start = start

@@ -86,7 +86,7 @@ class Trial(ABC):
 class FilterTrial(Trial):
     """Filters of one sizing."""
 
-    kind = "bloom"
+    kind: Literal["bloom", "locator"] = "bloom"
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class FilterTrial(Trial):
         rows_per_zone: int,
         fpp: float,
     ) -> None:
-        self.sizing = sizing
+        self.sizing: Sizing | None = sizing
         self._store = store
         self._builder = builder = ZoneBuilder(
             column_type,
@@ -127,7 +127,7 @@ class FilterTrial(Trial):
 class LocatorTrial(Trial):
     """A locator."""
 
-    kind = "locator"
+    kind: Literal["bloom", "locator"] = "locator"
 
     def __init__(self, store: Store, column: str, *, rows_per_zone: int) -> None:
         self._store = store

@@ -30,7 +30,7 @@ from zonebloom.bloom.numba_loading import is_worth_loading
 from zonebloom.bloom.zones import ZoneFilters, ZonePositions, ZonesOfEach
 from zonebloom.errors import CorruptIndexError, StorageError
 from zonebloom.storage.arrow_file import reading
-from zonebloom.storage.locator.layout import decode_tail, last_at_most
+from zonebloom.storage.locator.layout import LocatorLayout, decode_tail, last_at_most
 from zonebloom.storage.segment import SegmentEntry, checksum, joined_runs
 from zonebloom.stores.store import ROUND_BYTES, SLOW_READ_SECONDS, Mapping, Store
 
@@ -61,6 +61,8 @@ class LocatorSegment(ZoneFilters):
     CorruptIndexError
         The file is missing, has another length, or its tail is not as it was written.
     """
+
+    layout: LocatorLayout
 
     def __init__(self, store: Store, entry: SegmentEntry) -> None:
         self.entry = entry

@@ -41,7 +41,7 @@ class LocatorWriter(SegmentWriter):
         """Pages of the buffer that are begun, and pairs in the last of them."""
         self._firsts: list[NDArray[np.uint64]] = []
         self._num_pages = 0
-        self.num_pairs = 0
+        self.num_pairs: int = 0
         """Pairs that were written."""
         self._last = -1
         self.entry: SegmentEntry | None = None

@@ -89,6 +89,9 @@ class SliceSegmentWriter(SegmentWriter):
     - `layout` has the blocks of each body; `write` takes the bodies in order.
     """
 
+    layout: GroupLayout
+    schema: pa.Schema
+
     def __init__(
         self, store: Store, column: str, zone_schema: pa.Schema, num_blocks: int, positions: ZonePositions
     ) -> None:

@@ -49,7 +49,7 @@ class UnboundError(Exception):
 
     def __init__(self, code: ReasonCode, message: str) -> None:
         super().__init__(message)
-        self.reason = Reason(code, message)
+        self.reason: Reason = Reason(code, message)
 
 
 def _unfit(message: str) -> UnboundError:
@@ -138,7 +138,7 @@ class Binder:
         self._zone_of = zone_of
         self._resolves = resolves
         self._may_move = may_move
-        self.names = Names(view)
+        self.names: Names = Names(view)
 
     def path(self, name: str) -> tuple[str, ...]:
         """The parts of a dotted name: a column of exactly that name, or the path of a leaf of a struct."""
