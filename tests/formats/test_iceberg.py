@@ -182,6 +182,20 @@ def test_a_value_of_the_file_comes_before_that_of_the_log(catalog, place, kind):
         assert sorted(index.to_table("f > 0.05 AND f < 1")["id"].to_pylist()) == [0, 1]
 
 
+@pytest.mark.parametrize("has_bounds", [True, False])
+def test_a_file_was_added_with_a_value_that_not_all_rows_have(catalog, place, tmp_path, has_bounds):
+    """pyiceberg takes the value from bounds: it overlooks nulls, and takes null for the value where there are none."""
+    values = pa.array([7, 7, None], pa.int32())
+    table = catalog.create_table("db.added", schema=rows(0, 3, day=values).schema)
+    with table.update_spec() as spec:
+        spec.add_identity("day")
+    pq.write_table(rows(0, 3, day=values), tmp_path / "added.parquet", write_statistics=has_bounds)
+    table.add_files([f"file://{tmp_path}/added.parquet"])
+    index = build(table, place)
+    assert sorted(index.to_table("day = 7")["id"].to_pylist()) == [0, 1]
+    assert index.to_table("day IS NULL")["id"].to_pylist() == [2]
+
+
 def test_a_file_that_a_snapshot_lists_twice_is_refused(table, place):
     index = build(table, place)
     table.add_files(files_of(table)[:1], check_duplicate_files=False)

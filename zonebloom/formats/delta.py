@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -61,7 +60,7 @@ _ORNAMENT = re.compile(r"\s*\n\s*(?:\x1b\[\d+m)*(?:↳|\d+:)?(?:\x1b\[\d+m)*\s*"
 _MAPPING = "delta.columnMapping"
 _NS_OF_MS = 1_000_000
 _SETTLED_NS = 2_000_000_000
-"""Nanoseconds: a log whose last entry is younger is read again, as a rewritten entry may have the same time."""
+"""Nanoseconds: a local log whose last entry is younger is read again, as a rewritten entry may have the same time."""
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 
 
@@ -72,7 +71,7 @@ class DeltaDataset(TableDataset):
         super().__init__(store.location)
         self.store = store
         self._table = table
-        self._stamp: tuple[int, ...] | None = None
+        self._last_entry: Fingerprint | None = None
 
     @classmethod
     def of_table(cls, table: DeltaTable) -> DeltaDataset:
@@ -85,26 +84,20 @@ class DeltaDataset(TableDataset):
         if self._table is not None:
             is_same = last is not None and last.identity == _identity(self._table)
             return last if last is not None and is_same else _snapshot(self._table, self.store)
-        if last is not None and self._stamp is not None and self._stamp == self._stamp_of(last.identity[-1]):
+        if last is not None and self._last_entry is not None and self._last_entry == self._entry(last.identity[2]):
             return last
         started = time.time_ns()
-        newest = _snapshot(_opened(self.store), self.store)
-        stamp = self._stamp_of(newest.identity[-1])
-        self._stamp = stamp if stamp is not None and stamp[1] + _SETTLED_NS < started else None
-        return newest
+        table = _opened(self.store)
+        entry = self._entry(table.version())
+        is_settled = entry is not None and (entry.etag is not None or entry.mtime_ns + _SETTLED_NS < started)
+        self._last_entry = entry if is_settled else None
+        return _snapshot(table, self.store, entry or started)
 
-    def _stamp_of(self, version: int) -> tuple[int, ...] | None:
-        """Version, time, size and inode of a local log's last entry; None if the log does not end with `version`."""
-        if is_url(self.location):
-            return None
-        last, following = (f"{self.location}/{LOG_FOLDER}/{number:020d}.json" for number in (version, version + 1))
-        try:
-            status = os.stat(last)  # noqa: PTH116 - called at each search
-        except OSError:
-            return None
-        if os.path.exists(following):  # noqa: PTH110 - as above
-            return None
-        return (version, status.st_mtime_ns, status.st_size, status.st_ino)
+    def _entry(self, version: int) -> Fingerprint | None:
+        """The log's entry of a version; None if the log does not end with it."""
+        last, following = (f"{LOG_FOLDER}/{number:020d}.json" for number in (version, version + 1))
+        entries = self.store.stats([last, following])
+        return None if following in entries else entries.get(last)
 
 
 def _opened(store: Store, version: int | None = None) -> DeltaTable:
@@ -147,12 +140,13 @@ def _library() -> Any:
     return library("deltalake", "deltalake", "Delta")
 
 
-def _identity(table: DeltaTable) -> tuple[Any, ...]:
-    return ("delta", str(table.metadata().id), table.version())
+def _identity(table: DeltaTable, entry: object = None) -> tuple[Any, ...]:
+    """The version and its entry in the log, as a log from a backup may go on with other entries of the same numbers."""
+    return ("delta", str(table.metadata().id), table.version(), entry)
 
 
-def _snapshot(table: DeltaTable, store: Store) -> TableSnapshot:
-    """The version that `table` has loaded."""
+def _snapshot(table: DeltaTable, store: Store, entry: object = None) -> TableSnapshot:
+    """The version that `table` has loaded from the log's `entry`."""
     location = store.location
     features = _reader_features(table, location)
     schema = json.loads(table.schema().to_json())
@@ -175,7 +169,7 @@ def _snapshot(table: DeltaTable, store: Store) -> TableSnapshot:
         deletes()  # deltalake may fail with other features: an error now is better than at the first scan
     return TableSnapshot(
         location,
-        _identity(table),
+        _identity(table, entry),
         declared,
         files,
         partial(_open, store),

@@ -319,7 +319,8 @@ def _file(
     if kind != "PARQUET":
         raise DataFileError(f"data files of {location} must be Parquet", got=f"{kind}: {logged.file_path}")
     fingerprint = Fingerprint(logged.file_size_in_bytes, 0, origin)
-    return TableFile(fingerprint, _plain(logged.file_path), identities.values(logged), naming)
+    values, unsure = identities.values(logged), identities.unsure(logged)
+    return TableFile(fingerprint, _plain(logged.file_path), values, naming, unsure)
 
 
 def relative_path(path: str, location: str) -> str:
@@ -482,7 +483,8 @@ class _Identities:
     """Partitions by a column's own value: the value excludes files, and is used for files without the column.
 
     If a file has the column, its own values count. Floating-point values exclude nothing: pyiceberg 0.12 reads a
-    double in the log as a float, and writes one of both zeros for files with either.
+    double in the log as a float, and writes one of both zeros for files with either. Nor does a value whose file has
+    another number of nulls: pyiceberg's `add_files` takes it from bounds, which ignore nulls and may be missing.
     """
 
     def __init__(self, table: Table, arrow: pa.Schema) -> None:
@@ -492,20 +494,29 @@ class _Identities:
         top = {field.field_id: arrow.field(field.name) for field in schema.fields}
         self._places = {
             spec_id: [
-                (place, top[field.source_id])
+                (place, field.source_id, top[field.source_id])
                 for place, field in enumerate(spec.fields)
                 if isinstance(field.transform, IdentityTransform) and field.source_id in top
             ]
             for spec_id, spec in table.specs().items()
         }
-        self.columns = {field.name for places in self._places.values() for _place, field in places}
+        self.columns = {field.name for places in self._places.values() for _place, _id, field in places}
 
     def values(self, logged: LoggedFile) -> dict[str, pa.Scalar]:
         """The values in the log for a file."""
         return {
             field.name: _scalar(logged.partition[place], field.type)
-            for place, field in self._places.get(logged.spec_id or 0, [])
+            for place, _id, field in self._places.get(logged.spec_id or 0, [])
         }
+
+    def unsure(self, logged: LoggedFile) -> frozenset[str]:
+        """Columns of `values` with another number of nulls in the file."""
+        num_nulls = logged.null_value_counts or {}
+        return frozenset(
+            field.name
+            for place, field_id, field in self._places.get(logged.spec_id or 0, [])
+            if num_nulls.get(field_id, 0) != (logged.record_count if logged.partition[place] is None else 0)
+        )
 
 
 def _scalar(value: Any, kind: pa.DataType) -> pa.Scalar:

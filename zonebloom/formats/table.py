@@ -54,6 +54,8 @@ class TableFile(NamedTuple):
     """Values from the log, for columns with one value in all rows."""
     naming: Callable[[StoredName], str | None] | None = None
     """The table's name of a stored column; None if the names are those of the file."""
+    unsure: frozenset[str] = frozenset()
+    """Columns of `values` for which the file itself may have other values."""
 
 
 Opener = Callable[[str], StoredFile]
@@ -205,14 +207,14 @@ class TableSnapshot:
         return self._deleted.get(path)
 
     def partition_values(self, path: str, fields: Iterable[pa.Field]) -> dict[str, pa.Scalar] | None:
-        """The values in the log for `fields`, in their types; None if a value does not convert."""
-        logged = self._file(path).values
+        """The values in the log for `fields`, in their types and if they are sure; None if a value does not convert."""
+        file = self._file(path)
         values: dict[str, pa.Scalar] = {}
         for wanted in fields:
-            if wanted.name not in logged:
+            if wanted.name not in file.values or wanted.name in file.unsure:
                 continue
             try:
-                value = logged[wanted.name]
+                value = file.values[wanted.name]
                 values[wanted.name] = value if value.type == wanted.type else value.cast(wanted.type)
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
                 return None
