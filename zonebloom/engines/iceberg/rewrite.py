@@ -312,8 +312,10 @@ def _has_landed(table: Table, snapshot_id: int, request: _Request, files: frozen
     try:
         try:
             table._do_commit(*request)  # noqa: SLF001 - as above
-        except CommitFailedException:  # also if the client sent it twice because an answer was lost
+        except Exception as error:  # also if the client sent it twice because an answer was lost
             table.refresh()
+            if not (isinstance(error, CommitFailedException) or _is_late(table, request)):
+                raise
             return table.metadata.snapshot_by_id(snapshot_id) is not None or _is_named(table, files, former)
     except Exception as error:  # any class of error: none of them proves that nothing was committed
         raise StorageError(
@@ -321,6 +323,13 @@ def _has_landed(table: Table, snapshot_id: int, request: _Request, files: frozen
             do=f"call again unless the table has snapshot {snapshot_id}: its files stay, as the table may name them",
         ) from error
     return True
+
+
+def _is_late(table: Table, request: _Request) -> bool:
+    """Whether `table` has a newer sequence number, also by another branch, so that no catalog takes the snapshot."""
+    snapshot = next(update.snapshot for update in request[0] if hasattr(update, "snapshot"))
+    number, has_parent = snapshot.sequence_number or 0, snapshot.parent_snapshot_id is not None
+    return has_parent and 0 < number <= table.metadata.last_sequence_number
 
 
 def _is_named(table: Table, files: frozenset[str], former: Container[int]) -> bool:
