@@ -348,9 +348,9 @@ class Index(Searchable):
     # --- upkeep -------------------------------------------------------------------------------------------------------
 
     def report(self, path: str | os.PathLike[str], where: Any = (), *, overwrite: bool = False) -> None:
-        """Write one HTML page about the index: a map of the zones read, sizes, measured fpp, coverage, history.
+        """Write one HTML page about the index: a map of the zones read, sizes, measured fpp, coverage, versions.
 
-        The page needs no network. Writing it requires Bokeh (`zonebloom[report]`).
+        The page needs no network. Each condition is searched twice, and the second time is shown.
 
         Parameters
         ----------
@@ -365,8 +365,6 @@ class Index(Searchable):
         ------
         InvalidArgumentError
             The file exists and `overwrite` is false, or the path is in the data set or in the index.
-        MissingDependencyError
-            Bokeh is not installed.
         """
         from zonebloom.report.content import Content  # noqa: PLC0415 - as above
         from zonebloom.report.output_path import check_output  # noqa: PLC0415 - a plain search does without
@@ -374,6 +372,8 @@ class Index(Searchable):
 
         output = check_output(path, self.data.pin(), self.location, endings=(".html",), overwrite=overwrite)
         conditions = where if isinstance(where, (list, tuple)) else [where]
+        for condition in conditions:
+            self.search(condition)  # the first search also opens files and loads kernels
         searches = [self.explain(condition) for condition in conditions]
         output.write_text(page(Content.of(self.view(), searches)), "utf-8")
 

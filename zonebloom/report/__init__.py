@@ -1,10 +1,9 @@
-"""The report: one HTML page about an index, with pictures, that opens without a network.
+"""The report: one HTML page about an index, with a map of its files, that opens without a network.
 
-===========  ==============================================================
+===========  ==================================================================
 module       what lives there
-===========  ==============================================================
+===========  ==================================================================
 ``content``  what the page shows, as numbers
-``charts``   the pictures, by Bokeh
-``page``     the page: tables, pictures, and ``page.html`` around them
-===========  ==============================================================
+``page``     the page: tables, and ``page.html`` around them, which draws the map
+===========  ==================================================================
 """

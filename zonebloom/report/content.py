@@ -75,8 +75,6 @@ class KeptRanges(NamedTuple):
     """Number of the file of each."""
     starts: NDArray[np.int64]
     stops: NDArray[np.int64]
-    is_indexed: NDArray[np.bool_]
-    """Whether a filter kept it; else its file is new, changed or unreadable."""
 
     @classmethod
     def of(cls, result: SearchResult, view: View) -> Self:
@@ -86,7 +84,7 @@ class KeptRanges(NamedTuple):
         ids, numbers = np.unique(rows.fragment_ids, return_inverse=True)
         files = np.array([place_of[result.paths[fragment_id]] for fragment_id in ids.tolist()], np.int64)[numbers]
         stops = np.where(rows.stops == MAX_ROWS, 0, rows.stops)
-        return cls(files, rows.starts.astype(np.int64), stops.astype(np.int64), view.files.is_known[files])
+        return cls(files, rows.starts.astype(np.int64), stops.astype(np.int64))
 
 
 @dataclass(frozen=True, slots=True)
