@@ -64,7 +64,8 @@ lint: $(VENV)/lint.stamp ## ruff check, ruff format --check, mypy --strict
 	$(PY) -m mypy
 
 docs: $(VENV)/docs.stamp ## the documentation as a site, in site/
-	$(PY) -m mkdocs build --strict --quiet
+	@$(PY) docs/stage.py
+	$(VENV)/bin/zensical build --strict --clean
 
 bench: $(VENV)/bench.stamp ## the benchmarks; results go to bench/results/
 	@set -e; for name in $(BENCHES) report; do echo "== bench.$$name"; $(PY) -m bench.$$name; done
@@ -73,7 +74,7 @@ help: ## this list
 	@sed -n 's/^\([a-z-]*\):.* ## /make \1\t/p' Makefile | expand -t 16
 
 clean: ## everything that can be made again
-	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache .hypothesis dist build site
+	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache .hypothesis .cache dist build site
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # --- .venv: made once; a stamp says what it holds, and a newer pyproject.toml installs again ---------------------------

@@ -1,8 +1,13 @@
-"""For mkdocstrings: a line `Spec: specs/x.md#y` or `Design: docs/design/x.md#y` becomes a link before the sections."""
+"""For mkdocstrings: links of `Spec: specs/x.md#y` and `Design: docs/design/x.md#y`, and the values of defaults.
+
+A line that begins with one of both becomes a link before the sections. A constant as a default of a parameter
+(`rows_per_zone=ROWS_PER_ZONE`) is shown as its value.
+"""
 
 from __future__ import annotations
 
 import re
+from importlib import import_module
 from typing import Any
 
 import griffe
@@ -13,13 +18,19 @@ _SECTION = re.compile(r"\n\n(?=\w+\n-{3,}\n)")
 
 
 class SpecLines(griffe.Extension):
-    """Moves the line in every docstring."""
+    """Changes every docstring with such a line, and every function with such a default."""
 
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
-        """Change the docstring of `obj`, if it has such a line."""
+        """Change the docstring of `obj`, if it has such a line; pages of the reference are two folders deep."""
         if obj.docstring and (found := _SPEC.search(obj.docstring.value)):
             text = _SPEC.sub("", obj.docstring.value)
-            line = f"\n\n{found[1]}: " + _PATH.sub(r"[\2\3](../\1/\2.md\3)", found[2])
+            line = f"\n\n{found[1]}: " + _PATH.sub(r"[\2\3](../../\1/\2.md\3)", found[2])
             start = _SECTION.search(text)
             place = start.start() if start else len(text)
             obj.docstring.value = text[:place] + line + text[place:]
+
+    def on_function(self, *, func: griffe.Function, **_: Any) -> None:
+        """Show the values of constants."""
+        for parameter in func.parameters:
+            if isinstance(parameter.default, griffe.ExprName) and parameter.default.name.isupper():
+                parameter.default = repr(getattr(import_module(func.module.path), parameter.default.name))

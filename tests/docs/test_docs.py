@@ -8,8 +8,10 @@ from __future__ import annotations
 import importlib.util
 import re
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 
 from bench import report
@@ -77,15 +79,26 @@ def test_every_page_is_in_the_navigation_and_in_llms_txt() -> None:
 
 
 def test_every_command_is_in_the_reference() -> None:
-    spec = importlib.util.spec_from_file_location("hooks", DOCS / "hooks.py")
+    spec = importlib.util.spec_from_file_location("stage", DOCS / "stage.py")
     assert spec is not None
     assert spec.loader is not None
-    hooks = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(hooks)
-    page = (DOCS / "reference" / "command.md").read_text("utf-8")
-    rendered = hooks.on_page_markdown(page)
-    assert set(re.findall(r"^## zonebloom (\S+)$", rendered, re.MULTILINE)) == set(cli.app.commands)
-    assert {one for one in cli.app.commands if f"`{one}`" not in page} == set()
+    stage = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(stage)
+    pages = dict(stage.command_pages())
+    headings = {name for page in pages.values() for name in re.findall(r"^## zonebloom (.+)$", page, re.MULTILINE)}
+    assert headings == set(command_names(cli.app))
+    navigation = (ROOT / "mkdocs.yml").read_text("utf-8")
+    assert [page for page in pages if f": {page}\n" not in navigation] == []
+    assert [page for page in pages if "\\|" in pages[page]] == []
+    assert "zonebloom build events/ --column user_id\n" in pages["reference/command/make-an-index.md"]
+
+
+def command_names(group: click.Group, before: str = "") -> Iterator[str]:
+    """The names of all commands of `group`, and of its groups."""
+    for name, command in group.commands.items():
+        yield before + name
+        if isinstance(command, click.Group):
+            yield from command_names(command, f"{before}{name} ")
 
 
 @pytest.mark.parametrize("name", ["how-to/troubleshoot.md", "reference/reason-codes.md"])
