@@ -1,8 +1,9 @@
-"""`delete` and `upsert` by keys, for Iceberg tables.
+"""Iceberg tables: scans by an index, and `delete` and `upsert` by keys.
 
 ================  ==============================================================
 module            what lives there
 ================  ==============================================================
+``pruned_table``  a table whose scans leave out files that cannot match
 ``rewrite``       the call: plan on one snapshot, write, commit on that snapshot
 ``rows``          rows of an upsert in the types of the table
 ``files``         data files that a rewrite writes, counts, and removes if it fails
@@ -11,6 +12,47 @@ module            what lives there
 Design: docs/design/engines.md#iceberg
 """
 
-from zonebloom.engines.iceberg.rewrite import Rewrite, delete, upsert
+from __future__ import annotations
 
-__all__ = ["Rewrite", "delete", "upsert"]
+import os
+from typing import TYPE_CHECKING
+
+from zonebloom.engines.iceberg.rewrite import Rewrite, delete, upsert
+from zonebloom.formats.iceberg import pyiceberg_tables
+from zonebloom.index import Index
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+    from zonebloom.engines.iceberg.pruned_table import PrunedTable
+
+__all__ = ["Rewrite", "delete", "table", "upsert"]
+
+
+def table(table: Table, *, index: str | os.PathLike[str] | Index | None = None) -> PrunedTable:
+    """The same table; its scans plan no file that certainly has no matching row, and all other files.
+
+    Engines that plan by pyiceberg take it in place of `table`: Polars, Daft, and what `Table.scan` itself reads.
+    `last_scan` is the index's answer to the newest scan. `=`, `IN` and `IS NULL` prune, also within AND and OR. Other
+    conditions prune nothing. A file that the index has not seen is planned.
+
+    Parameters
+    ----------
+    index
+        The index of the table, or its place; by default the index beside the table.
+
+    Raises
+    ------
+    IndexNotFoundError
+        There is no index at the place.
+    MissingDependencyError
+        pyiceberg is not installed.
+
+    Design: docs/design/engines.md#iceberg-scans
+    """
+    pyiceberg_tables()
+    from zonebloom.engines.iceberg.pruned_table import PrunedTable  # noqa: PLC0415 - needs the extra
+
+    if isinstance(index, Index):
+        index = index.location
+    return PrunedTable(table, table.location() if index is None else os.fspath(index))

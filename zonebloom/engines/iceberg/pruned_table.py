@@ -1,0 +1,95 @@
+"""A pyiceberg `Table` whose scans leave out files that cannot match. Engines that plan by pyiceberg use it unchanged.
+
+Design: docs/design/engines.md#iceberg-scans
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from typing import Any, Self
+
+import pyarrow as pa
+from pyiceberg.expressions import And, BooleanExpression, BoundEqualTo, BoundIn, BoundIsNull, Or
+from pyiceberg.expressions import visitors as ice
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.schema import Schema
+from pyiceberg.table import DataScan, FileScanTask, Table
+
+from zonebloom import predicates
+from zonebloom.doors import open_index
+from zonebloom.errors import DataFileError, StaleWarning, first_line
+from zonebloom.formats.iceberg import relative_path
+from zonebloom.predicates import IsIn, IsNull, Predicate
+from zonebloom.search.result import SearchResult
+
+
+class PrunedTable(Table):  # type: ignore[misc]  # pyiceberg is not read by mypy
+    """`Table` with an index; each scan asks it."""
+
+    last_scan: SearchResult | None = None
+    """The index's answer to the scan that was planned last; None if there was nothing to ask."""
+
+    def __init__(self, table: Table, place: str) -> None:
+        super().__init__(table.name(), table.metadata, table.metadata_location, table.io, table.catalog, table.config)
+        self._place = place
+        open_index(place, dataset=self)
+
+    def scan(self, *arguments: Any, **options: Any) -> PrunedScan:
+        """As `Table.scan`."""
+        return PrunedScan(**vars(super().scan(*arguments, **options))).of(self)
+
+    def excluded(self, predicate: Predicate) -> set[str]:
+        """Paths of data files, below the table if they are, without a row that matches `predicate`."""
+        self.last_scan = None
+        try:
+            self.last_scan = result = open_index(self._place, dataset=self).search(predicate)
+        except DataFileError as error:  # a kind of table that only pyiceberg reads
+            warnings.warn(f"read whole: {first_line(error)}", StaleWarning, stacklevel=3)
+            return set()
+        return set(result.paths.values()).difference(result.files)
+
+
+class PrunedScan(DataScan):  # type: ignore[misc]  # as above
+    """`DataScan`, planned by an index too."""
+
+    _table: PrunedTable
+
+    def of(self, table: PrunedTable) -> Self:
+        """Bind the scan to its table."""
+        self._table = table
+        return self
+
+    def update(self, **overrides: Any) -> Self:
+        """As `DataScan.update`."""
+        updated: Self = super().update(**overrides)
+        return updated.of(self._table)
+
+    def plan_files(self) -> Iterable[FileScanTask]:
+        """The tasks of `DataScan.plan_files`, less those of files that cannot match."""
+        tasks, schema = super().plan_files(), self.table_metadata.schema()
+        bound = ice.bind(schema, ice.rewrite_not(self.row_filter), self.case_sensitive)
+        predicate = necessary(bound, schema)
+        excluded = self._table.excluded(predicate) if predicate is not None else ()
+        location = self.table_metadata.location
+        return [task for task in tasks if relative_path(task.file.file_path, location) not in excluded]
+
+
+def necessary(expression: BooleanExpression, schema: Schema) -> Predicate | None:
+    """A predicate that is true in every row in which `expression`, bound and without NOT, is; None if none is known."""
+    if isinstance(expression, And | Or):
+        sides = [necessary(side, schema) for side in (expression.left, expression.right)]
+        evaluated = [side for side in sides if side is not None]
+        if isinstance(expression, And):
+            return predicates.And(evaluated) if evaluated else None
+        return predicates.Or(evaluated) if len(evaluated) == len(sides) else None
+    if not isinstance(expression, BoundEqualTo | BoundIn | BoundIsNull):
+        return None
+    field = expression.term.ref().field
+    name = schema.find_column_name(field.field_id)
+    if name is None:
+        return None
+    if isinstance(expression, BoundIsNull):
+        return IsNull(name)
+    literals = expression.literals if isinstance(expression, BoundIn) else {expression.literal}
+    return IsIn(name, pa.array([literal.value for literal in literals], schema_to_pyarrow(field.field_type)))
