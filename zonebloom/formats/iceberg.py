@@ -484,7 +484,7 @@ class _Identities:
 
     If a file has the column, its own values count. Floating-point values exclude nothing: pyiceberg 0.12 reads a
     double in the log as a float, and writes one of both zeros for files with either. Nor does a value whose file has
-    another number of nulls: pyiceberg's `add_files` takes it from bounds, which ignore nulls and may be missing.
+    another number of nulls: pyiceberg's add_files takes it from bounds, which ignore nulls and may be missing.
     """
 
     def __init__(self, table: Table, arrow: pa.Schema) -> None:
