@@ -23,6 +23,7 @@ import pytest
 from hypothesis import settings
 
 from tests.depth import IS_DEEP, at_depth, deeper_names
+from tests.newer import NEEDS
 
 if TYPE_CHECKING:
     from pyiceberg.catalog.sql import SqlCatalog
@@ -220,6 +221,11 @@ def catalog(tmp_path: Path) -> Iterator[SqlCatalog]:
     made.create_namespace("db")
     yield made
     made.close()
+
+
+def pytest_report_header() -> list[str]:
+    """What the tests need and the libraries do not have yet."""
+    return [f"left out: {need}" for need in NEEDS.values() if not need.is_met]
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -44,6 +44,11 @@ def is_text(arrow_type: pa.DataType) -> bool:
     return arrow_type in (pa.string(), pa.large_string(), pa.string_view())
 
 
+def is_narrow_decimal(arrow_type: pa.DataType) -> bool:
+    """Whether `arrow_type` is a decimal of 32 or 64 bits. pyarrow 18 has neither of the two types."""
+    return pa.types.is_decimal(arrow_type) and bool(arrow_type.bit_width < 128)  # noqa: PLR2004 - the common width
+
+
 def type_name(arrow_type: pa.DataType) -> str:
     """The name of `arrow_type` for people."""
     return "uuid" if isinstance(arrow_type, pa.UuidType) else str(arrow_type)

@@ -18,6 +18,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.depth import at_depth
+from tests.newer import NARROW_DECIMALS
 from zonebloom.errors import ColumnNotFoundError, PredicateError
 from zonebloom.predicates import Equals, IsIn, IsNull, col, parse_predicate
 from zonebloom.predicates.coerce import fit_values
@@ -73,7 +74,7 @@ TYPES = [
     *((t, 1.5, 2.5) for t in (pa.float16(), pa.float32(), pa.float64())),
     *((t, "a", "b") for t in (pa.string(), pa.large_string(), pa.string_view())),
     *((t, b"a", b"b") for t in (pa.binary(), pa.large_binary(), pa.binary_view(), pa.binary(1))),
-    *((t(9, 2), Decimal("1.50"), Decimal("2.50")) for t in (pa.decimal32, pa.decimal64, pa.decimal128, pa.decimal256)),
+    *((t(9, 2), Decimal("1.50"), Decimal("2.50")) for t in (*NARROW_DECIMALS, pa.decimal128, pa.decimal256)),
     *((t, SMALL.date(), LARGE.date()) for t in (pa.date32(), pa.date64())),
     *((pa.timestamp(unit), SMALL, LARGE) for unit in ("s", "ms", "us", "ns")),
     *((pa.timestamp(unit, zone), *AWARE) for unit, zone in (("s", "UTC"), ("us", "+02:00"))),

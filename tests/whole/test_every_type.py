@@ -6,6 +6,7 @@ import datetime as dt
 import decimal
 import uuid
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -18,7 +19,7 @@ COLUMNS = {
     "string_view": pa.array([f"s{i}" for i in range(ROWS)], pa.string_view()),
     "binary_view": pa.array([b"%d" % i for i in range(ROWS)], pa.binary_view()),
     "large_string": pa.array([f"l{i}" for i in range(ROWS)], pa.large_string()),
-    "float16": pa.array([float(i) for i in range(ROWS)], pa.float16()),
+    "float16": pa.array(np.arange(ROWS, dtype=np.float16)),
     "decimal128": pa.array([decimal.Decimal(i) / 4 for i in range(ROWS)], pa.decimal128(10, 2)),
     "decimal256": pa.array([decimal.Decimal(i) / 4 for i in range(ROWS)], pa.decimal256(60, 2)),
     "bool": pa.array([i % 2 == 0 for i in range(ROWS)]),

@@ -113,6 +113,9 @@ class _Root(click.Group):
         return listed + [name for name in self.commands if name not in listed]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args:  # click's own `no_args_is_help` exits with 0 before click 8.2
+            click.echo(ctx.get_help(), err=True)
+            ctx.exit(2)
         return super().parse_args(ctx, [*args[1:2], "--help"] if args[:1] == ["help"] else args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -128,7 +131,6 @@ class _Root(click.Group):
 @click.group(
     cls=_Root,
     name="zonebloom",
-    no_args_is_help=True,
     context_settings={"show_default": True, "help_option_names": ["-h", "--help"], "max_content_width": _WIDTH},
 )
 @click.version_option(
@@ -193,9 +195,6 @@ def run() -> int:
         try:
             status = int(app(prog_name="zonebloom", standalone_mode=False) or 0)
             sys.stdout.flush()
-        except click.exceptions.NoArgsIsHelpError as error:
-            click.echo(error.format_message(), err=True)
-            status = 2
         except (Exception, KeyboardInterrupt, SystemExit) as error:  # noqa: BLE001 - the last handler
             cause = BrokenPipeError() if isinstance(error, SystemExit) else error  # click's sign of a closed pipe
             message, status = _told(cause)

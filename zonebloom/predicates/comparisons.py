@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from zonebloom.arrow import from_values, is_text, python_value, type_name
+from zonebloom.arrow import from_values, is_narrow_decimal, is_text, python_value, type_name
 from zonebloom.bloom.hashing import column_path, resolve_column
 from zonebloom.errors import PredicateError, first_line
 from zonebloom.predicates.coerce import fit_each, fit_values
@@ -118,7 +118,7 @@ def kernel_type(column_type: pa.DataType) -> pa.DataType:
         return pa.binary()
     if column_type == pa.float16():
         return pa.float32()
-    if pa.types.is_decimal32(column_type) or pa.types.is_decimal64(column_type):
+    if is_narrow_decimal(column_type):
         return pa.decimal128(column_type.precision, column_type.scale)
     if pa.types.is_null(column_type):
         return pa.int8()

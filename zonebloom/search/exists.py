@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zonebloom.arrow import plain_array
+from zonebloom.arrow import is_narrow_decimal, plain_array
 from zonebloom.bloom import hashing
 from zonebloom.bloom.zones import ZoneFilters, ZonesOfEach
 from zonebloom.errors import InvalidArgumentError
@@ -235,7 +235,7 @@ def comparable_keys(
 def comparable(values: pa.Array) -> pa.Array:
     """`values` in a type that Arrow's set lookup accepts, with one zero."""
     values = plain_array(values)
-    if pa.types.is_decimal32(values.type) or pa.types.is_decimal64(values.type):
+    if is_narrow_decimal(values.type):
         values = values.cast(pa.decimal128(values.type.precision, values.type.scale))
     if pa.types.is_floating(values.type):
         values = values.cast(pa.float64())

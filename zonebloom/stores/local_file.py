@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from zonebloom.errors import CorruptIndexError, DataFileError
 from zonebloom.stores.fingerprint import Fingerprint
+from zonebloom.stores.stored_file import SeekableFile
 
 _LARGE_BYTES = 1 << 20
 _HALF = 1 << 63
@@ -156,7 +157,7 @@ class LocalFile:
             status = os.stat(path)  # noqa: PTH116 - a plain string
             if not stat.S_ISREG(status.st_mode):  # to open a FIFO would block for ever
                 raise DataFileError(f"data file {path} must be a regular file", got=kind_of(status))
-            self._file = pa.OSFile(self.path, "rb")
+            self._file = open(path, "rb", buffering=0)  # noqa: SIM115, PTH123 - `close` closes it
         except FileNotFoundError as error:
             raise DataFileError(f"data file {path} must exist", got="no such file") from error
         except OSError as error:
@@ -172,6 +173,9 @@ class LocalFile:
         number = self._file.fileno()
         return [os.pread(number, length, offset) for offset, length in ranges]
 
+    def _read(self, offset: int, length: int) -> bytes:
+        return os.pread(self._file.fileno(), length, offset)
+
     def read_into(self, memory: memoryview, ranges: Sequence[tuple[int, int]]) -> int:
         """Fill `memory` with the bytes of all ranges, one after the other; the number of bytes."""
         number, position = self._file.fileno(), 0
@@ -183,8 +187,8 @@ class LocalFile:
         """Do nothing: the system reads ahead."""
 
     def arrow_file(self) -> Any:
-        """The opened file."""
-        return self._file
+        """The opened file, with its own position."""
+        return pa.PythonFile(SeekableFile(self.fingerprint.size, self._read), mode="r")
 
     def close(self) -> None:
         """Close the file."""
