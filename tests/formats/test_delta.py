@@ -169,6 +169,19 @@ def test_an_added_column_is_null_where_it_is_missing_and_known_before_a_refresh(
     assert opened.search("extra = 'x'").num_rows_kept == 10
 
 
+@pytest.mark.parametrize(("kind", "zone"), [("timestamp", "UTC"), ("timestamp_ntz", None)])
+def test_times_in_int96_are_those_that_spark_wrote_also_beyond_the_range_of_nanoseconds(tmp_path, kind, zone):
+    """deltalake has other times then: `9999-12-31`, which often stands for no end, is in 1816."""
+    hand_made(tmp_path, [("id", "long", 0, ""), ("t", kind, 0, "")], features=["timestampNtz"])
+    moments = [dt.datetime(year, 12, 31, tzinfo=zone and dt.UTC) for year in (1, 1582, 2024, 9999)]
+    table = rows(0, 4).select(["id"]).append_column("t", pa.array(moments, pa.timestamp("us", zone)))
+    add_file(tmp_path, "0.parquet", table, use_deprecated_int96_timestamps=True, store_schema=False)
+    index = build(tmp_path, ["id", "t"])
+    assert index.to_table("id >= 0") == table
+    for number, moment in enumerate(moments):
+        assert index.to_table(zb.col("t") == moment)["id"].to_pylist() == [number]
+
+
 def test_a_column_that_only_the_log_has_can_be_asked_for(root):
     from deltalake import Field, Schema  # noqa: F401
     from deltalake.schema import PrimitiveType
@@ -197,8 +210,8 @@ def hand_made(root: Path, fields, *, mode="none", partitions=(), features=()) ->
     delta_log.commit(root, {"protocol": protocol}, {"metaData": metadata})
 
 
-def add_file(root: Path, name: str, table: pa.Table, partition=None, how: str = "little") -> None:
-    pq.write_table(table, root / name, row_group_size=16)
+def add_file(root: Path, name: str, table: pa.Table, partition=None, how: str = "little", **options) -> None:
+    pq.write_table(table, root / name, row_group_size=16, **options)
     size, stats = (root / name).stat().st_size, json.dumps({"numRecords": table.num_rows})
     entry = {"path": spelled(name, how), "partitionValues": partition or {}, "size": size, "modificationTime": 1}
     delta_log.commit(root, {"add": entry | {"dataChange": True, "stats": stats}})

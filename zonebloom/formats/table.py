@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import pyarrow as pa
 
@@ -174,7 +174,12 @@ class TableSnapshot:
                 got=source.fingerprint.size,
             )
         rename = None if file.naming is None else partial(self._renamed, file)
-        return DataFile(source, rename, file.fingerprint, likely)
+        return DataFile(source, rename, file.fingerprint, likely, self._int96_unit)
+
+    @cached_property
+    def _int96_unit(self) -> Literal["ns", "us"]:
+        """The unit of times in INT96: nanoseconds, which end in the year 2262, only if the table has any."""
+        return "ns" if any("[ns" in str(field.type) for field in self.declared_by_table.schema) else "us"
 
     def _renamed(self, file: TableFile, footer: Footer) -> Footer:
         """`footer` with the table's names of the columns of `file`; the last results are kept."""

@@ -70,7 +70,9 @@ class DataFile:
         rename: Callable[[Footer], Footer] | None = None,
         logged: Fingerprint | None = None,
         likely: ByteRange | None = None,
+        int96_unit: Literal["ns", "us"] = "ns",
     ) -> None:
+        self._int96_unit = int96_unit
         self.fingerprint: Fingerprint = logged or source.fingerprint
         """The fingerprint of the version that is read; for a file of a table the log's."""
         self._source = source
@@ -280,7 +282,7 @@ class DataFile:
         stops: ArrayLike,
         columns: Sequence[str],
         *,
-        int96_unit: Literal["ns", "us"] = "ns",
+        int96_unit: Literal["ns", "us"] | None = None,
     ) -> pa.Table:
         """The rows `[starts[i], stops[i])` of one row group, in order, of top-level `columns`.
 
@@ -292,7 +294,7 @@ class DataFile:
         starts, stops
             Row offsets within the row group: sorted, disjoint, not empty.
         int96_unit
-            The unit of times in INT96; nanoseconds overflow beyond the years 1677 to 2262.
+            The unit of times in INT96; nanoseconds overflow beyond the years 1677 to 2262. By default that of the file.
 
         Raises
         ------
@@ -304,7 +306,7 @@ class DataFile:
         from zonebloom.formats.parquet.pages import read_cuts  # noqa: PLC0415 - a search does without
 
         self._check_names(columns)
-
+        int96_unit = int96_unit or self._int96_unit
         ranges = np.asarray(starts, np.int64), np.asarray(stops, np.int64)
         lengths = ranges[1] - ranges[0]
         present = [column for column in dict.fromkeys(columns) if self.schema.get_field_index(column) >= 0]
