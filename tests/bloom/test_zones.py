@@ -349,13 +349,14 @@ def test_many_keys_are_looked_up_by_a_kernel_however_few_zones_a_batch_has(monke
     expected = [bool(filter_.check_hashes(keys).any()) for filter_ in filters]
     assert len(zones.measured_fpp()) == len(filters)  # which loads the kernels
     used = []
-    plain = FilterChunk.may_contain
+    for plain in (FilterChunk.may_contain, FilterChunk.may_contain_any):
 
-    def noted(chunk, hashes, *, by_kernel):
-        used.append((len(chunk), by_kernel))
-        return plain(chunk, hashes, by_kernel=by_kernel)
+        def noted(chunk, *args, plain=plain):
+            used.append((len(chunk), plain.__name__))
+            return plain(chunk, *args)
 
-    monkeypatch.setattr(FilterChunk, "may_contain", noted)
+        monkeypatch.setattr(FilterChunk, plain.__name__, noted)
     assert zones.may_contain(keys).tolist() == expected
     assert zones.may_contain(keys[:3])[77]
-    assert used == [(1024, True), (6, True), (1024, False), (6, False)]
+    of_each = [(1024, "may_contain"), (6, "may_contain")]
+    assert used == [(1024, "may_contain_any"), (6, "may_contain_any"), *of_each, *of_each, *of_each]

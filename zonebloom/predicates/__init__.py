@@ -76,8 +76,10 @@ def parse_predicate(predicate: Any) -> Predicate:
 
         predicate = parse_sql(predicate)
     if isinstance(predicate, Predicate):
+        if not predicate.children:
+            return predicate
         predicate.check_depth()
-        return merged(predicate) if predicate.children else predicate
+        return merged(predicate)
     import pyarrow.compute as pc  # noqa: PLC0415 -- slow to import
 
     if isinstance(predicate, pc.Expression):

@@ -63,6 +63,11 @@ class _OfColumn(OfTerms):
         """The one term."""
         return (self.column,)
 
+    @property
+    def own_columns(self) -> Iterable[str]:
+        """The columns that the term reads."""
+        return columns_of(self.column)
+
 
 class Equals(_OfColumn):
     """``column = value``: TRUE in rows that equal `value`, NULL in null rows; a null `value` makes every row NULL.

@@ -221,7 +221,8 @@ class ColumnReader(ZoneFilters):
         numbers = (part.numbers(zones) for part, zones in zip(shares.parts, answers, strict=True))
         zones = np.concatenate([shares.silent, *numbers])
         if len(zones) <= _FEW_ZONES:
-            return np.sort(zones)
+            zones.sort()
+            return zones
         is_found = np.zeros(len(self), np.bool_)
         is_found[zones] = True
         return is_found.nonzero()[0]

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from zonebloom.bloom.numba_loading import is_worth_loading
-from zonebloom.bloom.split_block import block_index, block_indexes, masks, measured_fpp
+from zonebloom.bloom.split_block import block_index, block_indexes, measured_fpp
 from zonebloom.errors import InvalidZoneTableError
 
 if TYPE_CHECKING:
@@ -32,10 +32,11 @@ class FilterChunk:
 
     - `words`: uint32 words of the whole data buffer.
     - `starts`: int64, first word of each filter.
-    - `num_blocks`: int64, blocks of each filter; `uniform` is their common value, or 0.
+    - `num_blocks`: int64, blocks of each filter.
+    - `filters`: all words, shape `(num_zones, num_blocks, 8)`; None if the filters differ in size.
     """
 
-    __slots__ = ("num_blocks", "starts", "uniform", "words")
+    __slots__ = ("filters", "num_blocks", "starts", "words")
 
     def __init__(self, array: pa.BinaryArray | pa.LargeBinaryArray) -> None:
         offset_type = np.int64 if pa.types.is_large_binary(array.type) else np.int32
@@ -57,38 +58,27 @@ class FilterChunk:
         self.words: NDArray[np.uint32] = np.frombuffer(data, np.dtype("<u4"))
         self.starts: NDArray[np.int64] = (offsets[:-1].astype(np.int64) - base) // 4
         self.num_blocks: NDArray[np.int64] = sizes // BYTES_PER_BLOCK
-        first = int(self.num_blocks[0]) if len(sizes) else 0
-        self.uniform: int = first if first and bool((self.num_blocks == first).all()) else 0
+        is_uniform = len(sizes) > 0 and bool((sizes == sizes[0]).all())
+        self.filters = self.words.reshape(len(sizes), -1, 8) if is_uniform else None
 
     def __len__(self) -> int:
         return len(self.starts)
 
-    def may_contain(self, hashes: NDArray[np.uint64], *, by_kernel: bool) -> NDArray[np.bool_]:
-        """For each zone, whether any of `hashes` may have been inserted; False is certain."""
-        if len(self) == 0 or len(hashes) == 0:
-            return np.zeros(len(self), np.bool_)
-        if by_kernel:
-            return self._may_contain_many(hashes)
-        may_match = np.zeros(len(self), np.bool_)
-        for value in hashes.tolist():
-            may_match |= self._may_contain_one(int(value))
-        return may_match
-
-    def _may_contain_one(self, value: int) -> NDArray[np.bool_]:
-        hashes = np.array([value], np.uint64)
-        mask = masks(hashes)
-        if self.uniform:
-            words = self.words.reshape(len(self), self.uniform, 8)[:, block_index(value, self.uniform), :]
+    def may_contain(self, value: int, mask: NDArray[np.uint32]) -> NDArray[np.bool_]:
+        """For each zone, whether the hash `value`, which has this `mask`, may have been inserted; False is certain."""
+        if self.filters is not None:
+            blocks = self.filters[:, block_index(value, self.filters.shape[1])]
         else:
-            first = self.starts + block_indexes(hashes, self.num_blocks.astype(np.uint64)).astype(np.int64) * 8
-            words = self.words[first[:, None] + np.arange(8)]
-        return np.asarray(((words & mask) == mask).all(axis=1))
+            numbers = block_indexes(np.array([value], np.uint64), self.num_blocks.astype(np.uint64)).astype(np.int64)
+            blocks = self.words[(self.starts + numbers * 8)[:, None] + np.arange(8)]
+        return np.asarray(((blocks & mask) == mask).all(axis=1))
 
-    def _may_contain_many(self, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    def may_contain_any(self, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        """For each zone, whether any of `hashes` may have been inserted; by a kernel, which is faster for many."""
         from zonebloom.bloom.kernels import sbbf as kernels  # noqa: PLC0415 - a search of a few keys must not load Numba
 
-        if self.uniform:
-            return kernels.check_zones(self.words.reshape(len(self), self.uniform, 8), hashes)
+        if self.filters is not None:
+            return kernels.check_zones(self.filters, hashes)
         data = self.words.view(np.uint8)
         starts = (self.starts * 4).astype(np.uint64)
         return kernels.check_zones_at(data, starts, self.num_blocks.astype(np.uint32), hashes)
@@ -101,9 +91,8 @@ class FilterChunk:
     def copy_blocks(self, out: NDArray[np.uint32], first_zone: int, first_block: int) -> None:
         """As `BlockFilters.copy_blocks`, of zones of this chunk."""
         last_block = first_block + out.shape[1]
-        if self.uniform:
-            filters = self.words.reshape(len(self), self.uniform, 8)
-            out[:] = filters[first_zone : first_zone + len(out), first_block:last_block]
+        if self.filters is not None:
+            out[:] = self.filters[first_zone : first_zone + len(out), first_block:last_block]
             return
         for zone, blocks in enumerate(out, first_zone):
             blocks[:] = self.blocks(zone)[first_block:last_block]
@@ -116,7 +105,7 @@ class FilterChunk:
 
     def measured_fpp(self) -> NDArray[np.float64]:
         """The exact false positive probability of each filter, from its set bits."""
-        if self.uniform:
-            return measured_fpp(self.words.reshape(len(self), self.uniform, 8))
+        if self.filters is not None:
+            return measured_fpp(self.filters)
         parts = [measured_fpp(self.blocks(zone)[None]) for zone in range(len(self))]
         return np.concatenate(parts) if parts else np.zeros(0)
