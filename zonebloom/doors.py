@@ -30,8 +30,11 @@ if TYPE_CHECKING:
     from zonebloom.indexing.versions import Removal
     from zonebloom.options import Kind, Sizing
     from zonebloom.search.zone_table import ZoneTable
+    from zonebloom.stores.store import Store
 
 _log = logging.getLogger("zonebloom")
+_MOST_PLACES = 3
+"""Possible places of the index of a URL."""
 
 
 def open_index(
@@ -71,9 +74,13 @@ def open_index(
     Spec: specs/index-format.md#locations
     """
     given = absolute(path)
-    stores = [open_store(place, storage_options) for place in _places(given)]
-    asked = len(stores) if is_url(given) else 0  # at once: a request takes as long as all of them
-    for store, versions in zip(stores, concurrently(list_versions, stores, asked), strict=True):
+
+    def listed(place: str) -> tuple[Store, list[int]]:
+        store = open_store(place, storage_options)
+        return store, list_versions(store)
+
+    places_at_once = _MOST_PLACES if is_url(given) else 0  # a request takes as long as all of them
+    for store, versions in concurrently(listed, _places(given), places_at_once):
         if versions:
             snapshot = load_snapshot(store, version, versions)
             if dataset is None and given != store.location and not _is_of(given, snapshot.manifest.dataset):
@@ -96,8 +103,9 @@ def _is_of(given: str, described: Mapping[str, Any]) -> bool:
     root = described.get("root")
     if not isinstance(root, str):  # of a newer kind, which is refused when it is opened
         return True
-    is_link = not is_url(given) and os.path.realpath(root) == os.path.realpath(given)
-    return is_relative(root) or root == given or is_link
+    if is_relative(root) or root == given:
+        return True
+    return not is_url(given) and os.path.realpath(root) == os.path.realpath(given)
 
 
 def _places(given: str) -> Iterator[str]:

@@ -60,13 +60,14 @@ class LocalStore:
         self._num_cached = 0
 
     def _place(self, path: str) -> Path:
-        """The place of the object at `path`; a folder of the index must not be a link that leads out of it."""
+        """The place of the object at `path`; a folder of the index must not be a link, which may lead out of it."""
         folder = path.rpartition("/")[0]
         if folder not in self._own_folders:
-            place = self.root / folder
-            if os.path.realpath(place) != os.path.join(os.path.realpath(self.root), folder).rstrip("/"):  # noqa: PTH118 - plain
+            names = folder.split("/")
+            folders = map(self.absolute, itertools.accumulate(names, "{}/{}".format))
+            if ".." in names or any(map(os.path.islink, folders)):
                 raise CorruptIndexError(
-                    f"{place} must be a folder of the index",
+                    f"{self.root / folder} must be a folder of the index",
                     got="a link or a path out of it",
                     do="put the folder itself there",
                 )
@@ -86,12 +87,14 @@ class LocalStore:
 
     def size(self, path: str) -> int:
         """Bytes of the object at `path`."""
-        with _explained("read", self.root / path):
-            return self._place(path).lstat().st_size
+        place = self._place(path)
+        with _explained("read", place):
+            return place.lstat().st_size
 
     def read(self, path: str) -> bytes:
         """All bytes of the object at `path`."""
-        with _explained("read", self.root / path), os.fdopen(regular_file(self._place(path)), "rb") as file:
+        place = self._place(path)
+        with _explained("read", place), os.fdopen(regular_file(place), "rb") as file:
             return file.read()
 
     def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
@@ -126,14 +129,16 @@ class LocalStore:
 
     def mapping(self, path: str, sparse_size: int | None = None) -> LocalMapping:
         """The object at `path`, memory-mapped; the system does not read ahead of touched pages if its size is given."""
-        with _explained("read", self.root / path), os.fdopen(regular_file(self._place(path)), "rb") as file:
+        place = self._place(path)
+        with _explained("read", place), os.fdopen(regular_file(place), "rb") as file:
             return LocalMapping(file.fileno(), is_sparse=sparse_size is not None)
 
     def list(self, folder: str) -> list[str]:
         """Names of the objects in `folder`, in order; empty if there is no such folder."""
-        with _explained("list", self.root / folder):
+        place = self._place(f"{folder}/")
+        with _explained("list", place):
             try:
-                return sorted(entry.name for entry in os.scandir(self._place(f"{folder}/")) if entry.is_file())
+                return sorted(entry.name for entry in os.scandir(place) if entry.is_file())
             except (FileNotFoundError, NotADirectoryError):
                 return []
 
