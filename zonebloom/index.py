@@ -155,9 +155,10 @@ class Index(Searchable):
         return self._view_beside(snapshot, dict)[0]
 
     def _query(self, predicate: Predicate) -> Query:
-        """`predicate` on the data set as it is now; its files are listed while the index is asked."""
+        """`predicate` on the data set as it is now; an index in an object store is asked while the files are listed."""
         snapshot = self._snapshot
-        view, probes = self._view_beside(snapshot, partial(probed, predicate, snapshot))
+        ask = partial(probed, predicate, snapshot) if snapshot.store.is_remote else dict
+        view, probes = self._view_beside(snapshot, ask)
         return Query(view, predicate, probes)
 
     def _view_beside(self, snapshot: Snapshot, ask: Callable[[], _Answer]) -> tuple[View, _Answer]:
