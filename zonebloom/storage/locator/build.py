@@ -112,7 +112,7 @@ class LocatorParts:
         stops = partitioned.stops
         cuts = sorted({*stops.searchsorted(np.arange(0, stops[-1], _SORTED_PAIRS)).tolist(), num_partitions})
         most = int(np.diff(stops[cuts]).max(initial=0))
-        memory = [np.empty(most, np.uint64) for _ in range(_SORTERS + 2)]  # used in turn
+        memory = np.empty((_SORTERS + 2, most), np.uint64)  # used in turn; one large array has huge pages
 
         def merged(number: int) -> NDArray[np.uint64]:
             pairs = memory[number % len(memory)]
