@@ -71,9 +71,9 @@ class Explanation(Result):
     traffic: Traffic = field(default_factory=Traffic)
     """Requests and bytes of object stores; zeros if index and data are local."""
     list_seconds: float = 0.0
-    """Time to list the data set, and to read the footers of new and changed files."""
+    """Time to list the data set, and to read the footers of new files. A remote index is probed meanwhile."""
     search_seconds: float = 0.0
-    """Time to probe the filters."""
+    """Time to probe the filters of a local index."""
     false_zones: FalseZones | None = None
     """Present for one key or a list of keys, if the index covers the current version of every file."""
     table: Mapping[str, Any] = field(default_factory=dict)

@@ -56,12 +56,6 @@ class Searchable(ABC):
             query.view.check_known()
         return query
 
-    def _checked_view(self, *, strict: bool) -> View:
-        view = self.view()
-        if strict:
-            view.check_known()
-        return view
-
     def search(
         self,
         predicate: Predicate | str | Any = None,
@@ -164,7 +158,7 @@ class Searchable(ABC):
 
         tree = _condition(predicate, column, values)
         before, started = self.traffic, time.perf_counter()
-        query = Query(self._checked_view(strict=strict), tree)  # one after the other: each has a time of its own
+        query = self._checked_query(tree, strict=strict)
         listed = time.perf_counter()
         query.check()
         searched = time.perf_counter()
