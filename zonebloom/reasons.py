@@ -53,19 +53,6 @@ class ReasonCode(enum.StrEnum):
     """Most zones hold one of the values, so no index can exclude these zones."""
 
 
-OF_CONDITIONS = frozenset(
-    {
-        ReasonCode.COLUMN_NOT_INDEXED,
-        ReasonCode.PARTITION_COLUMN_IN_FILE,
-        ReasonCode.PREDICATE_NOT_SUPPORTED,
-        ReasonCode.NEGATED_PREDICATE,
-        ReasonCode.CAST_ON_COLUMN,
-        ReasonCode.TYPE_MISMATCH,
-    }
-)
-"""Codes for a part of a condition that no filter evaluated; other codes are about files and the index."""
-
-
 @dataclass(frozen=True, slots=True)
 class Reason:
     """One cause for which rows were kept, and its column or file."""

@@ -110,12 +110,12 @@ def _bound_leaf(node: Predicate, searched: Searched, probes: Probes) -> Step:
     column = searched.column(node.column)
     if column is None:
         message = f"column {node.column} has no filters; make them by {Words.BUILD_COLUMN.of(node.column)}"
-        return Undecided((Reason(ReasonCode.COLUMN_NOT_INDEXED, message, column=node.column),))
+        return Undecided(node, (Reason(ReasonCode.COLUMN_NOT_INDEXED, message, column=node.column),))
     probe = probes.get(id(node))
     if probe is None or probe.zones is not column.zones or probe.column_type != column.column_type:
         probe = Probe.of(column.zones, column.column_type, hashes_of(node, column.column_type))
     if isinstance(probe.numbers, Reason):
-        return Undecided((*column.reasons, probe.numbers))
+        return Undecided(node, (*column.reasons, probe.numbers))
     return InZones(column, probe.numbers)
 
 
@@ -131,4 +131,5 @@ def _unprobed(node: Predicate, searched: Searched) -> Undecided:
         code = ReasonCode.CAST_ON_COLUMN if is_wrapped else ReasonCode.PREDICATE_NOT_SUPPORTED
     else:
         raise PredicateError("a predicate must be one of zonebloom.predicates", got=type(node).__name__)
-    return Undecided((Reason(code, f"no filter can evaluate {as_sql(node)}", column=next(iter(columns), None)),))
+    reason = Reason(code, f"no filter can evaluate {as_sql(node)}", column=next(iter(columns), None))
+    return Undecided(node, (reason,))

@@ -82,6 +82,7 @@ class Decided(NamedTuple):
 class Undecided(NamedTuple):
     """A leaf that no filter can evaluate."""
 
+    leaf: Predicate
     reasons: tuple[Reason, ...]
 
 

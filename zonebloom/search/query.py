@@ -10,11 +10,11 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from zonebloom.errors import Words
-from zonebloom.predicates import Predicate
+from zonebloom.predicates import Condition, Predicate
 from zonebloom.predicates.selection import Bounds
-from zonebloom.reasons import OF_CONDITIONS, Reason, ReasonCode
+from zonebloom.reasons import Reason, ReasonCode
 from zonebloom.search.bind import bind
-from zonebloom.search.evaluate import evaluate
+from zonebloom.search.evaluate import BoundPredicate, Undecided, evaluate
 from zonebloom.search.probe import Probes
 from zonebloom.search.result import SearchResult
 from zonebloom.search.view import View
@@ -32,10 +32,14 @@ class Query:
     """Whether to use the filters inside files that the index does not describe."""
 
     @cached_property
+    def _bound(self) -> BoundPredicate:
+        return bind(self.predicate, self.view, self.probes)
+
+    @cached_property
     def result(self) -> SearchResult:
         """The rows that may match, with the fragment ids of the index."""
         view = self.view
-        bounds, reasons = evaluate(bind(self.predicate, view, self.probes))
+        bounds, reasons = evaluate(self._bound)
         if reasons:
             view.snapshot.warn_of_damage()
         bounds, told = self._narrowed(bounds, dict.fromkeys((*reasons, *view.reasons)))
@@ -79,17 +83,20 @@ class Query:
         return replace(self.result if is_same else self.result.renumbered(numbers), has_addresses=True)
 
     def check(self) -> None:
-        """Raise the error that a scan would raise, if no filter evaluated a part of the predicate.
+        """Raise the error that a scan would raise for a leaf that no filter evaluated.
 
         Raises
         ------
         PredicateError
             A literal cannot be compared with its column, or the condition cannot be evaluated on a row.
         """
-        if any(reason.code in OF_CONDITIONS for reason in self.result.reasons):
+        undecided = {id(step.leaf) for step in self._bound.steps if isinstance(step, Undecided)}
+        if undecided:
             from zonebloom.predicates.row_filter import to_expression  # noqa: PLC0415 - filters answer most queries
 
-            to_expression(self.predicate, self.view.plain_schema)
+            for leaf in self.predicate.walk():
+                if id(leaf) in undecided or isinstance(leaf, Condition):
+                    to_expression(leaf, self.view.plain_schema)
 
 
 def _in_file(reason: Reason) -> Reason:
