@@ -24,7 +24,7 @@ from zonebloom.errors import ConcurrentCommitError, CorruptIndexError, InvalidAr
 from zonebloom.formats import Dataset, DatasetSnapshot, dataset_from_json, open_dataset
 from zonebloom.options import COMMIT_EVERY, BuildOptions, has_bloom
 from zonebloom.predicates import Predicate
-from zonebloom.search.probe import probed
+from zonebloom.search.probe import Probes, probed
 from zonebloom.search.query import Query
 from zonebloom.search.searchable import Searchable
 from zonebloom.search.view import View
@@ -157,7 +157,7 @@ class Index(Searchable):
     def _query(self, predicate: Predicate) -> Query:
         """`predicate` on the data set as it is now; an index in an object store is asked while the files are listed."""
         snapshot = self._snapshot
-        ask = partial(probed, predicate, snapshot) if snapshot.store.is_remote else dict
+        ask: Callable[[], Probes] = partial(probed, predicate, snapshot) if snapshot.store.is_remote else dict
         view, probes = self._view_beside(snapshot, ask)
         return Query(view, predicate, probes)
 

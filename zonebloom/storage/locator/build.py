@@ -115,7 +115,7 @@ class LocatorParts:
         memory = np.empty((_SORTERS + 2, most), np.uint64)  # used in turn; one large array has huge pages
 
         def merged(number: int) -> NDArray[np.uint64]:
-            pairs = memory[number % len(memory)]
+            pairs: NDArray[np.uint64] = memory[number % len(memory)]
             return pairs[: partitioned.merge(cuts[number], cuts[number + 1], pairs)]
 
         with LocatorWriter(self._store, self._column, positions[order]) as writer:
