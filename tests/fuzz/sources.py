@@ -241,7 +241,7 @@ class Delta(Source):
 
     CHANGES = (
         *("append", "append", "append", "delete", "delete", "update", "overwrite", "replace", "merge"),
-        *("compact", "order", "vector", "vector", "checkpoint", "restore", "vacuum"),
+        *("compact", "order", "vector", "vector", "vector_again", "checkpoint", "restore", "vacuum"),
     )
     REFUSALS = (DeltaError, ValueError)
 
@@ -357,6 +357,14 @@ class Delta(Source):
             if "deletionVector" not in add and chosen:
                 delta_log.delete_rows(self.root, add, chosen, self.chance.choice("iup"))
 
+    def _vector_again(self) -> None:
+        """Another deletion vector in place of the last one, as after a backup of the log."""
+        log = self.root / "_delta_log"
+        last = max(log.glob("*.json"))
+        if "BY HAND" in last.read_text() and not list(log.glob(f"{last.stem}.checkpoint*")):
+            last.unlink()
+            self._vector()
+
     def _checkpoint(self) -> None:
         DeltaTable(self.root).create_checkpoint()
 
@@ -418,8 +426,9 @@ class Iceberg(Source):
     CHANGES = (
         *("append", "append", "append", "delete", "delete", "overwrite", "replace", "upsert"),
         *("positions", "positions", "vector", "vector", "rename", "drop", "add", "widen", "partition", "rollback"),
+        "take_up",
     )
-    RIVALS = (*CHANGES, "properties", "comment", "expire")
+    RIVALS = (*CHANGES, "properties", "comment", "expire", "branch")
     """What others do while a rewrite writes its files."""
     REFUSALS = (
         *(ValueError, NotImplementedError, pa.ArrowException, TypeError, KeyError, ValidationException),
@@ -476,6 +485,13 @@ class Iceberg(Source):
 
     def _append(self) -> None:
         self.table.append(self.some(self.fewer_columns()))
+
+    def _take_up(self) -> None:
+        """A file that another writer left: without ids, and often without statistics."""
+        self.number += 1
+        path = self.folder / f"taken up {self.number}.parquet"
+        pq.write_table(self.some(self.fewer_columns(), at_least=1), path, write_statistics=self.chance.random() < 0.5)
+        self.table.add_files([f"file://{path}"])
 
     def _overwrite(self) -> None:
         self.table.overwrite(self.some())
@@ -600,11 +616,19 @@ class Iceberg(Source):
         with self.table.update_schema() as change:
             change.update_column((self.chance.choice(self.columns).name,), doc=f"number {self.number}")
 
+    def _branch(self) -> None:
+        """Rows of another branch."""
+        self.number += 1
+        current = self.table.current_snapshot()
+        self.table.manage_snapshots().create_branch(current.snapshot_id, f"branch {self.number}").commit()
+        self.table.append(self.some(), branch=f"branch {self.number}")
+
     def _expire(self) -> None:
-        """All snapshots but the current one."""
-        current, expired = self.table.current_snapshot(), self.table.maintenance.expire_snapshots()
+        """All snapshots but those of branches."""
+        named = {reference.snapshot_id for reference in self.table.refs().values()}
+        expired = self.table.maintenance.expire_snapshots()
         for snapshot in self.table.snapshots():
-            if snapshot != current:
+            if snapshot.snapshot_id not in named:
                 expired = expired.by_id(snapshot.snapshot_id)
         expired.commit()
 
