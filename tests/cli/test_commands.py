@@ -298,6 +298,7 @@ def test_the_man_page_has_every_command_and_option():
     for name in COMMANDS:
         assert f".SS zonebloom {name} " in page
         assert all(text in page for text in options_of(name))
+    assert ".B PATH\n\n" not in page, "each argument once"
 
 
 @pytest.mark.parametrize(

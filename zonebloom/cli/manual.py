@@ -47,7 +47,7 @@ def man(context: click.Context) -> None:
                     ]
             for option in command.get_params(of_command):
                 record = option.get_help_record(of_command)
-                if record:
+                if record and record[1]:  # an argument has no description here
                     lines += [".TP", f".B {_escaped(record[0])}", _escaped(record[1])]
             for example in getattr(command, "examples", ()):
                 lines += [".PP", ".EX", _escaped(f"zonebloom {example}"), ".EE"]
