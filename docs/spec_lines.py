@@ -7,7 +7,7 @@ A line that begins with one of both becomes a link before the sections. A consta
 from __future__ import annotations
 
 import re
-from importlib import import_module
+from collections.abc import Iterator
 from typing import Any
 
 import griffe
@@ -29,8 +29,17 @@ class SpecLines(griffe.Extension):
             place = start.start() if start else len(text)
             obj.docstring.value = text[:place] + line + text[place:]
 
-    def on_function(self, *, func: griffe.Function, **_: Any) -> None:
-        """Show the values of constants."""
-        for parameter in func.parameters:
-            if isinstance(parameter.default, griffe.ExprName) and parameter.default.name.isupper():
-                parameter.default = repr(getattr(import_module(func.module.path), parameter.default.name))
+    def on_package(self, *, pkg: griffe.Module, loader: griffe.GriffeLoader, **_: Any) -> None:
+        """Show the values of constants; nothing is imported, because engines may be missing."""
+        for function in _functions(pkg):
+            for parameter in function.parameters:
+                if isinstance(parameter.default, griffe.ExprName) and parameter.default.name.isupper():
+                    parameter.default = str(loader.modules_collection[parameter.default.canonical_path].value)
+
+
+def _functions(parent: griffe.Module | griffe.Class) -> Iterator[griffe.Function]:
+    for member in parent.members.values():
+        if isinstance(member, griffe.Function):
+            yield member
+        elif isinstance(member, griffe.Module | griffe.Class):
+            yield from _functions(member)
