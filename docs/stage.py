@@ -22,7 +22,7 @@ from zonebloom.cli.root import SECTIONS
 
 ROOT = Path(__file__).parent.parent
 STAGED = ROOT / "build" / "docs"
-OUTSIDE = [ROOT / name for name in ("bench/growth.png", "CHANGELOG.md", "CONTRIBUTING.md")]
+OUTSIDE = [ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"]
 _LINK = re.compile(r"\]\(\.\./((?:\.\./)*(?:specs/|bench/README|CHANGELOG|CONTRIBUTING))")
 _COSTS = re.compile(r"<!-- bench:begin -->\n(.*?)<!-- bench:end -->", re.DOTALL)
 _COMMANDS_OF_AN_OPTION = 8
@@ -33,9 +33,12 @@ def main() -> None:
     """Write all pages anew."""
     shutil.rmtree(STAGED, ignore_errors=True)
     shutil.copytree(ROOT / "docs", STAGED, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
-    for path in (*OUTSIDE, *ROOT.glob("specs/*.md")):
-        _staged(path.relative_to(ROOT)).write_bytes(path.read_bytes())
-    for name, text in (*bench_pages(), *command_pages()):
+    shutil.copy(ROOT / "bench" / "growth.png", _staged("bench/growth.png"))
+    outside = ((path.relative_to(ROOT), path.read_text("utf-8")) for path in (*OUTSIDE, *ROOT.glob("specs/*.md")))
+    for name, text in (*outside, *bench_pages()):
+        hidden = "navigation, toc" if str(name).startswith("bench/") else "navigation"  # for wide tables
+        _staged(name).write_text(f"---\nhide: [{hidden}]\n---\n\n{text}", "utf-8")
+    for name, text in command_pages():
         _staged(name).write_text(text, "utf-8")
     for page in STAGED.rglob("*.md"):
         page.write_text(finished(page.read_text("utf-8")), "utf-8")
@@ -62,7 +65,7 @@ def bench_pages() -> Iterator[tuple[str, str]]:
     head, *parts = re.split(r"^## ", (ROOT / "bench" / "README.md").read_text("utf-8"), flags=re.MULTILINE)
     names = [part.partition("\n")[0] for part in parts]
     for name, part in zip(names, parts, strict=True):
-        yield f"bench/{name}.md", f"---\nhide: [navigation, toc]\n---\n\n# {part}"  # wide tables
+        yield f"bench/{name}.md", f"# {part}"
     yield "bench/README.md", head + "\n".join(f"- [{name}]({name}.md)" for name in names)
 
 
