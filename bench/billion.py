@@ -49,8 +49,8 @@ ended.set()
 watcher.join()
 lines = Path("/proc/self/status").read_text().splitlines()
 peak = 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
-[column] = index.info()["columns"]
-print(json.dumps([seconds, cpu, peak, max(used), column["index_bytes"], column["segments"]]))
+[column] = index.indexed_columns()
+print(json.dumps([seconds, cpu, peak, max(used), column.index_bytes, sum(column.segments.values())]))
 """
 
 

@@ -130,7 +130,7 @@ def _measure(lake: Path, bare_paths: list[Path], *, is_touched: bool) -> tuple[f
     first = time.perf_counter() - began
     opened = zb.open_index(lake)
     assert opened.verify(sample=0.25).is_sound
-    size = opened.info()["columns"][0]["index_bytes"]
+    size = opened.indexed_columns()[0].index_bytes
     piece = np.random.default_rng(0).bytes(4 << 20)
 
     def write() -> None:

@@ -32,8 +32,8 @@ import zonebloom as zb
 began = time.perf_counter()
 index = zb.build_index(sys.argv[1], ["key"], workers=int(sys.argv[2]))
 elapsed = time.perf_counter() - began
-info = index.info()
-print(json.dumps([imported, peak(), elapsed, info["num_rows"], info["columns"][0]["index_bytes"]]))
+[column] = index.indexed_columns()
+print(json.dumps([imported, peak(), elapsed, index.num_rows, column.index_bytes]))
 """
 
 

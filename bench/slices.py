@@ -157,7 +157,7 @@ done.set()
 thread.join()
 status = dict(line.split(":", 1) for line in open("/proc/self/status").read().splitlines())
 cpu = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
-size = index.info()["columns"][0]["index_bytes"]
+size = index.indexed_columns()[0].index_bytes
 hwm = int(status["VmHWM"].split()[0]) * 1024
 print(json.dumps({"cpu": cpu, "wall": wall, "anonymous": peak * 1024, "peak": hwm, "bytes": size}))
 """
@@ -335,7 +335,7 @@ def against_lance(result: Result, folder: Path) -> None:
         pq.write_table(table, folder / "lake" / f"part-{number:05}.parquet", **options)
         lance.write_dataset(table, folder / "peer", mode="append" if number else "create", max_rows_per_file=rows)
     index = zb.build_index(folder / "lake", "key", rows_per_zone=ROWS_PER_ZONE, fpp=FPP)
-    assert index.info()["columns"][0]["num_zones"] == SHARED
+    assert index.indexed_columns()[0].num_zones == SHARED
     data = lance.dataset(folder / "peer")
     parameters = {"number_of_items": ROWS_PER_ZONE, "probability": FPP}
     data.create_scalar_index("key", IndexConfig(index_type="bloomfilter", parameters=parameters))

@@ -46,8 +46,8 @@ with cluster.running(MASTER) as spark:
     zonebloom.create_index(sys.argv[1], ["key"], index=sys.argv[2] + ".first")
     before = peak()
     index = zonebloom.create_index(sys.argv[2], ["key"])
-    info = index.info()
-    print(json.dumps([before, peak(), info["num_fragments"], info["num_rows"], info["columns"][0]["index_bytes"]]))
+    num_bytes = index.indexed_columns()[0].index_bytes
+    print(json.dumps([before, peak(), index.num_fragments, index.num_rows, num_bytes]))
 """
 
 

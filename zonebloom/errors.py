@@ -41,7 +41,7 @@ class Words(enum.Enum):
         'a refresh with mode="full", kind="both" makes them',
         "`zonebloom refresh PATH --mode full --kind both`",
     )
-    ADD_PARQUET_BLOOMS = "add_parquet_blooms writes copies that do", "--add writes copies that do"
+    ADD_PARQUET_BLOOMS = "add_parquet_blooms writes copies that do", "`zonebloom add-blooms` writes copies that do"
     CONDITION = (
         "give a predicate, or both column= and values=",
         "give --where \"user_id = '…'\", or both --column and --values",

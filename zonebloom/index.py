@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 import os
-from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from functools import partial
@@ -22,7 +21,7 @@ import pyarrow as pa
 
 from zonebloom.errors import ConcurrentCommitError, CorruptIndexError, InvalidArgumentError
 from zonebloom.formats import Dataset, DatasetSnapshot, dataset_from_json, open_dataset
-from zonebloom.options import COMMIT_EVERY, BuildOptions, has_bloom
+from zonebloom.options import COMMIT_EVERY, BuildOptions
 from zonebloom.predicates import Predicate
 from zonebloom.search.probe import Probes, probed
 from zonebloom.search.query import Query
@@ -45,8 +44,9 @@ if TYPE_CHECKING:
     from zonebloom.indexing.verify import Verification
     from zonebloom.indexing.versions import Vacuum, Version
     from zonebloom.options import Kind, Sizing
+    from zonebloom.rendering import Results
     from zonebloom.search.arrow_dataset import IndexedDataset
-    from zonebloom.search.status import Info, Status
+    from zonebloom.search.status import IndexedColumn, Status
     from zonebloom.search.zone_table import ZoneTable
 
 _REFRESH_ATTEMPTS = 4
@@ -102,7 +102,9 @@ class Index(Searchable):
 
     def _repr_html_(self) -> str:
         """The facts of the open version, for notebooks; nothing is listed."""
-        return self.info()._repr_html_()
+        from zonebloom.rendering import headed  # noqa: PLC0415 - a plain search shows nothing
+
+        return headed(repr(self), self.indexed_columns()._repr_html_())
 
     def _dataset_of(self, snapshot: Snapshot) -> Dataset:
         if self._given is not None:
@@ -148,6 +150,16 @@ class Index(Searchable):
     def num_fragments(self) -> int:
         """Number of data files that the index describes."""
         return len(self._snapshot.fragments)
+
+    @property
+    def num_rows(self) -> int:
+        """Number of rows of these files."""
+        return int(self._snapshot.fragments.num_rows.sum())
+
+    @property
+    def dataset_kind(self) -> str:
+        """The kind of the data set: parquet, delta, iceberg or lance."""
+        return str(self._snapshot.manifest.dataset["kind"])
 
     def view(self) -> View:
         """The index against the data set as it is now; the last view again if nothing changed."""
@@ -282,7 +294,7 @@ class Index(Searchable):
         return files_for(view, column, asked)
 
     def status(self) -> Status:
-        """The files that the index covers now, and the files that a search reads whole; print it.
+        """What the index holds, the files that it covers now, and the files that a search reads whole; print it.
 
         Reports damage that is visible when a part is opened. `verify` reads every byte.
 
@@ -294,6 +306,12 @@ class Index(Searchable):
 
         return status(self.view())
 
+    def indexed_columns(self) -> Results[IndexedColumn]:
+        """Parameters and size of each column; nothing is listed. Print it, or iterate it."""
+        from zonebloom.search.status import indexed_columns  # noqa: PLC0415 - a plain search does without
+
+        return indexed_columns(self._snapshot)
+
     def column_type(self, column: str) -> pa.DataType:
         """Arrow type of an indexed column.
 
@@ -303,42 +321,6 @@ class Index(Searchable):
             The column is not indexed.
         """
         return self._column(column).column_type
-
-    def info(self) -> Info:
-        """Version, counts, and each column's parameters and size; `zonebloom info --format json` prints the same."""
-        from zonebloom.search.status import Info  # noqa: PLC0415 - a plain search does without
-
-        manifest = self._snapshot.manifest
-        num_rows = int(self._snapshot.fragments.num_rows.sum())
-        columns = [
-            {
-                "name": entry.name,
-                "type": str(entry.column_type),
-                "kind": entry.kind,
-                "rows_per_zone": entry.rows_per_zone,
-                "fpp": entry.fpp if has_bloom(entry.kind) else None,
-                "sizing": entry.sizing if has_bloom(entry.kind) else None,
-                "num_zones": (num_zones := self._snapshot.num_live_zones(entry)),
-                "num_gone_zones": entry.num_zones - num_zones,
-                "index_bytes": entry.index_bytes,
-                "bytes_per_row": round(entry.index_bytes / num_rows, 4) if num_rows else 0.0,
-                "segments": len(entry.segments),
-                "is_unfinished": entry.is_unfinished,
-                "kinds": dict(sorted(Counter(segment.kind for segment in entry.segments).items())),
-            }
-            for entry in manifest.columns
-        ]
-        document: dict[str, Any] = {
-            "index": self.location,
-            "dataset": self.data.location,
-            "dataset_kind": manifest.dataset["kind"],
-            **{key: manifest.dataset[key] for key in ("table_version", "snapshot_id") if key in manifest.dataset},
-            "version": manifest.version,
-            "num_fragments": self.num_fragments,
-            "num_rows": num_rows,
-            "columns": columns,
-        }
-        return Info(document)
 
     def _column(self, name: str) -> ColumnEntry:
         entry = self._snapshot.manifest.column(name)

@@ -114,8 +114,8 @@ class Results(list[_ItemT]):
     """A list of results of one kind, shown as a table."""
 
     def table(self) -> Table:
-        """A row for each result, a column for each field."""
-        names = list(self[0].__dataclass_fields__) if self else []
+        """A row for each result, a column for each field of its `repr`."""
+        names = [name for name, field in self[0].__dataclass_fields__.items() if field.repr] if self else []
         return Table(list(map(label, names)), [[getattr(result, name) for name in names] for result in self])
 
     def __str__(self) -> str:
@@ -153,6 +153,8 @@ def text(value: Any) -> str:
         return f"{value:,.3g}" if abs(value) < 1000 else f"{value:,.0f}"  # noqa: PLR2004 - no 1.23e+03
     if isinstance(value, datetime):
         return f"{value:%Y-%m-%d %H:%M:%S}Z"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {text(inner)}" for name, inner in value.items())
     if isinstance(value, (list, tuple)) and not isinstance(value, Share):
         return ", ".join(shortened(map(text, value), 8)) or "none"
     return str(value)

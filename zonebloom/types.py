@@ -11,12 +11,13 @@ from zonebloom.indexing.whatif import Forecast
 from zonebloom.search.arrow_dataset import IndexedDataset
 from zonebloom.search.explain import Explanation
 from zonebloom.search.result import SearchResult
-from zonebloom.search.status import Status
+from zonebloom.search.status import IndexedColumn, Status
 from zonebloom.search.unindexed_lake import UnindexedLake
 
 __all__ = [
     "Explanation",
     "Forecast",
+    "IndexedColumn",
     "IndexedDataset",
     "LanceAudit",
     "LanceExport",

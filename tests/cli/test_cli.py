@@ -62,7 +62,7 @@ def test_build_elsewhere_and_anew(flat_lake, run, tmp_path):
     assert again.code == 2
     assert again.err.startswith("zonebloom: ")
     assert run("build", flat_lake.root, "-c", "user_id", "--index", place, "--overwrite").code == 0
-    assert run("info", flat_lake.root, "--index", place, "-f", "json").document["version"] == 2
+    assert run("status", flat_lake.root, "--index", place, "-f", "json").document["version"] == 2
     assert not index_of(flat_lake.root).exists()
 
 
@@ -92,7 +92,7 @@ def test_an_index_of_another_data_set_is_refused(lake, run, make_lake, tmp_path)
     """Its rows would be those of the other one, and no row of this one would be found."""
     other = make_lake(name="other", seed=9)
     place = index_of(lake.root)
-    for command in (("search", "-w", "user_id = 'x'"), ("scan", "-w", "user_id = 'x'"), ("refresh",), ("info",)):
+    for command in (("search", "-w", "user_id = 'x'"), ("scan", "-w", "user_id = 'x'"), ("refresh",), ("status",)):
         outcome = run(command[0], other.root, *command[1:], "--index", place)
         assert (outcome.code, outcome.out) == (2, "")
         assert f"which is {lake.root}, got {other.root}; name that" in outcome.err
@@ -202,14 +202,11 @@ def test_explain(lake, run):
     assert {reason["code"] for reason in found["reasons"]} == {"COLUMN_NOT_INDEXED", "OR_WITH_UNINDEXED_BRANCH"}
 
 
-def test_info(lake, run):
-    text = run("info", lake.root)
+def test_status_has_the_columns(lake, run):
+    text = run("status", lake.root)
     assert (text.code, text.err) == (0, "")
     assert "user_id    string  bloom     33            256" in text.out
-    found = run("info", lake.root, "--format", "json").document
-    assert {"version", "num_fragments", "num_rows", "columns"} <= set(found)
-    keys = {"name", "type", "rows_per_zone", "fpp", "sizing", "num_zones", "index_bytes", "bytes_per_row", "segments"}
-    assert keys <= set(found["columns"][0])
+    assert run("status", lake.root, "--format", "json").document == zb.open_index(lake.root).status().to_dict()
 
 
 def test_verify(lake, run):
@@ -226,7 +223,7 @@ def test_verify(lake, run):
 @pytest.mark.parametrize("ending", [".arrow", ".parquet"])
 def test_export_has_exactly_the_five_columns_and_import_takes_it_back(lake, run, tmp_path, ending):
     output = tmp_path / f"zones{ending}"
-    exported = run("export", lake.root, "--column", "user_id", "-o", output)
+    exported = run("lance", "export", lake.root, "--column", "user_id", "-o", output)
     assert (exported.code, exported.out, exported.err) == (0, "", f"wrote 33 zones to {output}\n")
     table = read(output)
     assert table.column_names == FIVE
@@ -236,7 +233,7 @@ def test_export_has_exactly_the_five_columns_and_import_takes_it_back(lake, run,
     assert metadata == {b"bloomfilter_item": b"256", b"bloomfilter_probability": b"0.00057"}
     before = zb.open_index(lake.root).zone_table("user_id").to_arrow().combine_chunks()
     place = tmp_path / "imported"
-    imported = run("import", output, lake.root, "--column", "user_id", "--index", place)
+    imported = run("lance", "import", lake.root, "--input", output, "--column", "user_id", "--index", place)
     assert (imported.code, imported.err) == (0, "")
     again = zb.open_index(place)
     assert again.zone_table("user_id").to_arrow().combine_chunks().equals(before, check_metadata=True)
@@ -248,10 +245,12 @@ def test_export_has_exactly_the_five_columns_and_import_takes_it_back(lake, run,
 def test_import_refuses_what_is_no_zone_table(lake, run, tmp_path):
     for name, content in (("a.arrow", b"garbage"), ("a.parquet", b"garbage"), ("b.arrow", b"")):
         (tmp_path / name).write_bytes(content)
-        outcome = run("import", tmp_path / name, lake.root, "-c", "user_id", "--index", tmp_path / "i")
+        outcome = run("lance", "import", lake.root, "-i", tmp_path / name, "-c", "user_id", "--index", tmp_path / "i")
         assert (outcome.code, outcome.err.count("\n")) == (1, 1)
     pq.write_table(pa.table({"x": [1]}), tmp_path / "c.parquet")
-    outcome = run("import", tmp_path / "c.parquet", lake.root, "-c", "user_id", "--index", tmp_path / "i")
+    outcome = run(
+        "lance", "import", lake.root, "-i", tmp_path / "c.parquet", "-c", "user_id", "--index", tmp_path / "i"
+    )
     assert (outcome.code, "must have the column fragment_id" in outcome.err) == (1, True)
 
 
@@ -267,7 +266,7 @@ def test_import_refuses_what_is_no_zone_table(lake, run, tmp_path):
             2,
             "--output must end in .csv or .arrow or .parquet",
         ),
-        (("export", "LAKE", "--column", "user_id", "-o", "out.csv"), 2, "must end in .arrow or .parquet"),
+        (("lance", "export", "LAKE", "--column", "user_id", "-o", "out.csv"), 2, "must end in .arrow or .parquet"),
         (("exists", "LAKE", "--column", "user_id", "--values", "/nowhere"), 2, "must be a readable file"),
         (("exists", "LAKE", "--column", "userid", "--values", "/dev/null"), 2, "did you mean user_id"),
         (("verify", "LAKE", "--sample", "0"), 2, "sample must be"),
@@ -314,7 +313,7 @@ def test_bad_data_is_status_1_and_warnings_go_to_stderr(lake, run):
     shutil.rmtree(index_of(lake.root))
     built = run("build", lake.root, "-c", "user_id", "-f", "json")
     assert built.code == 0
-    assert built.document["num_fragments"] == 3
+    assert built.document["num_files"] == 4
     assert built.err.startswith("zonebloom: warning: ")
     assert built.err.count("\n") == 1
 

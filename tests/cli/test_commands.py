@@ -20,11 +20,11 @@ from click.testing import CliRunner
 
 import zonebloom as zb
 from zonebloom import cli
-from zonebloom.cli.root import SECTIONS
+from zonebloom.cli.root import SECTIONS, each_command
 from zonebloom.errors import InvalidArgumentError
 from zonebloom.indexing.versions import duration
 
-COMMANDS = cli.app.commands
+COMMANDS = dict(each_command())
 OF_A_PATH = {name for name, command in COMMANDS.items() if any(one.name == "path" for one in command.params)}
 WRITERS = {"build", "refresh", "optimize", "vacuum", "delete"}
 
@@ -39,7 +39,7 @@ def help_of(*names):
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help_fits_80_columns_and_ends_with_examples_that_parse(name):
-    text = help_of(name)
+    text = help_of(*name.split())
     assert max(map(len, text.splitlines())) <= 80
     examples = [line.strip() for line in text.partition("Examples:\n")[2].splitlines()]
     assert examples
@@ -48,8 +48,8 @@ def test_help_fits_80_columns_and_ends_with_examples_that_parse(name):
     for example in examples:
         tokens = shlex.split(example)
         end = next((n for n, token in enumerate(tokens) if token in {"|", "||", ">", ">>", "<"}), None)
-        program, command, *arguments = tokens[:end]
-        assert (program, command) == ("zonebloom", name)
+        assert tokens[:end][: 1 + len(name.split())] == ["zonebloom", *name.split()]
+        arguments = tokens[1 + len(name.split()) : end]
         with COMMANDS[name].make_context(name, arguments) as context:
             assert context.params is not None
 
@@ -60,7 +60,7 @@ def test_the_list_of_commands_is_by_task_and_cuts_nothing():
     assert max(map(len, text.splitlines())) <= 80
     places = [text.index(f"\n  {name} ") for names in SECTIONS.values() for name in names]
     assert places == sorted(places)
-    assert {name for names in SECTIONS.values() for name in names} <= set(COMMANDS)
+    assert {name for names in SECTIONS.values() for name in names} <= set(cli.app.commands)
 
 
 def test_an_option_means_the_same_everywhere():
@@ -76,7 +76,7 @@ def test_an_option_means_the_same_everywhere():
 def test_what_every_command_has(name):
     options = options_of(name)
     assert {"--format", "-f", "--storage-option", "--verbose"} <= set(options)
-    assert "--index" in options or name in {"whatif", "blooms", "audit"}  # which need none
+    assert "--index" in options or name in {"whatif", "blooms", "add-blooms", "lance audit"}  # which need none
     assert list(options).index("--storage-option") > len(options) - 4
 
 
@@ -89,7 +89,9 @@ def test_what_some_commands_have():
     assert having("--dry-run") == WRITERS
     assert having("--workers") == having("--commit-every") == {"build", "refresh"}
     assert having("--limit") == {"search", "scan"}
-    assert having("--output") - {"blooms"} == {"scan", "export", "report"} == having("--overwrite") - {"build"}
+    assert (
+        having("--output") - {"add-blooms"} == {"scan", "lance export", "report"} == having("--overwrite") - {"build"}
+    )
 
 
 @pytest.mark.parametrize("name", sorted(OF_A_PATH))
@@ -102,12 +104,13 @@ def test_json_is_json_for_every_command(name, flat_lake, tmp_path, run):
     zones = zb.open_index(root).zone_table("user_id").to_arrow()
     pq.write_table(zones, tmp_path / "zones.parquet")
     more = {
+        "add-blooms": ("-c", "device_id", "-o", tmp_path / "copies"),
         "build": ("-c", "device_id"),
         "delete": ("--yes",),
         "exists": ("-c", "user_id", "--values", tmp_path / "ids.txt"),
         "explain": ("-w", "user_id = 'u'"),
-        "export": ("-c", "user_id", "-o", tmp_path / "z.arrow"),
-        "import": ("-c", "user_id", "--index", tmp_path / "index"),
+        "lance export": ("-c", "user_id", "-o", tmp_path / "z.arrow"),
+        "lance import": ("-i", tmp_path / "zones.parquet", "-c", "user_id", "--index", tmp_path / "index"),
         "locate": ("-c", "user_id", "--values", tmp_path / "ids.txt"),
         "report": ("-o", tmp_path / "report.html"),
         "restore": ("1",),
@@ -115,11 +118,10 @@ def test_json_is_json_for_every_command(name, flat_lake, tmp_path, run):
         "search": ("-w", "user_id = 'u'"),
         "whatif": ("-c", "user_id"),
     }
-    if name == "audit":
+    if name == "lance audit":
         root = tmp_path / "t.lance"
         lance.write_dataset(pa.table({"user_id": ["u"]}), str(root))
-    first = (tmp_path / "zones.parquet",) if name == "import" else ()
-    done = run(name, *first, root, *more.get(name, ()), "-f", "json")
+    done = run(*name.split(), root, *more.get(name, ()), "-f", "json")
     assert done.code == 0
     assert done.document is not None
 
@@ -158,14 +160,14 @@ def shell(line, **environment):
 
 
 def test_a_full_disk_is_one_line(built):
-    for command in ("scan -w 'amount IS NOT NULL'", "info"):
+    for command in ("scan -w 'amount IS NOT NULL'", "status"):
         name, _, rest = command.partition(" ")
         done = shell(f"zonebloom {name} {built} {rest} > /dev/full")
         assert (done.returncode, done.stderr) == (1, "zonebloom: cannot read or write: No space left on device\n")
 
 
 def test_a_closed_stdout_is_no_traceback(built):
-    done = shell(f"zonebloom info {built} >&-")
+    done = shell(f"zonebloom status {built} >&-")
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -245,12 +247,12 @@ def test_names_are_utf8_in_any_locale(tmp_path, locale):
 
 
 def test_an_error_of_ours_is_one_line_and_verbose_shows_where(built, capsys, monkeypatch):
-    monkeypatch.setattr("zonebloom.index.Index.info", lambda _self: 1 / 0)
-    monkeypatch.setattr(sys, "argv", ["zonebloom", "info", str(built)])
+    monkeypatch.setattr("zonebloom.index.Index.status", lambda _self: 1 / 0)
+    monkeypatch.setattr(sys, "argv", ["zonebloom", "status", str(built)])
     assert cli.run() == 1
     message = "zonebloom: internal error: ZeroDivisionError: division by zero; add --verbose to see where\n"
     assert capsys.readouterr().err == message
-    monkeypatch.setattr(sys, "argv", ["zonebloom", "info", str(built), "--verbose"])
+    monkeypatch.setattr(sys, "argv", ["zonebloom", "status", str(built), "--verbose"])
     assert cli.run() == 1
     err = capsys.readouterr().err
     assert "Traceback" in err

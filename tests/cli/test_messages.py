@@ -73,7 +73,11 @@ COMMANDS = [
     ("report {}/lake -o {}/r", 2, "--output must end in .html"),
     ("search {}/lake --older-than 7d", 2, "No such option"),
     ("vacuum {}/lake --older-than 7days", 2, "must be like 7d, 12h or 30m"),
-    ("export {}/lake -c amount -o {}/x.arrow", 2, "column amount is not indexed; zonebloom build PATH --column amount"),
+    (
+        "lance export {}/lake -c amount -o {}/x.arrow",
+        2,
+        "column amount is not indexed; zonebloom build PATH --column amount",
+    ),
 ]
 
 
@@ -112,12 +116,16 @@ def test_advice_of_a_locator_without_filters_is_a_command(data, run, tmp_path):
     place = ("--index", str(tmp_path / "index"), "-o", str(tmp_path / "x.arrow"))
     assert (
         "`zonebloom refresh PATH --mode full --kind both`"
-        in run("export", str(data / "bare"), "-c", "user_id", *place)[2]
+        in run("lance", "export", str(data / "bare"), "-c", "user_id", *place)[2]
     )
 
 
 def test_files_without_filters_of_their_own_say_how_to_get_some(data, run):
-    assert run("blooms", str(data / "polars")) == (0, "", "no file has one; --add writes copies that do\n")
+    assert run("blooms", str(data / "polars")) == (
+        0,
+        "",
+        "no file has one; `zonebloom add-blooms` writes copies that do\n",
+    )
 
 
 def test_rows_without_a_condition_need_a_limit(data, run):
@@ -146,8 +154,8 @@ def test_advice_of_explain_is_a_command(data, run):
 
 def test_a_refresh_of_what_never_was_says_so(data, run):
     for option, expected, told in (
-        (("--part", "month_77.parquet"), 0, "no file is at month_77.parquet, neither in the data set nor in the index"),
-        (("--part", "day=9"), 0, "no file is at day=9"),
+        (("--path", "month_77.parquet"), 0, "no file is at month_77.parquet, neither in the data set nor in the index"),
+        (("--path", "day=9"), 0, "no file is at day=9"),
         (("--partition", "day=9"), 2, "no file has day=9"),
     ):
         code, _, err = run("refresh", str(data / "lake"), *option)
@@ -168,8 +176,8 @@ def test_a_build_says_where_the_index_is_and_what_was_skipped(data, run, tmp_pat
     code, out, err = run("build", str(data / "bare"), "-c", "amount", "--index", str(tmp_path / "index"))
     assert code == 0
     assert f"the index is {tmp_path / 'index'}" in out
-    assert "1 Parquet file skipped (names that begin with _ or .)" in err
-    assert "1 Parquet file skipped" in run("info", str(data / "bare"), "--index", str(tmp_path / "index"))[2]
+    assert "skipped: 1 Parquet file (names that begin with _ or .)" in err
+    assert "skipped: 1 Parquet file" in run("status", str(data / "bare"), "--index", str(tmp_path / "index"))[1]
 
 
 ONE_OF_MANY = re.compile(
@@ -184,9 +192,12 @@ def test_one_of_a_thing_is_told_in_the_singular(tmp_path, run):
     commands = [
         *("whatif {} -c id", "build {} -c id --kind both", "build {} -c id --dry-run"),
         *(f"{name} {{}} -w id=1" for name in ("search", "scan", "explain")),
-        *(f"{name} {{}}" for name in ("info", "status", "verify", "blooms", "versions")),
+        *(f"{name} {{}}" for name in ("status", "verify", "blooms", "versions")),
         *(f"{name} {{}} --dry-run" for name in ("refresh", "optimize", "vacuum", "delete")),
-        *("export {} -c id -o {}/../zones.arrow --overwrite", "scan {} -w id=1 -o {}/../rows.parquet --overwrite"),
+        *(
+            "lance export {} -c id -o {}/../zones.arrow --overwrite",
+            "scan {} -w id=1 -o {}/../rows.parquet --overwrite",
+        ),
         *("refresh {}", "optimize {}", "vacuum {} --older-than 0d", "delete {} --yes"),
     ]
     said = []

@@ -286,7 +286,7 @@ def test_exists_takes_text_that_spells_values(lake):
 def test_an_output_never_replaces_data(lake, run):
     target = next(lake.rglob("*.parquet"))
     before = target.read_bytes()
-    for command in (("scan", lake, "-w", "paid"), ("export", lake, "-c", "user_id")):
+    for command in (("scan", lake, "-w", "paid"), ("lance", "export", lake, "-c", "user_id")):
         for place in (target, lake / "new.parquet", lake.parent / "_lake.zonebloom" / "x.arrow"):
             code, out, err = run(*command, "-o", place, "--overwrite")
             assert (code, out) == (2, "")
@@ -296,7 +296,7 @@ def test_an_output_never_replaces_data(lake, run):
 
 def test_an_output_replaces_nothing_unless_it_is_told_to(lake, run, tmp_path):
     output = tmp_path / "out.parquet"
-    for command in (("scan", lake, "-w", "paid"), ("export", lake, "-c", "user_id")):
+    for command in (("scan", lake, "-w", "paid"), ("lance", "export", lake, "-c", "user_id")):
         output.write_bytes(b"precious")
         code, _, err = run(*command, "-o", output)
         assert (code, "which exists; or add --overwrite" in err) == (2, True)

@@ -273,7 +273,7 @@ def test_sources_of_each_kind(flat_lake, tmp_path):
         ]
     ):
         index = zb.build_index(source, "user_id", index=tmp_path / str(number))
-        assert index.info()["num_rows"] == rows
+        assert index.num_rows == rows
         assert zb.open_index(tmp_path / str(number)).to_table("amount IS NULL OR amount IS NOT NULL").num_rows == rows
 
 

@@ -498,7 +498,7 @@ def test_an_index_opened_without_its_table_asks_the_catalog_of_that_name(table, 
     build(table, place)
     with pytest.raises(InvalidArgumentError, match="by dataset="):
         zb.open_index(place).search(user(7))
-    assert zb.open_index(place).info()["snapshot_id"] == table.current_snapshot().snapshot_id
+    assert zb.open_index(place).status().table["snapshot_id"] == table.current_snapshot().snapshot_id
     text = (place / "versions" / f"{1:020d}.json").read_text()
     assert "sqlite" not in text
     monkeypatch.setenv("PYICEBERG_CATALOG__HERE__URI", f"sqlite:///{tmp_path}/catalog.db")
@@ -621,7 +621,7 @@ def test_the_command_reads_tables(table, place, run):
     first = local(table.metadata_location)
     assert not run("build", first, "--column", "u", "--rows-per-zone", 8, "--index", place).code
     table.delete("id = 7")
-    assert "iceberg, snapshot id" in run("info", first, "--index", place).out
+    assert "iceberg, snapshot id" in run("status", first, "--index", place).out
     assert "user" in run("scan", first, "--where", user(7), "--index", place).out
     assert "user" not in run("scan", local(table.metadata_location), "--where", user(7), "--index", place).out
 

@@ -658,18 +658,18 @@ def test_a_path_that_two_leaves_have_means_neither(tmp_path):
         with pytest.raises(LookupError, match="once"):
             zb.parquet_bloom(tmp_path, 0, name)
     index = zb.build_index(tmp_path, ["k", "x.list.element"], rows_per_zone=2, adopt="parquet")
-    assert [one["num_zones"] for one in index.info()["columns"]] == [2, 5]
+    assert [one.num_zones for one in index.indexed_columns()] == [2, 5]
     assert index.to_table('"x.list.element" = 3')["k"].to_pylist() == [3]
 
 
 def test_the_command_adds_filters(tmp_path, run):
     path = tmp_path / "lake" / "a.parquet"
     write_plain(path)
-    code, out, err = run("blooms", path, "--add", "-o", tmp_path / "with", "--column", "key", "-c", "text")
+    code, out, err = run("add-blooms", path, "-o", tmp_path / "with", "--column", "key", "-c", "text")
     assert (code, out, err) == (0, f"{tmp_path / 'with' / 'a.parquet'}\n", "")
     assert run("blooms", tmp_path / "with", "-c", "key", "--value", "-5")[2].endswith("; 4 exclude the value\n")
-    assert run("blooms", path, "--add", "-o", tmp_path / "with", "-c", "key")[0] == 2
-    assert run("blooms", path, "--add", "-c", "key")[0] == 2
+    assert run("add-blooms", path, "-o", tmp_path / "with", "-c", "key")[0] == 2
+    assert run("add-blooms", path, "-c", "key")[0] == 2
 
 
 # --- searching --------------------------------------------------------------------------------------------------------
@@ -879,7 +879,7 @@ def test_an_index_is_built_of_filters_alone(tmp_path, writer):
     assert len(names) >= 5
     without_pages(path)
     index = zb.build_index(path.parent, names, adopt="parquet")
-    assert [one["num_zones"] for one in index.info()["columns"]] == [num_groups] * len(names)
+    assert [one.num_zones for one in index.indexed_columns()] == [num_groups] * len(names)
     for name in names:
         zones = index.zone_table(name)
         for group in range(num_groups):
@@ -900,7 +900,7 @@ def test_what_has_no_filter_that_fits_is_built_by_reading(tmp_path):
     pq.write_table(wider, tmp_path / "c.parquet", row_group_size=GROUP, bloom_filter_options=blooms)
     index = zb.build_index(tmp_path, ["key", "text", "tiny", "wide"], rows_per_zone=256, adopt="parquet")
     read = -(-ROWS // 256)
-    assert [one["num_zones"] for one in index.info()["columns"]] == [4 + 2 * read, 4 + 2 * read, 3 * read, 3 * read]
+    assert [one.num_zones for one in index.indexed_columns()] == [4 + 2 * read, 4 + 2 * read, 3 * read, 3 * read]
     assert index.verify(sample=1.0).is_sound
     everything = pa.concat_tables([nulls, TABLE, TABLE])
     for name in ("key", "text", "tiny", "wide"):
@@ -913,10 +913,10 @@ def test_what_has_no_filter_that_fits_is_built_by_reading(tmp_path):
     write_pyarrow(tmp_path / "d.parquet")
     done = index.refresh()
     assert (done.num_zones_added, done.num_zones) == (4 * read, 8 + 14 * read)
-    assert sum(one["num_zones"] for one in index.info()["columns"]) == done.num_zones
+    assert sum(one.num_zones for one in index.indexed_columns()) == done.num_zones
     (tmp_path / "d.parquet").unlink()
     index.refresh("full")
-    assert {one["num_zones"] for one in index.info()["columns"]} == {3 * read}
+    assert {one.num_zones for one in index.indexed_columns()} == {3 * read}
     assert index.optimize() is not None
     assert index.to_table("text IS NULL").num_rows == 500
 
@@ -927,7 +927,7 @@ def test_damaged_filters_are_not_adopted(tmp_path):
     write_pyarrow(path)
     flip(path, pq.read_metadata(path).row_group(1).column(0).bloom_filter_offset + 1, 0)
     index = zb.build_index(path.parent, ["key", "text"], rows_per_zone=500, adopt="parquet")
-    assert [one["num_zones"] for one in index.info()["columns"]] == [8, 4]
+    assert [one.num_zones for one in index.indexed_columns()] == [8, 4]
     assert index.verify(sample=1.0).is_sound
 
 

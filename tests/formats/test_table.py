@@ -186,9 +186,9 @@ def test_the_version_is_recorded_and_shown(events, index):
     explanation = index.explain(user(1))
     assert explanation.to_dict()[events.version_key] == events.version()
     assert f"{events.version_key.replace('_', ' ')} {events.version()}" in " ".join(str(explanation).split())
-    assert (index.info()[events.version_key], index.info()["dataset_kind"]) == (first, events.kind)
+    assert (index.status().table[events.version_key], index.dataset_kind) == (first, events.kind)
     index.refresh()
-    assert index.info()[events.version_key] == events.version()
+    assert index.status().table[events.version_key] == events.version()
 
 
 @tables
@@ -197,7 +197,7 @@ def test_a_table_that_its_library_loaded_stands_for_the_version_that_is_loaded(e
     index = build(loaded, index=tmp_path / "index")
     pinned = open_dataset(loaded).pin()
     events.append(rows(120, 130))
-    assert index.info()[events.version_key] == first
+    assert index.status().table[events.version_key] == first
     assert len(ids(index)) == 120
     assert_agrees(zb.open_index(tmp_path / "index", dataset=events.source), events.rows())
     assert len(zb.open_index(tmp_path / "index", dataset=events.loaded(first)).to_table(ALL)) == 120
@@ -260,7 +260,7 @@ def test_the_command_reads_tables(events, run):
     assert run("build", events.source, "--column", "u", "--rows-per-zone", 8).code == 0
     version = events.version()
     events.delete(7, 8)
-    told = " ".join(run("info", events.source).out.split())  # a long path wraps
+    told = " ".join(run("status", events.source).out.split())  # a long path wraps
     assert f"{events.kind}, table version {version}" in told
     assert "user" not in run("scan", events.source, "--where", user(7)).out
     assert "user" in run("scan", events.source, "--where", user(50)).out

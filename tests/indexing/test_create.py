@@ -114,7 +114,7 @@ def watch():
 peaks = []
 threading.Thread(target=watch, daemon=True).start()
 index = zb.build_index(sys.argv[1], "c", rows_per_zone=64, fpp=1e-9, workers=2, optimize=False)
-print(max(peaks), index.info()["columns"][0]["index_bytes"] >> 20)
+print(max(peaks), index.indexed_columns()[0].index_bytes >> 20)
 """
     found = []
     for rows in (2_200_000, 5_500_000):  # both enough for two workers
@@ -239,14 +239,13 @@ def test_a_column_with_a_file_that_does_not_convert_has_no_whole_zone_table(tmp_
 
 def test_info_says_what_is_there(flat_lake):
     index = zb.build_index(flat_lake.root, ["user_id", "device_id"], rows_per_zone=100, sizing="exact")
-    info = index.info()
-    assert (info["version"], info["num_fragments"], info["num_rows"]) == (1, 3, 8001)
-    assert [column["name"] for column in info["columns"]] == ["user_id", "device_id"]
-    for column in info["columns"]:
-        assert column["num_zones"] == 50 + 30 + 1
-        on_disk = sum(file.stat().st_size for file in (index.root / "columns" / column["name"]).iterdir())
-        assert column["index_bytes"] == on_disk
-        assert column["bytes_per_row"] == pytest.approx(on_disk / 8001, abs=1e-4)
+    assert (index.version, index.num_fragments, index.num_rows) == (1, 3, 8001)
+    assert [column.name for column in index.indexed_columns()] == ["user_id", "device_id"]
+    for column in index.indexed_columns():
+        assert column.num_zones == 50 + 30 + 1
+        on_disk = sum(file.stat().st_size for file in (index.root / "columns" / column.name).iterdir())
+        assert column.index_bytes == on_disk
+        assert column.bytes_per_row == pytest.approx(on_disk / 8001, abs=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -132,4 +132,4 @@ def test_the_locators_of_a_wide_build_share_one_budget(tmp_path, monkeypatch):
     index = zb.build_index(tmp_path, names, rows_per_zone=10, kind="locator", workers=2)
     assert asked == [PART_PAIRS // 30] * 30
     assert index.search("c29 = 7").num_zones_kept == 2
-    assert all(column["kinds"] == {"locator": 1} for column in index.info()["columns"]), "all workers fill one part"
+    assert all(column.segments == {"locator": 1} for column in index.indexed_columns()), "all workers fill one part"

@@ -322,7 +322,7 @@ def test_a_table_without_an_index_is_built_by_reading(root):
 
 
 def test_an_index_that_lost_rows_is_not_adopted(old_table):
-    with pytest.warns(RuntimeWarning, match="run zonebloom audit"):
+    with pytest.warns(RuntimeWarning, match="run zonebloom lance audit"):
         index = zb.build_index(old_table, "id", adopt="lance")
     assert index.verify(sample=1).is_sound
     assert index.to_table(column="id", values=range(21_400)).num_rows == 21_400
@@ -448,19 +448,19 @@ def test_an_audit_of_a_part_reads_that_part_and_one_of_nothing_says_so(root, fla
 
 
 def test_the_command_exports_audits_and_replaces(old_table, run):
-    status, printed, _ = run("audit", old_table)
+    status, printed, _ = run("lance", "audit", old_table)
     assert status == 1
     assert "written by Lance 1.0.4" in printed
     assert "512 of 21,400 rows lost" in printed
-    status, printed, _ = run("audit", old_table, "--replace", "-f", "json")
+    status, printed, _ = run("lance", "audit", old_table, "--replace", "-f", "json")
     assert status == 0
     assert json.loads(printed)["replaced"][0]["num_zones"] == 5
-    status, printed, _ = run("audit", old_table)
+    status, printed, _ = run("lance", "audit", old_table)
     assert (status, printed.split(":")[0]) == (0, "sound")
-    assert run("build", old_table, "-c", "id", "--from-lance-index")[0] == 0
-    assert run("export", old_table, "-c", "id", "--to-lance")[0] == 2
-    assert run("export", old_table, "-c", "id", "--to-lance", "--overwrite", "--per-fragment")[0] == 0
-    assert run("export", old_table, "-c", "id")[0] == 2
+    assert run("lance", "import", old_table, "-c", "id")[0] == 0
+    assert run("lance", "export", old_table, "-c", "id")[0] == 2
+    assert run("lance", "export", old_table, "-c", "id", "--overwrite", "--per-fragment")[0] == 0
+    assert run("lance", "export", old_table, "-c", "id", "--per-fragment", "-o", "x.arrow")[0] == 2
 
 
 def test_an_exported_index_in_an_object_store(s3):

@@ -188,7 +188,7 @@ def build(lake, **options) -> Index:
 
 
 def kinds(index: Index) -> list[dict[str, int]]:
-    return [column["kinds"] for column in index.info()["columns"]]
+    return [column.segments for column in index.indexed_columns()]
 
 
 def everything(index: Index, lake) -> list:

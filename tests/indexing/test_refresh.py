@@ -81,7 +81,7 @@ def test_only_new_and_changed_files_are_opened(lake, opened):
     assert set(opened) == {"new.parquet", lake.files[1]}
     assert counts(done) == (2, 2, 1)
     assert done.num_zones_added == 2 * (3 + 10)
-    assert done.num_zones == sum(column["num_zones"] for column in index.info()["columns"])
+    assert done.num_zones == sum(column.num_zones for column in index.indexed_columns())
     assert index.version == done.version == 2
     assert not index.search("user_id = 'x'", strict=True).reasons
     user = make_rows(250, seed=9)["user_id"][7].as_py()
@@ -171,8 +171,8 @@ def test_full_builds_all_anew_with_the_types_of_today(tmp_path):
     assert index.column_type("k") == pa.int64()
     found = index.search(f"k = {2**40 + 5}", strict=True)
     assert (found.kept.zones, found.total.zones, found.reasons) == (1, 20, ())
-    column = index.info()["columns"][0]
-    assert (column["rows_per_zone"], column["fpp"], column["sizing"]) == (10, 0.01, "exact")
+    column = index.indexed_columns()[0]
+    assert (column.rows_per_zone, column.fpp, column.sizing) == (10, 0.01, "exact")
 
 
 def test_paths_confine_a_refresh(hive_lake, opened):
@@ -337,12 +337,12 @@ def test_zones_of_files_that_are_gone_are_told_apart(tmp_path):
     write(tmp_path / "a.parquet", pa.table({"k": range(100)}))
     write(tmp_path / "b.parquet", pa.table({"k": range(1000, 1100)}))
     index = zb.build_index(tmp_path, "k", rows_per_zone=10, kind="both", workers=1)
-    assert (index.status().num_gone_zones, index.info()["columns"][0]["num_zones"]) == (0, 20)
+    assert (index.status().num_gone_zones, index.indexed_columns()[0].num_zones) == (0, 20)
     write(tmp_path / "b.parquet", pa.table({"k": range(2000, 2100)}), extra=1)
     done = index.refresh()
     assert (done.num_zones_added, done.num_zones, done.num_gone_zones) == (10, 20, 10)
-    [column] = index.info()["columns"]
-    assert (column["num_zones"], column["num_gone_zones"]) == (20, 10)
+    [column] = index.indexed_columns()
+    assert (column.num_zones, column.num_gone_zones) == (20, 10)
     assert "10 zones are of files that are gone; optimize removes them" in str(index.status())
     assert (index.refresh().num_zones, index.search("k = 2050").num_zones) == (20, 20)
     index.optimize()
@@ -358,7 +358,7 @@ def test_the_sizes_that_are_told_are_those_on_disk(tmp_path, kind):
     index = zb.build_index(tmp_path, ["k", "s"], rows_per_zone=10, kind=kind)
     on_disk = sum(path.stat().st_size for path in (index.root / "columns").rglob("*.*"))
     assert index.status().index_bytes == index.versions()[0].index_bytes == on_disk
-    assert sum(column["index_bytes"] for column in index.info()["columns"]) == on_disk
+    assert sum(column.index_bytes for column in index.indexed_columns()) == on_disk
 
 
 def test_ten_new_files_among_thousands_cost_little(tmp_path, opened):
@@ -463,14 +463,14 @@ def test_a_full_refresh_takes_new_parameters(lake):
     index = zb.open_index(lake.root)
     done = index.refresh("full", rows_per_zone=250, fpp=0.01, sizing="exact", kind="both")
     assert zones(done)[0] == 2 * (20 + 12 + 1)
-    for column in index.info()["columns"]:
-        assert (column["rows_per_zone"], column["fpp"], column["sizing"]) == (250, 0.01, "exact")
-        assert set(column["kinds"]) == {"locator", "zones"}
+    for column in index.indexed_columns():
+        assert (column.rows_per_zone, column.fpp, column.sizing) == (250, 0.01, "exact")
+        assert set(column.segments) == {"locator", "zones"}
     user = lake.table["user_id"][77].as_py()
     assert index.search(zb.Equals("user_id", user), strict=True).kept.zones == 1
     write(lake.root / "new.parquet", make_rows(250, seed=9))
     assert zones(index.refresh())[0] == 2
-    assert index.info()["columns"][0]["kinds"].keys() == {"locator", "zones"}
+    assert index.indexed_columns()[0].segments.keys() == {"locator", "zones"}
 
 
 @pytest.mark.parametrize(

@@ -72,11 +72,11 @@ def test_steps_end_with_the_zones_and_filters_of_one_build(lake, tmp_path):
     for column in ("k", "s"):
         assert zones_of(steps, column) == zones_of(once, column)
     for index, num_locators in ((steps, 3), (once, 1)):
-        assert index.info()["columns"][0]["kinds"] == {"locator": num_locators, "zones": 1}
+        assert index.indexed_columns()[0].segments == {"locator": num_locators, "zones": 1}
     assert not any(entry.is_unfinished for entry in steps._snapshot.manifest.columns)
     assert_every_row_is_found(lake, steps, is_fresh=True)
     steps.optimize()
-    assert steps.info()["columns"][0]["kinds"] == {"locator": 1, "zones": 1}
+    assert steps.indexed_columns()[0].segments == {"locator": 1, "zones": 1}
     assert_every_row_is_found(lake, steps, is_fresh=True)
 
 
@@ -84,7 +84,7 @@ def test_steps_end_with_the_zones_and_filters_of_one_build(lake, tmp_path):
 def test_a_build_merges_its_locators_only_if_they_are_many(lake, monkeypatch, optimize, num_locators):
     monkeypatch.setattr("zonebloom.indexing.optimize.MOST_LOCATORS", 2)
     index = build(lake, commit_every=200, optimize=optimize)
-    assert index.info()["columns"][0]["kinds"]["locator"] == num_locators
+    assert index.indexed_columns()[0].segments["locator"] == num_locators
     assert_every_row_is_found(lake, index, is_fresh=True)
 
 
@@ -109,7 +109,7 @@ def test_a_build_that_died_goes_on(lake, tmp_path, steps):
     once = build(lake, index=tmp_path / "once")
     for column in ("k", "s"):
         assert zones_of(done, column) == zones_of(once, column)
-    assert done.info()["columns"][0]["kinds"] == {"locator": 3, "zones": 1}
+    assert done.indexed_columns()[0].segments == {"locator": 3, "zones": 1}
     with pytest.raises(IndexExistsError, match="refresh it, or build with overwrite=True"):
         build(lake)
 
@@ -256,10 +256,11 @@ def test_slicing_may_be_tried_again(lake, monkeypatch):
     monkeypatch.setattr("zonebloom.indexing.apply._ZONES_WORTH_SLICING", 0)
     write(lake / "f6.parquet", range(9000, 9330))
     index = zb.build_index(lake, "k", rows_per_zone=1, runner=TwiceThreads(1))
-    (column,) = index.info()["columns"]
-    assert list(column["kinds"]) == ["slices"]
+    (column,) = index.indexed_columns()
+    assert list(column.segments) == ["slices"]
     written = [path.name.partition(".")[2] for path in (index.root / "columns/k").iterdir()]
-    assert written == ["slices.arrow"] * 2 * column["segments"], "those of the first time are left for a vacuum"
+    num_segments = column.segments["slices"]
+    assert written == ["slices.arrow"] * 2 * num_segments, "those of the first time are left for a vacuum"
     assert_every_row_is_found(lake, index, is_fresh=True)
 
 

@@ -140,7 +140,7 @@ def test_rows_between_zones_need_not_convert(tmp_path):
 def test_an_import_is_checked_against_the_data(flat_lake, tmp_path):
     zones = zb.build_index(flat_lake.root, "user_id", rows_per_zone=300).zone_table("user_id")
     taken = zb.import_index(flat_lake.root, zones, column="user_id", index=tmp_path / "i")
-    assert taken.info()["columns"][0]["sizing"] == "imported"
+    assert taken.indexed_columns()[0].sizing == "imported"
     assert taken.verify(sample=1.0).is_sound
     with pytest.raises(InvalidZoneTableError, match="the zones describe other data"):
         zb.import_index(flat_lake.root, zones, column="device_id", index=tmp_path / "j")

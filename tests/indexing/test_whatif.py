@@ -81,7 +81,7 @@ def test_a_sample_reads_little_and_leaves_nothing(forecast, lake, tmp_path, monk
 def test_bytes_and_false_zones_are_those_of_the_index(forecast, lake, tmp_path, sizing):
     index = built(lake, tmp_path, sizing=sizing)
     option = option_of(forecast, sizing)
-    assert option.index_bytes == pytest.approx(index.info()["columns"][0]["index_bytes"], rel=0.02)
+    assert option.index_bytes == pytest.approx(index.indexed_columns()[0].index_bytes, rel=0.02)
     measured = index.verify(sample=1.0).columns[0].measured_fpp
     assert option.real_fpp == pytest.approx(measured, rel=0.1)
     expected = index.explain(zb.Equals("key", -1)).false_zones.expected
@@ -94,7 +94,7 @@ def test_a_small_data_set_is_built_whole(tmp_path):
     forecast = zb.whatif(lake, "key", rows_per_zone=ROWS_PER_ZONE)
     for sizing in SIZINGS:
         index = built(lake, tmp_path, sizing=sizing, overwrite=True, workers=1)
-        assert option_of(forecast, sizing).index_bytes == index.info()["columns"][0]["index_bytes"]
+        assert option_of(forecast, sizing).index_bytes == index.indexed_columns()[0].index_bytes
 
 
 @pytest.mark.parametrize(("fpp", "sizing"), [(0.00057, "power_of_two"), (0.01, "exact"), (0.01, "adaptive")])
@@ -119,7 +119,7 @@ def test_zones_kept_are_those_of_the_index(lake, keys, tmp_path, fpp, sizing):
 def test_a_locator_is_as_it_is_built(forecast, lake, keys, tmp_path):
     index = built(lake, tmp_path, kind="locator", workers=1)
     option = option_of(forecast, None)
-    assert option.index_bytes == pytest.approx(index.info()["columns"][0]["index_bytes"], rel=0.05)
+    assert option.index_bytes == pytest.approx(index.indexed_columns()[0].index_bytes, rel=0.05)
     assert option.absent_kept == pytest.approx(index.explain(zb.Equals("key", -1)).false_zones.expected, rel=0.02)
     chosen = np.random.default_rng(1).choice(keys, 400).tolist()
     present = np.mean([index.search(zb.Equals("key", key)).num_zones_kept for key in chosen])

@@ -121,8 +121,8 @@ def test_what_needs_filters_says_that_there_are_none(lake):
     index = build(lake, **INSTEAD)
     with pytest.raises(LookupError, match=r'filters for a zone table, got kind locator; .* mode="full", kind="both"'):
         index.zone_table("k")
-    [column] = index.info()["columns"]
-    assert (column["kind"], column["fpp"], column["sizing"]) == ("locator", None, None)
+    [column] = index.indexed_columns()
+    assert (column.kind, column.fpp, column.sizing) == ("locator", None, None)
     for kind, kinds in (("bloom", {"zones"}), ("both", {"zones", "locator"}), ("locator", {"locator"})):
         index.refresh("full", kind=kind)
         assert {one.kind for one in index._snapshot.manifest.columns[0].segments} == kinds

@@ -35,7 +35,7 @@ def test_a_fresh_index_says_so(flat_lake, run):
     found = index.status()
     assert found.is_fresh
     assert (found.num_files, found.num_rows, found.num_rows_not_indexed) == (3, flat_lake.table.num_rows, 0)
-    assert found.index_bytes == index.info()["columns"][0]["index_bytes"]
+    assert found.index_bytes == index.indexed_columns()[0].index_bytes
     assert run("status", flat_lake.root, "--check")[0] == 0
 
 
@@ -85,8 +85,8 @@ def test_a_build_that_died_is_unfinished(flat_lake, run, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         zb.build_index(flat_lake.root, "user_id", commit_every=1)
     monkeypatch.undo()
-    assert zb.open_index(flat_lake.root).status().unfinished == ("user_id",)
-    assert "user_id: its build is unfinished; a refresh goes on" in run("info", flat_lake.root)[1]
+    assert [column.is_unfinished for column in zb.open_index(flat_lake.root).status().columns] == [True]
+    assert "the build of user_id is unfinished; a refresh goes on" in run("status", flat_lake.root)[1]
     zb.open_index(flat_lake.root).refresh()
     assert zb.open_index(flat_lake.root).status().is_fresh
 
@@ -240,9 +240,11 @@ def test_export_and_import_after_refreshes_and_a_rebuild(make_lake, run, tmp_pat
     run("refresh", lake.root)
     for number, again in enumerate((("refresh", lake.root), ("refresh", lake.root, "--mode", "full"))):
         assert run(*again)[0] == 0
-        assert run("export", lake.root, "-c", "user_id", "-o", tmp_path / f"{number}.arrow")[0] == 0
+        assert run("lance", "export", lake.root, "-c", "user_id", "-o", tmp_path / f"{number}.arrow")[0] == 0
         place = tmp_path / f"index{number}"
-        code, _, err = run("import", tmp_path / f"{number}.arrow", lake.root, "-c", "user_id", "--index", place)
+        code, _, err = run(
+            "lance", "import", lake.root, "-i", tmp_path / f"{number}.arrow", "-c", "user_id", "--index", place
+        )
         assert (code, err) == (0, "")
         imported = zb.open_index(place)
         assert imported.verify(sample=1.0).is_sound

@@ -99,7 +99,7 @@ def test_locators_equal_the_librarys_once_they_are_merged(spark, make_lake, tmp_
 def test_a_frame_of_a_whole_folder_means_the_folder(spark, flat_lake, tmp_path):
     zb, plain = ZoneBloom(spark), spark.read.parquet(str(flat_lake.root))
     whole = zb.create_index(plain, "user_id")
-    assert whole.info()["dataset"] == str(flat_lake.root)
+    assert whole.data.location == str(flat_lake.root)
     assert shown(spark.read.parquet(str(flat_lake.root))) == shown(plain)
     part = zb.create_index(
         spark.read.parquet(str(flat_lake.root / flat_lake.files[0])), "user_id", index=tmp_path / "x"
@@ -237,7 +237,7 @@ def test_a_build_in_steps_that_fails_goes_on_where_it_ended(spark, make_lake, tm
     monkeypatch.undo()
     index = ZoneBloom(spark).create_index(lake.root, columns, index=made, progress=read.append, **options)
     assert read[-1].total_rows == 3500
-    assert index.info()["columns"][0]["kinds"].keys() == {"slices"}
+    assert index.indexed_columns()[0].segments.keys() == {"slices"}
     once = zonebloom.build_index(lake.root, columns, index=wanted, **options)
     for column in columns:  # the files that were left have other ids
         ours, theirs = (one.zone_table(column).to_arrow().drop_columns("fragment_id") for one in (index, once))
@@ -356,9 +356,9 @@ def test_a_refresh_takes_the_options_of_the_librarys(spark, hive_lake):
     with pytest.raises(InvalidArgumentError, match="new parameters must come with a full refresh"):
         zb.refresh_index(hive_lake.root, rows_per_zone=512)
     zb.refresh_index(hive_lake.root, "full", **wanted)
-    (column,) = zb.open_index(hive_lake.root).info()["columns"]
-    assert {name: column[name] for name in wanted} == wanted
-    assert zb.open_index(hive_lake.root, version=1).info()["columns"][0]["rows_per_zone"] == 256
+    (column,) = zb.open_index(hive_lake.root).indexed_columns()
+    assert {name: getattr(column, name) for name in wanted} == wanted
+    assert zb.open_index(hive_lake.root, version=1).indexed_columns()[0].rows_per_zone == 256
 
 
 def test_versions_are_restored_and_indexes_deleted(any_spark, flat_lake):
@@ -396,10 +396,10 @@ def test_many_zones_are_sliced_by_a_task(any_spark, make_lake, tmp_path):
     lake = make_lake((9000,))
     zb = ZoneBloom(any_spark)
     made = zb.create_index(lake.root, "user_id", index=tmp_path / "sliced", rows_per_zone=2)
-    assert made.info()["columns"][0]["kinds"].keys() == {"slices"}
+    assert made.indexed_columns()[0].segments.keys() == {"slices"}
     assert files_of(tmp_path / "sliced") == named_files(tmp_path / "sliced")
     plain = zb.create_index(lake.root, "user_id", index=tmp_path / "plain", rows_per_zone=2, optimize=False)
-    assert "zones" in plain.info()["columns"][0]["kinds"]
+    assert "zones" in plain.indexed_columns()[0].segments
     zb.optimize_index(tmp_path / "plain")
-    assert zb.open_index(tmp_path / "plain").info()["columns"][0]["kinds"].keys() == {"slices"}
+    assert zb.open_index(tmp_path / "plain").indexed_columns()[0].segments.keys() == {"slices"}
     assert_same_index(tmp_path / "sliced", tmp_path / "plain", ["user_id"])

@@ -169,7 +169,7 @@ def test_a_frame_of_all_files_stands_for_their_table(spark, tmp_path):
     whole, part = spark.read.parquet(*files), spark.read.parquet(*files[:1])
     zb = ZoneBloom(spark)
     index = zb.create_index(whole, "key", rows_per_zone=ROWS_PER_ZONE)
-    assert index.info()["dataset"] == str(table.root)
+    assert index.data.location == str(table.root)
     assert zb.refresh_index(whole).num_files_kept == len(files)
     with pytest.raises(InvalidArgumentError, match="must scan the files that the table has now"):
         zb.create_index(part, "id")

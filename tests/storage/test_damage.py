@@ -486,7 +486,7 @@ def test_a_file_that_the_device_does_not_take(flat_lake, tmp_path):
     zb.build_index(flat_lake.root, "user_id")
     code = "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
     code += "from zonebloom.cli import main\nmain()"
-    command = [sys.executable, "-B", "-c", code, "export", flat_lake.root, "--column", "user_id", "-o", output]
+    command = [sys.executable, "-B", "-c", code, "lance", "export", flat_lake.root, "--column", "user_id", "-o", output]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1, done.stderr
     assert done.stderr.startswith("zonebloom: cannot write")

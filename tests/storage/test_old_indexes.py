@@ -46,7 +46,7 @@ def assert_it_answers(index) -> None:
 
 def test_an_index_with_levels_is_read(lake):
     index = zb.open_index(lake)
-    assert {one["name"]: one["kind"] for one in index.info()["columns"]} == {
+    assert {one.name: one.kind for one in index.indexed_columns()} == {
         "id": "both",
         "name": "bloom",
         "code": "locator",

@@ -149,7 +149,7 @@ def test_optimize_and_refresh_both_land(lake, monkeypatch):
     assert zb.open_index(lake).optimize().version == 3
     assert commit_change(store, base, change).version == 4
     index = zb.open_index(lake)
-    assert index.info()["columns"][0]["kinds"] == {"slices": 1, "zones": 1}
+    assert index.indexed_columns()[0].segments == {"slices": 1, "zones": 1}
     assert_whole(lake, index, rows_of(lake))
 
 
@@ -164,11 +164,11 @@ def test_the_same_segments_are_not_merged_twice(lake, monkeypatch):
     zb.open_index(lake).optimize()
     monkeypatch.undo()
     assert zb.open_index(lake).optimize().version == 3
-    num_zones = zb.open_index(lake).info()["columns"][0]["num_zones"]
+    num_zones = zb.open_index(lake).indexed_columns()[0].num_zones
     with pytest.raises(ConcurrentCommitError, match=r"segments of column k .* version 3 \(optimize"):
         commit_change(store, base, held[0])
     assert list_versions(store) == [1, 2, 3]
-    assert zb.open_index(lake).info()["columns"][0]["num_zones"] == num_zones
+    assert zb.open_index(lake).indexed_columns()[0].num_zones == num_zones
     assert not any((store.root / path).exists() for path in held[0].written)
 
 

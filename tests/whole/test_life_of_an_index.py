@@ -189,9 +189,9 @@ class Life(RuleBasedStateMachine):
     @rule(rows_per_zone=st.sampled_from([5, 8, 13]), kind=KIND, fpp=st.sampled_from([0.001, 0.1]))
     def refresh_with_new_parameters(self, rows_per_zone, kind, fpp):
         self.index.refresh("full", rows_per_zone=rows_per_zone, fpp=fpp, kind=kind, workers=1)
-        for column in self.index.info()["columns"]:
-            assert column["rows_per_zone"] == rows_per_zone
-            assert column["kind"] == kind
+        for column in self.index.indexed_columns():
+            assert column.rows_per_zone == rows_per_zone
+            assert column.kind == kind
 
     @rule(
         works=st.lists(

@@ -282,9 +282,9 @@ def test_upkeep_of_a_remote_index(s3: Bucket, make_lake):
     lake = make_lake((3000, 3000))
     url = s3.upload(lake.root, "lake")
     index = zb.build_index(url, "user_id", rows_per_zone=8, optimize=False, storage_options=s3.options)
-    assert index.info()["columns"][0]["kinds"].keys() == {"zones"}
+    assert index.indexed_columns()[0].segments.keys() == {"zones"}
     index.optimize()
-    assert index.info()["columns"][0]["kinds"].keys() >= {"slices"}
+    assert index.indexed_columns()[0].segments.keys() >= {"slices"}
     assert_finds(index, lake.table, some_keys(lake))
     assert index.exists("user_id", lake.table["user_id"]).true_count == 6000  # more hashes than are probed one by one
     assert index.restore(1) == 3
@@ -301,11 +301,11 @@ def test_small_columns_are_sliced_where_reads_are_dear(s3: Bucket, make_lake):
     lake = make_lake((3000, 3000))
     url = s3.upload(lake.root, "lake")
     index = zb.build_index(url, "user_id", rows_per_zone=8, storage_options=s3.options)
-    assert index.info()["columns"][0]["kinds"].keys() >= {"slices"}
+    assert index.indexed_columns()[0].segments.keys() >= {"slices"}
     assert index.verify(sample=1.0).is_sound
     assert_finds(index, lake.table, some_keys(lake))
     local = zb.build_index(lake.root, "user_id", rows_per_zone=8)
-    assert local.info()["columns"][0]["kinds"].keys() == {"zones"}
+    assert local.indexed_columns()[0].segments.keys() == {"zones"}
     assert index.zone_table("user_id").to_arrow().equals(local.zone_table("user_id").to_arrow())
 
 

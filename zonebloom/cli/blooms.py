@@ -1,4 +1,4 @@
-"""The command `blooms`: the bloom filters that Parquet files have of their own."""
+"""The commands `blooms` and `add-blooms`: the bloom filters that Parquet files have of their own."""
 
 from __future__ import annotations
 
@@ -11,56 +11,42 @@ from zonebloom.cli.options import common_options, is_json, path_argument, storag
 from zonebloom.cli.output import print_json, say
 from zonebloom.cli.root import app
 from zonebloom.cli.values import typed_value
-from zonebloom.errors import InvalidArgumentError, Words
+from zonebloom.errors import Words
 from zonebloom.options import Sizing
 from zonebloom.reasons import counted
 
 
-@app.command(
-    examples=(
-        "blooms events/ --column user_id --value u-1",
-        "blooms events/ --add --column user_id --output events-with-blooms/",
-    )
-)
+@app.command(examples=("blooms events/ --column user_id --value u-1",))
 @path_argument
-@click.option(
-    "--column", "-c", multiple=True, help="The column to look at; all by default. With --add, one of several."
-)
+@click.option("--column", "-c", help="The column to look at; all by default.")
 @click.option("--value", help="A value to look up in the column.")
-@click.option("--add", is_flag=True, help="Write copies of the files, with a filter for each row group of the columns.")
-@click.option(
-    "--output", "-o", metavar="FOLDER", type=click.Path(path_type=Path), help="With --add, the folder for the copies."
-)
-@click.option("--fpp", type=float, default=0.01, help="With --add, the false positive probability of a filter.")
-@click.option("--sizing", type=click.Choice(get_args(Sizing)), default="power_of_two", help="With --add, its size.")
 @common_options
-def blooms(
-    path: str,
-    column: tuple[str, ...],
-    value: str | None,
-    add: bool,
-    output: Path | None,
-    fpp: float,
-    sizing: Sizing,
-) -> None:
+def blooms(path: str, column: str | None, value: str | None) -> None:
     r"""Print the bloom filters that Parquet files have of their own.
 
-    With --value, say also whether they exclude it; \xAA is a byte of a column of bytes. With --add, PATH stays as it
-    is, and engines such as DuckDB, DataFusion and Spark leave out row groups of the copies in FOLDER.
+    With --value, say also whether they exclude it; \xAA is a byte of a column of bytes.
     """
-    if add != (output is not None) or (add and (value is not None or not column)):
-        raise InvalidArgumentError(
-            "--add must come with --output and --column, and with no --value", got="another choice"
-        )
-    if add and output is not None:
-        from zonebloom.formats.parquet.bloom_writer import add_parquet_blooms  # noqa: PLC0415 - as below
+    if value is not None and column is None:
+        raise click.UsageError("--value needs --column.")
+    _print_list(path, column, value)
 
-        copies = add_parquet_blooms(path, output, list(column), fpp=fpp, sizing=sizing)
-        say(copies, *copies)
-        return
-    if len(column) > 1 or (value is not None and not column):
-        raise InvalidArgumentError("--value must come with one --column to look it up in", got=len(column))
-    _print_list(path, column[0] if column else None, value)
+
+@app.command("add-blooms", examples=("add-blooms events/ --column user_id --output events-with-blooms/",))
+@path_argument
+@click.option("--column", "-c", multiple=True, required=True, help="A column to add filters for; repeatable.")
+@click.option("--output", "-o", metavar="FOLDER", type=click.Path(path_type=Path), required=True, help="A new folder.")
+@click.option("--fpp", type=float, default=0.01, help="False positive probability of a filter, in (0, 1).")
+@click.option("--sizing", type=click.Choice(get_args(Sizing)), default="power_of_two", help="How large a filter is.")
+@common_options
+def add_blooms(path: str, column: tuple[str, ...], output: Path, fpp: float, sizing: Sizing) -> None:
+    """Write copies of Parquet files, with a filter for each row group of the columns.
+
+    PATH stays as it is. Engines such as DuckDB, DataFusion and Spark leave out row groups of the copies.
+    """
+    from zonebloom.formats.parquet.bloom_writer import add_parquet_blooms  # noqa: PLC0415 - as below
+
+    copies = add_parquet_blooms(path, output, list(column), fpp=fpp, sizing=sizing)
+    say(copies, *copies)
 
 
 def _print_list(path: str, column: str | None, value: str | None) -> None:

@@ -1,4 +1,4 @@
-"""Commands that make, copy or estimate an index: build, import, export, whatif, demo."""
+"""Commands that make or estimate an index: build, whatif, demo."""
 
 from __future__ import annotations
 
@@ -11,23 +11,20 @@ from typing import TYPE_CHECKING, Any, get_args
 import click
 
 from zonebloom.bloom.numba_loading import compile_seconds
-from zonebloom.cli.lance import export_to_lance
 from zonebloom.cli.options import (
     busy,
-    check_output,
     common_options,
     index_option,
     is_json,
-    open_it,
-    output_options,
     path_argument,
     storage_options,
     work_options,
 )
-from zonebloom.cli.output import print_json, print_list, print_skipped, read_table, say, write_table
+from zonebloom.cli.output import print_json, print_list, say, say_done
 from zonebloom.cli.root import app
 from zonebloom.options import FPP, KINDS, ROWS_PER_ZONE, Kind, Sizing
 from zonebloom.reasons import counted
+from zonebloom.rendering import Results
 
 if TYPE_CHECKING:
     from zonebloom.index import Index
@@ -49,9 +46,7 @@ _NUMBERS = ("int", "uint", "float", "double", "halffloat", "decimal", "bool")
 @click.option("--fpp", type=float, default=FPP, help="False positive probability of a zone, in (0, 1).")
 @click.option("--sizing", type=click.Choice(get_args(Sizing)), default="power_of_two", help="How large a filter is.")
 @click.option("--overwrite", is_flag=True, help="Build indexed columns anew.")
-@click.option("--optimize/--no-optimize", default=True, help="Slice columns of more than 4096 zones at the end.")
 @click.option("--from-parquet-blooms", is_flag=True, help="Take bloom filters of the files; zones are row groups.")
-@click.option("--from-lance-index", is_flag=True, help="Take the zones of the Lance table's own bloom index.")
 @work_options
 @index_option
 @common_options
@@ -63,9 +58,7 @@ def build(
     fpp: float,
     sizing: Sizing,
     overwrite: bool,
-    optimize: bool,
     from_parquet_blooms: bool,
-    from_lance_index: bool,
     workers: int | None,
     commit_every: int,
     dry_run: bool,
@@ -74,8 +67,6 @@ def build(
     """Build an index over columns of PATH; data is only read."""
     from zonebloom.doors import build_index  # noqa: PLC0415 - `--help` must not load Arrow
 
-    if from_lance_index and from_parquet_blooms:
-        raise click.UsageError("--from-lance-index and --from-parquet-blooms exclude each other.")
     if dry_run:
         _say_what_a_build_does(path, index)
         return
@@ -91,12 +82,11 @@ def build(
         storage_options=storage_options(),
         workers=workers,
         overwrite=overwrite,
-        optimize=optimize,
         commit_every=commit_every,
         progress=sys.stderr.isatty(),
-        adopt="lance" if from_lance_index else "parquet" if from_parquet_blooms else None,
+        adopt="parquet" if from_parquet_blooms else None,
     )
-    _print_made(built, path, index, time.perf_counter() - started, compile_seconds() - compiled)
+    print_built(built, path, index, started, compile_seconds() - compiled)
 
 
 def _say_what_a_build_does(path: str, index: str | None) -> None:
@@ -110,95 +100,29 @@ def _say_what_a_build_does(path: str, index: str | None) -> None:
     say(document, f"would read {counted(len(num_bytes), 'file')} of {sum(num_bytes):,} bytes, and write {place}")
 
 
-def _print_made(built: Index, path: str, index: str | None, seconds: float, compiling: float) -> None:
+def print_built(built: Index, path: str, index: str | None, started: float, compiling: float) -> None:
     """Print the size, time and place of the new index of PATH, and the next step; `compiling` is shown separately."""
     from zonebloom.predicates.sql_writer import sql_name  # noqa: PLC0415 - `--help` must not load Arrow
 
-    num_skipped, seconds = built.data.pin().num_skipped(), seconds - compiling
-    times = {"seconds": round(seconds, 3), "compile_seconds": round(compiling, 3)}
-    info = built.info()
+    status = built.status()
     if is_json():
-        print_json({**info, "num_skipped_files": num_skipped, **times})
+        say_done(built, started, {"compile_seconds": round(compiling, 3), **status.to_dict()})
         return
-    speed = info["num_rows"] / max(seconds, 1e-9)
+    seconds = time.perf_counter() - started - compiling
     once = f"; compiled kernels in {compiling:,.1f} s, once" if compiling else ""
     click.echo(
-        f"indexed {counted(info['num_rows'], 'row')} of {counted(info['num_fragments'], 'file')} "
-        f"in {seconds:,.2f} s, {speed:,.0f} rows/s{once}"
+        f"indexed {counted(built.num_rows, 'row')} of {counted(built.num_fragments, 'file')} "
+        f"in {seconds:,.2f} s, {built.num_rows / max(seconds, 1e-9):,.0f} rows/s{once}"
     )
-    click.echo("\n".join(f"  {line}" for table in info.tables() for line in table.lines()))
-    print_skipped(num_skipped)
-    click.echo(f"the index is {info['index']}")
+    click.echo("\n".join(f"  {line}" for line in Results(status.columns).table().lines()))
+    for note in status.notes():
+        click.echo(note, err=True)
+    click.echo(f"the index is {status.index}")
     place = shlex.quote(path) if index is None else f"{shlex.quote(path)} --index {shlex.quote(index)}"
-    first = info["columns"][0]
-    literal = "…" if first["type"].startswith(_NUMBERS) else "'…'"
-    named = sql_name(first["name"]).replace('"', '\\"')
+    first = status.columns[0]
+    literal = "…" if first.type.startswith(_NUMBERS) else "'…'"
+    named = sql_name(first.name).replace('"', '\\"')
     click.echo(f'next: zonebloom search {place} --where "{named} = {literal}"')
-
-
-@app.command(
-    examples=("export events/ --column user_id -o zones.arrow", "export events.lance --column user_id --to-lance")
-)
-@path_argument
-@click.option("--column", "-c", required=True, help="An indexed column.")
-@click.option("--output", "-o", metavar="FILE", type=click.Path(path_type=Path), help=".arrow or .parquet.")
-@click.option("--to-lance", is_flag=True, help="Commit them to the Lance table PATH as its own index, instead of FILE.")
-@click.option("--per-fragment", is_flag=True, help="With --to-lance, a segment for each fragment.")
-@output_options
-@index_option
-@common_options
-def export(
-    path: str,
-    column: str,
-    output: Path | None,
-    to_lance: bool,
-    per_fragment: bool,
-    overwrite: bool,
-    index: str | None,
-) -> None:
-    """Write the zones of a column as one file, in Lance's schema.
-
-    Files of the data set are numbered in order of path, as `zonebloom import` reads them. With --to-lance, Lance prunes
-    by them from then on.
-    """
-    if to_lance == (output is not None) or (per_fragment and not to_lance):
-        raise click.UsageError("an export goes to --output FILE, or --to-lance, which --per-fragment is for.")
-    opened = open_it(path, index)
-    if output is None:
-        with busy("exporting"):
-            export_to_lance(opened, column, per_fragment=per_fragment, overwrite=overwrite)
-        return
-    check_output(output, opened, overwrite=overwrite)
-    with busy("exporting"):
-        count = write_table(opened.zone_table(column, numbered_by_path=True).to_arrow(), output)
-    document = {"column": column, "num_zones": count, "output": str(output)}
-    say(document, f"wrote {counted(count, 'zone')} to {output}", err=True)
-
-
-@app.command("import", examples=("import zones.arrow copy-of-events/ --column user_id",))
-@click.argument("file", type=click.Path(path_type=Path))
-@path_argument
-@click.option("--column", "-c", required=True, help="The column that FILE describes.")
-@index_option
-@common_options
-def import_(file: Path, path: str, column: str, index: str | None) -> None:
-    """Make an index of PATH from exported zones, or Lance's.
-
-    They are checked against the data first. A Lance table's own index: zonebloom build --from-lance-index.
-    """
-    from zonebloom.doors import import_index  # noqa: PLC0415 - `--help` must not load Arrow
-    from zonebloom.errors import DataFileError  # noqa: PLC0415 - as above
-    from zonebloom.search.zone_table import ZoneTable  # noqa: PLC0415 - as above
-
-    try:
-        data = file.read_bytes()
-    except OSError as error:
-        raise DataFileError(f"{file} must be a readable file", got=error.strerror) from error
-    started, compiled = time.perf_counter(), compile_seconds()
-    zones = ZoneTable.from_arrow(read_table(str(file), data))
-    with busy("importing"):
-        imported = import_index(path, zones, column=column, index=index, storage_options=storage_options())
-    _print_made(imported, path, index, time.perf_counter() - started, compile_seconds() - compiled)
 
 
 @app.command(examples=("whatif events/ --column user_id", "whatif events/ -c user_id -c amount --fpp 1e-5"))

@@ -157,7 +157,7 @@ def run_demo(
             num_rows=rows,
             num_files=files,
             data_bytes=lake.num_bytes,
-            index_bytes=sum(column["index_bytes"] for column in index.info()["columns"]),
+            index_bytes=sum(column.index_bytes for column in index.indexed_columns()),
             start_seconds=start_seconds,
             build_seconds=build_seconds,
             read_seconds=read_seconds,

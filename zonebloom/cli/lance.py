@@ -1,30 +1,127 @@
-"""Commands for Lance's own index of a table: `audit`, and `export --to-lance`."""
+"""Commands for the bloom filter index that a Lance table has itself: `lance export`, `lance import`, `lance audit`."""
 
 from __future__ import annotations
 
+import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from zonebloom.cli.options import busy, common_options, is_json, path_argument, storage_options
-from zonebloom.cli.output import print_json, say
-from zonebloom.cli.root import app
+from zonebloom.bloom.numba_loading import compile_seconds
+from zonebloom.cli.building import print_built
+from zonebloom.cli.options import (
+    busy,
+    check_output,
+    common_options,
+    index_option,
+    is_json,
+    open_it,
+    output_options,
+    path_argument,
+    storage_options,
+)
+from zonebloom.cli.output import print_json, read_table, say, write_table
+from zonebloom.cli.root import Group, app
 from zonebloom.reasons import counted
 
 if TYPE_CHECKING:
     from zonebloom.index import Index
 
 
-@app.command(examples=("audit events.lance", "audit events.lance --column user_id --replace"))
+@app.group(cls=Group)
+def lance() -> None:
+    """Exchange zones with Lance, and audit its own indexes."""
+
+
+@lance.command(
+    examples=("lance export events.lance --column user_id", "lance export events/ -c user_id -o zones.arrow")
+)
+@path_argument
+@click.option("--column", "-c", required=True, help="An indexed column.")
+@click.option(
+    "--output", "-o", metavar="FILE", type=click.Path(path_type=Path), help="Write .arrow or .parquet instead."
+)
+@click.option("--per-fragment", is_flag=True, help="A segment for each fragment of the table.")
+@output_options
+@index_option
+@common_options
+def export(path: str, column: str, output: Path | None, per_fragment: bool, overwrite: bool, index: str | None) -> None:
+    """Give the zones of a column to the Lance table PATH as its own index.
+
+    Lance prunes by it from then on. With --output the zones of any data set go to a file in Lance's schema; its files
+    are numbered in order of path.
+    """
+    if per_fragment and output is not None:
+        raise click.UsageError("--per-fragment is for a Lance table, not for --output.")
+    opened = open_it(path, index)
+    if output is None:
+        with busy("exporting"):
+            _export_to_lance(opened, column, per_fragment=per_fragment, overwrite=overwrite)
+        return
+    check_output(output, opened, overwrite=overwrite)
+    with busy("exporting"):
+        count = write_table(opened.zone_table(column, numbered_by_path=True).to_arrow(), output)
+    document = {"column": column, "num_zones": count, "output": str(output)}
+    say(document, f"wrote {counted(count, 'zone')} to {output}", err=True)
+
+
+def _export_to_lance(index: Index, column: str, *, per_fragment: bool, overwrite: bool) -> None:
+    done = index.export_lance(index.data.location, column, per_fragment=per_fragment, overwrite=overwrite)
+    parts = f"{counted(done.num_zones, 'zone')} in {counted(done.num_segments, 'segment')}"
+    size = f"{parts}, {done.filter_bytes:,} bytes of filters"
+    message = f"committed {done.name} to {index.data.location}, table version {done.table_version}: {size}"
+    say(done.to_dict(), message, err=True)
+
+
+@lance.command(
+    "import",
+    examples=("lance import events.lance --column user_id", "lance import copy/ -c user_id --input zones.arrow"),
+)
+@path_argument
+@click.option("--column", "-c", required=True, help="The column that the zones describe.")
+@click.option("--input", "-i", "source", metavar="FILE", help="Read .arrow or .parquet of an export instead.")
+@index_option
+@common_options
+def import_(path: str, column: str, source: str | None, index: str | None) -> None:
+    """Make an index of PATH from the Lance table's own index.
+
+    With --input, from a file that `lance export` wrote. Zones are checked against the data first.
+    """
+    from zonebloom.doors import build_index, import_index  # noqa: PLC0415 - `--help` must not load Arrow
+
+    started, compiled = time.perf_counter(), compile_seconds()
+    with busy("importing"):
+        if source is None:
+            imported = build_index(path, column, index=index, storage_options=storage_options(), adopt="lance")
+        else:
+            zones = _zones_of(Path(source))
+            imported = import_index(path, zones, column=column, index=index, storage_options=storage_options())
+    print_built(imported, path, index, started, compile_seconds() - compiled)
+
+
+def _zones_of(file: Path) -> Any:
+    """The zone table in an Arrow or Parquet file."""
+    from zonebloom.errors import DataFileError  # noqa: PLC0415 - as above
+    from zonebloom.search.zone_table import ZoneTable  # noqa: PLC0415 - `--help` must not load Arrow
+
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise DataFileError(f"{file} must be a readable file", got=error.strerror) from error
+    return ZoneTable.from_arrow(read_table(str(file), data))
+
+
+@lance.command(examples=("lance audit events.lance", "lance audit events.lance --column user_id --replace"))
 @path_argument
 @click.option("--column", "-c", help="The column to look at; by default all with a bloom filter index.")
 @click.option("--sample", type=float, default=1.0, help="Share of the fragments to read, in (0, 1].")
 @click.option("--replace", is_flag=True, help="Put a sound index in the place of each one that loses rows.")
 @common_options
 def audit(path: str, column: str | None, sample: float, replace: bool) -> None:
-    """Read a Lance table and prove its own bloom filter indexes right, or exit with 1.
+    """Prove the bloom filter indexes of a Lance table right, or exit with 1.
 
-    Lance does not find rows that are missing from an index; 1.0.4 and older wrote such indexes. PATH is the table.
+    It reads the columns. Lance does not find rows that are missing from an index; 1.0.4 and older wrote such indexes.
     """
     from zonebloom.indexing.lance_audit import audit_lance  # noqa: PLC0415 - `--help` must not load Arrow
 
@@ -67,12 +164,3 @@ def _replaced(path: str, column: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         index = build_index(path, column, index=f"{folder}/index", storage_options=storage_options())
         return index.export_lance(path, column, overwrite=True).to_dict()
-
-
-def export_to_lance(index: Index, column: str, *, per_fragment: bool, overwrite: bool) -> None:
-    """Run `export --to-lance` and print its result."""
-    done = index.export_lance(index.data.location, column, per_fragment=per_fragment, overwrite=overwrite)
-    parts = f"{counted(done.num_zones, 'zone')} in {counted(done.num_segments, 'segment')}"
-    size = f"{parts}, {done.filter_bytes:,} bytes of filters"
-    message = f"committed {done.name} to {index.data.location}, table version {done.table_version}: {size}"
-    say(done.to_dict(), message, err=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 import zonebloom
-from zonebloom.cli.root import ARGUMENTS, SECTIONS, app
+from zonebloom.cli.root import ARGUMENTS, SECTIONS, app, each_command
 
 _SHELLS = ("bash", "zsh", "fish")
 
@@ -33,8 +33,7 @@ def man(context: click.Context) -> None:
         "zonebloom COMMAND [OPTIONS] PATH",
     ]
     lines += [".SH DESCRIPTION", _escaped(app.help or ""), ".SH COMMANDS"]
-    for name in app.list_commands(context):
-        command = app.commands[name]
+    for name, command in each_command():
         with click.Context(command, info_name=name, parent=root) as of_command:
             lines += [f".SS zonebloom {name} " + _escaped(" ".join(command.collect_usage_pieces(of_command)))]
             lines += [_escaped(command.help or "")]
@@ -49,7 +48,7 @@ def man(context: click.Context) -> None:
                 record = option.get_help_record(of_command)
                 if record and record[1]:  # an argument has no description here
                     lines += [".TP", f".B {_escaped(record[0])}", _escaped(record[1])]
-            for example in getattr(command, "examples", ()):
+            for example in command.examples:
                 lines += [".PP", ".EX", _escaped(f"zonebloom {example}"), ".EE"]
     lines += [".SH TASKS", *(f"{title}: {', '.join(names)}." for title, names in SECTIONS.items())]
     click.echo("\n".join(lines))

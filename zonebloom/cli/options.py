@@ -172,7 +172,7 @@ def open_it(path: str, index: str | None) -> Any:
 
     table = path if index and path.endswith(".metadata.json") else None  # this names a snapshot of Iceberg
     opened = open_index(index or path, storage_options=storage_options(), dataset=table)
-    if index and table is None and opened.info()["dataset_kind"] != "iceberg":  # only its catalog knows its place
+    if index and table is None and opened.dataset_kind != "iceberg":  # only its catalog knows its place
         place = opened.data.location
         if not any(_is_in(absolute(path), folder) for folder in (place, opened.location)):
             raise InvalidArgumentError(

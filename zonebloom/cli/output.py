@@ -7,7 +7,9 @@ import json
 import math
 import os
 import sys
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -16,19 +18,23 @@ import click
 from zonebloom import errors
 from zonebloom.cli.bytes_text import text_of
 from zonebloom.cli.options import is_json
-from zonebloom.reasons import counted
 from zonebloom.rendering import as_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from zonebloom.index import Index
     from zonebloom.rendering import Result
 
 
 def show(result: Result) -> None:
-    """Print a result on stdout in the format of `--format`; on a terminal with bold type and bars."""
-    is_rich = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-    say(result.to_dict(), as_text(result, is_rich=is_rich))
+    """Print a result on stdout in the format of `--format`."""
+    say(result.to_dict(), shown(result))
+
+
+def shown(result: Result) -> str:
+    """The text of a result; on a terminal with bold type and bars."""
+    return as_text(result, is_rich=sys.stdout.isatty() and not os.environ.get("NO_COLOR"))
 
 
 def say(document: Any, *lines: str, err: bool = False) -> None:
@@ -40,12 +46,19 @@ def say(document: Any, *lines: str, err: bool = False) -> None:
         click.echo(line, err=err)
 
 
-def print_json(document: Any, *, indent: int | None = 2) -> None:
-    """Print `document` on stdout; NaN and infinities become null."""
+def say_done(index: Index, started: float, document: Mapping[str, Any], *lines: str) -> None:
+    """As `say`, for work on an index: the JSON is a line for a log, with time, seconds since `started`, and index."""
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    seconds = round(time.perf_counter() - started, 3)
+    say({"at": now, "seconds": seconds, "index": index.location, **document}, *lines)
+
+
+def print_json(document: Any) -> None:
+    """Print `document` on stdout in one line; NaN and infinities become null."""
     try:
-        text = json.dumps(document, indent=indent, ensure_ascii=False, default=_shown, allow_nan=False)
+        text = json.dumps(document, ensure_ascii=False, default=_shown, allow_nan=False)
     except ValueError:  # JSON has no NaN and no infinity
-        text = json.dumps(_without_nan(document), indent=indent, ensure_ascii=False, default=_shown)
+        text = json.dumps(_without_nan(document), ensure_ascii=False, default=_shown)
     click.echo(text)
 
 
@@ -67,12 +80,6 @@ def _without_nan(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_without_nan(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def print_skipped(count: int) -> None:
-    """Print on stderr how many files were skipped because of their names."""
-    if count:
-        click.echo(f"{counted(count, 'Parquet file')} skipped (names that begin with _ or .)", err=True)
 
 
 def write_csv(reader: pa.RecordBatchReader, stream: TextIO) -> int:

@@ -11,7 +11,7 @@ import logging
 import os
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, NoReturn
 
 import click
@@ -24,7 +24,6 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     "Ask it": ("search", "scan", "exists", "locate", "explain"),
     "Look after it": (
         "status",
-        "info",
         "report",
         "refresh",
         "optimize",
@@ -34,19 +33,20 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "vacuum",
         "delete",
     ),
-    "Exchange it": ("export", "import", "blooms", "audit"),
+    "Exchange it": ("lance", "blooms", "add-blooms"),
     "The command": ("completion", "man"),
 }
 """The commands by task, as the help lists them; others follow."""
 
 ARGUMENTS = {
     "path": "Folder of Parquet files, one file, a Delta, Iceberg or Lance table, or an index; a path or a URL.",
-    "file": "Zones that were exported: .arrow or .parquet.",
     "version": "Number of a version that `zonebloom versions` lists.",
     "shell": "The shell that runs the script.",
 }
 """Descriptions of the commands' arguments, by name."""
 
+_ADVANCED = {"commit_every", "storage_option", "verbose", "workers"}
+"""Names of options that few users need; the help lists them last."""
 _CALLERS_MISTAKES = (ValueError, TypeError, LookupError, ImportError)
 _WIDTH = 80
 _STOPPED, _PIPE_CLOSED = 130, 141
@@ -87,14 +87,18 @@ class Command(click.Command):
         return super().parse_args(ctx, args)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The arguments, and then the options, as click does."""
+        """The arguments, the options, and options that few users need."""
         named = [
             (param.human_readable_name, ARGUMENTS[str(param.name)]) for param in self.params if param.name in ARGUMENTS
         ]
         if named:
             with formatter.section("Arguments"):
                 formatter.write_dl(named)
-        super().format_options(ctx, formatter)
+        for title, is_advanced in (("Options", False), ("Advanced", True)):
+            options = (param for param in self.get_params(ctx) if isinstance(param, click.Option))
+            records = [one.get_help_record(ctx) for one in options if (one.name in _ADVANCED) == is_advanced]
+            with formatter.section(title):
+                formatter.write_dl([record for record in records if record])
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's
         """The examples."""
@@ -103,29 +107,46 @@ class Command(click.Command):
                 formatter.write(f"  zonebloom {example}\n")
 
 
-class _Root(click.Group):
-    """All commands, in order of task."""
+class Group(click.Group):
+    """Commands in the order of their sections."""
 
     command_class: type[click.Command] | None = Command
 
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's
-        listed = [name for names in SECTIONS.values() for name in names if name in self.commands]
-        return listed + [name for name in self.commands if name not in listed]
-
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if not args:  # click's own `no_args_is_help` exits with 0 before click 8.2
+        """As click does, but without a command print the help on stderr and exit with 2, as click 8.1 does not."""
+        if not args:
             click.echo(ctx.get_help(), err=True)
             ctx.exit(2)
-        return super().parse_args(ctx, [*args[1:2], "--help"] if args[:1] == ["help"] else args)
+        return super().parse_args(ctx, args)
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    def sections(self) -> dict[str, list[str]]:
+        """Titles and names of commands."""
+        return {"Commands": list(self.commands)}
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's
+        """In the order of the help."""
+        return [name for names in self.sections().values() for name in names]
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's
+        """A line for each command."""
         width = max(map(len, self.commands))
-        more = tuple(self.list_commands(ctx)[sum(map(len, SECTIONS.values())) :])
-        for title, names in (*SECTIONS.items(), ("More", more)):
-            rows = [(f"{name:<{width}}", self.commands[name].get_short_help_str(_WIDTH)) for name in names]
-            if rows:
-                with formatter.section(title):
-                    formatter.write_dl(rows)
+        for title, names in self.sections().items():
+            with formatter.section(title):
+                formatter.write_dl(
+                    [(f"{name:<{width}}", self.commands[name].get_short_help_str(_WIDTH)) for name in names]
+                )
+
+
+class _Root(Group):
+    """All commands by task."""
+
+    def sections(self) -> dict[str, list[str]]:
+        listed = {title: [name for name in names if name in self.commands] for title, names in SECTIONS.items()}
+        more = [name for name in self.commands if not any(name in names for names in SECTIONS.values())]
+        return listed | ({"More": more} if more else {})
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, [*args[1:], "--help"] if args[:1] == ["help"] else args)
 
 
 @click.group(
@@ -145,6 +166,14 @@ def app() -> None:
 
 
 app.params.append(_verbose_option())
+
+
+def each_command() -> Iterator[tuple[str, Command]]:
+    """The commands by task, with their names: `build`, `lance export` and so on."""
+    for name in app.list_commands(click.Context(app)):
+        command = app.commands[name]
+        inner = command.commands.items() if isinstance(command, Group) else [("", command)]
+        yield from ((f"{name} {part}".strip(), each) for part, each in inner if isinstance(each, Command))
 
 
 class _State:

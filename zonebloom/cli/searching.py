@@ -142,7 +142,7 @@ def scan(
     elif is_json():
         for batch in reader:
             for row in python_rows(batch):
-                print_json(row, indent=None)
+                print_json(row)
     else:
         write_csv(reader, sys.stdout)
     _say_what_was_read_whole(opened)

@@ -1,9 +1,10 @@
-"""Commands that maintain an index: status, info, refresh, optimize, verify, versions, restore, vacuum, delete."""
+"""Commands that maintain an index: status, refresh, optimize, verify, versions, restore, vacuum, delete."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
+import time
 from typing import TYPE_CHECKING, get_args
 
 import click
@@ -18,11 +19,12 @@ from zonebloom.cli.options import (
     storage_options,
     work_options,
 )
-from zonebloom.cli.output import print_list, print_skipped, say, show
+from zonebloom.cli.output import print_list, say, say_done, show, shown
 from zonebloom.cli.root import app
 from zonebloom.errors import IndexNotFoundError, Words
 from zonebloom.options import KINDS, Kind, Sizing
 from zonebloom.reasons import counted
+from zonebloom.rendering import plain
 
 if TYPE_CHECKING:
     from zonebloom.indexing.plan import Mode
@@ -34,25 +36,12 @@ if TYPE_CHECKING:
 @index_option
 @common_options
 def status(path: str, check: bool, index: str | None) -> None:
-    """Print what the index covers now, and what is read whole."""
+    """Print what the index holds and covers now, and what is read whole."""
     with busy("listing"):
         report = open_it(path, index).status()
     show(report)
     if check and not report.is_fresh:
         raise click.exceptions.Exit(1)
-
-
-@app.command(examples=("info events/", "info events/ --format json"))
-@path_argument
-@index_option
-@common_options
-def info(path: str, index: str | None) -> None:
-    """Print version, and parameters and size of each column."""
-    opened = open_it(path, index)
-    info = opened.info()
-    info["num_skipped_files"] = opened.data.pin().num_skipped()
-    show(info)
-    print_skipped(0 if is_json() else info["num_skipped_files"])
 
 
 @app.command(
@@ -65,7 +54,7 @@ def info(path: str, index: str | None) -> None:
     default="incremental",
     help="quick reads no data, full builds all anew.",
 )
-@click.option("--part", multiple=True, metavar="NAME", help="Only this file or folder in PATH; repeatable.")
+@click.option("--path", "paths", multiple=True, metavar="NAME", help="Only this file or folder in PATH; repeatable.")
 @click.option("--partition", multiple=True, metavar="KEY=VALUE", help="Only this partition; repeatable.")
 @click.option("--kind", type=click.Choice(KINDS), help="With full: bloom filters, locators or both from now on.")
 @click.option("--rows-per-zone", type=int, help="With full: rows of a zone from now on.")
@@ -78,7 +67,7 @@ def info(path: str, index: str | None) -> None:
 def refresh(
     path: str,
     mode: Mode,
-    part: tuple[str, ...],
+    paths: tuple[str, ...],
     partition: tuple[str, ...],
     kind: Kind | None,
     rows_per_zone: int | None,
@@ -94,9 +83,9 @@ def refresh(
 
     The work is in proportion to the change.
     """
-    if dry_run and (part or partition or mode != "incremental"):
+    if dry_run and (paths or partition or mode != "incremental"):
         raise click.UsageError("--dry-run is for an incremental refresh of all files.")
-    opened = open_it(path, index)
+    opened, started = open_it(path, index), time.perf_counter()
     if dry_run:
         before = opened.status()
         added, dropped = before.num_new + before.num_changed, before.num_changed + before.num_deleted
@@ -105,7 +94,7 @@ def refresh(
         return
     done = opened.refresh(
         mode,
-        paths=part or None,
+        paths=paths or None,
         partitions=partition or None,
         kind=kind,
         rows_per_zone=rows_per_zone,
@@ -116,7 +105,7 @@ def refresh(
         commit_every=commit_every,
         progress=sys.stderr.isatty(),
     )
-    say(done.to_dict(), done.headline)
+    say_done(opened, started, done.to_dict(), done.headline)
 
 
 @app.command(examples=("optimize events/",))
@@ -129,15 +118,15 @@ def optimize(path: str, dry_run: bool, index: str | None) -> None:
 
     Answers stay the same.
     """
-    opened = open_it(path, index)
+    opened, started = open_it(path, index), time.perf_counter()
     if dry_run:
-        columns = [{"name": column["name"], "segments": column["segments"]} for column in opened.info()["columns"]]
-        lines = [f"{column['name']}: {counted(column['segments'], 'segment')} now" for column in columns]
-        say({"columns": columns, "is_dry_run": True}, *lines)
+        columns = opened.indexed_columns()
+        lines = [f"{column.name}: {counted(sum(column.segments.values()), 'segment')} now" for column in columns]
+        say({"columns": plain(columns), "is_dry_run": True}, *lines)
         return
     with busy("optimizing"):
         done = opened.optimize()
-    show(done)
+    say_done(opened, started, done.to_dict(), shown(done))
 
 
 @app.command(examples=("verify events/ --all", "verify events/ --sample 0.01 -f json"))
@@ -195,8 +184,9 @@ def vacuum(path: str, older_than: str, dry_run: bool, index: str | None) -> None
     except IndexNotFoundError as error:
         message = str(error).partition("; ")[0]
         raise IndexNotFoundError(f"{message}: nothing to remove") from error
+    started = time.perf_counter()
     done = opened.vacuum(older_than=older_than, dry_run=dry_run)
-    say(done.to_dict(), done.headline)
+    say_done(opened, started, done.to_dict(), done.headline)
 
 
 @app.command(examples=("delete events/", "delete events/ --yes"))

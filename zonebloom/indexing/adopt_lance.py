@@ -76,7 +76,7 @@ def _lance_tables(
 
 
 def _warn(message: str) -> None:
-    warnings.warn(f"{message}; the rows are read instead: run zonebloom audit", RuntimeWarning, stacklevel=2)
+    warnings.warn(f"{message}; the rows are read instead: run zonebloom lance audit", RuntimeWarning, stacklevel=2)
 
 
 def _ends(zones: ZoneTable, mine: Sequence[int], num_rows: int, deleted: NDArray[np.int64] | None) -> list[int] | None:

@@ -5,24 +5,56 @@ Spec: specs/pruning.md#status
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from zonebloom.options import Kind, has_bloom
 from zonebloom.reasons import Reason, ReasonCode, counted, gone_zones, percent, summed_up
-from zonebloom.rendering import Result, Table, label
+from zonebloom.rendering import Result, Results, label
 from zonebloom.search.view import View
+from zonebloom.storage.manifest import ColumnEntry
+from zonebloom.storage.snapshot import Snapshot
 
-_COUNTS_OF_INFO = {"version": "version", "files": "num_fragments", "rows": "num_rows"}
-_SHOWN = ("name", "type", "kind", "num_zones", "rows_per_zone", "fpp", "sizing", "index_bytes", "bytes_per_row")
-"""The facts shown for a column."""
+_TABLE_VERSIONS = ("table_version", "snapshot_id")
 _OF_INDEX = (ReasonCode.SEGMENT_CORRUPT, ReasonCode.FORMAT_TOO_NEW, ReasonCode.COLUMN_NOT_INDEXED)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexedColumn(Result):
+    """An indexed column: its parameters and its size."""
+
+    name: str
+    """Name of the column."""
+    type: str
+    """Its Arrow type."""
+    kind: Kind
+    """The segments that are made: bloom filters, locators, or both."""
+    num_zones: int
+    """Zones of the files that the index describes."""
+    num_gone_zones: int = field(repr=False)
+    """Zones of removed files in its segments; `optimize` removes these zones."""
+    rows_per_zone: int
+    """Rows of a full zone."""
+    fpp: float | None
+    """Requested false positive probability of filters; None for a locator."""
+    sizing: str | None
+    """How large a filter is; None for a locator."""
+    index_bytes: int
+    """Bytes of its segments."""
+    bytes_per_row: float
+    """The same for each indexed row."""
+    segments: Mapping[str, int]
+    """Number of segments of each kind: zones, slices, locator."""
+    is_unfinished: bool = field(repr=False)
+    """Whether its build or refresh did not end."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Status(Result):
-    """The files that an index covers, and those that a search reads whole; `str()` is for people."""
+    """What an index holds, the files that it covers, and those that a search reads whole; `str()` is for people."""
 
     _derived = ("is_fresh",)
 
@@ -30,6 +62,10 @@ class Status(Result):
     """Location of the index."""
     dataset: str
     """Location of the data set."""
+    dataset_kind: str
+    """parquet, delta, iceberg or lance."""
+    table: Mapping[str, Any]
+    """The indexed version of a table: `table_version` or `snapshot_id`."""
     version: int
     """Number of the version."""
     committed_at: datetime
@@ -54,8 +90,8 @@ class Status(Result):
     """Rows of new and changed files, without unreadable files."""
     num_skipped: int
     """Parquet files whose names begin with `_` or `.`: zonebloom skips them, some engines read them."""
-    unfinished: tuple[str, ...]
-    """Columns whose build or refresh did not end."""
+    columns: tuple[IndexedColumn, ...]
+    """The indexed columns."""
     damage: tuple[Reason, ...]
     """Parts of the index that are damaged or missing, for whole files or columns."""
 
@@ -63,7 +99,7 @@ class Status(Result):
     def is_fresh(self) -> bool:
         """Whether the index describes the current data set completely; if not, a refresh is needed."""
         stale = self.num_new or self.num_changed or self.num_deleted or self.num_unreadable
-        return not (stale or self.unfinished or self.damage)
+        return not (stale or self.damage or any(column.is_unfinished for column in self.columns))
 
     @property
     def headline(self) -> str:
@@ -75,7 +111,8 @@ class Status(Result):
         num_indexed = self.num_files - self.num_new - self.num_changed
         num_known = self.num_rows - self.num_rows_not_indexed
         yield "index", self.index
-        yield "data set", self.dataset
+        table = [f"{label(name)} {value}" for name, value in self.table.items()]
+        yield "data set", f"{self.dataset} ({', '.join([self.dataset_kind, *table])})"
         yield "version", f"{self.version}, {_age(self.committed_at)} old, {self.index_bytes:,} bytes"
         yield "files indexed", f"{num_indexed:,} of {self.num_files:,} ({percent(num_indexed, self.num_files)})"
         yield "rows indexed", f"{num_known:,} of {self.num_rows:,} ({percent(num_known, self.num_rows)})"
@@ -89,42 +126,33 @@ class Status(Result):
             yield f"skipped: {counted(self.num_skipped, 'Parquet file')} (names that begin with _ or .)"
         if self.num_gone_zones:
             yield gone_zones(self.num_gone_zones)
-        yield from (f"the build of {name} is unfinished; a refresh goes on" for name in self.unfinished)
+        unfinished = (column.name for column in self.columns if column.is_unfinished)
+        yield from (f"the build of {name} is unfinished; a refresh goes on" for name in unfinished)
         yield from (f"damaged: {line}" for line in summed_up(self.damage))
 
 
-class Info(dict[str, Any], Result):
-    """Version and counts of an index, and parameters and size of each column."""
+def indexed_columns(snapshot: Snapshot) -> Results[IndexedColumn]:
+    """The columns of a version of an index."""
+    num_rows = int(snapshot.fragments.num_rows.sum())
+    return Results(_indexed_column(snapshot, entry, num_rows) for entry in snapshot.manifest.columns)
 
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return dict(self)
 
-    @property
-    def headline(self) -> str:
-        """The index in a sentence."""
-        return "zonebloom index"
-
-    def facts(self) -> Iterator[tuple[str, Any]]:
-        """Names and values, for people."""
-        version = [f"{label(key)} {self[key]}" for key in ("table_version", "snapshot_id") if key in self]
-        yield "index", self["index"]
-        yield "data set", f"{self['dataset']} ({', '.join([self['dataset_kind'], *version])})"
-        yield from ((name, self[key]) for name, key in _COUNTS_OF_INFO.items())
-
-    def tables(self) -> Iterator[Table]:
-        """The columns."""
-        kinds = [[f"{kind} {count}" for kind, count in column["kinds"].items()] for column in self["columns"]]
-        rows = [[column[name] for name in _SHOWN] for column in self["columns"]]
-        yield Table([*map(label, _SHOWN), "segments"], [[*row, kind] for row, kind in zip(rows, kinds, strict=True)])
-
-    def notes(self) -> Iterator[str]:
-        """Advice to refresh or `optimize`."""
-        for column in self["columns"]:
-            if column["num_gone_zones"]:
-                yield f"{column['name']}: {gone_zones(column['num_gone_zones'])}"
-            if column["is_unfinished"]:
-                yield f"{column['name']}: its build is unfinished; a refresh goes on"
+def _indexed_column(snapshot: Snapshot, entry: ColumnEntry, num_rows: int) -> IndexedColumn:
+    num_zones = snapshot.num_live_zones(entry)
+    return IndexedColumn(
+        name=entry.name,
+        type=str(entry.column_type),
+        kind=entry.kind,
+        num_zones=num_zones,
+        num_gone_zones=entry.num_zones - num_zones,
+        rows_per_zone=entry.rows_per_zone,
+        fpp=entry.fpp if has_bloom(entry.kind) else None,
+        sizing=entry.sizing if has_bloom(entry.kind) else None,
+        index_bytes=entry.index_bytes,
+        bytes_per_row=round(entry.index_bytes / num_rows, 4) if num_rows else 0.0,
+        segments=dict(sorted(Counter(segment.kind for segment in entry.segments).items())),
+        is_unfinished=entry.is_unfinished,
+    )
 
 
 def status(view: View) -> Status:
@@ -135,7 +163,7 @@ def status(view: View) -> Status:
         for column in columns:
             column.open_all()
         probed = [view.column(entry.name) for entry in manifest.columns]
-        num_gone_zones = sum(entry.num_zones - view.snapshot.num_live_zones(entry) for entry in manifest.columns)
+        indexed = indexed_columns(view.snapshot)
     of_columns = [reason for column in probed if column is not None for reason in (*column.reasons, *column.damage)]
     of_columns += [reason for column in columns for reason in column.lost]
     damage = dict.fromkeys(reason for reason in (*view.snapshot.damage, *of_columns) if reason.code in _OF_INDEX)
@@ -145,10 +173,12 @@ def status(view: View) -> Status:
     return Status(
         index=view.snapshot.store.location,
         dataset=view.dataset.location,
+        dataset_kind=manifest.dataset["kind"],
+        table={name: manifest.dataset[name] for name in _TABLE_VERSIONS if name in manifest.dataset},
         version=manifest.version,
         committed_at=datetime.fromisoformat(manifest.committed_at),
-        index_bytes=sum(entry.index_bytes for entry in manifest.columns),
-        num_gone_zones=num_gone_zones,
+        index_bytes=sum(column.index_bytes for column in indexed),
+        num_gone_zones=sum(column.num_gone_zones for column in indexed),
         num_files=len(files),
         num_rows=num_rows,
         num_new=len(files.unknown_paths) - files.num_changed,
@@ -157,7 +187,7 @@ def status(view: View) -> Status:
         num_unreadable=len(files.unreadable_paths),
         num_rows_not_indexed=num_rows - known_rows,
         num_skipped=view.dataset.num_skipped(),
-        unfinished=tuple(entry.name for entry in manifest.columns if entry.is_unfinished),
+        columns=tuple(indexed),
         damage=tuple(damage),
     )
 

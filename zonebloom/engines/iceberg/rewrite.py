@@ -147,7 +147,7 @@ def _keyed(rows: pa.Table, key: str, table: Table) -> tuple[pa.Array, pa.Table]:
 
 def _rewrite(table: Table, column: str, change: _Change, index: _Place | Index) -> Rewrite:
     """Remove and add rows in one snapshot; plan again after a lost race. No change makes no snapshot."""
-    place = index.info()["index"] if isinstance(index, Index) else index
+    place = index.location if isinstance(index, Index) else index
     for _ in range(_PLANS):
         current = _loaded_anew(table)
         done = _attempted(current, column, *change(current), place)

@@ -43,7 +43,7 @@ _INDEXES = (
 )
 _COLUMNS = (
     "name string, type string, kind string, rows_per_zone long, fpp double, sizing string, num_zones long, "
-    "index_bytes long, bytes_per_row double, segments long"
+    "index_bytes long, bytes_per_row double, segments map<string, int>"
 )
 Place: TypeAlias = str | os.PathLike[str] | None
 """The place of an index: a folder or URL, a name in the system path, or None for the default beside the data."""
@@ -211,12 +211,9 @@ class Catalog:
         found = [(name, self.opened(place)) for name, place in self._places()]
         rows = []
         for name, index in (*found, *((None, self.open(one)) for one in given)):
-            info = index.info()
-            columns = info["columns"]
-            num_bytes = sum(column["index_bytes"] for column in columns)
-            shown = [info[one] for one in ("index", "dataset", "version")]
-            counts = [info[one] for one in ("num_fragments", "num_rows")]
-            rows.append((name, *shown, [column["name"] for column in columns], *counts, num_bytes))
+            columns = index.indexed_columns()
+            shown = (index.location, index.data.location, index.version, index.columns, index.num_fragments)
+            rows.append((name, *shown, index.num_rows, sum(column.index_bytes for column in columns)))
         return self.spark.createDataFrame(rows, _INDEXES)
 
     def _places(self) -> list[tuple[str, str]]:
@@ -229,7 +226,7 @@ class Catalog:
     def columns(self, index: Index) -> DataFrame:
         """One row for each column of `index`."""
         names = [part.split()[0] for part in _COLUMNS.split(", ")]
-        rows = [tuple(column[name] for name in names) for column in index.info()["columns"]]
+        rows = [tuple(getattr(column, name) for name in names) for column in index.indexed_columns()]
         return self.spark.createDataFrame(rows, _COLUMNS)
 
 
