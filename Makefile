@@ -58,10 +58,11 @@ fuzz: $(VENV)/test.stamp ## fuzzers: SECONDS=600 shared among them; seeds are pr
 	    $(PY) -m tests.fuzz.$$name --seed $(SEED) --seconds $$(( $(SECONDS) / $(words $(FUZZERS)) )) || failed=1; \
 	done; exit $$failed
 
-lint: $(VENV)/lint.stamp ## ruff check, ruff format --check, mypy --strict
+lint: $(VENV)/lint.stamp ## ruff check, ruff format --check, mypy --strict, of the documentation too
 	$(PY) -m ruff check
 	$(PY) -m ruff format --check
 	$(PY) -m mypy
+	$(PY) -m tests.docs.typed
 
 docs: $(VENV)/docs.stamp ## the documentation as a site, in site/
 	@$(PY) docs/stage.py

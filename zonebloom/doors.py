@@ -89,8 +89,8 @@ def open_index(
             _log.debug("opened %s, version %s of %s", store.location, version or versions[-1], versions)
             return Index(snapshot, table)
     if not is_url(given) and not os.path.exists(given):  # noqa: PTH110 - never raises, whatever the name
-        raise IndexNotFoundError(f"a data set or an index must be at {path}, which does not exist")
-    raise IndexNotFoundError(f"an index must be beside {given} or in it", got="none", do=Words.BUILD)
+        raise IndexNotFoundError(f"no data set and no index at {path}")
+    raise IndexNotFoundError(f"no index beside {given} or in it", do=Words.BUILD)
 
 
 def _is_of(given: str, described: Mapping[str, Any]) -> bool:
@@ -269,4 +269,4 @@ def delete_index(
         removed = remove(store, dry_run=dry_run)
         if removed.num_files:
             return removed
-    raise IndexNotFoundError(f"an index must be beside {given} or in it", got="none: nothing to remove")
+    raise IndexNotFoundError(f"no index beside {given} or in it: nothing to remove")

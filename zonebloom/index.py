@@ -23,6 +23,7 @@ from zonebloom.errors import ConcurrentCommitError, CorruptIndexError, InvalidAr
 from zonebloom.formats import Dataset, DatasetSnapshot, dataset_from_json, open_dataset
 from zonebloom.options import COMMIT_EVERY, BuildOptions
 from zonebloom.predicates import Predicate
+from zonebloom.reasons import counted
 from zonebloom.search.probe import Probes, probed
 from zonebloom.search.query import Query
 from zonebloom.search.searchable import Searchable
@@ -86,8 +87,8 @@ class Index(Searchable):
         """Requests of the data sets that this index opened before the current one."""
 
     def __repr__(self) -> str:
-        columns = ", ".join(self.columns)
-        return f"Index({self.location!r}, version {self.version}, columns {columns}, {self.num_fragments} fragments)"
+        columns, size = ", ".join(self.columns), f"{self.num_rows:,} rows of {counted(self.num_fragments, 'file')}"
+        return f"Index({self.location!r}, version {self.version}, columns {columns}, {size})"
 
     def __enter__(self) -> Self:
         return self

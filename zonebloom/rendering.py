@@ -99,6 +99,9 @@ class Result:
         """Sentences, such as reasons and damage."""
         return ()
 
+    def __init_subclass__(cls) -> None:
+        cls.__repr__ = Result.__repr__  # type: ignore[method-assign] # a dataclass keeps it, and makes none of its own
+
     def __str__(self) -> str:
         return as_text(self)
 
@@ -120,6 +123,9 @@ class Results(list[_ItemT]):
 
     def __str__(self) -> str:
         return "\n".join(self.table().lines()) or "none"
+
+    def __repr__(self) -> str:
+        return str(self)
 
     def _repr_html_(self) -> str:
         return self.table().html()

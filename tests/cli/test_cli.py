@@ -257,7 +257,7 @@ def test_import_refuses_what_is_no_zone_table(lake, run, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (("search", "LAKE", "--where", "user_id ="), 2, "must be"),
+        (("search", "LAKE", "--where", "user_id ="), 2, "the condition cannot be read"),
         (("search", "LAKE", "--where", "userid = 'x'"), 2, "did you mean user_id"),
         (("scan", "LAKE", "--where", "user_id = 'x'", "--columns", "userid"), 2, "did you mean user_id"),
         (("scan", "LAKE", "--where", "user_id = 'x'", "--limit", "-1"), 2, "limit must be"),

@@ -37,7 +37,10 @@ def data(tmp_path_factory):
 
 
 SEARCHES = [
-    ("WHERE user_id = 'x'", "cannot be read near 'WHERE' at character 1; leave the word WHERE away"),
+    (
+        "WHERE user_id = 'x'",
+        "cannot be read near 'WHERE' at character 1: WHERE user_id = 'x'; leave the word WHERE away",
+    ),
     ("user_id = 'x", "a quote is not closed"),
     (f"user_id = {UUID}", "put the text in single quotes"),
     (f'user_id = "{UUID}"', "text goes in single quotes"),
@@ -45,15 +48,15 @@ SEARCHES = [
     ("device['ip'] = 'a'", "a field of a struct is written device.ip"),
     (f"USER_ID = '{UUID}'", "did you mean user_id? Names are case-sensitive"),
     ("user_id", "compare the column with a value, as in user_id = …"),
-    ("user_id = 5", "put text in single quotes"),
-    ("user_id = 'zzz'", "column user_id of type uuid must be compared with a value of that type, got the text 'zzz'"),
+    ("user_id = 5", "write it as text, '5'"),
+    ("user_id = 'zzz'", "column user_id holds uuid, got the text 'zzz'"),
     ("year(amount) = 2024", "got YEAR(amount); use = == !="),
 ]
 COMMANDS = [
-    ("search {}/lakee -w x=1", 2, "a data set or an index must be at", "which does not exist"),
-    ("search {}/bare -w x=1", 2, "got none; make one with `zonebloom build`"),
-    ("delete {}/bare --yes", 2, "got none: nothing to remove"),
-    ("vacuum {}/bare", 2, "got none: nothing to remove"),
+    ("search {}/lakee -w x=1", 2, "no data set and no index at {}/lakee"),
+    ("search {}/bare -w x=1", 2, "no index beside {}/bare or in it; make one with `zonebloom build`"),
+    ("delete {}/bare --yes", 2, "no index beside {}/bare or in it: nothing to remove"),
+    ("vacuum {}/bare", 2, "no index beside {}/bare or in it: nothing to remove"),
     (
         "build {}/lake -c user_id",
         2,
@@ -95,7 +98,7 @@ def test_commands(data, run, line, code, told):
     found, _, err = run(*line.replace("{}", str(data)).split())
     assert found == code
     assert err.count("\n") == (1 if told != [""] else 0)
-    assert all(one in err for one in told)
+    assert all(one.replace("{}", str(data)) in err for one in told)
     assert not {"index=", "overwrite=True", "build_index", "dataset="} & set(err.replace("(", " ").split())
 
 

@@ -425,6 +425,8 @@ def test_duckdb_reads_a_dataset_by_name_in_joins_and_in_ctes(flat):
     connection = duckdb.connect()
     events = register_in_duckdb(connection, "events", flat.index)
     local = flat.index.dataset()  # a replacement scan finds it by the name of the variable
+    with pytest.raises(ValueError, match="no engine has scanned this data set yet; run a query first"):
+        _ = local.last_scan
     assert (
         connection.sql("SELECT row FROM local WHERE id = 42").fetchall()
         == connection.sql(

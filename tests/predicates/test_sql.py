@@ -162,7 +162,7 @@ def test_a_function_of_a_column_is_a_term_of_a_leaf(text, shown):
         ("select = 1", "select = 1"),
         ("", "must not be empty"),
         ("  ", "must not be empty"),
-        ("x = 1; y = 2", "got x = 1; y = 2"),
+        ("x = 1; y = 2", "as SQL: x = 1; y = 2"),
         ("x = 1 y", "got x = 1 AS y"),
         ("SELECT * FROM t", r"got SELECT \* FROM t"),
         ("x IN (SELECT 1)", r"got x IN \(SELECT 1\)"),

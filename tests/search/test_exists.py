@@ -224,21 +224,21 @@ MONTHS = pa.array([(1, 2, 3), (4, 5, 6)], pa.month_day_nano_interval())
 
 @pytest.mark.parametrize("values", ["u-1", b"u-1", 5, None, object(), [object()], [[1]], {"a": 1}, [1, "x"], MONTHS])
 def test_values_must_be_an_array_of_what_a_column_holds(build, values):
-    with pytest.raises(PredicateError, match=r"values must be an array|must be compared with a value of that type"):
+    with pytest.raises(PredicateError, match=r"values must be an array|column c holds"):
         build(pa.array(["u-1"])).exists("c", values)
 
 
 def test_moments_that_python_does_not_have_are_no_numbers(build):
     index = build(pa.array([1]))
     for values in (np.array(["20200000"], "M8[Y]"), pa.array([2**62], pa.timestamp("s")), [10**5000, "no number"]):
-        with pytest.raises(PredicateError, match="column c of type int64 must be compared with a value of that type"):
+        with pytest.raises(PredicateError, match="column c holds int64"):
             index.exists("c", values)
 
 
 def test_integers_that_python_does_not_print_are_told(build):
     index = build(pa.array([True]))
     for ask in (lambda: index.exists("c", [10**5000]), lambda: index.explain(zb.col("c") < 10**5000)):
-        with pytest.raises(PredicateError, match="must be compared with a value of that type, got 10000"):
+        with pytest.raises(PredicateError, match=r"holds .*, got 10000"):
             ask()
 
 
@@ -247,7 +247,7 @@ def test_days_and_moments_of_one_list_are_compared_each_by_itself(build):
     index = build(pa.array([dt.datetime(2020, 1, 1, 10), dt.datetime(2020, 1, 2)], pa.timestamp("us")))  # noqa: DTZ001
     values = [dt.date(2020, 1, 1), dt.datetime(2020, 1, 1, 10), dt.date(2020, 1, 2)]  # noqa: DTZ001
     assert index.exists("c", values).to_pylist() == [False, True, True]
-    with pytest.raises(PredicateError, match=r"write an instant with its offset|of that type, got 2020"):
+    with pytest.raises(PredicateError, match=r"write an instant with its offset|holds .*, got 2020"):
         index.exists("c", [*values, dt.datetime(2020, 1, 1, tzinfo=dt.UTC)])
 
 

@@ -204,8 +204,13 @@ def test_explain_says_when_the_values_are_simply_there(tmp_path):
 
 def test_what_a_notebook_shows_is_for_people(flat_lake):
     index = zb.build_index(flat_lake.root, "user_id")
-    shown = (index.explain("user_id = 'x'"), index.status(), zb.whatif(flat_lake.root, "user_id"))
-    assert all(repr(one) == str(one) and "\n" in repr(one) for one in shown)
+    answers = (index.explain("user_id = 'x'"), index.search("user_id = 'x'"), zb.whatif(flat_lake.root, "user_id"))
+    upkeep = (index.status(), index.indexed_columns(), index.refresh(), index.optimize(), index.verify())
+    others = (index.versions(), index.vacuum(), zb.delete_index(flat_lake.root, dry_run=True))
+    for result in (*answers, *upkeep, *others):
+        assert repr(result) == str(result)
+        assert "\n" in repr(result)
+        assert "<table>" in result._repr_html_()
 
 
 @pytest.mark.parametrize(
@@ -273,4 +278,4 @@ def test_what_a_killed_first_build_left_can_be_deleted(flat_lake, run):
     assert not index_of(flat_lake.root).exists()
     for command in ("delete", "vacuum"):
         code, _, err = run(command, flat_lake.root)
-        assert (code, err.endswith("got none: nothing to remove\n")) == (2, True)
+        assert (code, err.endswith("or in it: nothing to remove\n")) == (2, True)

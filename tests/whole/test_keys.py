@@ -209,8 +209,8 @@ DOORS = {
         ("int64", "12", "an array or a list of values, got '12'"),
         ("int64", 12, "an array or a list of values, got 12"),
         ("int64", {"a": 1}, "an array or a list of values, got {'a': 1}"),
-        ("int64", ["x"], "column int64 of type int64 must be compared with a value of that type, got the text 'x'"),
-        ("int64", pd.Series(pd.period_range("2020", periods=2)), "column int64 of type int64 must be compared"),
+        ("int64", ["x"], "column int64 holds int64, got the text 'x'"),
+        ("int64", pd.Series(pd.period_range("2020", periods=2)), "column int64 holds int64, got"),
         ("time64[us]", [dt.time(1, tzinfo=dt.UTC)], r"a time of day must have no zone, got 01:00:00\+00:00"),
         ("us with zone", [dt.datetime(2020, 1, 1)], "write an instant with its offset"),  # noqa: DTZ001 - the mistake
         ("bytes of 16", [IDS[1].hex], r"column bytes of 16 holds 16 bytes, got a text of 32 characters; .* X'0000…'"),
@@ -242,7 +242,7 @@ def test_a_uuid_is_spelt_as_python_reads_it(index, spelt):
         assert all(rows == [1] for rows in found.values()), found
         assert index.exists("uuid", [text]).to_pylist() == [True]
     for wrong in (IDS[1].hex[:-1], IDS[1].hex[:-1] + "g", "0x" + IDS[1].hex[2:], IDS[1].hex[:-2] + "_0", ""):
-        with pytest.raises(PredicateError, match="must be compared with a value of that type"):
+        with pytest.raises(PredicateError, match=r"holds .*, got"):
             index.exists("uuid", [str(IDS[1]), wrong])
 
 

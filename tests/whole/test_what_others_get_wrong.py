@@ -202,7 +202,7 @@ def test_09_a_literal_that_does_not_convert_keeps_everything(lake):
     assert (found.num_rows_kept, codes(found)) == (3, {"TYPE_MISMATCH"})
     for literal in ("1x", b"1", True):  # a scan cannot compare them, and a search refuses what a scan refuses
         for ask in (index.search, index.explain, index.to_table):
-            with pytest.raises(zb.ZoneBloomError, match="must be compared with a value of that type"):
+            with pytest.raises(zb.ZoneBloomError, match=r"holds .*, got"):
                 ask(zb.Equals("c", literal))
 
 

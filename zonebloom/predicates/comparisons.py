@@ -296,14 +296,11 @@ def _mismatch(operand: Operand, value: Any) -> PredicateError:
     elif isinstance(shown, bool):
         advice = f"; compare the column with a value, as in {operand.text} = …"
     elif not isinstance(shown, str) and (isinstance(operand.type, pa.UuidType) or is_text(operand.type)):
-        advice = "; put text in single quotes"
+        advice = f"; write it as text, '{shown!s:.80}'"
     if type(shown) is int:  # Python refuses to show the largest
         shown = decimal.Decimal(shown)
     text = f"the text {shown!r:.80}" if isinstance(shown, str) else f"{shown!s:.80}"
-    return PredicateError(
-        f"column {operand.text} of type {type_name(operand.type)} must be compared with a value of that type",
-        got=f"{text}{advice}",
-    )
+    return PredicateError(f"column {operand.text} holds {type_name(operand.type)}", got=f"{text}{advice}")
 
 
 # --- numbers, by value ------------------------------------------------------------------------------------------------

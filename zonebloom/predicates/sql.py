@@ -93,9 +93,11 @@ def _sql_predicate(text: str) -> Predicate:
     except sqlglot.errors.ParseError as error:
         raise PredicateError(_parse_message(text, error)) from None
     except sqlglot.errors.TokenError:  # its message is about sqlglot's own state
-        raise PredicateError("a condition must be SQL", got=_shown(text)) from None
+        raise PredicateError(f"the condition cannot be read as SQL: {_shown(text)}") from None
     except sqlglot.errors.SqlglotError as error:
-        raise PredicateError("a condition must be SQL", got=_shown(text), do=_one_line(str(error))) from error
+        raise PredicateError(
+            f"the condition cannot be read as SQL: {_shown(text)}", do=_one_line(str(error))
+        ) from error
     except RecursionError:
         raise PredicateError("a condition must not nest so deeply", got=_shown(text)) from None
 
@@ -113,7 +115,7 @@ def _parse_message(text: str, error: sqlglot.errors.ParseError) -> str:
     near = f"{first.get('start_context', '')}{first.get('highlight', '')}{first.get('end_context', '')}"
     column = max(1, first.get("col", 0) - len(first.get("highlight") or "") + 1)
     spot = f" near {first['highlight']!r}" if first.get("highlight") else ""
-    return f"a condition must be SQL, got {_shown(near or text)}; it cannot be read{spot} at character {column}"
+    return f"the condition cannot be read{spot} at character {column}: {_shown(near or text)}"
 
 
 def _one_line(text: str) -> str:

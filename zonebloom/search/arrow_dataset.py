@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pads
 from pyarrow import fs
 
-from zonebloom.errors import ColumnNotFoundError, DataFileError, PredicateError
+from zonebloom.errors import ColumnNotFoundError, DataFileError, InvalidArgumentError, PredicateError
 from zonebloom.predicates import Equals, Predicate, parse_predicate
 from zonebloom.predicates.arrow_expression import unread
 from zonebloom.predicates.arrow_pickle import Call, Field, Node, UnreadableExpressionError, take_apart
@@ -103,8 +103,16 @@ class IndexedDataset(_FileSystemDataset):
         raise TypeError("an indexed data set must be made where it is used, got a copy of it; send the path instead")
 
     @property
-    def last_scan(self) -> SearchResult | None:
-        """The last scan: its counts (`kept`, `total`), and why it did not read less (`reasons`); None before one."""
+    def last_scan(self) -> SearchResult:
+        """The last scan: its counts (`kept`, `total`), and why it did not read less (`reasons`).
+
+        Raises
+        ------
+        InvalidArgumentError
+            No engine has scanned yet.
+        """
+        if self._last_scan is None:
+            raise InvalidArgumentError("no engine has scanned this data set yet", do="run a query first")
         return self._last_scan
 
     @property

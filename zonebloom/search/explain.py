@@ -52,7 +52,7 @@ class FalseZones(Result):
     """Kept zones without a match; None if too many zones were kept to read them."""
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True)
 class Explanation(Result):
     """The kept part of the data set, and why it is not smaller; `str()` is for people."""
 

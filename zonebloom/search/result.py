@@ -78,7 +78,7 @@ class TouchedRanges:
 class FileRange(NamedTuple):
     """The rows ``[start, stop)`` of one file."""
 
-    path: str | None
+    path: str
     start: int
     stop: int
 
@@ -134,8 +134,8 @@ class SearchResult(Result):
         return len(self.row_ranges)
 
     def __iter__(self) -> Iterator[FileRange]:
-        """The row ranges, each with the path of its file; the path is None if no data set is known."""
-        return (FileRange(self.paths.get(rows.fragment_id), rows.start, rows.stop) for rows in self.row_ranges)
+        """The row ranges, each with the path of its file; the path is empty if no data set is known."""
+        return (FileRange(self.paths.get(rows.fragment_id, ""), rows.start, rows.stop) for rows in self.row_ranges)
 
     @cached_property
     def kept(self) -> Counts:

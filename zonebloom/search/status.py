@@ -52,7 +52,7 @@ class IndexedColumn(Result):
     """Whether its build or refresh did not end."""
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True)
 class Status(Result):
     """What an index holds, the files that it covers, and those that a search reads whole; `str()` is for people."""
 

@@ -24,6 +24,7 @@ from zonebloom.index import Index
 from zonebloom.predicates import IsIn
 from zonebloom.predicates.literals import collected
 from zonebloom.predicates.row_filter import to_expression
+from zonebloom.rendering import Result
 from zonebloom.search.exists import comparable
 from zonebloom.search.locate import files_for
 from zonebloom.search.scan import read_candidates
@@ -51,7 +52,7 @@ _Change: TypeAlias = Callable[["Table"], tuple[_Keys, pa.Table | None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Rewrite:
+class Rewrite(Result):
     """The result of a delete or an upsert, in files and rows."""
 
     num_files: int

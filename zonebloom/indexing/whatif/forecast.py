@@ -63,7 +63,7 @@ class Option(Result):
     """Zones kept for the keys of 1000 random rows."""
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class Forecast(Result):
     """What `whatif` found; print it, or take `to_dict()`."""
 
