@@ -50,6 +50,7 @@ class Words(enum.Enum):
     OUTPUT = "path", "--output"
     INDEX = "index=", "--index FOLDER"
     DATASET = "dataset=", "PATH"
+    CATALOG = "open the index with the table, by dataset=", "put it into ~/.pyiceberg.yaml or the environment"
     OLDER_THAN = "older_than", "--older-than"
 
     def __str__(self) -> str:

@@ -498,7 +498,7 @@ def test_an_index_opened_without_its_table_asks_the_catalog_of_that_name(table, 
     build(table, place)
     with pytest.raises(InvalidArgumentError, match="by dataset="):
         zb.open_index(place).search(user(7))
-    assert zb.open_index(place).status().table["snapshot_id"] == table.current_snapshot().snapshot_id
+    assert zb.open_index(place, dataset=table).status().table["snapshot_id"] == table.current_snapshot().snapshot_id
     text = (place / "versions" / f"{1:020d}.json").read_text()
     assert "sqlite" not in text
     monkeypatch.setenv("PYICEBERG_CATALOG__HERE__URI", f"sqlite:///{tmp_path}/catalog.db")

@@ -139,10 +139,8 @@ class IcebergDataset(TableDataset):
                     f"cannot read table {name} of catalog {catalog}: {first_line(error)}",
                     do="check that the catalog is up",
                 ) from error
-            message = f"catalog {catalog} of pyiceberg's configuration must have table {name}"
-            raise InvalidArgumentError(
-                f"{message}", got=first_line(error), do=f"open the index with the table, by {Words.DATASET}"
-            ) from error
+            message = f"pyiceberg's configuration has no catalog {catalog} for table {name}: {first_line(error)}"
+            raise InvalidArgumentError(message, do=Words.CATALOG) from error
 
 
 def pyiceberg_tables() -> Any:
