@@ -41,6 +41,7 @@ def test_a_build_says_how_what_it_indexed_is_searched(single_file, run, tmp_path
     assert re.search(
         r"indexed 4,000 rows of 1 file in [\d.]+ s, [\d,]+ rows/s(; compiled kernels in [\d.]+ s, once)?\n", said
     )
+    assert f"recommended: zonebloom build {file} -c user_id --kind locator --overwrite\n" in said
     said = run("build", file, "-c", "device_id").out
     assert f'next: zonebloom search {file} --where "user_id =' in said, "the first of its columns"
     said = run("build", file, "-c", "user_id", "--index", index).out

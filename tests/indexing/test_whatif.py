@@ -16,6 +16,7 @@ import pytest
 import zonebloom as zb
 from zonebloom.bloom.hashing import hash_values
 from zonebloom.errors import ColumnNotFoundError, InvalidArgumentError
+from zonebloom.indexing.whatif import advice
 from zonebloom.options import SIZINGS
 from zonebloom.types import Forecast
 
@@ -114,6 +115,19 @@ def test_zones_kept_are_those_of_the_index(lake, keys, tmp_path, fpp, sizing):
     assert option.many_absent_kept == pytest.approx(np.mean(many_absent), rel=0.1, abs=3)
     many_present = [kept(random.choice(keys, 1000).tolist()) for _ in range(5)]
     assert option.many_present_kept == pytest.approx(np.mean(many_present), rel=0.05)
+
+
+def test_a_build_recommends_a_locator_by_what_its_filters_hold(keys, lake, tmp_path):
+    located = built(lake, tmp_path, kind="locator", workers=1)
+    expected = located.explain(zb.Equals("key", -1)).false_zones.expected
+    filters = built(lake, tmp_path, overwrite=True)
+    (advised,) = advice(filters.view())
+    assert advised.index_bytes == pytest.approx(located.indexed_columns()[0].index_bytes, rel=0.15)
+    assert advised.filter_bytes == filters.indexed_columns()[0].index_bytes
+    assert advised.absent_kept == pytest.approx(expected, rel=0.1)
+    assert advised.filters_kept == pytest.approx(filters.explain(zb.Equals("key", -1)).false_zones.expected, rel=0.01)
+    for options in ({"kind": "locator"}, {"sizing": "adaptive", "fpp": 0.01}):
+        assert advice(built(lake, tmp_path, overwrite=True, **options).view()) == []
 
 
 def test_a_locator_is_as_it_is_built(forecast, lake, keys, tmp_path):

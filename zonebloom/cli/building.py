@@ -23,8 +23,8 @@ from zonebloom.cli.options import (
 from zonebloom.cli.output import print_json, print_list, say, say_done
 from zonebloom.cli.root import app
 from zonebloom.options import FPP, KINDS, ROWS_PER_ZONE, Kind, Sizing
-from zonebloom.reasons import counted
-from zonebloom.rendering import Results
+from zonebloom.reasons import counted, wrapped
+from zonebloom.rendering import Results, plain
 
 if TYPE_CHECKING:
     from zonebloom.index import Index
@@ -102,13 +102,15 @@ def _say_what_a_build_does(path: str, index: str | None) -> None:
 
 def print_built(built: Index, path: str, index: str | None, started: float, compiling: float) -> None:
     """Print the size, time and place of the new index of PATH, and the next step; `compiling` is shown separately."""
+    from zonebloom.indexing.whatif import advice  # noqa: PLC0415 - as above
     from zonebloom.predicates.sql_writer import sql_name  # noqa: PLC0415 - `--help` must not load Arrow
 
-    status = built.status()
-    if is_json():
-        say_done(built, started, {"compile_seconds": round(compiling, 3), **status.to_dict()})
-        return
     seconds = time.perf_counter() - started - compiling
+    status, advised = built.status(), advice(built.view())
+    if is_json():
+        document = {"compile_seconds": round(compiling, 3), **status.to_dict(), "recommended": plain(advised)}
+        say_done(built, started, document)
+        return
     once = f"; compiled kernels in {compiling:,.1f} s, once" if compiling else ""
     click.echo(
         f"indexed {counted(built.num_rows, 'row')} of {counted(built.num_fragments, 'file')} "
@@ -119,6 +121,9 @@ def print_built(built: Index, path: str, index: str | None, started: float, comp
         click.echo(note, err=True)
     click.echo(f"the index is {status.index}")
     place = shlex.quote(path) if index is None else f"{shlex.quote(path)} --index {shlex.quote(index)}"
+    for advised_column in advised:
+        command = f"zonebloom build {place} -c {shlex.quote(advised_column.column)} --kind locator --overwrite"
+        click.echo("\n".join([f"recommended: {command}", *wrapped([f"  {advised_column.headline}"])]))
     first = status.columns[0]
     literal = "…" if first.type.startswith(_NUMBERS) else "'…'"
     named = sql_name(first.name).replace('"', '\\"')

@@ -3,7 +3,8 @@
 `sample` reads some zones, `trial` builds them in each way, `model` scales that to the data set, `forecast` says it.
 """
 
+from zonebloom.indexing.whatif.advice import Advice, advice
 from zonebloom.indexing.whatif.forecast import Forecast, Option, Verdict
 from zonebloom.indexing.whatif.model import whatif
 
-__all__ = ["Forecast", "Option", "Verdict", "whatif"]
+__all__ = ["Advice", "Forecast", "Option", "Verdict", "advice", "whatif"]
