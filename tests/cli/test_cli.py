@@ -73,6 +73,7 @@ def test_search(lake, run):
     assert text.code == 0
     assert text.out == "part-0.parquet\t2816\t3072\n"
     assert text.err.startswith("at_most: 1 of 3 files, 1 of 33 zones, 256 of 8,001 rows, ")
+    assert text.err.endswith(" bytes of row groups; all rows that match, and perhaps others\n")
     found = run("search", lake.root, "--where", f"user_id = '{user}'", "--format", "json")
     assert (found.code, found.err) == (0, "")
     assert list(found.document) == ["kind", "files", "row_ranges", "kept", "total", "num_unreadable", "reasons"]
@@ -189,6 +190,8 @@ def test_locate(lake, run, tmp_path):
     rows = run(*arguments, "--exact", "-f", "json").document
     assert rows[-1] == {"value": "nobody", "path": None, "row": None}
     assert len(rows) - 1 == lake.table["user_id"].to_pylist().count(user)
+    shown = [str(ranges[0][name]) for name in ("value", "path", "start", "stop")]
+    assert run(*arguments).out.splitlines()[0].split("\t") == shown
     text = run(*arguments, "--exact")
     assert (text.code, text.err) == (0, "")
     assert text.out.splitlines()[0] == "\t".join(map(str, rows[0].values()))

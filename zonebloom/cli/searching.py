@@ -72,7 +72,10 @@ def search(
     strict: bool,
     index: str | None,
 ) -> None:
-    """Print the row ranges that may match; no other row does."""
+    """Print the row ranges that may match; no other row does.
+
+    A line has path, start and stop, with tabs between them.
+    """
     if limit is not None and limit < 0:
         raise InvalidArgumentError("limit must be 0 or more", got=limit)
     opened = open_it(path, index)
@@ -88,7 +91,8 @@ def search(
     counts = (
         f"{result.kind}: {kept.files:,} of {counted(total.files, 'file')}, "
         f"{kept.zones:,} of {counted(total.zones, 'zone')}, "
-        f"{kept.rows:,} of {counted(total.rows, 'row')}, {kept.bytes:,} of {total.bytes:,} bytes; {result.kind.meaning}"
+        f"{kept.rows:,} of {counted(total.rows, 'row')}, {kept.bytes:,} of {total.bytes:,} bytes of row groups; "
+        f"{result.kind.meaning}"
     )
     click.echo(counts if result.row_ranges else result.headline, err=True)
     for note in result.notes():
@@ -186,7 +190,8 @@ _values_option = click.option(
 def locate(path: str, column: str, values: str, exact: bool, strict: bool, index: str | None) -> None:
     """Print for each value of a file the files and row ranges that can hold it.
 
-    The rest certainly do not. Row ranges without a value can hold any of them.
+    The rest certainly do not. A line has value, path, start and stop, with tabs between them; without a value, the row
+    range can hold any. With --exact it has value, path and row, and only the value if no row holds it.
     """
     opened = open_it(path, index)
     opened.column_type(column)  # an error here names the indexed columns
@@ -204,7 +209,8 @@ def locate(path: str, column: str, values: str, exact: bool, strict: bool, index
         return
     for place, row in zip(places, rows, strict=True):
         value = "" if place is None else str(printable(given[place]))
-        click.echo("\t".join([value, *("" if cell is None else str(cell) for cell in row.values())]))
+        cells = (cell for name, cell in row.items() if name != "fragment_id")  # a number of the index's own
+        click.echo("\t".join([value, *("" if cell is None else str(cell) for cell in cells)]))
 
 
 @app.command(
