@@ -51,6 +51,8 @@ class Words(enum.Enum):
     INDEX = "index=", "--index FOLDER"
     DATASET = "dataset=", "PATH"
     CATALOG = "open the index with the table, by dataset=", "put it into ~/.pyiceberg.yaml or the environment"
+    WRITE_ZONES = "zone_table(column) gives its zones", "--output FILE writes its zones to a file"
+    READ_ZONES = "adopt is 'parquet' for Parquet files", "--input FILE takes exported zones"
     OLDER_THAN = "older_than", "--older-than"
 
     def __str__(self) -> str:

@@ -75,6 +75,8 @@ COMMANDS = [
     ("whatif {}/lake -c day", 2, "got the partition column day, which prunes without an index"),
     ("report {}/lake -o {}/r", 2, "--output must end in .html"),
     ("search {}/lake --older-than 7d", 2, "No such option"),
+    ("lance export {}/lake -c user_id", 2, "{}/lake is no Lance table; --output FILE writes its zones to a file"),
+    ("lance import {}/bare -c user_id", 2, "{}/bare is no Lance table; --input FILE takes exported zones"),
     ("vacuum {}/lake --older-than 7days", 2, "must be like 7d, 12h or 30m"),
     (
         "lance export {}/lake -c amount -o {}/x.arrow",

@@ -86,11 +86,11 @@ def _adopting(runner: Runner, adopt: str, dataset: DatasetSnapshot, kind: str) -
     from zonebloom.indexing.adopt import Adopting, parquet_zones  # noqa: PLC0415 - few builds adopt
     from zonebloom.indexing.adopt_lance import LanceZones  # noqa: PLC0415 - as above
 
-    if isinstance(dataset, LanceSnapshot) != (adopt == "lance"):
-        raise InvalidArgumentError(
-            "adopt must be 'lance' for a Lance table, and 'parquet' for Parquet files",
-            got=f"{adopt!r} for {dataset.location}",
-        )
+    is_lance = isinstance(dataset, LanceSnapshot)
+    if is_lance and adopt != "lance":
+        raise InvalidArgumentError(f"{dataset.location} is a Lance table, which has no Parquet files")
+    if adopt == "lance" and not is_lance:
+        raise InvalidArgumentError(f"{dataset.location} is no Lance table", do=Words.READ_ZONES)
     return Adopting(runner, LanceZones() if adopt == "lance" else parquet_zones)
 
 

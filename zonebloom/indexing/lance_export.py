@@ -83,9 +83,7 @@ def export_lance(view: View, entry: ColumnEntry, *, per_fragment: bool = False, 
     """
     snapshot = view.dataset
     if not isinstance(snapshot, LanceSnapshot):
-        raise InvalidArgumentError(
-            "an index that Lance takes must be of a Lance table", got=f"one of {snapshot.location}"
-        )
+        raise InvalidArgumentError(f"{snapshot.location} is no Lance table", do=Words.WRITE_ZONES)
     _check_place(snapshot)
     field_id = _field_id(snapshot, view, entry)
     old = lance_indexes(snapshot, entry.name)
