@@ -386,6 +386,7 @@ def test_indexes_have_names_in_a_system_path(any_spark, flat_lake, tmp_path):
     assert (tmp_path / "indexes/users/versions").is_dir()
     (column,) = zb.index("users").collect()
     assert (column.name, column.kind, column.rows_per_zone, column.fpp) == ("user_id", "bloom", 1024, 0.001)
+    assert column.segments == zb.open_index("users").indexed_columns()[0].segments
     on_disk = sum(path.stat().st_size for path in (tmp_path / "indexes/devices/columns").rglob("*.*"))
     assert rows["devices"].index_bytes == sum(row.index_bytes for row in zb.index("devices").collect()) == on_disk
     zb.delete_index("users")

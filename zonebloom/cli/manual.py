@@ -51,6 +51,7 @@ def man(context: click.Context) -> None:
             for example in command.examples:
                 lines += [".PP", ".EX", _escaped(f"zonebloom {example}"), ".EE"]
     lines += [".SH TASKS", *(f"{title}: {', '.join(names)}." for title, names in SECTIONS.items())]
+    lines += [".SH EXIT STATUS", _escaped((app.epilog or "").removeprefix("Exit status: "))]
     click.echo("\n".join(lines))
 
 

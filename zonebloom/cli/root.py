@@ -152,6 +152,8 @@ class _Root(Group):
 @click.group(
     cls=_Root,
     name="zonebloom",
+    epilog="Exit status: 0; 1 where data or environment are at fault, or a check fails; 2 for a mistake in the call; "
+    "130 when stopped by Ctrl-C; 141 when the reader of the output leaves.",
     context_settings={"show_default": True, "help_option_names": ["-h", "--help"], "max_content_width": _WIDTH},
 )
 @click.version_option(
@@ -160,8 +162,7 @@ class _Root(Group):
 def app() -> None:
     """Find which rows of a data lake can hold a value.
 
-    Exit status: 0; 1 where data or environment are at fault, or a check fails; 2 for a mistake in the call; 130 when
-    stopped by Ctrl-C; 141 when the reader of the output leaves.
+    Start: zonebloom build PATH --column COLUMN
     """
 
 

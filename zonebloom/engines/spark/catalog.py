@@ -43,7 +43,7 @@ _INDEXES = (
 )
 _COLUMNS = (
     "name string, type string, kind string, rows_per_zone long, fpp double, sizing string, num_zones long, "
-    "index_bytes long, bytes_per_row double, segments map<string, int>"
+    "index_bytes long, bytes_per_row double, segments map<string,int>"
 )
 Place: TypeAlias = str | os.PathLike[str] | None
 """The place of an index: a folder or URL, a name in the system path, or None for the default beside the data."""
