@@ -56,7 +56,6 @@ def check_extras(folder: Path) -> None:
         "iceberg": lambda: iceberg.delete(None, "id", [1]),
         "lance": lambda: zb.build_index(lance, "id"),
         "polars": lambda: polars.scan(index),
-        "report": lambda: index.report(folder / "report.html"),
         "s3": lambda: zb.open_index("s3://bucket/lake"),
         "spark": lambda: spark.ZoneBloom(None),
     }
