@@ -135,7 +135,7 @@ def test_columns_that_spark_finds_by_their_ids_lose_no_row(spark, tmp_path):
     lake = ZoneBloom(spark).read(str(tmp_path / "lake"))
     name = lake.columns[0]
     assert lake.plan(f"{name} = 5").result.kept.rows == (name == "b")
-    spark.conf.set(setting, "true")
+    spark.conf.set(setting, "TRUE")  # Spark reads the values of settings in any case
     try:
         check(spark, tmp_path / "lake", f"{name} = 1", f"{name} = 5")
     finally:

@@ -177,9 +177,10 @@ def test_a_frame_that_scans_the_data_set(any_spark, lake):
 def test_row_ranges_with_dates_that_spark_moves_are_sparks_to_read(spark, tmp_path):
     small, zb = small_of(spark, [0, 5, 1700]), ZoneBloom(spark)
     query = "SELECT id AS key, date'1500-01-01' AS day FROM range(2000)"
-    for setting, writes in (("datetimeRebaseModeInWrite", True), ("datetimeRebaseModeInRead", False)):
+    settings = ("parquet.datetimeRebaseModeInWrite", "parquet.datetimeRebaseModeInRead")
+    for setting, writes in ((settings[0], True), (settings[1], False), (f"legacy.{settings[1]}", False)):
         folder = tmp_path / setting
-        spark.conf.set(f"spark.sql.parquet.{setting}", "LEGACY")
+        spark.conf.set(f"spark.sql.{setting}", "LEGACY")
         try:
             spark.sql(query).coalesce(1).write.parquet(f"file://{folder}")
             if not writes:  # what Spark did not write is moved as the setting says
@@ -194,7 +195,7 @@ def test_row_ranges_with_dates_that_spark_moves_are_sparks_to_read(spark, tmp_pa
             assert shown(zb.prune_join(str(folder), small, "key")) == rows
             assert rows.total() == 3
         finally:
-            spark.conf.unset(f"spark.sql.parquet.{setting}")
+            spark.conf.unset(f"spark.sql.{setting}")
 
 
 def warned(call, match: str):

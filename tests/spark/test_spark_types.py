@@ -16,6 +16,10 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 import zonebloom as zb
 from tests.spark.odd_lake import native, plan_of, rows_of
+from zonebloom.engines.spark.executors import pickled
+from zonebloom.engines.spark.locate import keys_located
+from zonebloom.engines.spark.pushdown.types import Binder, UnboundError
+from zonebloom.engines.spark.scan.layout import Layout
 from zonebloom.engines.spark.scan.types import arrow_schema
 from zonebloom.errors import DataFileError, UnsupportedTypeError
 from zonebloom.spark import ZoneBloom
@@ -147,6 +151,30 @@ def test_rows_of_the_old_calendar_are_refused_and_others_are_read(tmp_path):
             else:
                 assert rows_of(plan_of(folder))["born"].to_pylist() == [born]
             assert rows_of(plan_of(folder, columns=["x"])).num_rows == 1
+
+
+def test_a_key_of_the_old_calendar_may_be_in_any_row(tmp_path):
+    """Spark 2 stored the days of these keys by other numbers."""
+    days = [dt.date(1500, 1, 1 + day) for day in range(9)] + [dt.date(2000, 1, 1)]
+    pq.write_table(pa.table({"born": days}), tmp_path / "a.parquet")
+    view = zb.build_index(tmp_path, ["born"], rows_per_zone=2).view()
+    sent = pickled((view.snapshot.store, 1, view.dataset, dict(view.listing)))
+    keys = pa.record_batch({"key": [dt.date(1499, 1, 1), dt.date(2000, 1, 1), None, dt.date(1500, 1, 3)]})
+    found = pa.Table.from_batches(keys_located(sent, "born", [keys])).drop_columns(["path", "fragment_id"])
+    assert sorted(tuple(row.values()) for row in found.to_pylist()) == [
+        (dt.date(1499, 1, 1), 0, 10),
+        (dt.date(1500, 1, 3), 0, 10),
+        (dt.date(2000, 1, 1), 8, 10),
+    ]
+
+
+def test_a_timestamp_that_python_does_not_have_is_no_literal(tmp_path):
+    pq.write_table(pa.table({"at": pa.array([0], pa.timestamp("us", "UTC"))}), tmp_path / "a.parquet")
+    layout = Layout(zb.build_index(tmp_path, ["at"]).view())
+    binder = Binder(layout.readable, layout.view)
+    for text in ("0000-01-01 00:00:00", "0001-01-01 00:00:00", "2024-02-30 00:00:00"):
+        with pytest.raises(UnboundError, match="a timestamp must be one that Python has"):
+            binder.printed(text, binder.target(("at",)))
 
 
 OF_OTHER_KINDS = {

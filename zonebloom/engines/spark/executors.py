@@ -91,9 +91,17 @@ def session_of(spark: SparkSession | None = None) -> SparkSession:
         ) from error
 
 
+def setting(spark: SparkSession, name: str) -> str:
+    """The value that Spark uses for a setting, in upper case.
+
+    It can be a default, or be set by an older name. Spark takes `true`, `TRUE` and `True ` for one value.
+    """
+    return str(spark.conf.get(name)).strip().upper()
+
+
 def reads_by_id(spark: SparkSession) -> bool:
     """Whether Spark finds the columns of a file by field id, not by name."""
-    return bool(spark.conf.get("spark.sql.parquet.fieldId.read.enabled", "false") == "true")
+    return setting(spark, "spark.sql.parquet.fieldId.read.enabled") == "TRUE"
 
 
 class Cluster:

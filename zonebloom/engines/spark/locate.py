@@ -11,14 +11,18 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from zonebloom.engines.spark.executors import pickled, shipped, unpickled
 from zonebloom.engines.spark.indexing.driver import sent_dataset
 from zonebloom.engines.spark.join.keys import distinct
+from zonebloom.engines.spark.pushdown.calendars import are_old
+from zonebloom.engines.spark.pushdown.translate import EVERY_ROW
 from zonebloom.errors import InvalidArgumentError
 from zonebloom.search import locate as library
+from zonebloom.search.query import Query
 from zonebloom.search.view import View
 from zonebloom.storage.snapshot import load_snapshot
 
@@ -54,11 +58,22 @@ def keys_located(sent: bytes, column: str, batches: Iterable[pa.RecordBatch]) ->
     for batch in batches:
         if view is None:
             view = View(load_snapshot(store, version), dataset, listing)
-        for found in _for_each_key(library.locate(view, column, batch.column(0), exact=False), batch.column(0)):
+        for found in _lines(view, column, batch.column(0)):
             numbers = [found[name].cast(pa.int64()) for name, kind in _PLACES if kind == "long"]
             arrays = [batch.column(0).take(found["key_index"].combine_chunks()), found["path"], *numbers]
             table = pa.table(arrays, names=[batch.schema.names[0], *dict(_PLACES)])
             yield from table.to_batches()
+
+
+def _lines(view: View, column: str, keys: pa.Array) -> Iterator[pa.Table]:
+    """The lines of each key. A key that an old writer may have stored as another day or time may be in any row."""
+    if pa.types.is_date(keys.type) or pa.types.is_timestamp(keys.type):
+        is_old = are_old(keys)
+        every_row = Query(view, EVERY_ROW, own_filters=False).result.to_arrow()
+        anywhere = every_row.add_column(0, "key_index", pa.nulls(len(every_row), pa.int64()))
+        yield from _for_each_key(anywhere, pc.if_else(is_old, keys, None))
+        keys = pc.if_else(is_old, None, keys)
+    yield from _for_each_key(library.locate(view, column, keys, exact=False), keys)
 
 
 def _for_each_key(found: pa.Table, keys: pa.Array) -> Iterator[pa.Table]:

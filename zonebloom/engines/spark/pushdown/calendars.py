@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
 from zonebloom.arrow import compute as pc
+from zonebloom.engines.spark.executors import setting
 from zonebloom.errors import DataFileError
 from zonebloom.formats.parquet.file import open_parquet
 
@@ -74,9 +75,9 @@ def is_moving(spark: SparkSession, view: View, paths: Sequence[str]) -> bool:
     For the files that were not checked, a task refuses rows that Spark would move.
     """
     settings = ("spark.sql.parquet.datetimeRebaseModeInRead", "spark.sql.parquet.int96RebaseModeInRead")
-    if any(spark.conf.get(name, "CORRECTED") != "CORRECTED" for name in settings):
+    if any(setting(spark, name) != "CORRECTED" for name in settings):
         return True
-    if spark.conf.get("spark.sql.parquet.int96TimestampConversion", "false") == "true":
+    if setting(spark, "spark.sql.parquet.int96TimestampConversion") == "TRUE":
         return True
     for path in paths[:_NUM_FOOTERS]:
         with open_parquet(view.dataset, path, view.listing[path]) as data:
@@ -85,13 +86,18 @@ def is_moving(spark: SparkSession, view: View, paths: Sequence[str]) -> bool:
     return False
 
 
+def are_old(values: Any, first_time: dt.datetime = SURE_TIME) -> Any:
+    """For each date whether it is before `FIRST_DATE`, for each timestamp whether it is before `first_time`."""
+    is_date = pa.types.is_date(values.type)
+    bound = pa.scalar(FIRST_DATE if is_date else first_time, pa.date32() if is_date else pa.timestamp("us"))
+    return pc.less(values, bound.cast(values.type))
+
+
 def has_old(column: pa.ChunkedArray, first_time: dt.datetime = SURE_TIME) -> bool:
     """Whether `column` has a date before `FIRST_DATE`, or a timestamp before `first_time`, at any depth."""
     of = column.type
     if pa.types.is_date(of) or pa.types.is_timestamp(of):
-        is_date = pa.types.is_date(of)
-        bound = pa.scalar(FIRST_DATE if is_date else first_time, pa.date32() if is_date else pa.timestamp("us"))
-        return bool(pc.less(pc.min(column), bound.cast(of)).as_py())
+        return bool(are_old(pc.min(column), first_time).as_py())
     if pa.types.is_struct(of):
         return any(has_old(pc.struct_field(column, [number]), first_time) for number in range(of.num_fields))
     if pa.types.is_map(of):

@@ -88,8 +88,11 @@ def _lit(value: Any) -> Column:
 
 
 def text_of_column(column: Any) -> str:
-    """What `column` prints, without the frame around it."""
-    return str(column).removeprefix("Column<'").removesuffix("'>")
+    """What `column` prints, without the frame around it; empty for the first day, at which PySpark's printing fails."""
+    try:
+        return str(column).removeprefix("Column<'").removesuffix("'>")
+    except ValueError:
+        return ""
 
 
 def predicate_of_column(text: str, binder: Binder) -> Predicate:

@@ -247,7 +247,10 @@ class Binder:
         if target.kind == "instant":
             if not _PRINTED_MOMENT.fullmatch(text):
                 raise _unfit(f"a timestamp must be printed with its date and time, got {text}")
-            return dt.datetime.fromisoformat(text).astimezone(dt.UTC)
+            try:
+                return dt.datetime.fromisoformat(text).astimezone(dt.UTC)
+            except (ValueError, OverflowError) as error:
+                raise _unfit(f"a timestamp must be one that Python has, got {text}") from error
         try:
             if re.fullmatch(r"-?[0-9]+L?", text):
                 return int(text.rstrip("L"))

@@ -19,6 +19,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.types import StructField, StructType
 
+from zonebloom.engines.spark.executors import setting
 from zonebloom.engines.spark.pushdown.names import backquoted
 from zonebloom.engines.spark.pushdown.translate import Condition, Keys
 from zonebloom.engines.spark.scan.catalog_table import CatalogTable
@@ -175,7 +176,7 @@ class SparkReader:
 
     def _that_give_the_schema(self, listing: Mapping[str, Any]) -> list[str] | None:
         """The first file, which has the columns, and one of each folder, whose keys are columns; None if all count."""
-        is_merged = self.spark.conf.get("spark.sql.parquet.mergeSchema", "false") != "false"
+        is_merged = setting(self.spark, "spark.sql.parquet.mergeSchema") == "TRUE"
         if self.dataset.layout != "folder" or is_merged or any(Path(self.dataset.location).rglob("_*metadata*")):
             return None
         ordered = sorted(filter(self.is_seen(listing), listing), key=lambda path: path.encode("utf-16-be"))
