@@ -254,6 +254,21 @@ def test_a_view_is_read_as_it_was_made(any_spark, tables, tmp_path):
     assert zb.sql("SELECT n FROM lenient WHERE u = '0-7'").collect()[0].n is None
 
 
+def test_what_is_cached_is_read_and_stays_cached(any_spark, tables):
+    zb = ZoneBloom(any_spark)
+    text = "WITH a AS (SELECT * FROM events) SELECT r FROM a WHERE u = '0-7'"
+    frame = any_spark.sql(text).cache()
+    assert zb.sql(text).collect()[0].r == 7
+    assert frame.storageLevel.useMemory
+    frame.unpersist()
+    any_spark.sql("CACHE TABLE mine")
+    (tables / "0.parquet").unlink()
+    assert zb.sql("SELECT r FROM mine WHERE u = '0-7'").collect()[0].r == 7
+    with pytest.raises(InvalidArgumentError, match="derived by Project"):
+        zb.read("mine")
+    assert any_spark.catalog.isCached("mine")
+
+
 def test_spark_explains_nothing_where_no_table_is_indexed(any_spark, tables, tmp_path, monkeypatch, capfd):
     asked = []
     for module in (catalog, implied):
@@ -275,6 +290,13 @@ def test_lakes_are_fields_of_a_query(any_spark, root):
     lake = zb.read(str(root))
     [row] = zb.sql("SELECT e.r FROM {events} e WHERE e.u = '0-7'", events=lake).collect()
     assert row.r == 7
+    any_spark.createDataFrame([("0-7", 1), ("1-9", 2)], "u string, k int").createOrReplaceTempView("users")
+    for text in (
+        "SELECT * FROM {few} NATURAL JOIN users WHERE u = '0-7'",
+        "SELECT (SELECT max(r) FROM {few} WHERE u = '0-7') FROM users",
+    ):
+        few = lake.select("r")  # u is a column of users alone
+        assert shown(zb.sql(text, few=few)) == shown(any_spark.sql(text, few=few.toDF()))
     lake.createOrReplaceTempView("lake")
     assert zb.sql("SELECT r FROM lake WHERE u = '1-8'").collect()[0].r == 8
 

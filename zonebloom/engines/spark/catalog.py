@@ -101,7 +101,7 @@ class Catalog:
                 return self.spark.table(given)
         return given
 
-    def _named(self, given: Any) -> Any:
+    def named(self, given: Any) -> Any:
         """The place of the index named `given` in the system path; otherwise as `source`."""
         place = self.place(given) if isinstance(given, (str, os.PathLike)) else given
         return self.source(given) if place == given else place
@@ -114,7 +114,7 @@ class Catalog:
         InvalidArgumentError
             A DataFrame scans no files, or other files than those of its table's current version.
         """
-        source = self._named(given)
+        source = self.named(given)
         return self._data_set_of(_files_of(source)) if hasattr(source, "inputFiles") else given
 
     def _data_set_of(self, files: list[str]) -> Any:
@@ -143,7 +143,7 @@ class Catalog:
         InvalidArgumentError
             A frame is not a plain scan, or `given` has no default place and `index` is not given.
         """
-        return self.opened(self._named(given) if index is None else self.source(given), index, version)
+        return self.opened(self.named(given) if index is None else self.source(given), index, version)
 
     def opened(self, source: Any, index: Place = None, version: int | None = None) -> Index:
         """As `open`, but a text is a path."""
@@ -305,7 +305,7 @@ def _plan(frame: DataFrame) -> str:
 def _other_node(whole: str) -> str:
     """The first node of the analyzed plan, in the text of EXPLAIN, that is not a scan; empty if there is none."""
     analyzed, is_whole, _ = whole.partition("== Analyzed Logical Plan ==\n")[2].partition("\n== Optimized ")
-    lines = analyzed.splitlines()[2:] if is_whole else []  # the first lines are types, and the SELECT of EXPLAIN
+    lines = analyzed.splitlines()[5:] if is_whole else []  # the first lines are types, and the nodes of `explained`
     nodes = [line for line in lines if line]
     names = [re.match(r"[\s:+|-]*(\w*)", line)[1] for line in nodes]  # type: ignore[index]  # matches everywhere
     return next((name for name in names if name not in _SCANS), "" if names else "a plan that is not shown")

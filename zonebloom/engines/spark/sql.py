@@ -121,12 +121,14 @@ def _query(catalog: Catalog, text: str, args: Any, frames: Mapping[str, DataFram
 def _scan(
     catalog: Catalog, reference: Reference, frames: Mapping[str, DataFrame], lakes: Mapping[str, Any]
 ) -> Scan | None:
-    """The scan of `reference`, if it is an indexed data set or a view of some."""
+    """The scan of `reference`, if it is an indexed data set or a view of some, and not cached."""
     field = _FIELD.fullmatch(reference.name)
     given = lakes.get(field[1]) if field else None
     if isinstance(given, Lake):
         return Scan(frames[field[1]], given)  # type: ignore[index]  # it matched
     try:
+        if field is None and catalog.spark.catalog.isCached(reference.name):
+            return None
         source = frames[field[1]] if field else catalog.spark.table(reference.name)
         with contextlib.suppress(ZoneBloomError):
             if catalog.has_index(source):
@@ -220,7 +222,7 @@ class Query:
     def _proved(self, lakes: Sequence[Lake]) -> list[Predicate | None]:
         """For each lake a predicate that is TRUE in all rows that the query uses; Spark's optimizer has proved it."""
         places = range(len(lakes))
-        unknown = [opaque(self.spark, lakes[place].full_schema, f"{_SCAN}{place}") for place in places]
+        unknown = [opaque(self.spark, lakes[place].schema, f"{_SCAN}{place}") for place in places]
         analyzed, plan = plans(self.over(iter(unknown)))
         if plan is None or _OF_READS.search(plan) or _OF_MOMENT.search(analyzed):
             return [None for _ in places]
