@@ -95,6 +95,9 @@ def test_altered_tables_have_the_rows_of_spark(any_spark, table, tmp_path):
             ours = rows_of_each([zb.sql(text) for text in texts])
             assert ours == rows_of_each([any_spark.sql(text) for text in texts])
             assert all(ours)
+        assert zb.search("moved", "u = '1-7' AND day = 2").kept.rows == ZONE
+        with pytest.raises(InvalidArgumentError, match=r"partition day=1 of .* does not lie in the folder of its name"):
+            zb.map_candidates("moved", "u = '1-7' AND day = 2", lambda batches: batches, "u string, r long, day int")
         assert zb.read("moved").prepare("u = '1-7'").method == "plain"
         assert zb.read("moved").prepare("u = '3-7'").method == "driver"
         assert zb.read("plain").prepare("u = '1-7'").plan.result.kept.rows == ZONE

@@ -25,8 +25,7 @@ from zonebloom.engines.spark.join.keys import MAX_KEYS
 from zonebloom.engines.spark.join.pruned_join import prune_join
 from zonebloom.engines.spark.locate import locate
 from zonebloom.engines.spark.scan.lake import Asked, Lake
-from zonebloom.engines.spark.scan.layout import Layout
-from zonebloom.engines.spark.scan.read import lake_of
+from zonebloom.engines.spark.scan.read import lake_of, layout_of
 from zonebloom.engines.spark.scan.row_ranges import map_candidates, searched
 from zonebloom.engines.spark.sql import pruned_sql
 from zonebloom.formats.hive import Partitions
@@ -318,7 +317,7 @@ class ZoneBloom:
 
         Design: docs/design/spark.md#row-ranges
         """
-        return searched(self.spark, Layout(self._catalog.view(source, index)), condition)
+        return searched(self.spark, *layout_of(self._catalog, source, index), condition)
 
     def locate(self, path: Source, column: str, keys: DataFrame, *, index: Place = None) -> DataFrame:
         """One row for each key and row range that may hold it: the key, path, fragment_id, start, stop.
@@ -377,8 +376,8 @@ class ZoneBloom:
 
         Design: docs/design/spark.md#row-ranges
         """
-        layout = Layout(self._catalog.view(path, index))
-        return map_candidates(self.spark, layout, wanted, function, schema, columns=columns)
+        layout, table = layout_of(self._catalog, path, index)
+        return map_candidates(self.spark, layout, table, wanted, function, schema=schema, columns=columns)
 
     # --- joining ----------------------------------------------------------------------------------------------------
 

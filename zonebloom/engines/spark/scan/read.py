@@ -12,6 +12,7 @@ from zonebloom.engines.spark.catalog import Catalog, Place, check_is_read_by_spa
 from zonebloom.engines.spark.pushdown.implied import explained
 from zonebloom.engines.spark.scan.catalog_table import CatalogTable
 from zonebloom.engines.spark.scan.lake import Asked, Lake
+from zonebloom.engines.spark.scan.layout import Layout
 from zonebloom.engines.spark.scan.readers import RangeReader, Reader, SparkReader
 from zonebloom.errors import InvalidArgumentError
 from zonebloom.formats import ParquetDataset
@@ -19,6 +20,19 @@ from zonebloom.index import Index
 
 _FILES_BY_PATH = "InMemoryFileIndex"
 """The listing that a plan names if it reads files by their paths, without the log of a table."""
+
+
+def layout_of(catalog: Catalog, given: Any, index: Place = None) -> tuple[Layout, CatalogTable | None]:
+    """The listing of a path, a table or a frame, with its index, and the table of Spark's catalog, if it is one.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Spark may read other rows of a table of its catalog than of its files.
+    """
+    source = catalog.named(given) if index is None else catalog.source(given)
+    table = CatalogTable.of(source) if hasattr(source, "inputFiles") else None
+    return Layout(catalog.view(source, index)), table
 
 
 def lake_of(

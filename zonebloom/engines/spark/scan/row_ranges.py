@@ -29,6 +29,7 @@ from zonebloom.predicates.selection import RowSelection
 from zonebloom.search.query import Query
 
 if TYPE_CHECKING:
+    from zonebloom.engines.spark.scan.catalog_table import CatalogTable
     from zonebloom.search.result import SearchResult
     from zonebloom.search.view import View
 
@@ -41,24 +42,40 @@ _VALUE_BYTES = 8
 _NAMES = ("path", "fragment_id", "start", "stop")
 
 
-def searched(spark: SparkSession, layout: Layout, condition: str | Column | Predicate) -> SearchResult:
-    """The row ranges of the listed files that may match. The search runs now, on the driver.
+def searched(
+    spark: SparkSession, layout: Layout, table: CatalogTable | None, condition: str | Column | Predicate
+) -> SearchResult:
+    """The row ranges of the listed files, those of a `table`, that may match. The search runs now, on the driver.
 
     Design: docs/design/spark.md#row-ranges
     """
-    binder = Binder(layout.readable, layout.view)
+    may_move = table is not None and table.is_partitioned
+    binder = Binder(layout.readable, layout.view, may_move=may_move)
     template = spark.createDataFrame([], layout.readable)
     return Query(layout.view, understand(condition, binder, template).predicate, own_filters=False).result
 
 
 def map_candidates(
-    spark: SparkSession, layout: Layout, wanted: Any, function: Function, schema: Any, *, columns: Sequence[str] | None
+    spark: SparkSession,
+    layout: Layout,
+    table: CatalogTable | None,
+    wanted: Any,
+    function: Function,
+    *,
+    schema: Any,
+    columns: Sequence[str] | None,
 ) -> DataFrame:
     """See `ZoneBloom.map_candidates`."""
     if isinstance(wanted, DataFrame):
         wanted = wanted.toArrow()
-    found = None if isinstance(wanted, pa.Table) else searched(spark, layout, wanted)
+    found = None if isinstance(wanted, pa.Table) else searched(spark, layout, table, wanted)
     rows = _given(layout.view, wanted) if found is None else found.row_ranges
+    paths = [layout.view.paths[one] for one in np.unique(rows.fragment_ids).tolist()]
+    problem = None if table is None else table.misplaced(layout.view.dataset, layout.view.listing, paths)
+    if problem is not None:
+        raise InvalidArgumentError(
+            "partitions must lie in the folders of their names", got=problem, do="pass the path of the files"
+        )
     return read_rows(spark, layout, rows, layout.schema(columns), function=function, schema=schema, found=found)
 
 
