@@ -328,7 +328,7 @@ def test_the_specifications_example_of_1024_blocks_is_met(ndv, fpp):
         pa.array([1, 2, None], pa.time32("s")),
         pa.array([86_400_000, 0, None], pa.date64()),
         pa.array([1, -2, None]).cast(pa.decimal256(60, 3)),
-        *(pa.array([1, -2, None], pa.int32()).cast(make(9, 3)) for make in NARROW_DECIMALS),
+        *(pa.array([Decimal(1), Decimal(-2), None], make(9, 3)) for make in NARROW_DECIMALS),
     ],
     ids=lambda values: str(values.type),
 )

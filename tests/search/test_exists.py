@@ -255,7 +255,7 @@ def test_days_and_moments_of_one_list_are_compared_each_by_itself(build):
     "values",
     [
         pa.array([1, 1000, None, 300], pa.float32()).cast(pa.float16()),
-        *(pa.array([1, 1000, None, 300], pa.int32()).cast(make(9, 1)) for make in NARROW_DECIMALS),
+        *(pa.array([Decimal(1), Decimal(1000), None, Decimal(300)], make(9, 1)) for make in NARROW_DECIMALS),
     ],
     ids=lambda values: str(values.type),
 )

@@ -157,7 +157,7 @@ class LocalFile:
             status = os.stat(path)  # noqa: PTH116 - a plain string
             if not stat.S_ISREG(status.st_mode):  # to open a FIFO would block for ever
                 raise DataFileError(f"data file {path} must be a regular file", got=kind_of(status))
-            self._file = open(path, "rb", buffering=0)  # noqa: SIM115, PTH123 - `close` closes it
+            self._file = open(path, "rb", buffering=0)  # noqa: SIM115, PTH123 - `close` and `__del__` close it
         except FileNotFoundError as error:
             raise DataFileError(f"data file {path} must exist", got="no such file") from error
         except OSError as error:
@@ -193,6 +193,10 @@ class LocalFile:
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+
+    def __del__(self) -> None:
+        with contextlib.suppress(AttributeError):  # it was never opened
+            self.close()
 
 
 _KINDS = {
